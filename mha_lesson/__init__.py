@@ -1,0 +1,41 @@
+"""Multi-head attention to learn from: the real thing, small enough to read in one sitting."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mha_lesson.attention import (
+    MultiHeadAttention,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
+from mha_lesson.masks import causal_mask, padding_mask
+from mha_lesson.runtime import device, use_one_thread_in_a_kernel
+
+if TYPE_CHECKING:
+    from mha_lesson import check, explore
+
+__all__ = [
+    "MultiHeadAttention",
+    "causal_mask",
+    "check",
+    "device",
+    "explore",
+    "merge_heads",
+    "padding_mask",
+    "scaled_dot_product_attention",
+    "split_heads",
+]
+
+use_one_thread_in_a_kernel()
+
+
+def __getattr__(name: str) -> Any:
+    """Pictures and exercises are imported when first asked for: matplotlib takes a second."""
+    if name in ("check", "explore"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

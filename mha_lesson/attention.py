@@ -1,0 +1,339 @@
+"""Multi-head attention, the subject of the course: two functions, one class, two cores.
+
+Axis letters, here and everywhere: B sequences in a batch, T tokens (T_q queries, T_k keys),
+h heads of d_k dimensions each, d_model dimensions of a token.
+
+Source: Vaswani et al. (2017), Attention Is All You Need, section 3.2.
+"""
+
+import math
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from mha_lesson.masks import causal_mask
+from mha_lesson.refusals import (
+    describe,
+    require_attention_inputs,
+    require_axes,
+    require_causal_lengths,
+    require_divisible,
+    require_mask,
+    require_module_inputs,
+    require_positive_int,
+    require_probability,
+)
+
+
+def split_heads(
+    x: Float[Tensor, "B T width"], n_heads: int
+) -> Float[Tensor, "B {n_heads} T d_k"]:
+    """Cuts the last axis into h heads and moves them before the tokens, without a copy.
+
+    Args:
+        x: (B, T, h·d_k), the heads side by side in the last axis, head 0 first.
+        n_heads: h.
+
+    Returns:
+        (B, h, T, d_k), a view of the same memory.
+
+    Raises:
+        TypeError, ValueError: `x` has not three axes, or h does not divide the last one.
+    """
+    require_axes("x", x, 3, "(B, T, h*d_k)")
+    require_positive_int("n_heads", n_heads)
+    B, T, width = x.shape
+    require_divisible(width, n_heads)
+    return x.view(B, T, n_heads, width // n_heads).permute(0, 2, 1, 3)
+
+
+def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
+    """Lays the heads side by side again: the concatenation of the paper, undoing `split_heads`.
+
+    Args:
+        x: (B, h, T, d_k).
+
+    Returns:
+        (B, T, h·d_k), head 0 first.
+
+    Raises:
+        TypeError, ValueError: `x` has not four axes.
+    """
+    require_axes("x", x, 4, "(B, h, T, d_k)")
+    B, h, T, d_k = x.shape
+    return x.permute(0, 2, 1, 3).reshape(B, T, h * d_k)
+
+
+def scaled_dot_product_attention(
+    query: Float[Tensor, "*batch T_q d_k"],
+    key: Float[Tensor, "*batch T_k d_k"],
+    value: Float[Tensor, "*batch T_k d_v"],
+    mask: Bool[Tensor, "..."] | None = None,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+    return_weights: bool = False,
+) -> (
+    Float[Tensor, "*batch T_q d_v"]
+    | tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]
+):
+    """softmax(Q Kᵀ / √d_k) V: every query takes a weighted mean of the values.
+
+    Args:
+        query: Q, (…, T_q, d_k); the axes before are none, (B,) or (B, h).
+        key: K, (…, T_k, d_k).
+        value: V, (…, T_k, d_v).
+        mask: bool, True = blocked, of shape (T_q, T_k), (B, T_q, T_k), or four axes
+            broadcastable to (B, h, T_q, T_k).
+        causal: also block every key after the query's own position (T_q = T_k).
+        dropout: the share of weights set to zero, in [0, 1); the others are scaled up.
+        return_weights: also return the weights, at the price of holding T_q × T_k numbers.
+
+    Returns:
+        The context (…, T_q, d_v), and with `return_weights` the weights (…, T_q, T_k) by which
+        the values were multiplied. A query whose every key is blocked has zero weights and a
+        zero context.
+
+    Raises:
+        TypeError, ValueError: an argument does not fit; the sentence says which and why.
+    """
+    require_attention_inputs(query, key, value)
+    require_causal_lengths(causal, query.shape[-2], key.shape[-2])
+    require_probability("dropout", dropout)
+    nothing_left = None
+    if mask is not None:
+        require_mask(mask, query, key.shape[-2])
+        mask = _fit_axes(mask, query.ndim)
+        if causal:
+            mask, causal = mask | causal_mask(query.shape[-2], device=query.device), False
+        # A softmax over nothing is NaN: let these queries look, and blank what they saw.
+        nothing_left = mask.all(dim=-1, keepdim=True)  # (…, T_q or 1, 1)
+        mask = mask & ~nothing_left
+
+    if return_weights:
+        weights = _attention_weights(query, key, mask, causal)
+        if nothing_left is not None:
+            weights = weights.masked_fill(nothing_left, 0.0)
+        weights = F.dropout(weights, dropout) if dropout else weights
+        return weights @ value, weights
+
+    # Here, and only here, True = blocked is turned round: PyTorch's function wants True = keep.
+    keep = None if mask is None else ~mask
+    context = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
+    )
+    return context if nothing_left is None else context.masked_fill(nothing_left, 0.0)
+
+
+def _attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None, causal: bool
+) -> Float[Tensor, "*batch T_q T_k"]:
+    """softmax(Q Kᵀ / √d_k), written out."""
+    dtype = query.dtype
+    if dtype == torch.float16:  # ends at 65,504, which a score may exceed
+        query, key = query.float(), key.float()
+    if causal:
+        mask = causal_mask(query.shape[-2], device=query.device)
+    scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
+    if mask is not None:
+        scores = scores.masked_fill_(mask, -math.inf)
+    at_least_float32 = torch.promote_types(scores.dtype, torch.float32)
+    return scores.softmax(dim=-1, dtype=at_least_float32).to(dtype)
+
+
+def _fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
+    """A mask per sequence, in as many axes as the scores have."""
+    if mask.ndim == 3 and n_axes == 4:
+        return mask.unsqueeze(1)  # (B, T_q, T_k) -> (B, 1, T_q, T_k): every head alike
+    while mask.ndim > max(n_axes, 2):
+        mask = mask.squeeze(-3)  # no head axis, or no batch axis, to stand for
+    return mask
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1, …, head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
+
+    `mha(x)` is self-attention, `mha(x, memory)` cross-attention, `mha(q, k, v)` the general case.
+    The paper's W^Q, W^K and W^V of all heads are the rows of one fused layer, so that
+    self-attention takes one matrix product instead of three.
+
+    Attributes:
+        w_qkv: nn.Linear d_model → 3·h·d_k; rows q, then k, then v, and head 0 first in each.
+        w_o: nn.Linear h·d_k → d_model, the paper's W^O.
+        n_heads, d_model, d_k: the sizes; dropout: the share of weights dropped in training.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        n_heads: int = 8,
+        *,
+        d_k: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        """Draws every projection by Glorot's rule, as three separate layers would; biases are 0.
+
+        Args:
+            d_model: dimensions of a token, in and out.
+            n_heads: h.
+            d_k: dimensions of a head; d_model / n_heads if None, else free.
+            bias: whether the projections add a bias.
+            dropout: the share of attention weights dropped in training, in [0, 1).
+
+        Raises:
+            TypeError, ValueError: a size is not a positive integer, n_heads does not divide
+                d_model while d_k is None, or dropout lies outside [0, 1).
+        """
+        super().__init__()
+        require_positive_int("d_model", d_model)
+        require_positive_int("n_heads", n_heads)
+        require_probability("dropout", dropout)
+        if d_k is None:
+            require_divisible(d_model, n_heads)
+            d_k = d_model // n_heads
+        require_positive_int("d_k", d_k)
+        self.d_model, self.n_heads, self.d_k, self.dropout = d_model, n_heads, d_k, dropout
+        self.w_qkv = nn.Linear(d_model, 3 * n_heads * d_k, bias=bias)
+        self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the weights afresh."""
+        for weight in (*self.w_qkv.weight.chunk(3), self.w_o.weight):
+            nn.init.xavier_uniform_(weight)
+        if self.w_o.bias is not None:
+            nn.init.zeros_(self.w_qkv.bias)
+            nn.init.zeros_(self.w_o.bias)
+
+    def forward(
+        self,
+        query: Float[Tensor, "*B T_q d_model"],
+        key: Float[Tensor, "*B T_k d_model"] | None = None,
+        value: Float[Tensor, "*B T_k d_model"] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        *,
+        causal: bool = False,
+        return_weights: bool = False,
+    ) -> (
+        Float[Tensor, "*B T_q d_model"]
+        | tuple[Float[Tensor, "*B T_q d_model"], Float[Tensor, "*B h T_q T_k"]]
+    ):
+        """Lets every token of `query` gather from the tokens of `value`, h times side by side.
+
+        Args:
+            query: (B, T_q, d_model), or (T_q, d_model) for one sequence.
+            key: (B, T_k, d_model); `query` if None.
+            value: (B, T_k, d_model); `key` if None.
+            mask: bool, True = blocked, of shape (T_q, T_k), (B, T_q, T_k), or four axes
+                broadcastable to (B, h, T_q, T_k).
+            causal: also block every key after the query's own position (T_q = T_k).
+            return_weights: also return every head's weights, not averaged.
+
+        Returns:
+            (B, T_q, d_model), and with `return_weights` the weights (B, h, T_q, T_k);
+            both without B where the input had none.
+
+        Raises:
+            TypeError, ValueError: an argument does not fit; the sentence says which and why.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        require_module_inputs(query, key, value, self.w_qkv.weight, self.d_model)
+        unbatched = query.ndim == 2
+
+        q, k, v = self._project(query, key, value)  # (B, T, h*d_k) each
+        if unbatched:
+            q, k, v = q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0)
+        attended = scaled_dot_product_attention(
+            split_heads(q, self.n_heads),  # (B, h, T_q, d_k)
+            split_heads(k, self.n_heads),  # (B, h, T_k, d_k)
+            split_heads(v, self.n_heads),  # (B, h, T_k, d_k)
+            mask,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+            return_weights=return_weights,
+        )
+        context, weights = attended if return_weights else (attended, None)
+        output = self.w_o(merge_heads(context))  # (B, T_q, d_model)
+
+        if unbatched:
+            output = output.squeeze(0)
+            weights = weights.squeeze(0) if return_weights else None
+        return (output, weights) if return_weights else output
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """Q, K and V, each (B, T, h·d_k): one product wherever one input serves several."""
+        if query is key and key is value:
+            return self.w_qkv(query).chunk(3, dim=-1)
+        width = self.n_heads * self.d_k
+        w_q, w_k, w_v = self.w_qkv.weight.split(width)
+        b_q, b_k, b_v = (None,) * 3 if self.w_qkv.bias is None else self.w_qkv.bias.split(width)
+        return F.linear(query, w_q, b_q), F.linear(key, w_k, b_k), F.linear(value, w_v, b_v)
+
+    @classmethod
+    def from_torch(cls, other: nn.MultiheadAttention) -> Self:
+        """A copy of PyTorch's module: same weights, dtype, device and mode.
+
+        Ours is batch first, whatever `other.batch_first` says.
+
+        Raises:
+            TypeError: `other` is not an nn.MultiheadAttention.
+            ValueError: it has what this class has not: kdim, vdim, add_bias_kv, add_zero_attn.
+        """
+        if not isinstance(other, nn.MultiheadAttention):
+            raise TypeError(f"other must be an nn.MultiheadAttention; got {describe(other)}.")
+        if other.in_proj_weight is None:
+            raise ValueError(
+                f"other must have one width for query, key and value; got embed_dim = "
+                f"{other.embed_dim}, kdim = {other.kdim}, vdim = {other.vdim}."
+            )
+        if other.bias_k is not None or other.add_zero_attn:
+            raise ValueError("other must be without add_bias_kv and add_zero_attn; it has one.")
+        has_bias = other.in_proj_bias is not None
+        mha = cls(other.embed_dim, other.num_heads, bias=has_bias, dropout=other.dropout)
+        mha.to(other.in_proj_weight).train(other.training)
+        mha.load_state_dict(
+            {_OUR_NAMES[name]: tensor for name, tensor in other.state_dict().items()}
+        )
+        return mha
+
+    def to_torch(self) -> nn.MultiheadAttention:
+        """A copy as PyTorch's module (batch_first=True): same weights, dtype, device and mode.
+
+        Raises:
+            ValueError: h·d_k differs from d_model, which nn.MultiheadAttention cannot have.
+        """
+        if self.n_heads * self.d_k != self.d_model:
+            raise ValueError(
+                f"nn.MultiheadAttention needs n_heads * d_k = d_model; this module has "
+                f"{self.n_heads} * {self.d_k} and d_model = {self.d_model}."
+            )
+        other = nn.MultiheadAttention(
+            self.d_model,
+            self.n_heads,
+            dropout=self.dropout,
+            bias=self.w_o.bias is not None,
+            batch_first=True,
+        )
+        other.to(self.w_o.weight).train(self.training)
+        ours = self.state_dict()
+        other.load_state_dict(
+            {theirs: ours[name] for theirs, name in _OUR_NAMES.items() if name in ours}
+        )
+        return other
+
+    def extra_repr(self) -> str:
+        sizes = f"d_model={self.d_model}, n_heads={self.n_heads}, d_k={self.d_k}"
+        return sizes + (f", dropout={self.dropout}" if self.dropout else "")
+
+
+_OUR_NAMES = {
+    "in_proj_weight": "w_qkv.weight",
+    "in_proj_bias": "w_qkv.bias",
+    "out_proj.weight": "w_o.weight",
+    "out_proj.bias": "w_o.bias",
+}

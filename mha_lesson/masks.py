@@ -1,0 +1,75 @@
+"""The two masks everybody needs. Bool, True = blocked; a third mask is their `|`."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from mha_lesson.refusals import describe, require_positive_int
+
+
+def causal_mask(
+    n_tokens: int, device: torch.device | str | None = None
+) -> Bool[Tensor, "{n_tokens} {n_tokens}"]:
+    """Blocks the future: query i may look at keys 0 … i.
+
+    Args:
+        n_tokens: T, at least 1.
+        device: where the mask is made; the default device if None.
+
+    Returns:
+        bool (T, T), True = blocked: row i is a query, column j a key, blocked where j > i.
+
+    Raises:
+        TypeError, ValueError: `n_tokens` is not a positive integer.
+
+    Source: Vaswani et al. (2017), Attention Is All You Need, section 3.2.3.
+    """
+    require_positive_int("n_tokens", n_tokens)
+    return torch.ones(n_tokens, n_tokens, dtype=torch.bool, device=device).triu(diagonal=1)
+
+
+def padding_mask(
+    lengths: Int[Tensor, " B"] | Sequence[int], n_tokens: int | None = None
+) -> Bool[Tensor, "B 1 1 T"]:
+    """Blocks the keys that are padding: of sequence b, the keys from lengths[b] on.
+
+    Args:
+        lengths: B integers from 0 to T: how many tokens of each sequence are real.
+        n_tokens: T, the padded length; the largest length if None.
+
+    Returns:
+        bool (B, 1, 1, T), True = blocked, on the device of `lengths`. The two axes of size 1
+        stand for the heads and the queries: every head and every query is blocked alike.
+
+    Raises:
+        TypeError: `lengths` are not integers.
+        ValueError: `lengths` has another shape than (B,), or one of them is outside 0 … T.
+    """
+    if not isinstance(lengths, Tensor):
+        lengths = _to_tensor(lengths)
+    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+        raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
+    if lengths.ndim != 1 or len(lengths) == 0:
+        raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
+    if n_tokens is None:
+        if lengths.is_meta:
+            raise ValueError("n_tokens must be given where lengths has no values (meta device).")
+        n_tokens = int(lengths.max())
+    require_positive_int("n_tokens", n_tokens)
+    if not lengths.is_meta and (int(lengths.min()) < 0 or int(lengths.max()) > n_tokens):
+        raise ValueError(
+            f"lengths must lie between 0 and n_tokens = {n_tokens}; got {lengths.tolist()}."
+        )
+    positions = torch.arange(n_tokens, device=lengths.device)  # (T,)
+    return (positions >= lengths[:, None])[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
+
+
+def _to_tensor(lengths: Sequence[int]) -> Tensor:
+    try:
+        return torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"lengths must be integers, a tensor (B,) or a list; got {describe(lengths)}."
+        ) from error
