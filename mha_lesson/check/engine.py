@@ -1,0 +1,478 @@
+"""Judges an answer, and names what a wrong one does.
+
+First the answer runs on every float64 input. Where it differs from the right one, the known slips
+run on the same inputs, alone and in combinations, until one reproduces what the answer gave
+(Brown & Burton, 1978). Right values are then tried in other dtypes and on another device.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from mha_lesson.check import errors, progress, relations
+from mha_lesson.check.compare import (
+    TOLERANCE,
+    Difference,
+    close_cells,
+    difference,
+    in_letters,
+    same,
+)
+from mha_lesson.check.exercise import Case, Exercise, Finding, Slip
+from mha_lesson.check.report import Picture, Report, picture
+from mha_lesson.check.safely import (
+    Outcome,
+    Raised,
+    Returned,
+    codes_of,
+    run,
+    safe_text,
+    seed,
+    undisturbed,
+)
+
+MAX_TOGETHER = 3  # slips in one answer
+MAX_TRIPLES = 1500  # so that a search ends within a second
+OTHER_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the learner wrote, as a function of a case's inputs, and the cases to try it on."""
+
+    answer: Callable[..., Any]
+    cases: list[Case]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case, the right result, and what the answer did."""
+
+    case: Case
+    expected: Any
+    outcome: Outcome
+
+    @property
+    def difference(self) -> Difference | None:
+        if isinstance(self.outcome, Raised):
+            return Difference("raised", self.outcome, self.expected)
+        try:
+            return difference(self.outcome.value, self.expected, self.case.tolerance)
+        except Exception:  # an object that only looks like a tensor
+            return Difference("type", self.outcome.value, self.expected)
+
+
+def check(exercise: Exercise, answer: Any) -> Report:
+    """Judges `answer`; never raises, and leaves no trace but the learner's progress."""
+    with undisturbed() as printed:
+        report = _judge(exercise, answer)
+    if printed.getvalue().strip() and report.passed is not None:
+        report = replace(report, notes=(*report.notes, "(What it printed was left out here.)"))
+    progress.remember(report)
+    return report
+
+
+def _judge(exercise: Exercise, answer: Any) -> Report:
+    if not callable(answer):
+        what = safe_text(type(answer).__name__, str)
+        finding = Finding(
+            "not_a_function",
+            f"The check got an object of type {what} instead of your code.",
+            f"Does it say `check.{exercise.name}({exercise.name})`, without calling it?",
+        )
+        return Report(exercise.name, False, (finding,))
+    codes = codes_of(answer)
+    bound: Any = Bound(answer, list(exercise.cases()))
+    if exercise.bind is not None:
+        bound = exercise.bind(answer)
+        if bound is None:
+            return _untouched(exercise.name)
+        if isinstance(bound, Finding):
+            return Report(exercise.name, False, (bound,))
+    answer = bound.answer
+
+    trials = []
+    for case in bound.cases:
+        trials.append(Trial(case, exercise.variant((), case.inputs), run(answer, case.inputs, codes)))
+        outcome = trials[-1].outcome
+        if len(trials) == 1 and _nothing_there(outcome):
+            if exercise.bind is None and _computes_something(answer):
+                return Report(exercise.name, False, (FORGOT_RETURN,))
+            return _untouched(exercise.name)
+        if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
+            return Report(exercise.name, False, (errors.explain(outcome),))
+    notes = ()
+    if any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials):
+        notes = ("It also writes into its input: whoever calls it finds the tensor changed.",)
+
+    wrong = [t for t in trials if t.difference is not None]
+    if wrong:
+        report = _name(exercise, trials, wrong, _random(answer, trials[0], codes))
+        return replace(report, notes=notes + report.notes)
+    extra = chain(
+        (_random(answer, trials[0], codes),),
+        (_in_dtype(exercise, bound, dtype, codes) for dtype in OTHER_DTYPES),
+        (_on_other_device(bound, codes),),
+        (judge(bound.answer, bound.cases) for judge in exercise.further),
+    )
+    finding = next((f for f in extra if f is not None), None)
+    if finding is not None:
+        return Report(exercise.name, False, (finding,), notes)
+    return Report(exercise.name, True, (), notes, checked=len(trials))
+
+
+def _untouched(name: str) -> Report:
+    return Report(name, None)
+
+
+FORGOT_RETURN = Finding(
+    "no_return",
+    "Your code computes something, and then returns nothing: a function without `return` gives "
+    "`None`.",
+    "Which of your values should the caller get?",
+)
+
+
+def _nothing_there(outcome: Outcome) -> bool:
+    if isinstance(outcome, Raised):
+        return isinstance(outcome.error, NotImplementedError)
+    return outcome.value is None or outcome.value is ...
+
+
+def _computes_something(answer: Any) -> bool:
+    """Whether a function that returns None ends in a real statement: then `return` is missing."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(answer)))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return False
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    if not functions:
+        return False
+    last = functions[0].body[-1]
+    if isinstance(last, ast.Expr):
+        return isinstance(last.value, ast.Call)
+    return isinstance(last, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.With))
+
+
+# --- naming --------------------------------------------------------------------------------------
+
+
+def _name(exercise: Exercise, trials: list[Trial], wrong: list[Trial], random: Any) -> Report:
+    """The report on an answer that is wrong on some float64 input."""
+    name = exercise.name
+    if random is not None:
+        return Report(name, False, (random,))
+    shown = _most_telling(wrong)
+    slips = diagnose(exercise, trials)
+    crashed = [t for t in wrong if isinstance(t.outcome, Raised)]
+    if slips:
+        findings: tuple[Finding, ...] = slips
+        explained = [_variant_result(exercise, slips, t.case)[0] for t in crashed]
+        if crashed and not all(isinstance(e, Raised) for e in explained):
+            findings = (*slips, _explain_crash(crashed[0], trials))
+        return Report(name, False, findings, (), _picture(exercise, shown), _where(shown))
+    if isinstance(shown.outcome, Raised):
+        return Report(name, False, (_explain_crash(shown, trials),))
+    finding = _unnamed(exercise, shown, wrong)
+    return Report(name, False, (finding,), (), _picture(exercise, shown), _where(shown))
+
+
+def _most_telling(wrong: list[Trial]) -> Trial:
+    """A result before an error, and the smallest input first."""
+
+    def size(trial: Trial) -> tuple[bool, int]:
+        tensors = [x for x in trial.case.inputs if isinstance(x, Tensor)]
+        return isinstance(trial.outcome, Raised), sum(x.numel() for x in tensors)
+
+    return min(wrong, key=size)
+
+
+def _explain_crash(trial: Trial, trials: list[Trial]) -> Finding:
+    assert isinstance(trial.outcome, Raised)
+    everywhere = all(isinstance(t.outcome, Raised) for t in trials)
+    note = "" if everywhere or not trial.case.note else f" {trial.case.note}"
+    return errors.explain(trial.outcome, note)
+
+
+def _where(trial: Trial) -> str:
+    sizes = ", ".join(f"{letter} = {n}" for letter, n in trial.case.sizes.items())
+    return f"It shows on {sizes}{', ' + trial.case.note if trial.case.note else ''}."
+
+
+def diagnose(exercise: Exercise, trials: list[Trial]) -> tuple[Slip, ...]:
+    """The fewest slips that give, on every input, what the answer gave; none if none do.
+
+    An answer that raises somewhere is matched there by slips that raise too; if there are none,
+    by its values alone.
+    """
+    # Most slips differ from each other where the answer is wrong: look there first.
+    ordered = sorted(
+        trials, key=lambda t: (isinstance(t.outcome, Raised), t.difference is None)
+    )
+    if isinstance(ordered[0].outcome, Raised):
+        return ()
+    values = [t for t in ordered if isinstance(t.outcome, Returned)]
+    if ordered[0].difference is None:  # right wherever it returns: nothing but the error to name
+        values = []
+    candidates = list(_candidates(exercise))
+    attempts = [ordered] if len(values) in (0, len(ordered)) else [ordered, values]
+    for targets in attempts:
+        for slips in candidates:
+            if all(_reproduces(exercise, slips, t) for t in targets):
+                return slips
+    return ()
+
+
+def _candidates(exercise: Exercise) -> Iterator[tuple[Slip, ...]]:
+    yield from exercise.singles
+    yield from exercise.pairs
+    triples = exercise.together(3)
+    if len(triples) <= MAX_TRIPLES:
+        yield from triples
+
+
+def _reproduces(exercise: Exercise, slips: tuple[Slip, ...], trial: Trial) -> bool:
+    result = _variant_result(exercise, slips, trial.case)[0]
+    if isinstance(trial.outcome, Raised) or isinstance(result, Raised):
+        return isinstance(trial.outcome, Raised) and isinstance(result, Raised)
+    try:
+        return same(trial.outcome.value, result, trial.case.tolerance)
+    except Exception:
+        return False
+
+
+def _variant_result(exercise: Exercise, slips: tuple[Slip, ...], case: Case) -> tuple[Any]:
+    try:
+        return (exercise.variant(slips, case.inputs),)
+    except Exception as error:
+        return (Raised(error),)
+
+
+def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
+    """No slip fits: what differs, and how the result relates to the right one."""
+    found = trial.difference
+    assert found is not None
+    part = _part(exercise, found)
+    if found.kind == "count":
+        return Finding(
+            "result_count",
+            f"Your code returns {len(found.yours)} things instead of {len(found.expected)}: "
+            f"{', '.join(exercise.gives)}.",
+            "What does the stub promise, in which order?",
+        )
+    if found.kind == "type":
+        return _wrong_type(exercise, found)
+    if isinstance(found.expected, int):
+        numbers = [
+            (t.outcome.value, t.expected, t.case.sizes)
+            for t in wrong
+            if isinstance(t.outcome, Returned) and type(t.outcome.value) is int
+        ]
+        plain = f"Your code gives {found.yours}, and the right number is {found.expected}."
+        relation = relations.relate_numbers(numbers) if len(numbers) == len(wrong) > 2 else None
+        if relation is None:
+            return Finding("values", plain)
+        return replace(relation, does=f"{plain} {relation.does}")
+    sizes = trial.case.sizes
+    have = in_letters(tuple(found.yours.shape), sizes)
+    want = in_letters(tuple(found.expected.shape), sizes)
+    if found.kind == "dtype":
+        return _wrong_dtype(part, found)
+    if found.kind == "nan":
+        return Finding(
+            "nan", f"{part} has NaN in it.", "Which line divides 0 by 0, or subtracts ∞ from ∞?"
+        )
+    relation = relations.relate(found.yours, found.expected, sizes)
+    does = relation.does if relation else ""
+    if found.kind == "shape":
+        does = (
+            f"{part} has shape {have} = {tuple(found.yours.shape)}, and it should be {want} = "
+            f"{tuple(found.expected.shape)}. {does}".strip()
+        )
+        asks = "Which line changes the shape, and which axis goes astray there?"
+        return Finding(relation.key if relation else "shape", does, asks)
+    lead = f"{part} has the right shape, {want}, and other numbers."
+    asks = "Follow one of the framed cells by hand: from which numbers should it come?"
+    return Finding(relation.key if relation else "values", f"{lead} {does}".strip(), asks)
+
+
+def _part(exercise: Exercise, found: Difference) -> str:
+    if len(exercise.gives) == 1:
+        return "Your result"
+    return f"Your {exercise.gives[found.part].split(' (')[0]}"
+
+
+def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
+    have = {"ndarray": "a numpy array"}.get(
+        type(found.yours).__name__, f"an object of type {type(found.yours).__name__}"
+    )
+    if isinstance(found.yours, float) and isinstance(found.expected, int):
+        return Finding(
+            "float_count",
+            "Your code gives a float where a count should be an `int`: `/` always gives a float.",
+            "Which division of integers stays an integer?",
+        )
+    want = "a tensor" if isinstance(found.expected, Tensor) else "an int"
+    if isinstance(found.expected, tuple):
+        want = f"{len(found.expected)} results: {', '.join(exercise.gives)}"
+    return Finding(
+        "result_type",
+        f"Your code returns {have}, and it should be {want}.",
+        "What does your last line return?",
+    )
+
+
+def _wrong_dtype(part: str, found: Difference) -> Finding:
+    have, want = (str(t.dtype).removeprefix("torch.") for t in (found.yours, found.expected))
+    if want == "bool":
+        return Finding(
+            "not_bool",
+            f"{part} has dtype {have}, and a mask should be bool: `~`, `|` and `masked_fill` "
+            "all count on it.",
+            "What gives True and False instead of numbers?",
+        )
+    return Finding(
+        "fixed_dtype",
+        f"{part} has dtype {have} for {want} input: somewhere a dtype is fixed instead of "
+        "following the input.",
+        "Which tensor do you create or convert yourself?",
+    )
+
+
+def _picture(exercise: Exercise, trial: Trial) -> Picture | None:
+    found = trial.difference
+    if found is None or found.kind not in ("values", "nan"):
+        return None
+    if not isinstance(found.expected, Tensor) or found.expected.ndim == 0:
+        return None
+    limit = trial.case.tolerance * TOLERANCE.get(found.expected.dtype, 0.0)
+    cells = close_cells(found.yours, found.expected, limit)
+    name = exercise.gives[found.part].split(" (")[0]
+    return picture(found.yours, found.expected, ~cells, name)
+
+
+# --- beyond float64 on one device ------------------------------------------------------------------
+
+
+def _random(answer: Callable[..., Any], trial: Trial, codes: set[Any]) -> Finding | None:
+    """Whether the answer gives something else when it is called again."""
+    if isinstance(trial.outcome, Raised):
+        return None
+    seed(1)
+    again = run(answer, trial.case.inputs, codes)
+    try:
+        equal = isinstance(again, Returned) and same(again.value, trial.outcome.value)
+    except Exception:
+        equal = True
+    if equal:
+        return None
+    return Finding(
+        "random",
+        "Your code gives another result each time it is called on the same input.",
+        "Where does chance come in: is there a dropout, or a fresh random tensor?",
+    )
+
+
+def at(x: Any, where: torch.dtype | str) -> Any:
+    """Floating tensors in another dtype, or anything that can move on another device."""
+    if isinstance(x, Tensor):
+        return x if isinstance(where, torch.dtype) and not x.is_floating_point() else x.to(where)
+    return x.to(where) if hasattr(x, "to") else x
+
+
+def _in_dtype(
+    exercise: Exercise, bound: Bound, dtype: torch.dtype, codes: set[Any]
+) -> Finding | None:
+    for case in bound.cases:
+        if case.tolerance > 1 or not any(_is_floating(x) for x in case.inputs):
+            continue
+        inputs = tuple(at(x, dtype) for x in case.inputs)
+        right = exercise.variant((), tuple(at(x, torch.float64) for x in inputs))
+        parts = right if isinstance(right, tuple) else (right,)
+        parts = tuple(p.to(dtype) if p.is_floating_point() else p for p in parts)
+        expected = parts if isinstance(right, tuple) else parts[0]
+        trial = Trial(case, expected, run(bound.answer, inputs, codes))
+        if trial.difference is not None:
+            return _dtype_finding(exercise, trial, dtype)
+    return None
+
+
+def _is_floating(x: Any) -> bool:
+    return x.is_floating_point() if isinstance(x, Tensor) else hasattr(x, "to")
+
+
+def _dtype_finding(exercise: Exercise, trial: Trial, dtype: torch.dtype) -> Finding:
+    found, name = trial.difference, str(dtype).removeprefix("torch.")
+    assert found is not None
+    if isinstance(trial.outcome, Raised):
+        return errors.explain(trial.outcome, f" for {name} input (float64 goes well)")
+    if found.kind == "dtype":
+        return _wrong_dtype(_part(exercise, found), found)
+    what = "NaN" if found.kind == "nan" else "other values"
+    return Finding(
+        "low_precision",
+        f"In float64 all is right; for {name} input {_part(exercise, found).lower()} has {what}.",
+        "Which number of yours is too large, or too small, for this dtype?",
+    )
+
+
+class _Elsewhere(TorchFunctionMode):
+    """Refuses to mix tensors of the meta device with others, as a GPU would.
+
+    The meta device computes shapes only, and lets some mixtures pass that fail on a GPU.
+    """
+
+    MAY_MIX = ("to", "copy_", "type_as", "__getitem__", "index", "__setitem__", "__set__")
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        tensors = [x for x in _flat((args, kwargs)) if isinstance(x, Tensor) and x.ndim]
+        mixed = len({x.device.type for x in tensors}) > 1
+        if mixed and name == "__setitem__" and not args[0].is_meta:
+            return None  # a GPU would copy the values over
+        if mixed and name not in self.MAY_MIX:
+            raise RuntimeError("Expected all tensors to be on the same device")
+        return func(*args, **kwargs)
+
+
+def _flat(x: Any) -> Iterator[Any]:
+    if isinstance(x, (tuple, list)):
+        for part in x:
+            yield from _flat(part)
+    elif isinstance(x, dict):
+        yield from _flat(tuple(x.values()))
+    else:
+        yield x
+
+
+def _on_other_device(bound: Bound, codes: set[Any]) -> Finding | None:
+    case = bound.cases[0]
+    inputs = tuple(at(x, "meta") for x in case.inputs)
+    if not any(isinstance(x, Tensor) for x in inputs):
+        return None
+    with _Elsewhere():
+        outcome = run(bound.answer, inputs, codes)
+    if isinstance(outcome, Raised):
+        finding = errors.explain(outcome)
+        return finding if finding.key == errors.DEVICE else None
+    made = [x for x in _flat(outcome.value) if isinstance(x, Tensor)]
+    if any(not x.is_meta for x in made):
+        return Finding(
+            errors.DEVICE,
+            "It makes its result on a fixed device: with inputs on another one (a GPU, say) the "
+            "result does not follow them.",
+            "Which tensor do you create yourself, and how could it follow the device of the "
+            "input?",
+        )
+    return None

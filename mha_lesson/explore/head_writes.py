@@ -1,0 +1,105 @@
+"""What every head writes into the tokens, and the sum of it: W^O, taken apart."""
+
+from functools import cache
+
+import ipywidgets as widgets
+import torch
+from torch import Tensor
+
+from mha_lesson.attention import scaled_dot_product_attention, split_heads
+from mha_lesson.live import Explorer
+from mha_lesson.panels import Heatmap, Scene, number
+from mha_lesson.text import sentence
+
+HEADS = (1, 2, 3, 4, 6, 12)  # into which the layer's 384 dimensions are cut
+N_SHOWN = 24  # dimensions of the output shown for one token
+
+
+def head_writes() -> Explorer:
+    """A slider `h` and a box for each head, on or off, over every head's write and their sum."""
+    boxes = {
+        f"head_{i}": widgets.Checkbox(
+            value=True, description=f"head {i}", indent=False, layout={"width": "6em"}
+        )
+        for i in range(HEADS[-1])
+    }
+    return Explorer(
+        {"h": widgets.SelectionSlider(options=HEADS, value=12, description="h"), **boxes},
+        lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
+    )
+
+
+def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
+    """Writes of the real layer's heads on the real sentence; `on` says which take part."""
+    if h not in HEADS:
+        raise ValueError(f"h must be one of {HEADS}; got {h!r}.")
+    on = (True,) * h if on is None else tuple(on)
+    if len(on) != h:
+        raise ValueError(f"on must hold {h} entries, one for each head; got {len(on)}.")
+    creek, writes = sentence(), _writes(h)
+    active = torch.tensor(on)
+    silent = ~active[:, None]
+    total = writes[active].sum(dim=0)  # (T, d_model); the bias belongs to no head
+    it = creek.tokens.index("it")
+    names = [f"head {i}" for i in range(h)]
+    lengths = torch.cat([writes.norm(dim=-1), total.norm(dim=-1)[None]])
+    numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]])
+    off = torch.cat([silent, torch.zeros(1, 1, dtype=torch.bool)])
+    full = writes.sum(dim=0)
+    missing = float((full - total).norm() / full.norm())
+    return Scene(
+        [
+            [
+                Heatmap(
+                    lengths,
+                    [*names, "sum"],
+                    creek.tokens,
+                    blocked=off.expand(lengths.shape),
+                    limits=(0, float(_writes(1).norm(dim=-1).max())),
+                    numbers=False,
+                    row_name="written by",
+                    column_name="token",
+                    quantity="length",
+                    title="how much each head writes into each token",
+                ),
+                Heatmap(
+                    numbers,
+                    [*names, "sum"],
+                    range(N_SHOWN),
+                    blocked=off.expand(numbers.shape),
+                    limits=(-1, 1),
+                    numbers=False,
+                    row_name="written by",
+                    column_name=f"first {N_SHOWN} dimensions",
+                    quantity="value",
+                    title="what they write into “it”",
+                ),
+            ]
+        ],
+        caption=(
+            f"{sum(on)} of {h} heads write. Their sum is "
+            + (
+                "the layer's whole output."
+                if all(on)
+                else f"{number(missing)} of the whole output's length away from it."
+            )
+            + (
+                ""
+                if h == 12
+                else " The model was trained with 12 heads; this cut is for comparison."
+            )
+        ),
+    )
+
+
+@cache
+def _writes(h: int) -> Tensor:
+    """(h, T, d_model): H_i W_O^(i) for each head i."""
+    creek = sentence()
+    q, k, v = (
+        split_heads((creek.hidden @ w.T + b)[None], h)
+        for w, b in ((creek.w_q, creek.b_q), (creek.w_k, creek.b_k), (creek.w_v, creek.b_v))
+    )
+    heads = scaled_dot_product_attention(q, k, v)[0]  # (h, T, d_k)
+    slabs = creek.w_o.view(creek.d_model, h, -1).permute(1, 2, 0)  # (h, d_k, d_model)
+    return heads @ slabs

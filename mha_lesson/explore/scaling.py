@@ -1,0 +1,94 @@
+"""One query, ten random keys: what d_k does to scores, weights and gradient, with and without √d_k."""
+
+import math
+from functools import cache
+
+import ipywidgets as widgets
+import torch
+from torch import Tensor
+
+from mha_lesson.live import Explorer
+from mha_lesson.panels import Bars, Curve, Scene, number
+
+SIZES = tuple(2**k for k in range(2, 13))  # d_k = 4 … 4096
+N_KEYS = 10
+N_ROWS = 200  # over which the curve of the largest weight is averaged
+
+
+def scaling() -> Explorer:
+    """Sliders `d_k` (4 … 4096) and scaled or not, over scores, weights and gradient of one row."""
+    return Explorer(
+        {
+            "d_k": widgets.SelectionSlider(options=SIZES, value=64, description="d_k"),
+            "scaled": widgets.Checkbox(value=False, description="divide by √d_k", indent=False),
+        },
+        scene,
+        stored=True,
+    )
+
+
+def scene(d_k: int = 64, scaled: bool = False) -> Scene:
+    """The first d_k numbers of one query and ten keys; longer vectors only add numbers."""
+    if d_k not in SIZES:
+        raise ValueError(f"d_k must be one of {', '.join(map(str, SIZES))}; got {d_k!r}.")
+    row = _scores(d_k)[0] / (math.sqrt(d_k) if scaled else 1.0)
+    weights = row.softmax(dim=-1)
+    gradient = weights * (1 - weights)
+    keys = [f"key {i}" for i in range(N_KEYS)]
+    curves = {
+        "unscaled": [_largest(d, False) for d in SIZES],
+        "divided by √d_k": [_largest(d, True) for d in SIZES],
+    }
+    how = "divided by √d_k" if scaled else "unscaled"
+    return Scene(
+        [
+            [
+                Bars(row, keys, name="score", title="scores"),
+                Bars(weights, keys, name="weight", limits=(0, 1), title="weights"),
+            ],
+            [
+                Bars(
+                    gradient,
+                    keys,
+                    name="p (1 − p)",
+                    limits=(0, 0.25),
+                    title="gradient of each weight",
+                ),
+                Curve(
+                    SIZES,
+                    curves,
+                    marker=d_k,
+                    log_x=True,
+                    limits=(0, 1),
+                    x_name="d_k",
+                    y_name="largest weight",
+                    title=f"mean over {N_ROWS} random rows",
+                ),
+            ],
+        ],
+        caption=(
+            f"d_k = {d_k}, {how}: scores from {number(float(row.min()))} to "
+            f"{number(float(row.max()))}, largest weight {number(float(weights.max()))}, "
+            f"largest gradient {number(float(gradient.max()))} of at most .25."
+        ),
+    )
+
+
+@cache
+def _vectors() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    queries = torch.randn(N_ROWS, 1, SIZES[-1], generator=generator)
+    return queries, torch.randn(N_ROWS, N_KEYS, SIZES[-1], generator=generator)
+
+
+@cache
+def _scores(d_k: int) -> Tensor:
+    """(N_ROWS, N_KEYS) dot products of the first d_k numbers."""
+    queries, keys = _vectors()
+    return (queries[..., :d_k] @ keys[..., :d_k].mT).squeeze(1)
+
+
+@cache
+def _largest(d_k: int, scaled: bool) -> float:
+    scores = _scores(d_k) / (math.sqrt(d_k) if scaled else 1.0)
+    return scores.softmax(dim=-1).amax(dim=-1).mean().item()

@@ -1,0 +1,256 @@
+"""Scenes as still pictures, drawn with matplotlib: for notebooks without a kernel, and for paper.
+
+The page behind is left transparent and text is a grey that reads on white and on black, so one
+picture serves the light and the dark theme. The bytes depend on the panels alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from functools import singledispatch
+from html import escape
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, Rectangle
+from PIL import Image
+
+from mha_lesson.layout import Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
+from mha_lesson.panels import (
+    INK,
+    MAPS,
+    Heatmap,
+    Tiles,
+    head_colour,
+    on_plate,
+    rgb,
+    scene_of,
+    shares,
+    text_on,
+)
+
+__all__ = ["html", "png", "show"]
+
+PIXELS_PER_INCH = 96  # CSS
+DENSITY = 2  # image pixels for each CSS pixel: crisp on dense screens
+COLOURS = 160  # of the palette
+MARGIN = 2  # CSS pixels around the drawing
+
+
+class Still:
+    """What `show` puts under a cell: a picture and its caption; in words where there is no HTML."""
+
+    def __init__(self, thing: Any) -> None:
+        self.scene = scene_of(thing)
+
+    def __repr__(self) -> str:
+        return self.scene.alt
+
+    def _repr_html_(self) -> str:
+        return html(self.scene)
+
+
+def show(thing: Any) -> Still:
+    """A panel, panels or a scene, as the last line of a cell."""
+    return Still(thing)
+
+
+def html(thing: Any) -> str:
+    """A `<figure>` with the picture inside, alt text and caption; nothing to fetch."""
+    scene = scene_of(thing)
+    drawing = draw(scene)
+    source = base64.b64encode(_png(drawing)).decode()
+    caption = f"<figcaption>{escape(scene.caption)}</figcaption>" if scene.caption else ""
+    return (
+        f'<figure style="margin:0.6em 0"><img src="data:image/png;base64,{source}" '
+        f'alt="{escape(scene.alt)}" width="{drawing.width + 2 * MARGIN:.0f}" '
+        f'style="max-width:100%;height:auto">{caption}</figure>'
+    )
+
+
+def png(thing: Any) -> bytes:
+    """The picture as PNG, at two image pixels for each CSS pixel."""
+    return _png(draw(scene_of(thing)))
+
+
+def _png(drawing: Drawing) -> bytes:
+    width, height = drawing.width + 2 * MARGIN, drawing.height + 2 * MARGIN
+    figure = Figure(
+        figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH),
+        dpi=PIXELS_PER_INCH * DENSITY,
+        facecolor="none",
+    )
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(-MARGIN, width - MARGIN)
+    axes.set_ylim(height - MARGIN, -MARGIN)
+    settings = {"font.family": "DejaVu Sans", "hatch.linewidth": 0.7, "text.parse_math": False}
+    with matplotlib.rc_context(settings):
+        for mark in drawing.marks:
+            _draw(mark, axes)
+        canvas.draw()
+    buffer = io.BytesIO()
+    _few_colours(np.asarray(canvas.buffer_rgba())).save(buffer, "png", optimize=True)
+    return buffer.getvalue()
+
+
+def _few_colours(pixels: np.ndarray) -> Image.Image:
+    """The picture with a palette: a third of the bytes, same look. Opaque areas keep their colour."""
+    pixels = pixels.astype(int)
+    ink = np.abs(pixels[..., :3] - rgb(INK)).max(-1) < 8
+    pixels[ink, :3] = rgb(INK)
+    step = np.where(ink, 17, 5)
+    pixels[..., 3] = (pixels[..., 3] + step // 2) // step * step
+    pixels[pixels[..., 3] == 0] = 0
+    packed = np.ascontiguousarray(pixels.astype(np.uint8)).view(np.uint32)[..., 0]
+    colours, index, count = np.unique(packed, return_inverse=True, return_counts=True)
+    rgba = np.ascontiguousarray(colours).view(np.uint8).reshape(-1, 4).astype(float)
+    weight = count * np.where(rgba[:, 3] == 255, 20, 1)
+    kept = np.sort(np.argsort(-weight, kind="stable")[:COLOURS])
+    seen = np.concatenate([rgba[:, :3] * rgba[:, 3:] / 255, rgba[:, 3:]], axis=1)
+    apart = (seen**2).sum(1)[:, None] - 2 * seen @ seen[kept].T + (seen[kept] ** 2).sum(1)
+    nearest = apart.argmin(1).astype(np.uint8)
+    nearest[kept] = np.arange(len(kept), dtype=np.uint8)
+    image = Image.fromarray(nearest[index.reshape(packed.shape)], "P")
+    image.putpalette(rgba[kept].astype(np.uint8).tobytes(), "RGBA")
+    return image
+
+
+def _points(pixels: float) -> float:
+    return pixels * 72 / PIXELS_PER_INCH
+
+
+@singledispatch
+def _draw(mark: Any, axes: Axes) -> None:
+    raise TypeError(f"no way to draw a {type(mark).__name__}")
+
+
+@_draw.register
+def _(mark: Text, axes: Axes) -> None:
+    hanging = mark.turned and mark.align == "right"
+    axes.text(
+        mark.x,
+        mark.y,
+        mark.text,
+        fontsize=_points(mark.size),
+        color=INK,
+        weight="bold" if mark.bold else "normal",
+        ha="center" if hanging else mark.align,
+        va="top" if hanging else "center_baseline" if not mark.turned else "center",
+        rotation=90 if mark.turned else 0,
+    )
+
+
+@_draw.register
+def _(mark: Rect, axes: Axes) -> None:
+    box = (mark.x, mark.y), mark.width, mark.height
+    if mark.hollow:
+        (x, y), width, height = box
+        inner = (x + 1.5, y + 1.5), width - 3, height - 3
+        axes.add_patch(Rectangle(*inner, fc="none", ec=mark.colour, lw=_points(3)))
+    else:
+        axes.add_patch(Rectangle(*box, fc=mark.colour, lw=0))
+
+
+@_draw.register
+def _(mark: Path, axes: Axes) -> None:
+    axes.plot(
+        *np.array(mark.points).T,
+        color=mark.colour or INK,
+        alpha=1 if mark.colour else 0.6 if mark.dashed else 0.28,
+        lw=_points(mark.width),
+        ls=(0, (4, 3)) if mark.dashed else "-",
+        solid_capstyle="round" if mark.colour else "butt",
+    )
+
+
+@_draw.register
+def _(mark: Dot, axes: Axes) -> None:
+    if mark.radius:
+        axes.add_patch(Circle((mark.x, mark.y), mark.radius, fc=mark.colour, lw=0))
+
+
+@_draw.register
+def _(mark: ColourBar, axes: Axes) -> None:
+    colours = MAPS[mark.colours][:: 256 // 64] / 255
+    step = mark.width / len(colours)
+    cells = [Rectangle((mark.x + i * step, mark.y), step, mark.height) for i in range(len(colours))]
+    axes.add_collection(PatchCollection(cells, facecolors=colours, lw=0, antialiased=False))
+
+
+@_draw.register
+def _(mark: Cells, axes: Axes) -> None:
+    if isinstance(mark.panel, Tiles):
+        _draw_tiles(mark, mark.panel, axes)
+    else:
+        _draw_heatmap(mark, mark.panel, axes)
+
+
+def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
+    gap = 1.0 if min(mark.width, mark.height) >= 8 else 0.0
+    table = on_plate(MAPS[panel.colours]) if mark.numbers else MAPS[panel.colours]
+    levels = shares(panel)
+    opened, colours, blocked = [], [], []
+    for (r, c), level in np.ndenumerate(levels):
+        cell = Rectangle(mark.at(r, c), mark.width - gap, mark.height - gap)
+        if panel.blocked[r, c]:
+            blocked.append(cell)
+            continue
+        if np.isnan(panel.values[r, c]):
+            axes.add_patch(Rectangle(cell.get_xy(), cell.get_width(), cell.get_height(),
+                                     fc="none", ec=INK, lw=0.6))  # fmt: skip
+        else:
+            opened.append(cell)
+            colours.append(table[level] / 255)
+        text = panel._number(panel.values[r, c])
+        if mark.numbers or (np.isnan(panel.values[r, c]) and mark.width >= 24):
+            paper = tuple(table[level][:3]) if not np.isnan(panel.values[r, c]) else None
+            axes.text(
+                mark.at(r, c)[0] + (mark.width - gap) / 2,
+                mark.at(r, c)[1] + (mark.height - gap) / 2,
+                text,
+                fontsize=_points(12),
+                color=text_on(paper) if paper and mark.numbers else INK,
+                ha="center",
+                va="center_baseline",
+            )
+    axes.add_collection(PatchCollection(opened, facecolors=colours, lw=0, antialiased=gap > 0))
+    if blocked:
+        edges = {"edgecolors": INK + "98", "lw": 0, "hatch": "//////"}
+        axes.add_collection(PatchCollection(blocked, facecolors="none", **edges))
+    for r, c in panel.marks:
+        frame = Rectangle(mark.at(r, c), mark.width - gap, mark.height - gap)
+        frame.set(fc="none", ec="#CF5A08", lw=_points(2))
+        axes.add_patch(frame)
+
+
+def _draw_tiles(mark: Cells, panel: Tiles, axes: Axes) -> None:
+    gap = 2.0 if mark.width >= 8 else 0.5
+    for r, row in enumerate(panel.labels):
+        for c, text in enumerate(row):
+            if text is None:
+                continue
+            (x, y), head = mark.at(r, c), int(panel.heads[r, c])
+            fill = head_colour(head) if head >= 0 else "#D3D7DC"
+            wrong = panel.wrong[r, c]
+            axes.add_patch(Rectangle((x, y), mark.width - gap, mark.height - gap, fc=fill, lw=0))
+            if wrong:
+                inner = (x + 1.5, y + 1.5), mark.width - gap - 3, mark.height - gap - 3
+                axes.add_patch(Rectangle(*inner, fc="none", ec="#111111", lw=1.2, ls=(0, (2, 1.5))))
+            if text and mark.width - gap >= 7.4 * len(text) + 2:
+                axes.text(
+                    x + (mark.width - gap) / 2,
+                    y + (mark.height - gap) / 2,
+                    text,
+                    fontsize=_points(12),
+                    color=text_on(fill),
+                    ha="center",
+                    va="center_baseline",
+                )

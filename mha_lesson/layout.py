@@ -1,0 +1,578 @@
+"""Where everything in a picture stands: a scene in, marks at CSS pixels out.
+
+Both renderers draw these few kinds of marks and nothing else, so paper and screen agree.
+No text is smaller than 12 px (9 pt).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from mha_lesson.panels import (
+    LOW,
+    Bars,
+    Curve,
+    Heatmap,
+    Panel,
+    Scene,
+    Table,
+    Tiles,
+    head_colour,
+    number,
+    ticks,
+)
+
+WIDTH = 860  # fits the output of a notebook cell on a laptop
+SMALL, BODY, TITLE = 12, 13, 15
+GAP = 28
+PLAIN = "#2878CC"  # bars and lines that belong to no head
+PLAINS = (PLAIN, "#CF5A08", "#009E73", "#CC79A7", "#808080", "#E69F00", "#56B4E9", "#8A6D00")
+
+
+@dataclass(frozen=True)
+class Text:
+    x: float
+    y: float  # of its middle; of its top where it is turned and not centred
+    text: str
+    size: int = SMALL
+    align: str = "left"  # left, center, right
+    turned: bool = False  # a quarter turn, read from below
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Rect:
+    """A filled rectangle; one that says something can be pointed at."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+    hollow: bool = False
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Path:
+    points: tuple[tuple[float, float], ...]
+    colour: str = ""  # "" is the colour of text, faint
+    dashed: bool = False
+    width: float = 2.0
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point of a curve, that says something."""
+
+    x: float
+    y: float
+    colour: str
+    radius: float = 0.0  # 0: to point at, not to be seen
+    says: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of a heatmap or of tiles, from (x, y) on."""
+
+    x: float
+    y: float
+    width: float  # of one cell
+    height: float
+    panel: Heatmap | Tiles
+    numbers: bool = False
+
+    def at(self, row: int, column: int) -> tuple[float, float]:
+        """The top left corner of a cell, breaks between blocks included."""
+        tiles = self.panel if isinstance(self.panel, Tiles) else None
+        return (
+            self.x + column * self.width + _breaks(column, tiles.break_columns if tiles else 0),
+            self.y + row * self.height + _breaks(row, tiles.break_rows if tiles else 0),
+        )
+
+
+@dataclass(frozen=True)
+class ColourBar:
+    x: float
+    y: float
+    width: float
+    height: float
+    colours: str
+
+
+Mark = Text | Rect | Path | Dot | Cells | ColourBar
+
+
+@dataclass(eq=False)
+class Drawing:
+    """Marks, and the room they need."""
+
+    width: float = 0.0
+    height: float = 0.0
+    marks: list[Mark] = field(default_factory=list)
+
+    def add(self, *marks: Mark) -> None:
+        self.marks.extend(marks)
+
+    def paste(self, other: Drawing, x: float, y: float) -> None:
+        self.marks.extend(_moved(mark, x, y) for mark in other.marks)
+        self.width = max(self.width, x + other.width)
+        self.height = max(self.height, y + other.height)
+
+
+def _moved(mark: Mark, dx: float, dy: float) -> Mark:
+    if isinstance(mark, Path):
+        return replace(mark, points=tuple((x + dx, y + dy) for x, y in mark.points))
+    return replace(mark, x=mark.x + dx, y=mark.y + dy)
+
+
+def _breaks(index: int, every: int) -> float:
+    """The room that breaks between blocks have taken before cell `index`."""
+    return 8.0 * (index // every) if every else 0.0
+
+
+_EMS = dict.fromkeys("iljtfrI.,:;'|!()[] ·", 0.38) | dict.fromkeys("mwMW@%→−+=", 0.92)
+
+
+@lru_cache(4096)
+def text_width(text: str, size: int = SMALL) -> float:
+    """About the width of a text, on the generous side, whatever the font."""
+    return size * sum(_EMS.get(c, 0.72 if c.isupper() else 0.62) for c in text)
+
+
+def _widest(texts: Sequence[str], size: int = SMALL) -> float:
+    return max((text_width(t, size) for t in texts), default=0.0)
+
+
+def _short(text: str, most: int = 16) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def draw(scene: Scene, width: float = WIDTH) -> Drawing:
+    """Lays the panels out in rows no wider than `width`, one colour bar where all share a scale."""
+    drawing = Drawing()
+    top = 0.0
+    bar = shared_bar(scene)
+    if scene.title:
+        drawing.add(Text(0, 11, scene.title, TITLE, bold=True))
+        drawing.width = 1.1 * text_width(scene.title, TITLE)
+        top = 34
+    if bar is not None and len(scene.flat()) > 1:
+        piece = _colour_bar(bar)
+        beside = drawing.width + GAP if scene.title else 0
+        if scene.title and beside + piece.width > width:
+            drawing.paste(piece, 0, top)
+            top += 32
+        else:
+            drawing.paste(piece, beside, 0)
+            top = 34
+        bar_of_each = False
+    else:
+        bar_of_each = True
+    for r, row in enumerate(scene.panels):
+        below = scene.panels[r + 1] if r + 1 < len(scene.panels) else ()
+        below = below if len(below) == len(row) else ()
+        pieces = [
+            _Piece(
+                panel,
+                rows=not (c and _same(panel, row[c - 1], "rows")),
+                columns=not (below and _same(panel, below[c], "columns")),
+                bar=bar_of_each,
+            )
+            for c, panel in enumerate(row)
+        ]
+        drawn = _fit(pieces, width - GAP * (len(row) - 1))
+        heads = max(d.title for d in pieces)
+        x = 0.0
+        for piece, one in zip(pieces, drawn, strict=True):
+            drawing.paste(one, x, top + heads - piece.title)
+            x += one.width + GAP
+        top = max(top, drawing.height) + (20 if r + 1 < len(scene.panels) else 0)
+    return drawing
+
+
+def shared_bar(scene: Scene) -> Heatmap | None:
+    """One heatmap for all, where all heatmaps of a scene share scale and quantity."""
+    maps = [p for p in scene.flat() if isinstance(p, Heatmap)]
+    scales = {(p.limits, p.colours, p.quantity, p.per_row) for p in maps}
+    return maps[0] if len(scales) == 1 else None
+
+
+def _same(panel: Panel, other: Panel, axis: str) -> bool:
+    """Do the labels of another heatmap serve this one too?"""
+    if not (isinstance(panel, Heatmap) and isinstance(other, Heatmap)):
+        return False
+    name = "row_name" if axis == "rows" else "column_name"
+    return (
+        panel.rows == other.rows
+        and panel.columns == other.columns
+        and getattr(panel, name) == getattr(other, name)
+    )
+
+
+@dataclass(eq=False)
+class _Piece:
+    """A panel to be drawn: with its own labels and colour bar, or served by a neighbour's."""
+
+    panel: Panel
+    rows: bool
+    columns: bool
+    bar: bool
+
+    @property
+    def title(self) -> float:
+        """The height of what stands above the plot."""
+        own_bar = self.bar and isinstance(self.panel, Heatmap) and not _numbers_only(self.panel)
+        return (26.0 if self.panel.title else 0.0) + (26.0 if own_bar else 0.0)
+
+    @property
+    def gutter(self) -> float:
+        """The width that labels take beside the plot."""
+        p = self.panel
+        if isinstance(p, Heatmap):
+            if not self.rows:
+                return 0.0
+            return _widest([_short(t) for t in p.rows]) + 10 + (20 if p.row_name else 0)
+        if isinstance(p, Bars):
+            at = [number(t) for t in ticks(*p.limits, p.log)]
+            side = text_width(p.reference[1]) + 8 if p.reference else 0
+            return _widest(at) + 12 + (20 if p.name else 0) + side
+        if isinstance(p, Curve):
+            at = [number(t) for t in ticks(*p.limits, p.log_y)]
+            names = _widest(list(p.lines)) + 26 if len(p.lines) > 1 else 14
+            return _widest(at) + 12 + (20 if p.y_name else 0) + names
+        if isinstance(p, Tiles):
+            return (_widest(p.rows) + 10 if p.rows else 0.0) + (20 if p.row_name else 0)
+        return 0.0
+
+    def draw(self, room: float) -> Drawing:
+        """The panel, its plot at most `room` wide."""
+        return _DRAW[self.panel.kind](self.panel, self, room)
+
+
+def _fit(pieces: list[_Piece], width: float) -> list[Drawing]:
+    """Shares a row's width by the panels' `wide`; what one does not need goes to the others."""
+    room = width - sum(p.gutter for p in pieces)
+    weights = [p.panel.wide for p in pieces]
+    shares = [max(24.0, room * w / sum(weights)) for w in weights]
+    drawn = [p.draw(s) for p, s in zip(pieces, shares, strict=True)]
+    hungry = [d.width - p.gutter > s - 12 for p, d, s in zip(pieces, drawn, shares, strict=True)]
+    slack = width - sum(d.width for d in drawn)
+    if slack > 24 and any(hungry) and not all(hungry):
+        more = slack / sum(w for w, h in zip(weights, hungry, strict=True) if h)
+        for i, (piece, share) in enumerate(zip(pieces, shares, strict=True)):
+            if hungry[i]:
+                drawn[i] = piece.draw(share + more * weights[i])
+    return drawn
+
+
+def _title(drawing: Drawing, panel: Panel) -> float:
+    """The title with its head's colour; gives the y below."""
+    if not panel.title:
+        return 0.0
+    x = 0.0
+    if panel.head is not None:
+        drawing.add(Rect(0, 4, 12, 12, head_colour(panel.head), hollow=panel.head >= 8))
+        x = 18.0
+    drawing.add(Text(x, 10, panel.title, BODY, bold=True))
+    drawing.width = max(drawing.width, x + 1.1 * text_width(panel.title, BODY))
+    return 26.0
+
+
+def _numbers_only(panel: Heatmap) -> bool:
+    """Every cell says its value: no colour bar needed."""
+    return panel.numbers is not False and panel.values.size <= 64
+
+
+def _colour_bar(panel: Heatmap) -> Drawing:
+    drawing = Drawing(height=20)
+    low, high = panel.limits
+    texts = (panel.quantity, number(low, panel.decimals and 0 if low == 0 else panel.decimals))
+    if panel.per_row:
+        texts, end = (f"{panel.quantity}, each row’s own range", "least"), "most"
+    else:
+        end = number(high, None if high == 1 else panel.decimals)
+    x = 0.0
+    for label in texts:
+        drawing.add(Text(x, 10, label))
+        x += text_width(label) + 8
+    drawing.add(ColourBar(x, 4, 110, 12, panel.colours), Text(x + 118, 10, end))
+    drawing.width = x + 118 + text_width(end)
+    if panel.blocked.any():
+        blocked = np.ones((1, 1), bool)
+        key = Heatmap([[0]], blocked=blocked, numbers=False, alt="blocked")
+        x = drawing.width + 18
+        drawing.add(Cells(x, 4, 12, 12, key), Text(x + 20, 10, "blocked"))
+        drawing.width = x + 20 + text_width("blocked")
+    return drawing
+
+
+def _half(size: float) -> float:
+    """A cell's size on half pixels, so that its edges are sharp."""
+    return math.floor(size * 2) / 2 if size >= 4 else size
+
+
+def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
+    drawing = Drawing()
+    n_rows, n_columns = panel.values.shape
+    top, left = _title(drawing, panel), piece.gutter
+    if piece.title > top:
+        drawing.paste(_colour_bar(panel), 0, top)
+        top = piece.title
+    numbers = panel.numbers
+    if numbers is None:
+        numbers = panel.values.size <= 64
+    said = _widest([panel._number(v) for v in panel.values.flat]) if numbers else 0.0
+    numbers = numbers and room / n_columns >= said + 6
+    width = _half(min(max(46.0, said + 14) if numbers else 27.0, room / n_columns))
+    height = 32.0 if numbers else min(max(width, 15.0 if n_rows <= 8 else 0), 27.0)
+    drawing.add(Cells(left, top, width, height, panel, numbers))
+    right, bottom = left + n_columns * width, top + n_rows * height
+    if piece.rows:
+        every = math.ceil(12.5 / height)
+        drawing.add(
+            *(
+                Text(left - 7, top + (i + 0.5) * height, _short(label), align="right")
+                for i, label in enumerate(panel.rows)
+                if i % every == 0 and label
+            )
+        )
+        if panel.row_name:
+            drawing.add(_turned(panel.row_name, 8, (top + bottom) / 2))
+    if piece.columns:
+        middle = left + n_columns * width / 2
+        bottom = _column_labels(drawing, panel.columns, left, bottom, width)
+        if panel.column_name:
+            drawing.add(Text(middle, bottom + 10, panel.column_name, BODY, "center"))
+            bottom += 20
+    drawing.width, drawing.height = max(right, drawing.width), bottom
+    return drawing
+
+
+def _turned(text: str, x: float, y: float) -> Text:
+    return Text(x, y, text, BODY, "center", turned=True)
+
+
+def _column_labels(
+    drawing: Drawing,
+    labels: Sequence[str],
+    left: float,
+    y: float,
+    width: float,
+    at: Callable[[int], float] | None = None,
+) -> float:
+    """Labels under columns, turned where they are too wide; gives the y below them."""
+    labels = [_short(t) for t in labels]
+    longest = _widest(labels)
+    if not longest:
+        return y
+    turned = longest > width - 4 and max(map(len, labels)) > 2
+    every = math.ceil((12.5 if turned else longest + 6) / width)
+    for i, label in enumerate(labels):
+        if i % every or not label:
+            continue
+        x = at(i) if at else left + (i + 0.5) * width
+        if turned:
+            drawing.add(Text(x, y + 7, label, align="right", turned=True))
+        else:
+            drawing.add(Text(x, y + 13, label, align="center"))
+    return y + (longest + 10 if turned else 25)
+
+
+def _y_axis(
+    drawing: Drawing,
+    at: Sequence[float],
+    y: Callable[[float], float],
+    span: tuple[float, float],
+    name: str,
+    height: tuple[float, float],
+) -> None:
+    for tick in at:
+        drawing.add(Path(((span[0], y(tick)), (span[1], y(tick))), width=1))
+        drawing.add(Text(span[0] - 8, y(tick), number(tick), align="right"))
+    if name:
+        drawing.add(_turned(name, 8, sum(height) / 2))
+
+
+def _share(value: float, low: float, high: float, log: bool) -> float:
+    """Where `value` lies between low and high: 0 to 1."""
+    value = min(max(value, low), high)
+    if log:
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    return (value - low) / (high - low)
+
+
+def _colours(heads: Sequence[int | None]) -> list[str]:
+    return [
+        PLAINS[i % len(PLAINS)] if head is None else head_colour(head)
+        for i, head in enumerate(heads)
+    ]
+
+
+def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
+    drawing = Drawing()
+    n_series, n = panel.values.shape
+    low, high = panel.limits
+    top = _title(drawing, panel)
+    colours = _colours(panel.heads)
+    if n_series == 1 and all(head is None for head in panel.heads):
+        colours = [PLAIN] * n
+    if n_series > 1:
+        top = _legend(drawing, panel.series, colours, top)
+    side = text_width(panel.reference[1]) + 8 if panel.reference else 0
+    left = piece.gutter - side
+    slot = min(max(56.0, 18.0 * n_series), room / n)
+    top += 18  # for the numbers above the bars
+    bottom = top + 160.0
+    right = left + n * slot
+
+    def y(value: float) -> float:
+        return bottom - 160 * _share(value, low, high, panel.log)
+
+    _y_axis(drawing, ticks(low, high, panel.log), y, (left, right), panel.name, (top, bottom))
+    level = None
+    if panel.reference:
+        level = y(panel.reference[0])
+        drawing.add(Path(((left, level), (right, level)), LOW, dashed=True, width=1.5))
+        drawing.add(Text(right + 6, level, panel.reference[1]))
+    bar = min(44.0, slot * 0.76) / n_series
+    for i in range(n):
+        for s in range(n_series):
+            value = float(panel.values[s, i])
+            if math.isnan(value):
+                continue
+            x = left + (i + 0.5) * slot + (s - n_series / 2) * bar
+            ends = sorted((y(value), y(low if panel.log else max(low, 0.0))))
+            colour, says = colours[s if n_series > 1 else i], panel.text(s, i)
+            drawing.add(Rect(x, ends[0], bar - 1, max(ends[1] - ends[0], 1), colour, says=says))
+            text = number(value, panel.decimals)
+            if text_width(text) < (slot if n_series == 1 else bar + 4):
+                over = ends[0] - 9 if value >= 0 else ends[1] + 9
+                if level is not None and abs(over - level) < 9:
+                    over = level - 9
+                drawing.add(Text(x + bar / 2, over, text, align="center"))
+    drawing.height = _column_labels(drawing, panel.labels, left, bottom, slot)
+    drawing.width = max(drawing.width, right + side)
+    return drawing
+
+
+def _legend(drawing: Drawing, names: Sequence[str], colours: Sequence[str], top: float) -> float:
+    x = 0.0
+    for name, colour in zip(names, colours, strict=True):
+        drawing.add(Rect(x, top + 4, 12, 12, colour), Text(x + 18, top + 10, name))
+        x += 18 + text_width(name) + 16
+    drawing.width = max(drawing.width, x)
+    return top + 24
+
+
+def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
+    drawing = Drawing()
+    top = _title(drawing, panel) + 8
+    low, high = panel.limits
+    x_low, x_high = panel.x_limits
+    names = _widest(list(panel.lines)) + 26 if len(panel.lines) > 1 else 14
+    left = piece.gutter - names
+    right, bottom = left + max(100.0, min(520.0, room)), top + 190.0
+
+    def x(value: float) -> float:
+        return left + (right - left) * _share(value, x_low, x_high, panel.log_x)
+
+    def y(value: float) -> float:
+        return bottom - (bottom - top) * _share(value, low, high, panel.log_y)
+
+    at = ticks(low, high, panel.log_y)
+    _y_axis(drawing, at, y, (left, right), panel.y_name, (top, bottom))
+    most = max(2, min(6, int((right - left) / 64)))
+    sparse = panel.log_x and len(panel.x) <= most + 1
+    for tick in panel.x if sparse else ticks(x_low, x_high, panel.log_x, most):
+        drawing.add(Path(((x(tick), bottom), (x(tick), bottom + 5)), width=1))
+        drawing.add(Text(x(tick), bottom + 16, number(tick), align="center"))
+    if panel.x_name:
+        drawing.add(Text((left + right) / 2, bottom + 37, panel.x_name, BODY, "center"))
+    if panel.marker is not None:
+        here = x(panel.marker)
+        drawing.add(Path(((here, top), (here, bottom)), dashed=True, width=1.5))
+    ends = []
+    colours = _colours(panel.heads)
+    for i, (name, values) in enumerate(panel.lines.items()):
+        hollow = name in panel.dashed or (panel.heads[i] or 0) >= 8
+        seen = np.flatnonzero(np.isfinite(values) & ((values > 0) | (not panel.log_y)))
+        for run in np.split(seen, np.flatnonzero(np.diff(seen) > 1) + 1):
+            points = tuple((x(panel.x[k]), y(values[k])) for k in run)
+            if len(points) > 1:
+                drawing.add(Path(points, colours[i], dashed=hollow))
+        for k in seen:
+            big = k == panel.now() and panel.marker is not None
+            size = 4.5 if big else 2.5 if len(seen) <= 24 and not hollow else 0.0
+            spot = Dot(x(panel.x[k]), y(values[k]), colours[i], size, panel.text(i, int(k)))
+            drawing.add(spot)
+        if len(seen):
+            ends.append((y(values[seen[-1]]), name, colours[i]))
+    if len(panel.lines) > 1:
+        free = top - 8
+        for end, name, colour in sorted(ends):
+            free = max(end, free + 15)
+            drawing.add(Rect(right + 8, free - 4, 8, 8, colour), Text(right + 22, free, name))
+        drawing.height = free + 8
+    drawing.width = max(drawing.width, right + names)
+    drawing.height = max(drawing.height, bottom + (46 if panel.x_name else 26))
+    return drawing
+
+
+def _tiles(panel: Tiles, piece: _Piece, room: float) -> Drawing:
+    drawing = Drawing()
+    top, left = _title(drawing, panel), piece.gutter
+    n_rows, n_columns = len(panel.labels), len(panel.labels[0])
+    wanted = _widest([t for row in panel.labels for t in row if t], BODY) + 12
+    breaks = _breaks(n_columns - 1, panel.break_columns)
+    width = _half(max(3.0, min(max(28.0, wanted), (room - breaks) / n_columns)))
+    height = 26.0 if n_rows <= 16 else 16.0
+    cells = Cells(left, top, width, height, panel)
+    drawing.add(cells)
+    for i, label in enumerate(panel.rows):
+        drawing.add(Text(left - 7, cells.at(i, 0)[1] + height / 2, label, align="right"))
+    right, last = cells.at(n_rows - 1, n_columns - 1)
+    right, bottom = right + width, last + height
+    if panel.row_name:
+        drawing.add(_turned(panel.row_name, 8, (top + bottom) / 2))
+    if panel.columns:
+        bottom = _column_labels(
+            drawing, panel.columns, left, bottom, width, lambda i: cells.at(0, i)[0] + width / 2
+        )
+    if panel.column_name:
+        drawing.add(Text((left + right) / 2, bottom + 12, panel.column_name, BODY, "center"))
+        bottom += 24
+    drawing.width, drawing.height = max(drawing.width, right), bottom
+    return drawing
+
+
+def _table(panel: Table, piece: _Piece, room: float) -> Drawing:
+    drawing = Drawing()
+    y = _title(drawing, panel)
+    columns = list(zip(*([panel.header] if panel.header else []), *panel.rows, strict=True))
+    widths = [_widest(column, BODY) + 18 for column in columns]
+    right = sum(widths) - 18
+    for i, row in enumerate([panel.header, *panel.rows] if panel.header else panel.rows):
+        head = bool(panel.header) and i == 0
+        x = 0.0
+        for text, width in zip(row, widths, strict=True):
+            strong = head or i - bool(panel.header) in panel.strong
+            drawing.add(Text(x, y + 11, text, BODY, bold=strong))
+            x += width
+        y += 24
+        if head:
+            drawing.add(Path(((0, y - 1), (right, y - 1)), width=1))
+            y += 2
+    drawing.width, drawing.height = max(drawing.width, right), y
+    return drawing
+
+
+_DRAW: dict[str, Callable[..., Drawing]] = {
+    "heatmap": _heatmap, "bars": _bars, "curve": _curve, "tiles": _tiles, "table": _table,
+}  # fmt: skip

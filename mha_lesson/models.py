@@ -1,0 +1,253 @@
+"""What is built around the taught class: models small enough to train while you watch."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from mha_lesson.attention import MultiHeadAttention
+from mha_lesson.refusals import describe, require_axes
+
+# ---------------------------------------------------------------- tasks: one attention layer, a way in, a way out
+
+
+class RepeatModel(nn.Module):
+    """Names the next id of a row: embeddings, causal attention, a linear reader.
+
+    Nothing leads past the attention: what the reader knows of the row, it has from there.
+    """
+
+    def __init__(
+        self, n_ids: int = 64, n_tokens: int = 12, d_model: int = 32, n_heads: int = 4
+    ) -> None:
+        """Args: n_ids: the size of the vocabulary; n_tokens: T, how many positions there are."""
+        super().__init__()
+        self.id_embedding = nn.Embedding(n_ids, d_model)
+        self.position_embedding = nn.Embedding(n_tokens, d_model)
+        self.attention = MultiHeadAttention(d_model, n_heads)
+        self.reader = nn.Linear(d_model, n_ids)
+
+    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T n_ids"]:
+        """Scores for the next id at every position.
+
+        Raises:
+            TypeError, ValueError: `ids` is not (B, T), or T exceeds the positions there are.
+        """
+        x = self.id_embedding(ids) + _positions(self.position_embedding, ids)  # (B, T, d_model)
+        return self.reader(self.attention(x, causal=True))
+
+
+class TwoSidesModel(nn.Module):
+    """Names the letter on the left *and* the one on the right of every position.
+
+    Queries and keys are made from positions only, values from letters only: where a head looks
+    cannot depend on what stands there. The two readers are linear and share what they read.
+    """
+
+    def __init__(
+        self, n_heads: int, *, n_letters: int = 16, n_tokens: int = 12, d_model: int = 32
+    ) -> None:
+        """Args: n_heads: h, the one thing that matters here; the others: sizes."""
+        super().__init__()
+        self.position_embedding = nn.Embedding(n_tokens, d_model)
+        self.letter_embedding = nn.Embedding(n_letters, d_model)
+        self.attention = MultiHeadAttention(d_model, n_heads)
+        self.read_left = nn.Linear(d_model, n_letters)
+        self.read_right = nn.Linear(d_model, n_letters)
+
+    def forward(self, letters: Int[Tensor, "B T"]) -> Float[Tensor, "B T 2 n_letters"]:
+        """Scores for the letter on the left, [:, :, 0], and on the right, [:, :, 1].
+
+        Raises:
+            TypeError, ValueError: `letters` is not (B, T), or T exceeds the positions there are.
+        """
+        places = _positions(self.position_embedding, letters).expand(len(letters), -1, -1)
+        gathered = self.attention(places, places, self.letter_embedding(letters))
+        return torch.stack([self.read_left(gathered), self.read_right(gathered)], dim=2)
+
+    @torch.no_grad()
+    def weights(self) -> Float[Tensor, "h T T"]:
+        """Where every head looks: the same for all rows, since positions alone decide it."""
+        places = self.position_embedding.weight
+        return self.attention(places, return_weights=True)[1]
+
+
+# ---------------------------------------------------------------- text: one block
+
+
+class LanguageModel(nn.Module):
+    """A language model of one block: x + attention(norm(x)), then x + feed-forward(norm(x)).
+
+    Source of the arrangement, norm first: Xiong et al. (2020), On Layer Normalization in the
+    Transformer Architecture.
+    """
+
+    def __init__(
+        self, n_symbols: int, n_tokens: int = 48, d_model: int = 64, n_heads: int = 4
+    ) -> None:
+        """Args: n_symbols: the size of the alphabet; n_tokens: T, how far it can look back."""
+        super().__init__()
+        self.n_tokens = n_tokens
+        self.symbol_embedding = nn.Embedding(n_symbols, d_model)
+        self.position_embedding = nn.Embedding(n_tokens, d_model)
+        self.norm_before_attention = nn.LayerNorm(d_model)
+        self.attention = MultiHeadAttention(d_model, n_heads)
+        self.norm_before_feed_forward = nn.LayerNorm(d_model)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
+        )
+        self.norm_before_reader = nn.LayerNorm(d_model)
+        self.reader = nn.Linear(d_model, n_symbols)
+        for embedding in (self.symbol_embedding, self.position_embedding):
+            nn.init.normal_(embedding.weight, std=0.1)  # small beside what the block will add
+
+    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T n_symbols"]:
+        """Scores for the next symbol at every position; no position sees a later one.
+
+        Raises:
+            TypeError, ValueError: `ids` is not (B, T), or T exceeds n_tokens.
+        """
+        x = self._embed(ids)  # (B, T, d_model)
+        x = x + self.attention(self.norm_before_attention(x), causal=True)
+        x = x + self.feed_forward(self.norm_before_feed_forward(x))
+        return self.reader(self.norm_before_reader(x))
+
+    @torch.no_grad()
+    def weights(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B h T T"]:
+        """Where every head looks while it reads these ids."""
+        x = self.norm_before_attention(self._embed(ids))
+        return self.attention(x, causal=True, return_weights=True)[1]
+
+    @torch.no_grad()
+    def continue_ids(
+        self, ids: Int[Tensor, " T0"], n_more: int, *, temperature: float = 1.0, seed: int = 0
+    ) -> Int[Tensor, " T1"]:
+        """Draws n_more symbols, one after the other, each from the model's own prediction.
+
+        Args:
+            ids: (T0,) the beginning, at least one symbol.
+            n_more: how many to add.
+            temperature: below 1 prefers likely symbols more strongly; above 0.
+            seed: the same seed draws the same symbols from the same model.
+
+        Returns:
+            (T0 + n_more,) ids, on the CPU.
+
+        Raises:
+            TypeError, ValueError: `ids` is not (T0,), is empty, or the temperature is not positive.
+        """
+        require_axes("ids", ids, 1, "(T0,)")
+        if len(ids) == 0 or not temperature > 0:
+            raise ValueError(
+                f"ids must hold at least one symbol and temperature must be positive; "
+                f"got {describe(ids)} and temperature = {temperature}."
+            )
+        device = self.reader.weight.device
+        generator = torch.Generator().manual_seed(seed)
+        text = ids.cpu()
+        for _ in range(n_more):
+            scores = self(text[None, -self.n_tokens :].to(device))[0, -1].cpu() / temperature
+            text = torch.cat([text, torch.multinomial(scores.softmax(-1), 1, generator=generator)])
+        return text
+
+    def _embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
+        return self.symbol_embedding(ids) + _positions(self.position_embedding, ids)
+
+
+def bigram_log_probabilities(
+    ids: Int[Tensor, " N"], n_symbols: int
+) -> Float[Tensor, "{n_symbols} {n_symbols}"]:
+    """The model to beat: how often each symbol followed each other one, and nothing else.
+
+    Args:
+        ids: (N,) the text to count in.
+        n_symbols: the size of the alphabet.
+
+    Returns:
+        (n_symbols, n_symbols): row i, column j is log P(next is j | this is i), with one added
+        to every count, so that no pair is impossible.
+    """
+    pairs = ids[:-1] * n_symbols + ids[1:]
+    counts = torch.bincount(pairs, minlength=n_symbols**2).view(n_symbols, n_symbols) + 1
+    return (counts / counts.sum(dim=1, keepdim=True)).log()
+
+
+def _positions(embedding: nn.Embedding, ids: Tensor) -> Float[Tensor, "T d_model"]:
+    """The vectors of positions 0 … T - 1."""
+    require_axes("ids", ids, 2, "(B, T)")
+    if ids.shape[1] > embedding.num_embeddings:
+        raise ValueError(
+            f"ids must hold at most {embedding.num_embeddings} positions, as many as this model "
+            f"has learned; got {describe(ids)}."
+        )
+    return embedding.weight[: ids.shape[1]]
+
+
+# ---------------------------------------------------------------- the pretrained encoder
+
+
+class EncoderLayer(nn.Module):
+    """Attention, then two linear layers; each adds to its input, and a LayerNorm follows."""
+
+    def __init__(self, d_model: int, n_heads: int, d_hidden: int) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, n_heads)
+        self.norm_1 = nn.LayerNorm(d_model, eps=1e-12)
+        self.widen = nn.Linear(d_model, d_hidden)
+        self.narrow = nn.Linear(d_hidden, d_model)
+        self.norm_2 = nn.LayerNorm(d_model, eps=1e-12)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_model"], mask: Bool[Tensor, "..."] | None = None
+    ) -> tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B h T T"]]:
+        update, weights = self.attention(x, mask=mask, return_weights=True)
+        x = self.norm_1(x + update)
+        return self.norm_2(x + self.narrow(F.gelu(self.widen(x)))), weights
+
+
+class Encoder(nn.Module):
+    """BERT's encoder (Devlin et al., 2019) around the taught class, in MiniLM's sizes."""
+
+    def __init__(
+        self,
+        n_layers: int = 6,
+        d_model: int = 384,
+        n_heads: int = 12,
+        d_hidden: int = 1536,
+        n_words: int = 30522,
+        n_positions: int = 512,
+    ) -> None:
+        super().__init__()
+        self.words = nn.Embedding(n_words, d_model)
+        self.positions = nn.Embedding(n_positions, d_model)
+        self.segments = nn.Embedding(2, d_model)
+        self.norm = nn.LayerNorm(d_model, eps=1e-12)
+        self.layers = nn.ModuleList(
+            EncoderLayer(d_model, n_heads, d_hidden) for _ in range(n_layers)
+        )
+
+    def embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
+        """What enters the first layer: word, position and segment 0, added and normalised."""
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        first = self.segments.weight[0]
+        return self.norm(self.words(ids) + self.positions(positions) + first)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], mask: Bool[Tensor, "..."] | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Every hidden state and every head's weights.
+
+        Args:
+            ids: (B, T) token numbers.
+            mask: True = blocked, as for `MultiHeadAttention`; `padding_mask` where B lengths differ.
+
+        Returns:
+            n_layers + 1 hidden states (B, T, d_model), the embeddings first, and
+            n_layers weights (B, h, T, T).
+        """
+        hidden, weights = [self.embed(ids)], []
+        for layer in self.layers:
+            x, layer_weights = layer(hidden[-1], mask)
+            hidden.append(x)
+            weights.append(layer_weights)
+        return hidden, weights

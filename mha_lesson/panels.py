@@ -1,0 +1,630 @@
+"""What a picture says: values, labels, colours and words, without any drawing.
+
+A `Scene` is rows of panels: `Heatmap`, `Bars`, `Curve`, `Tiles`, `Table`. `figures` draws it on
+paper, `live` in the browser; both take words, colours, ticks and limits from here, so they agree.
+Only numpy is needed; torch tensors are welcome as values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, ClassVar
+
+import numpy as np
+
+__all__ = [
+    "Bars", "Curve", "Heatmap", "Panel", "Scene", "Table", "Tiles",
+    "head_colour", "number", "scene_of",
+]  # fmt: skip
+
+# Okabe and Ito's colours (2008), with black as a grey that shows on light and dark pages.
+HEADS = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#808080",
+)  # fmt: skip
+INK = "#787878"  # equal contrast (4.3 : 1) on a white page and on a #111 one
+PLATE = "#F3F5F8"  # cells that carry numbers lie on this, so that the numbers can be read anywhere
+HIGH, LOW = "#2878CC", "#CF5A08"  # the far ends of the maps: more and less than zero
+RAMP = 256
+
+
+def head_colour(head: int) -> str:
+    """The colour of head `head` in every picture, as "#rrggbb".
+
+    Heads 8 to 15 take the eight colours again, hollow or dashed; a head's number is printed too.
+    """
+    return HEADS[head % len(HEADS)]
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """(red, green, blue) from 0 to 255 of "#rrggbb"."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _ramp(top: str) -> np.ndarray:
+    """(256, 4) uint8 RGBA: from a faint tint of the page to `top`.
+
+    Opacity carries the value: zero looks empty on a light and on a dark page alike, and lightness
+    changes evenly on both.
+    """
+    t = np.linspace(0, 1, RAMP)[:, None]
+    table = np.full((RAMP, 4), 255.0)
+    table[:, :3] = np.asarray(rgb(INK)) * (1 - t) ** 6 + np.asarray(rgb(top)) * (1 - (1 - t) ** 6)
+    table[:, 3:] = 255 * (0.09 + 0.91 * t)
+    return table.round().astype(np.uint8)
+
+
+SEQUENTIAL = _ramp(HIGH)
+DIVERGING = np.concatenate([_ramp(LOW)[:0:-2], _ramp(HIGH)[::2]])[-RAMP:]
+MAPS = {"sequential": SEQUENTIAL, "diverging": DIVERGING}
+
+
+def on_plate(table: np.ndarray) -> np.ndarray:
+    """A map of RGBA as the opaque colours it has on the plate, for cells that carry numbers."""
+    alpha = table[:, 3:] / 255.0
+    solid = table[:, :3] * alpha + np.asarray(rgb(PLATE)) * (1 - alpha)
+    return np.concatenate([solid, np.full_like(alpha, 255)], axis=1).round().astype(np.uint8)
+
+
+def luminance(colour: str | Sequence[int]) -> float:
+    """Relative luminance as WCAG 2 defines it, 0 (black) to 1 (white)."""
+    parts = np.asarray(rgb(colour) if isinstance(colour, str) else colour[:3]) / 255.0
+    linear = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
+
+
+def contrast(one: str | Sequence[int], other: str | Sequence[int]) -> float:
+    """Contrast of two colours as WCAG 2 defines it, 1 to 21."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def text_on(paper: str | Sequence[int]) -> str:
+    """Near-black or white, whichever reads better on `paper`."""
+    return "#111111" if luminance(paper) > 0.18 else "#FFFFFF"
+
+
+def _fixed(value: float, decimals: int) -> str:
+    """`value` with so many decimals, halves away from zero (as JavaScript's toFixed does)."""
+    step = Decimal(1).scaleb(-decimals)
+    return str(Decimal(float(value)).quantize(step, ROUND_HALF_UP))
+
+
+def number(value: float, decimals: int | None = None) -> str:
+    """`value` as both renderers write it: ".85", "1.00", "12.3", "1.2k", "−∞", "NaN".
+
+    Without `decimals`: whole numbers as they are, otherwise about three significant digits.
+    """
+    value = float(value)
+    if math.isnan(value):
+        return "NaN"
+    minus, size = ("−" if value < 0 else ""), abs(value)
+    if math.isinf(size):
+        return minus + "∞"
+    whole = size == int(size)
+    if size >= 10_000 or (size >= 999.5 and not whole):
+        for unit in ("", "k", "M", "G", "T"):
+            text = _fixed(size, 1 if size < 99.95 and unit else 0)
+            if float(text) < 1000 or unit == "T":
+                return minus + text + unit
+            size /= 1000
+    if decimals is None:
+        if whole:
+            return minus + str(int(size))
+        if size < 0.001:
+            return minus + f"{size:.1e}".replace("e-0", "e−").replace("e-", "e−")
+        decimals = 3 if size < 0.1 else 2 if size < 10 else 1 if size < 99.95 else 0
+    text = _fixed(size, decimals)
+    if float(text) == 0:
+        minus = ""
+    return minus + (text[1:] if text.startswith("0.") else text)
+
+
+def ticks(low: float, high: float, log: bool = False, most: int = 5) -> tuple[float, ...]:
+    """At most about `most` round positions from `low` to `high`."""
+    if log:
+        for base in (10.0, 2.0):
+            first = math.ceil(math.log(low, base) - 1e-9)
+            last = math.floor(math.log(high, base) + 1e-9)
+            if last - first >= 2:
+                break
+        every = max(1, math.ceil((last - first + 1) / most))
+        return tuple(base**e for e in range(first, last + 1, every)) or (low, high)
+    if high <= low:
+        return (low,)
+    rough = (high - low) / (most - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    count = math.floor(high / step + 1e-9) - first + 1
+    return tuple(round((first + i) * step, 12) for i in range(count))
+
+
+def _array(value: Any, name: str, ndims: tuple[int, ...], dtype: type = float) -> np.ndarray:
+    """`value` (array, nested lists or a torch tensor) as a new numpy array of an allowed rank."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = value.float() if value.is_floating_point() else value
+        value = value.numpy()
+    try:
+        array = np.array(value, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        got = type(value).__name__
+        raise TypeError(f"{name} must be numbers in an array, got {got}") from error
+    if array.ndim not in ndims:
+        ranks = " or ".join(map(str, ndims))
+        raise ValueError(f"{name} must have {ranks} axes, got shape {array.shape}")
+    return array
+
+
+def _labels(labels: Iterable[Any] | None, name: str, n: int) -> tuple[str, ...]:
+    """`labels` as `n` strings; 0, 1, 2 … where there are none."""
+    if isinstance(labels, str):
+        raise TypeError(f"{name} must be a list of labels, got the single string {labels!r}")
+    out = tuple(map(str, range(n) if labels is None else labels))
+    if len(out) != n:
+        raise ValueError(f"{name} must be {n} labels, one for each, got {len(out)}")
+    return out
+
+
+def _range(limits: Any, name: str = "limits") -> tuple[float, float]:
+    low, high = (float(v) for v in limits)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"{name} must be two finite numbers, low < high, got {limits!r}")
+    return low, high
+
+
+def _own_range(values: np.ndarray) -> tuple[float, float]:
+    """From 0 (or below, if values are) to the largest finite value."""
+    finite = values[np.isfinite(values)]
+    low = min(0.0, float(finite.min())) if finite.size else 0.0
+    high = max(0.0, float(finite.max())) if finite.size else 1.0
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """What every panel has: a title, perhaps the head it belongs to, and words that describe it."""
+
+    _: KW_ONLY
+    title: str = ""
+    head: int | None = None
+    alt: str = ""
+    wide: float = 1.0
+
+    kind: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        head_fits = isinstance(self.head, int | np.integer) and self.head >= 0
+        if self.head is not None and not head_fits:
+            raise ValueError(f"head must be 0, 1, 2, … or None, got {self.head!r}")
+        if not self.wide > 0:
+            raise ValueError(f"wide must be positive, got {self.wide!r}")
+        self._check()
+        if not self.alt:
+            self._set(alt=f"{self.title}: {self._describe()}" if self.title else self._describe())
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _check(self) -> None:
+        raise NotImplementedError
+
+    def _describe(self) -> str:
+        raise NotImplementedError
+
+    def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        """The `n` most telling values as (where, text); nothing where a panel has no such thing."""
+        return []
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap(Panel):
+    """A matrix as coloured cells, for example attention weights: row = query, column = key.
+
+    `blocked` (bool, True = blocked) cells are hatched and carry no value. `limits` None means the
+    panel's own range; `per_row` stretches the colours over each row's own range instead.
+    `marks` are (row, column) cells to frame. `numbers` None writes values where they fit.
+    """
+
+    values: Any
+    rows: Sequence[Any] | None = None
+    columns: Sequence[Any] | None = None
+    _: KW_ONLY
+    blocked: Any = None
+    limits: tuple[float, float] | None = None
+    per_row: bool = False
+    colours: str | None = None
+    row_name: str = "query"
+    column_name: str = "key"
+    quantity: str = "weight"
+    marks: Sequence[tuple[int, int]] = ()
+    numbers: bool | None = None
+    decimals: int | None = None
+
+    kind: ClassVar[str] = "heatmap"
+
+    def _check(self) -> None:
+        values = _array(self.values, "values", (2,))
+        if 0 in values.shape:
+            raise ValueError(f"values must have at least one cell, got shape {values.shape}")
+        blocked = np.zeros(values.shape, bool)
+        if self.blocked is not None:
+            blocked = _array(self.blocked, "blocked", (2,), bool)
+            if blocked.shape != values.shape:
+                raise ValueError(
+                    f"blocked must have the shape of values {values.shape}, got {blocked.shape}"
+                )
+        seen = values[~blocked]
+        colours = self.colours or ("diverging" if (seen < 0).any() else "sequential")
+        if colours not in MAPS:
+            raise ValueError(f'colours must be "sequential" or "diverging", got {colours!r}')
+        if self.limits is not None:
+            limits = _range(self.limits)
+        else:
+            limits = _own_range(seen)
+            if colours == "diverging":
+                far = max(-limits[0], limits[1])
+                limits = (-far, far)
+        marks = tuple((int(r), int(c)) for r, c in self.marks)
+        if any(not (0 <= r < values.shape[0] and 0 <= c < values.shape[1]) for r, c in marks):
+            raise ValueError(f"marks must be cells of a {values.shape} matrix, got {marks}")
+        decimals = self.decimals
+        if decimals is None and max(abs(limits[0]), abs(limits[1])) <= 1 and (seen % 1 != 0).any():
+            decimals = 2
+        self._set(
+            values=values, blocked=blocked, limits=limits, colours=colours, marks=marks,
+            rows=_labels(self.rows, "rows", values.shape[0]),
+            columns=_labels(self.columns, "columns", values.shape[1]), decimals=decimals,
+        )  # fmt: skip
+
+    def text(self, row: int, column: int) -> str:
+        """What cell (row, column) says: "it → creek = .85"."""
+        value = "blocked" if self.blocked[row, column] else self._number(self.values[row, column])
+        return f"{self.rows[row]} → {self.columns[column]} = {value}"
+
+    def _number(self, value: float) -> str:
+        return number(value, self.decimals)
+
+    def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        keep = ~self.blocked & np.isfinite(self.values)
+        flat = np.where(keep, np.abs(self.values), -1.0).ravel()
+        order = np.argsort(-flat, kind="stable")[:n]
+        cells = [divmod(int(i), self.values.shape[1]) for i in order if flat[i] >= 0]
+        return [
+            (f"{self.rows[r]} → {self.columns[c]}", self._number(self.values[r, c]))
+            for r, c in cells
+        ]
+
+    def _describe(self) -> str:
+        n_rows, n_columns = self.values.shape
+        words = [f"heatmap of {n_rows} × {n_columns}, {self.row_name} → {self.column_name}"]
+        if top := self.largest(1):
+            words.append(f"largest {self.quantity} {top[0][1]}: {top[0][0]}")
+        if self.blocked.any():
+            words.append(f"{int(self.blocked.sum())} blocked")
+        if np.isnan(self.values[~self.blocked]).any():
+            words.append(f"{int(np.isnan(self.values[~self.blocked]).sum())} NaN")
+        return "; ".join(words)
+
+
+@dataclass(frozen=True, eq=False)
+class Bars(Panel):
+    """One bar for each label, or several series of them side by side.
+
+    `values` is (n,) or (series, n). `heads` gives a head (its colour) to each bar of one series, or
+    to each of several series. `reference` is a (value, name) line across, `name` what is measured.
+    """
+
+    values: Any
+    labels: Sequence[Any] | None = None
+    _: KW_ONLY
+    series: Sequence[str] | None = None
+    heads: Sequence[int | None] | None = None
+    limits: tuple[float, float] | None = None
+    log: bool = False
+    name: str = ""
+    reference: tuple[float, str] | None = None
+    decimals: int | None = None
+
+    kind: ClassVar[str] = "bars"
+
+    def _check(self) -> None:
+        values = np.atleast_2d(_array(self.values, "values", (1, 2)))
+        if 0 in values.shape:
+            raise ValueError("values must have at least one bar, got none")
+        series = _labels(self.series, "series", len(values)) if self.series is not None else ()
+        if len(values) > 1 and not series:
+            raise ValueError(f"series must name the {len(values)} rows of values, got None")
+        n = values.shape[1] if len(values) == 1 else len(values)
+        heads = (None,) * n if self.heads is None else tuple(self.heads)
+        if len(heads) != n:
+            raise ValueError(f"heads must have {n} entries, got {len(heads)}")
+        limits = _curve_limits(self.limits, values, self.log, zero=True)
+        decimals = self.decimals
+        if decimals is None and not self.log and max(map(abs, limits)) <= 1:
+            decimals = 2
+        self._set(
+            values=values, series=series, heads=heads, limits=limits, decimals=decimals,
+            labels=_labels(self.labels, "labels", values.shape[1]),
+        )  # fmt: skip
+
+    def text(self, series: int, bar: int) -> str:
+        """What a bar says: "jumped = .85", with its series where there are several."""
+        of = f", {self.series[series]}" if self.series else ""
+        return f"{self.labels[bar]}{of} = {number(self.values[series, bar], self.decimals)}"
+
+    def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        flat = np.nan_to_num(np.abs(self.values), nan=-1.0).ravel()
+        out = []
+        for i in np.argsort(-flat, kind="stable")[:n]:
+            where, value = self.text(*divmod(int(i), self.values.shape[1])).rsplit(" = ", 1)
+            out.append((where, value))
+        return out
+
+    def _describe(self) -> str:
+        n = self.values.shape[1]
+        top = self.largest(1)[0]
+        of = f" of {self.name}" if self.name else ""
+        return f"{n} bars{of}; largest {top[1]}: {top[0]}"
+
+
+def _curve_limits(limits: Any, values: np.ndarray, log: bool, zero: bool) -> tuple[float, float]:
+    if limits is None:
+        if log:
+            good = values[np.isfinite(values) & (values > 0)]
+            if not good.size:
+                raise ValueError("a logarithmic axis needs positive values, got none")
+            limits = (good.min() / 1.5, good.max() * 1.5)
+        elif zero:
+            limits = _own_range(values)
+        else:
+            good = values[np.isfinite(values)]
+            limits = (good.min(), good.max()) if good.size else (0, 1)
+            limits = limits if limits[0] < limits[1] else (limits[0] - 0.5, limits[0] + 0.5)
+    low, high = _range(limits)
+    if log and low <= 0:
+        raise ValueError(f"limits of a logarithmic axis must be positive, got {limits!r}")
+    return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(Panel):
+    """Named lines over one x. NaN leaves a gap. Lines named in `dashed` are predictions or guides.
+
+    `marker` is the x of now: a rule, and each line's value there. `heads` colours the lines.
+    """
+
+    x: Any
+    lines: Mapping[str, Any]
+    _: KW_ONLY
+    heads: Sequence[int | None] | None = None
+    dashed: Sequence[str] = ()
+    marker: float | None = None
+    log_x: bool = False
+    log_y: bool = False
+    limits: tuple[float, float] | None = None
+    x_name: str = ""
+    y_name: str = ""
+    decimals: int | None = None
+
+    kind: ClassVar[str] = "curve"
+
+    def _check(self) -> None:
+        x = _array(self.x, "x", (1,))
+        if not x.size or not np.isfinite(x).all() or (np.diff(x) <= 0).any():
+            raise ValueError(f"x must be finite and increasing, got {self.x!r}")
+        if self.log_x and x[0] <= 0:
+            raise ValueError(f"x must be positive on a logarithmic axis, got {x[0]}")
+        if not self.lines:
+            raise ValueError("lines must hold at least one line, got none")
+        lines = {str(k): _array(v, f"lines[{k!r}]", (1,)) for k, v in self.lines.items()}
+        for name, y in lines.items():
+            if y.shape != x.shape:
+                raise ValueError(f"lines[{name!r}] must have {x.size} values, got {y.size}")
+        heads = (None,) * len(lines) if self.heads is None else tuple(self.heads)
+        if len(heads) != len(lines):
+            raise ValueError(f"heads must have one entry per line ({len(lines)}), got {len(heads)}")
+        if unknown := [name for name in self.dashed if name not in lines]:
+            raise ValueError(f"dashed must name lines among {list(lines)}, got {unknown}")
+        stacked = np.stack(list(lines.values()))
+        limits = _curve_limits(self.limits, stacked, self.log_y, zero=not self.log_y)
+        self._set(x=x, lines=lines, heads=heads, limits=limits, dashed=tuple(self.dashed))
+
+    @property
+    def x_limits(self) -> tuple[float, float]:
+        """The ends of the x axis."""
+        first, last = float(self.x[0]), float(self.x[-1])
+        if first < last:
+            return first, last
+        return (first / 2, first * 2) if self.log_x else (first - 0.5, first + 0.5)
+
+    def now(self) -> int:
+        """The index of x nearest to the marker, or of the last x."""
+        if self.marker is None:
+            return len(self.x) - 1
+        return int(np.argmin(np.abs(self.x - self.marker)))
+
+    def text(self, line: int, index: int) -> str:
+        """What a point says: "measured at T = 512: 3.2"."""
+        name = list(self.lines)[line]
+        at = f"{self.x_name} = " if self.x_name else "x = "
+        return (
+            f"{name} at {at}{number(self.x[index])}: "
+            f"{number(self.lines[name][index], self.decimals)}"
+        )
+
+    def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        said = (self.text(i, self.now()).rsplit(": ", 1) for i in range(len(self.lines)))
+        return [(where, value) for where, value in said][: max(n, len(self.lines))]
+
+    def _describe(self) -> str:
+        over = f" over {self.x_name}" if self.x_name else ""
+        what = f" of {self.y_name}" if self.y_name else ""
+        now = "; ".join(self.text(i, self.now()) for i in range(min(4, len(self.lines))))
+        return f"{len(self.lines)} curve{'s' * (len(self.lines) > 1)}{what}{over}; {now}"
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles(Panel):
+    """Cells of memory or of a tensor: a strip or a grid of labelled, coloured cells.
+
+    `labels` is (rows, columns) of text, or one row; None leaves a hole. `heads` colours each cell
+    (-1 or None: no colour). Cells of one number in `links`, in any panel of the scene, light up
+    together. `says` is what a cell reads when it is pointed at; `wrong` cells (True) are marked as
+    faulty. A thin gap follows every `break_rows` rows and `break_columns` columns.
+    """
+
+    labels: Any
+    _: KW_ONLY
+    heads: Any = None
+    links: Any = None
+    says: Any = None
+    wrong: Any = None
+    rows: Sequence[Any] | None = None
+    columns: Sequence[Any] | None = None
+    row_name: str = ""
+    column_name: str = ""
+    break_rows: int = 0
+    break_columns: int = 0
+
+    kind: ClassVar[str] = "tiles"
+
+    def _check(self) -> None:
+        labels = _grid(self.labels, "labels")
+        shape = (len(labels), len(labels[0]))
+        if not shape[1]:
+            raise ValueError("labels must have at least one cell, got none")
+
+        def given(name: str, default: Any) -> list[list[Any]]:
+            grid = getattr(self, name)
+            if grid is None:
+                return [[default] * shape[1]] * shape[0]
+            grid = _grid(grid, name)
+            if (len(grid), len(grid[0])) != shape:
+                got = (len(grid), len(grid[0]))
+                raise ValueError(f"{name} must have the shape of labels {shape}, got {got}")
+            return [[default if cell is None else cell for cell in row] for row in grid]
+
+        words = tuple(tuple(None if c is None else str(c) for c in row) for row in labels)
+        says = words if self.says is None else given("says", "")
+        self._set(
+            labels=words,
+            says=tuple(tuple("" if c is None else str(c) for c in row) for row in says),
+            heads=np.array(given("heads", -1), int),
+            links=np.array(given("links", -1), int),
+            wrong=np.array(given("wrong", False), bool),
+            rows=() if self.rows is None else _labels(self.rows, "rows", shape[0]),
+            columns=() if self.columns is None else _labels(self.columns, "columns", shape[1]),
+        )
+
+    def text(self, row: int, column: int) -> str:
+        """What cell (row, column) reads."""
+        return self.says[row][column]
+
+    def _describe(self) -> str:
+        n_rows, n_columns = len(self.labels), len(self.labels[0])
+        cells = [c for row in self.labels for c in row if c is not None]
+        shown = ", ".join(cells[:6]) + (" …" if len(cells) > 6 else "")
+        size = f"{n_columns} cells in a row" if n_rows == 1 else f"{n_rows} × {n_columns} cells"
+        faulty = f"; {int(self.wrong.sum())} in the wrong place" if self.wrong.any() else ""
+        return f"{size}: {shown}{faulty}"
+
+
+def _grid(cells: Any, name: str) -> list[list[Any]]:
+    """`cells` as a list of rows of equal length; one flat row becomes a list of one row."""
+    if hasattr(cells, "tolist"):
+        cells = cells.tolist()
+    if isinstance(cells, str) or not isinstance(cells, Iterable):
+        raise TypeError(f"{name} must be rows of cells, got {cells!r}")
+    rows = list(cells)
+    if rows and (isinstance(rows[0], str) or not isinstance(rows[0], Iterable)):
+        rows = [rows]
+    rows = [list(row) for row in rows]
+    if not rows or len({len(row) for row in rows}) != 1:
+        raise ValueError(f"{name} must be rows of equal length, got {[len(row) for row in rows]}")
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Panel):
+    """A few rows of words and numbers, already written as text. `strong` rows are emphasised."""
+
+    rows: Sequence[Sequence[Any]]
+    header: Sequence[Any] = ()
+    _: KW_ONLY
+    strong: Sequence[int] = ()
+
+    kind: ClassVar[str] = "table"
+
+    def _check(self) -> None:
+        rows = tuple(tuple(map(str, row)) for row in self.rows)
+        header = tuple(map(str, self.header))
+        widths = {len(row) for row in (*rows, *([header] if header else []))}
+        if len(widths) != 1 or 0 in widths:
+            raise ValueError(f"rows and header must have equal lengths, got {sorted(widths)}")
+        self._set(rows=rows, header=header, strong=tuple(self.strong))
+
+    def _describe(self) -> str:
+        return "; ".join(", ".join(row) for row in self.rows[:6])
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Panels in rows, with a title, one sentence that says what they show, and words for them all.
+
+    `panels` is one panel, a flat list (`columns` to a row) or a list of rows.
+    """
+
+    panels: Any
+    _: KW_ONLY
+    columns: int | None = None
+    title: str = ""
+    caption: str = ""
+    alt: str = ""
+
+    def __post_init__(self) -> None:
+        given = [self.panels] if isinstance(self.panels, Panel) else list(self.panels)
+        if all(isinstance(p, Panel) for p in given):
+            width = self.columns or min(len(given), 4) or 1
+            given = [given[i : i + width] for i in range(0, len(given), width)]
+        rows = tuple(tuple(row) for row in given)
+        if not rows or not all(rows) or not all(isinstance(p, Panel) for row in rows for p in row):
+            raise TypeError("panels must be a panel, a list of panels or a list of rows of panels")
+        alt = self.alt
+        if not alt:
+            said = [p.alt for row in rows for p in row]
+            shown = [*said[:8], f"and {len(said) - 8} more"] if len(said) > 8 else said
+            alt = " ".join(f"{s.rstrip('.')}." for s in (self.title, self.caption, *shown) if s)
+        for name, value in (("panels", rows), ("alt", alt)):
+            object.__setattr__(self, name, value)
+
+    def flat(self) -> list[Panel]:
+        """Every panel, row by row."""
+        return [panel for row in self.panels for panel in row]
+
+    def text(self) -> list[tuple[str, str, str]]:
+        """The most telling values in words: (panel, where, value)."""
+        n = 3 if len(self.flat()) > 2 else 5
+        return [(p.title, *said) for p in self.flat() for said in p.largest(n)]
+
+
+def shares(panel: Heatmap) -> np.ndarray:
+    """Where each value lies in its map: (rows, columns) of indices 0 to 255, ends clipped."""
+    low, high = panel.limits
+    if panel.per_row:
+        seen = np.where(panel.blocked | ~np.isfinite(panel.values), np.nan, panel.values)
+        top = np.nan_to_num(np.fmax.reduce(np.abs(seen), axis=1), nan=1.0)[:, None]
+        top = np.where(top > 0, top, 1.0)
+        low, high = (-top if panel.colours == "diverging" else 0 * top), top
+    with np.errstate(invalid="ignore"):
+        share = np.clip((panel.values - low) / (high - low), 0, 1)
+    return np.nan_to_num(share * (RAMP - 1)).round().astype(int)
+
+
+def scene_of(thing: Any) -> Scene:
+    """`thing` as a scene: a scene itself, a panel, or panels."""
+    return thing if isinstance(thing, Scene) else Scene(thing)

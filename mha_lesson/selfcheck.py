@@ -1,0 +1,87 @@
+"""Is everything there? One line for each thing the course needs, with what to do if it is missing."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+
+import torch
+
+from mha_lesson import pretrained, text
+from mha_lesson.attention import MultiHeadAttention
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was looked at, and the remedy if it is not there (empty: it is)."""
+
+    what: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"ok       {self.what}" if not self.remedy else f"missing  {self.what}: {self.remedy}"
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    lines: tuple[Line, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self.lines))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{'✓' if not line.remedy else '✗'}</td>"
+            f"<td style='text-align:left'>{escape(line.what)}</td>"
+            f"<td style='text-align:left'>{escape(line.remedy)}</td></tr>"
+            for line in self.lines
+        )
+        return f"<table><tr><th>there</th><th>what</th><th>what to do</th></tr>{rows}</table>"
+
+
+def everything() -> SelfCheck:
+    """Looks at Python, PyTorch, the pictures, the sliders, the data and the model's weights."""
+    return SelfCheck(
+        tuple(
+            Line(what, _remedy(look))
+            for what, look in (
+                ("Python 3.11 or later", _python),
+                ("PyTorch 2.6 or later, computing", _torch),
+                ("pictures (matplotlib)", lambda: _module("matplotlib")),
+                ("sliders (ipywidgets, anywidget)", lambda: _module("ipywidgets", "anywidget")),
+                ("the sentence and its vectors", text.sentence),
+                ("the pretrained model, for notebook 8 only", pretrained.weights_path),
+            )
+        )
+    )
+
+
+def _remedy(look: Callable[[], object]) -> str:
+    try:
+        look()
+    except (ImportError, OSError, ValueError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+def _python() -> None:
+    if sys.version_info < (3, 11):
+        raise RuntimeError(f"this is Python {sys.version.split()[0]}; install a later one.")
+
+
+def _torch() -> None:
+    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    if (major, minor) < (2, 6):
+        raise RuntimeError(f"this is torch {torch.__version__}; install a later one.")
+    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    if not MultiHeadAttention(4, 2)(x).isfinite().all():
+        raise RuntimeError("attention gave a number that is not finite; reinstall torch.")
+
+
+def _module(*names: str) -> None:
+    for name in names:
+        if find_spec(name) is None:
+            raise ImportError(f"install it with: pip install {name}")
+        import_module(name)

@@ -1,0 +1,135 @@
+"""Small tasks to train on, drawn by seeded generators on the CPU, so every machine sees the same.
+
+Every `…_batches` function is endless and starts afresh from its seed; `training.train` takes from
+it and moves each batch to the model's device.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from mha_lesson.refusals import describe, require_axes, require_positive_int
+
+
+def repeat_batches(
+    n_rows: int = 64, n_tokens: int = 12, n_ids: int = 64, *, seed: int = 0
+) -> Iterator[Int[Tensor, "B T"]]:
+    """The repeat task: every row is one random id, n_tokens times.
+
+    Args:
+        n_rows: B, rows in a batch.
+        n_tokens: T.
+        n_ids: the size of the vocabulary.
+        seed: the same seed gives the same batches.
+
+    Yields:
+        (B, T) ids from 0 to n_ids - 1.
+
+    Raises:
+        TypeError, ValueError: a size is not a positive integer.
+    """
+    _require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
+    generator = torch.Generator().manual_seed(seed)
+    return _forever(
+        lambda: torch.randint(n_ids, (n_rows, 1), generator=generator).repeat(1, n_tokens)
+    )
+
+
+def letter_batches(
+    n_rows: int = 64, n_tokens: int = 12, n_letters: int = 16, *, seed: int = 0
+) -> Iterator[Int[Tensor, "B T"]]:
+    """The rows of the two-sides task: random letters, each independent of the others.
+
+    Args, Yields, Raises: as `repeat_batches`; the answers are `both_sides` of a batch.
+    """
+    _require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
+    generator = torch.Generator().manual_seed(seed)
+    return _forever(lambda: torch.randint(n_letters, (n_rows, n_tokens), generator=generator))
+
+
+def both_sides(letters: Int[Tensor, "B T"]) -> Int[Tensor, "B inner 2"]:
+    """The answers of the two-sides task: for every inner position its left and right letter.
+
+    Args:
+        letters: (B, T) with T of at least 3; the first and the last position lack a neighbour.
+
+    Returns:
+        (B, T - 2, 2): [..., 0] the letter on the left, [..., 1] the one on the right.
+
+    Raises:
+        TypeError, ValueError: `letters` is not (B, T), or has no inner position.
+    """
+    require_axes("letters", letters, 2, "(B, T)")
+    if letters.shape[1] < 3:
+        raise ValueError(f"letters must have T of at least 3; got {describe(letters)}.")
+    return torch.stack([letters[:, :-2], letters[:, 2:]], dim=-1)
+
+
+def text_batches(
+    ids: Int[Tensor, " N"], n_rows: int = 32, n_tokens: int = 48, *, seed: int = 0
+) -> Iterator[Int[Tensor, "B T"]]:
+    """Random windows of a text, each n_tokens long.
+
+    Args:
+        ids: (N,) the text, one id for each symbol.
+        n_rows, n_tokens, seed: as `repeat_batches`.
+
+    Yields:
+        (B, T) ids.
+
+    Raises:
+        TypeError, ValueError: a size is not a positive integer, or the text is shorter than T.
+    """
+    _require_sizes(n_rows=n_rows, n_tokens=n_tokens)
+    require_axes("ids", ids, 1, "(N,)")
+    if len(ids) < n_tokens:
+        raise ValueError(f"ids must hold at least n_tokens = {n_tokens}; got {describe(ids)}.")
+    windows = ids.unfold(0, n_tokens, 1)  # (N - T + 1, T), a view: no copy of the text
+    generator = torch.Generator().manual_seed(seed)
+    return _forever(lambda: windows[torch.randint(len(windows), (n_rows,), generator=generator)])
+
+
+def pad_rows(
+    rows: Sequence[Int[Tensor, " _"]], n_tokens: int | None = None, *, padding: int = 0
+) -> tuple[Int[Tensor, "B T"], Int[Tensor, " B"]]:
+    """One batch from rows of different lengths, filled up at the end.
+
+    Args:
+        rows: B tensors of ids, (T_b,) each; a row may be empty.
+        n_tokens: T, the padded length; the longest row's if None.
+        padding: the id to fill up with. It may be an ordinary id: only the lengths say what is
+            padding, so hand them to `padding_mask`.
+
+    Returns:
+        ids (B, T) and lengths (B,).
+
+    Raises:
+        TypeError, ValueError: there is no row, a row has not one axis, or is longer than T.
+    """
+    if len(rows) == 0:
+        raise ValueError("rows must hold at least one row; got none.")
+    for i, row in enumerate(rows):
+        require_axes(f"rows[{i}]", row, 1, "(T_b,)")
+    lengths = torch.tensor([len(row) for row in rows], device=rows[0].device)
+    T = int(lengths.max()) if n_tokens is None else n_tokens
+    require_positive_int("n_tokens", T)
+    if int(lengths.max()) > T:
+        raise ValueError(
+            f"n_tokens must be at least the longest row's {int(lengths.max())}; got {T}."
+        )
+    ids = rows[0].new_full((len(rows), T), padding)
+    for padded, row in zip(ids, rows, strict=True):
+        padded[: len(row)] = row
+    return ids, lengths
+
+
+def _require_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        require_positive_int(name, size)
+
+
+def _forever(draw: Callable[[], Tensor]) -> Iterator[Tensor]:
+    while True:
+        yield draw()

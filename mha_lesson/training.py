@@ -1,0 +1,313 @@
+"""One training loop for all models of the course, and what to ask a model that it has trained."""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from mha_lesson.attention import MultiHeadAttention
+from mha_lesson.models import TwoSidesModel
+from mha_lesson.progress import Progress
+from mha_lesson.refusals import require_positive_int
+from mha_lesson.runtime import device
+from mha_lesson.tasks import both_sides, letter_batches
+
+# ---------------------------------------------------------------- the loop
+
+
+@dataclass
+class Run:
+    """What a training run leaves.
+
+    Attributes:
+        model: the trained model.
+        n_steps: how many steps were planned.
+        losses: the loss of every step that was made.
+        snapshots: step → the weights after that many steps, on the CPU; see `at`.
+    """
+
+    model: nn.Module
+    n_steps: int
+    losses: list[float] = field(default_factory=list)
+    snapshots: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """False where somebody stopped the run early."""
+        return len(self.losses) == self.n_steps
+
+    def at(self, step: int) -> nn.Module:
+        """A copy of the model as it was after `step` steps.
+
+        Raises:
+            ValueError: no snapshot was taken there.
+        """
+        if step not in self.snapshots:
+            raise ValueError(f"step must be one of {sorted(self.snapshots)}; got {step}.")
+        model = copy.deepcopy(self.model)
+        model.load_state_dict(self.snapshots[step])
+        return model
+
+
+def train(
+    model: nn.Module,
+    batches: Iterable[Tensor],
+    loss: Callable[[nn.Module, Tensor], Tensor],
+    *,
+    n_steps: int,
+    learning_rate: float,
+    snapshot_every: int | None = None,
+    label: str = "training",
+    bar: Progress | None = None,
+) -> Run:
+    """Adam, with a learning rate that falls in a straight line to zero.
+
+    Interrupt it (■ in Jupyter, Ctrl-C in a terminal) and the run so far is returned.
+
+    Args:
+        model: trained in place, on the device where it is.
+        batches: at least n_steps of them, on any device.
+        loss: `loss(model, batch)`, a scalar to make small.
+        n_steps: how many batches to learn from.
+        learning_rate: the first step's.
+        snapshot_every: keep a copy of the weights every so many steps, the first and last
+            included; none if None.
+        label: stands in front of the progress bar.
+        bar: a running bar to advance, where this is one of several runs; a new one if None.
+
+    Returns:
+        The `Run`; `run.finished` is False where it was interrupted.
+
+    Raises:
+        TypeError, ValueError: n_steps or snapshot_every is not a positive integer, or the batches
+            do not last.
+    """
+    require_positive_int("n_steps", n_steps)
+    if snapshot_every is not None:
+        require_positive_int("snapshot_every", snapshot_every)
+    where = next(model.parameters()).device
+    adam = torch.optim.Adam(model.parameters())
+    run, batches = Run(model, n_steps), iter(batches)
+    with Progress(n_steps, label) if bar is None else nullcontext(bar) as shown, _keeping(run):
+        for step in range(n_steps):
+            if snapshot_every and step % snapshot_every == 0:
+                run.snapshots[step] = _weights(model)
+            for group in adam.param_groups:
+                group["lr"] = learning_rate * (1 - step / n_steps)
+            value = loss(model, _next(batches, step, n_steps).to(where))
+            adam.zero_grad()
+            value.backward()
+            adam.step()
+            run.losses.append(value.item())
+            shown.advance(f"loss {run.losses[-1]:.2f}")
+    if snapshot_every:
+        run.snapshots[len(run.losses)] = _weights(model)
+    return run
+
+
+@contextmanager
+def _keeping(run: Run) -> Iterator[None]:
+    """An interrupt ends the run, and loses nothing of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"Stopped after {len(run.losses)} of {run.n_steps} steps; the run so far is kept.")
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+
+
+def _next(batches: Iterator[Tensor], step: int, n_steps: int) -> Tensor:
+    try:
+        return next(batches)
+    except StopIteration:
+        raise ValueError(f"batches must last for {n_steps} steps; they end after {step}.") from None
+
+
+# ---------------------------------------------------------------- predicting the next token
+
+
+def next_token_loss(
+    logits: Float[Tensor, "B T V"], tokens: Int[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """Mean cross-entropy, in nats, of predicting every token from the positions before it.
+
+    Args:
+        logits: (B, T, V); those at position i are about token i + 1.
+        tokens: (B, T) with T of at least 2.
+    """
+    predictions, answers = logits[:, :-1], tokens[:, 1:]
+    return F.cross_entropy(predictions.flatten(0, 1), answers.flatten().long())
+
+
+def predict_next(model: nn.Module, tokens: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """`next_token_loss` of a model, as `train` wants it."""
+    return next_token_loss(model(tokens), tokens)
+
+
+# ---------------------------------------------------------------- two sides
+
+
+def two_sides_loss(
+    model: nn.Module, letters: Int[Tensor, "B T"], sides: Sequence[int] = (0, 1)
+) -> Float[Tensor, ""]:
+    """Mean cross-entropy of naming the neighbours of every inner position.
+
+    Args:
+        model: a `TwoSidesModel`.
+        letters: (B, T).
+        sides: which neighbours are asked for: 0 the left one, 1 the right one.
+    """
+    sides = list(sides)
+    scores = model(letters)[:, 1:-1, sides]  # (B, T - 2, sides, n_letters)
+    return F.cross_entropy(scores.flatten(0, 2), both_sides(letters)[..., sides].flatten())
+
+
+def two_sides_runs(
+    n_heads: int,
+    seeds: Iterable[int],
+    *,
+    d_model: int = 32,
+    sides: Sequence[int] = (0, 1),
+    n_steps: int = 600,
+    snapshot_every: int | None = None,
+) -> list[Run]:
+    """Trains a `TwoSidesModel` from each seed: weights and letters are both drawn from it.
+
+    Args:
+        n_heads: h.
+        seeds: one run for each.
+        d_model, n_steps, snapshot_every: as `TwoSidesModel` and `train`.
+        sides: as `two_sides_loss`.
+
+    Returns:
+        A `Run` for each seed; fewer where somebody interrupted, and then finished ones only.
+    """
+    seeds, runs = list(seeds), []
+    require_positive_int("the number of seeds", len(seeds))
+    label = f"h = {n_heads}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
+    with Progress(len(seeds) * n_steps, label) as bar:
+        for seed in seeds:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                model = TwoSidesModel(n_heads, d_model=d_model)
+            run = train(
+                model.to(device),
+                letter_batches(seed=seed),
+                lambda model, letters: two_sides_loss(model, letters, sides),
+                n_steps=n_steps,
+                learning_rate=5e-3,
+                snapshot_every=snapshot_every,
+                bar=bar,
+            )
+            if not run.finished:
+                break
+            runs.append(run)
+    return runs
+
+
+class SideAccuracy(NamedTuple):
+    """Shares of right answers: of the left letters, the right letters, and both at once.
+
+    `both` counts only positions whose two neighbours differ: elsewhere one answer is the other.
+    """
+
+    left: float
+    right: float
+    both: float
+
+
+@torch.no_grad()
+def side_accuracy(model: nn.Module, letters: Int[Tensor, "B T"]) -> SideAccuracy:
+    """How often a `TwoSidesModel` names the neighbours of the inner positions.
+
+    Args:
+        model: a `TwoSidesModel`.
+        letters: (B, T), on any device.
+    """
+    answers = both_sides(letters.to(next(model.parameters()).device))
+    right = model(letters.to(answers.device))[:, 1:-1].argmax(dim=-1) == answers  # (B, T - 2, 2)
+    differ = answers[..., 0] != answers[..., 1]
+    return SideAccuracy(
+        left=right[..., 0].float().mean().item(),
+        right=right[..., 1].float().mean().item(),
+        both=right.all(dim=-1)[differ].float().mean().item(),
+    )
+
+
+# ---------------------------------------------------------------- asking the heads
+
+
+def with_uniform_attention(model: nn.Module) -> nn.Module:
+    """A copy whose heads look at every open token alike.
+
+    With W^Q and its bias at zero every query is zero, so every score is zero, and the softmax
+    shares equally among all keys that are not blocked. Nothing else changes.
+    """
+    model = copy.deepcopy(model)
+    for attention in _attentions(model):
+        width = attention.n_heads * attention.d_k
+        for parameter in attention.w_qkv.parameters():
+            parameter.data[:width] = 0
+    return model
+
+
+def silence_head(model: nn.Module, head: int, *, layer: int = 0) -> nn.Module:
+    """A copy in which one head writes nothing: its slab of W^O is zero.
+
+    Args:
+        model: anything with a MultiHeadAttention in it.
+        head: from 0 to h - 1.
+        layer: which MultiHeadAttention, counted from 0 in the order of the model.
+
+    Raises:
+        ValueError: there is no such layer or head.
+    """
+    model = copy.deepcopy(model)
+    attentions = _attentions(model)
+    if not 0 <= layer < len(attentions):
+        raise ValueError(f"layer must lie between 0 and {len(attentions) - 1}; got {layer}.")
+    attention = attentions[layer]
+    if not 0 <= head < attention.n_heads:
+        raise ValueError(f"head must lie between 0 and {attention.n_heads - 1}; got {head}.")
+    slab = slice(head * attention.d_k, (head + 1) * attention.d_k)
+    attention.w_o.weight.data[:, slab] = 0  # (d_model, h*d_k)
+    return model
+
+
+def weight_by_offset(
+    weights: Float[Tensor, "*batch T T"], offsets: Sequence[int]
+) -> Float[Tensor, "*batch n_offsets"]:
+    """How much a query gives, on average, to the key so many positions away.
+
+    Args:
+        weights: (…, T, T), a row for each query.
+        offsets: −1 for the token just before, 0 for itself, 1 for the one after, …
+
+    Returns:
+        (…, offsets): the mean over those queries for which every offset lies in the sequence.
+
+    Raises:
+        ValueError: there is no such query, or the weights are not square.
+    """
+    T = weights.shape[-1]
+    first, last = max(0, -min(offsets)), T - max(0, *offsets)
+    if weights.shape[-2] != T or first >= last:
+        raise ValueError(
+            f"weights must be (…, T, T) with T large enough for the offsets {list(offsets)}; "
+            f"got {tuple(weights.shape)}."
+        )
+    queries = torch.arange(first, last, device=weights.device)
+    means = [weights[..., queries, queries + offset].mean(dim=-1) for offset in offsets]
+    return torch.stack(means, dim=-1)
+
+
+def _attentions(model: nn.Module) -> list[MultiHeadAttention]:
+    return [module for module in model.modules() if isinstance(module, MultiHeadAttention)]

@@ -1,0 +1,59 @@
+"""What every test runs under: checked annotations, one thread, fixed seeds.
+
+- Annotations: an import hook puts beartype around every function of the package, so a wrong axis
+  in an annotation, or a function that returns another shape than it says, fails a test. Learners
+  never pay for it. It would also answer a wrong call before the package's own refusals can, so
+  tests of refusals are marked `plain` (a test, a class, or a module by
+  `pytestmark = pytest.mark.plain`): they see what learners see.
+- `device`: the device under test, the CPU unless `--device cuda`; then only tests that use this
+  fixture run.
+"""
+
+import random
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+jaxtyping.install_import_hook("mha_lesson", "checked.check_annotations")
+
+torch.set_num_threads(1)  # pytest-xdist already uses the cores
+
+# The same examples in every run; `--hypothesis-profile=explore` looks further.
+settings.register_profile("fixed", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile("fixed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="run the tests that use `device` on this one")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--device") == "cpu":
+        return
+    chosen = [item for item in items if "device" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return torch.device(request.config.getoption("--device"))
+
+
+@pytest.fixture(autouse=True)
+def _seeds() -> None:
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _plain_where_marked(request: pytest.FixtureRequest):
+    plain = request.node.get_closest_marker("plain") is not None
+    jaxtyping.config.update("jaxtyping_disable", plain)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -1,0 +1,169 @@
+"""Run the notebooks anew and store their outputs in one normal form.
+
+    python tests/notebooks.py            all of them, two at a time
+    python tests/notebooks.py 01 05      these only
+
+`make notebooks` calls this. Run twice without a change it leaves no diff. The tests use its
+functions too: `normal` (the stored form), `solved` (a notebook with its folded solutions in place).
+"""
+
+import base64
+import io
+import os
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from PIL import Image
+
+FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+METADATA = {
+    "kernelspec": {
+        "display_name": "Python 3 (ipykernel)",
+        "language": "python",
+        "name": "python3",
+    },
+    "language_info": {"name": "python"},
+}
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+PNG_IN_HTML = re.compile(r'(data:image/png;base64,)([A-Za-z0-9+/=\s]+?)(?=["\')])')
+SOLUTION = re.compile(
+    r"<details[^>]*>\s*<summary>[^<]*Solution[^<]*</summary>\s*```python\n(.*?)^```", re.S | re.M
+)
+
+
+def paths(*numbers: str) -> list[Path]:
+    """The notebooks whose names start with these numbers; all of them when none is given."""
+    chosen = [p for p in sorted(FOLDER.glob("*.ipynb")) if p.name.startswith(numbers or "")]
+    if not chosen:
+        raise SystemExit(f"No notebook in {FOLDER} starts with {' or '.join(numbers)}.")
+    return chosen
+
+
+def read(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def execute(notebook: NotebookNode, *, allow_errors: bool = False) -> NotebookNode:
+    """Run a notebook in a fresh kernel, in the notebooks' folder."""
+    NotebookClient(
+        notebook,
+        timeout=180,
+        kernel_name="python3",
+        allow_errors=allow_errors,
+        extra_arguments=["--log-level=ERROR"],
+        resources={"metadata": {"path": str(FOLDER)}},
+    ).execute()
+    return notebook
+
+
+def normal(notebook: NotebookNode) -> NotebookNode:
+    """Strip everything that differs between two runs of the same notebook; ids and tags stay."""
+    notebook.metadata = nbformat.from_dict(METADATA)
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags")
+        slides = cell.metadata.get("slideshow")
+        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+        if slides:
+            cell.metadata["slideshow"] = slides
+        if cell.cell_type == "code":
+            cell.outputs = [_normal_output(o) for o in _merge_streams(cell.outputs)]
+    return notebook
+
+
+def _merge_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Text that reached the notebook in several pieces is one output per stream."""
+    merged: dict[str, NotebookNode] = {}
+    kept = []
+    for output in outputs:
+        if output.output_type != "stream":
+            kept.append(output)
+        elif output.name in merged:
+            merged[output.name].text += output.text
+        else:
+            merged[output.name] = output
+            kept.append(output)
+    return kept
+
+
+def _normal_output(output: NotebookNode) -> NotebookNode:
+    if output.output_type not in ("display_data", "execute_result"):
+        return output
+    # A live view names a model that lives in the kernel only; without it, an explorer that nobody
+    # has run yet shows the picture that lies beside it. nbval never compares this key.
+    output.data.pop(WIDGET_VIEW, None)
+    output.metadata = nbformat.from_dict({})
+    if "image/png" in output.data:
+        output.data["image/png"] = _plain_png(output.data["image/png"])
+    if "text/html" in output.data:
+        output.data["text/html"] = PNG_IN_HTML.sub(
+            lambda m: m[1] + _plain_png(m[2]), output.data["text/html"]
+        )
+    return output
+
+
+def _plain_png(encoded: str) -> str:
+    """The same pixels without the name and version of the program that wrote them."""
+    raw = base64.b64decode(encoded)
+    image = Image.open(io.BytesIO(raw))
+    if not image.info.keys() & {"Software", "Creation Time", "Date"}:
+        return "".join(encoded.split())
+    plain = io.BytesIO()
+    image.save(plain, "PNG", optimize=True, dpi=image.info.get("dpi"))
+    return base64.b64encode(plain.getvalue()).decode()
+
+
+def store(path: Path) -> str:
+    """Run one notebook, write its normal form, and say what happened in one line."""
+    before = path.read_text(encoding="utf-8")
+    after = nbformat.writes(normal(execute(read(path)))).rstrip("\n") + "\n"
+    if after == before:
+        return f"{path.name}: the same"
+    part = path.with_suffix(".part")
+    part.write_text(after, encoding="utf-8", newline="\n")
+    os.replace(part, path)
+    return f"{path.name}: stored anew, {len(after.encode()) // 1024} KB"
+
+
+def solutions(notebook: NotebookNode) -> dict[str, str]:
+    """Folded solution of each exercise: id of the stub's cell -> code.
+
+    An exercise is a code cell tagged `exercise`; the text after it, before the next code cell
+    tagged `exercise`, holds `<details><summary>Solution</summary>` with a python block.
+    """
+    found: dict[str, str] = {}
+    stub = None
+    for cell in notebook.cells:
+        if "exercise" in cell.metadata.get("tags", ()):
+            stub = cell.id
+        elif cell.cell_type == "markdown" and stub:
+            match = SOLUTION.search(cell.source)
+            if match:
+                found[stub], stub = match[1].rstrip("\n"), None
+    return found
+
+
+def solved(notebook: NotebookNode) -> NotebookNode:
+    """The notebook with every folded solution in its stub, and every check made an assertion."""
+    answers = solutions(notebook)
+    for cell in notebook.cells:
+        cell.source = answers.get(cell.id, cell.source)
+        if "check" in cell.metadata.get("tags", ()):
+            *before, call = cell.source.rstrip().splitlines()
+            cell.source = "\n".join([*before, f"report = {call}", "assert report.passed, report"])
+    return notebook
+
+
+def main() -> None:
+    with ThreadPoolExecutor(max_workers=2) as pool:  # each notebook has its own kernel process
+        for line in pool.map(store, paths(*sys.argv[1:])):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

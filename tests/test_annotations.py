@@ -1,0 +1,96 @@
+"""Public functions name their axes, and only pytest checks them."""
+
+import inspect
+import subprocess
+import sys
+
+import jaxtyping
+import pytest
+import torch
+from torch import Tensor
+
+import mha_lesson
+from mha_lesson import attention, masks
+
+FUNCTIONS = [
+    attention.scaled_dot_product_attention,
+    attention.split_heads,
+    attention.merge_heads,
+    attention.MultiHeadAttention.forward,
+    masks.causal_mask,
+    masks.padding_mask,
+]
+
+
+def public_functions(module):
+    """Functions, and methods of classes, that a module defines under a public name."""
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if inspect.isclass(value):
+            yield from (m for n, m in vars(value).items() if inspect.isfunction(m) and n[0] != "_")
+        elif inspect.isfunction(value):
+            yield value
+
+
+def annotations(function):
+    """(parameter or "return", annotation) of everything that should have one."""
+    signature = inspect.signature(function)
+    for name, parameter in signature.parameters.items():
+        if name != "self":
+            yield name, parameter.annotation
+    yield "return", signature.return_annotation
+
+
+def parts(annotation):
+    """The members of a union or tuple annotation, however deep."""
+    inner = getattr(annotation, "__args__", ())
+    return [part for a in inner for part in parts(a)] if inner else [annotation]
+
+
+def test_the_list_is_complete():
+    found = {f.__qualname__ for m in (attention, masks) for f in public_functions(m)}
+    assert {f.__qualname__ for f in FUNCTIONS} <= found
+
+
+@pytest.mark.parametrize("module", [attention, masks], ids=lambda m: m.__name__)
+def test_every_public_function_is_annotated_and_tensors_name_their_axes(module):
+    for function in public_functions(module):
+        for name, annotation in annotations(function):
+            where = f"{function.__qualname__}, {name}"
+            assert annotation is not inspect.Parameter.empty, f"{where}: no annotation"
+            assert Tensor not in parts(annotation), f"{where}: a bare Tensor names no axis"
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__qualname__)
+def test_the_subject_of_the_course_names_axes(function):
+    named = [
+        part
+        for _, annotation in annotations(function)
+        for part in parts(annotation)
+        if isinstance(part, type) and issubclass(part, jaxtyping.AbstractArray)
+    ]
+    assert any(any(letter in part.dim_str for letter in "Tthd") for part in named), function
+
+
+def test_pytest_checks_annotations():
+    with pytest.raises(jaxtyping.TypeCheckError):
+        mha_lesson.split_heads(torch.zeros(3, 5, 7, 11, 13), 2)
+
+
+@pytest.mark.plain
+def test_learners_see_our_own_refusal_instead():
+    with pytest.raises((ValueError, TypeError)) as caught:
+        mha_lesson.split_heads(torch.zeros(3, 5, 7, 11, 13), 2)
+    assert not isinstance(caught.value, jaxtyping.TypeCheckError)
+
+
+def test_a_plain_import_brings_no_checker_and_no_pictures():
+    code = (
+        "import sys, mha_lesson\n"
+        "heavy = {'beartype', 'typeguard', 'matplotlib', 'ipywidgets', 'anywidget', 'IPython'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+        "print(hasattr(mha_lesson.split_heads, '__wrapped__'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\nFalse\n"

@@ -1,0 +1,144 @@
+"""The notebooks' form: what can be said of them without running them, and their solutions.
+
+nbval (`make test-notebooks`) runs the notebooks as they stand and compares outputs; with cleared
+outputs it would compare nothing, so these tests see to it that there is something to compare.
+"""
+
+import re
+import statistics
+
+import notebooks
+import pytest
+
+NOTEBOOKS = notebooks.paths()
+ORDER = [path.name for path in NOTEBOOKS]
+
+# Cells whose outputs nbval may not compare, and why. Nothing else may be tagged so.
+NOT_COMPARED: dict[tuple[str, str], str] = {}
+
+FIGURE = re.compile(r"<img\b[^>]*>")
+EMOJI = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u274c\u2728\ufe0f]")
+MACHINE = re.compile(r"(?<![\w.])/(?:home|root|Users|tmp|work|opt|private|var)/\w|[A-Z]:\\\\?Users")
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem[:2])
+
+
+def cells(path, kind):
+    return [cell for cell in notebooks.read(path).cells if cell.cell_type == kind]
+
+
+def tags(cell):
+    return cell.metadata.get("tags", [])
+
+
+def html(cell):
+    bundles = [output.get("data", {}) for output in cell.get("outputs", ())]
+    return [data["text/html"] for data in bundles if "text/html" in data]
+
+
+@each_notebook
+def test_is_stored_as_it_ran_from_top_to_bottom(path):
+    code = cells(path, "code")
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert sum(bool(cell.outputs) for cell in code) >= len(code) / 3
+
+
+@each_notebook
+def test_is_stored_in_the_normal_form(path):
+    """`make notebooks` would change nothing but what a new run changes."""
+    stored = notebooks.read(path)
+    assert stored == notebooks.normal(notebooks.read(path))
+    assert set(stored.metadata) == {"kernelspec", "language_info"}
+
+
+@each_notebook
+def test_errors_appear_only_where_they_are_meant(path):
+    for cell in cells(path, "code"):
+        failed = any(output.output_type == "error" for output in cell.outputs)
+        assert failed == ("raises-exception" in tags(cell)), cell.id
+
+
+def test_what_is_not_compared_is_listed():
+    tagged = {
+        (path.name, cell.id)
+        for path in NOTEBOOKS
+        for cell in cells(path, "code")
+        if {"nbval-ignore-output", "nbval-skip"} & set(tags(cell)) or "NBVAL_" in cell.source
+    }
+    assert tagged == set(NOT_COMPARED)
+
+
+@each_notebook
+def test_size_and_style(path):
+    assert path.stat().st_size < 150_000
+    all_cells = notebooks.read(path).cells
+    fewest = 12 if path.name.startswith("00") else 25
+    assert fewest <= len(all_cells) <= 45
+    for cell in cells(path, "markdown"):
+        assert len(re.sub(r"```.*?```", "", cell.source, flags=re.S).split()) <= 150, cell.id
+    lengths = [len(cell.source.splitlines()) for cell in cells(path, "code")]
+    assert max(lengths) <= 25
+    assert statistics.median(lengths) <= 6
+
+
+@each_notebook
+def test_cell_ids_are_there_and_unique(path):
+    ids = [cell.id for cell in notebooks.read(path).cells]
+    assert len(set(ids)) == len(ids)
+
+
+@each_notebook
+def test_leads_to_its_neighbours(path):
+    text = "\n".join(cell.source for cell in cells(path, "markdown"))
+    here = ORDER.index(path.name)
+    for neighbour in ORDER[max(here - 1, 0) : here] + ORDER[here + 1 : here + 2]:
+        assert f"({neighbour})" in text
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"a link leads nowhere: {target}"
+
+
+@each_notebook
+def test_every_picture_says_what_it_shows(path):
+    notebook = notebooks.read(path)
+    for cell in notebook.cells:
+        for source in [cell.source, *html(cell)]:
+            for tag in FIGURE.findall(source):
+                assert re.search(r'\balt="[^"]{10,}"', tag), f"{cell.id}: {tag[:80]}"
+            assert not re.search(r"!\[\s*\]\(", source), f"{cell.id}: no alt text"
+        for output in cell.get("outputs", ()):
+            if "image/png" in output.get("data", {}):
+                assert html(cell), f"{cell.id}: a PNG without the HTML that carries its alt text"
+
+
+@each_notebook
+def test_no_emoji_and_nothing_of_the_machine_it_ran_on(path):
+    text = path.read_text(encoding="utf-8")
+    assert not EMOJI.search(text)
+    assert not MACHINE.search(re.sub(r"base64,[A-Za-z0-9+/=]+", "", text))
+
+
+@each_notebook
+def test_every_exercise_has_its_hint_its_solution_and_its_check(path):
+    notebook = notebooks.read(path)
+    stubs = [i for i, cell in enumerate(notebook.cells) if "exercise" in tags(cell)]
+    assert len(notebooks.solutions(notebook)) == len(stubs)
+    for i, stop in zip(stubs, [*stubs[1:], len(notebook.cells)], strict=True):
+        between = notebook.cells[i + 1 : stop]
+        text = "\n".join(cell.source for cell in between if cell.cell_type == "markdown")
+        assert re.search(r"<summary>[^<]*Hint[^<]*</summary>", text)
+        name = re.search(r"^(?:def|class) (\w+)", notebook.cells[i].source, re.M)[1]
+        checks = [cell for cell in between if "check" in tags(cell)]
+        assert [c.source.splitlines()[-1] for c in checks[:1]] == [f"check.{name}({name})"]
+
+
+@each_notebook
+def test_solutions_pass_their_checks(path):
+    notebook = notebooks.read(path)
+    if not notebooks.solutions(notebook):
+        return
+    notebooks.execute(notebooks.solved(notebook), allow_errors=True)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and "raises-exception" not in tags(cell):
+            errors = [output.evalue for output in cell.outputs if output.output_type == "error"]
+            assert not errors, f"{cell.id}: {errors}"

@@ -1,0 +1,243 @@
+"""The set-up: versions in step, the learner's copy safe, JupyterLab started safely."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from mha_lesson import lab
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CONDA_NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
+TODAY = date(2026, 11, 21)
+
+# --- versions ---------------------------------------------------------------------------------
+
+
+def wanted() -> dict[str, Requirement]:
+    """Everything that pyproject.toml asks for, extras included."""
+    lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    return {canonicalize_name(r.name): r for r in map(Requirement, (x for xs in lists for x in xs))}
+
+
+def pins() -> dict[str, Version]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+def conda() -> dict[str, str]:
+    """Name on PyPI -> version prefix, from environment.yml's conda part."""
+    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    found = re.findall(r"^  - ([\w-]+)==([\d.]+)\.\*$", text, re.M)
+    return {CONDA_NAMES.get(name, name): version for name, version in found}
+
+
+def test_every_wanted_package_is_pinned_within_its_range():
+    for name, requirement in wanted().items():
+        assert name in pins(), f"{name} is in pyproject.toml and not in constraints.txt"
+        assert pins()[name] in requirement.specifier, f"{name}: {pins()[name]} is not {requirement}"
+
+
+def test_what_is_installed_here_is_what_is_pinned():
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "list", "--format=json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    installed = {canonicalize_name(p["name"]): p["version"] for p in json.loads(done.stdout)}
+    for name in wanted().keys() & installed.keys():
+        assert Version(Version(installed[name]).public) == pins()[name], name
+
+
+def test_conda_has_the_same_packages_in_the_same_versions():
+    needed = {canonicalize_name(Requirement(r).name) for r in PROJECT["dependencies"]}
+    assert set(conda()) == needed, f"differ: {set(conda()) ^ needed}"
+    for name, version in conda().items():
+        assert str(pins()[name]).startswith(f"{version}."), f"{name}: {version} in environment.yml"
+
+
+def test_conda_names_its_python_and_leaves_torch_to_conda():
+    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    python = re.search(r"^  - python=(\d+\.\d+)$", text, re.M)[1]
+    assert Version(python) in Requirement("python" + PROJECT["requires-python"]).specifier
+    pip_part = re.findall(r"^      - (.*)$", text, re.M)
+    assert pip_part == ["-e ."]
+
+
+# --- the working copy -------------------------------------------------------------------------
+
+
+def folders(tmp_path: Path, **notebooks: str) -> tuple[Path, Path]:
+    source, mine = tmp_path / "notebooks", tmp_path / "mine"
+    source.mkdir()
+    for name, text in notebooks.items():
+        (source / f"{name}.ipynb").write_text(text)
+    return source, mine
+
+
+def contents(mine: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in mine.glob("*.ipynb")}
+
+
+def test_new_notebooks_are_added(tmp_path):
+    source, mine = folders(tmp_path, a="a1")
+    assert lab.sync(source, mine, TODAY) == ["New: a.ipynb"]
+    (source / "b.ipynb").write_text("b1")
+    assert lab.sync(source, mine, TODAY) == ["New: b.ipynb"]
+    assert lab.sync(source, mine, TODAY) == []
+    assert contents(mine) == {"a.ipynb": "a1", "b.ipynb": "b1"}
+
+
+def test_an_untouched_notebook_is_renewed(tmp_path):
+    source, mine = folders(tmp_path, a="a1")
+    lab.sync(source, mine, TODAY)
+    (source / "a.ipynb").write_text("a2")
+    [line] = lab.sync(source, mine, TODAY)
+    assert "Renewed" in line
+    assert contents(mine) == {"a.ipynb": "a2"}
+
+
+def test_an_edited_notebook_stays_and_the_update_lies_beside_it(tmp_path):
+    source, mine = folders(tmp_path, a="a1")
+    lab.sync(source, mine, TODAY)
+    (mine / "a.ipynb").write_text("my work")
+    assert lab.sync(source, mine, TODAY) == []
+    (source / "a.ipynb").write_text("a2")
+    [line] = lab.sync(source, mine, TODAY)
+    assert "a.updated-2026-11-21.ipynb" in line
+    assert lab.sync(source, mine, TODAY) == []
+    (source / "a.ipynb").write_text("a3")
+    lab.sync(source, mine, TODAY)
+    assert contents(mine) == {
+        "a.ipynb": "my work",
+        "a.updated-2026-11-21.ipynb": "a2",
+        "a.updated-2026-11-21-2.ipynb": "a3",
+    }
+
+
+@pytest.mark.parametrize("record", [None, "", "[]", '{"a.ipynb": 3}', "{broken"])
+def test_without_its_record_everything_counts_as_the_learners(tmp_path, record):
+    source, mine = folders(tmp_path, a="a1")
+    lab.sync(source, mine, TODAY)
+    (mine / lab.RECORD).unlink() if record is None else (mine / lab.RECORD).write_text(record)
+    (source / "a.ipynb").write_text("a2")
+    lab.sync(source, mine, TODAY)
+    assert contents(mine) == {"a.ipynb": "a1", "a.updated-2026-11-21.ipynb": "a2"}
+    (mine / lab.RECORD).unlink()
+    assert lab.sync(source, mine, TODAY) == []
+
+
+def test_a_failing_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    source, mine = folders(tmp_path, a="a1")
+    lab.sync(source, mine, TODAY)
+    (source / "a.ipynb").write_text("a2")
+
+    def full_disk(_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(lab.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        lab.sync(source, mine, TODAY)
+    assert contents(mine) == {"a.ipynb": "a1"}
+    monkeypatch.undo()
+    lab.sync(source, mine, TODAY)
+    assert contents(mine) == {"a.ipynb": "a2"}
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Updates, edits, interrupted runs and lost records in any order: no edit is ever lost."""
+
+    names = st.sampled_from(["a", "b"])
+    texts = st.text("xyz", max_size=2)  # few, so that versions recur
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.source, self.mine = folders(Path(self.folder.name), a="", b="")
+        self.edits: dict[str, str] = {}
+        lab.sync(self.source, self.mine, TODAY)
+
+    def teardown(self):
+        self.folder.cleanup()
+
+    @rule(name=names, text=texts)
+    def the_course_is_updated(self, name, text):
+        (self.source / f"{name}.ipynb").write_text(text)
+
+    @rule(data=st.data(), text=texts)
+    def the_learner_saves(self, data, text):
+        name = data.draw(st.sampled_from(sorted(contents(self.mine))))
+        (self.mine / name).write_text(f"mine {text}")
+        self.edits[name] = f"mine {text}"
+
+    @rule()
+    def the_learner_opens_the_course(self):
+        lab.sync(self.source, self.mine, TODAY)
+        before = contents(self.mine)
+        assert lab.sync(self.source, self.mine, TODAY) == []
+        assert contents(self.mine) == before
+        for original in self.source.glob("*.ipynb"):
+            if not any(name.startswith(original.stem) for name in self.edits):
+                assert original.read_text() in before.values()
+
+    @rule(after=st.integers(0, 3))
+    def a_run_is_interrupted(self, after):
+        replace, left = os.replace, iter(range(after))
+
+        def dies(old, new):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            replace(old, new)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lab.os, "replace", dies)
+            with contextlib.suppress(KeyboardInterrupt):
+                lab.sync(self.source, self.mine, TODAY)
+
+    @rule()
+    def the_record_is_lost(self):
+        (self.mine / lab.RECORD).unlink(missing_ok=True)
+
+    @invariant()
+    def nothing_of_the_learners_is_lost(self):
+        now = contents(self.mine)
+        assert {name: now.get(name) for name in self.edits} == self.edits
+
+
+AnyOrder.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestAnyOrder = AnyOrder.TestCase
+
+
+# --- JupyterLab -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("root", [True, False])
+def test_jupyterlab_stays_on_this_machine_and_keeps_its_token(root, monkeypatch, capsys):
+    monkeypatch.setattr(lab.os, "geteuid", lambda: 0 if root else 1000, raising=False)
+    chosen = lab.options()
+    said = capsys.readouterr().out
+    assert "--ServerApp.ip=127.0.0.1" in chosen
+    assert ("--allow-root" in chosen) == root == ("--allow-root" in said)
+    assert not [option for option in chosen if re.search("token|password|0\\.0\\.0\\.0", option)]
+
+
+def test_the_working_copy_is_not_in_git_and_not_where_the_originals_are():
+    assert f"{lab.MINE.name}/" in (ROOT / ".gitignore").read_text().splitlines()
+    assert lab.MINE != lab.NOTEBOOKS
