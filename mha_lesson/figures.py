@@ -102,7 +102,7 @@ def _png(drawing: Drawing) -> bytes:
 
 
 def _few_colours(pixels: np.ndarray) -> Image.Image:
-    """The picture with a palette: a third of the bytes, same look. Opaque areas keep their colour."""
+    """The picture with a palette: a third of the bytes. Opaque areas keep their colour."""
     pixels = pixels.astype(int)
     ink = np.abs(pixels[..., :3] - rgb(INK)).max(-1) < 8
     pixels[ink, :3] = rgb(INK)

@@ -56,6 +56,7 @@ class Rect:
     colour: str
     hollow: bool = False
     says: str = ""
+    panel: int = 0  # which panel of the scene it belongs to
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Dot:
     colour: str
     radius: float = 0.0  # 0: to point at, not to be seen
     says: str = ""
+    panel: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,16 +122,17 @@ class Drawing:
     def add(self, *marks: Mark) -> None:
         self.marks.extend(marks)
 
-    def paste(self, other: Drawing, x: float, y: float) -> None:
-        self.marks.extend(_moved(mark, x, y) for mark in other.marks)
+    def paste(self, other: Drawing, x: float, y: float, panel: int = 0) -> None:
+        self.marks.extend(_moved(mark, x, y, panel) for mark in other.marks)
         self.width = max(self.width, x + other.width)
         self.height = max(self.height, y + other.height)
 
 
-def _moved(mark: Mark, dx: float, dy: float) -> Mark:
+def _moved(mark: Mark, dx: float, dy: float, panel: int) -> Mark:
     if isinstance(mark, Path):
         return replace(mark, points=tuple((x + dx, y + dy) for x, y in mark.points))
-    return replace(mark, x=mark.x + dx, y=mark.y + dy)
+    here = {"panel": panel} if isinstance(mark, Rect | Dot) else {}
+    return replace(mark, x=mark.x + dx, y=mark.y + dy, **here)
 
 
 def _breaks(index: int, every: int) -> float:
@@ -157,7 +160,7 @@ def _short(text: str, most: int = 16) -> str:
 def draw(scene: Scene, width: float = WIDTH) -> Drawing:
     """Lays the panels out in rows no wider than `width`, one colour bar where all share a scale."""
     drawing = Drawing()
-    top = 0.0
+    top, count = 0.0, 0
     bar = shared_bar(scene)
     if scene.title:
         drawing.add(Text(0, 11, scene.title, TITLE, bold=True))
@@ -191,8 +194,9 @@ def draw(scene: Scene, width: float = WIDTH) -> Drawing:
         heads = max(d.title for d in pieces)
         x = 0.0
         for piece, one in zip(pieces, drawn, strict=True):
-            drawing.paste(one, x, top + heads - piece.title)
+            drawing.paste(one, x, top + heads - piece.title, panel=count)
             x += one.width + GAP
+            count += 1
         top = max(top, drawing.height) + (20 if r + 1 < len(scene.panels) else 0)
     return drawing
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Integer
 from torch import Tensor
 
 from mha_lesson.refusals import describe, require_positive_int
@@ -31,7 +31,7 @@ def causal_mask(
 
 
 def padding_mask(
-    lengths: Int[Tensor, " B"] | Sequence[int], n_tokens: int | None = None
+    lengths: Integer[Tensor, " B"] | Sequence[int], n_tokens: int | None = None
 ) -> Bool[Tensor, "B 1 1 T"]:
     """Blocks the keys that are padding: of sequence b, the keys from lengths[b] on.
 

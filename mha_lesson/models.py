@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from mha_lesson.attention import MultiHeadAttention
 from mha_lesson.refusals import describe, require_axes
 
-# ---------------------------------------------------------------- tasks: one attention layer, a way in, a way out
+# ---------------------------------------------------------------- tasks
 
 
 class RepeatModel(nn.Module):
@@ -33,7 +33,8 @@ class RepeatModel(nn.Module):
         Raises:
             TypeError, ValueError: `ids` is not (B, T), or T exceeds the positions there are.
         """
-        x = self.id_embedding(ids) + _positions(self.position_embedding, ids)  # (B, T, d_model)
+        places = _positions(self.position_embedding, ids)
+        x = self.id_embedding(ids) + places  # (B, T, d_model)
         return self.reader(self.attention(x, causal=True))
 
 
@@ -72,7 +73,7 @@ class TwoSidesModel(nn.Module):
         return self.attention(places, return_weights=True)[1]
 
 
-# ---------------------------------------------------------------- text: one block
+# ---------------------------------------------------------------- text
 
 
 class LanguageModel(nn.Module):
@@ -151,7 +152,8 @@ class LanguageModel(nn.Module):
         return text
 
     def _embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
-        return self.symbol_embedding(ids) + _positions(self.position_embedding, ids)
+        places = _positions(self.position_embedding, ids)
+        return self.symbol_embedding(ids) + places
 
 
 def bigram_log_probabilities(

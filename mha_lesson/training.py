@@ -62,11 +62,12 @@ def train(
     *,
     n_steps: int,
     learning_rate: float,
+    decay: bool = True,
     snapshot_every: int | None = None,
     label: str = "training",
     bar: Progress | None = None,
 ) -> Run:
-    """Adam, with a learning rate that falls in a straight line to zero.
+    """Learns from n_steps batches with Adam.
 
     Interrupt it (■ in Jupyter, Ctrl-C in a terminal) and the run so far is returned.
 
@@ -76,6 +77,7 @@ def train(
         loss: `loss(model, batch)`, a scalar to make small.
         n_steps: how many batches to learn from.
         learning_rate: the first step's.
+        decay: let the learning rate fall in a straight line to zero, or keep it.
         snapshot_every: keep a copy of the weights every so many steps, the first and last
             included; none if None.
         label: stands in front of the progress bar.
@@ -98,8 +100,7 @@ def train(
         for step in range(n_steps):
             if snapshot_every and step % snapshot_every == 0:
                 run.snapshots[step] = _weights(model)
-            for group in adam.param_groups:
-                group["lr"] = learning_rate * (1 - step / n_steps)
+            adam.param_groups[0]["lr"] = learning_rate * (1 - step / n_steps if decay else 1)
             value = loss(model, _next(batches, step, n_steps).to(where))
             adam.zero_grad()
             value.backward()

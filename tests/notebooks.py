@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -133,18 +134,15 @@ def store(path: Path) -> str:
 def solutions(notebook: NotebookNode) -> dict[str, str]:
     """Folded solution of each exercise: id of the stub's cell -> code.
 
-    An exercise is a code cell tagged `exercise`; the text after it, before the next code cell
-    tagged `exercise`, holds `<details><summary>Solution</summary>` with a python block.
+    An exercise is a code cell tagged `exercise`; the text cell right before it holds
+    `<details><summary>Solution</summary>` with a python block.
     """
     found: dict[str, str] = {}
-    stub = None
-    for cell in notebook.cells:
-        if "exercise" in cell.metadata.get("tags", ()):
-            stub = cell.id
-        elif cell.cell_type == "markdown" and stub:
-            match = SOLUTION.search(cell.source)
+    for text, stub in pairwise(notebook.cells):
+        if "exercise" in stub.metadata.get("tags", ()) and text.cell_type == "markdown":
+            match = SOLUTION.search(text.source)
             if match:
-                found[stub], stub = match[1].rstrip("\n"), None
+                found[stub.id] = match[1].rstrip("\n")
     return found
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from mha_lesson.check import errors, progress, relations
 from mha_lesson.check.compare import (
@@ -26,6 +25,7 @@ from mha_lesson.check.compare import (
     in_letters,
     same,
 )
+from mha_lesson.check.elsewhere import Elsewhere, flat
 from mha_lesson.check.exercise import Case, Exercise, Finding, Slip
 from mha_lesson.check.report import Picture, Report, picture
 from mha_lesson.check.safely import (
@@ -39,8 +39,6 @@ from mha_lesson.check.safely import (
     undisturbed,
 )
 
-MAX_TOGETHER = 3  # slips in one answer
-MAX_TRIPLES = 1500  # so that a search ends within a second
 OTHER_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -186,11 +184,12 @@ def _name(exercise: Exercise, trials: list[Trial], wrong: list[Trial], random: A
 
 
 def _most_telling(wrong: list[Trial]) -> Trial:
-    """A result before an error, and the smallest input first."""
+    """A result before an error, and the smallest input first, but not one of single tokens."""
 
-    def size(trial: Trial) -> tuple[bool, int]:
+    def size(trial: Trial) -> tuple[bool, bool, int]:
         tensors = [x for x in trial.case.inputs if isinstance(x, Tensor)]
-        return isinstance(trial.outcome, Raised), sum(x.numel() for x in tensors)
+        lone = any(n == 1 for letter, n in trial.case.sizes.items() if letter[0] == "T")
+        return isinstance(trial.outcome, Raised), lone, sum(x.numel() for x in tensors)
 
     return min(wrong, key=size)
 
@@ -234,9 +233,7 @@ def diagnose(exercise: Exercise, trials: list[Trial]) -> tuple[Slip, ...]:
 def _candidates(exercise: Exercise) -> Iterator[tuple[Slip, ...]]:
     yield from exercise.singles
     yield from exercise.pairs
-    triples = exercise.together(3)
-    if len(triples) <= MAX_TRIPLES:
-        yield from triples
+    yield from exercise.triples
 
 
 def _reproduces(exercise: Exercise, slips: tuple[Slip, ...], trial: Trial) -> bool:
@@ -381,11 +378,9 @@ def _random(answer: Callable[..., Any], trial: Trial, codes: set[Any]) -> Findin
     )
 
 
-def at(x: Any, where: torch.dtype | str) -> Any:
-    """Floating tensors in another dtype, or anything that can move on another device."""
-    if isinstance(x, Tensor):
-        return x if isinstance(where, torch.dtype) and not x.is_floating_point() else x.to(where)
-    return x.to(where) if hasattr(x, "to") else x
+def at(x: Any, dtype: torch.dtype) -> Any:
+    """The same in another dtype, where it has a floating one."""
+    return x.to(dtype) if _is_floating(x) else x
 
 
 def _in_dtype(
@@ -424,55 +419,27 @@ def _dtype_finding(exercise: Exercise, trial: Trial, dtype: torch.dtype) -> Find
     )
 
 
-class _Elsewhere(TorchFunctionMode):
-    """Refuses to mix tensors of the meta device with others, as a GPU would.
-
-    The meta device computes shapes only, and lets some mixtures pass that fail on a GPU.
-    """
-
-    MAY_MIX = ("to", "copy_", "type_as", "__getitem__", "index", "__setitem__", "__set__")
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        tensors = [x for x in _flat((args, kwargs)) if isinstance(x, Tensor) and x.ndim]
-        mixed = len({x.device.type for x in tensors}) > 1
-        if mixed and name == "__setitem__" and not args[0].is_meta:
-            return None  # a GPU would copy the values over
-        if mixed and name not in self.MAY_MIX:
-            raise RuntimeError("Expected all tensors to be on the same device")
-        return func(*args, **kwargs)
-
-
-def _flat(x: Any) -> Iterator[Any]:
-    if isinstance(x, (tuple, list)):
-        for part in x:
-            yield from _flat(part)
-    elif isinstance(x, dict):
-        yield from _flat(tuple(x.values()))
-    else:
-        yield x
-
-
 def _on_other_device(bound: Bound, codes: set[Any]) -> Finding | None:
     case = bound.cases[0]
-    inputs = tuple(at(x, "meta") for x in case.inputs)
-    if not any(isinstance(x, Tensor) for x in inputs):
+    mine = [x for part in case.inputs for x in _tensors(part)]
+    if not mine:
         return None
-    with _Elsewhere():
-        outcome = run(bound.answer, inputs, codes)
+    with Elsewhere(mine) as device:
+        outcome = run(bound.answer, case.inputs, codes)
     if isinstance(outcome, Raised):
         finding = errors.explain(outcome)
         return finding if finding.key == errors.DEVICE else None
-    made = [x for x in _flat(outcome.value) if isinstance(x, Tensor)]
-    if any(not x.is_meta for x in made):
-        return Finding(
-            errors.DEVICE,
-            "It makes its result on a fixed device: with inputs on another one (a GPU, say) the "
-            "result does not follow them.",
-            "Which tensor do you create yourself, and how could it follow the device of the "
-            "input?",
-        )
-    return None
+    if all(device.has(x) for x in flat(outcome.value) if isinstance(x, Tensor)):
+        return None
+    return Finding(
+        errors.DEVICE,
+        "It makes its result on a fixed device: with inputs on another one (a GPU, say) the "
+        "result does not follow them.",
+        "Which tensor do you create yourself, and how could it follow the device of the input?",
+    )
+
+
+def _tensors(x: Any) -> list[Tensor]:
+    if isinstance(x, Tensor):
+        return [x]
+    return list(x.tensors()) if hasattr(x, "tensors") else []

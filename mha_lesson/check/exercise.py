@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+MAX_TRIPLES = 2000  # so that a search ends well within a second
 WHOLE = "whole"  # the site of a slip that replaces the right answer as a whole
 
 
@@ -123,6 +124,15 @@ class Exercise:
     @cached_property
     def pairs(self) -> list[tuple[Slip, ...]]:
         return self.together(2)
+
+    @cached_property
+    def triples(self) -> list[tuple[Slip, ...]]:
+        """Those of the slips that come first at their step: these are the common ones."""
+        rank: dict[Slip, int] = {}
+        for site in self.sites:
+            rank |= {s: i for i, s in enumerate(s for s in self.slips if s.site == site)}
+        triples = self.together(3)
+        return sorted(triples, key=lambda c: sum(rank[s] for s in c))[:MAX_TRIPLES]
 
     def together(self, n: int) -> list[tuple[Slip, ...]]:
         """All combinations of n slips at n different steps."""

@@ -1,0 +1,98 @@
+"""Another device, played on the CPU: the numbers are real, and mixing devices fails as on a GPU.
+
+Some tensors are declared to live elsewhere. What is computed from them lives there too; a tensor
+made without `device=` does not. PyTorch's meta device would do nearly the same, but it has no
+values, lets several mixtures pass, and takes over a second to import.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+DEVICE = torch.device("meta")  # what `x.device` says of a tensor that lives elsewhere
+_MAKERS = frozenset(
+    "tensor as_tensor zeros ones full empty arange range linspace eye rand randn randint randperm "
+    "tril_indices triu_indices from_numpy scalar_tensor asarray".split()
+)
+_MAY_MIX = frozenset("to copy_ type_as __getitem__ __setitem__ __set__".split())
+_TO_NUMPY = ("numpy", "__array__")
+
+
+class Elsewhere(TorchFunctionMode):
+    """While it is on, `tensors` and all that follows from them live on another device."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        super().__init__()
+        self._there = {id(x): x for x in tensors}  # keeps them alive, so that no id comes twice
+
+    def has(self, x: Any) -> bool:
+        return id(x) in self._there
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        if getattr(func, "__self__", None) is torch.Tensor.device and self.has(args[0]):
+            return DEVICE
+        args, asked = _without_device(args, kwargs)
+        tensors = [x for x in flat((args, kwargs)) if isinstance(x, Tensor)]
+        there = [self.has(x) for x in tensors]
+        if any(there) and name in _TO_NUMPY:
+            raise TypeError("can't convert cuda device type tensor to numpy")
+        self._refuse_mixtures(name, args, tensors, there)
+        result = func(*args, **kwargs)
+        if name == "__iter__":
+            result = list(result)
+        if self._lands_elsewhere(name, args, asked, there):
+            self._there |= {id(x): x for x in flat(result) if isinstance(x, Tensor)}
+        else:  # the CPU's, also where torch hands back the very same object
+            result = result.view_as(result) if self.has(result) else result
+        return iter(result) if name == "__iter__" else result
+
+    def _refuse_mixtures(
+        self, name: str, args: Any, tensors: list[Tensor], there: list[bool]
+    ) -> None:
+        sides = {side for x, side in zip(tensors, there, strict=True) if x.ndim}
+        if name == "__getitem__" and not self.has(args[0]) and any(there):
+            raise RuntimeError("indices should be on the same device as the indexed tensor")
+        if len(sides) > 1 and name not in _MAY_MIX and name not in _MAKERS:
+            raise RuntimeError("Expected all tensors to be on the same device")
+
+    def _lands_elsewhere(self, name: str, args: Any, asked: Any, there: list[bool]) -> bool:
+        if asked is not None:
+            return asked == DEVICE
+        if name == "cpu":
+            return False
+        if name in ("__getitem__", "copy_", "__setitem__"):
+            return self.has(args[0])
+        if name in ("to", "type_as") and len(args) > 1 and isinstance(args[1], Tensor):
+            return self.has(args[1])
+        if name in _MAKERS:
+            return bool(args) and self.has(args[0])
+        return any(there)
+
+
+def _without_device(args: Any, kwargs: dict[str, Any]) -> tuple[Any, torch.device | None]:
+    """Takes the device out of a call's arguments: torch itself only ever sees the CPU."""
+    asked = kwargs.get("device")
+    if asked is not None:
+        asked = torch.device(asked)
+        kwargs["device"] = "cpu" if asked == DEVICE else asked
+    for i, x in enumerate(args):
+        if i and (isinstance(x, torch.device) or (isinstance(x, str) and x in ("cpu", "meta"))):
+            asked = torch.device(x)
+            args = (*args[:i], torch.device("cpu") if asked == DEVICE else x, *args[i + 1 :])
+    return args, asked
+
+
+def flat(x: Any) -> Iterator[Any]:
+    """The leaves of nested tuples, lists and dicts."""
+    if isinstance(x, (tuple, list)):
+        for part in x:
+            yield from flat(part)
+    elif isinstance(x, dict):
+        yield from flat(tuple(x.values()))
+    else:
+        yield x

@@ -1,0 +1,290 @@
+"""Moving pictures: sliders over a pure function from their values to a scene.
+
+`Explorer` lays out ipywidgets controls above a `LiveView`, which draws the same marks as `figures`
+on a canvas in the browser. Either the kernel computes a scene for each move, or all states are sent
+at once and the browser picks: then it moves in a saved page as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import astuple
+from html import escape
+from pathlib import Path as FilePath
+from typing import Any
+
+import anywidget
+import ipywidgets as widgets
+import numpy as np
+import traitlets
+
+from mha_lesson import figures
+from mha_lesson.layout import WIDTH, Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
+from mha_lesson.panels import HEADS, MAPS, Heatmap, Scene, Tiles, scene_of
+
+__all__ = ["Explorer", "LiveView", "page"]
+
+SCRIPT = FilePath(__file__).with_name("live.js")
+EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
+LOOK = {
+    "heads": list(HEADS),
+    "maps": {name: table.ravel().tolist() for name, table in MAPS.items()},
+}
+MOST_STATES = 1000
+_KIND = {Text: "t", Rect: "r", Path: "p", Dot: "d", ColourBar: "b"}
+
+
+def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], np.ndarray]:
+    """A scene as the browser takes it: marks and words that JSON can write, and all values.
+
+    Arrays stand among the marks as [offset, length] in the values (float32).
+    """
+    drawing = draw(scene, width)
+    chunks: list[np.ndarray] = []
+
+    def put(array: np.ndarray) -> list[int]:
+        start = sum(chunk.size for chunk in chunks)
+        chunks.append(np.asarray(array, np.float32).ravel())
+        return [start, chunks[-1].size]
+
+    header = {
+        "width": round(drawing.width, 1),
+        "height": round(drawing.height, 1),
+        "marks": _marks(drawing, put),
+        "caption": scene.caption,
+        "alt": scene.alt,
+        "text": [list(row) for row in scene.text()],
+    }
+    return header, np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
+
+
+def _marks(drawing: Drawing, put: Callable[[np.ndarray], list[int]]) -> list[list[Any]]:
+    out: list[list[Any]] = []
+    for mark in drawing.marks:
+        if isinstance(mark, Cells):
+            kind = "g" if isinstance(mark.panel, Tiles) else "h"
+            said = _tiles(mark.panel) if isinstance(mark.panel, Tiles) else _heatmap(mark, put)
+            place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height}
+            out.append([kind, place | said])
+        elif isinstance(mark, Path):
+            points = [round(float(v), 1) for point in mark.points for v in point]
+            out.append(["p", points, mark.colour, mark.dashed, mark.width])
+        else:
+            parts = (round(float(v), 1) if isinstance(v, float) else v for v in astuple(mark))
+            out.append([_KIND[type(mark)], *parts])
+    return out
+
+
+def _heatmap(mark: Cells, put: Callable[[np.ndarray], list[int]]) -> dict[str, Any]:
+    panel = mark.panel
+    assert isinstance(panel, Heatmap)
+    return {
+        "values": put(panel.values),
+        "blocked": put(panel.blocked) if panel.blocked.any() else None,
+        "shape": list(panel.values.shape),
+        "rows": list(panel.rows or ()),
+        "columns": list(panel.columns or ()),
+        "limits": list(panel.limits or ()),
+        "colours": panel.colours,
+        "per_row": panel.per_row,
+        "marks": [list(cell) for cell in panel.marks],
+        "decimals": panel.decimals,
+        "numbers": mark.numbers,
+        "title": panel.title,
+    }
+
+
+def _tiles(panel: Tiles) -> dict[str, Any]:
+    return {
+        "labels": [list(row) for row in panel.labels],
+        "says": [list(row) for row in panel.says],
+        "heads": panel.heads.tolist(),
+        "links": panel.links.tolist(),
+        "wrong": panel.wrong.astype(int).tolist(),
+        "break_rows": panel.break_rows,
+        "break_columns": panel.break_columns,
+        "title": panel.title,
+    }
+
+
+def _delta(base: Any, new: Any) -> Any:
+    """What turns `base` into `new`: a dict of changed parts, or [value] where all of it changes."""
+    both = isinstance(base, dict) and isinstance(new, dict) and base.keys() == new.keys()
+    if both:
+        pairs = [(key, base[key], new[key]) for key in base]
+    elif isinstance(base, list) and isinstance(new, list) and len(base) == len(new):
+        pairs = [(str(i), a, b) for i, (a, b) in enumerate(zip(base, new, strict=True))]
+    else:
+        return [new]
+    return {key: _delta(a, b) for key, a, b in pairs if a != b}
+
+
+class LiveView(anywidget.AnyWidget):
+    """One canvas that shows a scene: `show(scene)` sends the next in a single message."""
+
+    _esm = SCRIPT
+    look = traitlets.Dict(LOOK).tag(sync=True)
+    scene = traitlets.Dict().tag(sync=True)
+    data = traitlets.Bytes().tag(sync=True)
+    stored = traitlets.Dict().tag(sync=True)
+    error = traitlets.Unicode().tag(sync=True)
+    room = traitlets.Int(WIDTH).tag(sync=True)
+
+    def show(self, thing: Any) -> None:
+        """Draws a scene, a panel or panels."""
+        header, values = pack(scene_of(thing), self.room)
+        with self.hold_sync():
+            self.scene, self.data, self.error = header, values.tobytes(), ""
+
+
+def _name(control: widgets.Widget, key: str) -> str:
+    return getattr(control, "description", "") or key
+
+
+def _positions(control: widgets.Widget) -> tuple[str, list[Any]]:
+    """How the browser finds where a control stands, and the values of all its positions."""
+    if isinstance(control, widgets.Checkbox | widgets.ToggleButton):
+        return "bool", [False, True]
+    if isinstance(control, widgets.IntSlider | widgets.BoundedIntText):
+        return "step", list(range(control.min, control.max + 1, control.step))
+    if hasattr(control, "index") and hasattr(control, "options"):
+        return "index", [value for _, value in control._options_full]
+    raise TypeError(
+        "stored states need controls with a list of positions (IntSlider, SelectionSlider, "
+        f"Dropdown, ToggleButtons, Checkbox), got {type(control).__name__}"
+    )
+
+
+def _store(
+    controls: Mapping[str, widgets.Widget], scene_at: Callable[..., Scene]
+) -> tuple[dict[str, Any], bytes]:
+    """All states: one in full, the others as what differs from it, and their values in one row."""
+    kinds = {key: _positions(control) for key, control in controls.items()}
+    count = int(np.prod([len(values) for _, values in kinds.values()]))
+    if count > MOST_STATES:
+        raise ValueError(f"stored states must be at most {MOST_STATES}, the controls have {count}")
+    headers, arrays, spans, start = [], [], [], 0
+    for values in itertools.product(*(values for _, values in kinds.values())):
+        header, array = pack(scene_of(scene_at(**dict(zip(controls, values, strict=True)))))
+        headers.append(json.loads(json.dumps(header)))
+        arrays.append(array)
+        spans.append([start, array.size])
+        start += array.size
+    described = []
+    for key, control in controls.items():
+        kind, values = kinds[key]
+        said = values
+        if kind == "index":
+            said = [label for label, _ in control._options_full]
+        described.append({
+            "id": control.model_id, "name": _name(control, key), "kind": kind,
+            "count": len(values), "said": [str(s) for s in said],
+            "start": values.index(control.value),
+            "min": getattr(control, "min", 0), "step": getattr(control, "step", 1),
+        })  # fmt: skip
+    stored = {
+        "controls": described,
+        "base": headers[0],
+        "deltas": [_delta(headers[0], header) for header in headers],
+        "spans": spans,
+    }
+    return stored, np.concatenate(arrays).tobytes()
+
+
+class Explorer:
+    """Controls over a pure function `scene_at(**values) -> Scene`, shown as the last line of a cell.
+
+    `controls` maps the function's argument names to ipywidgets. With `stored` every state is
+    computed at once (at most 1000) and the browser moves between them without the kernel. A
+    ValueError of the function is shown as a sentence, any other exception with its type.
+
+    A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
+    a notebook that was not run, paper) stands the first state as a still picture.
+    """
+
+    def __init__(
+        self,
+        controls: Mapping[str, widgets.Widget],
+        scene_at: Callable[..., Any],
+        *,
+        stored: bool = False,
+    ) -> None:
+        self.controls = dict(controls)
+        self._scene_at = scene_at
+        self.first = self.scene
+        self.view = LiveView()
+        for key, control in self.controls.items():
+            if not control.description:
+                control.description = key
+            control.style.description_width = "initial"
+        if stored:
+            with self.view.hold_sync():
+                self.view.stored, self.view.data = _store(self.controls, scene_at)
+        else:
+            self.view.show(self.first)
+            self.view.observe(self._move, "room")
+            for control in self.controls.values():
+                control.observe(self._move, "value")
+        bar = widgets.Box(list(self.controls.values()))
+        bar.layout.flex_flow = "row wrap"
+        self.box = widgets.VBox([bar, self.view])
+        self.box.add_class("mha-explorer")
+
+    def scene_at(self, **values: Any) -> Scene:
+        """The scene at these values: the pure function itself."""
+        return scene_of(self._scene_at(**values))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Where the controls stand now."""
+        return {key: control.value for key, control in self.controls.items()}
+
+    @property
+    def scene(self) -> Scene:
+        """The scene of now."""
+        return self.scene_at(**self.values)
+
+    def _move(self, _change: Any) -> None:
+        try:
+            self.view.show(self.scene)
+        except ValueError as error:
+            self.view.error = str(error)
+        except Exception as error:  # shown, since a callback has no cell to print it under
+            self.view.error = f"{type(error).__name__}: {error}"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        if os.environ.get(EXPORT) and self.view.stored:
+            return {"text/html": page(self), "text/plain": self.first.alt}
+        return {
+            "text/plain": self.first.alt,
+            "text/html": figures.html(self.first),
+            "application/vnd.jupyter.widget-view+json": {
+                "version_major": 2,
+                "version_minor": 0,
+                "model_id": self.box.model_id,
+            },
+        }
+
+
+def page(explorer: Explorer) -> str:
+    """An explorer with stored states as HTML that needs nothing else: no kernel, no network."""
+    if not explorer.view.stored:
+        raise ValueError("explorer must have been made with stored=True, got one without states")
+    parcel = json.dumps({
+        "look": LOOK,
+        "stored": explorer.view.stored,
+        "bytes": base64.b64encode(explorer.view.data).decode(),
+    })  # fmt: skip
+    parcel = parcel.replace("<", "\\u003c")
+    still = figures.html(explorer.first)
+    source = base64.b64encode(SCRIPT.read_bytes()).decode()
+    name = f"mha-{explorer.box.model_id[:12]}"
+    return (
+        f'<div id="{escape(name)}">{still}</div><script type="module">'
+        f'import {{ mount }} from "data:text/javascript;base64,{source}";'
+        f'mount(document.getElementById("{name}"), {parcel});</script>'
+    )

@@ -1,0 +1,134 @@
+"""A JupyterLab of our own and a headless Chromium, for tests and measurements of what is on screen.
+
+Both listen on this machine only, live in a throw-away folder, and are ended by their process ids.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+SWITCHES = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+]  # fmt: skip
+START = 90  # seconds that JupyterLab may take
+
+
+def notebook(path: Path, cells: list[str]) -> Path:
+    """Writes a notebook of code cells."""
+    made = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells],
+        metadata={
+            "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+        },
+    )
+    nbformat.write(made, path)
+    return path
+
+
+class Lab:
+    """A JupyterLab over `folder`; `open` shows a notebook of it in a new page."""
+
+    def __init__(self, folder: Path) -> None:
+        self.work = folder / "work"
+        self.work.mkdir(parents=True)
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        self.token = secrets.token_hex(16)
+        env = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+        for name in ("CONFIG", "DATA", "RUNTIME"):
+            env[f"JUPYTER_{name}_DIR"] = str(folder / name.lower())
+        env["JUPYTERLAB_SETTINGS_DIR"] = str(folder / "settings")
+        env["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / "workspaces")
+        env["IPYTHONDIR"] = str(folder / "ipython")
+        env["JUPYTER_TOKEN"] = self.token
+        env.setdefault("OMP_NUM_THREADS", "1")
+        self.settings = folder / "settings/@jupyterlab/apputils-extension"
+        self.settings.mkdir(parents=True)
+        (self.settings / "notification.jupyterlab-settings").write_text(
+            '{"fetchNews": "false", "checkForUpdates": false}'
+        )
+        command = [
+            sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0",
+            f"--ServerApp.root_dir={self.work}", "--LabApp.extension_manager=readonly",
+        ]  # fmt: skip
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            command.append("--allow-root")
+        self.log = (folder / "lab.log").open("wb")
+        self.process = subprocess.Popen(
+            command, env=env, cwd=self.work, stdin=subprocess.DEVNULL,
+            stdout=self.log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self._wait(folder / "lab.log")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def _wait(self, log: Path) -> None:
+        end = time.monotonic() + START
+        while True:
+            try:
+                urllib.request.urlopen(f"{self.url}api/status?token={self.token}", timeout=5).close()
+                return
+            except (urllib.error.URLError, OSError):
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"JupyterLab did not start: {log.read_text()[-800:]}") from None
+                time.sleep(0.2)
+
+    def dark(self, on: bool) -> None:
+        """JupyterLab's theme for pages opened from now on."""
+        theme = "JupyterLab Dark" if on else "JupyterLab Light"
+        (self.settings / "themes.jupyterlab-settings").write_text(f'{{"theme": "{theme}"}}')
+
+    def open(self, browser, name: str, *, run: bool = True, **context):
+        """The notebook `name` in a page of its own; with `run`, all its cells have been run."""
+        viewport = context.pop("viewport", {"width": 1400, "height": 1100})
+        page = browser.new_context(viewport=viewport, **context).new_page()
+        page.set_default_timeout(60_000)
+        page.goto(f"{self.url}lab/tree/{name}?token={self.token}&reset")
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
+        if run:
+            page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+            page.click("text=Run >> nth=0")
+            page.click("text=Run All Cells")
+        return page
+
+    def stop(self) -> None:
+        """Ends the server, which ends its kernels."""
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(15)
+        if self.process.poll() is None:
+            self.process.kill()
+        self.log.close()
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator:
+    """A headless browser that reaches nothing but this machine."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -1,0 +1,116 @@
+"""The small models: shapes, what each position may see, and that the parts are the taught ones."""
+
+import pytest
+import torch
+
+from mha_lesson.models import (
+    LanguageModel,
+    RepeatModel,
+    TwoSidesModel,
+    bigram_log_probabilities,
+)
+
+
+def n_parameters(model):
+    return sum(p.numel() for p in model.parameters())
+
+
+class TestRepeatModel:
+    def test_sees_nothing_later(self):
+        model, ids = RepeatModel(11, 7, 6, 2), torch.randint(11, (5, 7))
+        changed = ids.clone()
+        changed[:, 4:] = (ids[:, 4:] + 1) % 11
+        before, after = model(ids), model(changed)
+        assert before.shape == (5, 7, 11)
+        assert torch.equal(before[:, :4], after[:, :4])
+        assert not torch.allclose(before[:, 4:], after[:, 4:])
+
+    def test_takes_shorter_rows(self):
+        model, ids = RepeatModel(11, 7, 6, 2), torch.randint(11, (5, 7))
+        torch.testing.assert_close(model(ids[:, :3]), model(ids)[:, :3])
+
+
+class TestTwoSidesModel:
+    def test_as_many_parameters_for_every_h(self):
+        counts = {n_parameters(TwoSidesModel(h)) for h in (1, 2, 4, 8, 16, 32)}
+        assert counts == {4 * 32 * 32 + 4 * 32 + (12 + 16) * 32 + 2 * (32 * 16 + 16)}
+
+    def test_equals_the_formula(self):
+        """o = Σ_heads softmax(P W_Q (P W_K)ᵀ / √d_k) L W_V W_O, positions P, letters L."""
+        torch.manual_seed(5)
+        model = TwoSidesModel(3, n_letters=7, n_tokens=5, d_model=6).double()
+        letters = torch.randint(7, (11, 5))
+        P, L = model.position_embedding.weight, model.letter_embedding.weight
+        w_q, w_k, w_v = model.attention.w_qkv.weight.split(6)
+        for name, parameter in model.attention.named_parameters():
+            assert "bias" not in name or (parameter == 0).all()
+        gathered = torch.zeros(11, 5, 6, dtype=torch.float64)
+        for head in range(3):
+            rows = slice(2 * head, 2 * head + 2)
+            scores = (P @ w_q[rows].T) @ (P @ w_k[rows].T).T / 2**0.5
+            weights = scores.softmax(-1)
+            torch.testing.assert_close(model.weights()[head], weights)
+            slab = model.attention.w_o.weight[:, rows]
+            gathered += torch.einsum("qk,bkd->bqd", weights, L[letters] @ w_v[rows].T @ slab.T)
+        expected = torch.stack([model.read_left(gathered), model.read_right(gathered)], dim=2)
+        torch.testing.assert_close(model(letters), expected)
+
+
+class TestLanguageModel:
+    def test_sees_nothing_later(self):
+        model, ids = LanguageModel(13, 11, 6, 3), torch.randint(13, (2, 11))
+        changed = ids.clone()
+        changed[:, 7:] = (ids[:, 7:] + 1) % 13
+        before, after = model(ids), model(changed)
+        assert before.shape == (2, 11, 13)
+        assert torch.equal(before[:, :7], after[:, :7])
+        assert not torch.allclose(before[:, 7:], after[:, 7:])
+
+    def test_weights_are_causal_shares(self):
+        weights = LanguageModel(13, 11, 6, 3).weights(torch.randint(13, (2, 7)))
+        assert weights.shape == (2, 3, 7, 7)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 7))
+        assert (weights.triu(1) == 0).all()
+
+    def test_continues_what_it_is_given(self):
+        model, start = LanguageModel(13, 5, 6, 3), torch.tensor([3, 1, 4])
+        state = torch.random.get_rng_state()
+        first = model.continue_ids(start, 17, seed=2)
+        assert first.shape == (20,) and torch.equal(first[:3], start)
+        assert torch.equal(first, model.continue_ids(start, 17, seed=2))
+        assert not torch.equal(first, model.continue_ids(start, 17, seed=3))
+        assert torch.equal(state, torch.random.get_rng_state())
+
+    def test_near_zero_temperature_takes_the_likeliest(self):
+        model, ids = LanguageModel(13, 7, 6, 3), torch.tensor([3, 1, 4])
+        for symbol in model.continue_ids(ids, 4, temperature=1e-4)[3:]:
+            assert symbol == model(ids[None])[0, -1].argmax()
+            ids = torch.cat([ids, symbol[None]])
+
+
+def test_bigrams_against_a_loop():
+    ids = torch.randint(5, (211,))
+    table = bigram_log_probabilities(ids, 7)
+    pairs = list(zip(ids.tolist(), ids[1:].tolist(), strict=False))
+    for i in range(7):
+        total = sum(a == i for a, _ in pairs) + 7
+        for j in range(7):
+            expected = torch.tensor((pairs.count((i, j)) + 1) / total).log()
+            torch.testing.assert_close(table[i, j], expected)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: RepeatModel(5, 7)(torch.zeros(2, 8, dtype=torch.long)), "at most 7 positions"),
+        (lambda: TwoSidesModel(2)(torch.zeros(12, dtype=torch.long)), r"\(B, T\)"),
+        (lambda: LanguageModel(5)([[1, 2]]), "ids"),
+        (lambda: LanguageModel(5).continue_ids(torch.tensor([], dtype=torch.long), 3), "at least"),
+        (lambda: LanguageModel(5).continue_ids(torch.tensor([1]), 3, temperature=0), "positive"),
+        (lambda: LanguageModel(5).continue_ids(torch.tensor([[1]]), 3), r"\(T0,\)"),
+    ],
+)
+def test_refusals(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()

@@ -1,0 +1,92 @@
+"""The tasks: what a row holds, that a seed is a promise, and what is refused."""
+
+from itertools import islice
+
+import pytest
+import torch
+
+from mha_lesson import padding_mask
+from mha_lesson.tasks import both_sides, letter_batches, pad_rows, repeat_batches, text_batches
+
+TEXT = torch.arange(101) * 7
+
+
+def test_a_repeat_row_is_one_id():
+    ids = next(repeat_batches(53, 11, 7))
+    assert ids.shape == (53, 11)
+    assert (ids == ids[:, :1]).all()
+    assert set(ids[:, 0].tolist()) == set(range(7))
+
+
+def test_letters_are_independent():
+    letters = next(letter_batches(4001, 7, 3))
+    assert letters.shape == (4001, 7)
+    pairs = letters[:, 2] * 3 + letters[:, 3]
+    counts = torch.bincount(pairs, minlength=9)
+    assert (counts - 4001 / 9).abs().max() < 100  # 5 standard deviations
+
+
+def test_both_sides_against_a_loop():
+    letters = next(letter_batches(5, 7, 11))
+    answers = both_sides(letters)
+    assert answers.shape == (5, 5, 2)
+    for b in range(5):
+        for t in range(1, 6):
+            assert answers[b, t - 1].tolist() == [letters[b, t - 1], letters[b, t + 1]]
+
+
+def test_text_windows_are_pieces_of_the_text():
+    windows = next(text_batches(TEXT, 31, 13))
+    starts = windows[:, 0] // 7
+    assert torch.equal(windows, TEXT[starts[:, None] + torch.arange(13)])
+    assert len(set(starts.tolist())) > 10
+
+
+def test_every_window_of_the_text_can_come():
+    starts = torch.cat([w[:, 0] for w in islice(text_batches(TEXT, 50, 97), 5)]) // 7
+    assert set(starts.tolist()) == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    "batches", [repeat_batches, letter_batches, lambda seed: text_batches(TEXT, seed=seed)]
+)
+def test_a_seed_is_a_promise(batches):
+    torch.manual_seed(1)
+    first, second = islice(batches(seed=3), 2)
+    torch.manual_seed(2)  # the global state has no say
+    again = list(islice(batches(seed=3), 2))
+    assert torch.equal(first, again[0]) and torch.equal(second, again[1])
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, next(batches(seed=4)))
+
+
+def test_pad_rows_keeps_the_rows_and_says_how_long_they_are():
+    rows = [torch.tensor([3, 1, 2]), torch.tensor([], dtype=torch.long), torch.tensor([5] * 7)]
+    ids, lengths = pad_rows(rows, 11, padding=9)
+    assert ids.shape == (3, 11) and lengths.tolist() == [3, 0, 7]
+    for row, padded, length in zip(rows, ids, lengths, strict=True):
+        assert torch.equal(padded[:length], row) and (padded[length:] == 9).all()
+    assert torch.equal(padding_mask(lengths, 11)[:, 0, 0], ids == 9)
+    assert pad_rows(rows)[0].shape == (3, 7)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: repeat_batches(0), "n_rows"),
+        (lambda: repeat_batches(n_ids=2.5), "n_ids"),
+        (lambda: letter_batches(n_tokens=-1), "n_tokens"),
+        (lambda: letter_batches(n_letters=True), "n_letters"),
+        (lambda: text_batches(TEXT, n_tokens=102), "102"),
+        (lambda: text_batches(TEXT[None]), "ids"),
+        (lambda: both_sides(torch.zeros(3, 2, dtype=torch.long)), "at least 3"),
+        (lambda: both_sides([[1, 2, 3]]), "letters"),
+        (lambda: pad_rows([]), "at least one row"),
+        (lambda: pad_rows([torch.arange(5)], 4), "longest row's 5"),
+        (lambda: pad_rows([torch.arange(5), torch.zeros(1, 2)]), r"rows\[1\]"),
+    ],
+)
+def test_refusals(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
