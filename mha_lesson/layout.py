@@ -194,7 +194,7 @@ def draw(scene: Scene, width: float = WIDTH) -> Drawing:
         heads = max(d.title for d in pieces)
         x = 0.0
         for piece, one in zip(pieces, drawn, strict=True):
-            drawing.paste(one, x, top + heads - piece.title, panel=count)
+            drawing.paste(one, round(x), round(top + heads - piece.title), panel=count)
             x += one.width + GAP
             count += 1
         top = max(top, drawing.height) + (20 if r + 1 < len(scene.panels) else 0)
@@ -242,7 +242,8 @@ class _Piece:
         if isinstance(p, Heatmap):
             if not self.rows:
                 return 0.0
-            return _widest([_short(t) for t in p.rows]) + 10 + (20 if p.row_name else 0)
+            labels = _widest([_short(t) for t in p.rows])
+            return math.ceil(labels) + 10.0 + (20 if p.row_name else 0)
         if isinstance(p, Bars):
             at = [number(t) for t in ticks(*p.limits, p.log)]
             side = text_width(p.reference[1]) + 8 if p.reference else 0
@@ -252,7 +253,8 @@ class _Piece:
             names = _widest(list(p.lines)) + 26 if len(p.lines) > 1 else 14
             return _widest(at) + 12 + (20 if p.y_name else 0) + names
         if isinstance(p, Tiles):
-            return (_widest(p.rows) + 10 if p.rows else 0.0) + (20 if p.row_name else 0)
+            labels = math.ceil(_widest(p.rows)) + 10.0 if p.rows else 0.0
+            return labels + (20 if p.row_name else 0)
         return 0.0
 
     def draw(self, room: float) -> Drawing:
@@ -318,8 +320,8 @@ def _colour_bar(panel: Heatmap) -> Drawing:
 
 
 def _half(size: float) -> float:
-    """A cell's size on half pixels, so that its edges are sharp."""
-    return math.floor(size * 2) / 2 if size >= 4 else size
+    """A cell's size in whole pixels, or half ones where it is small: its edges are sharp."""
+    return float(math.floor(size)) if size >= 8 else max(1.0, math.floor(size * 2) / 2)
 
 
 def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:

@@ -231,6 +231,7 @@ export class View {
     if (!scene || !this.el.isConnected) return;
     if (!this.colours) {
       this.colours = theme(this.el);
+      this.font = getComputedStyle(this.el).fontFamily || "sans-serif";
       for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus], ["page", `rgb(${this.colours.page})`]])
         this.el.style.setProperty(`--mha-${name}`, value);
       (this.el.closest(".mha-explorer") ?? this.el).style.setProperty("--mha-text", this.colours.text);
@@ -248,7 +249,6 @@ export class View {
     g.setTransform(dpr, 0, 0, dpr, 2 * dpr, 2 * dpr);
     g.clearRect(-2, -2, width, height);
     this.drawn = [];
-    this.font = getComputedStyle(this.el).fontFamily || "sans-serif";
     let field = 0;
     for (const mark of scene.marks) {
       const [kind, ...a] = mark;
@@ -305,8 +305,10 @@ export class View {
   }
 
   ink(map, level) {
-    const m = this.look.maps[map];
-    return [m[4 * level], m[4 * level + 1], m[4 * level + 2], m[4 * level + 3] / 255];
+    // on a dark page the strong end is lighter, so that the whole range can be told apart
+    const m = this.look.maps[map].slice(4 * level, 4 * level + 4), share = m[3] / 255;
+    const glow = this.colours.dark ? 0.35 * share : 0;
+    return [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
   }
 
   bar(g, x, y, w, h, map) {

@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import astuple
 from html import escape
 from pathlib import Path as FilePath
 from typing import Any
@@ -74,7 +73,7 @@ def _marks(drawing: Drawing, put: Callable[[np.ndarray], list[int]]) -> list[lis
             points = [round(float(v), 1) for point in mark.points for v in point]
             out.append(["p", points, mark.colour, mark.dashed, mark.width])
         else:
-            parts = (round(float(v), 1) if isinstance(v, float) else v for v in astuple(mark))
+            parts = (round(v, 1) if isinstance(v, float) else v for v in vars(mark).values())
             out.append([_KIND[type(mark)], *parts])
     return out
 

@@ -17,7 +17,7 @@ def describe(x: Any) -> str:
     """What came, in a few words: shape, dtype and device of a tensor, else the type and value."""
     if isinstance(x, Tensor):
         return f"a {x.dtype} tensor of shape {tuple(x.shape)} on {x.device}"
-    text = repr(x)
+    text = " ".join(repr(x).split())
     return f"{type(x).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 

@@ -1,92 +1,78 @@
-"""Multi-head attention once more, as slowly and plainly as it can be said: the tests' yardstick.
+"""Multi-head attention once more, to compare with: float64, NumPy, one query after the other.
 
-Loops over sequences, heads, queries and keys, in float64, on Python floats: nothing is shared with
-the package but the meaning.
+Nothing here is shared with the package: no batched product, no axis is ever moved, no softmax but
+the one written out, and W^O is applied as a sum of one slab per head.
 """
 
-import math
-
+import numpy as np
 import torch
 from torch import Tensor
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, blocked: Tensor) -> tuple[Tensor, Tensor]:
-    """One head of one sequence: (T_q, d_k), (T_k, d_k), (T_k, d_v), bool (T_q, T_k)."""
-    context = torch.zeros(len(query), value.shape[1], dtype=torch.float64)
-    weights = torch.zeros(len(query), len(key), dtype=torch.float64)
-    for i in range(len(query)):
-        open_keys = [j for j in range(len(key)) if not blocked[i, j]]
-        scores = [
-            sum(a * b for a, b in zip(query[i].tolist(), key[j].tolist(), strict=True))
-            / math.sqrt(query.shape[1])
-            for j in open_keys
-        ]
-        if not open_keys:
-            continue
-        top = max(scores)
-        shares = [math.exp(score - top) for score in scores]
-        for j, share in zip(open_keys, shares, strict=True):
-            weights[i, j] = share / sum(shares)
-            context[i] += weights[i, j] * value[j].double()
-    return context, weights
+def float64(x: Tensor) -> np.ndarray:
+    return x.detach().double().cpu().numpy()
 
 
-def attend_all(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False
-) -> tuple[Tensor, Tensor]:
-    """The same for (B, h, T, d) tensors and any mask of the package's convention."""
-    B, h, t_q, _ = query.shape
-    t_k = key.shape[2]
-    blocked = full_mask(mask, B, h, t_q, t_k, causal)
-    context = torch.zeros(B, h, t_q, value.shape[3], dtype=torch.float64)
-    weights = torch.zeros(B, h, t_q, t_k, dtype=torch.float64)
-    for b in range(B):
-        for i in range(h):
-            context[b, i], weights[b, i] = attend(
-                query[b, i].double(), key[b, i].double(), value[b, i].double(), blocked[b, i]
-            )
-    return context, weights
-
-
-def full_mask(
-    mask: Tensor | None, B: int, h: int, t_q: int, t_k: int, causal: bool = False
-) -> Tensor:
-    """bool (B, h, T_q, T_k), written out entry by entry from 2, 3 or 4 axes."""
-    blocked = torch.zeros(B, h, t_q, t_k, dtype=torch.bool)
-    for b in range(B):
-        for i in range(h):
-            for q in range(t_q):
-                for k in range(t_k):
-                    stop = causal and k > q
-                    if mask is not None and mask.ndim == 2:
-                        stop = stop or bool(mask[q, k])
-                    elif mask is not None and mask.ndim == 3:
-                        stop = stop or bool(mask[b, q, k])
-                    elif mask is not None:
-                        at = [
-                            0 if n == 1 else j
-                            for n, j in zip(mask.shape, (b, i, q, k), strict=True)
-                        ]
-                        stop = stop or bool(mask[tuple(at)])
-                    blocked[b, i, q, k] = stop
+def blocked_cells(mask: Tensor | None, causal: bool, sizes: tuple[int, ...]) -> np.ndarray:
+    """bool (B, h, T_q, T_k): the cells that a mask of 2, 3 or 4 axes and `causal` block."""
+    blocked = np.zeros(sizes, dtype=bool)
+    if mask is not None:
+        cells = mask.cpu().numpy()
+        for b, i, q, k in np.ndindex(*sizes):
+            place = {2: (q, k), 3: (b, q, k), 4: (b, i, q, k)}[cells.ndim]
+            # An axis of size 1 stands for all.
+            place = tuple(0 if n == 1 else p for p, n in zip(place, cells.shape, strict=True))
+            blocked[b, i, q, k] = cells[place]
+    if causal:
+        for b, i, q, k in np.ndindex(*sizes):
+            blocked[b, i, q, k] |= k > q
     return blocked
 
 
-def multi_head(mha, query: Tensor, key: Tensor, value: Tensor, mask=None, causal: bool = False):
-    """The paper's Concat(head_1 … head_h) W^O with h separate small matrices, cut from the module."""
-    d_k, h = mha.d_k, mha.n_heads
-    state = {name: tensor.double() for name, tensor in mha.state_dict().items()}
-    weight = state["w_qkv.weight"]
-    bias = state.get("w_qkv.bias", torch.zeros(len(weight), dtype=torch.float64))
-    per_role = []
-    for role, x in enumerate((query, key, value)):
-        rows = range(role * h * d_k, (role + 1) * h * d_k)
-        heads = [
-            x.double() @ weight[rows[i * d_k : (i + 1) * d_k]].T + bias[rows[i * d_k : (i + 1) * d_k]]
-            for i in range(h)
-        ]
-        per_role.append(torch.stack(heads, dim=1))
-    context, weights = attend_all(*per_role, mask, causal)
-    side_by_side = torch.cat([context[:, i] for i in range(h)], dim=-1)
-    output = side_by_side @ state["w_o.weight"].T
-    return output + state.get("w_o.bias", torch.zeros(1, dtype=torch.float64)), weights
+def one_head(
+    query: np.ndarray, key: np.ndarray, value: np.ndarray, blocked: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Context (T_q, d_v) and weights (T_q, T_k) of one head in one sequence."""
+    weights = np.zeros(blocked.shape)
+    for q, row in enumerate(query):
+        allowed = [k for k in range(len(key)) if not blocked[q, k]]
+        if allowed:
+            scores = np.array([sum(row * key[k]) for k in allowed]) / len(row) ** 0.5
+            exponentials = np.exp(scores - scores.max())
+            weights[q, allowed] = exponentials / exponentials.sum()
+    return weights @ value, weights
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, mask=None, causal=False):
+    """`scaled_dot_product_attention` for inputs of four axes, (B, h, T, d)."""
+    q, k, v = float64(query), float64(key), float64(value)
+    blocked = blocked_cells(mask, causal, (*q.shape[:3], k.shape[2]))
+    context, weights = np.zeros((*q.shape[:3], v.shape[3])), np.zeros(blocked.shape)
+    for b, i in np.ndindex(*q.shape[:2]):
+        context[b, i], weights[b, i] = one_head(q[b, i], k[b, i], v[b, i], blocked[b, i])
+    return torch.from_numpy(context), torch.from_numpy(weights)
+
+
+def multi_head(mha, query: Tensor, key: Tensor, value: Tensor, mask=None, causal=False):
+    """Output (B, T_q, d_model) and weights (B, h, T_q, T_k) of a module, from its parameters."""
+    h, d_k = mha.n_heads, mha.d_k
+    w_q, w_k, w_v = np.split(float64(mha.w_qkv.weight), 3)  # rows: all of q, then k, then v
+    w_o = float64(mha.w_o.weight)
+    b_q, b_k, b_v, b_o = np.zeros(h * d_k), np.zeros(h * d_k), np.zeros(h * d_k), 0.0
+    if mha.w_o.bias is not None:
+        b_q, b_k, b_v = np.split(float64(mha.w_qkv.bias), 3)
+        b_o = float64(mha.w_o.bias)
+    blocked = blocked_cells(mask, causal, (len(query), h, query.shape[1], key.shape[1]))
+    output, weights = np.zeros(tuple(query.shape)) + b_o, np.zeros(blocked.shape)
+    for b in range(len(query)):
+        x_q, x_k, x_v = float64(query[b]), float64(key[b]), float64(value[b])
+        for i in range(h):
+            rows = slice(i * d_k, (i + 1) * d_k)  # head i: its rows of W^Q, its columns of W^O
+            context, weights[b, i] = one_head(
+                x_q @ w_q[rows].T + b_q[rows],
+                x_k @ w_k[rows].T + b_k[rows],
+                x_v @ w_v[rows].T + b_v[rows],
+                blocked[b, i],
+            )
+            output[b] += context @ w_o[:, rows].T
+    return torch.from_numpy(output), torch.from_numpy(weights)

@@ -1,15 +1,18 @@
-"""The core against an independent reference, against PyTorch, and against its own promises."""
+"""The core against an independent reference, against PyTorch, and against what it must not do."""
 
 import copy
 import math
+from dataclasses import dataclass
 
 import pytest
 import reference
+import safetensors.torch
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
+from torch.testing import assert_close
 
 from mha_lesson import (
     MultiHeadAttention,
@@ -20,488 +23,654 @@ from mha_lesson import (
     split_heads,
 )
 
-# What rounding may do: scores and a mean of up to 13 values of size about 1.
+PRIMES = [2, 3, 5, 7, 11, 13]  # distinct sizes: two swapped axes cannot go unseen
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+# What rounding to so many bits costs, for outputs and weights of order 1.
 TOLERANCE = {
-    torch.float64: 1e-9,
+    torch.float64: 1e-12,
     torch.float32: 1e-5,
-    torch.bfloat16: 4e-2,
-    torch.float16: 6e-3,
+    torch.float16: 1e-2,
+    torch.bfloat16: 6e-2,
 }
-every_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: str(d).split(".")[1])
-both_cores = pytest.mark.parametrize("explicit", [False, True], ids=["fused", "explicit"])
-
-primes = st.sampled_from([1, 2, 3, 5, 7])
-seeds = st.integers(0, 2**16)
+MASKS = ["none", "T_q T_k", "B T_q T_k", "B h T_q T_k", "B 1 1 T_k", "1 h T_q 1", "1 1 T_q T_k"]
+BOTH_PATHS = pytest.mark.parametrize("return_weights", [False, True], ids=["fused", "explicit"])
+EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
-def normal(*shape, seed=0, dtype=torch.float32, device="cpu"):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(device, dtype)
+def assert_near(ours: Tensor, theirs: Tensor) -> None:
+    """Equal up to the rounding of `ours`' dtype."""
+    tolerance = TOLERANCE[ours.dtype]
+    assert ours.shape == theirs.shape
+    assert_close(ours.double().cpu(), theirs.double().cpu(), rtol=tolerance, atol=tolerance)
 
 
-def close(actual, expected, dtype=torch.float32):
-    tolerance = TOLERANCE[dtype]
-    torch.testing.assert_close(
-        actual.cpu().double(), expected.cpu().double(), rtol=tolerance, atol=tolerance
+@dataclass
+class Case:
+    """Sizes, a mask and a dtype, drawn together; tensors come from `normal`."""
+
+    B: int
+    T_q: int
+    T_k: int
+    h: int
+    d_k: int
+    d_v: int
+    dtype: torch.dtype
+    causal: bool
+    mask_axes: str
+    share: float
+    seed: int
+
+    def generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
+
+    def normal(self, generator: torch.Generator, *sizes: int) -> Tensor:
+        # Drawn on the CPU: the same values on every device.
+        return torch.randn(sizes, generator=generator, dtype=torch.float64).to(self.dtype)
+
+    def mask(self, generator: torch.Generator) -> Tensor | None:
+        """Random cells, so with a large share blocked whole rows are, too."""
+        if self.mask_axes == "none":
+            return None
+        sizes = [1 if axis == "1" else getattr(self, axis) for axis in self.mask_axes.split()]
+        return torch.rand(sizes, generator=generator) < self.share
+
+
+@st.composite
+def cases(draw) -> Case:
+    B, T_q, T_k, h, d_k, d_v = draw(st.permutations(PRIMES))
+    causal = draw(st.booleans())
+    return Case(
+        B=B,
+        T_q=T_q,
+        T_k=T_q if causal else T_k,
+        h=h,
+        d_k=d_k,
+        d_v=d_v,
+        dtype=draw(st.sampled_from(DTYPES)),
+        causal=causal,
+        mask_axes=draw(st.sampled_from(MASKS)),
+        share=draw(st.sampled_from([0.2, 0.9])),
+        seed=draw(st.integers(0, 2**31)),
     )
 
 
-def core(query, key, value, mask=None, *, explicit, **options):
-    """The context of either core."""
-    if explicit:
-        return scaled_dot_product_attention(
-            query, key, value, mask, return_weights=True, **options
-        )[0]
-    return scaled_dot_product_attention(query, key, value, mask, **options)
+def to(device: torch.device, *tensors: Tensor | None) -> list[Tensor | None]:
+    return [None if x is None else x.to(device) for x in tensors]
 
 
-def random_mask(kind, B, h, t_q, t_k, seed):
-    shape = {
-        "none": None,
-        "2": (t_q, t_k),
-        "3": (B, t_q, t_k),
-        "4": (B, h, t_q, t_k),
-        "keys": (B, 1, 1, t_k),
-        "queries": (1, h, t_q, 1),
-    }[kind]
-    return None if shape is None else normal(*shape, seed=seed + 99) > 0.3
+# Splitting and merging
 
 
-mask_kinds = st.sampled_from(["none", "2", "3", "4", "keys", "queries"])
-
-
-# ------------------------------------------------------------------ splitting and merging
-
-
-@given(primes, primes, primes, st.sampled_from([2, 3, 5]), seeds)
-def test_split_heads_gives_each_head_its_block_of_columns(B, T, h, d_k, seed):
-    x = normal(B, T, h * d_k, seed=seed)
+@given(st.permutations(PRIMES))
+def test_split_heads_puts_every_number_in_its_place(device, sizes):
+    B, T, h, d_k = sizes[:4]
+    x = torch.arange(B * T * h * d_k, dtype=torch.float64, device=device).view(B, T, h * d_k)
     heads = split_heads(x, h)
     assert heads.shape == (B, h, T, d_k)
+    assert heads.data_ptr() == x.data_ptr(), "splitting copies nothing"
     for i in range(h):
         assert torch.equal(heads[:, i], x[:, :, i * d_k : (i + 1) * d_k])
-    assert heads.data_ptr() == x.data_ptr()
+    assert torch.equal(merge_heads(heads), x)
 
 
-@given(primes, primes, primes, st.sampled_from([2, 3, 5]), seeds)
-def test_merge_heads_lays_the_heads_side_by_side(B, T, h, d_k, seed):
-    x = normal(B, h, T, d_k, seed=seed)
-    assert torch.equal(merge_heads(x), torch.cat([x[:, i] for i in range(h)], dim=-1))
-    assert torch.equal(split_heads(merge_heads(x), h), x)
+def test_split_heads_takes_what_is_not_contiguous():
+    x = torch.randn(2, 6, 3).transpose(1, 2)
+    assert torch.equal(merge_heads(split_heads(x, 2)), x)
 
 
-def test_split_and_merge_take_slices_of_larger_tensors():
-    x = normal(7, 5, 2, 12).transpose(0, 2)[:, ::2]  # (2, 3, 7, 12), nothing contiguous
-    assert torch.equal(merge_heads(x), merge_heads(x.contiguous()))
-    assert torch.equal(split_heads(x[:, 0], 3), split_heads(x[:, 0].contiguous(), 3))
+# The function
 
 
-# ------------------------------------------------------------------ against the reference
+@given(cases())
+def test_function_equals_the_loop(device, case):
+    generator = case.generator()
+    query = case.normal(generator, case.B, case.h, case.T_q, case.d_k)
+    key = case.normal(generator, case.B, case.h, case.T_k, case.d_k)
+    value = case.normal(generator, case.B, case.h, case.T_k, case.d_v)
+    mask = case.mask(generator)
+    expected, expected_weights = reference.attention(query, key, value, mask, case.causal)
 
-
-@given(primes, primes, primes, primes, primes, primes, mask_kinds, seeds)
-def test_both_cores_equal_the_loops(B, h, t_q, t_k, d_k, d_v, kind, seed):
-    q, k = normal(B, h, t_q, d_k, seed=seed), normal(B, h, t_k, d_k, seed=seed + 1)
-    v = normal(B, h, t_k, d_v, seed=seed + 2)
-    mask = random_mask(kind, B, h, t_q, t_k, seed)
-    expected, expected_weights = reference.attend_all(q, k, v, mask)
-    context, weights = scaled_dot_product_attention(q, k, v, mask, return_weights=True)
-    close(context, expected)
-    close(weights, expected_weights)
-    close(scaled_dot_product_attention(q, k, v, mask), expected)
-
-
-@given(primes, primes, st.sampled_from([2, 3, 5]), mask_kinds, seeds)
-def test_causal_joins_the_mask_on_both_cores(B, h, T, kind, seed):
-    q, k, v = (normal(B, h, T, 3, seed=seed + i) for i in range(3))
-    mask = random_mask(kind, B, h, T, T, seed)
-    expected, expected_weights = reference.attend_all(q, k, v, mask, causal=True)
-    context, weights = scaled_dot_product_attention(
-        q, k, v, mask, causal=True, return_weights=True
+    query, key, value, mask = to(device, query, key, value, mask)
+    explicit, weights = scaled_dot_product_attention(
+        query, key, value, mask, causal=case.causal, return_weights=True
     )
-    close(context, expected)
-    close(weights, expected_weights)
-    close(scaled_dot_product_attention(q, k, v, mask, causal=True), expected)
+    fused = scaled_dot_product_attention(query, key, value, mask, causal=case.causal)
+    assert fused.dtype == explicit.dtype == weights.dtype == case.dtype
+    assert fused.device == explicit.device == weights.device == query.device
+    assert_near(weights, expected_weights)
+    assert_near(explicit, expected)
+    assert_near(fused, expected)
+    blocked = reference.blocked_cells(mask, case.causal, tuple(weights.shape))
+    assert not weights.cpu()[torch.from_numpy(blocked)].any(), "a blocked weight is exactly 0"
 
 
-@every_dtype
-@both_cores
-@pytest.mark.parametrize("kind", ["none", "3", "keys"])
-def test_every_dtype_on_both_cores(dtype, explicit, kind, device):
-    q, k = normal(2, 3, 5, 11, dtype=dtype), normal(2, 3, 7, 11, seed=1, dtype=dtype)
-    v = normal(2, 3, 7, 13, seed=2, dtype=dtype)
-    mask = random_mask(kind, 2, 3, 5, 7, seed=3)
-    expected, _ = reference.attend_all(q, k, v, mask)
-    context = core(
-        *(x.to(device) for x in (q, k, v)),
-        None if mask is None else mask.to(device),
-        explicit=explicit,
+@given(cases(), st.sampled_from([2, 3]))
+def test_function_takes_fewer_axes(device, case, n_axes):
+    """Without h, and without B and h: as with axes of size 1, whatever the mask's axes."""
+    generator = case.generator()
+    case.h, case.B = 1, case.B if n_axes == 3 else 1
+    query = case.normal(generator, case.B, 1, case.T_q, case.d_k)
+    key = case.normal(generator, case.B, 1, case.T_k, case.d_k)
+    value = case.normal(generator, case.B, 1, case.T_k, case.d_v)
+    mask = case.mask(generator)
+    expected, expected_weights = reference.attention(query, key, value, mask, case.causal)
+
+    def fewer(x):
+        return x.squeeze(1) if n_axes == 3 else x.squeeze(1).squeeze(0)
+
+    query, key, value, mask = to(device, fewer(query), fewer(key), fewer(value), mask)
+    explicit, weights = scaled_dot_product_attention(
+        query, key, value, mask, causal=case.causal, return_weights=True
     )
-    assert context.dtype == dtype and context.device.type == device.type
-    close(context, expected, dtype)
+    assert_near(explicit, fewer(expected))
+    assert_near(weights, fewer(expected_weights))
+    fused = scaled_dot_product_attention(query, key, value, mask, causal=case.causal)
+    assert_near(fused, fewer(expected))
 
 
-@pytest.mark.parametrize("axes", [(), (2,), (2, 3)], ids=["none", "B", "B h"])
-@both_cores
-def test_any_axes_before_the_last_two(axes, explicit):
-    q, k, v = normal(*axes, 5, 3), normal(*axes, 7, 3, seed=1), normal(*axes, 7, 2, seed=2)
-    mask = normal(5, 7, seed=3) > 0
-    context = core(q, k, v, mask, explicit=explicit)
-    full = [x.reshape(*([1] * (4 - x.ndim)), *x.shape) for x in (q, k, v)]
-    expected, _ = reference.attend_all(*full, mask)
-    close(context, expected.reshape(context.shape))
+@BOTH_PATHS
+def test_function_equals_pytorchs(device, return_weights):
+    query, key, value = (torch.randn(2, 3, 5, 7, device=device) for _ in range(3))
+    mask = causal_mask(5, device=device) | padding_mask([5, 3], 5).to(device)
+    theirs = F.scaled_dot_product_attention(query, key, value, attn_mask=~mask)
+    ours = scaled_dot_product_attention(query, key, value, mask, return_weights=return_weights)
+    assert_near(ours[0] if return_weights else ours, theirs)
+    theirs = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    ours = scaled_dot_product_attention(
+        query, key, value, causal=True, return_weights=return_weights
+    )
+    assert_near(ours[0] if return_weights else ours, theirs)
 
 
-@both_cores
-def test_a_mask_with_an_axis_for_heads_serves_a_single_head(explicit):
-    q, k, v = normal(2, 5, 3), normal(2, 5, 3, seed=1), normal(2, 5, 3, seed=2)
-    mask = padding_mask([3, 5], 5)  # (B, 1, 1, T)
-    with_head_axis = core(q[:, None], k[:, None], v[:, None], mask, explicit=explicit)
-    close(core(q, k, v, mask, explicit=explicit), with_head_axis[:, 0])
-    close(core(q[0], k[0], v[0], mask[:1], explicit=explicit), with_head_axis[0, 0])
+def test_worked_example():
+    """Three tokens by hand, as in notebook 01: query = key."""
+    x = torch.tensor([[1.0, 0], [0, 1], [1, 1]])
+    value = torch.tensor([[10.0, 0], [0, 10], [5, 5]])
+    context, weights = scaled_dot_product_attention(x, x, value, return_weights=True)
+    # Scores of query 0: 1, 0, 1, over √2; so it gives e^(1/√2) : 1 : e^(1/√2).
+    e = math.exp(1 / math.sqrt(2))
+    assert_near(weights[0], torch.tensor([e, 1, e]) / (2 * e + 1))
+    assert_near(context[2], torch.tensor([5.0, 5.0]))
 
 
-@pytest.mark.parametrize("mask_axes", [2, 4])
-def test_equal_to_pytorchs_function_with_its_convention(mask_axes):
-    q, k, v = normal(2, 3, 5, 7), normal(2, 3, 11, 7, seed=1), normal(2, 3, 11, 7, seed=2)
-    keep = normal(*(5, 11) if mask_axes == 2 else (2, 3, 5, 11), seed=3) > -0.5
-    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=keep)
-    for explicit in (False, True):
-        close(core(q, k, v, ~keep, explicit=explicit), expected)
+# The class
 
 
-# ------------------------------------------------------------------ the module
+@given(cases(), st.sampled_from(["self", "cross", "general"]), st.booleans(), st.booleans())
+def test_module_equals_the_loop_over_heads(device, case, kind, bias, batched):
+    generator = case.generator()
+    case.B = case.B if batched else 1
+    d_model = 17  # free d_k: h * d_k is something else
+    mha = MultiHeadAttention(d_model, case.h, d_k=case.d_k, bias=bias).to(case.dtype)
+    with torch.no_grad():
+        for parameter in mha.parameters():
+            parameter.copy_(case.normal(generator, *parameter.shape) / math.sqrt(d_model))
+
+    case.T_k = case.T_q if kind == "self" else case.T_k
+    query = case.normal(generator, case.B, case.T_q, d_model)
+    key = query if kind == "self" else case.normal(generator, case.B, case.T_k, d_model)
+    value = case.normal(generator, case.B, case.T_k, d_model) if kind == "general" else key
+    mask = case.mask(generator)
+    expected, expected_weights = reference.multi_head(mha, query, key, value, mask, case.causal)
+
+    mha = mha.to(device)
+    given_inputs = {"self": (query,), "cross": (query, key), "general": (query, key, value)}[kind]
+    inputs = to(device, *(x if batched else x[0] for x in given_inputs))
+    mask = None if mask is None else mask.to(device)
+    output, weights = mha(*inputs, mask=mask, causal=case.causal, return_weights=True)
+    fused = mha(*inputs, mask=mask, causal=case.causal)
+    assert output.dtype == weights.dtype == fused.dtype == case.dtype
+    assert output.device == weights.device == fused.device == inputs[0].device
+    assert_near(weights, expected_weights if batched else expected_weights[0])
+    assert_near(output, expected if batched else expected[0])
+    assert_near(fused, expected if batched else expected[0])
 
 
-SIZES = {"d_k tied": (12, 3, None), "d_k free": (7, 3, 5), "one head": (5, 1, None)}
-every_size = pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_key_defaults_to_query_and_value_to_key(device):
+    mha = MultiHeadAttention(6, 2).to(device)
+    x, memory = torch.randn(2, 3, 6, device=device), torch.randn(2, 5, 6, device=device)
+    assert_near(mha(x), mha(x, x.clone(), x.clone()))
+    assert_near(mha(x, memory), mha(x, memory, memory.clone()))
+    assert not torch.allclose(mha(x, memory), mha(x), atol=1e-2), "the memory is really read"
+    other = torch.randn(2, 5, 6, device=device)
+    assert not torch.allclose(mha(x, memory, other), mha(x, memory), atol=1e-2)
 
 
-def module(sizes, seed=0, **options):
-    torch.manual_seed(seed)
-    d_model, n_heads, d_k = sizes
-    mha = MultiHeadAttention(d_model, n_heads, d_k=d_k, **options)
-    if mha.w_o.bias is not None:  # zero after construction: a forgotten bias would not show
-        nn.init.normal_(mha.w_qkv.bias)
-        nn.init.normal_(mha.w_o.bias)
-    return mha
-
-
-@every_size
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("kind", ["none", "2", "3", "4"])
-def test_module_equals_the_paper(sizes, bias, kind):
-    mha = module(sizes, bias=bias)
-    query, key = normal(2, 5, sizes[0]), normal(2, 7, sizes[0], seed=1)
-    value = normal(2, 7, sizes[0], seed=2)
-    mask = random_mask(kind, 2, sizes[1], 5, 7, seed=3)
-    expected, expected_weights = reference.multi_head(mha, query, key, value, mask)
-    output, weights = mha(query, key, value, mask, return_weights=True)
-    close(output, expected)
-    close(weights, expected_weights)
-    close(mha(query, key, value, mask), expected)
-
-
-@every_size
-def test_key_defaults_to_query_and_value_to_key(sizes):
-    mha = module(sizes)
-    x, memory, other = (normal(2, 5, sizes[0], seed=i) for i in range(3))
-    assert torch.equal(mha(x), mha(x, x, x))
-    close(mha(x), reference.multi_head(mha, x, x, x)[0])
-    close(mha(x, memory), reference.multi_head(mha, x, memory, memory)[0])
-    close(mha(x, value=other), reference.multi_head(mha, x, x, other)[0])
-    assert not torch.allclose(mha(x, memory), mha(x, other))
-
-
-@both_cores
-def test_without_a_batch(explicit):
-    mha = module(SIZES["d_k free"])
-    x, memory = normal(5, 7), normal(11, 7, seed=1)
-    mask = normal(5, 11, seed=2) > 0
-    batched = mha(x[None], memory[None], mask=mask, return_weights=explicit)
-    single = mha(x, memory, mask=mask, return_weights=explicit)
-    if explicit:
-        assert single[0].shape == (5, 7) and single[1].shape == (3, 5, 11)
-        assert torch.equal(single[0], batched[0][0]) and torch.equal(single[1], batched[1][0])
-    else:
-        assert torch.equal(single, batched[0])
+def test_output_is_a_sum_of_one_slab_per_head():
+    """concat(H_1, …, H_h) W^O = Σ H_i W_i^O, with H_i from the weights that the module returns."""
+    mha = MultiHeadAttention(6, 3, d_k=5)
+    x = torch.randn(2, 7, 6)
+    output, weights = mha(x, return_weights=True)
+    _, _, w_v = mha.w_qkv.weight.chunk(3)
+    total = mha.w_o.bias.expand_as(output)
+    for i in range(3):
+        rows = slice(5 * i, 5 * (i + 1))
+        total = total + weights[:, i] @ (x @ w_v[rows].T) @ mha.w_o.weight[:, rows].T
+    assert_near(output, total)
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@every_dtype
-def test_from_and_to_torch_are_equal_and_inverse(bias, dtype, device):
-    torch.manual_seed(0)
-    theirs = nn.MultiheadAttention(12, 3, bias=bias, dropout=0.25, batch_first=True)
-    theirs = theirs.to(device, dtype).eval()
-    for name, parameter in theirs.named_parameters():
-        if "bias" in name:
-            nn.init.normal_(parameter)
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_pytorchs_module_there_and_back(device, bias, training, dtype):
+    theirs = nn.MultiheadAttention(15, 3, bias=bias, dropout=0.25, batch_first=True)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)  # biases, too
+    theirs = theirs.to(device, dtype).train(training)
     ours = MultiHeadAttention.from_torch(theirs)
-    assert (ours.dropout, ours.training, ours.w_o.weight.dtype) == (0.25, False, dtype)
-    assert ours.w_o.weight.device.type == device.type
-    x, memory = (normal(2, n, 12, seed=n, dtype=dtype, device=device) for n in (5, 7))
-    expected, weights = theirs(x, memory, memory, average_attn_weights=False)
-    close(ours(x, memory), expected, dtype)
-    close(ours(x, memory, return_weights=True)[1], weights, dtype)
+    assert (ours.d_model, ours.n_heads, ours.d_k) == (15, 3, 5)
+    assert ours.training == training and ours.dropout == 0.25
+    assert ours.w_o.weight.dtype == dtype and ours.w_o.weight.device == theirs.out_proj.weight.device
+    assert all(a.data_ptr() != b.data_ptr() for a in ours.parameters() for b in theirs.parameters())
+
     back = ours.to_torch()
-    assert (back.dropout, back.training, back.batch_first) == (0.25, False, True)
-    assert list(back.state_dict()) == list(theirs.state_dict())
-    for name, tensor in theirs.state_dict().items():
-        assert torch.equal(back.state_dict()[name], tensor) and tensor.dtype == dtype
-    ours.w_o.weight.data.zero_()  # a copy, not a second name for the same memory
-    assert theirs.out_proj.weight.abs().sum() > 0 and back.out_proj.weight.abs().sum() > 0
+    assert back.batch_first and back.training == training and back.dropout == 0.25
+    assert back.state_dict().keys() == theirs.state_dict().keys()
+    for name, parameter in back.state_dict().items():
+        assert torch.equal(parameter, theirs.state_dict()[name]), name
+        assert parameter.dtype == dtype
 
-
-def test_from_torch_keeps_training_mode_and_ignores_the_order_of_axes():
-    theirs = nn.MultiheadAttention(12, 3)
-    ours = MultiHeadAttention.from_torch(theirs)
-    assert ours.training and ours.to_torch().training
-    x = normal(5, 2, 12)
-    expected, _ = theirs(x, x, x, need_weights=False)
-    close(ours(x.transpose(0, 1)), expected.transpose(0, 1))
-
-
-def test_names_and_shapes_of_the_parameters():
-    mha = MultiHeadAttention(7, 3, d_k=5)
-    assert {n: tuple(p.shape) for n, p in mha.named_parameters()} == {
-        "w_qkv.weight": (45, 7), "w_qkv.bias": (45,), "w_o.weight": (7, 15), "w_o.bias": (7,),
-    }  # fmt: skip
-    assert (mha.d_model, mha.n_heads, mha.d_k) == (7, 3, 5)
-    assert MultiHeadAttention().d_k == 64
-    assert len(list(MultiHeadAttention(12, 3, bias=False).parameters())) == 2
-    assert "d_model=7, n_heads=3, d_k=5" in repr(mha) and "dropout" not in repr(mha)
-    assert "dropout=0.1" in repr(MultiHeadAttention(12, 3, dropout=0.1))
-
-
-def test_each_projection_is_drawn_as_a_layer_of_its_own():
-    torch.manual_seed(0)
-    mha = MultiHeadAttention(256, 4, d_k=16)
-    limit = math.sqrt(6 / (256 + 64))
-    for weight in (*mha.w_qkv.weight.chunk(3), mha.w_o.weight):
-        assert 0.98 * limit < weight.abs().max() <= limit
-    assert mha.w_qkv.bias.abs().max() == mha.w_o.bias.abs().max() == 0
-    before = mha.w_o.weight.clone()
-    mha.reset_parameters()
-    assert not torch.equal(before, mha.w_o.weight)
-
-
-def test_output_is_the_sum_of_every_heads_slab():
-    mha = module((12, 3, None))
-    x = normal(2, 5, 12)
-    q, k, v = (split_heads(part, 3) for part in mha.w_qkv(x).chunk(3, -1))
-    heads = scaled_dot_product_attention(q, k, v)
-    slabs = mha.w_o.weight.split(4, dim=1)
-    total = sum(heads[:, i] @ slabs[i].T for i in range(3)) + mha.w_o.bias
-    close(mha(x), total)
-
-
-def test_a_copy_is_independent_and_equal():
-    mha = module(SIZES["d_k free"], dropout=0.1).eval()
-    twin = copy.deepcopy(mha)
-    x = normal(2, 5, 7)
-    assert torch.equal(mha(x), twin(x))
-    twin.w_o.weight.data.zero_()
-    assert not torch.equal(mha(x), twin(x))
-
-
-# ------------------------------------------------------------------ properties
-
-
-@both_cores
-def test_causality(explicit):
-    mha = module((12, 3, None))
-    x = normal(2, 7, 12)
-    later = x.clone()
-    later[:, 4] = 9.0
-    before, after = (
-        mha(y, causal=True, return_weights=explicit)[0] if explicit else mha(y, causal=True)
-        for y in (x, later)
+    ours, theirs = ours.eval(), theirs.eval()
+    query, key, value = (torch.randn(2, T, 15, device=device, dtype=dtype) for T in (7, 11, 11))
+    mask = padding_mask([11, 4], 11).to(device)
+    expected, expected_weights = theirs(
+        query, key, value, key_padding_mask=mask[:, 0, 0], average_attn_weights=False
     )
-    assert torch.equal(before[..., :4, :], after[..., :4, :])
-    assert not torch.allclose(before[..., 4, :], after[..., 4, :])
-    assert not torch.allclose(mha(x)[:, :4], mha(later)[:, :4])
+    output, weights = ours(query, key, value, mask, return_weights=True)
+    assert_near(output, expected)
+    assert_near(weights, expected_weights)
+    assert_near(ours(query, key, value, mask), expected)
+    blocked = causal_mask(7, device=device)
+    expected, _ = theirs(query, query, query, attn_mask=blocked, need_weights=False)
+    assert_near(ours(query, causal=True), expected)
+    assert_near(ours(query, mask=blocked), expected)
 
 
-@given(st.integers(1, 5), seeds)
-def test_padding_changes_no_real_row(more, seed):
-    mha = module((12, 3, None), seed=seed)
-    x = normal(2, 5, 12, seed=seed)
-    padded = torch.cat([x, 1e3 * normal(2, more, 12, seed=seed + 1)], dim=1)
-    mask = padding_mask([5, 5], 5 + more)
-    close(mha(padded, mask=mask)[:, :5], mha(x))
-    close(mha(padded, mask=mask, causal=True)[:, :5], mha(x, causal=True))
-    close(mha(padded, mask=mask, return_weights=True)[0][:, :5], mha(x))
+def test_from_torch_does_not_care_for_batch_first():
+    theirs = nn.MultiheadAttention(6, 2, batch_first=False)
+    x = torch.randn(3, 5, 6)
+    expected, _ = theirs(x.transpose(0, 1), x.transpose(0, 1), x.transpose(0, 1))
+    assert_near(MultiHeadAttention.from_torch(theirs)(x), expected.transpose(0, 1))
 
 
-@given(st.permutations(range(5)), seeds)
-def test_without_a_mask_the_order_of_tokens_does_not_matter(order, seed):
-    mha = module((12, 3, None), seed=seed)
-    x = normal(2, 5, 12, seed=seed)
-    close(mha(x[:, order]), mha(x)[:, order])
-    close(mha(normal(2, 3, 12), x[:, order]), mha(normal(2, 3, 12), x))
+# Masks of several axes
 
 
-@given(primes, primes, mask_kinds, seeds)
-def test_weights_are_shares(t_q, t_k, kind, seed):
-    q, k = normal(2, 3, t_q, 5, seed=seed), normal(2, 3, t_k, 5, seed=seed + 1)
-    mask = random_mask(kind, 2, 3, t_q, t_k, seed)
-    context, weights = scaled_dot_product_attention(q, k, k, mask, return_weights=True)
-    blocked = reference.full_mask(mask, 2, 3, t_q, t_k)
-    assert (weights >= 0).all() and (weights[blocked] == 0).all()
-    close(weights.sum(-1), (~blocked.all(-1)).float())
-    close(context, weights @ k)
+@BOTH_PATHS
+def test_a_mask_per_sequence_blocks_in_its_own_sequence(return_weights):
+    """With B = h a mask (B, T_q, T_k) could be taken for one per head."""
+    mha = MultiHeadAttention(6, 3)
+    x = torch.randn(3, 5, 6)
+    mask = torch.rand(3, 5, 5) < 0.4
+    together = mha(x, mask=mask, return_weights=return_weights)
+    one_by_one = [mha(x[b], mask=mask[b], return_weights=return_weights) for b in range(3)]
+    if return_weights:
+        together, one_by_one = together[0], [output for output, _ in one_by_one]
+    assert_near(together, torch.stack(one_by_one))
 
 
-def test_scores_are_divided_by_the_root_of_d_k_not_of_anything_else():
-    q, k = normal(1, 1, 3, 11), normal(1, 1, 5, 11, seed=1)
-    _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
-    close(weights.log().diff(dim=-1), (q @ k.mT / math.sqrt(11)).diff(dim=-1))
+@given(cases())
+def test_causal_is_the_causal_mask(device, case):
+    mha = MultiHeadAttention(6, case.h, d_k=case.d_k).to(device)
+    generator = case.generator()
+    x = torch.randn(case.B, case.T_q, 6, generator=generator).to(device)
+    case.T_k = case.T_q
+    mask = case.mask(generator)
+    mask = torch.zeros(case.T_q, case.T_q, dtype=torch.bool) if mask is None else mask
+    mask = mask.to(device)
+    joined = mask | causal_mask(case.T_q, device=device)
+    assert_near(mha(x, mask=mask, causal=True), mha(x, mask=joined))
+    ours = mha(x, mask=mask, causal=True, return_weights=True)
+    for a, b in zip(ours, mha(x, mask=joined, return_weights=True), strict=True):
+        assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True}, {"return_weights": True}])
+def test_the_mask_given_is_not_changed():
+    mask = torch.rand(5, 5) < 0.5
+    mask[2] = True
+    before = mask.clone()
+    mha = MultiHeadAttention(6, 2)
+    mha(torch.randn(2, 5, 6), mask=mask, causal=True)
+    mha(torch.randn(2, 5, 6), mask=mask, return_weights=True)
+    assert torch.equal(mask, before)
+
+
+# What attention must not see
+
+
+@BOTH_PATHS
+@EVERY_DTYPE
+@pytest.mark.parametrize("mask", [False, True], ids=["causal", "causal and mask"])
+def test_no_token_sees_a_later_one(device, return_weights, dtype, mask):
+    T = 11
+    mha = MultiHeadAttention(6, 2).to(device, dtype)
+    x = torch.randn(3, T, 6).to(device, dtype)
+    blocked = padding_mask([11, 9, 11], T).to(device) if mask else None
+
+    def output(x):
+        result = mha(x, mask=blocked, causal=True, return_weights=return_weights)
+        return result[0] if return_weights else result
+
+    before = output(x)
+    for t in range(T - 2):
+        changed = x.clone()
+        changed[:, t] = 3 - x[:, t]
+        after = output(changed)
+        assert torch.equal(after[:, :t], before[:, :t])
+        assert (after[:, t] != before[:, t]).any(dim=-1).all(), "and a token does see itself"
+        assert (after[:, t + 1] != before[:, t + 1]).any(dim=-1).all(), "and the one before it"
+
+
+@BOTH_PATHS
+@given(length=st.integers(1, 7), pads=st.integers(0, 5), seed=st.integers(0, 1000))
+def test_padding_changes_no_real_row(device, return_weights, length, pads, seed):
+    generator = torch.Generator().manual_seed(seed)
+    mha = MultiHeadAttention(6, 3).to(device)
+    real = torch.randn(1, length, 6, generator=generator)
+    padded = torch.cat([real, 1e3 * torch.randn(1, pads, 6, generator=generator)], dim=1)
+    both = torch.cat([padded, torch.randn(1, length + pads, 6, generator=generator)])
+    mask = padding_mask([length, length + pads]).to(device)
+    with_pads = mha(both.to(device), mask=mask, return_weights=return_weights)
+    alone = mha(real.to(device), return_weights=return_weights)
+    if return_weights:
+        weights = with_pads[1][:1]
+        assert_near(weights[..., :length, :length], alone[1])
+        assert not weights[..., length:].any()
+        with_pads, alone = with_pads[0], alone[0]
+    assert_near(with_pads[:1, :length], alone)
+
+
+@BOTH_PATHS
+@given(st.permutations(range(7)))
+def test_without_a_mask_order_does_not_matter(return_weights, order):
+    mha = MultiHeadAttention(6, 3, d_k=5)
+    x = torch.randn(2, 7, 6)
+    output = mha(x, return_weights=return_weights)
+    permuted = mha(x[:, order], return_weights=return_weights)
+    if return_weights:
+        assert_near(permuted[1], output[1][:, :, order][:, :, :, order])
+        output, permuted = output[0], permuted[0]
+    assert_near(permuted, output[:, order])
+
+
+# Never NaN
+
+
+@BOTH_PATHS
+@EVERY_DTYPE
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_query_with_every_key_blocked(device, return_weights, dtype, dropout):
+    tensors = [torch.randn(2, 3, 5, 7).to(device, dtype).requires_grad_() for _ in range(3)]
+    mask = torch.rand(2, 1, 5, 5, device=device) < 0.3
+    mask[0, :, 2] = True  # one query of sequence 0
+    mask[1] = True  # all queries of sequence 1
+    result = scaled_dot_product_attention(
+        *tensors, mask, dropout=dropout, return_weights=return_weights
+    )
+    context = result[0] if return_weights else result
+    if return_weights:
+        assert not result[1][0, :, 2].any() and not result[1][1].any()
+        assert result[1].isfinite().all()
+    assert context.isfinite().all()
+    assert not context[0, :, 2].any() and not context[1].any()
+    context.pow(2).sum().backward()
+    for x in tensors:
+        assert x.grad.isfinite().all()
+        assert not x.grad[1].any()
+        assert x.grad[0].any()
+    assert not tensors[0].grad[0, :, 2].any()
+
+
+@BOTH_PATHS
+@EVERY_DTYPE
+def test_a_sequence_of_length_0_hurts_no_other(device, return_weights, dtype):
+    """Through two layers, forward and back: where a NaN would spread to every healthy token."""
+    layers = [MultiHeadAttention(6, 2).to(device, dtype) for _ in range(2)]
+    x = torch.randn(2, 5, 6).to(device, dtype).requires_grad_()
+    mask = padding_mask([3, 0], 5).to(device)
+    y = x
+    for layer in layers:
+        result = layer(y, mask=mask, causal=True, return_weights=return_weights)
+        y = result[0] if return_weights else result
+    assert y.isfinite().all()
+    assert_near(y[1], layers[1].w_o.bias.expand(5, 6))
+    y.sum().backward()
+    assert x.grad.isfinite().all() and not x.grad[1].any()
+    for layer in layers:
+        assert all(p.grad.isfinite().all() for p in layer.parameters())
+
+
+@BOTH_PATHS
+@EVERY_DTYPE
 @pytest.mark.parametrize("masked", [False, True])
-def test_gradients_equal_finite_differences(options, masked):
-    q, k, v = (normal(1, 2, 3, 2, seed=i, dtype=torch.float64).requires_grad_() for i in range(3))
-    mask = torch.tensor([[False, True, False], [True, True, True], [False, False, False]])
-    torch.autograd.gradcheck(
-        lambda *a: scaled_dot_product_attention(*a, mask if masked else None, **options), (q, k, v)
+@pytest.mark.parametrize("d_v", [7, 5])
+def test_huge_scores(device, return_weights, dtype, masked, d_v):
+    """Scores of ±1e4 and, in float16, products beyond its largest number, 65,504."""
+    signs = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0])[:, None]
+    query = (signs * torch.full((2, 3, 5, 7), 150.0)).to(device, dtype).requires_grad_()
+    key = (signs.flip(0) * torch.linspace(100, 200, 5)[:, None]).expand(2, 3, 5, 7)
+    key = key.to(device, dtype).requires_grad_()
+    value = torch.randn(2, 3, 5, d_v).to(device, dtype).requires_grad_()
+    mask = padding_mask([3, 0], 5).to(device) if masked else None
+    expected, expected_weights = reference.attention(query, key, value, mask)
+    result = scaled_dot_product_attention(query, key, value, mask, return_weights=return_weights)
+    context = result[0] if return_weights else result
+    if return_weights:
+        assert_near(result[1], expected_weights)
+    assert_near(context, expected)
+    context.sum().backward()
+    assert all(x.grad.isfinite().all() for x in (query, key, value))
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_softmax_is_taken_in_at_least_float32(dtype, masked):
+    """Rounded once, at its end: two queries in each dtype, the second with a −∞ among its scores."""
+    query, key = torch.randn(2, 1, 31).to(dtype), torch.randn(2, 301, 31).to(dtype)
+    mask = padding_mask([301, 7], 301)[:, 0] if masked else None
+    _, weights = scaled_dot_product_attention(query, key, key, mask, return_weights=True)
+    scores = (query / math.sqrt(31)) @ key.mT
+    if dtype == torch.float16:
+        scores = (query.float() / math.sqrt(31)) @ key.float().mT
+    if masked:
+        scores = scores.masked_fill(mask, -math.inf)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    assert torch.equal(weights, scores.to(wide).softmax(dim=-1).to(dtype))
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize("sizes", [(0, 3, 5), (2, 0, 5), (2, 3, 0), (2, 0, 0)], ids=str)
+def test_nothing_to_attend(return_weights, sizes):
+    """No sequence, no query, no key: shapes hold, and a query without keys has a zero context."""
+    B, T_q, T_k = sizes
+    query, key = torch.randn(B, 2, T_q, 7), torch.randn(B, 2, T_k, 7)
+    for mask in (None, torch.zeros(T_q, T_k, dtype=torch.bool)):
+        result = scaled_dot_product_attention(
+            query, key, key, mask, return_weights=return_weights
+        )
+        context = result[0] if return_weights else result
+        assert context.shape == (B, 2, T_q, 7) and context.isfinite().all()
+        assert T_k > 0 or not context.any()
+        assert not return_weights or result[1].shape == (B, 2, T_q, T_k)
+
+
+# Gradients
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize("mask_axes", MASKS)
+def test_gradients_equal_finite_differences(device, return_weights, mask_axes):
+    case = Case(2, 3, 5, 2, 3, 2, torch.float64, False, mask_axes, 0.5, 0)
+    generator = case.generator()
+    query = case.normal(generator, 2, 2, 3, 3)
+    key, value = case.normal(generator, 2, 2, 5, 3), case.normal(generator, 2, 2, 5, 2)
+    mask = case.mask(generator)
+    if mask is not None and mask.shape[-2] > 1:
+        mask[..., 0, :] = True
+    query, key, value, mask = to(device, query, key, value, mask)
+    inputs = [x.requires_grad_() for x in (query, key, value)]
+    assert torch.autograd.gradcheck(
+        lambda q, k, v: scaled_dot_product_attention(
+            q, k, v, mask, return_weights=return_weights
+        ),
+        inputs,
     )
 
 
-# ------------------------------------------------------------------ blocked rows, extremes
+@BOTH_PATHS
+def test_gradients_of_the_module_equal_finite_differences(device, return_weights):
+    mha = MultiHeadAttention(4, 2, d_k=3).to(device, torch.float64)
+    x = torch.randn(2, 3, 4, dtype=torch.float64).to(device).requires_grad_()
+    mask = padding_mask([3, 0], 3).to(device)
+    names, parameters = zip(*mha.named_parameters(), strict=True)
+
+    def call(x, *parameters):
+        state = dict(zip(names, parameters, strict=True))
+        keywords = {"mask": mask, "causal": True, "return_weights": return_weights}
+        return torch.func.functional_call(mha, state, (x,), keywords)
+
+    assert torch.autograd.gradcheck(call, (x, *parameters))
 
 
-@every_dtype
-@both_cores
-@pytest.mark.parametrize("scale", [1.0, 100.0], ids=["small", "scores to 1e4"])
-def test_a_blocked_query_has_a_zero_context_and_nothing_is_nan(dtype, explicit, scale, device):
-    q, k, v = (
-        (normal(2, 3, 5, 7, seed=i, dtype=dtype, device=device) * (scale if i < 2 else 1))
-        .requires_grad_()
-        for i in range(3)
+@given(cases())
+def test_both_paths_have_the_same_gradients(device, case):
+    case.dtype = torch.float64
+    generator = case.generator()
+    query = case.normal(generator, case.B, case.h, case.T_q, case.d_k)
+    key = case.normal(generator, case.B, case.h, case.T_k, case.d_k)
+    value = case.normal(generator, case.B, case.h, case.T_k, case.d_v)
+    *inputs, mask = to(device, query, key, value, case.mask(generator))
+    for x in inputs:
+        x.requires_grad_()
+    fused = scaled_dot_product_attention(*inputs, mask, causal=case.causal)
+    explicit, _ = scaled_dot_product_attention(
+        *inputs, mask, causal=case.causal, return_weights=True
     )
-    mask = torch.zeros(2, 1, 5, 5, dtype=torch.bool, device=device)
-    mask[0, :, 1] = True  # one query
-    mask[1] = True  # a whole sequence, as of length 0
-    context = core(q, k, v, mask, explicit=explicit)
-    context.float().square().sum().backward()
-    assert (context[0, :, 1] == 0).all() and (context[1] == 0).all()
-    assert (context[0, :, [0, 2, 3, 4]] != 0).any(dim=-1).all()
-    for x in (context, q.grad, k.grad, v.grad):
-        assert x.isfinite().all()
-    assert (q.grad[0, :, 1] == 0).all() and (v.grad[1] == 0).all()
+    into = torch.randn_like(fused)
+    theirs = torch.autograd.grad(fused, inputs, into)
+    for a, b in zip(torch.autograd.grad(explicit, inputs, into), theirs, strict=True):
+        assert_near(a, b)
 
 
-@both_cores
-def test_a_length_of_zero_goes_through_the_module(explicit):
-    mha = module((12, 3, None))
-    x = normal(2, 5, 12).requires_grad_()
-    out = mha(x, mask=padding_mask([0, 3], 5), return_weights=explicit)
-    output = out[0] if explicit else out
-    if explicit:
-        assert (out[1][0] == 0).all()
-    close(output[0], mha.w_o.bias.expand(5, 12))
-    output.sum().backward()
-    for parameter in (x, *mha.parameters()):
-        assert parameter.grad.isfinite().all()
+# Dropout
 
 
-@both_cores
-def test_float16_scores_beyond_its_range_do_not_overflow(explicit, device):
-    q = torch.full((1, 1, 2, 64), 200.0, dtype=torch.float16, device=device)
-    k = torch.stack([q[0, 0, 0], q[0, 0, 0] / 2])[None, None]  # scores 320,000 and 160,000
-    v = normal(1, 1, 2, 3, dtype=torch.float16, device=device)
-    context = core(q, k, v, explicit=explicit)
-    close(context, v[:, :, :1].expand_as(context), torch.float16)
-
-
-def test_bfloat16_weights_are_made_in_float32():
-    """Small weights survive: a softmax in bfloat16 would round its sum."""
-    q = torch.zeros(1, 1, 1, 2, dtype=torch.bfloat16)
-    k = torch.zeros(1, 1, 1000, 2, dtype=torch.bfloat16)
-    _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
-    assert weights.dtype == torch.bfloat16
-    close(weights.double(), torch.full((1, 1, 1, 1000), 1e-3), torch.float16)
-
-
-# ------------------------------------------------------------------ dropout
-
-
-@both_cores
-def test_dropout_keeps_the_mean_and_drops_the_share_it_was_asked_to(explicit):
-    torch.manual_seed(0)
-    q = torch.zeros(1, 1, 1, 2)
-    k, v = torch.zeros(1, 1, 20_000, 2), torch.ones(1, 1, 20_000, 1)
-    context = core(q, k, v, explicit=explicit, dropout=0.25)
-    assert context.item() != 1 and abs(context.item() - 1) < 0.02
-
-
-def test_returned_weights_are_those_that_were_used():
-    torch.manual_seed(0)
-    q, v = torch.zeros(1, 1, 3, 2), normal(1, 1, 1000, 5)
+def test_dropout_zeroes_its_share_and_scales_the_rest(device):
+    query, key, value = (torch.randn(2, 3, 101, 7, device=device) for _ in range(3))
+    _, plain = scaled_dot_product_attention(query, key, value, return_weights=True)
     context, weights = scaled_dot_product_attention(
-        q, torch.zeros(1, 1, 1000, 2), v, dropout=0.25, return_weights=True
+        query, key, value, dropout=0.25, return_weights=True
     )
-    assert torch.allclose(context, weights @ v)
-    assert 0.2 < (weights == 0).float().mean() < 0.3
-    close(weights.max(), torch.tensor(1 / 1000 / 0.75))
+    kept = weights != 0
+    assert 0.73 < kept.double().mean() < 0.77  # 61,206 weights: 11 standard deviations
+    assert_near(weights[kept], plain[kept] / 0.75)
+    assert_near(context, weights @ value)
+    fused = scaled_dot_product_attention(query, key, value, dropout=0.25)
+    assert not torch.allclose(fused, plain @ value, atol=1e-2)
+    many = torch.stack(
+        [scaled_dot_product_attention(query, key, value, dropout=0.25) for _ in range(100)]
+    )
+    assert_close(many.mean(0), plain @ value, rtol=0, atol=0.15)
 
 
-@both_cores
-def test_dropout_is_for_training_only(explicit):
-    mha = module((12, 3, None), dropout=0.5)
-    x = normal(2, 5, 12)
+@BOTH_PATHS
+def test_dropout_only_in_training(device, return_weights):
+    mha = MultiHeadAttention(6, 2, dropout=0.5).to(device)
+    without = MultiHeadAttention(6, 2).to(device)
+    without.load_state_dict(mha.state_dict())
+    x = torch.randn(2, 11, 6, device=device)
 
-    def run():
-        out = mha(x, return_weights=explicit)
-        return out[0] if explicit else out
+    def output(module):
+        result = module(x, return_weights=return_weights)
+        return result[0] if return_weights else result
 
-    assert not torch.equal(run(), run())
-    mha.eval()
-    assert torch.equal(run(), run())
-    close(run(), reference.multi_head(mha, x, x, x)[0])
-
-
-# ------------------------------------------------------------------ devices and state
-
-
-@pytest.mark.parametrize("explicit", [False, True])
-def test_nothing_moves_to_another_device(explicit, device):
-    for where in {"meta", device.type}:
-        with torch.device(where):
-            mha = MultiHeadAttention(12, 3)
-            x = torch.empty(2, 5, 12)
-            lengths = torch.tensor([3, 5]) if where != "meta" else torch.empty(2, dtype=torch.int64)
-        mask = padding_mask(lengths, 5)
-        out = mha(x, mask=mask, causal=True, return_weights=explicit)
-        for tensor in out if explicit else (out,):
-            assert tensor.device.type == where
+    assert torch.equal(output(mha.eval()), output(without.eval()))
+    assert not torch.allclose(output(mha.train()), output(without), atol=1e-2)
+    assert not torch.equal(output(mha), output(mha))
+    if return_weights:
+        share = (mha(x, return_weights=True)[1] == 0).double().mean()
+        assert 0.35 < share < 0.65
 
 
-def test_autocast_is_let_through():
-    mha = module((12, 3, None))
-    x = normal(2, 5, 12)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = mha(x, mask=padding_mask([3, 5]))
+# The module as a module
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_state_dict(bias):
+    mha = MultiHeadAttention(6, 3, d_k=5, bias=bias)
+    shapes = {name: tuple(x.shape) for name, x in mha.state_dict().items()}
+    weights = {"w_qkv.weight": (45, 6), "w_o.weight": (6, 15)}
+    assert shapes == weights | ({"w_qkv.bias": (45,), "w_o.bias": (6,)} if bias else {})
+    assert isinstance(mha.w_qkv, nn.Linear) and isinstance(mha.w_o, nn.Linear)
+
+
+def test_defaults():
+    mha = MultiHeadAttention()
+    assert (mha.d_model, mha.n_heads, mha.d_k, mha.dropout) == (512, 8, 64, 0.0)
+    assert mha.w_o.bias is not None
+    assert mha.extra_repr() == "d_model=512, n_heads=8, d_k=64"
+    assert "dropout=0.5" in repr(MultiHeadAttention(6, 2, dropout=0.5))
+
+
+def test_a_copy_and_a_saved_one_compute_the_same(tmp_path):
+    mha, x = MultiHeadAttention(6, 2), torch.randn(2, 5, 6)
+    copied = copy.deepcopy(mha)
+    safetensors.torch.save_file(mha.state_dict(), tmp_path / "mha.safetensors")
+    loaded = MultiHeadAttention(6, 2)
+    loaded.load_state_dict(safetensors.torch.load_file(tmp_path / "mha.safetensors"))
+    expected = mha(x)
+    assert torch.equal(copied(x), expected) and torch.equal(loaded(x), expected)
+    with torch.no_grad():
+        mha.w_o.weight.zero_()
+    assert torch.equal(copied(x), expected), "the copy has its own parameters"
+
+
+def test_initialisation_is_that_of_four_separate_layers():
+    """Glorot: uniform on ±√(6 / (fan_in + fan_out)), with each projection's own fan-out."""
+    torch.manual_seed(1)
+    mha = MultiHeadAttention(30, 5, d_k=8)
+    bound = math.sqrt(6 / (30 + 40))
+    for weight in (*mha.w_qkv.weight.split(40), mha.w_o.weight):
+        assert 0.98 * bound < weight.abs().max() <= bound
+        assert abs(weight.std() - bound / math.sqrt(3)) < 0.05 * bound
+    assert not mha.w_qkv.bias.any() and not mha.w_o.bias.any()
+    before = mha.w_qkv.weight.clone()
+    nn.init.ones_(mha.w_o.bias)
+    mha.reset_parameters()
+    assert not torch.equal(mha.w_qkv.weight, before) and not mha.w_o.bias.any()
+
+
+@BOTH_PATHS
+def test_autocast(device, return_weights):
+    """Weights in float32, arithmetic in bfloat16."""
+    mha, x = MultiHeadAttention(6, 2).to(device), torch.randn(2, 5, 6, device=device)
+    mask = padding_mask([5, 0], 5).to(device)
+    expected, _ = mha(x, mask=mask, causal=True, return_weights=True)
+    for given_dtype in (torch.float32, torch.bfloat16):
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            result = mha(
+                x.to(given_dtype), mask=mask, causal=True, return_weights=return_weights
+            )
+        output = result[0] if return_weights else result
         assert output.dtype == torch.bfloat16
-        assert mha(output).dtype == torch.bfloat16
-    close(output, mha(x, mask=padding_mask([3, 5])), torch.bfloat16)
+        assert_near(output, expected)
 
 
-@both_cores
-def test_inputs_and_masks_are_left_as_they_were(explicit):
-    q, k, v = (normal(2, 3, 5, 7, seed=i) for i in range(3))
-    mask = random_mask("4", 2, 3, 5, 5, seed=5)
-    mask[0, 0, 0] = True
-    before = [x.clone() for x in (q, k, v, mask)]
-    core(q, k, v, mask, explicit=explicit, causal=True)
-    assert all(torch.equal(a, b) for a, b in zip(before, (q, k, v, mask), strict=True))
+# Devices
 
 
-@pytest.mark.parametrize("T", [1, 2])
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_smallest_sequences(T, masked):
-    mha = module(SIZES["one head"])
-    x = normal(1, T, 5)
-    mask = causal_mask(T) if masked else None
-    close(mha(x, mask=mask), reference.multi_head(mha, x, x, x, mask)[0])
+@BOTH_PATHS
+def test_everything_stays_on_the_meta_device(return_weights):
+    """Meta tensors have no values, so whatever moves one, or asks `if mask.any()`, fails here."""
+    mha = MultiHeadAttention(6, 2).to("meta")
+    x = torch.randn(3, 5, 6, device="meta")
+    masks = [None, causal_mask(5, device="meta")]
+    masks.append(padding_mask(torch.zeros(3, dtype=torch.long, device="meta"), 5))
+    for mask in masks:
+        for causal in (False, True):
+            result = mha(x, mask=mask, causal=causal, return_weights=return_weights)
+            for tensor in result if return_weights else (result,):
+                assert tensor.is_meta
+    theirs = mha.to_torch()
+    assert theirs.in_proj_weight.is_meta
+    assert MultiHeadAttention.from_torch(theirs).w_o.weight.is_meta

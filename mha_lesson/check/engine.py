@@ -184,12 +184,13 @@ def _name(exercise: Exercise, trials: list[Trial], wrong: list[Trial], random: A
 
 
 def _most_telling(wrong: list[Trial]) -> Trial:
-    """A result before an error, and the smallest input first, but not one of single tokens."""
+    """A result before an error, and the smallest input first, but one that tells axes apart."""
 
     def size(trial: Trial) -> tuple[bool, bool, int]:
         tensors = [x for x in trial.case.inputs if isinstance(x, Tensor)]
-        lone = any(n == 1 for letter, n in trial.case.sizes.items() if letter[0] == "T")
-        return isinstance(trial.outcome, Raised), lone, sum(x.numel() for x in tensors)
+        axes = [n for letter, n in trial.case.sizes.items() if letter != "B"]
+        vague = 1 in axes or len(set(axes)) < len(axes)
+        return isinstance(trial.outcome, Raised), vague, sum(x.numel() for x in tensors)
 
     return min(wrong, key=size)
 

@@ -15,10 +15,7 @@ def strided(x: Tensor) -> Tensor:
     return x.transpose(0, -1).contiguous().transpose(0, -1)
 
 
-def labelled(*shape: int) -> Tensor:
-    """Numbers that say where they stand: entry (b, t, c) is 100·b + 10·t + c."""
-    x = torch.zeros(shape, dtype=torch.float64)
-    for axis, n in enumerate(shape):
-        place = 10.0 ** (len(shape) - 1 - axis)
-        x = x + place * torch.arange(n, dtype=torch.float64).view(-1, *[1] * (len(shape) - 1 - axis))
-    return x
+def labelled(B: int, T: int, width: int) -> Tensor:
+    """Numbers that say where they stand: token t, column c is 100·t + c, and 10,000 per sequence."""
+    b, t, c = (torch.arange(n, dtype=torch.float64) for n in (B, T, width))
+    return 10_000 * b[:, None, None] + 100 * t[:, None] + c

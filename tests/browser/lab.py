@@ -26,6 +26,17 @@ SWITCHES = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]  # fmt: skip
+# Asks the application itself, once the kernel is there: JupyterLab drops a wish that comes too early.
+RUN_ALL = """async () => {
+  const app = window.jupyterapp;
+  await app.restored;
+  while (!app.shell.currentWidget?.sessionContext) await new Promise(f => setTimeout(f, 100));
+  const context = app.shell.currentWidget.sessionContext;
+  await context.ready;
+  while (!context.session?.kernel || context.kernelDisplayStatus !== 'idle')
+    await new Promise(f => setTimeout(f, 100));
+  await app.commands.execute('notebook:run-all-cells');
+}"""
 START = 90  # seconds that JupyterLab may take
 
 
@@ -68,6 +79,7 @@ class Lab:
             sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1",
             f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={self.work}", "--LabApp.extension_manager=readonly",
+            "--LabApp.expose_app_in_browser=True",
         ]  # fmt: skip
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             command.append("--allow-root")
@@ -106,9 +118,7 @@ class Lab:
         page.goto(f"{self.url}lab/tree/{name}?token={self.token}&reset")
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         if run:
-            page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
-            page.click("text=Run >> nth=0")
-            page.click("text=Run All Cells")
+            page.evaluate(RUN_ALL)
         return page
 
     def stop(self) -> None:

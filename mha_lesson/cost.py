@@ -1,0 +1,206 @@
+"""What attention costs: counted beforehand, and measured on the machine at hand.
+
+The two cores do the same arithmetic; the explicit one also writes out T × T scores and weights
+for every head, which the fused one never holds.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from mha_lesson.attention import scaled_dot_product_attention
+from mha_lesson.refusals import require_divisible, require_positive_int
+from mha_lesson.runtime import device as default_device
+
+CORES = ("explicit", "fused")
+NUMBER = 4  # bytes of a float32
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How fast a machine multiplies and how fast it moves memory, at best."""
+
+    flops_per_second: float
+    bytes_per_second: float
+
+
+TEXTBOOK = Machine(50e9, 10e9)  # round numbers of the size of one CPU core
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What `measure` found: for each core, seconds and peak bytes at each of `lengths`."""
+
+    lengths: tuple[int, ...]
+    d_model: int
+    n_heads: int
+    device: str
+    machine: Machine
+    seconds: dict[str, tuple[float, ...]]
+    bytes: dict[str, tuple[int, ...]]
+
+
+def flops(T: int, d_model: int, n_heads: int) -> dict[str, int]:
+    """Floating-point operations of one forward pass over one sequence, by part.
+
+    A multiply-add counts as 2. Only matrix products are counted: the four projections together,
+    and the two products of attention.
+
+    Raises:
+        TypeError, ValueError: a size is no positive integer, or n_heads does not divide d_model.
+    """
+    _require_sizes(T, d_model, n_heads)
+    product = 2 * T * T * d_model  # h heads of d_k = d_model / h: their number cancels
+    return {"projections": 8 * T * d_model**2, "Q Kᵀ": product, "weights · V": product}
+
+
+def core_bytes(T: int, d_model: int, n_heads: int, core: str) -> int:
+    """The most bytes that a core holds at once beside Q, K and V, in float32 without a mask.
+
+    Explicit: scores and weights, h · T² each (as long as T ≥ d_k). Fused: the output and one
+    number for each row; its small work space, the same for every T, is left out.
+    """
+    _require_sizes(T, d_model, n_heads)
+    _require_core(core)
+    if core == "explicit":
+        return NUMBER * n_heads * T * (T + max(T, d_model // n_heads))
+    return NUMBER * T * (d_model + n_heads)
+
+
+def core_seconds(
+    T: int, d_model: int, n_heads: int, core: str, machine: Machine = TEXTBOOK
+) -> float:
+    """A floor under a core's time: all products, then all bytes, both at the machine's best.
+
+    Bytes moved: Q, K, V and the output once; explicit also writes and reads scores and weights.
+    """
+    _require_sizes(T, d_model, n_heads)
+    _require_core(core)
+    numbers = 4 * T * d_model + (4 * n_heads * T * T if core == "explicit" else 0)
+    return 4 * T * T * d_model / machine.flops_per_second + (
+        NUMBER * numbers / machine.bytes_per_second
+    )
+
+
+def measure(
+    lengths: Sequence[int] = (128, 256, 512, 1024),
+    d_model: int = 384,
+    n_heads: int = 12,
+    *,
+    repeats: int = 7,
+    device: torch.device | str | None = None,
+) -> Measured:
+    """Median seconds and peak bytes of both cores, on one sequence of each length.
+
+    Raises:
+        TypeError, ValueError: a size is no positive integer, or n_heads does not divide d_model.
+    """
+    for T in lengths:
+        _require_sizes(T, d_model, n_heads)
+    require_positive_int("repeats", repeats)
+    device = torch.device(default_device if device is None else device)
+    seconds: dict[str, tuple[float, ...]] = dict.fromkeys(CORES, ())
+    peaks: dict[str, tuple[int, ...]] = dict.fromkeys(CORES, ())
+    for T in lengths:
+        shape = (1, n_heads, T, d_model // n_heads)
+        q, k, v = (torch.randn(shape, device=device) for _ in range(3))
+        for core in CORES:
+
+            def run(q=q, k=k, v=v, explicit=core == "explicit") -> None:
+                scaled_dot_product_attention(q, k, v, return_weights=explicit)
+
+            seconds[core] += (median_seconds(run, repeats, device),)
+            peaks[core] += (peak_bytes(run, device),)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu()
+    return Measured(
+        tuple(lengths), d_model, n_heads, name, machine_at_hand(device), seconds, peaks
+    )
+
+
+def machine_at_hand(device: torch.device) -> Machine:
+    """The rates of `device`: one large product, and one large copy."""
+    x, y = torch.randn(2, 1024, 1024, device=device)
+    large = torch.randn(16 * 2**20, device=device)
+    target = torch.empty_like(large)
+    product = median_seconds(lambda: torch.mm(x, y), 5, device)
+    copy = median_seconds(lambda: target.copy_(large), 5, device)
+    return Machine(2 * 1024**3 / product, 2 * NUMBER * large.numel() / copy)
+
+
+@torch.no_grad()
+def median_seconds(run: Callable[[], object], repeats: int, device: torch.device) -> float:
+    """The median time of `run` on `device`, after one call that does not count."""
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    def once() -> float:
+        wait()
+        start = time.perf_counter()
+        run()
+        wait()
+        return time.perf_counter() - start
+
+    once()
+    return statistics.median(once() for _ in range(repeats))
+
+
+@torch.no_grad()
+def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
+    """The most bytes that tensors made by `run` take at one time.
+
+    On the CPU every allocation of PyTorch is followed by its profiler: the process's peak size
+    would do, too, but only in a fresh process for each call.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        run()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with _silent(), torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        run()
+    now = peak = 0
+    for event in profile.profiler.kineto_results.events():  # in the order of time
+        if event.name() == "[memory]":
+            now += event.nbytes()  # negative where memory is given back
+            peak = max(peak, now)
+    return peak
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Some builds of the profiler greet on the error stream of the process; a cell shows that."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _cpu() -> str:
+    n = torch.get_num_threads()
+    return f"CPU, {n} thread{'s' * (n > 1)}"
+
+
+def _require_sizes(T: int, d_model: int, n_heads: int) -> None:
+    for name, value in (("T", T), ("d_model", d_model), ("n_heads", n_heads)):
+        require_positive_int(name, value)
+    require_divisible(d_model, n_heads)
+
+
+def _require_core(core: str) -> None:
+    if core not in CORES:
+        raise ValueError(f"core must be one of {', '.join(CORES)}; got {core!r}.")

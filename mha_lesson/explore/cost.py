@@ -1,0 +1,109 @@
+"""What T, d_model and h cost: operations by part, time and memory of the two cores."""
+
+import math
+from functools import partial
+
+import ipywidgets as widgets
+
+from mha_lesson.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
+from mha_lesson.live import Explorer
+from mha_lesson.panels import Bars, Curve, Scene, number
+
+LENGTHS = tuple(2**k for k in range(6, 15))  # T = 64 … 16,384
+WIDTHS = (192, 384, 768, 1536)
+HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width
+
+
+def cost(measured: Measured | None = None) -> Explorer:
+    """Sliders `T`, `d_model` and `h` over predicted cost.
+
+    Args:
+        measured: what `mha_lesson.cost.measure` found, to be drawn beside the prediction wherever
+            the sliders stand at its sizes.
+    """
+    if measured is not None and not isinstance(measured, Measured):
+        raise TypeError(
+            f"measured must come from mha_lesson.cost.measure; got {type(measured).__name__}."
+        )
+    d_model, h = (384, 12) if measured is None else (measured.d_model, measured.n_heads)
+    widths = sorted({*WIDTHS, d_model})
+    heads = [n for n in sorted({*HEADS, h}) if all(w % n == 0 for w in widths)]
+    return Explorer(
+        {
+            "T": widgets.SelectionSlider(options=LENGTHS, value=1024, description="T"),
+            "d_model": widgets.SelectionSlider(
+                options=widths, value=d_model, description="d_model"
+            ),
+            "h": widgets.SelectionSlider(options=heads, value=h, description="h"),
+        },
+        partial(scene, measured=measured),
+    )
+
+
+def scene(
+    T: int = 1024, d_model: int = 384, h: int = 12, measured: Measured | None = None
+) -> Scene:
+    """Operations of the whole layer by part; seconds and bytes of the two cores over T."""
+    parts = flops(T, d_model, h)
+    machine = TEXTBOOK if measured is None else measured.machine
+    lengths = sorted({*LENGTHS, T, *(measured.lengths if measured else ())})
+    milliseconds = {
+        f"{core}, predicted": [1e3 * core_seconds(t, d_model, h, core, machine) for t in lengths]
+        for core in CORES
+    }
+    megabytes = {
+        f"{core}, predicted": [core_bytes(t, d_model, h, core) / 1e6 for t in lengths]
+        for core in CORES
+    }
+    dashed = tuple(milliseconds)
+    if measured and (d_model, h) == (measured.d_model, measured.n_heads):
+        for core in CORES:
+            for lines, values in (
+                (milliseconds, [1e3 * s for s in measured.seconds[core]]),
+                (megabytes, [b / 1e6 for b in measured.bytes[core]]),
+            ):
+                at = dict(zip(measured.lengths, values, strict=True))
+                lines[f"{core}, measured"] = [at.get(t, math.nan) for t in lengths]
+
+    def curve(lines: dict[str, list[float]], unit: str, title: str) -> Curve:
+        return Curve(
+            lengths, lines, marker=T, dashed=dashed, log_x=True, log_y=True,
+            x_name="T", y_name=unit, title=title,
+        )  # fmt: skip
+
+    return Scene(
+        [
+            [
+                Bars(
+                    [n / 1e9 for n in parts.values()],
+                    ["4 projections", *list(parts)[1:]],
+                    name="GFLOP",
+                    title=f"operations of the layer, T = {T:,}",
+                )
+            ],
+            [
+                curve(milliseconds, "ms", "time of the core"),
+                curve(megabytes, "MB", "memory of the core"),
+            ],
+        ],
+        caption=_caption(T, d_model, h, parts, measured),
+    )
+
+
+def _caption(
+    T: int, d_model: int, h: int, parts: dict[str, int], measured: Measured | None
+) -> str:
+    total = sum(parts.values())
+    quadratic = 1 - parts["projections"] / total
+    explicit, fused = (core_bytes(T, d_model, h, core) for core in CORES)
+    words = (
+        f"{number(total / 1e9)} GFLOP, {quadratic:.0%} of them in the two products that grow "
+        f"with T². The explicit core holds {number(explicit / 1e6)} MB, the fused one "
+        f"{number(fused / 1e6)} MB: {number(explicit / fused)} times less."
+    )
+    if measured is None:
+        rate, flow = TEXTBOOK.flops_per_second / 1e9, TEXTBOOK.bytes_per_second / 1e9
+        return f"{words} Times for a core of {rate:.0f} GFLOP/s that moves {flow:.0f} GB/s."
+    if (d_model, h) == (measured.d_model, measured.n_heads):
+        return f"{words} Measured on: {measured.device}."
+    return f"{words} Measured only at d_model = {measured.d_model}, h = {measured.n_heads}."

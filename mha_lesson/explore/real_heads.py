@@ -1,0 +1,124 @@
+"""What the heads of a published model look at, in any sentence."""
+
+from functools import cache, lru_cache
+
+import ipywidgets as widgets
+import torch
+
+from mha_lesson.live import Explorer
+from mha_lesson.panels import Heatmap, Scene, Table, number
+from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
+from mha_lesson.text import LAYER, SENTENCE
+
+N_LAYERS, N_HEADS = 6, 12
+MOST_TOKENS = 48  # more cannot be read in a picture
+N_LINKS = 8
+HEAD = 1  # of layer 3: it → creek
+
+
+def real_heads(text: str = SENTENCE) -> Explorer:
+    """Sliders `layer` and `head` over the weights of all-MiniLM-L6-v2 in a sentence to be typed.
+
+    Args:
+        text: the sentence to begin with.
+    """
+    return Explorer(
+        {
+            "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1, description="layer"),
+            "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1, description="head"),
+            "text": widgets.Text(
+                value=text,
+                description="sentence",
+                continuous_update=False,  # on Enter, or when the field is left
+                layout={"width": "40em", "max_width": "100%"},
+            ),
+            "own_range": widgets.Checkbox(
+                value=False, description="each row's own range", indent=False
+            ),
+        },
+        scene,
+    )
+
+
+def scene(
+    layer: int = LAYER, head: int = HEAD, text: str = SENTENCE, own_range: bool = False
+) -> Scene:
+    """One head large, its strongest links, and all heads of the layer.
+
+    Raises:
+        ValueError: there is no such layer or head, or the sentence cannot be shown; it says why.
+    """
+    for name, value, n in (("layer", layer, N_LAYERS), ("head", head, N_HEADS)):
+        if not (isinstance(value, int) and 0 <= value < n):
+            raise ValueError(f"{name} must be a whole number from 0 to {n - 1}; got {value!r}.")
+    try:
+        encoded = _encode(text)
+    except WeightsMissing as error:
+        return Scene(Table([[str(error)]]), caption="There are no weights to look at.")
+    weights, tokens = encoded.weights[layer], encoded.tokens
+    panels = [
+        Heatmap(
+            one, tokens, tokens, head=i, limits=(0, 1), per_row=own_range, numbers=False,
+            title=f"head {i}",
+        )
+        for i, one in enumerate(weights)
+    ]  # fmt: skip
+    large = Heatmap(
+        weights[head], tokens, tokens, head=head, limits=(0, 1), per_row=own_range,
+        numbers=False, title=f"layer {layer}, head {head}", wide=2.0,
+    )  # fmt: skip
+    parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
+    where, value = large.largest(1)[0]
+    return Scene(
+        [
+            [large, Table(_links(encoded, layer, head), ("query", "key", "weight"),
+                          title="strongest links between words")],
+            panels[:6],
+            panels[6:],
+        ],
+        caption=(
+            f"Layer {layer}, head {head}: largest weight {value}: {where}. "
+            f"On average a token gives {parked:.0%} of its weight to [CLS] and [SEP]."
+        ),
+    )  # fmt: skip
+
+
+def _links(encoded: Encoded, layer: int, head: int) -> list[tuple[str, str, str]]:
+    """The largest weights that neither leave nor enter [CLS] and [SEP], as words."""
+    inner = encoded.weights[layer, head, 1:-1, 1:-1]
+    names = [
+        word if encoded.tokens.count(word) == 1 else f"{word} ({i})"
+        for i, word in enumerate(encoded.tokens)
+    ][1:-1]
+    values, places = inner.flatten().topk(min(N_LINKS, inner.numel()))
+    queries, keys = places // len(names), places % len(names)
+    return [
+        (names[i], names[j], number(value, 2))
+        for i, j, value in zip(queries.tolist(), keys.tolist(), values.tolist(), strict=True)
+    ]
+
+
+@cache
+def _model() -> PretrainedModel:
+    return load()
+
+
+@lru_cache(maxsize=32)
+def _encode(text: str) -> Encoded:
+    """The model's pass over a sentence that can be shown; the sliders only pick from it."""
+    model = _model()
+    tokens = model.tokenizer.encode(text).tokens
+    if len(tokens) <= 2:
+        raise ValueError("Type a sentence: there is no word in the field.")
+    if len(tokens) > MOST_TOKENS:
+        raise ValueError(
+            f"The sentence must be at most {MOST_TOKENS} tokens long to be read in a picture; "
+            f"this one has {len(tokens)}, [CLS] and [SEP] included."
+        )
+    if set(tokens[1:-1]) == {"[UNK]"}:
+        raise ValueError(
+            "The model's vocabulary knows no word of this sentence, and no letter: every token "
+            "would be [UNK]. It was made for English."
+        )
+    with torch.inference_mode():
+        return model.encode(text)

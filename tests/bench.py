@@ -1,0 +1,235 @@
+"""The speed and the memory of the core, beside others in the same process (`make bench`).
+
+Every figure of the first table is a ratio to the smallest block that does the same: one fused QKV
+layer, `F.scaled_dot_product_attention(is_causal=True)`, one output layer, and no checks. All
+contestants share their weights. They take turns, round after round, and each figure is the median
+over the rounds of the ratio within a round, so that a busy machine slows all of them alike.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mha_lesson import MultiHeadAttention, causal_mask
+
+SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
+LARGE = (8, 2048, 1024, 16)  # where a GPU is kept busy
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+CONTESTANTS = {
+    "block": "the minimal block against itself: the noise of this run",
+    "fused": "mha_lesson, without weights",
+    "explicit": "mha_lesson, with every head's weights",
+    "torch": "nn.MultiheadAttention(need_weights=False)",
+    "torch, weights": "nn.MultiheadAttention(average_attn_weights=False)",
+    "torch, fast path": "the same in its evaluation fast path (forward only)",
+}
+
+
+class MinimalBlock(nn.Module):
+    """Causal self-attention in seven lines: what the others are measured by."""
+
+    def __init__(self, mha: MultiHeadAttention) -> None:
+        super().__init__()
+        self.w_qkv, self.w_o, self.n_heads = mha.w_qkv, mha.w_o, mha.n_heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        B, T, d_model = x.shape
+        q, k, v = self.w_qkv(x).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.w_o(context.transpose(1, 2).reshape(B, T, d_model))
+
+
+def contestants(size: tuple[int, ...], x: Tensor, backward: bool) -> dict[str, Callable]:
+    """What takes turns, by name: functions without arguments that return the output."""
+    _, T, d_model, n_heads = size
+    mha = MultiHeadAttention(d_model, n_heads).to(x).train(backward)
+    block, theirs = MinimalBlock(mha), mha.to_torch()
+    blocked = causal_mask(T, x.device)
+
+    def torch_module(fast_path: bool = False, **how: bool) -> Callable:
+        def call() -> Tensor:
+            torch.backends.mha.set_fastpath_enabled(fast_path)
+            return theirs(x, x, x, attn_mask=blocked, **how)[0]
+
+        return call
+
+    found = {
+        "base": lambda: block(x),
+        "block": lambda: block(x),
+        "fused": lambda: mha(x, causal=True),
+        "explicit": lambda: mha(x, causal=True, return_weights=True)[0],
+        "torch": torch_module(need_weights=False, is_causal=True),
+        "torch, weights": torch_module(average_attn_weights=False),
+    }
+    if not backward:
+        found["torch, fast path"] = torch_module(fast_path=True, average_attn_weights=False)
+    return found
+
+
+def timer(call: Callable[[], Tensor], x: Tensor, backward: bool) -> Callable[[int], float]:
+    """A function that takes how often, and returns the seconds of one call."""
+
+    def wait() -> None:
+        if x.is_cuda:
+            torch.cuda.synchronize()
+
+    def seconds(repeats: int) -> float:
+        wait()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            if backward:
+                call().sum().backward()
+            else:
+                with torch.no_grad():
+                    call()
+        wait()
+        return (time.perf_counter() - start) / repeats
+
+    return seconds
+
+
+def compare(
+    size: tuple[int, ...], dtype: torch.dtype, device: str, backward: bool, budget: float
+) -> tuple[float, dict[str, float]]:
+    """Seconds of the minimal block, and the ratios of the contestants to it."""
+    B, T, d_model, _ = size
+    x = torch.randn(B, T, d_model, dtype=dtype, device=device, requires_grad=backward)
+    timers = {k: timer(call, x, backward) for k, call in contestants(size, x, backward).items()}
+    for seconds in timers.values():
+        seconds(2)  # warm up
+    one_round = sum(seconds(1) for seconds in timers.values())
+    repeats = max(1, round(0.02 * len(timers) / one_round))  # a sample takes 20 ms or more
+    rounds = min(51, max(7, round(budget / (one_round * repeats))))
+    samples: dict[str, list[float]] = {name: [] for name in timers}
+    names = list(timers)
+    for i in range(rounds):
+        for name in names[i % len(names) :] + names[: i % len(names)]:  # nobody is always first
+            samples[name].append(timers[name](repeats))
+    base = samples.pop("base")
+    ratios = {
+        name: statistics.median(a / b for a, b in zip(taken, base, strict=True))
+        for name, taken in samples.items()
+    }
+    ratios["explicit : torch, weights"] = statistics.median(
+        a / b for a, b in zip(samples["explicit"], samples["torch, weights"], strict=True)
+    )
+    return statistics.median(base), ratios
+
+
+def print_row(*cells: str) -> None:
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def print_header(*cells: str) -> None:
+    print_row(*cells)
+    print("|" + "---|" * len(cells))
+
+
+def speed(sizes: list[tuple[int, ...]], dtypes: list[str], device: str, budget: float) -> None:
+    for name, meaning in CONTESTANTS.items():
+        print(f"- {name}: {meaning}")
+    columns = [*CONTESTANTS, "explicit : torch, weights"]
+    print()
+    print_header("B, T, d_model, h", "dtype", "pass", "base, ms", *columns)
+    for dtype in dtypes:
+        for size in sizes:
+            for backward in (False, True):
+                base, ratios = compare(size, DTYPES[dtype], device, backward, budget)
+                cells = [f"{ratios[c]:.2f}" if c in ratios else "–" for c in columns]
+                way = "forward + backward" if backward else "forward"
+                what = ", ".join(map(str, size))
+                print_row(what, dtype, way, f"{1e3 * base:.3g}", *cells)
+
+
+def share_of_the_peak(dtypes: list[str], device: str, budget: float) -> None:
+    """Operations a second of the fused path beside those of one large matrix product."""
+    B, T, d_model, _ = LARGE
+    # Two per multiplication and addition: four projections, and half of Q Kᵀ and of A V (causal).
+    operations = 2 * B * T * d_model * 4 * d_model + 2 * B * T * T * d_model
+    print(f"\nThe fused path at B, T, d_model, h = {LARGE}, and its share of a matrix product:\n")
+    print_header("dtype", "matrix product, TFLOP/s", "forward", "forward + backward")
+    for dtype in dtypes:
+        n = 8192 if device == "cuda" else 2048
+        a = torch.randn(n, n, dtype=DTYPES[dtype], device=device)
+        product = timer(lambda a=a: a @ a, a, backward=False)
+        product(3)
+        peak = 2 * n**3 / statistics.median(product(3) for _ in range(9))
+        cells = [dtype, f"{peak / 1e12:.3g}"]
+        for backward in (False, True):
+            base, ratios = compare(LARGE, DTYPES[dtype], device, backward, budget)
+            rate = operations * (3 if backward else 1) / (base * ratios["fused"])
+            cells.append(f"{rate / 1e12:.3g} ({rate / peak:.0%})")
+        print_row(*cells)
+
+
+def memory(lengths: list[int], device: str) -> None:
+    print("\nMemory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MB:\n")
+    paths = ("fused", "explicit")
+    print_header("T", *paths)
+    for T in lengths:
+        print_row(str(T), *(f"{peak_in_a_fresh_process(path, T, device):,.0f}" for path in paths))
+
+
+def peak_in_a_fresh_process(path: str, T: int, device: str) -> float:
+    command = [sys.executable, __file__, "--device", device, "--peak-of", path, str(T)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def peak_megabytes(path: str, T: int, device: str) -> float:
+    """By how much memory rises above what holds the module and its input."""
+    mha = MultiHeadAttention(512, 8).to(device).eval()
+    x = torch.randn(1, T, 512, device=device)
+    with torch.no_grad():
+        mha(x[:, :64], causal=True, return_weights=path == "explicit")  # load what is loaded once
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        else:
+            before = resident("VmRSS")
+            Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts anew
+        mha(x, causal=True, return_weights=path == "explicit")
+    after = torch.cuda.max_memory_allocated() if device == "cuda" else resident("VmHWM")
+    return (after - before) / 2**20
+
+
+def resident(field: str) -> int:
+    """Bytes of this process in memory: now (VmRSS) or at most (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a minute instead of several")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--dtype", choices=DTYPES, action="append", help="default: two of them")
+    parser.add_argument("--threads", type=int, help="CPU threads; default: PyTorch's choice")
+    parser.add_argument("--peak-of", nargs=2, metavar=("PATH", "T"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    if args.peak_of:
+        print(peak_megabytes(args.peak_of[0], int(args.peak_of[1]), args.device))
+        return
+
+    dtypes = args.dtype or ["float32", "bfloat16"]
+    name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
+    print(f"torch {torch.__version__}, {name}, {torch.get_num_threads()} CPU threads, causal\n")
+    budget = 1.0 if args.quick else 8.0
+    speed(SIZES[:3] if args.quick else SIZES, dtypes, args.device, budget)
+    if args.device == "cuda":
+        share_of_the_peak(dtypes, args.device, budget)
+    if args.device == "cuda" or sys.platform == "linux":
+        memory([512, 1024, 2048] if args.quick else [512, 1024, 2048, 4096, 8192], args.device)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""How smoothly the explorers move: python tests/bench_explorers.py [explorer ...]
+
+Opens each in a real JupyterLab and a headless Chromium and presses arrow keys on its sliders.
+`move` is the time from a key press to the frame that shows the changed picture; `held` is what a
+key held down (30 presses a second) gives: pictures a second, and the wait for the last one.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "browser"))
+from lab import CHROMIUM, Lab, chromium, notebook
+
+SLIDERS = {
+    "scaling": "d_k", "projections": "d_model", "memory": "T", "masks": "T", "head_writes": "h",
+    "heads": "d_k", "training": "step", "real_heads": "layer", "cost": "T",
+}  # fmt: skip
+
+# Counts a picture when its pixels differ from the last one's; the time is that of the next frame.
+PROBE = """() => {
+  const bench = window.bench = {key: 0, marks: [], last: null};
+  const view = document.querySelector('.mha-view canvas').mha, draw = view.draw.bind(view);
+  const small = new OffscreenCanvas(96, 96).getContext('2d', {willReadFrequently: true});
+  const sign = () => { small.clearRect(0, 0, 96, 96); small.drawImage(view.canvas, 0, 0, 96, 96);
+    let h = 7; for (const v of small.getImageData(0, 0, 96, 96).data) h = Math.imul(h, 31) + v | 0; return h; };
+  bench.last = sign();
+  view.draw = () => { draw(); requestAnimationFrame(() => { const port = new MessageChannel();
+    port.port1.onmessage = () => { const t = performance.now(), now = sign();
+      if (now !== bench.last) { bench.last = now; bench.marks.push(t); } };
+    port.port2.postMessage(0); }); };
+  window.addEventListener('keydown', (e) => { bench.key = e.timeStamp; }, true);
+}"""
+
+
+def measure(page, label: str, moves: int) -> dict[str, float]:
+    """Times of single key presses, and of a key held down, on the slider `label`."""
+    slider = page.locator(f'.mha-explorer [role=slider][aria-label="{label}"]').first
+    slider.scroll_into_view_if_needed()
+    page.evaluate(PROBE)
+    slider.focus()
+    page.keyboard.press("Home")
+    page.wait_for_timeout(600)
+    times, missed, key = [], 0, "ArrowRight"
+    for _ in range(moves + 3):
+        if slider.get_attribute("aria-valuenow") == slider.get_attribute("aria-valuemax"):
+            key = "ArrowLeft"
+        elif slider.get_attribute("aria-valuenow") == slider.get_attribute("aria-valuemin"):
+            key = "ArrowRight"
+        page.evaluate("() => { bench.marks = []; }")
+        page.keyboard.press(key)
+        page.wait_for_timeout(180)
+        waited = page.evaluate("() => bench.marks.length ? bench.marks[0] - bench.key : null")
+        if waited is None:
+            missed += 1
+        else:
+            times.append(waited)
+    times = sorted(times[3:])
+    page.keyboard.press("Home")
+    page.wait_for_timeout(600)
+    page.evaluate("() => { bench.marks = []; bench.from = performance.now(); }")
+    for i in range(45):
+        page.keyboard.press("ArrowRight" if i // 8 % 2 == 0 else "ArrowLeft")
+        page.wait_for_timeout(22)
+    page.wait_for_timeout(800)
+    rate, lag = page.evaluate(
+        "() => [1000 * bench.marks.length / (bench.key - bench.from), bench.marks.at(-1) - bench.key]"
+    )
+    return {
+        "p50": statistics.median(times), "p95": times[int(0.95 * (len(times) - 1))],
+        "missed": missed, "rate": rate, "lag": lag,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("explorers", nargs="*", default=list(SLIDERS))
+    parser.add_argument("--moves", type=int, default=30)
+    chosen = parser.parse_args()
+    if CHROMIUM is None:
+        sys.exit("No Chromium found: on Debian and Ubuntu, apt install chromium.")
+    print("| explorer | slider | move p50 / p95 ms | held: pictures a second | last after ms |")
+    print("|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        lab = Lab(Path(folder))
+        try:
+            for name in chosen.explorers:
+                source = f"from mha_lesson import explore\nexplore.{name}()"
+                notebook(lab.work / f"{name}.ipynb", [source])
+                page = lab.open(browser, f"{name}.ipynb")
+                page.wait_for_selector(".mha-view canvas[aria-label]")
+                page.wait_for_timeout(1500)
+                r = measure(page, SLIDERS[name], chosen.moves)
+                missed = f" ({r['missed']} keys changed nothing)" if r["missed"] else ""
+                print(
+                    f"| {name} | {SLIDERS[name]} | {r['p50']:.0f} / {r['p95']:.0f}{missed} "
+                    f"| {r['rate']:.0f} | {r['lag']:.0f} |",
+                    flush=True,
+                )
+                page.context.close()
+        finally:
+            lab.stop()
+
+
+if __name__ == "__main__":
+    main()

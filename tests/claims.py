@@ -1,0 +1,50 @@
+"""Collects what the notebooks found out about popular claims into notebooks/CLAIMS.md.
+
+    python tests/claims.py
+
+`make claims` calls this. It reads the stored outputs of the cells tagged `claim` and runs nothing.
+"""
+
+from pathlib import Path
+
+import notebooks
+
+FILE = notebooks.FOLDER / "CLAIMS.md"
+HEAD = """\
+# Claims, put to the test
+
+What is often said about attention, and what came out when a notebook of this series tried it. Each
+claim stands in the words in which it is usually made; each figure was computed in the notebook named.
+This file is made from the notebooks by `make claims`.
+
+| claim | notebook | holds | what is true | measured |
+|---|---|---|---|---|
+"""
+
+
+def claims() -> list[tuple[Path, str]]:
+    """(notebook, text of the verdict) for each cell tagged `claim`, in the order of the course."""
+    return [
+        (path, output.data["text/plain"])
+        for path in notebooks.paths()
+        for cell in notebooks.read(path).cells
+        if "claim" in cell.metadata.get("tags", ())
+        for output in cell.outputs
+        if "text/plain" in output.get("data", {})
+    ]
+
+
+def row(path: Path, said: str) -> str:
+    claim, verdict, measured = (line.split(": ", 1) for line in said.splitlines())
+    holds = "yes" if verdict[0] == "It holds" else "no"
+    words = (claim[1], f"[{path.stem[:2]}]({path.name})", holds, verdict[1], measured[1])
+    return "| " + " | ".join(word.replace("|", "\\|") for word in words) + " |\n"
+
+
+def text() -> str:
+    return HEAD + "".join(row(path, said) for path, said in claims())
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")
+    print(f"{FILE.name}: {len(claims())} claims")

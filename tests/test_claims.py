@@ -1,0 +1,37 @@
+"""The list of claims is the notebooks' own."""
+
+import claims
+import notebooks
+import pytest
+
+from mha_lesson.claims import Claim
+
+
+def test_the_list_says_what_the_notebooks_say():
+    assert claims.FILE.read_text(encoding="utf-8") == claims.text(), "run: make claims"
+
+
+def test_every_claim_has_a_verdict():
+    tagged = [
+        cell
+        for path in notebooks.paths()
+        for cell in notebooks.read(path).cells
+        if "claim" in cell.metadata.get("tags", ())
+    ]
+    assert len(claims.claims()) == len(tagged) > 0
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_claim_says_the_same_in_words_and_in_html(holds):
+    claim = Claim("a < b", holds, "it <depends>.", "3 & 4")
+    assert str(claim) == repr(claim)
+    assert ("It holds" in str(claim)) == holds
+    html = claim._repr_html_()
+    assert "a &lt; b" in html and "it &lt;depends&gt;." in html and "3 &amp; 4" in html
+    assert ("does not hold" in html) != holds
+
+
+@pytest.mark.plain
+def test_a_verdict_is_true_or_false():
+    with pytest.raises(TypeError, match="holds must be True or False; got 1"):
+        Claim("a", 1, "b", "c")

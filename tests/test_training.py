@@ -1,0 +1,297 @@
+"""The loop, what it keeps, and what the trained heads can and cannot do."""
+
+import copy
+import math
+from itertools import islice
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mha_lesson import MultiHeadAttention, causal_mask
+from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel
+from mha_lesson.tasks import both_sides, letter_batches, repeat_batches, text_batches
+from mha_lesson.training import (
+    Run,
+    next_token_loss,
+    predict_next,
+    side_accuracy,
+    silence_head,
+    train,
+    two_sides_loss,
+    two_sides_runs,
+    weight_by_offset,
+    with_uniform_attention,
+)
+
+LETTERS = next(letter_batches(500, seed=99))
+
+
+def short_run(n_steps=5, seed=0, **settings):
+    torch.manual_seed(seed)
+    model = RepeatModel(7, 5, 6, 2)
+    batches = repeat_batches(3, 5, 7, seed=seed)
+    return train(model, batches, predict_next, n_steps=n_steps, learning_rate=1e-2, **settings)
+
+
+class TestTrain:
+    @pytest.mark.parametrize("decay", [True, False])
+    def test_equals_adam_written_out(self, decay):
+        """In float64, where the key bias, whose gradient is zero, does not learn from noise."""
+        torch.manual_seed(0)
+        model, losses = RepeatModel(7, 5, 6, 2).double(), []
+        settings = {"n_steps": 5, "learning_rate": 1e-2, "decay": decay}
+        run = train(copy.deepcopy(model), repeat_batches(3, 5, 7), predict_next, **settings)
+        moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in model.parameters()]
+        for step, batch in zip(range(5), repeat_batches(3, 5, 7), strict=False):
+            value = predict_next(model, batch)
+            losses.append(value.item())
+            gradients = torch.autograd.grad(value, list(model.parameters()))
+            rate = 1e-2 * (1 - step / 5 if decay else 1)
+            for p, g, (m, v) in zip(model.parameters(), gradients, moments, strict=True):
+                m.mul_(0.9).add_(0.1 * g)
+                v.mul_(0.999).add_(0.001 * g * g)
+                mean, square = m / (1 - 0.9 ** (step + 1)), v / (1 - 0.999 ** (step + 1))
+                p.data -= rate * mean / (square.sqrt() + 1e-8)
+        assert run.losses == pytest.approx(losses, rel=1e-9)
+        for ours, theirs in zip(run.model.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+    def test_the_same_twice(self):
+        assert short_run().losses == short_run().losses
+        assert short_run().losses != short_run(seed=1).losses
+
+    def test_snapshots_are_the_run_as_it_was(self):
+        run = short_run(7, snapshot_every=3)
+        assert sorted(run.snapshots) == [0, 3, 6, 7]
+        torch.manual_seed(0)
+        for ours, fresh in zip(
+            run.at(0).parameters(), RepeatModel(7, 5, 6, 2).parameters(), strict=True
+        ):
+            assert torch.equal(ours, fresh)
+        for ours, last in zip(run.at(7).parameters(), run.model.parameters(), strict=True):
+            assert torch.equal(ours, last)
+        before = [
+            predict_next(run.at(step), batch).item()
+            for step, batch in enumerate(islice(repeat_batches(3, 5, 7), 7))
+            if step in run.snapshots
+        ]
+        assert before == pytest.approx([run.losses[step] for step in (0, 3, 6)])
+
+    def test_an_interrupt_keeps_the_run(self, capsys):
+        def loss(model, batch):
+            calls.append(None)
+            if len(calls) == 4:
+                raise KeyboardInterrupt
+            return predict_next(model, batch)
+
+        calls = []
+        torch.manual_seed(0)
+        run = train(
+            RepeatModel(7, 5, 6, 2),
+            repeat_batches(3, 5, 7),
+            loss,
+            n_steps=9,
+            learning_rate=1e-2,
+            decay=False,
+            snapshot_every=2,
+        )
+        assert not run.finished and run.losses == short_run(3, decay=False).losses
+        assert sorted(run.snapshots) == [0, 2, 3]
+        assert "Stopped after 3 of 9 steps" in capsys.readouterr().out
+
+    def test_an_error_is_not_swallowed(self):
+        with pytest.raises(ZeroDivisionError):
+            train(RepeatModel(), repeat_batches(), lambda *_: 1 / 0, n_steps=2, learning_rate=1)
+
+    def test_the_same_on_every_device(self, device):
+        """Weights and data are drawn on the CPU: only the arithmetic differs."""
+        torch.manual_seed(0)
+        model = RepeatModel(7, 5, 6, 2).to(device)
+        run = train(model, repeat_batches(3, 5, 7), predict_next, n_steps=5, learning_rate=1e-2)
+        assert run.losses == pytest.approx(short_run().losses, abs=1e-4)
+
+    @pytest.mark.plain
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"n_steps": 0}, "n_steps"),
+            ({"snapshot_every": 1.5}, "snapshot_every"),
+            ({"n_steps": 40}, "end after 3"),
+        ],
+    )
+    def test_refusals(self, settings, words):
+        batches = [torch.zeros(2, 5, dtype=torch.long)] * 3
+        settings = {"n_steps": 2, "learning_rate": 1e-2, **settings}
+        with pytest.raises((TypeError, ValueError), match=words):
+            train(RepeatModel(7, 5, 6, 2), batches, predict_next, **settings)
+
+    @pytest.mark.plain
+    def test_no_snapshot_there(self):
+        with pytest.raises(ValueError, match=r"\[0, 2, 3\]; got 1"):
+            short_run(3, snapshot_every=2).at(1)
+        assert Run(RepeatModel(), 3).finished is False
+
+
+def test_next_token_loss_against_a_loop():
+    logits, tokens = torch.randn(3, 5, 7), torch.randint(7, (3, 5))
+    losses = [-logits[b, t].log_softmax(-1)[tokens[b, t + 1]] for b in range(3) for t in range(4)]
+    torch.testing.assert_close(next_token_loss(logits, tokens), torch.stack(losses).mean())
+    torch.testing.assert_close(
+        next_token_loss(logits, tokens.int()), next_token_loss(logits, tokens)
+    )
+
+
+class TestTwoSides:
+    @pytest.mark.parametrize("sides", [(0,), (1,), (0, 1)])
+    def test_loss_against_a_loop(self, sides):
+        model = TwoSidesModel(2, n_letters=7, n_tokens=5, d_model=6)
+        letters = torch.randint(7, (3, 5))
+        log_p = model(letters).log_softmax(-1)
+        losses = [
+            -log_p[b, t, side, letters[b, t + (-1, 1)[side]]]
+            for b in range(3)
+            for t in range(1, 4)
+            for side in sides
+        ]
+        torch.testing.assert_close(
+            two_sides_loss(model, letters, sides), torch.stack(losses).mean()
+        )
+
+    def test_accuracy_of_a_model_that_always_repeats_the_left_letter(self):
+        class Left(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.unused = torch.nn.Parameter(torch.zeros(1))
+
+            def forward(self, letters):
+                scores = F.one_hot(letters.roll(1, dims=1), 16).float()
+                return torch.stack([scores, scores], dim=2)
+
+        answers = both_sides(LETTERS)
+        same = (answers[..., 0] == answers[..., 1]).float().mean().item()
+        assert side_accuracy(Left(), LETTERS) == pytest.approx((1.0, same, 0.0))
+
+    def test_one_head_cannot_and_two_can(self, device):
+        """Three seeds each. Without both sides a model gets .06 of the second one right."""
+        for run in two_sides_runs(1, range(3)):
+            left, right, both = side_accuracy(run.model, LETTERS)
+            assert both < 0.1
+            assert max(left, right) > 0.9 and min(left, right) < 0.15
+        for run in two_sides_runs(2, range(3)):
+            assert side_accuracy(run.model, LETTERS).both > 0.99
+            looks = weight_by_offset(run.model.weights(), (-1, 1))  # (head, side)
+            to_left, to_right = looks.argmax(dim=0).tolist()
+            assert {to_left, to_right} == {0, 1} and looks.max(dim=0).values.min() > 0.9
+            deaf_left = side_accuracy(silence_head(run.model, to_left), LETTERS)
+            deaf_right = side_accuracy(silence_head(run.model, to_right), LETTERS)
+            assert deaf_left.right > 0.99 and deaf_left.left < 0.15
+            assert deaf_right.left > 0.99 and deaf_right.right < 0.15
+
+    def test_one_head_does_either_job_alone(self):
+        for side in (0, 1):
+            [run] = two_sides_runs(1, [0], sides=[side], n_steps=300)
+            assert side_accuracy(run.model, LETTERS)[side] > 0.99
+
+    def test_an_interrupt_keeps_the_finished_runs(self, monkeypatch, capsys):
+        def loss(model, letters, sides):
+            calls.append(None)
+            if len(calls) == 8:
+                raise KeyboardInterrupt
+            return two_sides_loss(model, letters, sides)
+
+        calls = []
+        monkeypatch.setattr("mha_lesson.training.two_sides_loss", loss)
+        runs = two_sides_runs(1, range(5), n_steps=3)
+        assert len(runs) == 2 and all(run.finished for run in runs)
+        assert "Stopped after 1 of 3" in capsys.readouterr().out
+
+    def test_leaves_no_trace_in_the_random_state(self):
+        state = torch.random.get_rng_state()
+        two_sides_runs(1, [7], n_steps=2)
+        assert torch.equal(state, torch.random.get_rng_state())
+
+
+class TestAskingTheHeads:
+    def test_uniform_attention_is_uniform_and_leaves_the_rest(self):
+        model = LanguageModel(7, 5, 6, 3)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter)
+        before = copy.deepcopy(model.state_dict())
+        uniform = with_uniform_attention(model)
+        ids = torch.randint(7, (2, 5))
+        expected = (~causal_mask(5)).float()
+        expected /= expected.sum(-1, keepdim=True)
+        torch.testing.assert_close(uniform.weights(ids), expected.expand(2, 3, 5, 5))
+        assert not torch.allclose(model.weights(ids), uniform.weights(ids))
+        for name, tensor in model.state_dict().items():
+            assert torch.equal(tensor, before[name])
+            rows = slice(6, None) if "w_qkv" in name else slice(None)
+            assert torch.equal(uniform.state_dict()[name][rows], tensor[rows])
+
+    def test_uniform_attention_without_biases(self):
+        mha = MultiHeadAttention(6, 2, bias=False)
+        weights = with_uniform_attention(mha)(torch.randn(3, 5, 6), return_weights=True)[1]
+        torch.testing.assert_close(weights, torch.full((3, 2, 5, 5), 0.2))
+
+    def test_a_silent_head_is_one_left_out_of_the_sum(self):
+        class Two(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = (MultiHeadAttention(6, 3) for _ in range(2))
+
+        model, x = Two(), torch.randn(2, 5, 6)
+        silent = silence_head(model, 1, layer=1)
+        assert torch.equal(silent.first(x), model.first(x))
+        attention = model.second
+        q, k, v = attention.w_qkv(x).chunk(3, dim=-1)
+        expected = attention.w_o.bias.expand(2, 5, 6).clone()
+        for head in (0, 2):
+            own = slice(2 * head, 2 * head + 2)
+            scores = q[..., own] @ k[..., own].mT / math.sqrt(2)
+            expected += scores.softmax(-1) @ v[..., own] @ attention.w_o.weight[:, own].T
+        torch.testing.assert_close(silent.second(x), expected)
+        assert not torch.allclose(attention(x), expected)
+
+    def test_weight_by_offset_where_the_answer_is_known(self):
+        before = torch.eye(7).roll(1, dims=0)[None]  # query i looks at key i - 1
+        weights = torch.cat([before, before.mT, torch.full((1, 7, 7), 1 / 7)])
+        expected = torch.tensor([[1.0, 0, 0], [0, 0, 1], [1 / 7, 1 / 7, 1 / 7]])
+        torch.testing.assert_close(weight_by_offset(weights, (-1, 0, 1)), expected)
+
+    def test_weight_by_offset_against_a_loop(self):
+        weights = torch.rand(2, 3, 11, 11)
+        for i, offset in enumerate((-3, 0, 2)):
+            mean = sum(weights[:, :, t, t + offset] for t in range(3, 9)) / 6
+            torch.testing.assert_close(weight_by_offset(weights, (-3, 0, 2))[..., i], mean)
+
+    @pytest.mark.plain
+    @pytest.mark.parametrize(
+        ("call", "words"),
+        [
+            (lambda: silence_head(RepeatModel(), 4), "between 0 and 3; got 4"),
+            (lambda: silence_head(RepeatModel(), 0, layer=1), "layer"),
+            (lambda: weight_by_offset(torch.rand(2, 5, 5), (-3, 2)), "offsets"),
+            (lambda: weight_by_offset(torch.rand(2, 5, 7), (1,)), "got"),
+            (lambda: two_sides_runs(2, []), "seeds"),
+        ],
+    )
+    def test_refusals(self, call, words):
+        with pytest.raises((TypeError, ValueError), match=words):
+            call()
+
+
+def test_a_language_model_learns():
+    """On a text that repeats itself every 13 letters a bigram is lost, and attention is not."""
+    period = torch.tensor([0, 1, 0, 2, 1, 1, 2, 0, 0, 2, 2, 1, 0])
+    text = period.repeat(40)
+    torch.manual_seed(0)
+    run = train(
+        LanguageModel(3, 16, 16, 2),
+        text_batches(text, 16, 16),
+        predict_next,
+        n_steps=150,
+        learning_rate=1e-2,
+    )
+    late = run.model(text[None, :16])[:, 8:]
+    assert F.cross_entropy(late[0, :-1], text[9:16]) < 0.1
