@@ -3,7 +3,8 @@
     python data/make_sentence.py
 
 Needs the pretrained weights (`make setup` installs them); their hash is compared before they are
-read. On the same torch version and processor family the file is written bit for bit the same.
+read. The vectors are computed in float64 and then rounded, so that another processor or another
+torch writes the same bytes: their last digits differ far below what float32 keeps.
 """
 
 import json
@@ -19,22 +20,18 @@ FILE = Path(__file__).parent / "sentence.safetensors"
 
 
 def main(path: Path = FILE) -> None:
-    torch.set_num_threads(1)
     model = pretrained.load()
+    model.encoder.double()
     encoded = model.encode(SENTENCE)
     attention = model.encoder.layers[LAYER].attention
     tensors = {"embeddings": encoded.hidden[0], "hidden": encoded.hidden[LAYER]}
-    for name, weight, bias in zip(
-        ("q", "k", "v"),
-        attention.w_qkv.weight.chunk(3),
-        attention.w_qkv.bias.chunk(3),
-        strict=True,
-    ):
-        tensors[f"w_{name}"], tensors[f"b_{name}"] = weight, bias
+    for kind, stacked in (("w", attention.w_qkv.weight), ("b", attention.w_qkv.bias)):
+        for name, rows in zip("qkv", stacked.chunk(3), strict=True):
+            tensors[f"{kind}_{name}"] = rows
     tensors["w_o"], tensors["b_o"] = attention.w_o.weight, attention.w_o.bias
+    tensors = {name: tensor.to(torch.float32).contiguous() for name, tensor in tensors.items()}
     # One entry only: safetensors writes several in an order that changes from run to run.
     words = json.dumps({"text": SENTENCE, "tokens": encoded.tokens, "layer": LAYER})
-    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     path.write_bytes(save(tensors, {"sentence": words}))
 
 

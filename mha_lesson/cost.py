@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from mha_lesson.attention import scaled_dot_product_attention
+from mha_lesson.progress import Progress
 from mha_lesson.refusals import require_divisible, require_positive_int
 from mha_lesson.runtime import device as default_device
 
@@ -106,16 +107,18 @@ def measure(
     device = torch.device(default_device if device is None else device)
     seconds: dict[str, tuple[float, ...]] = dict.fromkeys(CORES, ())
     peaks: dict[str, tuple[int, ...]] = dict.fromkeys(CORES, ())
-    for T in lengths:
-        shape = (1, n_heads, T, d_model // n_heads)
-        q, k, v = (torch.randn(shape, device=device) for _ in range(3))
-        for core in CORES:
+    with Progress(len(lengths), "measuring") as bar:
+        for T in lengths:
+            shape = (1, n_heads, T, d_model // n_heads)
+            q, k, v = (torch.randn(shape, device=device) for _ in range(3))
+            for core in CORES:
 
-            def run(q=q, k=k, v=v, explicit=core == "explicit") -> None:
-                scaled_dot_product_attention(q, k, v, return_weights=explicit)
+                def run(q=q, k=k, v=v, explicit=core == "explicit") -> None:
+                    scaled_dot_product_attention(q, k, v, return_weights=explicit)
 
-            seconds[core] += (median_seconds(run, repeats, device),)
-            peaks[core] += (peak_bytes(run, device),)
+                seconds[core] += (median_seconds(run, repeats, device),)
+                peaks[core] += (peak_bytes(run, device),)
+            bar.advance(f"T = {T}")
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu()
     return Measured(
         tuple(lengths), d_model, n_heads, name, machine_at_hand(device), seconds, peaks

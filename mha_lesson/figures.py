@@ -91,7 +91,7 @@ def _png(drawing: Drawing) -> bytes:
     axes.set_axis_off()
     axes.set_xlim(-MARGIN, width - MARGIN)
     axes.set_ylim(height - MARGIN, -MARGIN)
-    settings = {"font.family": "DejaVu Sans", "hatch.linewidth": 0.7, "text.parse_math": False}
+    settings: Any = {"font.family": "DejaVu Sans", "hatch.linewidth": 0.7, "text.parse_math": False}
     with matplotlib.rc_context(settings):
         for mark in drawing.marks:
             _draw(mark, axes)
@@ -223,8 +223,9 @@ def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
             )
     axes.add_collection(PatchCollection(opened, facecolors=colours, lw=0, antialiased=gap > 0))
     if blocked:
-        edges = {"edgecolors": INK + "98", "lw": 0, "hatch": "//////"}
-        axes.add_collection(PatchCollection(blocked, facecolors="none", **edges))
+        hatched = PatchCollection(blocked, facecolors="none", edgecolors=INK + "98", lw=0)
+        hatched.set_hatch("//////")
+        axes.add_collection(hatched)
     for r, c in panel.marks:
         frame = Rectangle(mark.at(r, c), mark.width - gap, mark.height - gap)
         frame.set(fc="none", ec="#CF5A08", lw=_points(2))

@@ -131,8 +131,9 @@ class Drawing:
 def _moved(mark: Mark, dx: float, dy: float, panel: int) -> Mark:
     if isinstance(mark, Path):
         return replace(mark, points=tuple((x + dx, y + dy) for x, y in mark.points))
-    here = {"panel": panel} if isinstance(mark, Rect | Dot) else {}
-    return replace(mark, x=mark.x + dx, y=mark.y + dy, **here)
+    if isinstance(mark, Rect | Dot):
+        return replace(mark, x=mark.x + dx, y=mark.y + dy, panel=panel)
+    return replace(mark, x=mark.x + dx, y=mark.y + dy)
 
 
 def _breaks(index: int, every: int) -> float:
@@ -167,19 +168,20 @@ def draw(scene: Scene, width: float = WIDTH) -> Drawing:
         drawing.width = 1.1 * text_width(scene.title, TITLE)
         top = 34
     if bar is not None and len(scene.flat()) > 1:
-        piece = _colour_bar(bar)
+        key = _colour_bar(bar)
         beside = drawing.width + GAP if scene.title else 0
-        if scene.title and beside + piece.width > width:
-            drawing.paste(piece, 0, top)
+        if scene.title and beside + key.width > width:
+            drawing.paste(key, 0, top)
             top += 32
         else:
-            drawing.paste(piece, beside, 0)
+            drawing.paste(key, beside, 0)
             top = 34
         bar_of_each = False
     else:
         bar_of_each = True
-    for r, row in enumerate(scene.panels):
-        below = scene.panels[r + 1] if r + 1 < len(scene.panels) else ()
+    rows = [part for row in scene.panels for part in _folded(row, width)]
+    for r, row in enumerate(rows):
+        below = rows[r + 1] if r + 1 < len(rows) else ()
         below = below if len(below) == len(row) else ()
         pieces = [
             _Piece(
@@ -197,8 +199,17 @@ def draw(scene: Scene, width: float = WIDTH) -> Drawing:
             drawing.paste(one, round(x), round(top + heads - piece.title), panel=count)
             x += one.width + GAP
             count += 1
-        top = max(top, drawing.height) + (20 if r + 1 < len(scene.panels) else 0)
+        top = max(top, drawing.height) + (20 if r + 1 < len(rows) else 0)
     return drawing
+
+
+def _folded(row: tuple[Panel, ...], width: float) -> list[tuple[Panel, ...]]:
+    """A row as it is, or as several where the page is narrow: 190 px for each panel."""
+    most = max(1, int(width / 190))
+    if width >= WIDTH or len(row) <= most:
+        return [row]
+    each = math.ceil(len(row) / math.ceil(len(row) / most))
+    return [row[i : i + each] for i in range(0, len(row), each)]
 
 
 def shared_bar(scene: Scene) -> Heatmap | None:
@@ -562,7 +573,7 @@ def _table(panel: Table, piece: _Piece, room: float) -> Drawing:
     drawing = Drawing()
     y = _title(drawing, panel)
     columns = list(zip(*([panel.header] if panel.header else []), *panel.rows, strict=True))
-    widths = [_widest(column, BODY) + 18 for column in columns]
+    widths = [1.12 * _widest(column, BODY) + 18 for column in columns]  # bold is wider
     right = sum(widths) - 18
     for i, row in enumerate([panel.header, *panel.rows] if panel.header else panel.rows):
         head = bool(panel.header) and i == 0

@@ -59,7 +59,7 @@ const luminance = (c) => {
   const [r, g, b] = c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 };
-const textOn = (c) => (luminance(c.slice(0, 3)) > 0.18 ? "#111111" : "#FFFFFF");
+const textOn = (c) => (luminance(c.slice(0, 3)) > 0.179 ? "#000000" : "#FFFFFF");
 
 function theme(el) {
   let page = [255, 255, 255];

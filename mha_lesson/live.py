@@ -165,10 +165,13 @@ def _store(
     kinds = {key: _positions(control) for key, control in controls.items()}
     count = int(np.prod([len(values) for _, values in kinds.values()]))
     if count > MOST_STATES:
-        raise ValueError(f"stored states must be at most {MOST_STATES}, the controls have {count}")
-    headers, arrays, spans, start = [], [], [], 0
-    for values in itertools.product(*(values for _, values in kinds.values())):
-        header, array = pack(scene_of(scene_at(**dict(zip(controls, values, strict=True)))))
+        raise ValueError(f"stored states must be at most {MOST_STATES}, these have {count}")
+    headers: list[Any] = []
+    arrays: list[np.ndarray] = []
+    spans: list[list[int]] = []
+    start = 0
+    for state in itertools.product(*(values for _, values in kinds.values())):
+        header, array = pack(scene_of(scene_at(**dict(zip(controls, state, strict=True)))))
         headers.append(json.loads(json.dumps(header)))
         arrays.append(array)
         spans.append([start, array.size])

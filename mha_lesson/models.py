@@ -146,8 +146,9 @@ class LanguageModel(nn.Module):
         device = self.reader.weight.device
         generator = torch.Generator().manual_seed(seed)
         text = ids.cpu()
+        reach = self.n_tokens - 1  # in training nothing follows the last position: it is a novice
         for _ in range(n_more):
-            scores = self(text[None, -self.n_tokens :].to(device))[0, -1].cpu() / temperature
+            scores = self(text[None, -reach:].to(device))[0, -1].cpu() / temperature
             text = torch.cat([text, torch.multinomial(scores.softmax(-1), 1, generator=generator)])
         return text
 

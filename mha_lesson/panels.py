@@ -68,22 +68,22 @@ def on_plate(table: np.ndarray) -> np.ndarray:
     return np.concatenate([solid, np.full_like(alpha, 255)], axis=1).round().astype(np.uint8)
 
 
-def luminance(colour: str | Sequence[int]) -> float:
+def luminance(colour: str | Sequence[Any]) -> float:
     """Relative luminance as WCAG 2 defines it, 0 (black) to 1 (white)."""
     parts = np.asarray(rgb(colour) if isinstance(colour, str) else colour[:3]) / 255.0
     linear = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
-def contrast(one: str | Sequence[int], other: str | Sequence[int]) -> float:
+def contrast(one: str | Sequence[Any], other: str | Sequence[Any]) -> float:
     """Contrast of two colours as WCAG 2 defines it, 1 to 21."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
-def text_on(paper: str | Sequence[int]) -> str:
-    """Near-black or white, whichever reads better on `paper`."""
-    return "#111111" if luminance(paper) > 0.18 else "#FFFFFF"
+def text_on(paper: str | Sequence[Any]) -> str:
+    """Black or white, whichever reads better on `paper`: at least 4.5 : 1."""
+    return "#000000" if luminance(paper) > 0.179 else "#FFFFFF"
 
 
 def _fixed(value: float, decimals: int) -> str:
@@ -139,6 +139,8 @@ def ticks(low: float, high: float, log: bool = False, most: int = 5) -> tuple[fl
     step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
     count = math.floor(high / step + 1e-9) - first + 1
+    if count < 2:  # no two round positions: then the ends
+        return (low, high)
     return tuple(round((first + i) * step, 12) for i in range(count))
 
 
@@ -149,7 +151,7 @@ def _array(value: Any, name: str, ndims: tuple[int, ...], dtype: type = float) -
         value = value.float() if value.is_floating_point() else value
         value = value.numpy()
     try:
-        array = np.array(value, dtype=dtype)
+        array: np.ndarray = np.array(value, dtype=dtype)
     except (TypeError, ValueError) as error:
         got = type(value).__name__
         raise TypeError(f"{name} must be numbers in an array, got {got}") from error
@@ -186,7 +188,10 @@ def _own_range(values: np.ndarray) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """What every panel has: a title, perhaps the head it belongs to, and words that describe it."""
+    """What every panel has: a title, perhaps the head it belongs to, and words that describe it.
+
+    Values and labels are given as any array or list, and kept as checked arrays and tuples.
+    """
 
     _: KW_ONLY
     title: str = ""
@@ -231,13 +236,13 @@ class Heatmap(Panel):
     """
 
     values: Any
-    rows: Sequence[Any] | None = None
-    columns: Sequence[Any] | None = None
+    rows: Any = None
+    columns: Any = None
     _: KW_ONLY
     blocked: Any = None
-    limits: tuple[float, float] | None = None
+    limits: Any = None
     per_row: bool = False
-    colours: str | None = None
+    colours: Any = None
     row_name: str = "query"
     column_name: str = "key"
     quantity: str = "weight"
@@ -320,11 +325,11 @@ class Bars(Panel):
     """
 
     values: Any
-    labels: Sequence[Any] | None = None
+    labels: Any = None
     _: KW_ONLY
-    series: Sequence[str] | None = None
-    heads: Sequence[int | None] | None = None
-    limits: tuple[float, float] | None = None
+    series: Any = None
+    heads: Any = None
+    limits: Any = None
     log: bool = False
     name: str = ""
     reference: tuple[float, str] | None = None
@@ -401,12 +406,12 @@ class Curve(Panel):
     x: Any
     lines: Mapping[str, Any]
     _: KW_ONLY
-    heads: Sequence[int | None] | None = None
+    heads: Any = None
     dashed: Sequence[str] = ()
     marker: float | None = None
     log_x: bool = False
     log_y: bool = False
-    limits: tuple[float, float] | None = None
+    limits: Any = None
     x_name: str = ""
     y_name: str = ""
     decimals: int | None = None
@@ -484,8 +489,8 @@ class Tiles(Panel):
     links: Any = None
     says: Any = None
     wrong: Any = None
-    rows: Sequence[Any] | None = None
-    columns: Sequence[Any] | None = None
+    rows: Any = None
+    columns: Any = None
     row_name: str = ""
     column_name: str = ""
     break_rows: int = 0
@@ -587,7 +592,7 @@ class Scene:
     alt: str = ""
 
     def __post_init__(self) -> None:
-        given = [self.panels] if isinstance(self.panels, Panel) else list(self.panels)
+        given: list[Any] = [self.panels] if isinstance(self.panels, Panel) else list(self.panels)
         if all(isinstance(p, Panel) for p in given):
             width = self.columns or min(len(given), 4) or 1
             given = [given[i : i + width] for i in range(0, len(given), width)]
@@ -609,7 +614,7 @@ class Scene:
     def text(self) -> list[tuple[str, str, str]]:
         """The most telling values in words: (panel, where, value)."""
         n = 3 if len(self.flat()) > 2 else 5
-        return [(p.title, *said) for p in self.flat() for said in p.largest(n)]
+        return [(p.title, where, said) for p in self.flat() for where, said in p.largest(n)]
 
 
 def shares(panel: Heatmap) -> np.ndarray:

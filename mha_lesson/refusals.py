@@ -4,7 +4,7 @@ Every function returns nothing when all is well, so a call costs a few compariso
 are only built on the way out.
 """
 
-from numbers import Integral, Real
+from numbers import Integral, Real  # NumPy's numbers, too; int and float are quicker to tell
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ def describe(x: Any) -> str:
 
 
 def require_positive_int(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if isinstance(value, bool) or not isinstance(value, (int, Integral)):
         raise TypeError(f"{name} must be a positive integer; got {describe(value)}.")
     if value < 1:
         raise ValueError(f"{name} must be a positive integer; got {value}.")
@@ -35,7 +35,7 @@ def require_bool(name: str, value: Any) -> None:
 
 def require_probability(name: str, value: Any) -> None:
     """0 ≤ value < 1: dropping everything leaves nothing to scale up again."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, (float, Real)):
         raise TypeError(f"{name} must be a number in [0, 1); got {describe(value)}.")
     if not 0 <= value < 1:
         raise ValueError(f"{name} must be a number in [0, 1); got {value}.")
@@ -69,10 +69,12 @@ def require_attention_inputs(query: Any, key: Any, value: Any) -> None:
         ("value", value, "(..., T_k, d_v)"),
     ):
         require_tensor(name, x, axes)
-        if not x.is_floating_point():
-            raise TypeError(f"{name} must be a floating-point tensor; got {describe(x)}.")
-        if not 2 <= x.ndim <= 4:
-            raise ValueError(f"{name} must have 2, 3 or 4 axes, {axes}; got {describe(x)}.")
+        if x is query:
+            if not x.is_floating_point():
+                raise TypeError(f"{name} must be a floating-point tensor; got {describe(x)}.")
+            if not 2 <= x.ndim <= 4:
+                raise ValueError(f"{name} must have 2, 3 or 4 axes, {axes}; got {describe(x)}.")
+            continue
         if x.ndim != query.ndim:
             raise ValueError(f"query and {name} must have as many axes: {both(query, name, x)}")
         if x.dtype != query.dtype:
@@ -141,6 +143,8 @@ def require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor, d_mo
         ("key", key, "(B, T_k, d_model)"),
         ("value", value, "(B, T_k, d_model)"),
     ):
+        if x is query and name != "query":
+            continue  # self-attention: looked at already
         require_tensor(name, x, axes)
         if x.ndim not in (2, 3):
             raise ValueError(
@@ -162,8 +166,6 @@ def require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor, d_mo
                 f"{name} must be on the device of this module's weights, {weight.device}; "
                 f"got {describe(x)}."
             )
-        if x is query:
-            continue
         if x.ndim != query.ndim or (x.ndim == 3 and x.shape[0] != query.shape[0]):
             raise ValueError(
                 f"query and {name} must have one batch size B, or both none: "

@@ -1,11 +1,15 @@
-"""The texts of the course, read from `data/`."""
+"""The texts of the course, read from `data/`; data/README.md says where each comes from."""
 
+import csv
 import hashlib
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+import torch
 from jaxtyping import Float
 from safetensors import safe_open
 from torch import Tensor
@@ -13,6 +17,39 @@ from torch import Tensor
 from mha_lesson.attention import scaled_dot_product_attention, split_heads
 
 DATA = Path(__file__).resolve().parent.parent / "data"
+
+SHA256 = {
+    "links.tsv": "517f55160b9534beb92e3d33f3a880b5f6ab0adf9962136f4322eb144b1a6c3f",
+    "minilm_reference.safetensors": "?",
+    "northanger_abbey.txt": "6f53a33627d6e48c9658313b23f8d39c04b918fd0330b31b0c202a2d04d6e9c1",
+    "pairs.tsv": "64f3605235a38dd6be938458ee68127739e26c203571a98016d9c36ed9113dad",
+    "sentence.safetensors": "8329f00110a90899aadefbc0838085b7f4b155e2bd98f9d23e18488cd36c4567",
+}
+
+
+def data_file(name: str) -> Path:
+    """A file of `data/`, its hash compared before anything is read.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: it is not the file that this version was made with.
+    """
+    path = DATA / name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"data/{name} is missing; it is part of the project: clone it again, "
+            "and install the package from there with: pip install -e ."
+        )
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != SHA256[name]:
+        raise ValueError(
+            f"data/{name} is not the file that this version was made with (SHA-256 {found[:12]}…, "
+            f"expected {SHA256[name][:12]}…); restore it with: git checkout data/{name}"
+        )
+    return path
+
+
+# ---------------------------------------------------------------- the sentence of the course
 
 SENTENCE = "The creek was cold and the spunky dog wanted to jump over it."
 LAYER = 3  # its head 1 draws the arrow from "it" to "creek" that everybody likes to see
@@ -56,6 +93,11 @@ class Sentence:
     def d_k(self) -> int:
         return self.d_model // self.n_heads
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The tokens as pictures show them: "spun-", "-ky"."""
+        return labels(self.tokens)
+
     @cached_property
     def heads(self) -> tuple[Tensor, Tensor, Tensor]:
         """Q, K and V of all heads, each (h, T, d_k)."""
@@ -78,37 +120,175 @@ class Sentence:
 
 @cache
 def sentence() -> Sentence:
-    """"The creek was cold and the spunky dog wanted to jump over it.", with its real vectors.
+    """ "The creek was cold and the spunky dog wanted to jump over it.", with its real vectors.
 
     Raises:
-        FileNotFoundError: data/sentence.safetensors is not there.
-        ValueError: it is not the file that this version was made with.
+        FileNotFoundError, ValueError: as `data_file`.
     """
-    with safe_open(
-        data_file("sentence.safetensors", _SENTENCE_SHA256), framework="pt"
-    ) as file:
+    with safe_open(data_file("sentence.safetensors"), framework="pt") as file:
         words = json.loads(file.metadata()["sentence"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    return Sentence(
-        words["text"], tuple(words["tokens"]), words["layer"], N_HEADS, **tensors
+    return Sentence(words["text"], tuple(words["tokens"]), words["layer"], N_HEADS, **tensors)
+
+
+def labels(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Word pieces as pictures show them: ("spun", "##ky") becomes ("spun-", "-ky")."""
+    following = (*tokens[1:], "")
+    return tuple(
+        ("-" + token[2:] if token.startswith("##") else token) + "-" * after.startswith("##")
+        for token, after in zip(tokens, following, strict=True)
     )
 
 
-def data_file(name: str, sha256: str) -> Path:
-    """A file of `data/`, its hash compared before anything is read."""
-    path = DATA / name
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"data/{name} is missing; it is part of the project: clone it again, "
-            "and install the package from there with: pip install -e ."
-        )
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != sha256:
-        raise ValueError(
-            f"data/{name} is not the file that this version was made with (SHA-256 {found[:12]}…, "
-            f"expected {sha256[:12]}…); restore it with: git checkout data/{name}"
-        )
-    return path
+# ---------------------------------------------------------------- annotated sentences
+
+WORD = re.compile(r"\w+|[^\w\s]")  # punctuation marks are words of their own
+
+Link = tuple[int, int]  # from a word to a word, counted with "[CLS]" as word 0
 
 
-_SENTENCE_SHA256 = "251e9cb5dc13b129c2f6df5fa46b40a41968d4ddb1bafff46b458f69f49c2cf2"
+@dataclass(frozen=True)
+class Annotated:
+    """A sentence and its grammatical links.
+
+    Attributes:
+        text: the sentence.
+        links: "determiner>noun", "adjective>noun" and "verb>subject", each (from, to) pairs of
+            word numbers; "[CLS]" is word 0, so the first word is 1.
+    """
+
+    text: str
+    links: dict[str, tuple[Link, ...]]
+
+
+@dataclass(frozen=True)
+class Pronoun:
+    """A sentence with a pronoun and two nouns before it, of which one is meant.
+
+    Attributes:
+        text: the sentence.
+        pronoun, meant, other: word numbers, "[CLS]" being word 0.
+    """
+
+    text: str
+    pronoun: int
+    meant: int
+    other: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sentences that differ in one word, and so in what their pronoun means.
+
+    Attributes:
+        kind: "number" and "gender": the pronoun agrees with one noun only; "meaning": both agree,
+            and one has to understand the sentence (a pair in the manner of Winograd).
+        held_out: whether the pair is for testing heads, not for choosing them.
+        sentences: the two; what is meant in one is the other noun in the other.
+    """
+
+    kind: str
+    held_out: bool
+    sentences: tuple[Pronoun, Pronoun]
+
+
+def words(text: str) -> list[str]:
+    """The words and punctuation marks of a text.
+
+    >>> words("Over it.")
+    ['Over', 'it', '.']
+    """
+    return WORD.findall(text)
+
+
+@cache
+def annotated_sentences() -> tuple[Annotated, ...]:
+    """The sentences of data/links.tsv.
+
+    Raises:
+        FileNotFoundError, ValueError: as `data_file`.
+    """
+    return tuple(
+        Annotated(
+            row["sentence"],
+            {
+                kind: tuple(_link(row["sentence"], pair) for pair in (pairs or "").split())
+                for kind, pairs in row.items()
+                if kind != "sentence"
+            },
+        )
+        for row in _rows("links.tsv")
+    )
+
+
+@cache
+def pronoun_pairs() -> tuple[Pair, ...]:
+    """The pairs of data/pairs.tsv.
+
+    Raises:
+        FileNotFoundError, ValueError: as `data_file`.
+    """
+    return tuple(
+        Pair(row["kind"], row["part"] == "held out", _two(row["sentence"], row["candidates"]))
+        for row in _rows("pairs.tsv")
+    )
+
+
+def random_sentences(n_sentences: int, n_words: int, *, seed: int = 0) -> list[str]:
+    """Words of the annotated sentences in random order: no grammar, and nothing to understand.
+
+    Args:
+        n_sentences, n_words: how many sentences of how many words.
+        seed: the same seed gives the same sentences.
+    """
+    vocabulary = sorted(
+        {w.lower() for s in annotated_sentences() for w in words(s.text) if w.isalpha()}
+    )
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(len(vocabulary), (n_sentences, n_words), generator=generator)
+    return [" ".join(vocabulary[i] for i in row) for row in drawn.tolist()]
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with data_file(name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def _place(text: str, name: str) -> int:
+    """The number of a word in a text, "[CLS]" being 0; "the#2" is the second "the"."""
+    word, _, nth = name.partition("#")
+    places = [i for i, w in enumerate(words(text), start=1) if w.lower() == word.lower()]
+    return places[int(nth or 1) - 1]
+
+
+def _link(text: str, pair: str) -> Link:
+    start, end = pair.split(">")
+    return _place(text, start), _place(text, end)
+
+
+def _two(pattern: str, candidates: str) -> tuple[Pronoun, Pronoun]:
+    """ "… because *it* was too {wide|narrow}." and "crate/door", taken apart."""
+    first, second = candidates.split("/")
+    left, right = (
+        re.sub(r"\{(.+?)\|(.+?)\}", rf"\{choice}", pattern) for choice in (1, 2)
+    )
+    return _pronoun(left, first, second), _pronoun(right, second, first)
+
+
+def _pronoun(marked: str, meant: str, other: str) -> Pronoun:
+    before, _, _ = marked.partition("*")
+    text = marked.replace("*", "")
+    return Pronoun(text, len(words(before)) + 1, _place(text, meant), _place(text, other))
+
+
+# ---------------------------------------------------------------- a novel
+
+
+@cache
+def northanger_abbey() -> str:
+    """Jane Austen's *Northanger Abbey*, to train a small language model on.
+
+    Raises:
+        FileNotFoundError, ValueError: as `data_file`.
+    """
+    return data_file("northanger_abbey.txt").read_text(encoding="ascii")

@@ -88,6 +88,13 @@ class TestLanguageModel:
             ids = torch.cat([ids, symbol[None]])
 
 
+def test_a_long_text_is_continued_from_its_end():
+    """The last position never had an answer to learn from, so it is not asked."""
+    model, ids = LanguageModel(13, 5, 6, 3), torch.arange(11)
+    scores = model(ids[None, -4:])[0, -1]
+    assert model.continue_ids(ids, 1, temperature=1e-4)[-1] == scores.argmax()
+
+
 def test_bigrams_against_a_loop():
     ids = torch.randint(5, (211,))
     table = bigram_log_probabilities(ids, 7)

@@ -174,7 +174,7 @@ class TestTwoSides:
 
     def test_one_head_cannot_and_two_can(self, device):
         """Three seeds each. Without both sides a model gets .06 of the second one right."""
-        for run in two_sides_runs(1, range(3)):
+        for run in two_sides_runs(1, range(3), n_steps=300):
             left, right, both = side_accuracy(run.model, LETTERS)
             assert both < 0.1
             assert max(left, right) > 0.9 and min(left, right) < 0.15

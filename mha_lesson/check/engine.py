@@ -26,7 +26,7 @@ from mha_lesson.check.compare import (
     same,
 )
 from mha_lesson.check.elsewhere import Elsewhere, flat
-from mha_lesson.check.exercise import Case, Exercise, Finding, Slip
+from mha_lesson.check.exercise import Bound, Case, Exercise, Finding, Slip
 from mha_lesson.check.report import Picture, Report, picture
 from mha_lesson.check.safely import (
     Outcome,
@@ -40,14 +40,6 @@ from mha_lesson.check.safely import (
 )
 
 OTHER_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-
-
-@dataclass(frozen=True)
-class Bound:
-    """What the learner wrote, as a function of a case's inputs, and the cases to try it on."""
-
-    answer: Callable[..., Any]
-    cases: list[Case]
 
 
 @dataclass(frozen=True)

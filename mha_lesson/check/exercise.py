@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-MAX_TRIPLES = 2000  # so that a search ends well within a second
+MAX_COMBINATIONS = 2000  # of two slips, and of three: a search has to end within half a second
 WHOLE = "whole"  # the site of a slip that replaces the right answer as a whole
 
 
@@ -55,6 +55,14 @@ class Case:
     sizes: Mapping[str, int]
     note: str = ""
     tolerance: float = 1.0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the learner wrote, as a function of a case's inputs, and the cases to try it on."""
+
+    answer: Callable[..., Any]
+    cases: list[Case]
 
 
 @dataclass
@@ -123,21 +131,24 @@ class Exercise:
 
     @cached_property
     def pairs(self) -> list[tuple[Slip, ...]]:
-        return self.together(2)
+        return self._together(2)
 
     @cached_property
     def triples(self) -> list[tuple[Slip, ...]]:
-        """Those of the slips that come first at their step: these are the common ones."""
-        rank: dict[Slip, int] = {}
-        for site in self.sites:
-            rank |= {s: i for i, s in enumerate(s for s in self.slips if s.site == site)}
-        triples = self.together(3)
-        return sorted(triples, key=lambda c: sum(rank[s] for s in c))[:MAX_TRIPLES]
+        return self._together(3)
 
-    def together(self, n: int) -> list[tuple[Slip, ...]]:
-        """All combinations of n slips at n different steps."""
-        partial = [s for s in self.slips if s.site != WHOLE]
-        return [c for c in combinations(partial, n) if len({s.site for s in c}) == n]
+    def _together(self, n: int) -> list[tuple[Slip, ...]]:
+        """Combinations of n slips at n different steps, the common ones first.
+
+        What is listed first at its step is the common slip there.
+        """
+        rank = {
+            slip: i
+            for site in self.sites
+            for i, slip in enumerate(s for s in self.slips if s.site == site)
+        }
+        found = [c for c in combinations(rank, n) if len({s.site for s in c}) == n]
+        return sorted(found, key=lambda c: sum(rank[s] for s in c))[:MAX_COMBINATIONS]
 
 
 def exercise(

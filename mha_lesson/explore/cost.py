@@ -7,7 +7,7 @@ import ipywidgets as widgets
 
 from mha_lesson.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
 from mha_lesson.live import Explorer
-from mha_lesson.panels import Bars, Curve, Scene, number
+from mha_lesson.panels import Bars, Curve, Scene, Table, number
 
 LENGTHS = tuple(2**k for k in range(6, 15))  # T = 64 … 16,384
 WIDTHS = (192, 384, 768, 1536)
@@ -76,10 +76,18 @@ def scene(
             [
                 Bars(
                     [n / 1e9 for n in parts.values()],
-                    ["4 projections", *list(parts)[1:]],
+                    ["4 W", "Q Kᵀ", "A V"],
                     name="GFLOP",
                     title=f"operations of the layer, T = {T:,}",
-                )
+                ),
+                Table(
+                    [
+                        ["4 W", "four projections", "4 · 2 T d_model²"],
+                        ["Q Kᵀ", "scores", "2 T² d_model"],
+                        ["A V", "weights times values", "2 T² d_model"],
+                    ],
+                    ("", "part", "operations"),
+                ),
             ],
             [
                 curve(milliseconds, "ms", "time of the core"),

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_lesson.attention import scaled_dot_product_attention, split_heads
 from mha_lesson.live import Explorer
-from mha_lesson.panels import Heatmap, Scene, number
+from mha_lesson.panels import Heatmap, Scene
 from mha_lesson.text import sentence
 
 HEADS = (1, 2, 3, 4, 6, 12)  # into which the layer's 384 dimensions are cut
@@ -23,8 +23,15 @@ def head_writes() -> Explorer:
         )
         for i in range(HEADS[-1])
     }
+    h_control = widgets.SelectionSlider(options=HEADS, value=12, description="h")
+
+    def show_boxes(change: dict) -> None:
+        for i, box in enumerate(boxes.values()):
+            box.layout.display = None if i < change["new"] else "none"
+
+    h_control.observe(show_boxes, "value")
     return Explorer(
-        {"h": widgets.SelectionSlider(options=HEADS, value=12, description="h"), **boxes},
+        {"h": h_control, **boxes},
         lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
     )
 
@@ -55,7 +62,7 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
                     [*names, "sum"],
                     creek.tokens,
                     blocked=off.expand(lengths.shape),
-                    limits=(0, float(_writes(1).norm(dim=-1).max())),
+                    limits=(0, _longest()),
                     numbers=False,
                     row_name="written by",
                     column_name="token",
@@ -77,11 +84,11 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
             ]
         ],
         caption=(
-            f"{sum(on)} of {h} heads write. Their sum is "
+            f"{sum(on)} of {h} heads write{'s' * (sum(on) == 1)}. Their sum is "
             + (
-                "the layer's whole output."
+                "the layer's whole output, but for the bias."
                 if all(on)
-                else f"{number(missing)} of the whole output's length away from it."
+                else f"{missing:.0%} of the whole output's length away from it."
             )
             + (
                 ""
@@ -89,6 +96,14 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
                 else " The model was trained with 12 heads; this cut is for comparison."
             )
         ),
+    )
+
+
+@cache
+def _longest() -> float:
+    """The longest write or sum over every h, so that one scale serves all positions."""
+    return max(
+        float(x.norm(dim=-1).max()) for h in HEADS for x in (_writes(h), _writes(h).sum(dim=0))
     )
 
 

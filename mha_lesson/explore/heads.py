@@ -39,19 +39,33 @@ def heads(
 
     h_control.observe(fit, "value")
     return Explorer(
-        {"h": h_control, "d_k": d_k_control},
-        lambda h, d_k: draw(q, k, labels, h, min(d_k, width // h), trained),
+        {
+            "h": h_control,
+            "d_k": d_k_control,
+            "own_range": widgets.Checkbox(
+                value=False, description="each row's own range", indent=False
+            ),
+        },
+        lambda h, d_k, own_range: draw(
+            q, k, labels, h, min(d_k, width // h), trained, own_range
+        ),
     )
 
 
-def scene(h: int = 12, d_k: int | None = None) -> Scene:
+def scene(h: int = 12, d_k: int | None = None, own_range: bool = False) -> Scene:
     """The heads of the real layer on the real sentence."""
     q, k, labels, trained = _source(None, None, None)
-    return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained)
+    return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained, own_range)
 
 
 def draw(
-    q: Tensor, k: Tensor, tokens: tuple[str, ...], h: int, d_k: int, trained: int
+    q: Tensor,
+    k: Tensor,
+    tokens: tuple[str, ...],
+    h: int,
+    d_k: int,
+    trained: int,
+    own_range: bool = False,
 ) -> Scene:
     """Queries and keys (T, h·d_k) cut into h heads, each looking with its first d_k dimensions."""
     require_positive_int("h", h)
@@ -64,14 +78,20 @@ def draw(
     q, k = (split_heads(x[None], h)[0, ..., :d_k] for x in (q, k))
     _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
     panels = [
-        Heatmap(one, tokens, tokens, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
+        Heatmap(
+            one, tokens, tokens, head=i, limits=(0, 1), per_row=own_range, numbers=False,
+            title=f"head {i}",
+        )
         for i, one in enumerate(weights)
-    ]
+    ]  # fmt: skip
     best = max(range(h), key=lambda i: float(weights[i].max()))
     where, value = panels[best].largest(1)[0]
-    words = f"{h} heads with {d_k} dimensions each; largest weight {value}: {where}, in head {best}."
+    words = (
+        f"{h} head{'s' * (h > 1)} with {d_k} dimension{'s' * (d_k > 1)}{' each' * (h > 1)}; "
+        f"largest weight {value}: {where}, in head {best}."
+    )
     if h != trained:
-        words += f" Trained with {trained} heads; this cut is for comparison."
+        words += f" Trained with {trained} head{'s' * (trained > 1)}; this cut is for comparison."
     elif d_k < width // h:
         words += f" Trained with {width // h} dimensions; the others are left out."
     return Scene(panels, columns=min(h, 4), caption=words)

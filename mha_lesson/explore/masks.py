@@ -9,25 +9,33 @@ from mha_lesson.live import Explorer
 from mha_lesson.masks import causal_mask, padding_mask
 from mha_lesson.panels import Heatmap, Panel, Scene, number
 
-CONVENTIONS = ("True = blocked", "True = keep", "0 and 1, added")
-LONGEST = 10
+BLOCKED, KEEP, ADDED = CONVENTIONS = ("True = blocked", "True = keep", "0 and 1, added")
+LONGEST = 8
 D_K = 8
+SCALE = (-3, 3)  # of scores; the added 1 included
 
 
 def masks() -> Explorer:
     """Sliders `T` and a length for each sequence, causal or not, and the convention."""
+    t_control = widgets.IntSlider(value=6, min=1, max=LONGEST, description="T")
+    lengths = [
+        widgets.IntSlider(value=value, min=0, max=6, description=f"length {b}")
+        for b, value in enumerate((6, 3))
+    ]
 
-    def length(name: str, value: int) -> widgets.IntSlider:
-        return widgets.IntSlider(value=value, min=0, max=LONGEST, description=name)
+    def fit(change: dict) -> None:
+        for control in lengths:
+            control.max = change["new"]
 
+    t_control.observe(fit, "value")
     return Explorer(
         {
-            "T": widgets.IntSlider(value=6, min=1, max=LONGEST, description="T"),
-            "length_0": length("length 0", 6),
-            "length_1": length("length 1", 3),
+            "T": t_control,
+            "length_0": lengths[0],
+            "length_1": lengths[1],
             "causal": widgets.Checkbox(value=True, description="causal", indent=False),
             "convention": widgets.Dropdown(
-                options=CONVENTIONS, value=CONVENTIONS[0], description="read as"
+                options=CONVENTIONS, value=BLOCKED, description="read as"
             ),
         },
         scene,
@@ -39,11 +47,15 @@ def scene(
     length_0: int = 6,
     length_1: int = 3,
     causal: bool = True,
-    convention: str = CONVENTIONS[0],
+    convention: str = BLOCKED,
 ) -> Scene:
-    """The mask is always made with True = blocked; `convention` is how attention reads it.
+    """Scores, mask and weights of two sequences.
 
+    The mask is always made with True = blocked; `convention` is how attention reads it.
     Lengths beyond T count as T.
+
+    Raises:
+        ValueError: T or a length is out of range, or there is no such convention.
     """
     if not (isinstance(T, int) and 1 <= T <= LONGEST):
         raise ValueError(f"T must be a whole number from 1 to {LONGEST}; got {T!r}.")
@@ -53,57 +65,65 @@ def scene(
     mask = padding_mask(lengths, T).squeeze(1).expand(2, T, T)
     if causal:
         mask = mask | causal_mask(T)
-    q, k, scores = _vectors(T)
-    if convention == CONVENTIONS[2]:
-        blocked = torch.zeros_like(mask)
-        shown = scores + mask.float()
-        weights = shown.softmax(dim=-1)
-    else:
-        blocked = mask if convention == CONVENTIONS[0] else ~mask
-        shown = scores
-        _, weights = scaled_dot_product_attention(q, k, k, blocked, return_weights=True)
-    tokens = [str(i) for i in range(T)]
+    shown, blocked, weights = attend(mask, convention)
     rows: list[list[Panel]] = []
     for b, n in enumerate(lengths):
         names = [f"{t}" if t < n else f"{t} pad" for t in range(T)]
+        keys = range(T)
         rows.append(
             [
                 Heatmap(
-                    shown[b], names, tokens, quantity="score", limits=(-2.5, 2.5), numbers=False,
-                    title=f"sequence {b}, {n} real: scores", blocked=blocked[b],
+                    shown[b], names, keys, blocked=blocked[b], limits=SCALE, numbers=False,
+                    quantity="score", title=f"sequence {b}, {n} of {T} real: scores",
                 ),
                 Heatmap(
-                    mask[b].float(), names, tokens, quantity="mask", limits=(0, 1), numbers=False,
-                    title="mask, 1 = True",
+                    mask[b].float(), names, keys, limits=(0, 1), numbers=False,
+                    quantity="mask", title="mask, 1 = True",
                 ),
                 Heatmap(
-                    weights[b], names, tokens, limits=(0, 1), numbers=False,
-                    title="weights", blocked=blocked[b],
+                    weights[b], names, keys, blocked=blocked[b], limits=(0, 1), numbers=False,
+                    title="weights",
                 ),
             ]
         )  # fmt: skip
-    return Scene(rows, caption=_caption(mask, blocked, weights, convention))
+    return Scene(rows, caption=_caption(mask, convention))
 
 
-def _vectors(T: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Fixed random queries and keys (2, T, 8) and their scaled scores (2, T, T)."""
+def attend(mask: Tensor, convention: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores as they enter the softmax, the cells that are blocked then, and the weights.
+
+    Each (2, T, T), for fixed random queries and keys.
+    """
     generator = torch.Generator().manual_seed(0)
+    T = mask.shape[-1]
     q, k = torch.randn(2, 2, LONGEST, D_K, generator=generator)[:, :, :T]
-    return q, k, (q @ k.mT / D_K**0.5)
+    scores = q @ k.mT / D_K**0.5
+    if convention == ADDED:
+        scores = scores + mask
+        return scores, torch.zeros_like(mask), scores.softmax(dim=-1)
+    blocked = mask if convention == BLOCKED else ~mask
+    return scores, blocked, scaled_dot_product_attention(q, k, k, blocked, return_weights=True)[1]
 
 
-def _caption(mask: Tensor, blocked: Tensor, weights: Tensor, convention: str) -> str:
-    forbidden = (weights * mask).sum(dim=-1)
-    words = f"Read as “{convention}”: "
-    dead = int(blocked.all(dim=-1).sum())
-    share = number(float(forbidden.max()))
-    if convention == CONVENTIONS[0]:
-        words += f"no query takes anything from the {int(mask.sum())} blocked cells."
-    else:
-        words += (
-            f"wrong, and no error: a query takes up to {share} of its weight from cells "
-            "that the mask meant to block."
+def _caption(mask: Tensor, convention: str) -> str:
+    _, blocked, weights = attend(mask, convention)
+    right = attend(mask, BLOCKED)[2]
+    leaked = float((weights * mask).sum(dim=-1).max())
+    n = int(mask.sum())
+    if convention == BLOCKED:
+        cells = f"{n} blocked cells" if n > 1 else "blocked cell"
+        what = f"no query takes anything from the {cells}." if n else "nothing is blocked."
+    elif torch.equal(weights, right):
+        what = "nothing is blocked, so nothing differs."
+    elif leaked:
+        what = (
+            f"wrong, and no error: a query takes up to {number(leaked, 2)} of its weight from "
+            "cells that the mask meant to block."
         )
-    if dead:
-        words += f" {dead} rows are fully blocked: weights and context are zero there, not NaN."
+    else:
+        what = "wrong, and no error: cells that may be seen are blocked."
+    words = f"Read as “{convention}”: {what}"
+    if dead := int(blocked.all(dim=-1).sum()):
+        rows = f"{dead} rows are" if dead > 1 else "1 row is"
+        words += f" {rows} blocked from end to end: weights and context are zero there, not NaN."
     return words

@@ -1,6 +1,8 @@
 """What view, permute and contiguous do: the storage as a strip, the tensor as it is seen."""
 
+from collections.abc import Callable
 from string import ascii_lowercase
+from typing import Any
 
 import ipywidgets as widgets
 import torch
@@ -9,18 +11,35 @@ from torch import Tensor
 from mha_lesson.live import Explorer
 from mha_lesson.panels import Panel, Scene, Table, Tiles
 
-STEPS = ("linear output", "view", "permute", "contiguous", "merged")
-LARGEST = 6  # of T, h and d_k: more cells than that are hard to read
-STRIP = 24  # cells in a row of the strip
+CODE = {
+    "linear output": "x",
+    "view": "x.view(T, h, d_k)",
+    "permute": ".permute(1, 0, 2)",
+    "contiguous": ".contiguous()",
+    "merged": ".permute(1, 0, 2).reshape(T, h*d_k)",
+}
+STEPS = tuple(CODE)
+SHORTCUTS = {  # what the tempting wrong line says, at the steps that have one
+    "permute": "x.view(h, T, d_k)",
+    "contiguous": "x.view(h, T, d_k)",
+    "merged": "heads.view(T, h*d_k)",
+}
+MOST = {"T": 6, "h": 4, "d_k": 4}  # more cells than that are hard to read
+STRIP = 24  # cells in a row of the strip, at most
+SIDE_BY_SIDE = 9  # columns, at most, of two pictures in one row
 
 
 def memory() -> Explorer:
     """Sliders `T`, `h`, `d_k` and `step` over the way of one sequence into heads and back."""
+
+    def size(name: str, value: int) -> widgets.IntSlider:
+        return widgets.IntSlider(value=value, min=1, max=MOST[name], description=name)
+
     return Explorer(
         {
-            "T": widgets.IntSlider(value=3, min=1, max=LARGEST, description="T"),
-            "h": widgets.IntSlider(value=2, min=1, max=4, description="h"),
-            "d_k": widgets.IntSlider(value=3, min=1, max=4, description="d_k"),
+            "T": size("T", 3),
+            "h": size("h", 2),
+            "d_k": size("d_k", 3),
             "step": widgets.SelectionSlider(options=STEPS, value="permute", description="step"),
         },
         scene,
@@ -28,117 +47,171 @@ def memory() -> Explorer:
 
 
 def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
-    """The strip, the tensor with shape and strides, and what the shortcut makes of it.
+    """The strip, the tensor after `step`, the shortcut beside it, and the rule of every step.
 
     A cell is named by its token (a letter) and its place in the token's row; its colour is the
-    head that the place belongs to. Everything is read off a real tensor.
+    head that this place belongs to. Everything is read off real tensors.
+
+    Raises:
+        ValueError: a size is out of range, or there is no such step.
     """
     for name, value in (("T", T), ("h", h), ("d_k", d_k)):
-        if not (isinstance(value, int) and 1 <= value <= LARGEST):
-            raise ValueError(f"{name} must be a whole number from 1 to {LARGEST}; got {value!r}.")
+        if not (isinstance(value, int) and 1 <= value <= MOST[name]):
+            raise ValueError(
+                f"{name} must be a whole number from 1 to {MOST[name]}; got {value!r}."
+            )
     if step not in STEPS:
         raise ValueError(f"step must be one of {', '.join(STEPS)}; got {step!r}.")
-    right, wrong, shortcut = _tensors(T, h, d_k, step)
-    faulty = right != wrong if wrong is not None else torch.zeros_like(right, dtype=torch.bool)
+    x = right_way(T, h, d_k)
+    now, before = x[step], x[STEPS[max(0, STEPS.index(step) - 1)]]
+    wrong = wrong_way(x, step)
 
-    stored = torch.as_strided(right, (right.numel(),), (1,), 0)
-    rows = [stored[i : i + STRIP] for i in range(0, len(stored), STRIP)]
-    strip = torch.full((len(rows), min(STRIP, len(stored))), -1)
-    for i, row in enumerate(rows):
-        strip[i, : len(row)] = row
-    pictures: list[Panel] = [_tiles(right, h, d_k, f"the tensor after: {step}")]
+    strips = [(now, "storage: one strip of memory")]
+    if now.data_ptr() != before.data_ptr():
+        strips = [(before, "storage before this step"), (now, "storage after it: a copy")]
+    rows: list[list[Panel]] = [[_strip(t, h, d_k, title)] for t, title in strips]
+    pictures: list[Panel] = [_seen(now, h, d_k, f"the tensor after: {step}")]
     if wrong is not None:
-        pictures.append(_tiles(wrong, h, d_k, f"the shortcut: {shortcut}", faulty))
-    return Scene(
-        [
-            [
-                _tiles(strip, h, d_k, "storage: one strip of memory", rows=STRIP * len(rows)),
-            ],
-            pictures,
-            [
-                Table(
-                    [
-                        [step, *_rule(right)],
-                        *([[shortcut, *_rule(wrong)]] if wrong is not None else []),
-                    ],
-                    ("", "shape", "strides", "contiguous"),
-                )
-            ],
-        ],
-        caption=_caption(step, right, wrong, faulty),
+        pictures.append(
+            _seen(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now)
+        )
+    if now.shape[-1] <= SIDE_BY_SIDE:
+        rows.append(pictures)
+    else:
+        rows.extend([picture] for picture in pictures)
+    table = [[name, CODE[name], *_rule(x[name], x, i)] for i, name in enumerate(STEPS)]
+    if wrong is not None:
+        table.append(["shortcut", SHORTCUTS[step], *_rule(wrong)])
+    strong = [STEPS.index(step)]
+    rows.append(
+        [Table(table, ("step", "code", "shape", "strides", "contiguous", "storage"), strong=strong)]
     )
+    return Scene(rows, caption=_caption(step, now, before, wrong))
 
 
-def _tensors(T: int, h: int, d_k: int, step: str) -> tuple[Tensor, Tensor | None, str]:
-    """The tensor after a step, the tempting wrong one beside it, and how that is written."""
+def right_way(T: int, h: int, d_k: int) -> dict[str, Tensor]:
+    """The tensor after each step, for one sequence; its numbers are their first places."""
     x = torch.arange(T * h * d_k).view(T, h * d_k)
     cut = x.view(T, h, d_k)
     heads = cut.permute(1, 0, 2)
-    at = {"linear output": x, "view": cut, "permute": heads, "contiguous": heads.contiguous()}
-    if step == "linear output":
-        return x, None, ""
-    if step == "merged":
-        return (
-            heads.permute(1, 0, 2).reshape(T, h * d_k).clone(),
-            heads.contiguous().view(T, h * d_k),
-            "view(T, h·d_k), no permute",
-        )
-    if step == "view":
-        return cut, None, ""
-    return at[step], x.view(h, T, d_k), "view(h, T, d_k), no permute"
+    laid_out = heads.contiguous()
+    merged = laid_out.permute(1, 0, 2).reshape(T, h * d_k)
+    return dict(zip(STEPS, (x, cut, heads, laid_out, merged), strict=True))
 
 
-def _tiles(
-    x: Tensor, h: int, d_k: int, title: str, faulty: Tensor | None = None, rows: int = 0
-) -> Tiles:
-    """Any tensor as rows of its last axis; the storage is a tensor of one or two axes, too."""
-    ids = x.reshape(-1, x.shape[-1])
-    width = h * d_k
+def wrong_way(x: dict[str, Tensor], step: str) -> Tensor | None:
+    """What the shortcut makes: the same shape as the right way, without its permute."""
+    if step not in SHORTCUTS:
+        return None
+    source = x["contiguous"] if step == "merged" else x["linear output"]
+    return source.view(x[step].shape)
 
-    def table(cell):  # noqa: ANN001, ANN202
-        return [[cell(i) if i >= 0 else None for i in row] for row in ids.tolist()]
 
-    names = None
-    if rows:
-        names = [f"{STRIP * i}" for i in range(len(ids))] if len(ids) > 1 else None
-    elif x.ndim == 3:
-        outer = "head" if x.shape[0] == h and title.split(": ")[-1] != "view" else "token"
-        inner = "row" if outer == "head" else "head"
-        names = [f"{outer} {i}, {inner} {j}" for i in range(x.shape[0]) for j in range(x.shape[1])]
+def _strip(x: Tensor, h: int, d_k: int, title: str) -> Tiles:
+    """The storage of x in rows of whole tokens."""
+    stored = torch.as_strided(x, (x.numel(),), (1,), 0).tolist()
+    width = STRIP // (h * d_k) * (h * d_k)
+    rows = [stored[i : i + width] for i in range(0, len(stored), width)]
+    if len(rows) > 1:
+        rows[-1] += [None] * (width - len(rows[-1]))
+    says = [
+        [f"place {r * width + c} of the strip" for c in range(len(row))]
+        for r, row in enumerate(rows)
+    ]
+    names = [str(r * width) for r in range(len(rows))] if len(rows) > 1 else None
+    return _tiles(rows, says, h, d_k, title, rows=names)
+
+
+def _seen(x: Tensor, h: int, d_k: int, title: str, wrong: Tensor | None = None) -> Tiles:
+    """x as its shape and strides show it: rows of its last axis, blocks of its first."""
+    tokens = [f"token {ascii_lowercase[t]}" for t in range(MOST["T"])]
+    heads = [f"head {i}" for i in range(MOST["h"])]
+    if x.ndim == 2:
+        names, breaks = tokens[: len(x)], {"break_columns": d_k}
     else:
-        names = [f"row {i}" for i in range(len(ids))]
-    return Tiles(
-        table(lambda i: f"{ascii_lowercase[i // width]}{i % width}"),
-        heads=table(lambda i: i % width // d_k),
-        links=table(lambda i: i),
-        says=table(
-            lambda i: f"token {ascii_lowercase[i // width]}, place {i % width}, "
-            f"head {i % width // d_k}"
-        ),
-        rows=names,
-        break_rows=x.shape[1] if x.ndim == 3 else 0,
-        break_columns=0 if rows or x.ndim == 3 else d_k,
-        wrong=None if faulty is None else faulty.reshape(ids.shape).tolist(),
-        title=title,
+        first, second = (tokens, heads) if title.endswith(": view") else (heads, tokens)
+        names = [f"{a}, {b}" for a in first[: x.shape[0]] for b in second[: x.shape[1]]]
+        breaks = {"break_rows": x.shape[1]}
+    says = [_address(x, place) for place in torch.cartesian_prod(*map(torch.arange, x.shape))]
+    width = x.shape[-1]
+    rows = [says[i : i + width] for i in range(0, len(says), width)]
+    faulty = None if wrong is None else wrong.reshape(-1, width).tolist()
+    return _tiles(
+        x.reshape(-1, width).tolist(), rows, h, d_k, title, rows=names, wrong=faulty, **breaks
     )
 
 
-def _rule(x: Tensor) -> list[str]:
-    return [str(tuple(x.shape)), str(x.stride()), "yes" if x.is_contiguous() else "no"]
+def _address(x: Tensor, place: Tensor) -> str:
+    """How the strides lead to a cell: "[1, 0, 2]: 1·3 + 0·6 + 2·1 = place 5 of the strip"."""
+    index = place.tolist()
+    steps = " + ".join(f"{i}·{s}" for i, s in zip(index, x.stride(), strict=True))
+    offset = sum(i * s for i, s in zip(index, x.stride(), strict=True))
+    return f"{index}: {steps} = place {offset} of the strip"
 
 
-def _caption(step: str, right: Tensor, wrong: Tensor | None, faulty: Tensor) -> str:
-    rule = f"shape {tuple(right.shape)}, strides {right.stride()}"
-    what = {
-        "linear output": f"As the linear layer writes it: {rule}; each token's heads side by side.",
-        "view": f"view cuts each row into heads: {rule}. Nothing has moved on the strip.",
-        "permute": f"permute puts the head in front: {rule}. Still nothing has moved.",
-        "contiguous": f"contiguous writes a new strip in the order of the axes: {rule}.",
-        "merged": f"permute back and merge: {rule}, as it came.",
+def _tiles(
+    ids: list[list[int | None]],
+    says: list[list[str]],
+    h: int,
+    d_k: int,
+    title: str,
+    **more: Any,
+) -> Tiles:
+    """Cells by their first places: label, colour and link follow from them."""
+
+    def each(cell: Callable[[int], Any]) -> list[list[Any]]:
+        return [[None if i is None else cell(i) for i in row] for row in ids]
+
+    labels = each(lambda i: f"{ascii_lowercase[i // (h * d_k)]}{i % (h * d_k)}")
+    return Tiles(
+        labels,
+        heads=each(lambda i: i % (h * d_k) // d_k),
+        links=ids,
+        says=[
+            [f"{label}, head {i % (h * d_k) // d_k}; {what}" if label else ""
+             for label, i, what in zip(*row, strict=True)]
+            for row in zip(labels, ids, says, strict=True)
+        ],
+        title=title,
+        **more,
+    )  # fmt: skip
+
+
+def _rule(x: Tensor, way: dict[str, Tensor] | None = None, i: int = 0) -> list[str]:
+    """Shape, strides, contiguity, and whether the step made a new strip."""
+    before = x if way is None or i == 0 else way[STEPS[i - 1]]
+    storage = "same" if x.data_ptr() == before.data_ptr() else "new"
+    if way is not None and i == 0:
+        storage = ""
+    return [
+        str(tuple(x.shape)), str(x.stride()), "yes" if x.is_contiguous() else "no", storage
+    ]  # fmt: skip
+
+
+def _caption(step: str, now: Tensor, before: Tensor, wrong: Tensor | None) -> str:
+    rule = f"shape {tuple(now.shape)}, strides {now.stride()}"
+    copied = now.data_ptr() != before.data_ptr()
+    words = {
+        "linear output": f"As the linear layer writes it, {rule}: each token's heads side by side.",
+        "view": f"view cuts each row into heads, {rule}. Nothing moves on the strip.",
+        "permute": f"permute puts the head first, {rule}. Nothing moves on the strip"
+        + (
+            ", which still is in the tensor's order."
+            if now.is_contiguous()
+            else "; it is no longer in the tensor's order, so view(-1) is refused."
+        ),
+        "contiguous": f"contiguous writes a new strip in the tensor's order, {rule}."
+        if copied
+        else f"contiguous has nothing to do, {rule}: the strip is in the tensor's order.",
+        "merged": f"permuted back and merged, {rule}: as it came"
+        + (", on a new strip." if copied else ", without a copy."),
     }[step]
     if wrong is None:
-        return what
-    count = int(faulty.sum())
-    if not count:
-        return f"{what} The shortcut gives the same here."
-    return f"{what} The shortcut puts {count} of {faulty.numel()} numbers in the wrong place."
+        return words
+    n = int((wrong != now).sum())
+    if not n:
+        return f"{words} With one head or one token the shortcut gives the same."
+    return (
+        f"{words} The shortcut has the same shape and raises no error, "
+        f"but {n} of {now.numel()} numbers are in the wrong place."
+    )

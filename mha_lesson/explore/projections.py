@@ -8,17 +8,23 @@ from mha_lesson.refusals import require_divisible, require_positive_int
 
 WIDTHS = (48, 96, 192, 384, 768)
 HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width
+MOST = 128  # of d_k, where it is free
 T = 128  # tokens, for the operations that depend on their number
 
 
 def projections() -> Explorer:
     """Sliders `d_model`, `h` and `d_k`, tied to d_model / h or free, over parameters and work."""
+    tied = widgets.Checkbox(value=True, description="d_k = d_model / h", indent=False)
+    d_k = widgets.IntSlider(
+        value=32, min=1, max=MOST, description="d_k, where free", disabled=True
+    )
+    tied.observe(lambda change: setattr(d_k, "disabled", change["new"]), "value")
     return Explorer(
         {
             "d_model": widgets.SelectionSlider(options=WIDTHS, value=384, description="d_model"),
             "h": widgets.SelectionSlider(options=HEADS, value=12, description="h"),
-            "tied": widgets.Checkbox(value=True, description="d_k = d_model / h", indent=False),
-            "d_k": widgets.IntSlider(value=32, min=1, max=128, description="d_k (if free)"),
+            "tied": tied,
+            "d_k": d_k,
         },
         scene,
     )
@@ -33,27 +39,29 @@ def scene(d_model: int = 384, h: int = 12, tied: bool = True, d_k: int = 32) -> 
         d_k = d_model // h
     one = d_model * h * d_k  # weights of one matrix
     products = 2 * T * h * d_k  # a multiply-add counts as two operations
+    share = "just" if one == d_model**2 else f"{one / d_model**2:.3g} times"
     matrices = ["W_q", "W_k", "W_v", "W_o"]
     return Scene(
         [
             Bars(
-                [[one] * 4, [d_model**2] * 4],
+                [one] * 4,
                 matrices,
-                series=("these heads", "d_k = d_model / h"),
                 name="weights",
+                reference=(d_model**2, "d_model²"),
+                limits=(0, max(one, d_model**2)),
                 title="parameters",
             ),
             Bars(
                 [2 * one] * 4 + [products] * 2,
-                [*matrices, "Q Kᵀ", "weights · V"],
+                [*matrices, "Q Kᵀ", "A V"],
                 name="operations",
                 title=f"operations for each of {T} tokens",
             ),
         ],
         caption=(
-            f"{h} heads of {d_k} dimensions: 4 · {d_model} · {h} · {d_k} = {4 * one:,} weights, "
-            f"{4 * one / (4 * d_model**2):.3g} times 4 · d_model². "
-            f"The two products of attention take {2 * products / (8 * one + 2 * products):.0%} "
-            "of the operations."
+            f"{h} head{'s' * (h > 1)} of {d_k} dimension{'s' * (d_k > 1)}: "
+            f"4 · {d_model} · {h} · {d_k} = {4 * one:,} weights, {share} 4 · d_model². "
+            f"The two products of attention, Q Kᵀ and A V (A: the weights), take "
+            f"{2 * products / (8 * one + 2 * products):.0%} of the operations."
         ),
     )

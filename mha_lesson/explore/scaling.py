@@ -1,4 +1,4 @@
-"""One query, ten random keys: what d_k does to scores, weights and gradient, with and without √d_k."""
+"""One query, ten keys: what d_k does to scores, weights and gradient, divided by √d_k or not."""
 
 import math
 from functools import cache
@@ -52,7 +52,7 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
                     keys,
                     name="p (1 − p)",
                     limits=(0, 0.25),
-                    title="gradient of each weight",
+                    title="gradient of each weight by its score",
                 ),
                 Curve(
                     SIZES,
@@ -62,7 +62,7 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
                     limits=(0, 1),
                     x_name="d_k",
                     y_name="largest weight",
-                    title=f"mean over {N_ROWS} random rows",
+                    title=f"largest weight, mean of {N_ROWS} rows",
                 ),
             ],
         ],

@@ -1,0 +1,152 @@
+"""The film of the two-sides task: roles appear among the heads, or one head tries in vain."""
+
+import math
+from collections.abc import Iterable
+from functools import cache
+
+import ipywidgets as widgets
+from torch import Tensor
+
+from mha_lesson.live import Explorer
+from mha_lesson.panels import Bars, Curve, Heatmap, Scene
+from mha_lesson.tasks import letter_batches
+from mha_lesson.training import (
+    Run,
+    side_accuracy,
+    silence_head,
+    two_sides_runs,
+    weight_by_offset,
+)
+
+HEADS = (1, 2, 4, 8)
+NO_HEAD = -1
+
+
+def training(runs: Iterable[Run] | None = None) -> Explorer:
+    """Sliders `h` and `step`, and a head to silence, over the loss, the answers and the weights.
+
+    Args:
+        runs: of `two_sides_runs` with snapshots, one for each h; h = 1, 2, 4 and 8 are trained
+            now (some seconds) if None.
+
+    Raises:
+        ValueError: there is no run, a run has no snapshots, or two have the same h.
+    """
+    by_h = _by_heads(_trained() if runs is None else tuple(runs))
+    counts = sorted(by_h)
+    steps = sorted(set.intersection(*(set(run.snapshots) for run in by_h.values())))
+    start = 2 if 2 in by_h else counts[0]
+    h_control = widgets.SelectionSlider(options=counts, value=start, description="h")
+    silence = widgets.Dropdown(options=_silences(start), value=NO_HEAD, description="silence")
+    # Registered before the explorer's own: the choice fits h before anything is drawn.
+    h_control.observe(lambda change: setattr(silence, "options", _silences(change["new"])), "value")
+    return Explorer(
+        {
+            "h": h_control,
+            "step": widgets.SelectionSlider(options=steps, value=steps[-1], description="step"),
+            "silence": silence,
+        },
+        lambda h, step, silence: draw(by_h[h], step, silence),
+    )
+
+
+def scene(h: int = 2, step: int = 600, silence: int = NO_HEAD) -> Scene:
+    """The runs that `training()` makes by itself: every tenth step has a snapshot."""
+    if h not in HEADS:
+        raise ValueError(f"h must be one of {HEADS}; got {h!r}.")
+    return draw(_by_heads(_trained())[h], step, silence)
+
+
+def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
+    """A two-sides run after so many steps, with one head silenced or none (−1)."""
+    model = run.at(step)
+    h = model.attention.n_heads
+    weights = model.weights().cpu()  # (h, T, T)
+    looks = weight_by_offset(weights, (-1, 1)).T  # (2, h)
+    if silence != NO_HEAD:
+        model = silence_head(model, silence)
+    accuracy = side_accuracy(model, _letters())
+    answers = (
+        f"named: {accuracy.left:.0%} of the left letters, {accuracy.right:.0%} of the right ones"
+    )
+    roles = ", ".join(f"head {i} {_role(*look)}" for i, look in enumerate(looks.T.tolist()))
+    quiet = "" if silence == NO_HEAD else f" Head {silence} is silent."
+    caption = f"h = {h}, step {step}: {roles}.{quiet} Rightly {answers}."
+    names = [f"head {i}" for i in range(h)]
+    maps = [
+        Heatmap(
+            one,
+            head=i,
+            limits=(0, 1),
+            title=f"head {i}" + (" (silent)" if i == silence else ""),
+            row_name="query position",
+            column_name="key position",
+            numbers=False,
+        )
+        for i, one in enumerate(weights)
+    ]
+    return Scene(
+        [
+            [
+                Curve(
+                    range(1, len(run.losses) + 1),
+                    {"loss": run.losses, "guessing": [math.log(16)] * len(run.losses)},
+                    dashed=("guessing",),
+                    marker=step,
+                    x_name="step",
+                    y_name="nats",
+                    title="loss",
+                ),
+                Bars(
+                    accuracy,
+                    ("left", "right", "both"),
+                    limits=(0, 1),
+                    reference=(1 / 16, "guessing"),
+                    name="share right",
+                    title="answers",
+                ),
+                Bars(
+                    looks,
+                    names,
+                    series=("to the left", "to the right"),
+                    limits=(0, 1),
+                    name="mean weight",
+                    title="where each head looks",
+                ),
+            ],
+            *(maps[i : i + 4] for i in range(0, h, 4)),
+        ],
+        caption=caption,
+        alt=caption,
+    )
+
+
+def _role(left: float, right: float) -> str:
+    if left > 0.8:
+        return "looks left"
+    if right > 0.8:
+        return "looks right"
+    return "looks at both sides" if left + right > 0.8 else "looks around"
+
+
+def _silences(h: int) -> list[tuple[str, int]]:
+    return [("no head", NO_HEAD), *((f"head {i}", i) for i in range(h))]
+
+
+def _by_heads(runs: tuple[Run, ...]) -> dict[int, Run]:
+    if not runs or not all(run.snapshots for run in runs):
+        raise ValueError("runs must hold at least one run, each with snapshots (snapshot_every).")
+    by_h = {run.model.attention.n_heads: run for run in runs}
+    if len(by_h) != len(runs):
+        raise ValueError("runs must hold one run for each h; two have the same.")
+    return by_h
+
+
+@cache
+def _trained() -> tuple[Run, ...]:
+    return tuple(run for h in HEADS for run in two_sides_runs(h, [0], snapshot_every=10))
+
+
+@cache
+def _letters() -> Tensor:
+    return next(letter_batches(500, seed=1))

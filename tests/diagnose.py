@@ -1,0 +1,89 @@
+"""How well the checks judge and name: `make diagnose`, or `python tests/diagnose.py [-v] [name]`.
+
+Runs every answer in tests/answers and prints, per exercise: right answers failed and wrong answers
+passed (both must be 0), the share of wrong answers that were named, and milliseconds per check.
+"""
+
+import sys
+import time
+from dataclasses import dataclass
+from statistics import quantiles
+
+from answers import Answer, all_answers
+
+from mha_lesson import check
+
+
+
+@dataclass(frozen=True)
+class Verdict:
+    answer: Answer
+    report: check.Report
+    milliseconds: float
+
+    @property
+    def misjudged(self) -> bool:
+        return self.report.passed is not self.answer.right
+
+    @property
+    def named(self) -> bool:
+        """A slip, or an error of which the meaning is known: not just "other numbers"."""
+        return any(not key.startswith(UNNAMED) for key in self.report.slips)
+
+    @property
+    def related(self) -> bool:
+        """At least said how the result relates to the right one."""
+        return any(key.startswith("relation:") for key in self.report.slips)
+
+
+UNNAMED = ("relation:", "values", "shape", "nan", "error_", "low_precision")
+
+
+def judge(answer: Answer) -> Verdict:
+    start = time.perf_counter()
+    report = getattr(check, answer.exercise)(answer.function)
+    return Verdict(answer, report, 1000 * (time.perf_counter() - start))
+
+
+def table(verdicts: list[Verdict]) -> str:
+    names = [e.name for e in check.EXERCISES]
+    head = (
+        f"{'exercise':<22}{'slips':>6}{'right':>7}{'failed':>7}{'wrong':>7}{'passed':>7}"
+        f"{'named':>7}{'related':>8}{'p50 ms':>8}{'p95':>6}{'max':>6}"
+    )
+    lines = [head]
+    for name in (*names, "all"):
+        rows = [v for v in verdicts if name in (v.answer.exercise, "all")]
+        if not rows:
+            continue
+        right = [v for v in rows if v.answer.right]
+        wrong = [v for v in rows if not v.answer.right]
+        slips = sum(len(e.slips) for e in check.EXERCISES if name in (e.name, "all"))
+        named = sum(v.named for v in wrong) / max(1, len(wrong))
+        related = sum(v.related for v in wrong)
+        cuts = quantiles([v.milliseconds for v in rows], n=20) if len(rows) > 1 else [0.0] * 19
+        lines.append(
+            f"{name:<22}{slips:>6}{len(right):>7}{sum(v.misjudged for v in right):>7}"
+            f"{len(wrong):>7}{sum(v.report.passed is True for v in wrong):>7}{named:>7.0%}"
+            f"{related:>8}{cuts[9]:>8.0f}{cuts[18]:>6.0f}"
+            f"{max(v.milliseconds for v in rows):>6.0f}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    verbose = "-v" in sys.argv
+    wanted = [a for a in sys.argv[1:] if a != "-v"]
+    answers = [a for a in all_answers() if not wanted or a.exercise in wanted]
+    verdicts = [judge(a) for a in answers]
+    for v in verdicts:
+        if verbose or v.misjudged or (not v.answer.right and not v.named):
+            mark = "MISJUDGED" if v.misjudged else "named" if v.named else "unnamed"
+            what = v.answer.what or "right"
+            print(f"\n--- {v.answer.id} [{mark}, {v.milliseconds:.0f} ms] {what}\n{v.report.slips}")
+            print(v.report)
+    print("\n" + table(verdicts))
+
+
+if __name__ == "__main__":
+    main()

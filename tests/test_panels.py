@@ -1,0 +1,180 @@
+"""What pictures say: numbers as text, colours, limits, words, and what is refused."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mha_lesson import panels
+from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
+
+TOKENS = ["the", "creek", "was"]
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [
+        (0.85, None, ".85"), (1, None, "1"), (1, 2, "1.00"), (-0.314, None, "−.31"), (0, 2, ".00"),
+        (-0.001, 2, ".00"), (0.125, 2, ".13"), (0.0312, None, ".031"), (12.34, None, "12.3"),
+        (4096, None, "4096"), (1234.5, None, "1.2k"), (999.7, None, "1.0k"), (2**20, None, "1.0M"),
+        (2.1e-5, None, "2.1e−5"), (math.nan, 2, "NaN"), (-math.inf, None, "−∞"),
+        (123.4, None, "123"), (99.96, None, "100"), (10_000, None, "10.0k"), (1e6, None, "1.0M"),
+    ],
+)  # fmt: skip
+def test_numbers_read_as_in_print(value, decimals, text):
+    assert number(value, decimals) == text
+
+
+def _read(text: str) -> float:
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1], 1)
+    return float(text.rstrip("kMGT").replace("−", "-")) * scale
+
+
+@given(st.floats(-1e14, 1e14).filter(lambda v: abs(v) > 1e-12))
+def test_numbers_keep_two_digits_of_the_value(value):
+    assert _read(number(value)) == pytest.approx(value, rel=0.051)
+
+
+@given(st.floats(0.001, 1e6), st.floats(1.01, 1e4), st.booleans())
+def test_ticks_are_few_rising_and_inside(low, ratio, log):
+    high = low * ratio
+    at = panels.ticks(low, high, log)
+    assert 1 <= len(at) <= 11
+    assert all(a < b for a, b in pairwise(at))
+    assert all(low * (1 - 1e-6) <= t <= high * (1 + 1e-6) for t in at)
+
+
+def _lightness(rgba: np.ndarray, page: str) -> np.ndarray:
+    """CIE L* of a map's colours on a page."""
+    alpha = rgba[:, 3:] / 255
+    solid = rgba[:, :3] * alpha + np.array(panels.rgb(page)) * (1 - alpha)
+    y = np.array([panels.luminance(tuple(c)) for c in solid])
+    return np.where(y > 216 / 24389, 116 * np.cbrt(y) - 16, y * 24389 / 27)
+
+
+@pytest.mark.parametrize("page", ["#FFFFFF", "#111111"])
+def test_lightness_changes_evenly_with_the_value_on_both_pages(page):
+    steps = np.diff(_lightness(panels.SEQUENTIAL[::15], page))
+    assert (steps < 0).all() if page == "#FFFFFF" else (steps > 0).all()
+    assert abs(steps).max() < 2.6 * abs(steps).min()
+
+
+@pytest.mark.parametrize("page", ["#FFFFFF", "#111111"])
+def test_text_and_the_strongest_cells_stand_out_on_both_pages(page):
+    for colour in (panels.INK, panels.HIGH, panels.LOW):
+        assert panels.contrast(colour, page) > 3.9
+
+
+def test_numbers_in_cells_can_be_read_on_every_colour():
+    for table in panels.MAPS.values():
+        for colour in panels.on_plate(table):
+            assert panels.contrast(panels.text_on(tuple(colour)), tuple(colour)) >= 4.5
+
+
+def test_eight_heads_have_eight_colours_then_they_repeat():
+    assert len({panels.head_colour(i) for i in range(8)}) == 8
+    assert panels.head_colour(9) == panels.head_colour(1)
+
+
+def test_a_heatmap_says_its_largest_cell_and_what_is_blocked():
+    values = torch.tensor([[0.1, 0.9, 0.0], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]], dtype=torch.bfloat16)
+    blocked = torch.tensor([[0, 1, 1], [0, 0, 1], [1, 0, 0]]) > 0
+    panel = Heatmap(values, TOKENS, TOKENS, blocked=blocked)
+    assert "largest weight .30: creek → creek" in panel.alt
+    assert "4 blocked" in panel.alt
+    assert panel.text(0, 1) == "the → creek = blocked"
+    assert panel.text(1, 0) == "creek → the = .20"
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.randoms())
+def test_largest_are_the_largest_of_what_is_not_blocked(n_rows, n_columns, random):
+    rng = np.random.default_rng(random.randrange(2**32))
+    values, blocked = rng.random((n_rows, n_columns)), rng.random((n_rows, n_columns)) < 0.4
+    said = Heatmap(values, blocked=blocked).largest(2)
+    expected = sorted(values[~blocked], reverse=True)[:2]
+    assert [text for _, text in said] == [number(v, 2) for v in expected]
+
+
+def test_nan_and_infinities_are_said_and_do_not_stretch_the_colours():
+    panel = Heatmap([[math.nan, -math.inf], [1.0, 3.0]])
+    assert panel.limits == (-3.0, 3.0)
+    assert panel.text(0, 0).endswith("= NaN")
+    assert panel.text(0, 1).endswith("= −∞")
+    assert "1 NaN" in panel.alt
+    assert panels.shares(panel).tolist() == [[0, 0], [170, 255]]
+
+
+def test_rows_of_their_own_range_reach_the_end_of_the_map():
+    panel = Heatmap([[0.1, 0.05], [0.4, 0.8]], limits=(0, 1), per_row=True)
+    assert panels.shares(panel).max(axis=1).tolist() == [255, 255]
+    assert panels.shares(Heatmap([[0.1, 0.5]], limits=(0, 1))).tolist() == [[26, 128]]
+
+
+def test_curves_say_their_values_where_the_marker_is():
+    panel = Curve(
+        [64, 128, 256], {"measured": [1.0, 4.1, 15.9], "T²": [1, 4, 16]}, x_name="T", marker=128
+    )
+    assert panel.text(0, panel.now()) == "measured at T = 128: 4.10"
+    assert "T² at T = 128: 4" in panel.alt
+
+
+def test_bars_say_series_and_largest():
+    panel = Bars([[0.25, 0.5], [0.75, 0.125]], ["a", "b"], series=("head 0", "head 1"), name="w")
+    assert panel.text(1, 1) == "b, head 1 = .13"
+    assert panel.largest(1) == [("a, head 1", ".75")]
+
+
+def test_tiles_keep_holes_links_and_faults():
+    panel = Tiles([[1, None], [3, 4]], links=[[0, None], [1, 2]], wrong=[[0, 0], [0, 1]])
+    assert panel.labels == (("1", None), ("3", "4"))
+    assert panel.links.tolist() == [[0, -1], [1, 2]]
+    assert "1 in the wrong place" in panel.alt
+    assert Tiles(torch.arange(3)).labels == (("0", "1", "2"),)
+
+
+def test_a_scene_is_rows_and_has_words_for_all_of_it():
+    many = [Bars([i + 1.0], title=f"bar {i}") for i in range(5)]
+    scene = Scene(many, columns=2, title="Five bars", caption="They rise.")
+    assert [len(row) for row in scene.panels] == [2, 2, 1]
+    assert scene.alt.startswith("Five bars. They rise. bar 0: 1 bars")
+    assert all(f"bar {i}" in scene.alt for i in range(5))
+    assert ("bar 4", "0", "5") in scene.text()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: Heatmap([1, 2]), ValueError, "values must have 2 axes"),
+        (lambda: Heatmap("ab"), TypeError, "values must be numbers"),
+        (lambda: Heatmap(np.zeros((0, 2))), ValueError, "at least one cell"),
+        (lambda: Heatmap([[1]], ["a", "b"]), ValueError, "rows must be 1 labels"),
+        (lambda: Heatmap([[1]], "a"), TypeError, "rows must be a list of labels"),
+        (lambda: Heatmap([[1, 2]], blocked=[[True]]), ValueError, "blocked must have the shape"),
+        (lambda: Heatmap([[1]], limits=(1, 1)), ValueError, "limits must be two finite"),
+        (lambda: Heatmap([[1]], colours="jet"), ValueError, "sequential"),
+        (lambda: Heatmap([[1]], marks=[(0, 1)]), ValueError, "marks must be cells"),
+        (lambda: Heatmap([[1]], head=-1), ValueError, "head must be"),
+        (lambda: Bars([]), ValueError, "at least one bar"),
+        (lambda: Bars([[1], [2]]), ValueError, "series must name"),
+        (lambda: Bars([1, 2], heads=[0]), ValueError, "heads must have 2"),
+        (lambda: Bars([0.0], log=True), ValueError, "positive"),
+        (lambda: Curve([1, 1], {"a": [1, 2]}), ValueError, "increasing"),
+        (lambda: Curve([0, 1], {"a": [1, 2]}, log_x=True), ValueError, "x must be positive"),
+        (lambda: Curve([1, 2], {"a": [1]}), ValueError, "must have 2 values"),
+        (lambda: Curve([1], {}), ValueError, "at least one line"),
+        (lambda: Curve([1], {"a": [1]}, dashed=["b"]), ValueError, "dashed must name"),
+        (lambda: Tiles([[1, 2], [3]]), ValueError, "equal length"),
+        (lambda: Tiles([[1, 2]], heads=[[0]]), ValueError, "heads must have the shape"),
+        (lambda: Tiles(5), TypeError, "labels must be rows"),
+        (lambda: Table([["a"]], ("b", "c")), ValueError, "equal lengths"),
+        (lambda: Scene([]), TypeError, "panels must be"),
+        (lambda: Scene(["x"]), TypeError, "panels must be"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
