@@ -120,9 +120,7 @@ def measure(
                 peaks[core] += (peak_bytes(run, device),)
             bar.advance(f"T = {T}")
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu()
-    return Measured(
-        tuple(lengths), d_model, n_heads, name, machine_at_hand(device), seconds, peaks
-    )
+    return Measured(tuple(lengths), d_model, n_heads, name, machine_at_hand(device), seconds, peaks)
 
 
 def machine_at_hand(device: torch.device) -> Machine:

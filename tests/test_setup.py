@@ -115,6 +115,7 @@ def test_new_notebooks_are_added(tmp_path):
     assert lab.sync(source, mine, TODAY) == ["New: b.ipynb"]
     assert lab.sync(source, mine, TODAY) == []
     assert contents(mine) == {"a.ipynb": "a1", "b.ipynb": "b1"}
+    assert {path.name for path in mine.iterdir()} == {"a.ipynb", "b.ipynb", lab.RECORD}
 
 
 def test_an_untouched_notebook_is_renewed(tmp_path):

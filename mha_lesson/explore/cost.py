@@ -98,9 +98,7 @@ def scene(
     )
 
 
-def _caption(
-    T: int, d_model: int, h: int, parts: dict[str, int], measured: Measured | None
-) -> str:
+def _caption(T: int, d_model: int, h: int, parts: dict[str, int], measured: Measured | None) -> str:
     total = sum(parts.values())
     quadratic = 1 - parts["projections"] / total
     explicit, fused = (core_bytes(T, d_model, h, core) for core in CORES)

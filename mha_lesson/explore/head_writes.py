@@ -84,17 +84,13 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
             ]
         ],
         caption=(
-            f"{sum(on)} of {h} heads write{'s' * (sum(on) == 1)}. Their sum is "
+            f"Heads that write: {sum(on)} of {h}. Their sum is "
             + (
                 "the layer's whole output, but for the bias."
                 if all(on)
                 else f"{missing:.0%} of the whole output's length away from it."
             )
-            + (
-                ""
-                if h == 12
-                else " The model was trained with 12 heads; this cut is for comparison."
-            )
+            + ("" if h == 12 else " The model was trained with 12; this cut is for comparison.")
         ),
     )
 

@@ -46,9 +46,7 @@ def heads(
                 value=False, description="each row's own range", indent=False
             ),
         },
-        lambda h, d_k, own_range: draw(
-            q, k, labels, h, min(d_k, width // h), trained, own_range
-        ),
+        lambda h, d_k, own_range: draw(q, k, labels, h, min(d_k, width // h), trained, own_range),
     )
 
 
@@ -103,9 +101,7 @@ def _source(
     """Queries and keys (T, h·d_k), labels, and the number of heads they were made for."""
     if mha is None:
         creek = sentence()
-        q, k = (
-            creek.hidden @ w.T + b for w, b in ((creek.w_q, creek.b_q), (creek.w_k, creek.b_k))
-        )
+        q, k = (creek.hidden @ w.T + b for w, b in ((creek.w_q, creek.b_q), (creek.w_k, creek.b_k)))
         return q, k, creek.tokens, creek.n_heads
     if not isinstance(mha, MultiHeadAttention):
         raise TypeError(f"mha must be a MultiHeadAttention; got {type(mha).__name__}.")

@@ -12,7 +12,7 @@ from mha_lesson.panels import Heatmap, Panel, Scene, number
 BLOCKED, KEEP, ADDED = CONVENTIONS = ("True = blocked", "True = keep", "0 and 1, added")
 LONGEST = 8
 D_K = 8
-SCALE = (-3, 3)  # of scores; the added 1 included
+SCALE = (-4, 4)  # of scores; the added 1 included
 
 
 def masks() -> Explorer:

@@ -72,9 +72,7 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
     rows: list[list[Panel]] = [[_strip(t, h, d_k, title)] for t, title in strips]
     pictures: list[Panel] = [_seen(now, h, d_k, f"the tensor after: {step}")]
     if wrong is not None:
-        pictures.append(
-            _seen(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now)
-        )
+        pictures.append(_seen(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now))
     if now.shape[-1] <= SIDE_BY_SIDE:
         rows.append(pictures)
     else:

@@ -15,9 +15,7 @@ T = 128  # tokens, for the operations that depend on their number
 def projections() -> Explorer:
     """Sliders `d_model`, `h` and `d_k`, tied to d_model / h or free, over parameters and work."""
     tied = widgets.Checkbox(value=True, description="d_k = d_model / h", indent=False)
-    d_k = widgets.IntSlider(
-        value=32, min=1, max=MOST, description="d_k, where free", disabled=True
-    )
+    d_k = widgets.IntSlider(value=32, min=1, max=MOST, description="d_k, where free", disabled=True)
     tied.observe(lambda change: setattr(d_k, "disabled", change["new"]), "value")
     return Explorer(
         {

@@ -1,0 +1,62 @@
+"""Two small explorers that the browser test moves; the test computes the same scenes beside them."""
+
+import ipywidgets as widgets
+import numpy as np
+
+from mha_lesson.live import Explorer
+from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles
+
+TOKENS = ("the", "creek", "was", "<b>cold</b>", "it")
+
+
+def computed(n: int, word: str, fault: str) -> Scene:
+    """Heatmaps that depend on n, a label that is typed, and two ways to fail."""
+    if fault == "refused":
+        raise ValueError("n must be friendly, got <b>unfriendly</b>")
+    if fault == "broken":
+        raise KeyError("lost")
+    weights = np.random.default_rng(n).dirichlet(np.full(5, 0.4), size=(2, 5))
+    tokens = (*TOKENS[:4], word)
+    blocked = np.triu(np.ones((5, 5)), 1) if n % 2 else None
+    panels = [
+        Heatmap(w, tokens, tokens, head=i, limits=(0, 1), title=f"head {i}", blocked=blocked)
+        for i, w in enumerate(weights)
+    ]
+    links = np.arange(8)
+    return Scene(
+        [
+            [*panels, Bars(weights[0, 0], tokens, name="weight", title="bars", limits=(0, 1))],
+            [
+                Tiles(links, links=links, title="storage", says=[f"place {i}" for i in links]),
+                Tiles(links.reshape(2, 4).T, links=links.reshape(2, 4).T, title="seen"),
+                Table([["n", n]]),
+                Curve([1, 2, 4], {"a": [1, n, 3], "b": [3, 2, 1]}, x_name="T", marker=2),
+            ],
+        ],
+        title="Demonstration",
+        caption=f"n = {n}: the largest weight is {panels[0].largest(1)[0][1]}.",
+    )
+
+
+def stored(size: int, scaled: bool) -> Scene:
+    """A heatmap for each state, small enough to send them all."""
+    weights = np.random.default_rng(size + 100 * scaled).dirichlet(np.full(3, 0.5), size=3)
+    panel = Heatmap(weights, "a b c".split(), "a b c".split(), limits=(0, 1), title="stored")
+    return Scene(panel, caption=f"size {size}, {'scaled' if scaled else 'not scaled'}")
+
+
+def computed_explorer() -> Explorer:
+    controls = {
+        "n": widgets.IntSlider(value=3, min=1, max=40, description="n"),
+        "word": widgets.Text(value="it", description="word", continuous_update=True),
+        "fault": widgets.Dropdown(options=["none", "refused", "broken"], description="fault"),
+    }
+    return Explorer(controls, computed)
+
+
+def stored_explorer() -> Explorer:
+    controls = {
+        "size": widgets.SelectionSlider(options=[4, 16, 64, 256], description="size"),
+        "scaled": widgets.Checkbox(value=True, description="scaled"),
+    }
+    return Explorer(controls, stored, stored=True)

@@ -1,0 +1,292 @@
+"""Explorers as a learner meets them: a real JupyterLab, a real browser, keys and pointer."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+lab = pytest.importorskip("lab")
+if lab.CHROMIUM is None:
+    pytest.skip(
+        "no Chromium here: on Debian and Ubuntu, apt install chromium", allow_module_level=True
+    )
+pytest.importorskip("playwright", reason="playwright is not installed: make setup installs it")
+
+import demo  # noqa: E402
+
+from mha_lesson import figures, layout, live, panels  # noqa: E402
+
+SETUP = f"import sys\nsys.path.insert(0, {str(HERE)!r})\nimport demo"
+COMPUTED, STORED = ".mha-view >> nth=0", ".mha-view >> nth=1"
+# Where the browser test itself is allowed to wait: nothing here takes a second when all is well.
+SOON = 15_000
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with lab.chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    made = lab.Lab(tmp_path_factory.mktemp("lab"))
+    cells = [SETUP, "demo.computed_explorer()", "demo.stored_explorer()"]
+    lab.notebook(made.work / "demo.ipynb", cells)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def page(server, browser):
+    made = server.open(browser, "demo.ipynb")
+    made.wait_for_selector(f"{STORED} >> canvas[aria-label]")
+    yield made
+    made.context.close()
+
+
+def view(page, which: str, expression: str):
+    """What `expression` says of a view, called `v`."""
+    return page.locator(which).locator("canvas").evaluate(f"c => {{ const v = c.mha; return {expression} }}")
+
+
+def slider(page, name: str):
+    return page.get_by_role("slider", name=name, exact=True)
+
+
+def settle(page, which: str, caption: str) -> None:
+    """Waits until the caption of a view is this one."""
+    page.locator(which).locator(".mha-caption").filter(has_text=caption).wait_for(timeout=SOON)
+
+
+def texts(scene: panels.Scene) -> list[str]:
+    """What a picture writes, sorted: its labels and the numbers in its cells."""
+    out = []
+    for mark in layout.draw(scene).marks:
+        if isinstance(mark, layout.Text):
+            out.append(mark.text)
+        elif isinstance(mark, layout.Cells) and isinstance(mark.panel, panels.Heatmap):
+            heat = mark.panel
+            out += [
+                panels.number(v, heat.decimals)
+                for (r, c), v in _cells(heat)
+                if mark.numbers and not heat.blocked[r, c]
+            ]
+        elif isinstance(mark, layout.Cells):
+            fits = [t for row in mark.panel.labels for t in row if t]
+            out += [t for t in fits if mark.width - 2 >= 7.4 * len(t) + 2]
+    return sorted(out)
+
+
+def _cells(heat: panels.Heatmap):
+    return (
+        ((r, c), heat.values[r, c])
+        for r in range(heat.values.shape[0])
+        for c in range(heat.values.shape[1])
+    )
+
+
+def test_a_live_notebook_shows_the_moving_picture_and_not_the_still_one(page):
+    assert page.locator(".mha-view canvas").count() == 2
+    assert page.locator(".jp-OutputArea figure").count() == 0
+
+
+def test_a_notebook_without_its_kernel_shows_the_still_picture(server, browser):
+    bundle = demo.stored_explorer()._repr_mimebundle_()
+    bundle.pop("application/vnd.jupyter.widget-view+json")
+    path = lab.notebook(server.work / "still.ipynb", ["demo.stored_explorer()"])
+    made = nbformat.read(path, 4)
+    made.cells[0].outputs = [nbformat.v4.new_output("execute_result", bundle, execution_count=1)]
+    nbformat.write(made, path)
+    page = server.open(browser, "still.ipynb", run=False)
+    picture = page.locator(".jp-OutputArea figure img")
+    picture.wait_for(timeout=SOON)
+    assert picture.evaluate("i => i.naturalWidth") > 100
+    assert picture.get_attribute("alt") == demo.stored(4, True).alt
+    page.context.close()
+
+
+def test_keys_move_the_slider_the_picture_and_its_words(page):
+    slider(page, "n").focus()
+    page.keyboard.press("ArrowRight")
+    expected = demo.computed(4, "it", "none")
+    settle(page, COMPUTED, expected.caption)
+    canvas = page.locator(COMPUTED).locator("canvas")
+    assert canvas.get_attribute("aria-label") == expected.alt
+    assert slider(page, "n").evaluate("e => e === document.activeElement")
+
+
+def test_both_renderers_write_the_same(page):
+    for n in (5, 6):
+        slider(page, "n").focus()
+        page.keyboard.press("ArrowRight")
+        scene = demo.computed(n, "it", "none")
+        settle(page, COMPUTED, scene.caption)
+        assert sorted(view(page, COMPUTED, "v.drawn")) == texts(scene)
+
+
+def test_a_burst_of_keys_ends_on_the_right_picture(page):
+    slider(page, "n").focus()
+    page.keyboard.press("Home")
+    settle(page, COMPUTED, demo.computed(1, "it", "none").caption)
+    for _ in range(29):
+        page.keyboard.press("ArrowRight")
+    scene = demo.computed(30, "it", "none")
+    settle(page, COMPUTED, scene.caption)
+    page.wait_for_timeout(500)
+    sent, values = live.pack(scene)
+    assert view(page, COMPUTED, "v.scene.marks") == json.loads(json.dumps(sent["marks"]))
+    first = view(page, COMPUTED, "[...v.fields[0].values]")
+    assert first == pytest.approx(values[:25].tolist())
+
+
+def test_every_control_has_its_name(page):
+    assert slider(page, "n").count() == 1
+    assert slider(page, "size").count() == 1
+    assert page.get_by_label("word", exact=True).count() == 1
+    assert page.get_by_label("fault", exact=True).count() == 1
+    assert page.get_by_label("scaled", exact=True).count() == 1
+    page.wait_for_timeout(100)
+    assert slider(page, "size").get_attribute("aria-valuetext") == "4"
+
+
+def test_axe_finds_nothing_serious(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    options = {"resultTypes": ["violations"]}
+    found = axe.run(page, context={"include": [[".jp-OutputArea"]]}, options=options).response
+    assert found["passes"], "axe looked at nothing"
+    serious = [v for v in found["violations"] if v["impact"] in ("critical", "serious")]
+    assert not serious, [(v["id"], [n["html"][:200] for n in v["nodes"]]) for v in serious]
+
+
+def test_cells_are_read_by_keyboard_alone(page):
+    page.locator(COMPUTED).locator("canvas").focus()
+    page.keyboard.press("Escape")
+    active = "() => jupyterapp.shell.currentWidget.content.activeCellIndex"
+    before = page.evaluate(active)
+    scene = demo.computed(30, "it", "none")
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    reading = page.locator(COMPUTED).get_by_role("status").text_content()
+    assert reading == "head 0: " + scene.flat()[0].text(1, 1)
+    page.keyboard.press("PageDown")
+    reading = page.locator(COMPUTED).get_by_role("status").text_content()
+    assert reading == "head 1: " + scene.flat()[1].text(1, 1)
+    assert page.evaluate(active) == before
+
+
+def test_pointing_at_a_cell_reads_it_and_lights_its_twin(page):
+    canvas = page.locator(COMPUTED).locator("canvas")
+    canvas.scroll_into_view_if_needed()
+    fields = view(page, COMPUTED, "v.fields.map(f => f.kind)")
+    first, second = (i for i, kind in enumerate(fields) if kind == "g")
+    x, y, w, h = view(page, COMPUTED, f"v.fields[{first}].box(0, 5)")
+    scale = view(page, COMPUTED, "v.canvas.clientWidth / (v.scene.width + 4)")
+    canvas.hover(position={"x": (x + w / 2 + 2) * scale, "y": (y + h / 2 + 2) * scale})
+    assert page.locator(COMPUTED).get_by_role("status").text_content() == "place 5"
+    assert view(page, COMPUTED, "v.lit") == [[first, 0, 5], [second, 1, 1]]
+    page.mouse.move(5, 5)
+    assert page.locator(COMPUTED).get_by_role("status").text_content() == ""
+
+
+def test_what_is_typed_is_text_and_no_markup(page):
+    word = page.get_by_label("word", exact=True)
+    word.fill("<img src=x onerror=alert(1)>")
+    page.wait_for_function("() => document.querySelector('canvas').ariaLabel.includes('onerror')")
+    assert page.locator(".mha-view img").count() == 0
+    word.fill("it")
+    settle(page, COMPUTED, "n = 30")
+
+
+def test_failures_are_sentences_in_the_explorer_and_pass(page):
+    alert = page.locator(COMPUTED).get_by_role("alert")
+    fault = page.get_by_label("fault", exact=True)
+    fault.select_option("refused")
+    alert.filter(has_text="n must be friendly, got <b>unfriendly</b>").wait_for(timeout=SOON)
+    fault.select_option("broken")
+    alert.filter(has_text="KeyError: 'lost'").wait_for(timeout=SOON)
+    fault.select_option("none")
+    page.wait_for_function("() => document.querySelector('.mha-alert').textContent === ''")
+
+
+def test_nothing_jumps_and_nothing_is_wider_than_its_cell(page):
+    boxes = "() => [...document.querySelectorAll('.mha-explorer')].map(e => e.offsetHeight)"
+    slider(page, "n").focus()
+    heights = set()
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_timeout(150)
+        heights.add(str(page.evaluate(boxes)))
+    assert len(heights) == 1
+    wide = "() => [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.scrollWidth - e.clientWidth)"
+    assert max(page.evaluate(wide)) <= 1
+
+
+def test_stored_states_move_without_a_word_from_the_kernel(page):
+    page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    slider(page, "size").focus()
+    page.keyboard.press("End")
+    scene = demo.stored(256, True)
+    settle(page, STORED, scene.caption)
+    page.get_by_label("scaled", exact=True).uncheck()
+    scene = demo.stored(256, False)
+    settle(page, STORED, scene.caption)
+    assert sorted(view(page, STORED, "v.drawn")) == texts(scene)
+
+
+def test_the_picture_is_crisp_narrow_and_in_the_theme_of_the_page(server, browser):
+    server.dark(True)
+    viewport = {"width": 900, "height": 900}
+    page = server.open(browser, "demo.ipynb", viewport=viewport, device_scale_factor=2)
+    page.wait_for_selector(f"{STORED} >> canvas[aria-label]")
+    page.wait_for_timeout(1500)
+    ratio = view(page, COMPUTED, "v.canvas.width / v.canvas.clientWidth")
+    assert ratio == pytest.approx(2, abs=0.02)
+    assert view(page, COMPUTED, "v.colours.dark")
+    assert view(page, COMPUTED, "v.canvas.clientWidth <= v.el.parentElement.clientWidth")
+    page.evaluate("() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
+    page.wait_for_function("() => !document.querySelector('.mha-view canvas').mha.colours?.dark")
+    server.dark(False)
+    page.context.close()
+
+
+def test_numbers_read_alike_in_python_and_in_the_browser(page):
+    rng = random.Random(3)
+    values = [rng.choice((-1, 1)) * 10 ** rng.uniform(-7, 13) for _ in range(400)]
+    values += [0, 0.125, 0.375, 0.5, 1, -2.5, 999.5, 9999.5, 10_000, 99_950, 1e6, 0.0995, 12]
+    script = live.SCRIPT.read_text()
+    sent = "async ([source, values]) => { const m = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'}))); return values.map(v => [m.number(v), m.number(v, 2)]); }"
+    for value, (free, fixed) in zip(values, page.evaluate(sent, [script, values]), strict=True):
+        assert panels.number(value) == free, value
+        assert panels.number(value, 2) == fixed, value
+
+
+def test_a_saved_page_moves_without_kernel_or_network(browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html><title>t</title>{live.page(demo.stored_explorer())}")
+    page = browser.new_context(offline=True).new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("canvas[aria-label]")
+    slider(page, "size").focus()
+    page.keyboard.press("ArrowRight")
+    scene = demo.stored(16, True)
+    settle(page, ".mha-view", scene.caption)
+    assert sorted(view(page, ".mha-view", "v.drawn")) == texts(scene)
+    page.context.close()
+
+
+def test_a_page_without_scripts_shows_the_still_picture(browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html><title>t</title>{live.page(demo.stored_explorer())}")
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto(path.as_uri())
+    assert page.locator("figure img").get_attribute("alt") == demo.stored(4, True).alt
+    assert figures.html(demo.stored(4, True)) in path.read_text()
+    page.context.close()
