@@ -347,7 +347,8 @@ def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
     numbers = panel.numbers
     if numbers is None:
         numbers = panel.values.size <= 64
-    said = _widest([panel._number(v) for v in panel.values.flat]) if numbers else 0.0
+    words = [panel._number(v) for v in panel.values[~panel.blocked]] if numbers else []
+    said = _widest([*words, "1.00"])  # the widest weight, lest the cells change with the values
     numbers = numbers and room / n_columns >= said + 6
     width = _half(min(max(46.0, said + 14) if numbers else 27.0, room / n_columns))
     height = 32.0 if numbers else min(max(width, 15.0 if n_rows <= 8 else 0), 27.0)

@@ -7,7 +7,7 @@ const STYLE = `
 .mha-view canvas:focus-visible{outline:2px solid var(--mha-focus);outline-offset:3px}
 .mha-view .mha-stage{position:relative;max-width:100%}
 .mha-view .mha-reading{position:absolute;left:0;top:0;pointer-events:none;padding:2px 8px;border-radius:4px;
- background:var(--mha-text);color:var(--mha-page);white-space:nowrap;font-weight:600;z-index:2;visibility:hidden}
+ background:var(--mha-text);color:var(--mha-page);white-space:nowrap;font-weight:600;z-index:2;opacity:0}
 .mha-view p{margin:.5em 0}
 .mha-view .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
 .mha-view .mha-alert:empty{display:none}
@@ -16,7 +16,7 @@ const STYLE = `
 .mha-view summary,.mha-view label{display:inline-block;padding:2px 0}
 .mha-view table{border-collapse:collapse;margin:.3em 0}
 .mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;color:inherit;background:none}
-.mha-view .mha-more{display:flex;gap:1.6em;align-items:flex-start;flex-wrap:wrap}
+.mha-view .mha-more{display:flex;min-height:26px;gap:1.6em;align-items:flex-start;flex-wrap:wrap}
 .mha-controls{display:flex;flex-wrap:wrap;gap:.3em 1.6em;margin:.4em 0;color:var(--mha-text)}
 .mha-controls label{display:flex;gap:.6em;align-items:center}
 `;
@@ -204,7 +204,8 @@ export class View {
     }
     for (const list of items.values()) this.fields.push(new Field("i", list, data));
     const cells = scene.marks.some(([kind, m]) => kind === "h" && m.colours === "sequential" && !m.numbers && !m.per_row);
-    this.ownRange.parentElement.style.display = cells ? "" : "none";
+    this.ownRange.parentElement.style.display = scene.marks.some(([kind]) => kind === "h") ? "" : "none";
+    this.ownRange.parentElement.style.visibility = cells ? "" : "hidden";
     this.details.style.display = scene.text.length ? "" : "none";
     this.canvas.setAttribute("aria-label", scene.alt);
     if (this.caption.textContent !== scene.caption) this.caption.textContent = scene.caption;
@@ -458,11 +459,11 @@ export class View {
 
   read() {
     const { reading, cursor } = this;
-    if (!cursor) { reading.style.visibility = "hidden"; reading.textContent = ""; return; }
+    if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
     const [i, r, c] = cursor, f = this.fields[i], said = f.says(r, c) ?? "";
     const title = f.kind === "h" && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
     if (reading.textContent !== title + said) reading.textContent = title + said;
-    reading.style.visibility = said ? "visible" : "hidden";
+    reading.style.opacity = said ? 1 : 0;
     const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.box(r, c);
     const left = Math.min((x + w / 2) * scale, this.stage.clientWidth - reading.offsetWidth - 4);
     const above = y * scale - reading.offsetHeight - 8;

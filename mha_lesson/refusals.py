@@ -37,7 +37,7 @@ def require_probability(name: str, value: Any) -> None:
     """0 ≤ value < 1: dropping everything leaves nothing to scale up again."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number in [0, 1); got {describe(value)}.")
-    if not 0 <= value < 1:
+    if not 0 <= float(value) < 1:
         raise ValueError(f"{name} must be a number in [0, 1); got {value}.")
 
 

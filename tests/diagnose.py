@@ -28,7 +28,7 @@ class Verdict:
     @property
     def named(self) -> bool:
         """A slip, or an error of which the meaning is known: not just "other numbers"."""
-        return any(not key.startswith(UNNAMED) for key in self.report.slips)
+        return any(not _is_vague(key) for key in self.report.slips)
 
     @property
     def related(self) -> bool:
@@ -36,7 +36,9 @@ class Verdict:
         return any(key.startswith("relation:") for key in self.report.slips)
 
 
-UNNAMED = ("relation:", "values", "shape", "nan", "error_", "low_precision")
+def _is_vague(key: str) -> bool:
+    vague = ("values", "shape", "nan", "low_precision", "result_type", "result_count")
+    return key in vague or key.startswith(("relation:", "error:error_"))
 
 
 def judge(answer: Answer) -> Verdict:

@@ -234,6 +234,9 @@ def test_key_defaults_to_query_and_value_to_key(device):
     assert not torch.allclose(mha(x, memory), mha(x), atol=1e-2), "the memory is really read"
     other = torch.randn(2, 5, 6, device=device)
     assert not torch.allclose(mha(x, memory, other), mha(x, memory), atol=1e-2)
+    third = torch.randn(2, 3, 6, device=device)  # query = key, and yet not self-attention
+    assert_near(mha(x, x, third), mha(x, x.clone(), third))
+    assert not torch.allclose(mha(x, x, third), mha(x), atol=1e-2)
 
 
 def test_output_is_a_sum_of_one_slab_per_head():

@@ -151,6 +151,16 @@ def w_o_viewed(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
 
 @sum_of_head_writes.slip(
     "slab",
+    "W_o is transposed, and then cut by `view` or `reshape` into (h, d_model, d_k): that runs "
+    "through memory and mixes columns of different heads.",
+    "After the transpose the heads lie along axis 0. Into which two sizes has it to be cut?",
+)
+def transposed_then_viewed(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
+    return W_o.mT.reshape(h, -1, d_k)[i]
+
+
+@sum_of_head_writes.slip(
+    "slab",
     "The columns are taken from the other end: head 0 gets the last d_k.",
     OWN,
 )
@@ -229,20 +239,22 @@ def first_only(writes: list[Tensor]) -> Any:
     return writes[0]
 
 
-@sum_of_head_writes.slip(
-    "collect",
-    "The last head is left out.",
-    "Which values does `range(h - 1)` run through?",
-)
-def last_left_out(writes: list[Tensor]) -> Any:
-    return sum(writes[:-1], torch.zeros_like(writes[0]))
+def _left_out() -> None:
+    """One head missing; an empty sum is 0, or a tensor of zeros where the sum began with one."""
+    for key, which, through, part in (
+        ("last_left_out", "The last head", "range(h - 1)", slice(None, -1)),
+        ("first_left_out", "Head 0", "range(1, h)", slice(1, None)),
+    ):
+        ways: tuple[tuple[str, Any], ...] = (
+            (key, lambda writes, part=part: sum(writes[part])),
+            (f"{key}_of_zeros", lambda w, part=part: sum(w[part], torch.zeros_like(w[0]))),
+        )
+        for name, step in ways:
+            asks = f"Which values does `{through}` run through?"
+            sum_of_head_writes.slip("collect", f"{which} is left out.", asks, key=name)(step)
 
 
-@sum_of_head_writes.slip(
-    "collect", "Head 0 is left out.", "Which values does `range(1, h)` run through?"
-)
-def first_left_out(writes: list[Tensor]) -> Any:
-    return sum(writes[1:], torch.zeros_like(writes[0]))
+_left_out()
 
 
 @sum_of_head_writes.slip(

@@ -313,6 +313,18 @@ def times_heads(T: int, d_model: int, n_heads: int) -> Any:
 
 @count_flops.slip(
     WHOLE,
+    "A sum of n products is counted with n − 1 additions: exact, but the exercise counts every "
+    "multiply-add as 2.",
+    "How many operations is one multiply-add, whatever stands at the beginning of the sum?",
+)
+def one_addition_less(T: int, d_model: int, n_heads: int) -> Any:
+    d_k = d_model // n_heads
+    scores, context = T * T * (2 * d_k - 1), T * d_k * (2 * T - 1)
+    return 4 * T * d_model * (2 * d_model - 1) + n_heads * (scores + context)
+
+
+@count_flops.slip(
+    WHOLE,
     "A forward and a backward pass are counted, three times the forward pass.",
     "Which of the two does the exercise want?",
 )

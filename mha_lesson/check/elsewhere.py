@@ -22,14 +22,22 @@ _TO_NUMPY = ("numpy", "__array__")
 
 
 class Elsewhere(TorchFunctionMode):
-    """While it is on, `tensors` and all that follows from them live on another device."""
+    """While it is on, `tensors` and all that follows from them live on another device.
+
+    A piece of memory lives in one place, so it is memory that is remembered: views and parameters
+    made of a tensor are where the tensor is.
+    """
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         super().__init__()
-        self._there = {id(x): x for x in tensors}  # keeps them alive, so that no id comes twice
+        self._there: dict[int, Tensor] = {}  # holds them, so that no address comes twice
+        self._move(tensors)
 
     def has(self, x: Any) -> bool:
-        return id(x) in self._there
+        return isinstance(x, Tensor) and _address(x) in self._there
+
+    def _move(self, tensors: Iterable[Any]) -> None:
+        self._there |= {_address(x): x for x in tensors if isinstance(x, Tensor) and x.numel()}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -44,19 +52,20 @@ class Elsewhere(TorchFunctionMode):
         self._refuse_mixtures(name, args, tensors, there)
         result = func(*args, **kwargs)
         if name == "__iter__":
-            result = list(result)
-        if self._lands_elsewhere(name, args, asked, there):
-            self._there |= {id(x): x for x in flat(result) if isinstance(x, Tensor)}
-        else:  # the CPU's, also where torch hands back the very same object
-            result = result.view_as(result) if self.has(result) else result
-        return iter(result) if name == "__iter__" else result
+            return iter(list(result))  # views
+        lands = self._lands_elsewhere(name, args, asked, there)
+        if isinstance(result, Tensor) and self.has(result) != lands and name in _COPIES:
+            result = result.clone()  # torch has handed back the same memory: for it nothing moved
+        if lands:
+            self._move(flat(result))
+        return result
 
     def _refuse_mixtures(
         self, name: str, args: Any, tensors: list[Tensor], there: list[bool]
     ) -> None:
-        sides = {side for x, side in zip(tensors, there, strict=True) if x.ndim}
         if name == "__getitem__" and not self.has(args[0]) and any(there):
             raise RuntimeError("indices should be on the same device as the indexed tensor")
+        sides = {side for x, side in zip(tensors, there, strict=True) if x.ndim and x.numel()}
         if len(sides) > 1 and name not in _MAY_MIX and name not in _MAKERS:
             raise RuntimeError("Expected all tensors to be on the same device")
 
@@ -72,6 +81,16 @@ class Elsewhere(TorchFunctionMode):
         if name in _MAKERS:
             return bool(args) and self.has(args[0])
         return any(there)
+
+
+_COPIES = frozenset("to cpu type_as tensor as_tensor asarray".split())
+
+
+def _address(x: Tensor) -> int:
+    try:
+        return x.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):  # no memory of its own: sparse, functional
+        return 0
 
 
 def _without_device(args: Any, kwargs: dict[str, Any]) -> tuple[Any, torch.device | None]:

@@ -13,13 +13,17 @@ A slip is another way: one small function and one sentence. Slips of different s
 """
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-MAX_COMBINATIONS = 2000  # of two slips, and of three: a search has to end within half a second
+import torch
+
+MAX_COMBINATIONS = 1000  # of two slips, and of three: a search has to end within half a second
+COMMON = 4  # slips of a step that are tried in threes
 WHOLE = "whole"  # the site of a slip that replaces the right answer as a whole
 
 
@@ -34,10 +38,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Slip(Finding):
-    """A finding that can be run: `step` in place of the right one at `site`."""
+    """A finding that can be run: `steps` in place of the right ones at their sites.
 
-    site: str = WHOLE
-    step: Callable[..., Any] = field(default=lambda *inputs: None, compare=False)
+    One without words is no mistake: another right way, which other slips may meet.
+    """
+
+    steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def sites(self) -> frozenset[str]:
+        return frozenset(self.steps)
 
 
 @dataclass(frozen=True)
@@ -97,58 +107,84 @@ class Exercise:
         return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
     def slip(
-        self, site: str, does: str, asks: str = "", *, key: str = ""
+        self,
+        site: str,
+        does: str,
+        asks: str = "",
+        *,
+        key: str = "",
+        also: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Registers a function as another way to do the step `site` (or `WHOLE`)."""
-        if site != WHOLE and site not in self.sites:
-            raise ValueError(f"{self.name} has no step {site!r}; it has {', '.join(self.sites)}.")
+        """Registers a function as another way to do the step `site` (or `WHOLE`).
+
+        Args:
+            site: the step, a keyword-only argument of the right answer.
+            does, asks: what the code does, and a question or pointer; never the solution.
+            key: for statistics; the function's name if empty.
+            also: other steps that go with it.
+        """
 
         def register(step: Callable[..., Any]) -> Callable[..., Any]:
-            name = key or step.__name__
-            if any(known.key == name for known in self.slips):
-                raise ValueError(f"{self.name} knows a slip {name!r} already.")
-            self.slips.append(Slip(name, does, asks, site, step))
+            slip = Slip(key or step.__name__, does, asks, {site: step, **(also or {})})
+            unknown = slip.sites - {WHOLE, *self.sites}
+            if unknown or any(known.key == slip.key for known in self.slips):
+                raise ValueError(
+                    f"{self.name}: a slip has a key of its own, and its steps are among "
+                    f"{', '.join(self.sites)}; got {slip.key} at {', '.join(slip.sites)}."
+                )
+            self.slips.append(slip)
             return step
 
         return register
 
+    def also_right(
+        self, site: str, key: str = ""
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Registers another right way to do a step, which slips of other steps may meet."""
+        return self.slip(site, "", key=key)
+
     def adopt(self, other: "Exercise", *sites: str) -> None:
         """Takes over another exercise's slips of steps that both have."""
-        self.slips.extend(s for s in other.slips if s.site in sites)
+        self.slips.extend(s for s in other.slips if s.sites <= set(sites))
 
     def variant(self, slips: Iterable[Slip], inputs: tuple[Any, ...]) -> Any:
         """The answer of somebody who makes exactly these slips."""
-        steps = {}
-        for slip in slips:
-            if slip.site == WHOLE:
-                return slip.step(*inputs)
-            steps[slip.site] = slip.step
-        return self.right(*inputs, **steps)
+        with torch.no_grad():
+            steps = {site: step for slip in slips for site, step in slip.steps.items()}
+            if whole := steps.get(WHOLE):
+                return whole(*inputs)
+            return self.right(*inputs, **steps)
 
     @cached_property
     def singles(self) -> list[tuple[Slip, ...]]:
-        return [(slip,) for slip in self.slips]
+        return [(slip,) for slip in self.slips if slip.does]
 
     @cached_property
     def pairs(self) -> list[tuple[Slip, ...]]:
-        return self._together(2)
+        return self._together(2, MAX_COMBINATIONS)
 
     @cached_property
     def triples(self) -> list[tuple[Slip, ...]]:
-        return self._together(3)
+        return self._together(3, COMMON)
 
-    def _together(self, n: int) -> list[tuple[Slip, ...]]:
-        """Combinations of n slips at n different steps, the common ones first.
+    def _together(self, n: int, common: int) -> list[tuple[Slip, ...]]:
+        """Combinations of n slips at different steps, of the first `common` ones at each step.
 
-        What is listed first at its step is the common slip there.
+        What is listed first at its step is the common slip there, and is tried first.
         """
-        rank = {
-            slip: i
-            for site in self.sites
-            for i, slip in enumerate(s for s in self.slips if s.site == site)
-        }
-        found = [c for c in combinations(rank, n) if len({s.site for s in c}) == n]
+        rank: dict[Slip, int] = {}
+        seen: Counter[str] = Counter()
+        for slip in self.slips:
+            site = next(iter(slip.steps))
+            if site != WHOLE and seen[site] < common:
+                rank[slip] = seen[site]
+                seen[site] += bool(slip.does)
+        found = [c for c in combinations(rank, n) if _apart(c)]
         return sorted(found, key=lambda c: sum(rank[s] for s in c))[:MAX_COMBINATIONS]
+
+
+def _apart(slips: tuple[Slip, ...]) -> bool:
+    return all(a.sites.isdisjoint(b.sites) for a, b in combinations(slips, 2))
 
 
 def exercise(

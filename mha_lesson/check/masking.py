@@ -535,6 +535,10 @@ def scores_and_masks() -> Iterator[Case]:
     yield Case((normal(1, 1, seed=14), torch.tensor([[True]])), {"T_q": 1, "T_k": 1}, "blocked")
 
 
+def true_means_blocked(mask: Tensor, scores: Tensor) -> Tensor:
+    return mask
+
+
 def minus_infinity(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -math.inf)
 
@@ -578,12 +582,14 @@ def masked_softmax(
     scores: Tensor,
     mask: Tensor,
     *,
+    read: Any = true_means_blocked,
     fill: Any = minus_infinity,
     normalise: Any = softmax_over_keys,
     finish: Any = blocked_rows_to_zero,
 ) -> Any:
     """Softmax over the keys that are not blocked; a row without any is zero."""
-    return finish(normalise(fill(scores, mask), mask), mask)
+    blocked = read(mask, scores)
+    return finish(normalise(fill(scores, blocked), blocked), blocked)
 
 
 SENSE = "True means *blocked* in this course. In which row of your result do you see the opposite?"
@@ -591,17 +597,61 @@ NOTHING_LEFT = "What should a query get that has no key left to look at?"
 BEFORE = "What has to happen to a score so that its weight becomes 0, and the others sum to 1?"
 
 
-@masked_softmax.slip(
-    "fill",
-    "The mask is used the wrong way round: what is True stays, and what is False is blocked.",
-    SENSE,
-)
-def true_means_keep(scores: Tensor, mask: Tensor) -> Tensor:
+# Other right ways: none is a mistake, but a mistake elsewhere may meet any of them.
+
+
+@masked_softmax.also_right("finish")
+def nan_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
+    return weights.nan_to_num(0.0)
+
+
+@masked_softmax.also_right("fill")
+def blocked_rows_left_open(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
+
+
+@masked_softmax.also_right("fill")
+def finite(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(mask, -1e9)
+
+
+def as_softmax_gives(weights: Tensor, mask: Tensor) -> Tensor:
+    return weights
+
+
+def scores_untouched(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores
+
+
+KEEP = "The mask is used the wrong way round: what is True stays, and what is False is blocked."
+
+
+@masked_softmax.slip("read", KEEP, SENSE)
+def true_means_keep(mask: Tensor, scores: Tensor) -> Tensor:
+    return ~mask
+
+
+@masked_softmax.slip("fill", KEEP, SENSE)
+def filled_where_false(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -math.inf)
 
 
-@masked_softmax.slip("fill", "The mask takes no part: no score is changed by it.", BEFORE)
-def mask_ignored(scores: Tensor, mask: Tensor) -> Tensor:
+@masked_softmax.slip("fill", KEEP, SENSE)
+def filled_where_false_finite(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(~mask, -1e9)
+
+
+@masked_softmax.slip("read", "The mask takes no part: no score is changed by it.", BEFORE)
+def mask_ignored(mask: Tensor, scores: Tensor) -> Tensor:
+    return torch.zeros_like(mask)
+
+
+@masked_softmax.slip(
+    "fill",
+    "Only rows whose every key is blocked are dealt with; everywhere else the mask takes no part.",
+    BEFORE,
+)
+def only_blocked_rows(scores: Tensor, mask: Tensor) -> Tensor:
     return scores
 
 
@@ -621,6 +671,7 @@ def zero_scores(scores: Tensor, mask: Tensor) -> Tensor:
     "blocked all scores are then alike, and the softmax shares the weight out evenly over what was "
     "blocked.",
     NOTHING_LEFT,
+    also={"finish": as_softmax_gives},
 )
 def large_negative(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -1e9)
@@ -711,21 +762,21 @@ def large_positive(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "fill",
+    "read",
     "The mask is transposed before it is used: queries and keys are exchanged.",
     "Which axis of the mask belongs to the keys?",
 )
-def mask_transposed(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(mask.mT, -math.inf)
+def mask_transposed(mask: Tensor, scores: Tensor) -> Tensor:
+    return mask.mT
 
 
 @masked_softmax.slip(
-    "fill",
+    "read",
     "A causal mask is applied, and not the one that was given.",
     "What does the second argument say?",
 )
-def causal_instead(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf)
+def causal_instead(mask: Tensor, scores: Tensor) -> Tensor:
+    return torch.ones_like(scores).triu(1).bool()
 
 
 @masked_softmax.slip(
@@ -850,6 +901,11 @@ def sigmoid_weights(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.sigmoid()
 
 
+@masked_softmax.also_right("finish")
+def blocked_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
+    return weights.masked_fill(mask, 0.0)
+
+
 @masked_softmax.slip(
     "finish",
     "Fully blocked rows are left as the softmax gives them. With −∞ everywhere that is 0/0 = NaN.",
@@ -864,6 +920,7 @@ def blocked_rows_left(weights: Tensor, mask: Tensor) -> Tensor:
     "After the softmax the blocked weights are set to 0; so their share is missing from the row, "
     "which no longer sums to 1.",
     "When would the open keys share out all of the weight: mask before the softmax, or after?",
+    also={"fill": scores_untouched},
 )
 def zeroed_after(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.masked_fill(mask, 0.0)
@@ -873,6 +930,7 @@ def zeroed_after(weights: Tensor, mask: Tensor) -> Tensor:
     "finish",
     "After the softmax the weights are multiplied by the mask itself: blocked keys are what stays.",
     SENSE,
+    also={"fill": scores_untouched},
 )
 def blocked_kept_after(weights: Tensor, mask: Tensor) -> Tensor:
     return weights * mask
@@ -883,6 +941,7 @@ def blocked_kept_after(weights: Tensor, mask: Tensor) -> Tensor:
     "After the softmax blocked weights become −∞ (or −1e9): a weight is a share, and cannot be "
     "negative.",
     "Does the mask belong before or after the softmax?",
+    also={"fill": scores_untouched},
 )
 def infinite_after(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.masked_fill(mask, -math.inf)
@@ -893,6 +952,7 @@ def infinite_after(weights: Tensor, mask: Tensor) -> Tensor:
     "The mask comes after the softmax, and the rows are divided by what is left: where the open "
     "keys score far below the blocked ones nothing is left, and that is 0/0.",
     "Which scores should the softmax never get to see?",
+    also={"fill": scores_untouched},
 )
 def renormalised_after(weights: Tensor, mask: Tensor) -> Tensor:
     kept = weights.masked_fill(mask, 0.0)
@@ -904,6 +964,7 @@ def renormalised_after(weights: Tensor, mask: Tensor) -> Tensor:
     "The mask comes after the softmax, and the rows are divided by what is left, with a guard "
     "against 0: where the open keys score far below the blocked ones the row is lost.",
     "Which scores should the softmax never get to see?",
+    also={"fill": scores_untouched},
 )
 def renormalised_guarded(weights: Tensor, mask: Tensor) -> Tensor:
     kept = weights.masked_fill(mask, 0.0)
@@ -952,7 +1013,17 @@ def all_over_queries(weights: Tensor, mask: Tensor) -> Tensor:
     "Which rows have nothing left to look at, and which others should stay?",
 )
 def everything_zeroed(weights: Tensor, mask: Tensor) -> Tensor:
-    return weights * 0 if mask.all(-1).any() else weights
+    return torch.zeros_like(weights) if mask.all(-1).any() else weights
+
+
+@masked_softmax.slip(
+    "finish",
+    "Blocked rows are only dealt with if *every* entry of the mask is True; one blocked row alone "
+    "stays 0/0 = NaN.",
+    "Over which axis do you ask whether all keys of a query are blocked?",
+)
+def only_if_all_is_blocked(weights: Tensor, mask: Tensor) -> Tensor:
+    return torch.zeros_like(weights) if mask.all() else weights
 
 
 @masked_softmax.slip(

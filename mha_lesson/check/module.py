@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -27,6 +27,9 @@ class Layers:
 
     module: nn.Module
     n_heads: int
+    _projected: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def to(self, dtype: torch.dtype) -> "Layers":
         return Layers(copy.deepcopy(self.module).to(dtype), self.n_heads)
@@ -37,14 +40,19 @@ class Layers:
 
     def apply(self, name: str, x: Tensor) -> Tensor:
         layer = getattr(self.module, name)
-        with torch.no_grad():
-            return F.linear(x, layer.weight, layer.bias)
+        return F.linear(x, layer.weight, layer.bias)
 
     def apply_transposed(self, name: str, x: Tensor) -> Tensor:
         layer = getattr(self.module, name)
-        with torch.no_grad():
-            product = x @ layer.weight
-            return product if layer.bias is None else product + layer.bias
+        product = x @ layer.weight
+        return product if layer.bias is None else product + layer.bias
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of a case's x: computed once, asked for by every slip."""
+        if x not in self._projected:
+            Q, K, V = (self.apply(name, x) for name in NAMES[:3])
+            self._projected[x] = (Q, K, V)
+        return self._projected[x]
 
 
 def bind(cls: Any) -> Bound | Finding | None:
@@ -176,11 +184,17 @@ def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Ite
 
 
 def three_layers(x: Tensor, layers: Layers) -> tuple[Tensor, Tensor, Tensor]:
-    return layers.apply("w_q", x), layers.apply("w_k", x), layers.apply("w_v", x)
+    return layers.projected(x)
+
+
+def first_of_mask(mask: Tensor, scores: Tensor) -> Tensor:
+    """The mask that one single head would get."""
+    return mask[:, :1] if mask.ndim == 4 else mask
 
 
 def into_heads(x: Tensor, h: int) -> Tensor:
-    return x.unflatten(-1, (h, -1)).transpose(1, 2)
+    B, T, D = x.shape
+    return x.view(B, T, h, D // h).transpose(1, 2)
 
 
 def every_query_with_every_key(Q: Tensor, K: Tensor) -> Tensor:
@@ -189,6 +203,10 @@ def every_query_with_every_key(Q: Tensor, K: Tensor) -> Tensor:
 
 def by_root_d_k(scores: Tensor, Q: Tensor, K: Tensor) -> Tensor:
     return scores / math.sqrt(Q.shape[-1])
+
+
+def true_means_blocked(mask: Tensor, scores: Tensor) -> Tensor:
+    return mask
 
 
 def minus_infinity(scores: Tensor, mask: Tensor) -> Tensor:
@@ -204,7 +222,8 @@ def blocked_rows_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def heads_side_by_side(context: Tensor) -> Tensor:
-    return context.transpose(1, 2).flatten(2)
+    B, h, T, d_k = context.shape
+    return context.transpose(1, 2).reshape(B, T, h * d_k)
 
 
 def through_w_o(merged: Tensor, layers: Layers, x: Tensor) -> Tensor:
@@ -231,6 +250,7 @@ def MultiHeadAttention(
     split: Any = into_heads,
     product: Any = every_query_with_every_key,
     scale: Any = by_root_d_k,
+    read: Any = true_means_blocked,
     fill: Any = minus_infinity,
     normalise: Any = softmax_over_keys,
     empty: Any = blocked_rows_to_zero,
@@ -242,6 +262,7 @@ def MultiHeadAttention(
     Q, K, V = (split(part, layers.n_heads) for part in project(x, layers))
     scores = scale(product(Q, K), Q, K)
     if mask is not None:
+        mask = read(mask, scores)
         scores = fill(scores, mask)
     weights = normalise(scores)
     if mask is not None:
@@ -451,6 +472,7 @@ def split_sizes_exchanged(x: Tensor, h: int) -> Tensor:
     "There is only one head: attention runs over all d_model dimensions at once, and n_heads takes "
     "no part.",
     "Where should x be cut into heads?",
+    also={"read": first_of_mask},
 )
 def not_split(x: Tensor, h: int) -> Tensor:
     return x[:, None]
@@ -469,23 +491,75 @@ def heads_attend(x: Tensor, h: int) -> Tensor:
 MASK_FIRST = "What has to happen to a score so that its weight becomes 0, and the others sum to 1?"
 
 
-@slip(
-    "fill",
-    "The mask takes no part: every query sees every key.",
-    "Where does `mask` enter your `forward`?",
-)
-def mask_unused(scores: Tensor, mask: Tensor) -> Tensor:
+# Other right ways: none is a mistake, but a mistake elsewhere may meet any of them.
+
+
+@MultiHeadAttention.also_right("empty")
+def nan_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
+    return weights.nan_to_num(0.0)
+
+
+@MultiHeadAttention.also_right("fill")
+def blocked_rows_left_open(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
+
+
+@MultiHeadAttention.also_right("fill")
+def finite(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(mask, -1e9)
+
+
+def as_softmax_gives(weights: Tensor, mask: Tensor) -> Tensor:
+    return weights
+
+
+def scores_untouched(scores: Tensor, mask: Tensor) -> Tensor:
     return scores
 
 
-@slip(
-    "fill",
+KEEP = (
     "The mask is used the wrong way round: True is kept and False is blocked, as in "
-    "`F.scaled_dot_product_attention`.",
-    "True means *blocked* in this course. What has to be turned round, and where?",
+    "`F.scaled_dot_product_attention`."
 )
-def mask_keeps(scores: Tensor, mask: Tensor) -> Tensor:
+TURNED = "True means *blocked* in this course. What has to be turned round, and where?"
+
+
+@slip("read", "The mask takes no part: every query sees every key.", "Where does `mask` enter?")
+def mask_unused(mask: Tensor, scores: Tensor) -> Tensor:
+    return torch.zeros_like(mask)
+
+
+@slip("read", KEEP, TURNED)
+def mask_keeps(mask: Tensor, scores: Tensor) -> Tensor:
+    return ~mask
+
+
+@slip("fill", KEEP, TURNED)
+def filled_where_false(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -math.inf)
+
+
+@slip("fill", KEEP, TURNED)
+def filled_where_false_finite(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(~mask, -1e9)
+
+
+@slip(
+    "read",
+    "The future is blocked as well, whatever mask is given.",
+    "Where does the triangle come from if the caller has not passed it?",
+)
+def future_too(mask: Tensor, scores: Tensor) -> Tensor:
+    return mask | future(scores.shape[-1])
+
+
+@slip(
+    "read",
+    "All heads are masked alike, by the mask of head 0.",
+    "The mask may have an axis for the heads. How long can it be?",
+)
+def mask_of_head_0(mask: Tensor, scores: Tensor) -> Tensor:
+    return first_of_mask(mask, scores)
 
 
 @slip(
@@ -493,6 +567,7 @@ def mask_keeps(scores: Tensor, mask: Tensor) -> Tensor:
     "Blocked scores become −1e9 (or another huge negative number): in a row whose every key is "
     "blocked all scores are then alike, and the query averages over what was blocked.",
     "What should a query get that has no key left to look at?",
+    also={"empty": as_softmax_gives},
 )
 def finite_fill(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -1e9)
@@ -539,6 +614,7 @@ def added_as_numbers(scores: Tensor, mask: Tensor) -> Tensor:
     "The mask times −1e9 is added: in a row whose every key is blocked all scores lose the same, "
     "as if nothing were blocked.",
     "What should a query get that has no key left to look at?",
+    also={"empty": as_softmax_gives},
 )
 def added_times_1e9(scores: Tensor, mask: Tensor) -> Tensor:
     return scores + mask.to(scores.dtype) * -1e9
@@ -554,12 +630,21 @@ def zero_times_infinity(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 @slip(
-    "fill",
+    "read",
     "The mask is transposed: queries and keys are exchanged in it.",
     "Which axis of the mask belongs to the keys?",
 )
-def mask_turned(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(mask.mT, -math.inf)
+def mask_turned(mask: Tensor, scores: Tensor) -> Tensor:
+    return mask.mT
+
+
+@slip(
+    "fill",
+    "The scores are multiplied by 1 − mask: blocked keys get a score of 0, an ordinary score.",
+    "Which score has weight 0 after a softmax?",
+)
+def zero_by_product(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores * ~mask
 
 
 @slip(
@@ -576,6 +661,7 @@ def empty_rows_left(weights: Tensor, mask: Tensor) -> Tensor:
     "The mask comes after the softmax: blocked weights are set to 0, their share is lost, and rows "
     "no longer sum to 1.",
     MASK_FIRST,
+    also={"fill": scores_untouched},
 )
 def masked_after(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.masked_fill(mask, 0.0)
@@ -585,6 +671,7 @@ def masked_after(weights: Tensor, mask: Tensor) -> Tensor:
     "empty",
     "The mask comes after the softmax and keeps what is blocked: the weights are multiplied by it.",
     "True means *blocked* in this course.",
+    also={"fill": scores_untouched},
 )
 def kept_after(weights: Tensor, mask: Tensor) -> Tensor:
     return weights * mask
@@ -595,6 +682,7 @@ def kept_after(weights: Tensor, mask: Tensor) -> Tensor:
     "After the softmax blocked weights become −∞ (or −1e9): a weight is a share, and cannot be "
     "negative.",
     "Does the mask belong before or after the softmax?",
+    also={"fill": scores_untouched},
 )
 def minus_infinity_after(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.masked_fill(mask, -1e9)
@@ -759,7 +847,7 @@ def mended_at_the_end(output: Tensor, weights: Tensor, mask: Tensor | None) -> A
 @slip(
     WHOLE,
     "The future is always blocked, whatever mask is given.",
-    "Where does the triangle come from if nobody passes it?",
+    "Where does the triangle come from if the caller has not passed it?",
 )
 def always_causal(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
     blocked = future(x.shape[1])

@@ -58,7 +58,8 @@ def project_qkv(
     give: Any = queries_keys_values,
 ) -> Any:
     """X W_q^T, X W_k^T, X W_v^T, the rows of W_qkv stacked q, k, v."""
-    return give(*cut(product(X, W_qkv)))
+    parts = cut(product(X, W_qkv))
+    return give(*parts) if len(parts) == 3 else parts
 
 
 ORDER = "The rows of W_qkv stand in the order Q, K, V. Which third is which?"
@@ -110,7 +111,7 @@ def cut_in_memory_order(y: Tensor) -> Three:
     "Which axis of (B, T, 3·d_model) holds Q, K and V side by side?",
 )
 def cut_through_tokens(y: Tensor) -> Any:
-    return y.tensor_split(3, dim=1)
+    return y.chunk(3, dim=1)
 
 
 @project_qkv.slip(
@@ -119,7 +120,7 @@ def cut_through_tokens(y: Tensor) -> Any:
     "Which axis of (B, T, 3·d_model) holds Q, K and V side by side?",
 )
 def cut_through_batch(y: Tensor) -> Any:
-    return y.tensor_split(3, dim=0)
+    return y.chunk(3, dim=0)
 
 
 @project_qkv.slip(
@@ -187,6 +188,24 @@ def no_values(Q: Tensor, K: Tensor, V: Tensor) -> Any:
 )
 def each_transposed(Q: Tensor, K: Tensor, V: Tensor) -> Any:
     return Q.mT, K.mT, V.mT
+
+
+@project_qkv.slip(
+    "give",
+    "The queries are scaled by √d_model already: here they are only projected.",
+    "Where in softmax(Q Kᵀ / √d_k) V does the scale belong?",
+)
+def queries_scaled(Q: Tensor, K: Tensor, V: Tensor) -> Any:
+    return Q / Q.shape[-1] ** 0.5, K, V
+
+
+@project_qkv.slip(
+    "product",
+    "Only the first sequence of the batch is projected.",
+    "What about the other sequences?",
+)
+def first_sequence_only(X: Tensor, W: Tensor) -> Tensor:
+    return X[0] @ W.mT
 
 
 @project_qkv.slip(

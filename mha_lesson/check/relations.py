@@ -1,184 +1,195 @@
 """How a wrong result relates to the right one, where no slip explains it.
 
-Every function takes (yours, expected, sizes) and gives a sentence, or None where it does not fit.
+A relation takes (yours, expected, sizes) and gives the sentences that are true of the two. Only
+what is true on every input is said: on one of them √d_k and √2 may be the same.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations, product
 
 import torch
 from torch import Tensor
 
-from mha_lesson.check.compare import TOLERANCE, close, close_cells, in_letters
+from mha_lesson.check.compare import TOLERANCE, close, close_cells
 from mha_lesson.check.exercise import Finding
 from mha_lesson.check.report import number
 
 Sizes = Mapping[str, int]
+Sample = tuple[Tensor, Tensor, Sizes]
 _TIGHT = TOLERANCE[torch.float64]
 
 
-def relate(yours: Tensor, expected: Tensor, sizes: Sizes) -> Finding | None:
-    """The first relation that holds."""
-    yours, expected = yours.detach(), expected.detach()
-    if yours.dtype != torch.bool:
-        yours, expected = yours.double(), expected.double()
-    relations = _SAME_SHAPE if yours.shape == expected.shape else _OTHER_SHAPE
-    for relation in relations:
-        if sentence := relation(yours, expected, sizes):
-            return Finding(f"relation:{relation.__name__}", sentence)
+def relate(samples: Sequence[Sample]) -> Finding | None:
+    """The first sentence that is true of every sample."""
+    prepared = [_prepare(sample) for sample in samples]
+    alike = all(yours.shape == expected.shape for yours, expected, _ in prepared)
+    for relation in _SAME_SHAPE if alike else _OTHER_SHAPE:
+        said = relation(*prepared[0])
+        for sample in prepared[1:]:
+            said = [s for s in said if s in relation(*sample)] if said else []
+        if said:
+            return Finding(f"relation:{relation.__name__}", said[0])
     return None
 
 
-def inverted(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def _prepare(sample: Sample) -> Sample:
+    yours, expected, sizes = sample
+    if yours.dtype == torch.bool or expected.dtype == torch.bool:
+        return yours.detach(), expected.detach().to(yours.dtype), sizes
+    return yours.detach().double(), expected.detach().double(), sizes
+
+
+def inverted(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if yours.dtype == torch.bool and torch.equal(yours, ~expected):
-        return "Your True and False are the right ones turned round."
-    return None
+        return ["Your True and False are the right ones turned round."]
+    return []
 
 
-def constant(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def constant(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if yours.numel() > 1 and (yours == yours.flatten()[0]).all():
-        return f"Every entry of your result is {number(float(yours.flatten()[0]))}."
-    return None
+        return [
+            f"Every entry of your result is {number(float(yours.flatten()[0]))}.",
+            "All entries of your result are the same number.",
+        ]
+    return []
 
 
-def factor(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def factor(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """A constant factor, in letters where it is one."""
     if yours.dtype == torch.bool or not (expected.abs() > 1e-9).any():
-        return None
+        return []
     at = expected.abs().flatten().argmax()
     ratio = float(yours.flatten()[at] / expected.flatten()[at])
     if not math.isfinite(ratio) or abs(ratio - 1) < 1e-4 or ratio == 0:
-        return None
+        return []
     if not close(yours, expected * ratio, _TIGHT):
-        return None
-    return f"Every number of yours is {_in_words(ratio, sizes)} times the right one."
+        return []
+    sign, words = "−" * (ratio < 0), []
+    for (name, n), (power, spoken) in product(sizes.items(), _POWERS.items()):
+        for share in (1, 2, 0.5):
+            if n > 1 and math.isclose(abs(ratio), share * n**power, rel_tol=1e-4):
+                words.append(sign + {1: "", 2: "2·", 0.5: "½·"}[share] + spoken.format(name))
+    words.append(number(ratio))
+    return [
+        *(f"Every number of yours is {word} times the right one." for word in words),
+        "Every number of yours is the right one times the same factor.",
+    ]
 
 
-def _in_words(ratio: float, sizes: Sizes) -> str:
-    for (name, n), power in product(sizes.items(), (1, -1, 0.5, -0.5, 2, -2)):
-        if n > 1 and math.isclose(abs(ratio), n**power, rel_tol=1e-4):
-            root = {1: name, -1: f"1/{name}", 0.5: f"√{name}", -0.5: f"1/√{name}"}
-            word = root.get(power, f"{name}²" if power == 2 else f"1/{name}²")
-            return ("−" if ratio < 0 else "") + f"{word} = {number(abs(ratio))}"
-    return number(ratio)
+_POWERS = {1: "{}", -1: "1/{}", 0.5: "√{}", -0.5: "1/√{}", 2: "{}²", -2: "1/{}²"}
 
 
-def offset(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def offset(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if yours.dtype == torch.bool or yours.numel() < 2:
-        return None
+        return []
     shift = float((yours - expected).flatten()[0])
     if math.isfinite(shift) and shift and close(yours, expected + shift, _TIGHT):
-        return f"Every number of yours is the right one plus {number(shift)}."
-    return None
+        return [
+            f"Every number of yours is the right one plus {number(shift)}.",
+            "Every number of yours is off by the same amount.",
+        ]
+    return []
 
 
-def moved_axes(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def moved_axes(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """The right numbers, with axes in another order."""
-    if 1 < expected.ndim < 6:
-        for order in permutations(range(expected.ndim)):
-            turned = expected.permute(order)
-            if turned.shape == yours.shape and close(yours, turned, _TIGHT):
-                if order == tuple(range(expected.ndim)):
-                    continue
-                have, want = (in_letters(tuple(t.shape), sizes) for t in (yours, expected))
-                if have == want:
-                    return f"These are the right numbers with axes exchanged: order {order}."
-                return f"These are the right numbers with their axes in another order: {have}."
-    return None
+    if not 1 < expected.ndim < 6:
+        return []
+    names, said = [f"axis {i}" for i in range(expected.ndim)], []
+    for order in permutations(range(expected.ndim)):
+        turned = expected.permute(order)
+        if order == tuple(range(expected.ndim)) or turned.shape != yours.shape:
+            continue
+        if close(yours, turned, _TIGHT):
+            spoken = ", ".join(names[i] for i in order)
+            said.append(f"These are the right numbers with the axes in another order: {spoken}.")
+    return said
 
 
-def flipped_or_rolled(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
-    for axis in range(expected.ndim):
+def flipped_or_rolled(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    said = []
+    for axis in range(-expected.ndim, 0):
         if close(yours, expected.flip(axis), _TIGHT):
-            return f"These are the right numbers, back to front along axis {axis - expected.ndim}."
+            said.append(f"These are the right numbers, back to front along axis {axis}.")
         for shift in (1, -1):
             if close(yours, expected.roll(shift, axis), _TIGHT):
-                return (
-                    f"These are the right numbers, shifted by {shift} along axis "
-                    f"{axis - expected.ndim}."
-                )
-    return None
+                said.append(f"These are the right numbers, shifted by {shift} along axis {axis}.")
+    return said
 
 
-def shuffled(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def shuffled(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if yours.dtype == torch.bool or yours.numel() < 4:
-        return None
+        return []
     if close(yours.flatten().sort().values, expected.flatten().sort().values, _TIGHT):
-        return "These are the right numbers, each in the wrong place: nothing is lost, only order."
-    return None
+        return ["These are the right numbers in the wrong places: nothing is lost, only order."]
+    return []
 
 
-def logarithm(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def logarithm(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if yours.dtype != torch.bool and (expected > 0).all() and close(yours, expected.log(), _TIGHT):
-        return "Yours is the logarithm of what is asked."
-    return None
+        return ["Yours is the logarithm of what is asked."]
+    return []
 
 
-def partly_right(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def partly_right(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """Right everywhere but in a few slices of one axis, or only there."""
-    cells = close_cells(yours, expected, _TIGHT)
+    cells, said = close_cells(yours, expected, _TIGHT), []
     for axis in range(expected.ndim):
-        n = expected.shape[axis]
-        right = cells.movedim(axis, 0).reshape(n, -1).all(1)
-        wrong = [i for i, fine in enumerate(right.tolist()) if not fine]
-        if n > 2 and 0 < len(wrong) < n:
-            letter = in_letters((n,), sizes).strip("(),")
-            which = "positions" if len(wrong) > 1 else "position"
-            if len(wrong) <= n / 2:
-                where = ", ".join(map(str, wrong[:4])) + ("…" if len(wrong) > 4 else "")
-                return (
-                    f"Along axis {axis - expected.ndim} (of length {letter} = {n}) all is right "
-                    f"but {which} {where}."
-                )
-            fine = [i for i in range(n) if i not in wrong]
-            where = ", ".join(map(str, fine[:4])) + ("…" if len(fine) > 4 else "")
-            return (
-                f"Along axis {axis - expected.ndim} (of length {letter} = {n}) only position"
-                f"{'s' * (len(fine) > 1)} {where} {'are' if len(fine) > 1 else 'is'} right."
-            )
-    return None
+        n, name = expected.shape[axis], f"axis {axis - expected.ndim}"
+        right = cells.movedim(axis, 0).reshape(n, -1).all(1).tolist()
+        wrong = [i for i, fine in enumerate(right) if not fine]
+        if not 0 < len(wrong) < n:
+            continue
+        said += [f"Along {name} all is right but position {i}." for i in wrong if len(wrong) == 1]
+        if wrong == [n - 1]:
+            said.append(f"Along {name} all is right but the last position.")
+        fine = [i for i in range(n) if right[i]]
+        said += [f"Along {name} only position {i} is right." for i in fine if len(fine) == 1]
+        if fine == [n - 1]:
+            said.append(f"Along {name} only the last position is right.")
+        said.append(f"Along {name} some positions are right, and others are not.")
+    return said
 
 
-def same_memory(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
-    if yours.numel() == expected.numel() and yours.dtype == expected.dtype:
-        if close(yours.reshape(-1), expected.reshape(-1), _TIGHT):
-            return "These are the right numbers in the right order, under another shape."
-        return shuffled(yours.reshape(-1), expected.reshape(-1), sizes)
-    return None
+def same_memory(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    if yours.numel() != expected.numel() or yours.dtype != expected.dtype:
+        return []
+    if close(yours.reshape(-1), expected.reshape(-1), _TIGHT):
+        return ["These are the right numbers in the right order, under another shape."]
+    return shuffled(yours, expected, sizes)
 
 
-def reduced(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def reduced(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if yours.dtype == torch.bool:
-        return None
-    for axis in range(expected.ndim):
-        for keep, (word, values) in product(
-            (False, True), (("sum", expected.sum), ("mean", expected.mean))
-        ):
+        return []
+    said = []
+    for axis, keep in product(range(-expected.ndim, 0), (False, True)):
+        for word, values in (("sum", expected.sum), ("mean", expected.mean)):
             candidate = values(dim=axis, keepdim=keep)
             if candidate.shape == yours.shape and close(yours, candidate, _TIGHT):
-                return f"Yours is the {word} of the right numbers over axis {axis - expected.ndim}."
-    return None
+                said.append(f"Yours is the {word} of the right numbers over axis {axis}.")
+    return said
 
 
-def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> str | None:
+def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """One position of one axis only, or all but the first or last."""
-    for axis in range(expected.ndim):
+    said = []
+    for axis in range(-expected.ndim, 0):
         n = expected.shape[axis]
         for i in range(n):
-            if yours.shape == expected.select(axis, i).shape and close(
-                yours, expected.select(axis, i), _TIGHT
-            ):
-                return f"Yours holds only position {i} along axis {axis - expected.ndim}."
-        for start in (0, 1):
-            part = expected.narrow(axis, start, n - 1) if n > 1 else expected
+            part = expected.select(axis, i)
             if yours.shape == part.shape and close(yours, part, _TIGHT):
-                lost = "last" if start == 0 else "first"
-                return f"The {lost} position along axis {axis - expected.ndim} is missing."
-    return None
+                said.append(f"Yours holds only position {i} along axis {axis}.")
+        for start, lost in ((0, "last"), (1, "first")):
+            rest = expected.narrow(axis, start, n - 1)
+            if n > 1 and yours.shape == rest.shape and close(yours, rest, _TIGHT):
+                said.append(f"The {lost} position along axis {axis} is missing.")
+    return said
 
 
-_SAME_SHAPE = (
+Relation = Callable[[Tensor, Tensor, Sizes], list[str]]
+_SAME_SHAPE: tuple[Relation, ...] = (
     inverted,
     constant,
     factor,
@@ -189,7 +200,7 @@ _SAME_SHAPE = (
     logarithm,
     partly_right,
 )
-_OTHER_SHAPE = (moved_axes, same_memory, reduced, a_slice)
+_OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, reduced, a_slice)
 
 
 def relate_numbers(results: list[tuple[float, int, Sizes]]) -> Finding | None:
@@ -201,22 +212,19 @@ def relate_numbers(results: list[tuple[float, int, Sizes]]) -> Finding | None:
             "relation:factor", f"Your number is {number(ratios[0])} times the right one, always."
         )
     gaps = [y - e for y, e in zip(yours, expected, strict=True)]
-    letters = list(sizes[0])
-    for powers in sorted(product(range(4), repeat=len(letters)), key=sum):
+    for powers in sorted(product(range(4), repeat=len(sizes[0])), key=sum):
         if sum(powers) > 4:
             continue
-        terms = [
-            math.prod(s[name] ** p for name, p in zip(letters, powers, strict=True)) for s in sizes
-        ]
+        terms = [math.prod(n**p for n, p in zip(s.values(), powers, strict=True)) for s in sizes]
         shares = {round(gap / term, 9) for gap, term in zip(gaps, terms, strict=True)}
         share = shares.pop()
-        if not shares and share and (share * 2).is_integer():
-            term = "·".join(
-                name + {1: "", 2: "²", 3: "³"}[p]
-                for name, p in zip(letters, powers, strict=True)
-                if p
-            )
-            much, word = number(abs(share)), "too many" if share > 0 else "missing"
-            amount = f"{much}·{term}" if term and much != "1" else term or much
-            return Finding("relation:gap", f"Always {amount} {'are' if term else ''} {word}.")
+        if shares or not share or not (share * 2).is_integer():
+            continue
+        term = "·".join(
+            name + ["", "", "²", "³"][p] for name, p in zip(sizes[0], powers, strict=True) if p
+        )
+        much = number(abs(share))
+        amount = term if term and much == "1" else "·".join(filter(None, (much, term)))
+        word = "too many" if share > 0 else "too few"
+        return Finding("relation:gap", f"That is {amount} {word}, on every input.")
     return None

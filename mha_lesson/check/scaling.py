@@ -841,6 +841,16 @@ def scaled_after_softmax(Q: Tensor, K: Tensor, V: Tensor) -> Any:
 
 @attention.slip(
     WHOLE,
+    "The scores are divided by √d_v, the root of the width of V.",
+    LONG,
+)
+def by_root_d_v(Q: Tensor, K: Tensor, V: Tensor) -> Any:
+    weights = (Q @ K.transpose(-2, -1) / math.sqrt(V.shape[-1])).softmax(-1)
+    return weights @ V, weights
+
+
+@attention.slip(
+    WHOLE,
     "The output mixes V by the raw scores; only what you return beside it went through the "
     "softmax.",
     "By which of the two should the values be weighed?",

@@ -43,16 +43,13 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     on = (True,) * h if on is None else tuple(on)
     if len(on) != h:
         raise ValueError(f"on must hold {h} entries, one for each head; got {len(on)}.")
-    creek, writes = sentence(), _writes(h)
-    active = torch.tensor(on)
-    silent = ~active[:, None]
-    total = writes[active].sum(dim=0)  # (T, d_model); the bias belongs to no head
+    creek, full = sentence(), _writes(h).sum(dim=0)  # (T, d_model); the bias belongs to no head
+    writes = _writes(h) * torch.tensor(on)[:, None, None]  # a head that is off writes zeros
+    total = writes.sum(dim=0)
     it = creek.tokens.index("it")
-    names = [f"head {i}" for i in range(h)]
+    names = [f"head {i}" if on[i] else f"head {i}, off" for i in range(h)]
     lengths = torch.cat([writes.norm(dim=-1), total.norm(dim=-1)[None]])
     numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]])
-    off = torch.cat([silent, torch.zeros(1, 1, dtype=torch.bool)])
-    full = writes.sum(dim=0)
     missing = float((full - total).norm() / full.norm())
     return Scene(
         [
@@ -61,7 +58,6 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
                     lengths,
                     [*names, "sum"],
                     creek.tokens,
-                    blocked=off.expand(lengths.shape),
                     limits=(0, _longest()),
                     numbers=False,
                     row_name="written by",
@@ -73,7 +69,6 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
                     numbers,
                     [*names, "sum"],
                     range(N_SHOWN),
-                    blocked=off.expand(numbers.shape),
                     limits=(-1, 1),
                     numbers=False,
                     row_name="written by",

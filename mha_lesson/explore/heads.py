@@ -42,18 +42,15 @@ def heads(
         {
             "h": h_control,
             "d_k": d_k_control,
-            "own_range": widgets.Checkbox(
-                value=False, description="each row's own range", indent=False
-            ),
         },
-        lambda h, d_k, own_range: draw(q, k, labels, h, min(d_k, width // h), trained, own_range),
+        lambda h, d_k: draw(q, k, labels, h, min(d_k, width // h), trained),
     )
 
 
-def scene(h: int = 12, d_k: int | None = None, own_range: bool = False) -> Scene:
+def scene(h: int = 12, d_k: int | None = None) -> Scene:
     """The heads of the real layer on the real sentence."""
     q, k, labels, trained = _source(None, None, None)
-    return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained, own_range)
+    return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained)
 
 
 def draw(
@@ -63,7 +60,6 @@ def draw(
     h: int,
     d_k: int,
     trained: int,
-    own_range: bool = False,
 ) -> Scene:
     """Queries and keys (T, h·d_k) cut into h heads, each looking with its first d_k dimensions."""
     require_positive_int("h", h)
@@ -77,7 +73,7 @@ def draw(
     _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
     panels = [
         Heatmap(
-            one, tokens, tokens, head=i, limits=(0, 1), per_row=own_range, numbers=False,
+            one, tokens, tokens, head=i, limits=(0, 1), numbers=False,
             title=f"head {i}",
         )
         for i, one in enumerate(weights)

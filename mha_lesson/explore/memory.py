@@ -166,7 +166,7 @@ def _tiles(
         heads=each(lambda i: i % (h * d_k) // d_k),
         links=ids,
         says=[
-            [f"{label}, head {i % (h * d_k) // d_k}; {what}" if label else ""
+            ["" if i is None else f"{label}, head {i % (h * d_k) // d_k}; {what}"
              for label, i, what in zip(*row, strict=True)]
             for row in zip(labels, ids, says, strict=True)
         ],

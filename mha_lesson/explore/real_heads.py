@@ -32,17 +32,12 @@ def real_heads(text: str = SENTENCE) -> Explorer:
                 continuous_update=False,  # on Enter, or when the field is left
                 layout={"width": "40em", "max_width": "100%"},
             ),
-            "own_range": widgets.Checkbox(
-                value=False, description="each row's own range", indent=False
-            ),
         },
         scene,
     )
 
 
-def scene(
-    layer: int = LAYER, head: int = HEAD, text: str = SENTENCE, own_range: bool = False
-) -> Scene:
+def scene(layer: int = LAYER, head: int = HEAD, text: str = SENTENCE) -> Scene:
     """One head large, its strongest links, and all heads of the layer.
 
     Raises:
@@ -58,17 +53,17 @@ def scene(
     weights, tokens = encoded.weights[layer], encoded.tokens
     panels = [
         Heatmap(
-            one, tokens, tokens, head=i, limits=(0, 1), per_row=own_range, numbers=False,
+            one, tokens, tokens, head=i, limits=(0, 1), numbers=False,
             title=f"head {i}",
         )
         for i, one in enumerate(weights)
     ]  # fmt: skip
     large = Heatmap(
-        weights[head], tokens, tokens, head=head, limits=(0, 1), per_row=own_range,
+        weights[head], tokens, tokens, head=head, limits=(0, 1),
         numbers=False, title=f"layer {layer}, head {head}", wide=2.0,
     )  # fmt: skip
     parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
-    where, value = large.largest(1)[0]
+    where, most = large.largest(1)[0]
     return Scene(
         [
             [large, Table(_links(encoded, layer, head), ("query", "key", "weight"),
@@ -77,7 +72,7 @@ def scene(
             panels[6:],
         ],
         caption=(
-            f"Layer {layer}, head {head}: largest weight {value}: {where}. "
+            f"Layer {layer}, head {head}: largest weight {most}: {where}. "
             f"On average a token gives {parked:.0%} of its weight to [CLS] and [SEP]."
         ),
     )  # fmt: skip

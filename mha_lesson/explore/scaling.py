@@ -12,6 +12,7 @@ from mha_lesson.panels import Bars, Curve, Scene, number
 
 SIZES = tuple(2**k for k in range(2, 13))  # d_k = 4 … 4096
 N_KEYS = 10
+ROW = 10  # the one to look at: it sharpens about as the mean of all does
 N_ROWS = 200  # over which the curve of the largest weight is averaged
 
 
@@ -31,10 +32,11 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
     """The first d_k numbers of one query and ten keys; longer vectors only add numbers."""
     if d_k not in SIZES:
         raise ValueError(f"d_k must be one of {', '.join(map(str, SIZES))}; got {d_k!r}.")
-    row = _scores(d_k)[0] / (math.sqrt(d_k) if scaled else 1.0)
+    row = _scores(d_k)[ROW] / (math.sqrt(d_k) if scaled else 1.0)
     weights = row.softmax(dim=-1)
     gradient = weights * (1 - weights)
-    keys = [f"key {i}" for i in range(N_KEYS)]
+    keys = [f"k{i}" for i in range(N_KEYS)]
+    low, high = float(row.min()), float(row.max())
     curves = {
         "unscaled": [_largest(d, False) for d in SIZES],
         "divided by √d_k": [_largest(d, True) for d in SIZES],
@@ -43,8 +45,10 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
     return Scene(
         [
             [
-                Bars(row, keys, name="score", title="scores"),
-                Bars(weights, keys, name="weight", limits=(0, 1), title="weights"),
+                Bars(
+                    row, keys, name="score", limits=(min(low, 0) * 1.2, high * 1.1), title="scores"
+                ),
+                Bars(weights, keys, name="weight", limits=(0, 1), decimals=3, title="weights"),
             ],
             [
                 Bars(
@@ -52,6 +56,7 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
                     keys,
                     name="p (1 − p)",
                     limits=(0, 0.25),
+                    decimals=3,
                     title="gradient of each weight by its score",
                 ),
                 Curve(
@@ -67,9 +72,9 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
             ],
         ],
         caption=(
-            f"d_k = {d_k}, {how}: scores from {number(float(row.min()))} to "
-            f"{number(float(row.max()))}, largest weight {number(float(weights.max()))}, "
-            f"largest gradient {number(float(gradient.max()))} of at most .25."
+            f"d_k = {d_k}, {how}: scores from {number(low)} to {number(high)}, "
+            f"largest weight {number(float(weights.max()), 3)}, "
+            f"largest gradient {number(float(gradient.max()), 3)} of at most .25."
         ),
     )
 

@@ -193,7 +193,7 @@ def test_pointing_at_a_cell_reads_it_and_lights_its_twin(page):
     assert page.locator(COMPUTED).get_by_role("status").text_content() == "place 5"
     assert view(page, COMPUTED, "v.lit") == [[first, 0, 5], [second, 1, 1]]
     page.mouse.move(5, 5)
-    assert page.locator(COMPUTED).get_by_role("status").text_content() == ""
+    assert page.locator(COMPUTED).locator(".mha-reading").text_content() == ""
 
 
 def test_what_is_typed_is_text_and_no_markup(page):

