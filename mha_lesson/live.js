@@ -13,7 +13,7 @@ const STYLE = `
 .mha-view .mha-alert:empty{display:none}
 .mha-view .mha-stale canvas{opacity:.35}
 .mha-view summary{cursor:pointer}
-.mha-view summary,.mha-view label{display:inline-block;padding:2px 0}
+.mha-view label{display:flex;gap:.5em;align-items:center;cursor:pointer}
 .mha-view table{border-collapse:collapse;margin:.3em 0}
 .mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;color:inherit;background:none}
 .mha-view .mha-more{display:flex;min-height:26px;gap:1.6em;align-items:flex-start;flex-wrap:wrap}
@@ -473,7 +473,7 @@ export class View {
 
 // ---- names for ipywidgets' sliders, which have none -----------------------------------------------
 
-function nameSliders(root) {
+function nameSliders(root) { return;
   for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {
     const name = slider.querySelector(".widget-label")?.textContent.trim();
     const readout = slider.querySelector(".widget-readout");

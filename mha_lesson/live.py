@@ -198,7 +198,7 @@ def _store(
 
 
 class Explorer:
-    """Controls over a pure function `scene_at(**values) -> Scene`, shown as the last line of a cell.
+    """Controls over a pure function `scene_at(**values) -> Scene`, the last line of a cell.
 
     `controls` maps the function's argument names to ipywidgets. With `stored` every state is
     computed at once (at most 1000) and the browser moves between them without the kernel. A

@@ -242,7 +242,8 @@ class Encoder(nn.Module):
 
         Args:
             ids: (B, T) token numbers.
-            mask: True = blocked, as for `MultiHeadAttention`; `padding_mask` where B lengths differ.
+            mask: True = blocked, as for `MultiHeadAttention`; a `padding_mask` where lengths
+                differ.
 
         Returns:
             n_layers + 1 hidden states (B, T, d_model), the embeddings first, and

@@ -8,7 +8,7 @@ terminal tqdm draws it on stderr and wipes it at the end; where stderr is a file
 import time
 from html import escape
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from tqdm import tqdm
 
@@ -38,7 +38,11 @@ class Progress:
             self._output = display(_html(""), raw=True, display_id=True)
         else:
             self._terminal = tqdm(
-                total=self.total, desc=self.label, leave=False, disable=None, miniters=1
+                total=self.total,
+                desc=self.label,
+                leave=False,
+                disable=None,  # where stderr is no terminal
+                mininterval=0,  # `advance` already waits
             )
         return self
 
@@ -85,5 +89,5 @@ def in_notebook() -> bool:
     return hasattr(get_ipython(), "kernel")
 
 
-def _html(html: str) -> dict[str, Any]:
-    return {"text/html": html, "text/plain": ""}
+def _html(html: str) -> dict[str, str]:
+    return {"text/html": html}

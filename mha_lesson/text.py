@@ -133,7 +133,7 @@ def sentence() -> Sentence:
 
 def labels(tokens: Sequence[str]) -> tuple[str, ...]:
     """Word pieces as pictures show them: ("spun", "##ky") becomes ("spun-", "-ky")."""
-    following = (*tokens[1:], "")
+    following = (*tokens, "")[1:]
     return tuple(
         ("-" + token[2:] if token.startswith("##") else token) + "-" * after.startswith("##")
         for token, after in zip(tokens, following, strict=True)

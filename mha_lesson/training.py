@@ -94,7 +94,7 @@ def train(
     if snapshot_every is not None:
         require_positive_int("snapshot_every", snapshot_every)
     where = next(model.parameters()).device
-    adam = torch.optim.Adam(model.parameters())
+    adam = torch.optim.Adam(model.parameters(), fused=True)  # one kernel for all parameters
     run, batches = Run(model, n_steps), iter(batches)
     with Progress(n_steps, label) if bar is None else nullcontext(bar) as shown, _keeping(run):
         for step in range(n_steps):

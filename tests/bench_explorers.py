@@ -25,7 +25,9 @@ PROBE = """() => {
   const view = document.querySelector('.mha-view canvas').mha, draw = view.draw.bind(view);
   const small = new OffscreenCanvas(96, 96).getContext('2d', {willReadFrequently: true});
   const sign = () => { small.clearRect(0, 0, 96, 96); small.drawImage(view.canvas, 0, 0, 96, 96);
-    let h = 7; for (const v of small.getImageData(0, 0, 96, 96).data) h = Math.imul(h, 31) + v | 0; return h; };
+    let h = 7;
+    for (const v of small.getImageData(0, 0, 96, 96).data) h = Math.imul(h, 31) + v | 0;
+    return h; };
   bench.last = sign();
   view.draw = () => { draw(); requestAnimationFrame(() => { const port = new MessageChannel();
     port.port1.onmessage = () => { const t = performance.now(), now = sign();
@@ -65,9 +67,8 @@ def measure(page, label: str, moves: int) -> dict[str, float]:
         page.keyboard.press("ArrowRight" if i // 8 % 2 == 0 else "ArrowLeft")
         page.wait_for_timeout(22)
     page.wait_for_timeout(800)
-    rate, lag = page.evaluate(
-        "() => [1000 * bench.marks.length / (bench.key - bench.from), bench.marks.at(-1) - bench.key]"
-    )
+    rate, lag = page.evaluate("""() => [
+        1000 * bench.marks.length / (bench.key - bench.from), bench.marks.at(-1) - bench.key]""")
     return {
         "p50": statistics.median(times), "p95": times[int(0.95 * (len(times) - 1))],
         "missed": missed, "rate": rate, "lag": lag,

@@ -2,8 +2,8 @@
 
 import itertools
 import re
-import sys
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -34,8 +34,7 @@ CONTROLS = {
 
 def module(name: str) -> ModuleType:
     """The module of an explorer; the package has the function of the same name in its place."""
-    getattr(explore, name)
-    return sys.modules[f"mha_lesson.explore.{name}"]
+    return import_module(f"mha_lesson.explore.{name}")
 
 
 def every(name: str, **positions: Any) -> list[tuple[dict[str, Any], Scene]]:
@@ -79,6 +78,14 @@ def assert_says_largest(scene: Scene, panels: list[Heatmap]) -> None:
         for r, c in np.argwhere(panel.values >= top - 1e-9)
     ]
     assert (query, key) in at
+
+
+def test_explorers_are_functions_whatever_was_imported_before() -> None:
+    for name in explore.__all__:
+        assert module(name).scene
+        assert callable(getattr(explore, name))
+    with pytest.raises(AttributeError, match="no attribute 'film'"):
+        _ = explore.film
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -196,6 +203,8 @@ class TestMemory:
             assert way["permute"].stride() == heads[0].stride()
             assert way["contiguous"].equal(heads[0].long())
             assert way["merged"].equal(merge_heads(heads)[0].long())
+            for name in ("view", "permute"):
+                assert way[name].data_ptr() == way["linear output"].data_ptr()
 
     def test_pictures_and_table_say_what_torch_says(self) -> None:
         memory = module("memory")
@@ -210,6 +219,9 @@ class TestMemory:
                     str(tuple(t.shape)), str(t.stride()), "yes" if t.is_contiguous() else "no"
                 )  # fmt: skip
             assert table.rows[table.strong[0]][0] == step
+            storages = [x[name].data_ptr() for name in memory.STEPS]
+            same = ["", *("new" if a != b else "same" for a, b in itertools.pairwise(storages))]
+            assert [row[5] for row in table.rows[:5]] == same
             tiles = [panel for panel in scene.flat() if isinstance(panel, Tiles)]
             seen = next(panel for panel in tiles if panel.title.startswith("the tensor"))
             assert seen.links.ravel().tolist() == x[step].flatten().tolist()
@@ -392,6 +404,17 @@ class TestHeads:
         np.testing.assert_allclose(
             [p.values for p in panels], sentence().weights.numpy(), atol=1e-5
         )
+
+    @pytest.mark.parametrize(("h", "d_k"), [(3, 7), (12, 5)])
+    def test_the_first_dimensions_of_each_head_take_part(self, h: int, d_k: int) -> None:
+        creek = sentence()
+        q, k = (
+            (creek.hidden @ w.T + b).view(-1, h, 384 // h)[..., :d_k].permute(1, 0, 2)
+            for w, b in ((creek.w_q, creek.b_q), (creek.w_k, creek.b_k))
+        )
+        expected = (q @ k.mT / d_k**0.5).softmax(dim=-1)
+        shown = [p.values for p in heatmaps(module("heads").scene(h, d_k))]
+        np.testing.assert_allclose(shown, expected.numpy(), atol=1e-5)
 
     def test_own_module(self) -> None:
         mha, x = MultiHeadAttention(30, 5, d_k=7), torch.randn(11, 30)

@@ -31,13 +31,18 @@ def reference():
 
 
 def difference(encoder, reference, mask="padding"):
-    """The largest differences from the reference, at real tokens: hidden states, weights."""
+    """The largest differences from the reference, at real tokens: hidden states, weights.
+
+    Weights of another number of heads cannot be compared: NaN.
+    """
     lengths = reference["lengths"]
     blocked = padding_mask(lengths, reference["ids"].shape[1])  # (B, 1, 1, T)
     with torch.no_grad():
         hidden, weights = encoder(reference["ids"], blocked if mask == "padding" else None)
     real = ~blocked[:, 0, 0]  # (B, T)
     gap = (torch.stack(hidden) - reference["hidden"]).abs()[:, real].max()
+    if weights[0].shape != reference["weights"][0].shape:
+        return gap.item(), float("nan")
     gaps = (torch.stack(weights) - reference["weights"]).abs()  # (layers, B, h, T, T)
     return gap.item(), gaps.transpose(2, 3)[:, real].max().item()
 
@@ -183,15 +188,14 @@ def test_a_causal_model_cannot_know_whether_it_is_tired_or_wide(model):
 
 @needs_weights
 def test_the_untrained_control_has_the_same_numbers_in_another_order(model):
-    one, again, other = (pretrained.load_untrained(seed).encoder for seed in (1, 1, 2))
-    kept = dict(model.encoder.named_parameters())
-    for name, p in one.named_parameters():
-        assert p.shape == kept[name].shape
-        if p.numel() < 1e6:
-            assert torch.equal(p.flatten().sort()[0], kept[name].flatten().sort()[0])
+    one, again = (pretrained.load_untrained(seed).encoder for seed in (1, 1))
+    for (name, p), published in zip(
+        one.named_parameters(), model.encoder.parameters(), strict=True
+    ):
+        assert p.shape == published.shape and not torch.equal(p, published), name
         assert torch.equal(p, again.get_parameter(name))
-        assert not torch.equal(p, other.get_parameter(name))
-        assert not torch.equal(p, kept[name])
+        if p.numel() < 1e6:
+            assert torch.equal(p.flatten().sort()[0], published.flatten().sort()[0]), name
 
 
 @needs_weights
@@ -246,9 +250,7 @@ def test_another_file_is_refused_before_it_is_read(fake_package, name, monkeypat
 
 @needs_weights
 def test_a_truncated_file_is_refused(tmp_path, fake_package, monkeypatch):
-    real = importlib.util.find_spec("tokenizers")  # any file to take the path entry back with
-    assert real is not None
-    sys.path.remove(str(tmp_path))
+    sys.path.remove(str(tmp_path))  # the real package again, for a moment
     whole = pretrained.weights_path().read_bytes()
     monkeypatch.syspath_prepend(str(tmp_path))
     (fake_package / pretrained.WEIGHTS).write_bytes(whole[:-1000])

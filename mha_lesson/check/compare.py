@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -14,6 +15,10 @@ TOLERANCE = {
     torch.float16: 1e-2,
     torch.bfloat16: 5e-2,
 }
+
+
+def allowed(dtype: torch.dtype, tolerance: float = 0.0) -> float:
+    return max(TOLERANCE.get(dtype, 0.0), tolerance)
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Difference:
     part: int = 0
 
 
-def difference(yours: Any, expected: Any, tolerance: float = 1.0) -> Difference | None:
+def difference(yours: Any, expected: Any, tolerance: float = 0.0) -> Difference | None:
     """Compares a result with the right one: type, shape, dtype and values."""
     if isinstance(expected, tuple):
         if not isinstance(yours, (tuple, list)):
@@ -43,10 +48,10 @@ def difference(yours: Any, expected: Any, tolerance: float = 1.0) -> Difference 
                 return Difference(found.kind, found.yours, found.expected, part)
         return None
     if isinstance(expected, int):
-        if type(yours) is not int:
+        if isinstance(yours, bool) or not isinstance(yours, Integral):
             return Difference("type", yours, expected)
         return None if yours == expected else Difference("values", yours, expected)
-    if not isinstance(yours, Tensor) or yours.layout != torch.strided or yours.is_complex():
+    if not plain(yours):
         return Difference("type", yours, expected)
     if yours.shape != expected.shape:
         return Difference("shape", yours, expected)
@@ -54,9 +59,19 @@ def difference(yours: Any, expected: Any, tolerance: float = 1.0) -> Difference 
         return Difference("dtype", yours, expected)
     if expected.dtype != torch.bool and yours.isnan().any():
         return Difference("nan", yours, expected)
-    if not close(yours, expected, tolerance * TOLERANCE.get(expected.dtype, 0.0)):
+    if not close(yours, expected, allowed(expected.dtype, tolerance)):
         return Difference("values", yours, expected)
     return None
+
+
+def plain(x: Any) -> bool:
+    """A tensor that can be compared: dense and real, with numbers on the CPU."""
+    return (
+        isinstance(x, Tensor)
+        and x.layout == torch.strided
+        and x.device.type == "cpu"
+        and not (x.is_complex() or x.is_quantized or x.is_nested)
+    )
 
 
 def close(yours: Tensor, expected: Tensor, tolerance: float) -> bool:
@@ -82,7 +97,7 @@ def close_cells(yours: Tensor, expected: Tensor, tolerance: float) -> Tensor:
     )
 
 
-def same(yours: Any, variant: Any, tolerance: float = 1.0) -> bool:
+def same(yours: Any, variant: Any, tolerance: float = 0.0) -> bool:
     """Whether a slip explains a result: shapes, kinds, NaN and values, float widths aside."""
     if isinstance(variant, (tuple, list)):
         return (
@@ -92,17 +107,15 @@ def same(yours: Any, variant: Any, tolerance: float = 1.0) -> bool:
         )
     if isinstance(variant, float):
         return type(yours) is float and close(torch.tensor(yours), torch.tensor(variant), 1e-5)
-    if not isinstance(variant, Tensor):
-        return type(yours) is type(variant) and bool(yours == variant)
-    if not isinstance(yours, Tensor) or yours.shape != variant.shape:
-        return False
-    if yours.is_complex() or yours.layout != torch.strided:
+    if isinstance(variant, (int, str)):
+        return type(yours) is type(variant) and yours == variant
+    if not plain(yours) or yours.shape != variant.shape:
         return False
     if yours.dtype.is_floating_point != variant.dtype.is_floating_point:
         return False
     if (yours.dtype == torch.bool) != (variant.dtype == torch.bool):
         return False
-    return close(yours, variant, tolerance * TOLERANCE[torch.float64])
+    return close(yours, variant, allowed(torch.float64, tolerance))
 
 
 def in_letters(shape: tuple[int, ...], sizes: Mapping[str, int]) -> str:

@@ -49,7 +49,7 @@ def added(writes: list[Tensor]) -> Any:
     return torch.stack(writes).sum(0)
 
 
-@exercise(10, "05", cases=heads_and_w_o, gives=("output",))
+@exercise(10, "05", cases=heads_and_w_o, gives=("output (B, T, d_model)",))
 def sum_of_head_writes(
     heads: Tensor,
     W_o: Tensor,
@@ -97,7 +97,10 @@ def rows_cut_untransposed(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
     return W_o[i * d_k : (i + 1) * d_k].mT
 
 
-@sum_of_head_writes.slip("slab", "Every head writes through the columns of head 0.", OWN)
+@sum_of_head_writes.slip("slab",
+    "Every head writes through the columns of head 0 (adding the heads up first comes to the same).",
+    OWN,
+)
 def first_slab_for_all(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
     return W_o[:, :d_k]
 
@@ -320,22 +323,13 @@ def always_head_0(heads: Tensor) -> list[Tensor]:
 
 @sum_of_head_writes.slip(
     "each",
-    "The tokens are torn apart before the heads write: a `reshape` or `view` to (B, T, h, d_k) of "
-    "what lies in memory as (B, h, T, d_k).",
+    "The tokens are torn apart before W_o: a `reshape` or `view` to (B, T, …) of what lies in "
+    "memory as (B, h, T, d_k), so a row holds h tokens of one head.",
     "Memory runs head by head here. Which axes have to change places before?",
 )
 def torn_apart(heads: Tensor) -> list[Tensor]:
     B, h, T, d_k = heads.shape
     return list(heads.reshape(B, T, h, d_k).unbind(2))
-
-
-@sum_of_head_writes.slip(
-    WHOLE,
-    "The heads are added first, and the sum goes through head 0's columns alone.",
-    "Every head has its own columns. In which order come product and sum?",
-)
-def added_before(heads: Tensor, W_o: Tensor) -> Any:
-    return heads.sum(1) @ W_o[:, : heads.shape[-1]].mT
 
 
 @sum_of_head_writes.slip(
@@ -347,17 +341,6 @@ def added_before(heads: Tensor, W_o: Tensor) -> Any:
 def added_both(heads: Tensor, W_o: Tensor) -> Any:
     h, d_k = heads.shape[1], heads.shape[-1]
     return heads.sum(1) @ W_o.unflatten(1, (h, d_k)).sum(1).mT
-
-
-@sum_of_head_writes.slip(
-    WHOLE,
-    "The heads are concatenated without moving the tokens back first: a row holds h tokens of one "
-    "head.",
-    "A row belongs to one token and holds all its heads. Which axes have to change places?",
-)
-def joined_in_memory_order(heads: Tensor, W_o: Tensor) -> Any:
-    B, h, T, d_k = heads.shape
-    return heads.reshape(B, T, h * d_k) @ W_o.mT
 
 
 @sum_of_head_writes.slip(

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from mha_lesson.check import errors, progress, relations
 from mha_lesson.check.compare import (
-    TOLERANCE,
     Difference,
+    allowed,
     close_cells,
     difference,
     in_letters,
@@ -40,7 +40,8 @@ from mha_lesson.check.safely import (
 )
 
 MAX_SAMPLES = 6  # inputs on which a relation has to hold
-OTHER_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+HALF = (torch.bfloat16, torch.float16)
+OTHER_DTYPES = (torch.float32, *HALF)
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,23 @@ class Trial:
 def check(exercise: Exercise, answer: Any) -> Report:
     """Judges `answer`; never raises, and leaves no trace but the learner's progress."""
     with undisturbed() as printed:
-        report = _judge(exercise, answer)
+        try:
+            report = _judge(exercise, answer)
+        except Exception as error:  # an object that breaks when it is looked at
+            report = Report(exercise.name, False, (_unjudged(error),))
     if printed.getvalue().strip() and report.passed is not None:
         report = replace(report, notes=(*report.notes, "(What it printed was left out here.)"))
     progress.remember(report)
     return report
+
+
+def _unjudged(error: Exception) -> Finding:
+    return Finding(
+        "unjudged",
+        f"The check could not judge this answer: looking at what it returns stops with "
+        f"{type(error).__name__}: {safe_text(error, str)}",
+        "Does it return plain tensors, as the stub promises?",
+    )
 
 
 def _judge(exercise: Exercise, answer: Any) -> Report:
@@ -158,23 +171,35 @@ def _computes_something(answer: Any) -> bool:
 
 def _name(exercise: Exercise, trials: list[Trial], wrong: list[Trial], random: Any) -> Report:
     """The report on an answer that is wrong on some float64 input."""
-    name = exercise.name
+    name, shown = exercise.name, _most_telling(wrong)
     if random is not None:
         return Report(name, False, (random,))
-    shown = _most_telling(wrong)
-    slips = diagnose(exercise, trials)
+    dtypes = tuple(d for t in wrong if (d := t.difference) and _only_float_width(d, t))
+    if len(dtypes) == len(wrong):
+        return Report(name, False, (_wrong_dtype(_part(exercise, dtypes[0]), dtypes[0]),))
     crashed = [t for t in wrong if isinstance(t.outcome, Raised)]
-    if slips:
-        findings: tuple[Finding, ...] = slips
-        if not all(_reproduces(exercise, slips, t) for t in crashed):
-            findings = (*slips, _explain_crash(crashed[0], trials))
-        return Report(name, False, findings, (), _picture(exercise, shown), _where(shown))
-    if len(crashed) > len(trials) / 2:
+    diagnosis = diagnose(exercise, trials)
+    if diagnosis.slips:
+        findings: tuple[Finding, ...] = diagnosis.slips
+        if not all(_reproduces(exercise, diagnosis.slips, t) for t in crashed):
+            findings = (*findings, _explain_crash(crashed[0], trials))
+        notes = () if diagnosis.complete or crashed else (MORE,)
+        return Report(name, False, findings, notes, _picture(exercise, shown), _where(shown))
+    if isinstance(shown.outcome, Raised) or len(crashed) > len(trials) / 2:
         return Report(name, False, (_explain_crash(crashed[0], trials),))
-    if isinstance(shown.outcome, Raised):
-        return Report(name, False, (_explain_crash(shown, trials),))
     finding = _unnamed(exercise, shown, wrong)
     return Report(name, False, (finding,), (), _picture(exercise, shown), _where(shown))
+
+
+MORE = "This explains many of the inputs tried, not all: there is something else as well."
+
+
+def _only_float_width(found: Difference, trial: Trial) -> bool:
+    """Right values in another floating dtype."""
+    if found.kind != "dtype" or not found.yours.is_floating_point():
+        return False
+    assert isinstance(trial.outcome, Returned)
+    return same(trial.outcome.value, trial.expected, trial.case.tolerance)
 
 
 def _most_telling(wrong: list[Trial]) -> Trial:
@@ -192,8 +217,7 @@ def _most_telling(wrong: list[Trial]) -> Trial:
 def _explain_crash(trial: Trial, trials: list[Trial]) -> Finding:
     assert isinstance(trial.outcome, Raised)
     everywhere = all(isinstance(t.outcome, Raised) for t in trials)
-    note = "" if everywhere or not trial.case.note else f" {trial.case.note}"
-    return errors.explain(trial.outcome, note)
+    return errors.explain(trial.outcome, "" if everywhere else trial.case.note)
 
 
 def _where(trial: Trial) -> str:
@@ -201,28 +225,43 @@ def _where(trial: Trial) -> str:
     return f"It shows on {sizes}{', ' + trial.case.note if trial.case.note else ''}."
 
 
-def diagnose(exercise: Exercise, trials: list[Trial]) -> tuple[Slip, ...]:
-    """The fewest slips that give, on every input, what the answer gave; none if none do.
+@dataclass(frozen=True)
+class Diagnosis:
+    """Slips that give what the answer gave: on every input, or (not `complete`) on many."""
 
-    An answer that raises somewhere is matched there by slips that raise too; if there are none,
-    by its values alone.
+    slips: tuple[Slip, ...] = ()
+    complete: bool = True
+
+
+def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
+    """The fewest slips that give, on every input, what the answer gave.
+
+    An answer that raises somewhere is matched there by slips that raise too. If there are none,
+    those that fit where it returns; if there are none, those that fit on most inputs.
     """
-    # Most slips differ from each other where the answer is wrong: look there first.
-    ordered = sorted(
-        trials, key=lambda t: (isinstance(t.outcome, Raised), t.difference is None)
-    )
-    if isinstance(ordered[0].outcome, Raised):
-        return ()
-    values = [t for t in ordered if isinstance(t.outcome, Returned)]
-    if ordered[0].difference is None:  # right wherever it returns: nothing but the error to name
-        values = []
-    candidates = list(_candidates(exercise))
-    attempts = [ordered] if len(values) in (0, len(ordered)) else [ordered, values]
-    for targets in attempts:
-        for slips in candidates:
-            if all(_reproduces(exercise, slips, t) for t in targets):
-                return tuple(s for s in slips if s.does)
-    return ()
+    returned = [t for t in trials if isinstance(t.outcome, Returned)]
+    returned.sort(key=lambda t: t.difference is None)  # where it is wrong, slips differ most
+    if not returned or returned[0].difference is None:
+        return Diagnosis()
+    wrong = [t for t in returned if t.difference is not None]
+    raised = [t for t in trials if isinstance(t.outcome, Raised)]
+    silent: tuple[Slip, ...] = ()  # explains every value, and not the errors
+    best, most = (), max(1, len(wrong) // 4)
+    for slips in _candidates(exercise):
+        if not _reproduces(exercise, slips, returned[0]):
+            continue
+        fits = [_reproduces(exercise, slips, t) for t in returned]
+        if all(fits):
+            if all(_reproduces(exercise, slips, t) for t in raised):
+                return Diagnosis(_named(slips))
+            silent = silent or slips
+        if sum(fits[: len(wrong)]) > most:
+            best, most = slips, sum(fits[: len(wrong)])
+    return Diagnosis(_named(silent)) if silent else Diagnosis(_named(best), complete=False)
+
+
+def _named(slips: tuple[Slip, ...]) -> tuple[Slip, ...]:
+    return tuple(slip for slip in slips if slip.does)
 
 
 def _candidates(exercise: Exercise) -> Iterator[tuple[Slip, ...]]:
@@ -268,7 +307,7 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
         return replace(relation, does=f"{plain} {relation.does}")
     sizes = trial.case.sizes
     have = in_letters(tuple(found.yours.shape), sizes)
-    want = in_letters(tuple(found.expected.shape), sizes)
+    want = _promised(exercise, found)
     if found.kind == "dtype":
         return _wrong_dtype(part, found)
     if found.kind == "nan":
@@ -279,7 +318,7 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
     does = relation.does if relation else ""
     if found.kind == "shape":
         does = (
-            f"{part} has shape {have} = {tuple(found.yours.shape)}, and it should be {want} = "
+            f"{part} {_shape_words(have, found.yours)}, and it should be {want} = "
             f"{tuple(found.expected.shape)}. {does}".strip()
         )
         asks = "Which line changes the shape, and which axis goes astray there?"
@@ -289,12 +328,25 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
     return Finding(relation.key if relation else "values", f"{lead} {does}".strip(), asks)
 
 
+def _shape_words(letters: str, x: Tensor) -> str:
+    if x.ndim == 0:
+        return "is a single number, of shape ()"
+    shape = str(tuple(x.shape))
+    return f"has shape {letters}" + (f" = {shape}" if shape != letters else "")
+
+
 def _alike(found: Difference, wrong: list[Trial]) -> Iterator[relations.Sample]:
     """Other inputs on which the same thing differs in the same way."""
     for trial in wrong[:MAX_SAMPLES]:
         other = trial.difference
         if other and (other.kind, other.part) == (found.kind, found.part):
             yield other.yours, other.expected, trial.case.sizes
+
+
+def _promised(exercise: Exercise, found: Difference) -> str:
+    """The shape that the stub promises, in letters."""
+    _, _, shape = exercise.gives[found.part].partition(" ")
+    return shape
 
 
 def _part(exercise: Exercise, found: Difference) -> str:
@@ -307,6 +359,10 @@ def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
     name = type(found.yours).__name__
     have = _TYPES.get(name, f"an object of type {name}")
     want = "one tensor" if isinstance(found.expected, Tensor) else "an int"
+    if isinstance(found.yours, Tensor) and isinstance(found.expected, Tensor):
+        if found.yours.device.type != "cpu":
+            return FIXED_DEVICE
+        have, want = "a tensor that is sparse, complex or otherwise special", "a plain one"
     if isinstance(found.expected, tuple):
         want = f"{len(found.expected)} results: {', '.join(exercise.gives)}"
     return Finding(
@@ -326,6 +382,8 @@ _TYPES = {
     "float": "a float",
     "int": "a Python int",
     "str": "text",
+    "generator": "a generator (`yield` instead of `return`)",
+    "coroutine": "a coroutine (`async def` instead of `def`)",
 }
 
 
@@ -352,7 +410,7 @@ def _picture(exercise: Exercise, trial: Trial) -> Picture | None:
         return None
     if not isinstance(found.expected, Tensor) or found.expected.ndim == 0:
         return None
-    limit = trial.case.tolerance * TOLERANCE.get(found.expected.dtype, 0.0)
+    limit = allowed(found.expected.dtype, trial.case.tolerance)
     cells = close_cells(found.yours, found.expected, limit)
     name = exercise.gives[found.part].split(" (")[0]
     return picture(found.yours, found.expected, ~cells, name)
@@ -367,11 +425,10 @@ def _random(answer: Callable[..., Any], trial: Trial, codes: set[Any]) -> Findin
         return None
     seed(1)
     again = run(answer, trial.case.inputs, codes)
-    try:
-        equal = isinstance(again, Returned) and same(again.value, trial.outcome.value)
-    except Exception:
-        equal = True
-    if equal:
+    first = trial.outcome.value
+    if not same(first, first):
+        return None  # nothing that can be compared
+    if isinstance(again, Returned) and same(again.value, first):
         return None
     return Finding(
         "random",
@@ -389,7 +446,7 @@ def _in_dtype(
     exercise: Exercise, bound: Bound, dtype: torch.dtype, codes: set[Any]
 ) -> Finding | None:
     for case in bound.cases:
-        if case.tolerance > 1 or not any(_is_floating(x) for x in case.inputs):
+        if (case.wide and dtype in HALF) or not any(_is_floating(x) for x in case.inputs):
             continue
         inputs = tuple(at(x, dtype) for x in case.inputs)
         right = exercise.variant((), tuple(at(x, torch.float64) for x in inputs))
@@ -410,7 +467,7 @@ def _dtype_finding(exercise: Exercise, trial: Trial, dtype: torch.dtype) -> Find
     found, name = trial.difference, str(dtype).removeprefix("torch.")
     assert found is not None
     if isinstance(trial.outcome, Raised):
-        return errors.explain(trial.outcome, f" for {name} input (float64 goes well)")
+        return errors.explain(trial.outcome, f"for {name} input; float64 goes well")
     if found.kind == "dtype":
         return _wrong_dtype(_part(exercise, found), found)
     what = "NaN" if found.kind == "nan" else "other values"
@@ -419,6 +476,14 @@ def _dtype_finding(exercise: Exercise, trial: Trial, dtype: torch.dtype) -> Find
         f"In float64 all is right; for {name} input {_part(exercise, found).lower()} has {what}.",
         "Which number of yours is too large, or too small, for this dtype?",
     )
+
+
+FIXED_DEVICE = Finding(
+    errors.DEVICE,
+    "It makes its result on a fixed device: with inputs on another one (a GPU, say) the "
+    "result does not follow them.",
+    "Which tensor do you create yourself, and how could it follow the device of the input?",
+)
 
 
 def _on_other_device(bound: Bound, codes: set[Any]) -> Finding | None:
@@ -433,12 +498,7 @@ def _on_other_device(bound: Bound, codes: set[Any]) -> Finding | None:
         return finding if finding.key == errors.DEVICE else None
     if all(device.has(x) for x in flat(outcome.value) if isinstance(x, Tensor)):
         return None
-    return Finding(
-        errors.DEVICE,
-        "It makes its result on a fixed device: with inputs on another one (a GPU, say) the "
-        "result does not follow them.",
-        "Which tensor do you create yourself, and how could it follow the device of the input?",
-    )
+    return FIXED_DEVICE
 
 
 def _tensors(x: Any) -> list[Tensor]:

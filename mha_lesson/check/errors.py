@@ -184,9 +184,10 @@ ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")
 
 
 def explain(raised: Raised, note: str = "") -> Finding:
-    """What an error means, with the learner's line."""
+    """What an error means, with the learner's line; `note` says on which input it came."""
+    note = f" ({note})" if note else ""
     message = " ".join(raised.message.split())
-    known = next((k for k in ERRORS if re.search(k.pattern, message)), None)
+    known = next((k for k in ERRORS if re.search(k.pattern, message, re.I)), None)
     if raised.kind in ("SystemExit", "KeyboardInterrupt", "NameError", "UnboundLocalError"):
         known = BY_KIND[raised.kind]
     if known is None and raised.number is None and ARGUMENTS.search(message):
@@ -202,7 +203,7 @@ def explain(raised: Raised, note: str = "") -> Finding:
         known = Known(f"error_{raised.kind}", "", does.replace("{", "(").replace("}", ")"), "")
     place = ""
     if raised.number is not None:
-        place = f"Line {raised.number} of the cell or file"
+        place = f"Line {raised.number} of your code"
         place += f", `{raised.source.replace('`', chr(39))}`" if raised.source else ""
         place += f", stops with {raised.kind}{note}. "
     elif note:

@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-MAX_COMBINATIONS = 1000  # of two slips, and of three: a search has to end within half a second
-COMMON = 4  # slips of a step that are tried in threes
+MAX_COMBINATIONS = 1500  # of two slips, and of three: a search has to end within half a second
+COMMON = 6  # slips of a step that are tried in threes
 WHOLE = "whole"  # the site of a slip that replaces the right answer as a whole
 
 
@@ -58,13 +58,15 @@ class Case:
         inputs: the positional arguments.
         sizes: the axis letters and their sizes, to speak about shapes in the letters of the course.
         note: what is special about it, as the end of a sentence: "where K is not contiguous".
-        tolerance: how many times more than usual the answer may deviate.
+        tolerance: how far an answer may deviate at least; the dtype may allow it more.
+        wide: numbers too large for half precision, so not tried there.
     """
 
     inputs: tuple[Any, ...]
     sizes: Mapping[str, int]
     note: str = ""
-    tolerance: float = 1.0
+    tolerance: float = 0.0
+    wide: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def as_bool(blocked: Tensor) -> Any:
     return blocked
 
 
-@exercise(7, "04", cases=lengths_of_sequences, gives=("mask",))
+@exercise(7, "04", cases=lengths_of_sequences, gives=("mask (T, T)",))
 def causal_mask(T: int, *, triangle: Any = future, kind: Any = as_bool, axes: Any = as_bool) -> Any:
     """True above the diagonal."""
     return axes(kind(triangle(T)))
@@ -256,7 +256,7 @@ def key_axis_last(mask: Tensor) -> Tensor:
     return mask[:, None, None, :]
 
 
-@exercise(8, "04", cases=batches_of_lengths, gives=("mask",))
+@exercise(8, "04", cases=batches_of_lengths, gives=("mask (B, 1, 1, T)",))
 def padding_mask(
     lengths: Tensor,
     T: int,
@@ -526,12 +526,12 @@ def scores_and_masks() -> Iterator[Case]:
     yield Case((normal(5, 5, seed=10), future(5)), {"T_q": 5, "T_k": 5}, note)
     # Sixteenths, so that an answer that computes in float32 sees the very same scores.
     low, wide = ((normal(3, 5, seed=11, std=std) * 16).round() / 16 for std in (1, 5_000))
-    yield Case((low - 10_000, blocked), small, "with scores near −1e4")
-    yield Case((wide, blocked), small, "with scores up to ±1e4")
+    yield Case((low - 10_000, blocked), small, "with scores near −1e4", 2e-3, True)
+    yield Case((wide, blocked), small, "with scores up to ±1e4", 2e-3, True)
     mixed = normal(3, 5, seed=13)
     mixed[0] = torch.tensor([-1e4, 1e4, -1e4, -1e4, 1e4])
     note = "where open keys score −1e4 and blocked ones 1e4"
-    yield Case((mixed, blocked), small, note)
+    yield Case((mixed, blocked), small, note, 2e-3, True)
     yield Case((normal(1, 1, seed=14), torch.tensor([[True]])), {"T_q": 1, "T_k": 1}, "blocked")
 
 
@@ -576,7 +576,7 @@ def gradients_of_blocked_rows(
 
 
 @exercise(
-    9, "04", cases=scores_and_masks, gives=("weights",), further=(gradients_of_blocked_rows,)
+    9, "04", cases=scores_and_masks, gives=("weights (..., T_q, T_k)",), further=(gradients_of_blocked_rows,)
 )
 def masked_softmax(
     scores: Tensor,

@@ -176,8 +176,8 @@ def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Ite
     if seed == 0:
         yield Case((strided(x), future(T), layers), sizes, "with x not contiguous")
         wide = 60 * x
-        yield Case((wide, None, layers), sizes, "where scores are as large as 1e4", 1000.0)
-        yield Case((wide, some, layers), sizes, "where scores are as large as 1e4", 1000.0)
+        yield Case((wide, None, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
+        yield Case((wide, some, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
 
 
 # --- the right steps -------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def output_alone(output: Tensor, weights: Tensor, mask: Tensor | None) -> Any:
     11,
     "06",
     cases=lambda: (),
-    gives=("output",),
+    gives=("output (B, T, d_model)",),
     bind=bind,
 )
 def MultiHeadAttention(
@@ -294,7 +294,6 @@ slip(
     PER_HEAD,
     key="by_d_model",
 )(lambda scores, Q, K: scores / (Q.shape[1] * Q.shape[-1]))
-MultiHeadAttention.adopt(attention, "scale", "product", "normalise")
 
 
 @slip(
@@ -868,3 +867,7 @@ def scale_after_softmax(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
         scale=lambda scores, Q, K: scores,
         normalise=lambda scores: scores.softmax(-1) / root,
     )
+
+
+# Last, since some of these come to the same as a slip above, which says it better.
+MultiHeadAttention.adopt(attention, "scale", "product", "normalise")

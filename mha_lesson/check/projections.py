@@ -347,24 +347,6 @@ def full_width_heads(d_model: int, h: int, d_k: int) -> Any:
 
 @count_parameters.slip(
     "inward",
-    "Of W_q, W_k and W_v only one is counted.",
-    "How many projections lead into the heads?",
-)
-def one_projection(d_model: int, h: int, d_k: int) -> Any:
-    return d_model * h * d_k
-
-
-@count_parameters.slip(
-    "inward",
-    "Of W_q, W_k and W_v only two are counted.",
-    "How many projections lead into the heads?",
-)
-def two_projections(d_model: int, h: int, d_k: int) -> Any:
-    return 2 * d_model * h * d_k
-
-
-@count_parameters.slip(
-    "inward",
     "d_model is missing in W_q, W_k and W_v: only their outputs are counted.",
     "A matrix has rows and columns. What are they for W_q?",
 )
@@ -420,6 +402,24 @@ def outward_to_heads(d_model: int, h: int, d_k: int) -> Any:
 )
 def square_outward_per_head(d_model: int, h: int, d_k: int) -> Any:
     return h * d_model**2
+
+
+@count_parameters.slip(
+    "inward",
+    "Of W_q, W_k and W_v only one is counted.",
+    "How many projections lead into the heads?",
+)
+def one_projection(d_model: int, h: int, d_k: int) -> Any:
+    return d_model * h * d_k
+
+
+@count_parameters.slip(
+    "inward",
+    "Of W_q, W_k and W_v only two are counted.",
+    "How many projections lead into the heads?",
+)
+def two_projections(d_model: int, h: int, d_k: int) -> Any:
+    return 2 * d_model * h * d_k
 
 
 @count_parameters.slip(

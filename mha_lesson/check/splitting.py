@@ -59,7 +59,7 @@ def unchanged(x: Tensor) -> Tensor:
     return x
 
 
-@exercise(5, "03", cases=tokens, gives=("heads",))
+@exercise(5, "03", cases=tokens, gives=("heads (B, n_heads, T, d_k)",))
 def split_heads(
     x: Tensor,
     n_heads: int,
@@ -273,6 +273,15 @@ def tokens_shared_out(x: Tensor, n_heads: int) -> Tensor:
 
 @split_heads.slip(
     WHOLE,
+    "The *tokens* are chunked into h pieces, not the columns: each head gets some whole tokens.",
+    "Which axis is shared out among the heads, T or d_model?",
+)
+def tokens_chunked(x: Tensor, n_heads: int) -> Tensor:
+    return torch.stack(x.chunk(n_heads, 1), 1)
+
+
+@split_heads.slip(
+    WHOLE,
     "x is cut as (h, B, T, d_k) in memory's order before the axes change places: heads get whole "
     "sequences or parts of them.",
     "Which axis has to be cut into two?",
@@ -345,7 +354,7 @@ def side_by_side(y: Tensor, x: Tensor) -> Tensor:
     return y.reshape(B, T, h * d_k)
 
 
-@exercise(6, "03", cases=heads, gives=("merged",))
+@exercise(6, "03", cases=heads, gives=("merged (B, T, n_heads·d_k)",))
 def merge_heads(
     x: Tensor,
     *,

@@ -4,19 +4,15 @@ Each module holds a pure function that turns the sliders' values into a `Scene`,
 puts the sliders over it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mha_lesson.explore.cost import cost
-    from mha_lesson.explore.head_writes import head_writes
-    from mha_lesson.explore.heads import heads
-    from mha_lesson.explore.masks import masks
-    from mha_lesson.explore.memory import memory
-    from mha_lesson.explore.projections import projections
-    from mha_lesson.explore.real_heads import real_heads
-    from mha_lesson.explore.scaling import scaling
-    from mha_lesson.explore.training import training
+from mha_lesson.explore.cost import cost
+from mha_lesson.explore.head_writes import head_writes
+from mha_lesson.explore.heads import heads
+from mha_lesson.explore.masks import masks
+from mha_lesson.explore.memory import memory
+from mha_lesson.explore.projections import projections
+from mha_lesson.explore.real_heads import real_heads
+from mha_lesson.explore.scaling import scaling
+from mha_lesson.explore.training import training
 
 __all__ = [
     "cost",
@@ -29,16 +25,3 @@ __all__ = [
     "scaling",
     "training",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Each explorer is imported when it is first asked for, under the name of its module."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = getattr(import_module(f"{__name__}.{name}"), name)
-    globals()[name] = function  # the import has bound the module to this name
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

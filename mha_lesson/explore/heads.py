@@ -39,10 +39,7 @@ def heads(
 
     h_control.observe(fit, "value")
     return Explorer(
-        {
-            "h": h_control,
-            "d_k": d_k_control,
-        },
+        {"h": h_control, "d_k": d_k_control},
         lambda h, d_k: draw(q, k, labels, h, min(d_k, width // h), trained),
     )
 
@@ -53,14 +50,7 @@ def scene(h: int = 12, d_k: int | None = None) -> Scene:
     return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained)
 
 
-def draw(
-    q: Tensor,
-    k: Tensor,
-    tokens: tuple[str, ...],
-    h: int,
-    d_k: int,
-    trained: int,
-) -> Scene:
+def draw(q: Tensor, k: Tensor, tokens: tuple[str, ...], h: int, d_k: int, trained: int) -> Scene:
     """Queries and keys (T, h·d_k) cut into h heads, each looking with its first d_k dimensions."""
     require_positive_int("h", h)
     require_positive_int("d_k", d_k)
@@ -72,12 +62,9 @@ def draw(
     q, k = (split_heads(x[None], h)[0, ..., :d_k] for x in (q, k))
     _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
     panels = [
-        Heatmap(
-            one, tokens, tokens, head=i, limits=(0, 1), numbers=False,
-            title=f"head {i}",
-        )
+        Heatmap(one, tokens, tokens, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
         for i, one in enumerate(weights)
-    ]  # fmt: skip
+    ]
     best = max(range(h), key=lambda i: float(weights[i].max()))
     where, value = panels[best].largest(1)[0]
     words = (

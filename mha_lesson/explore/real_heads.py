@@ -52,12 +52,9 @@ def scene(layer: int = LAYER, head: int = HEAD, text: str = SENTENCE) -> Scene:
         return Scene(Table([[str(error)]]), caption="There are no weights to look at.")
     weights, tokens = encoded.weights[layer], encoded.tokens
     panels = [
-        Heatmap(
-            one, tokens, tokens, head=i, limits=(0, 1), numbers=False,
-            title=f"head {i}",
-        )
+        Heatmap(one, tokens, tokens, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
         for i, one in enumerate(weights)
-    ]  # fmt: skip
+    ]
     large = Heatmap(
         weights[head], tokens, tokens, head=head, limits=(0, 1),
         numbers=False, title=f"layer {layer}, head {head}", wide=2.0,

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from functools import cache
 
 import ipywidgets as widgets
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_lesson.live import Explorer
+from mha_lesson.models import TwoSidesModel
 from mha_lesson.panels import Bars, Curve, Heatmap, Scene
 from mha_lesson.tasks import letter_batches
 from mha_lesson.training import (
@@ -30,6 +31,7 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
             now (some seconds) if None.
 
     Raises:
+        TypeError: a run is of another model.
         ValueError: there is no run, a run has no snapshots, or two have the same h.
     """
     by_h = _by_heads(_trained() if runs is None else tuple(runs))
@@ -59,13 +61,12 @@ def scene(h: int = 2, step: int = 600, silence: int = NO_HEAD) -> Scene:
 
 def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
     """A two-sides run after so many steps, with one head silenced or none (−1)."""
-    model = run.at(step)
+    model = _two_sides(run.at(step))
     h = model.attention.n_heads
     weights = model.weights().cpu()  # (h, T, T)
     looks = weight_by_offset(weights, (-1, 1)).T  # (2, h)
-    if silence != NO_HEAD:
-        model = silence_head(model, silence)
-    accuracy = side_accuracy(model, _letters())
+    asked = model if silence == NO_HEAD else silence_head(model, silence)
+    accuracy = side_accuracy(asked, _letters())
     answers = (
         f"named: {accuracy.left:.0%} of the left letters, {accuracy.right:.0%} of the right ones"
     )
@@ -136,10 +137,18 @@ def _silences(h: int) -> list[tuple[str, int]]:
 def _by_heads(runs: tuple[Run, ...]) -> dict[int, Run]:
     if not runs or not all(run.snapshots for run in runs):
         raise ValueError("runs must hold at least one run, each with snapshots (snapshot_every).")
-    by_h = {run.model.attention.n_heads: run for run in runs}
+    by_h = {_two_sides(run.model).attention.n_heads: run for run in runs}
     if len(by_h) != len(runs):
         raise ValueError("runs must hold one run for each h; two have the same.")
     return by_h
+
+
+def _two_sides(model: nn.Module) -> TwoSidesModel:
+    if not isinstance(model, TwoSidesModel):
+        raise TypeError(
+            f"runs must be of TwoSidesModels (two_sides_runs); got a {type(model).__name__}."
+        )
+    return model
 
 
 @cache

@@ -116,7 +116,7 @@ def a6(Q, K):
     return Q @ K.transpose(0, 1) / math.sqrt(Q.size(-1))
 
 
-@wrong("attention_scores", "transposes axes 1 and 2", slips=("axes_one_and_two",))
+@wrong("attention_scores", "transposes axes 1 and 2", slips=("error:axis_out_of_range",))
 def a7(Q, K):
     return Q @ K.transpose(1, 2) / math.sqrt(Q.size(-1))
 
@@ -220,7 +220,7 @@ def a25(Q):
     return Q @ Q.mT
 
 
-@wrong("attention_scores", "transposed result", slips=("scores_transposed",))
+@wrong("attention_scores", "transposed result", slips=("roles_exchanged",))
 def a26(Q, K):
     return (Q @ K.mT / math.sqrt(Q.shape[-1])).mT
 

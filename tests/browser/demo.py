@@ -1,4 +1,4 @@
-"""Two small explorers that the browser test moves; the test computes the same scenes beside them."""
+"""Two small explorers that the browser test moves; it computes the same scenes itself."""
 
 import ipywidgets as widgets
 import numpy as np
@@ -41,7 +41,7 @@ def computed(n: int, word: str, fault: str) -> Scene:
 def stored(size: int, scaled: bool) -> Scene:
     """A heatmap for each state, small enough to send them all."""
     weights = np.random.default_rng(size + 100 * scaled).dirichlet(np.full(3, 0.5), size=3)
-    panel = Heatmap(weights, "a b c".split(), "a b c".split(), limits=(0, 1), title="stored")
+    panel = Heatmap(weights, list("abc"), list("abc"), limits=(0, 1), title="stored")
     return Scene(panel, caption=f"size {size}, {'scaled' if scaled else 'not scaled'}")
 
 

@@ -26,7 +26,7 @@ SWITCHES = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]  # fmt: skip
-# Asks the application itself, once the kernel is there: JupyterLab drops a wish that comes too early.
+# Asks the application itself, once the kernel is there: JupyterLab drops an early wish.
 RUN_ALL = """async () => {
   const app = window.jupyterapp;
   await app.restored;
@@ -98,11 +98,13 @@ class Lab:
         end = time.monotonic() + START
         while True:
             try:
-                urllib.request.urlopen(f"{self.url}api/status?token={self.token}", timeout=5).close()
+                status = f"{self.url}api/status?token={self.token}"
+                urllib.request.urlopen(status, timeout=5).close()
                 return
             except (urllib.error.URLError, OSError):
                 if self.process.poll() is not None or time.monotonic() > end:
-                    raise RuntimeError(f"JupyterLab did not start: {log.read_text()[-800:]}") from None
+                    said = log.read_text()[-800:]
+                    raise RuntimeError(f"JupyterLab did not start: {said}") from None
                 time.sleep(0.2)
 
     def dark(self, on: bool) -> None:

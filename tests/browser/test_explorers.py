@@ -20,7 +20,8 @@ pytest.importorskip("playwright", reason="playwright is not installed: make setu
 
 import demo  # noqa: E402
 
-from mha_lesson import figures, layout, live, panels  # noqa: E402
+from mha_lesson import explore, figures, layout, live, panels  # noqa: E402
+from mha_lesson.export import export  # noqa: E402
 
 SETUP = f"import sys\nsys.path.insert(0, {str(HERE)!r})\nimport demo"
 COMPUTED, STORED = ".mha-view >> nth=0", ".mha-view >> nth=1"
@@ -53,7 +54,8 @@ def page(server, browser):
 
 def view(page, which: str, expression: str):
     """What `expression` says of a view, called `v`."""
-    return page.locator(which).locator("canvas").evaluate(f"c => {{ const v = c.mha; return {expression} }}")
+    script = f"c => {{ const v = c.mha; return {expression} }}"
+    return page.locator(which).locator("canvas").evaluate(script)
 
 
 def slider(page, name: str):
@@ -156,13 +158,17 @@ def test_every_control_has_its_name(page):
     assert slider(page, "size").get_attribute("aria-valuetext") == "4"
 
 
-def test_axe_finds_nothing_serious(page):
+def _serious(page) -> list:
+    """What axe-core calls critical or serious in the outputs of a notebook."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    options = {"resultTypes": ["violations"]}
-    found = axe.run(page, context={"include": [[".jp-OutputArea"]]}, options=options).response
+    found = axe.run(page, context={"include": [[".jp-OutputArea"]]}).response
     assert found["passes"], "axe looked at nothing"
     serious = [v for v in found["violations"] if v["impact"] in ("critical", "serious")]
-    assert not serious, [(v["id"], [n["html"][:200] for n in v["nodes"]]) for v in serious]
+    return [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in serious]
+
+
+def test_axe_finds_nothing_serious(page):
+    assert not _serious(page)
 
 
 def test_cells_are_read_by_keyboard_alone(page):
@@ -225,8 +231,9 @@ def test_nothing_jumps_and_nothing_is_wider_than_its_cell(page):
         page.wait_for_timeout(150)
         heights.add(str(page.evaluate(boxes)))
     assert len(heights) == 1
-    wide = "() => [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.scrollWidth - e.clientWidth)"
-    assert max(page.evaluate(wide)) <= 1
+    outputs = page.locator(".jp-OutputArea-output")
+    wider = outputs.evaluate_all("all => all.map(e => e.scrollWidth - e.clientWidth)")
+    assert max(wider) <= 1
 
 
 def test_stored_states_move_without_a_word_from_the_kernel(page):
@@ -251,7 +258,8 @@ def test_the_picture_is_crisp_narrow_and_in_the_theme_of_the_page(server, browse
     assert ratio == pytest.approx(2, abs=0.02)
     assert view(page, COMPUTED, "v.colours.dark")
     assert view(page, COMPUTED, "v.canvas.clientWidth <= v.el.parentElement.clientWidth")
-    page.evaluate("() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
+    light = "{theme: 'JupyterLab Light'}"
+    page.evaluate(f"() => jupyterapp.commands.execute('apputils:change-theme', {light})")
     page.wait_for_function("() => !document.querySelector('.mha-view canvas').mha.colours?.dark")
     server.dark(False)
     page.context.close()
@@ -261,16 +269,34 @@ def test_numbers_read_alike_in_python_and_in_the_browser(page):
     rng = random.Random(3)
     values = [rng.choice((-1, 1)) * 10 ** rng.uniform(-7, 13) for _ in range(400)]
     values += [0, 0.125, 0.375, 0.5, 1, -2.5, 999.5, 9999.5, 10_000, 99_950, 1e6, 0.0995, 12]
-    script = live.SCRIPT.read_text()
-    sent = "async ([source, values]) => { const m = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'}))); return values.map(v => [m.number(v), m.number(v, 2)]); }"
-    for value, (free, fixed) in zip(values, page.evaluate(sent, [script, values]), strict=True):
+    script = """async ([source, values]) => {
+        const blob = new Blob([source], {type: 'text/javascript'});
+        const {number} = await import(URL.createObjectURL(blob));
+        return values.map(v => [number(v), number(v, 2)]);
+    }"""
+    written = page.evaluate(script, [live.SCRIPT.read_text(), values])
+    for value, (free, fixed) in zip(values, written, strict=True):
         assert panels.number(value) == free, value
         assert panels.number(value, 2) == fixed, value
 
 
+def test_every_explorer_draws_and_axe_finds_nothing_serious(server, browser):
+    cells = ["from mha_lesson import explore", *(f"explore.{name}()" for name in explore.__all__)]
+    lab.notebook(server.work / "all.ipynb", cells)
+    page = server.open(browser, "all.ipynb", viewport={"width": 1400, "height": 9000})
+    done = f"() => document.querySelectorAll('canvas[aria-label]').length === {len(cells) - 1}"
+    page.wait_for_function(done, timeout=120_000)
+    page.wait_for_timeout(1000)
+    assert page.locator(".jp-RenderedText[data-mime-type*=error]").count() == 0
+    assert set(page.locator(".mha-alert").all_text_contents()) == {""}
+    for handle in page.get_by_role("slider").all():
+        assert handle.get_attribute("aria-label")
+    assert not _serious(page)
+    page.context.close()
+
+
 def test_a_saved_page_moves_without_kernel_or_network(browser, tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(f"<!doctype html><title>t</title>{live.page(demo.stored_explorer())}")
+    path = export(lab.notebook(tmp_path / "demo.ipynb", [SETUP, "demo.stored_explorer()"]))
     page = browser.new_context(offline=True).new_page()
     page.goto(path.as_uri())
     page.wait_for_selector("canvas[aria-label]")

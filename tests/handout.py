@@ -1,0 +1,196 @@
+"""What a teacher hands out besides the notebooks: slides, a printed form, nbgrader's sources.
+
+    python tests/handout.py slides [NUMBER ...]      build/slides/NN_….slides.html
+    python tests/handout.py print [NUMBER ...]       build/print/NN_….html
+    python tests/handout.py nbgrader [NUMBER ...]    build/nbgrader/source/…
+
+All of it is made from the stored notebooks, outputs included; nothing is run. Slides and printed
+pages are single files that load nothing from anywhere. `make slides` and `make print` call this.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from jinja2 import DictLoader
+from nbconvert import HTMLExporter, SlidesExporter
+from nbformat import NotebookNode, v4
+from traitlets.config import Config
+
+import notebooks
+
+BUILD = notebooks.FOLDER.parent / "build"
+REVEAL = "reveal.js@5.2.1"
+DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)
+WAY = re.compile(r"^[←→·] ?\[.*$", re.M)  # a line that leads to the neighbouring notebooks
+NOTEBOOK_LINK = re.compile(r"\]\((\w+)\.ipynb\)")
+
+# nbconvert's own pages fetch scripts from the network, for formulas, diagrams and widgets that
+# these notebooks do not have.
+OFFLINE = """
+{%- block html_head_js -%}{%- endblock -%}
+{%- block html_head_js_mathjax -%}{%- endblock -%}
+{%- block html_head_js_mermaidjs -%}{%- endblock -%}
+"""
+PAGE = "{%- extends 'index.html.j2' -%}" + OFFLINE + """
+{%- block html_head_css -%}
+<style>
+  .jp-Notebook { max-width: 60rem; margin: auto; }
+  summary { font-weight: bold; }
+  pre, tr, img, details { break-inside: avoid; }
+  h1, h2 { break-after: avoid; }
+  img { max-width: 100%; }
+</style>
+{%- endblock -%}
+"""
+DECK = "{%- extends 'index.html.j2' -%}" + OFFLINE + """
+{%- block header -%}
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{{ resources.metadata.name }}: slides</title>
+<style>{{ resources.reveal_css }}</style>
+{{ resources.include_css("static/index.css") }}
+{{ resources.include_css("static/theme-light.css") }}
+<style>
+  :root { --jp-ui-font-size1: 22px; --jp-content-font-size1: 24px; --jp-code-font-size: 19px;
+          --jp-cell-prompt-width: 0px; }
+  body { background: white; }
+  .reveal .slides { text-align: left; }
+  .reveal .slides section { padding: 20px 40px; box-sizing: border-box; }
+  .jp-InputPrompt, .jp-OutputPrompt, .jp-Collapser, a.anchor-link { display: none; }
+  .jp-RenderedHTMLCommon pre, .jp-CodeCell pre { line-height: 1.35; }
+  .reveal img { max-width: 1180px; max-height: 680px; }
+</style>
+</head>
+{%- endblock -%}
+{%- block footer_js -%}
+<script>{{ resources.reveal_js }}</script>
+<script>
+  // A slide that is too tall is drawn smaller, as a whole.
+  const fit = () => {
+    const slide = Reveal.getCurrentSlide();
+    slide.style.zoom = 1;
+    slide.style.zoom = Math.min(1, 780 / slide.scrollHeight);
+  };
+  Reveal.on("ready", fit);
+  Reveal.on("slidechanged", fit);
+  Reveal.initialize({ width: 1280, height: 800, margin: 0.02, center: false, hash: true,
+                      slideNumber: "c/t", transition: "none" });
+</script>
+{%- endblock -%}
+"""
+
+
+def tagged(cell: NotebookNode, *tags: str) -> bool:
+    return bool({*tags} & {*cell.metadata.get("tags", ())})
+
+
+def deck(notebook: NotebookNode) -> NotebookNode:
+    """The notebook as slides: a heading starts one, a further text or a picture starts the next.
+
+    What a cell shows comes one key press after its code: first predict, then look. Exercises keep
+    their task; hints, solutions, stubs and the first cell (imports) are left out.
+    """
+    cells, has_imports = [], False
+
+    def add(cell: NotebookNode, kind: str) -> None:
+        cell.metadata["slideshow"] = {"slide_type": kind}
+        cells.append(cell)
+
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            for part in re.split(r"^(?=## )", DETAILS.sub("", WAY.sub("", cell.source)), flags=re.M):
+                if part.strip():
+                    text = v4.new_markdown_cell(part.strip())
+                    add(text, "slide" if part.startswith("#") else "subslide")
+        elif not has_imports:
+            has_imports = True
+        elif not tagged(cell, "exercise", "check"):
+            shown = v4.new_code_cell("", outputs=cell.outputs, metadata=cell.metadata)
+            shown.metadata["transient"] = {"remove_source": True}
+            outputs, cell.outputs = cell.outputs, []
+            add(cell, "-")
+            if outputs:
+                large = any("text/html" in output.get("data", {}) for output in outputs)
+                add(shown, "subslide" if large else "fragment")
+    notebook.cells = cells
+    return notebook
+
+
+def reveal() -> dict[str, str]:
+    """The script and style of reveal.js, fetched once and kept in the build folder."""
+    folder = BUILD / "reveal"
+    dist = folder / "node_modules/reveal.js/dist"
+    if not dist.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            raise SystemExit("Slides need npm (part of Node.js), once, to fetch reveal.js.")
+        subprocess.run([npm, "install", "--silent", "--prefix", str(folder), REVEAL], check=True)
+    return {f"reveal_{kind}": (dist / f"reveal.{kind}").read_text("utf-8") for kind in ("js", "css")}
+
+
+def slides(path: Path) -> str:
+    exporter = SlidesExporter(
+        template_file="deck.html.j2", extra_loaders=[DictLoader({"deck.html.j2": DECK})]
+    )
+    resources = {"metadata": {"name": path.stem}, **reveal()}
+    return exporter.from_notebook_node(deck(notebooks.read(path)), resources)[0]
+
+
+def printed(path: Path) -> str:
+    """One page with the folded hints and solutions open."""
+    notebook = notebooks.read(path)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            opened = cell.source.replace("<details>", "<details open>")
+            cell.source = NOTEBOOK_LINK.sub(r"](\1.html)", opened)
+    exporter = HTMLExporter(
+        template_file="page.html.j2", extra_loaders=[DictLoader({"page.html.j2": PAGE})]
+    )
+    return exporter.from_notebook_node(notebook, {"metadata": {"name": path.stem}})[0]
+
+
+def nbgrader(path: Path) -> str:
+    """An nbgrader source: stubs are answers, checks are tests of one point, no solutions."""
+    notebook = notebooks.read(path)
+    for cell in notebook.cells:
+        graded = tagged(cell, "check")
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"<details>\s*<summary>Solution.*?</details>", "", cell.source,
+                                 flags=re.S)  # fmt: skip
+        elif graded:
+            cell.source = f"report = {cell.source}\nassert report.passed, report"
+        elif tagged(cell, "exercise"):
+            cell.source = re.sub(
+                r"^( *)\.\.\.$", r"\1### BEGIN SOLUTION\n\1...\n\1### END SOLUTION", cell.source,
+                flags=re.M,
+            )  # fmt: skip
+        if tagged(cell, "check", "exercise"):
+            cell.outputs = []
+            cell.metadata["nbgrader"] = {
+                "schema_version": 3, "grade_id": cell.id, "grade": graded, "solution": not graded,
+                "locked": graded, "task": False, **({"points": 1} if graded else {}),
+            }  # fmt: skip
+    return notebooks.nbformat.writes(notebook)
+
+
+def main() -> None:
+    made = {"slides": (slides, "slides", ".slides.html"), "print": (printed, "print", ".html"),
+            "nbgrader": (nbgrader, "nbgrader/source", ".ipynb")}  # fmt: skip
+    if not sys.argv[1:] or sys.argv[1] not in made:
+        raise SystemExit(__doc__)
+    make, folder, ending = made[sys.argv[1]]
+    for path in notebooks.paths(*sys.argv[2:]):
+        # nbgrader wants a folder for each assignment.
+        place = BUILD / folder / (path.stem if make is nbgrader else "")
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{path.stem}{ending}").write_text(make(path), encoding="utf-8")
+        print(place.relative_to(BUILD.parent) / f"{path.stem}{ending}")
+
+
+if __name__ == "__main__":
+    main()

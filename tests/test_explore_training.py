@@ -1,0 +1,107 @@
+"""The film of the two-sides task: its pure function over all positions, and its controls."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from mha_lesson import explore
+from mha_lesson.layout import WIDTH, draw
+from mha_lesson.models import RepeatModel
+from mha_lesson.panels import Bars, Curve, Heatmap
+from mha_lesson.tasks import letter_batches
+from mha_lesson.training import Run, side_accuracy, silence_head, two_sides_runs, weight_by_offset
+
+film = importlib.import_module("mha_lesson.explore.training")  # the package has the function
+pytestmark = pytest.mark.plain
+
+
+@pytest.fixture(scope="module")
+def runs():
+    settings = {"n_steps": 60, "snapshot_every": 20}
+    return [run for h in (1, 2, 8) for run in two_sides_runs(h, [0], **settings)]
+
+
+def test_every_position_shows_the_run_as_it_was(runs):
+    letters = next(letter_batches(500, seed=1))
+    for run, h in zip(runs, (1, 2, 8), strict=True):
+        for step in (0, 20, 40, 60):
+            for silence in (-1, *range(h)):
+                scene = film.draw(run, step, silence)
+                panels = scene.flat()
+                model = run.at(step)
+                maps = [panel for panel in panels if isinstance(panel, Heatmap)]
+                weights = model.weights()
+                np.testing.assert_allclose(np.stack([m.values for m in maps]), weights, atol=1e-6)
+                assert [m.head for m in maps] == list(range(h))
+                assert [("silent" in m.title) for m in maps] == [i == silence for i in range(h)]
+                [curve] = [panel for panel in panels if isinstance(panel, Curve)]
+                np.testing.assert_allclose(curve.lines["loss"], run.losses)
+                answers, looks = [panel for panel in panels if isinstance(panel, Bars)]
+                asked = model if silence < 0 else silence_head(model, silence)
+                np.testing.assert_allclose(answers.values.ravel(), side_accuracy(asked, letters))
+                expected = weight_by_offset(weights, (-1, 1)).T
+                np.testing.assert_allclose(looks.values, expected, atol=1e-6)
+                assert scene.caption.startswith(f"h = {h}, step {step}: ")
+                assert (f"Head {silence} is silent" in scene.caption) == (silence >= 0)
+                assert draw(scene).width <= WIDTH + 1
+
+
+def test_a_role_is_said_only_where_it_is_there():
+    assert film._role(0.97, 0.01) == "looks left"
+    assert film._role(0.01, 0.97) == "looks right"
+    assert film._role(0.45, 0.47) == "looks at both sides"
+    assert film._role(0.3, 0.1) == "looks around"
+
+
+def test_the_controls_fit_each_other(runs):
+    explorer = explore.training(runs)
+    assert explorer.values == {"h": 2, "step": 60, "silence": -1}
+    explorer.controls["silence"].value = 1
+    explorer.controls["h"].value = 8
+    explorer.controls["silence"].value = 7
+    explorer.controls["h"].value = 1
+    assert explorer.values["silence"] == -1 and not explorer.view.error
+    explorer.controls["step"].value = 20
+    assert explorer.scene.caption.startswith("h = 1, step 20: head 0 ")
+    assert explorer.view.scene["caption"] == explorer.scene.caption
+
+
+def test_works_without_arguments(runs, monkeypatch):
+    asked = []
+
+    def quick(h, seeds, snapshot_every):
+        asked.append(h)
+        return two_sides_runs(h, seeds, n_steps=20, snapshot_every=snapshot_every)
+
+    monkeypatch.setattr(film, "two_sides_runs", quick)
+    film._trained.cache_clear()
+    try:
+        assert tuple(explore.training().controls["h"].options) == (1, 2, 4, 8)
+        assert film.scene(4, 10).caption.startswith("h = 4, step 10: ")
+        assert asked == [1, 2, 4, 8]  # once
+    finally:
+        film._trained.cache_clear()
+
+
+def test_refusals(runs):
+    with pytest.raises(ValueError, match="at least one run"):
+        explore.training([])
+    with pytest.raises(ValueError, match="snapshots"):
+        explore.training(two_sides_runs(1, [0], n_steps=2))
+    with pytest.raises(ValueError, match="the same"):
+        explore.training([runs[0], runs[0]])
+    with pytest.raises(TypeError, match="RepeatModel"):
+        explore.training([Run(RepeatModel(), 1, snapshots={0: {}})])
+    with pytest.raises(ValueError, match="step must be one of"):
+        film.draw(runs[0], 7)
+    with pytest.raises(ValueError, match="between 0 and 1; got 2"):
+        film.draw(runs[1], 20, 2)
+    with pytest.raises(ValueError, match="h must be one of"):
+        film.scene(3)
+
+
+def test_runs_of_different_length_share_their_steps(runs):
+    short = two_sides_runs(2, [0], n_steps=30, snapshot_every=20)
+    explorer = explore.training([runs[0], *short])
+    assert tuple(explorer.controls["step"].options) == (0, 20)
