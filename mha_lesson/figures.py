@@ -65,10 +65,11 @@ def html(thing: Any) -> str:
     """A `<figure>` with the picture inside, alt text and caption; nothing to fetch."""
     scene = scene_of(thing)
     drawing = draw(scene)
-    source = base64.b64encode(_png(drawing)).decode()
+    # WebP, lossless: every browser shows it, and it takes two thirds of PNG's bytes.
+    source = base64.b64encode(_bytes(drawing, "webp", lossless=True, method=4)).decode()
     caption = f"<figcaption>{escape(scene.caption)}</figcaption>" if scene.caption else ""
     return (
-        f'<figure style="margin:0.6em 0"><img src="data:image/png;base64,{source}" '
+        f'<figure style="margin:0.6em 0"><img src="data:image/webp;base64,{source}" '
         f'alt="{escape(scene.alt)}" width="{drawing.width + 2 * MARGIN:.0f}" '
         f'style="max-width:100%;height:auto">{caption}</figure>'
     )
@@ -76,10 +77,10 @@ def html(thing: Any) -> str:
 
 def png(thing: Any) -> bytes:
     """The picture as PNG, at two image pixels for each CSS pixel."""
-    return _png(draw(scene_of(thing)))
+    return _bytes(draw(scene_of(thing)), "png", optimize=True)
 
 
-def _png(drawing: Drawing) -> bytes:
+def _bytes(drawing: Drawing, kind: str, **options: Any) -> bytes:
     width, height = drawing.width + 2 * MARGIN, drawing.height + 2 * MARGIN
     figure = Figure(
         figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH),
@@ -97,7 +98,7 @@ def _png(drawing: Drawing) -> bytes:
             _draw(mark, axes)
         canvas.draw()
     buffer = io.BytesIO()
-    _few_colours(np.asarray(canvas.buffer_rgba())).save(buffer, "png", optimize=True)
+    _few_colours(np.asarray(canvas.buffer_rgba())).save(buffer, kind, **options)
     return buffer.getvalue()
 
 

@@ -473,7 +473,7 @@ export class View {
 
 // ---- names for ipywidgets' sliders, which have none -----------------------------------------------
 
-function nameSliders(root) { return;
+function nameSliders(root) {
   for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {
     const name = slider.querySelector(".widget-label")?.textContent.trim();
     const readout = slider.querySelector(".widget-readout");

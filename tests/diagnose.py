@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from statistics import quantiles
 
 from answers import Answer, all_answers
-
 from mha_lesson import check
-
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from pathlib import Path
 from jinja2 import DictLoader
 from nbconvert import HTMLExporter, SlidesExporter
 from nbformat import NotebookNode, v4
-from traitlets.config import Config
 
 import notebooks
 
@@ -25,6 +24,8 @@ BUILD = notebooks.FOLDER.parent / "build"
 REVEAL = "reveal.js@5.2.1"
 DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)
 WAY = re.compile(r"^[←→·] ?\[.*$", re.M)  # a line that leads to the neighbouring notebooks
+SOLUTION = re.compile(r"<details>\s*<summary>Solution.*?</details>", re.S)
+DOTS = re.compile(r"^( *)\.\.\.$", re.M)
 NOTEBOOK_LINK = re.compile(r"\]\((\w+)\.ipynb\)")
 
 # nbconvert's own pages fetch scripts from the network, for formulas, diagrams and widgets that
@@ -34,7 +35,10 @@ OFFLINE = """
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
 """
-PAGE = "{%- extends 'index.html.j2' -%}" + OFFLINE + """
+PAGE = (
+    "{%- extends 'index.html.j2' -%}"
+    + OFFLINE
+    + """
 {%- block html_head_css -%}
 <style>
   .jp-Notebook { max-width: 60rem; margin: auto; }
@@ -45,7 +49,11 @@ PAGE = "{%- extends 'index.html.j2' -%}" + OFFLINE + """
 </style>
 {%- endblock -%}
 """
-DECK = "{%- extends 'index.html.j2' -%}" + OFFLINE + """
+)
+DECK = (
+    "{%- extends 'index.html.j2' -%}"
+    + OFFLINE
+    + """
 {%- block header -%}
 <!DOCTYPE html>
 <html lang="en">
@@ -55,14 +63,16 @@ DECK = "{%- extends 'index.html.j2' -%}" + OFFLINE + """
 <style>{{ resources.reveal_css }}</style>
 {{ resources.include_css("static/index.css") }}
 {{ resources.include_css("static/theme-light.css") }}
+<style>{% for css in resources.inlining.css %}{{ css }}{% endfor %}</style>
 <style>
   :root { --jp-ui-font-size1: 22px; --jp-content-font-size1: 24px; --jp-code-font-size: 19px;
           --jp-cell-prompt-width: 0px; }
-  body { background: white; }
+  html, body, main { height: 100%; margin: 0; background: white; }
   .reveal .slides { text-align: left; }
   .reveal .slides section { padding: 20px 40px; box-sizing: border-box; }
   .jp-InputPrompt, .jp-OutputPrompt, .jp-Collapser, a.anchor-link { display: none; }
-  .jp-RenderedHTMLCommon pre, .jp-CodeCell pre { line-height: 1.35; }
+  .jp-RenderedHTMLCommon pre, .jp-CodeCell pre { line-height: 1.35; white-space: pre-wrap; }
+  .reveal .slide-number { left: 8px; right: auto; }
   .reveal img { max-width: 1180px; max-height: 680px; }
 </style>
 </head>
@@ -83,6 +93,7 @@ DECK = "{%- extends 'index.html.j2' -%}" + OFFLINE + """
 </script>
 {%- endblock -%}
 """
+)
 
 
 def tagged(cell: NotebookNode, *tags: str) -> bool:
@@ -90,7 +101,7 @@ def tagged(cell: NotebookNode, *tags: str) -> bool:
 
 
 def deck(notebook: NotebookNode) -> NotebookNode:
-    """The notebook as slides: a heading starts one, a further text or a picture starts the next.
+    """The notebook as slides: a heading starts one, a further text, code or picture the next.
 
     What a cell shows comes one key press after its code: first predict, then look. Exercises keep
     their task; hints, solutions, stubs and the first cell (imports) are left out.
@@ -103,17 +114,19 @@ def deck(notebook: NotebookNode) -> NotebookNode:
 
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            for part in re.split(r"^(?=## )", DETAILS.sub("", WAY.sub("", cell.source)), flags=re.M):
+            text = DETAILS.sub("", WAY.sub("", cell.source))
+            for part in re.split(r"^(?=## )", text, flags=re.M):
                 if part.strip():
-                    text = v4.new_markdown_cell(part.strip())
-                    add(text, "slide" if part.startswith("#") else "subslide")
+                    kind = "slide" if part.startswith("#") else "subslide"
+                    add(v4.new_markdown_cell(part.strip()), kind)
         elif not has_imports:
             has_imports = True
         elif not tagged(cell, "exercise", "check"):
-            shown = v4.new_code_cell("", outputs=cell.outputs, metadata=cell.metadata)
-            shown.metadata["transient"] = {"remove_source": True}
+            shown = v4.new_code_cell(
+                "", outputs=cell.outputs, metadata={"transient": {"remove_source": True}}
+            )
             outputs, cell.outputs = cell.outputs, []
-            add(cell, "-")
+            add(cell, "subslide" if cells[-1].cell_type == "code" else "-")
             if outputs:
                 large = any("text/html" in output.get("data", {}) for output in outputs)
                 add(shown, "subslide" if large else "fragment")
@@ -130,7 +143,7 @@ def reveal() -> dict[str, str]:
         if npm is None:
             raise SystemExit("Slides need npm (part of Node.js), once, to fetch reveal.js.")
         subprocess.run([npm, "install", "--silent", "--prefix", str(folder), REVEAL], check=True)
-    return {f"reveal_{kind}": (dist / f"reveal.{kind}").read_text("utf-8") for kind in ("js", "css")}
+    return {f"reveal_{end}": (dist / f"reveal.{end}").read_text("utf-8") for end in ("js", "css")}
 
 
 def slides(path: Path) -> str:
@@ -160,15 +173,11 @@ def nbgrader(path: Path) -> str:
     for cell in notebook.cells:
         graded = tagged(cell, "check")
         if cell.cell_type == "markdown":
-            cell.source = re.sub(r"<details>\s*<summary>Solution.*?</details>", "", cell.source,
-                                 flags=re.S)  # fmt: skip
+            cell.source = SOLUTION.sub("", cell.source)
         elif graded:
             cell.source = f"report = {cell.source}\nassert report.passed, report"
         elif tagged(cell, "exercise"):
-            cell.source = re.sub(
-                r"^( *)\.\.\.$", r"\1### BEGIN SOLUTION\n\1...\n\1### END SOLUTION", cell.source,
-                flags=re.M,
-            )  # fmt: skip
+            cell.source = DOTS.sub(r"\1### BEGIN SOLUTION\n\1...\n\1### END SOLUTION", cell.source)
         if tagged(cell, "check", "exercise"):
             cell.outputs = []
             cell.metadata["nbgrader"] = {

@@ -7,8 +7,6 @@
 functions too: `normal` (the stored form), `solved` (a notebook with its folded solutions in place).
 """
 
-import base64
-import io
 import os
 import re
 import sys
@@ -19,7 +17,6 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
-from PIL import Image
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 METADATA = {
@@ -31,7 +28,6 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-PNG_IN_HTML = re.compile(r'(data:image/png;base64,)([A-Za-z0-9+/=\s]+?)(?=["\')])')
 SOLUTION = re.compile(
     r"<details[^>]*>\s*<summary>[^<]*Solution[^<]*</summary>\s*```python\n(.*?)^```", re.S | re.M
 )
@@ -99,24 +95,7 @@ def _normal_output(output: NotebookNode) -> NotebookNode:
     # has run yet shows the picture that lies beside it. nbval never compares this key.
     output.data.pop(WIDGET_VIEW, None)
     output.metadata = nbformat.from_dict({})
-    if "image/png" in output.data:
-        output.data["image/png"] = _plain_png(output.data["image/png"])
-    if "text/html" in output.data:
-        output.data["text/html"] = PNG_IN_HTML.sub(
-            lambda m: m[1] + _plain_png(m[2]), output.data["text/html"]
-        )
     return output
-
-
-def _plain_png(encoded: str) -> str:
-    """The same pixels without the name and version of the program that wrote them."""
-    raw = base64.b64decode(encoded)
-    image = Image.open(io.BytesIO(raw))
-    if not image.info.keys() & {"Software", "Creation Time", "Date"}:
-        return "".join(encoded.split())
-    plain = io.BytesIO()
-    image.save(plain, "PNG", optimize=True, dpi=image.info.get("dpi"))
-    return base64.b64encode(plain.getvalue()).decode()
 
 
 def store(path: Path) -> str:

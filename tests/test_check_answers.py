@@ -1,6 +1,7 @@
 """The checks on answers that learners could have written, right and wrong, in several hands."""
 
 import pytest
+
 from answers import Answer, all_answers
 from diagnose import Verdict, judge, table
 

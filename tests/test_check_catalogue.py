@@ -1,4 +1,4 @@
-"""The catalogue of slips: each is a mistake, is named by its own words, and combines with others."""
+"""The catalogue of slips: each is a mistake, has words, is named, and combines with others."""
 
 import random
 from typing import Any
@@ -77,12 +77,16 @@ def test_the_right_answer_passes(exercise: Exercise) -> None:
     assert report.passed, str(report)
 
 
-@pytest.mark.parametrize(("exercise", "slip"), SLIPS, ids=lambda x: getattr(x, "name", None) or x.key)
+@pytest.mark.parametrize(
+    ("exercise", "slip"), SLIPS, ids=lambda x: getattr(x, "name", None) or x.key
+)
 def test_a_slip_is_a_mistake_unless_it_has_no_words(exercise: Exercise, slip: Slip) -> None:
     assert is_right(exercise, (slip,)) == (not slip.does)
 
 
-@pytest.mark.parametrize(("exercise", "slip"), SLIPS, ids=lambda x: getattr(x, "name", None) or x.key)
+@pytest.mark.parametrize(
+    ("exercise", "slip"), SLIPS, ids=lambda x: getattr(x, "name", None) or x.key
+)
 def test_words_are_two_or_three_sentences_and_ask(exercise: Exercise, slip: Slip) -> None:
     if not slip.does:
         return
@@ -91,7 +95,9 @@ def test_words_are_two_or_three_sentences_and_ask(exercise: Exercise, slip: Slip
     assert slip.does.count("`") % 2 == slip.asks.count("`") % 2 == 0
 
 
-@pytest.mark.parametrize(("exercise", "slip"), SLIPS, ids=lambda x: getattr(x, "name", None) or x.key)
+@pytest.mark.parametrize(
+    ("exercise", "slip"), SLIPS, ids=lambda x: getattr(x, "name", None) or x.key
+)
 def test_a_slip_is_named(exercise: Exercise, slip: Slip) -> None:
     """By itself, or by another one that gives the very same results."""
     if not slip.does:
@@ -104,7 +110,9 @@ def test_a_slip_is_named(exercise: Exercise, slip: Slip) -> None:
 
 
 @pytest.mark.parametrize(
-    ("exercise", "pair"), PAIRS, ids=lambda x: getattr(x, "name", None) or "+".join(s.key for s in x)
+    ("exercise", "pair"),
+    PAIRS,
+    ids=lambda x: getattr(x, "name", None) or "+".join(s.key for s in x),
 )
 def test_two_slips_together_are_named(exercise: Exercise, pair: tuple[Slip, Slip]) -> None:
     if is_right(exercise, pair):

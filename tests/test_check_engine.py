@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mha_lesson import check
-from mha_lesson.check import progress
+from mha_lesson.check import journal
 from mha_lesson.check.elsewhere import DEVICE, Elsewhere
 from mha_lesson.check.exercise import Case, exercise
 from mha_lesson.check.relations import relate, relate_numbers
@@ -25,14 +25,14 @@ from mha_lesson.check.relations import relate, relate_numbers
 @pytest.fixture(autouse=True)
 def a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "_state", {})
+    monkeypatch.setattr(journal, "_state", {})
 
 
 def right(x: Tensor, n_heads: int) -> Tensor:
     return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
 
 
-# --- not attempted yet -----------------------------------------------------------------------------
+# --- not attempted yet ---------------------------------------------------------------------------
 
 
 def _ellipsis(x: Any, n_heads: Any) -> Any: ...
@@ -47,8 +47,7 @@ def _raises(x: Any, n_heads: Any) -> Any:
 
 
 def _scaffold(x: Any, n_heads: Any) -> Any:
-    B, T, d_model = x.shape
-    d_k = d_model // n_heads  # noqa: F841
+    d_k = x.shape[-1] // n_heads  # noqa: F841
     ...
 
 
@@ -95,7 +94,7 @@ def test_a_forgotten_return_is_named() -> None:
     assert check.split_heads(answer).slips == ("no_return",)
 
 
-# --- nothing escapes -------------------------------------------------------------------------------
+# --- nothing escapes -----------------------------------------------------------------------------
 
 
 class Evil:
@@ -127,7 +126,9 @@ def _endless(x: Any, n_heads: Any) -> Any:
 @pytest.mark.parametrize(
     "answer",
     [
-        *map(_raise, (SystemExit(), KeyboardInterrupt(), MemoryError(), BadError(), StopIteration())),
+        *map(
+            _raise, (SystemExit(), KeyboardInterrupt(), MemoryError(), BadError(), StopIteration())
+        ),
         _endless,
         lambda x, h: Evil(),
         lambda x, h: [Evil()],
@@ -213,7 +214,9 @@ def test_no_trace_in_the_global_state() -> None:
 def test_a_check_works_in_every_gradient_mode(mode: Any) -> None:
     with mode():
         report = check.masked_softmax(
-            lambda s, m: (s + torch.zeros_like(s).masked_fill(m, -math.inf)).softmax(-1).nan_to_num()
+            lambda s, m: (
+                (s + torch.zeros_like(s).masked_fill(m, -math.inf)).softmax(-1).nan_to_num()
+            )
         )
     assert report.slips == ("nan_gradient",)
 
@@ -241,7 +244,7 @@ def test_a_report_says_the_same_every_time() -> None:
     assert " at 0x" not in str(first)
 
 
-# --- dtypes and devices ----------------------------------------------------------------------------
+# --- dtypes and devices --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -271,7 +274,7 @@ def test_elsewhere_follows_its_tensors() -> None:
         assert there.has(x / torch.tensor(3.0))  # a single number may come from anywhere
 
 
-# --- words -----------------------------------------------------------------------------------------
+# --- words ---------------------------------------------------------------------------------------
 
 
 def test_html_escapes_what_a_learner_wrote() -> None:
@@ -348,10 +351,10 @@ def test_a_teacher_adds_a_slip_with_a_function_and_a_sentence() -> None:
         twice.slip("halve", "No such step.", "Which?")(doubled)
 
 
-# --- progress --------------------------------------------------------------------------------------
+# --- progress ------------------------------------------------------------------------------------
 
 
-def _states_of(table: progress.Progress) -> dict[str, str]:
+def _states_of(table: journal.Progress) -> dict[str, str]:
     return {name: state for *_, name, state in table.rows}
 
 
@@ -365,30 +368,30 @@ def test_progress_in_this_kernel() -> None:
     table = check.progress()
     assert _states_of(table)["split_heads"] == "done"
     assert len(table.rows) == 14 and "1 of 14 done" in str(table)
-    assert not Path(progress.FILE).exists()
+    assert not Path(journal.FILE).exists()
 
 
 def test_progress_is_kept_only_where_the_learner_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     check.split_heads(right)
     assert "kept in" in str(check.progress(keep=True))
-    monkeypatch.setattr(progress, "_state", {})  # another kernel, in the same folder
+    monkeypatch.setattr(journal, "_state", {})  # another kernel, in the same folder
     check.causal_mask(lambda T: torch.ones(T, T).triu(1).bool())
     check.merge_heads(lambda x: x)
-    kept = json.loads(Path(progress.FILE).read_text())
+    kept = json.loads(Path(journal.FILE).read_text())
     assert kept == {"split_heads": "done", "causal_mask": "done", "merge_heads": "tried"}
     assert _states_of(check.progress())["split_heads"] == "done"
     check.progress(keep=False)
-    assert not Path(progress.FILE).exists()
+    assert not Path(journal.FILE).exists()
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"split_heads": 3}', "\x00"])
 def test_a_broken_file_of_progress_is_no_harm(content: str) -> None:
-    Path(progress.FILE).write_text(content)
+    Path(journal.FILE).write_text(content)
     assert check.split_heads(right).passed
     assert _states_of(check.progress())["split_heads"] == "done"
 
 
-# --- weight ----------------------------------------------------------------------------------------
+# --- weight --------------------------------------------------------------------------------------
 
 
 def test_a_check_imports_nothing_heavy() -> None:

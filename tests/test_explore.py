@@ -572,3 +572,18 @@ class TestCost:
             cost.core_seconds(4, 4, 2, "quick")
         with pytest.raises(TypeError, match="measured must come from"):
             explore.cost({"seconds": 1})
+
+
+def test_controls_move_the_ranges_of_others() -> None:
+    writes = explore.head_writes().controls
+    writes["h"].value = 3
+    assert [writes[f"head_{i}"].layout.display for i in (2, 3)] == [None, "none"]
+    lengths = explore.masks().controls
+    lengths["T"].value = 2
+    assert (lengths["length_0"].max, lengths["length_1"].value) == (2, 2)
+    heads = explore.heads().controls
+    heads["h"].value = 4
+    assert (heads["d_k"].max, heads["d_k"].value) == (96, 96)
+    sizes = explore.projections().controls
+    sizes["tied"].value = False
+    assert not sizes["d_k"].disabled

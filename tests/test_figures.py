@@ -121,9 +121,9 @@ def test_a_stronger_weight_has_more_ink():
 def test_show_gives_a_figure_with_alt_text_and_caption_and_words_without_html():
     still = figures.show(Scene(Heatmap([[1]], ["<i>"], ["b"], title="a & b"), caption="1 < 2"))
     html = still._repr_html_()
-    source = re.search(r'src="data:image/png;base64,([^"]+)"', html)
+    source = re.search(r'src="data:image/webp;base64,([^"]+)"', html)
     assert source is not None
-    assert Image.open(io.BytesIO(base64.b64decode(source[1]))).format == "PNG"
+    assert Image.open(io.BytesIO(base64.b64decode(source[1]))).format == "WEBP"
     assert "<figcaption>1 &lt; 2</figcaption>" in html
     assert 'alt="1 &lt; 2. a &amp; b: heatmap' in html
     assert "<i>" not in html

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from mha_lesson.models import (
     LanguageModel,
@@ -66,6 +67,21 @@ class TestLanguageModel:
         assert torch.equal(before[:, :7], after[:, :7])
         assert not torch.allclose(before[:, 7:], after[:, 7:])
 
+    def test_equals_pytorchs_block(self):
+        model, ids = LanguageModel(13, 11, 6, 3), torch.randint(13, (2, 7))
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter)
+        block = nn.TransformerEncoderLayer(
+            6, 3, 24, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        block.self_attn = model.attention.to_torch()
+        block.norm1, block.norm2 = model.norm_before_attention, model.norm_before_feed_forward
+        block.linear1, block.linear2 = model.feed_forward[0], model.feed_forward[2]
+        x = model.symbol_embedding.weight[ids] + model.position_embedding.weight[:7]
+        out = block(x, src_mask=torch.ones(7, 7).triu(1).bool())
+        expected = model.reader(model.norm_before_reader(out))
+        torch.testing.assert_close(model(ids), expected, atol=1e-4, rtol=1e-4)
+
     def test_weights_are_causal_shares(self):
         weights = LanguageModel(13, 11, 6, 3).weights(torch.randint(13, (2, 7)))
         assert weights.shape == (2, 3, 7, 7)
@@ -92,6 +108,7 @@ def test_a_long_text_is_continued_from_its_end():
     """The last position never had an answer to learn from, so it is not asked."""
     model, ids = LanguageModel(13, 5, 6, 3), torch.arange(11)
     scores = model(ids[None, -4:])[0, -1]
+    model.position_embedding.weight.data[4] = torch.nan
     assert model.continue_ids(ids, 1, temperature=1e-4)[-1] == scores.argmax()
 
 

@@ -206,6 +206,13 @@ class TestTwoSides:
         assert len(runs) == 2 and all(run.finished for run in runs)
         assert "Stopped after 1 of 3" in capsys.readouterr().out
 
+    def test_weights_and_letters_are_drawn_from_the_seed(self):
+        for seed, run in zip((5, 7), two_sides_runs(2, (5, 7), n_steps=1), strict=True):
+            torch.manual_seed(seed)
+            fresh = TwoSidesModel(2)
+            first = two_sides_loss(fresh, next(letter_batches(seed=seed))).item()
+            assert run.losses == pytest.approx([first])
+
     def test_leaves_no_trace_in_the_random_state(self):
         state = torch.random.get_rng_state()
         two_sides_runs(1, [7], n_steps=2)

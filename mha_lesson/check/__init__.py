@@ -20,7 +20,7 @@ from mha_lesson.check import (
 )
 from mha_lesson.check.engine import check as _check
 from mha_lesson.check.exercise import Exercise
-from mha_lesson.check.progress import Progress, table
+from mha_lesson.check.journal import Progress, table
 from mha_lesson.check.report import Report
 
 EXERCISES: tuple[Exercise, ...] = (

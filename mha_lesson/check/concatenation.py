@@ -71,7 +71,7 @@ OWN = "The concatenation has head 0 in its first d_k columns. Which columns of W
 
 @sum_of_head_writes.slip(
     "slab",
-    "The columns of W_o are dealt out like cards: head i gets columns i, i+h, i+2h, …",
+    "The columns of W_o are dealt out like cards: head i gets columns i, i+h, i+2h and so on.",
     OWN,
 )
 def columns_dealt(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
@@ -97,8 +97,9 @@ def rows_cut_untransposed(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
     return W_o[i * d_k : (i + 1) * d_k].mT
 
 
-@sum_of_head_writes.slip("slab",
-    "Every head writes through the columns of head 0 (adding the heads up first comes to the same).",
+@sum_of_head_writes.slip(
+    "slab",
+    "Every head writes through the columns of head 0 (adding the heads first is the same).",
     OWN,
 )
 def first_slab_for_all(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
@@ -182,7 +183,7 @@ def slabs_shifted(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
 
 @sum_of_head_writes.slip(
     "write",
-    "W_o is used untransposed: x @ W instead of x @ Wᵀ. Where d_k equals d_model nothing complains.",
+    "W_o is used untransposed: x @ W for x @ Wᵀ. Where d_k equals d_model nothing complains.",
     "`nn.Linear` keeps a row for each *output*. Which axis has to meet the head's last?",
 )
 def slab_untransposed(head: Tensor, slab: Tensor) -> Tensor:
@@ -235,8 +236,8 @@ def last_only(writes: list[Tensor]) -> Any:
 
 @sum_of_head_writes.slip(
     "collect",
-    "Only head 0's write comes back: does `return` stand inside the loop?",
-    "Which other heads write?",
+    "Only head 0's write comes back.",
+    "Which other heads write, and does `return` stand inside the loop?",
 )
 def first_only(writes: list[Tensor]) -> Any:
     return writes[0]

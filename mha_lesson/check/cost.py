@@ -66,7 +66,9 @@ def one_each(count: Count) -> Any:
     return count
 
 
-@count_flops.slip("unit", "Everything is counted twice too often.", "Where do two factors of 2 meet?")
+@count_flops.slip(
+    "unit", "Everything is counted twice too often.", "Where do two factors of 2 meet?"
+)
 def four_each(count: Count) -> Any:
     return 4 * count
 

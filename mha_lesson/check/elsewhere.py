@@ -14,10 +14,29 @@ from torch.overrides import TorchFunctionMode
 
 DEVICE = torch.device("meta")  # what `x.device` says of a tensor that lives elsewhere
 _MAKERS = frozenset(
-    "tensor as_tensor zeros ones full empty arange range linspace eye rand randn randint randperm "
-    "tril_indices triu_indices from_numpy scalar_tensor asarray".split()
+    [
+        "tensor",
+        "as_tensor",
+        "zeros",
+        "ones",
+        "full",
+        "empty",
+        "arange",
+        "range",
+        "linspace",
+        "eye",
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+        "tril_indices",
+        "triu_indices",
+        "from_numpy",
+        "scalar_tensor",
+        "asarray",
+    ]
 )
-_MAY_MIX = frozenset("to copy_ type_as __getitem__ __setitem__ __set__".split())
+_MAY_MIX = frozenset(["to", "copy_", "type_as", "__getitem__", "__setitem__", "__set__"])
 _TO_NUMPY = ("numpy", "__array__")
 
 
@@ -25,19 +44,26 @@ class Elsewhere(TorchFunctionMode):
     """While it is on, `tensors` and all that follows from them live on another device.
 
     A piece of memory lives in one place, so it is memory that is remembered: views and parameters
-    made of a tensor are where the tensor is.
+    made of a tensor are where the tensor is. What compiled code makes is not seen, and of that
+    nothing is known.
     """
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         super().__init__()
         self._there: dict[int, Tensor] = {}  # holds them, so that no address comes twice
-        self._move(tensors)
+        self._here: dict[int, Tensor] = {}
+        self._note(tensors, self._there)
 
     def has(self, x: Any) -> bool:
         return isinstance(x, Tensor) and _address(x) in self._there
 
-    def _move(self, tensors: Iterable[Any]) -> None:
-        self._there |= {_address(x): x for x in tensors if isinstance(x, Tensor) and x.numel()}
+    def lacks(self, x: Any) -> bool:
+        """Whether a tensor is known to have been made on the CPU."""
+        return isinstance(x, Tensor) and _address(x) in self._here and not self.has(x)
+
+    def _note(self, tensors: Iterable[Any], side: dict[int, Tensor]) -> None:
+        tensors = [x for x in tensors if isinstance(x, Tensor) and x.numel()]
+        side |= {address: x for x in tensors if (address := _address(x))}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -56,8 +82,7 @@ class Elsewhere(TorchFunctionMode):
         lands = self._lands_elsewhere(name, args, asked, there)
         if isinstance(result, Tensor) and self.has(result) != lands and name in _COPIES:
             result = result.clone()  # torch has handed back the same memory: for it nothing moved
-        if lands:
-            self._move(flat(result))
+        self._note(flat(result), self._there if lands else self._here)
         return result
 
     def _refuse_mixtures(
@@ -65,8 +90,10 @@ class Elsewhere(TorchFunctionMode):
     ) -> None:
         if name == "__getitem__" and not self.has(args[0]) and any(there):
             raise RuntimeError("indices should be on the same device as the indexed tensor")
-        sides = {side for x, side in zip(tensors, there, strict=True) if x.ndim and x.numel()}
-        if len(sides) > 1 and name not in _MAY_MIX and name not in _MAKERS:
+        if name in _MAY_MIX or name in _MAKERS or name.startswith("_"):
+            return
+        known = zip(tensors, there, strict=True)
+        if len({side for x, side in known if x.ndim and x.numel() and _address(x)}) > 1:
             raise RuntimeError("Expected all tensors to be on the same device")
 
     def _lands_elsewhere(self, name: str, args: Any, asked: Any, there: list[bool]) -> bool:
@@ -83,13 +110,13 @@ class Elsewhere(TorchFunctionMode):
         return any(there)
 
 
-_COPIES = frozenset("to cpu type_as tensor as_tensor asarray".split())
+_COPIES = frozenset(["to", "cpu", "type_as", "tensor", "as_tensor", "asarray"])
 
 
 def _address(x: Tensor) -> int:
     try:
         return x.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):  # no memory of its own: sparse, functional
+    except (RuntimeError, NotImplementedError):  # no memory of its own: sparse, or under vmap
         return 0
 
 

@@ -10,13 +10,12 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mha_lesson.check import errors, progress, relations
+from mha_lesson.check import errors, journal, relations
 from mha_lesson.check.compare import (
     Difference,
     allowed,
@@ -27,7 +26,7 @@ from mha_lesson.check.compare import (
 )
 from mha_lesson.check.elsewhere import Elsewhere, flat
 from mha_lesson.check.exercise import Bound, Case, Exercise, Finding, Slip
-from mha_lesson.check.report import Picture, Report, picture
+from mha_lesson.check.report import Picture, Report, number, picture
 from mha_lesson.check.safely import (
     Outcome,
     Raised,
@@ -71,7 +70,7 @@ def check(exercise: Exercise, answer: Any) -> Report:
             report = Report(exercise.name, False, (_unjudged(error),))
     if printed.getvalue().strip() and report.passed is not None:
         report = replace(report, notes=(*report.notes, "(What it printed was left out here.)"))
-    progress.remember(report)
+    journal.remember(report)
     return report
 
 
@@ -93,51 +92,52 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
             f"Does it say `check.{exercise.name}({exercise.name})`, without calling it?",
         )
         return Report(exercise.name, False, (finding,))
+    bound = _bind(exercise, answer)
+    if not isinstance(bound, Bound):
+        return Report(exercise.name, False, (bound,)) if bound else _untouched(exercise)
     codes = codes_of(answer)
-    bound: Any = Bound(answer, list(exercise.cases()))
-    if exercise.bind is not None:
-        bound = exercise.bind(answer)
-        if bound is None:
-            return _untouched(exercise.name)
-        if isinstance(bound, Finding):
-            return Report(exercise.name, False, (bound,))
-    answer = bound.answer
-
     trials = []
     for case in bound.cases:
-        trials.append(Trial(case, exercise.variant((), case.inputs), run(answer, case.inputs, codes)))
-        outcome = trials[-1].outcome
-        if len(trials) == 1 and _nothing_there(outcome):
-            if exercise.bind is None and _computes_something(answer):
-                return Report(exercise.name, False, (FORGOT_RETURN,))
-            return _untouched(exercise.name)
+        outcome = run(bound.answer, case.inputs, codes)
+        if not trials and _nothing_there(outcome):
+            forgotten = exercise.bind is None and _computes_something(answer)
+            return Report(exercise.name, False, (NO_RETURN,)) if forgotten else _untouched(exercise)
         if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
             return Report(exercise.name, False, (errors.explain(outcome),))
-    notes = ()
+        trials.append(Trial(case, exercise.variant((), case.inputs), outcome))
+    report = _on_values(exercise, trials, _random(bound.answer, trials[0], codes))
+    if report.passed:
+        findings = {f.key: f for f in _beyond_values(exercise, bound, codes) if f is not None}
+        report = replace(report, passed=not findings, findings=tuple(findings.values()))
     if any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials):
-        notes = ("It also writes into its input: whoever calls it finds the tensor changed.",)
-
-    wrong = [t for t in trials if t.difference is not None]
-    if wrong:
-        report = _name(exercise, trials, wrong, _random(answer, trials[0], codes))
-        return replace(report, notes=notes + report.notes)
-    extra = chain(
-        (_random(answer, trials[0], codes),),
-        (_in_dtype(exercise, bound, dtype, codes) for dtype in OTHER_DTYPES),
-        (_on_other_device(bound, codes),),
-        (judge(bound.answer, bound.cases) for judge in exercise.further),
-    )
-    finding = next((f for f in extra if f is not None), None)
-    if finding is not None:
-        return Report(exercise.name, False, (finding,), notes)
-    return Report(exercise.name, True, (), notes, checked=len(trials))
+        report = replace(report, notes=(*report.notes, WRITES))
+    return report
 
 
-def _untouched(name: str) -> Report:
-    return Report(name, None)
+def _bind(exercise: Exercise, answer: Any) -> Bound | Finding | None:
+    """The answer as a function with its cases; a finding if that fails, None for a stub."""
+    if exercise.bind is None:
+        return Bound(answer, list(exercise.cases()))
+    return exercise.bind(answer)
 
 
-FORGOT_RETURN = Finding(
+def _beyond_values(exercise: Exercise, bound: Bound, codes: set[Any]) -> Iterator[Finding | None]:
+    """What an answer with right values in float64 may still do."""
+    for dtype in OTHER_DTYPES:
+        yield _in_dtype(exercise, bound, dtype, codes)
+    yield _on_other_device(bound, codes)
+    for judge in exercise.further:
+        yield judge(bound.answer, bound.cases)
+
+
+WRITES = "It also writes into its input: whoever calls it finds the tensor changed."
+
+
+def _untouched(exercise: Exercise) -> Report:
+    return Report(exercise.name, None)
+
+
+NO_RETURN = Finding(
     "no_return",
     "Your code computes something, and then returns nothing: a function without `return` gives "
     "`None`.",
@@ -169,11 +169,15 @@ def _computes_something(answer: Any) -> bool:
 # --- naming --------------------------------------------------------------------------------------
 
 
-def _name(exercise: Exercise, trials: list[Trial], wrong: list[Trial], random: Any) -> Report:
-    """The report on an answer that is wrong on some float64 input."""
-    name, shown = exercise.name, _most_telling(wrong)
+def _on_values(exercise: Exercise, trials: list[Trial], random: Finding | None) -> Report:
+    """Whether the values are right in float64, and if not, what the answer does."""
+    name = exercise.name
+    wrong = [t for t in trials if t.difference is not None]
     if random is not None:
         return Report(name, False, (random,))
+    if not wrong:
+        return Report(name, True, checked=len(trials))
+    shown = _most_telling(wrong)
     dtypes = tuple(d for t in wrong if (d := t.difference) and _only_float_width(d, t))
     if len(dtypes) == len(wrong):
         return Report(name, False, (_wrong_dtype(_part(exercise, dtypes[0]), dtypes[0]),))
@@ -246,7 +250,8 @@ def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
     wrong = [t for t in returned if t.difference is not None]
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
     silent: tuple[Slip, ...] = ()  # explains every value, and not the errors
-    best, most = (), max(1, len(wrong) // 4)
+    best: tuple[Slip, ...] = ()
+    most = max(1, len(wrong) // 4)
     for slips in _candidates(exercise):
         if not _reproduces(exercise, slips, returned[0]):
             continue
@@ -272,12 +277,12 @@ def _candidates(exercise: Exercise) -> Iterator[tuple[Slip, ...]]:
 
 def _reproduces(exercise: Exercise, slips: tuple[Slip, ...], trial: Trial) -> bool:
     """Whether these slips give what the answer gave, or raise where it raised."""
-    raised = isinstance(trial.outcome, Raised)
+    outcome = trial.outcome
     try:
         result = exercise.variant(slips, trial.case.inputs)
-        return not raised and same(trial.outcome.value, result, trial.case.tolerance)
     except Exception:
-        return raised
+        return isinstance(outcome, Raised)
+    return isinstance(outcome, Returned) and same(outcome.value, result, trial.case.tolerance)
 
 
 def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
@@ -323,6 +328,11 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
         )
         asks = "Which line changes the shape, and which axis goes astray there?"
         return Finding(relation.key if relation else "shape", does, asks)
+    if found.expected.ndim == 0:
+        mine, right = number(float(found.yours)), number(float(found.expected))
+        relation = relation or Finding("values", "")
+        does = f"Your code gives {mine}, and the right number is {right}. {relation.does}".strip()
+        return Finding(relation.key, does, "Take the smallest input: which terms go into the sum?")
     lead = f"{part} has the right shape, {want}, and other numbers."
     asks = "Follow one of the framed cells by hand: from which numbers should it come?"
     return Finding(relation.key if relation else "values", f"{lead} {does}".strip(), asks)
@@ -416,7 +426,7 @@ def _picture(exercise: Exercise, trial: Trial) -> Picture | None:
     return picture(found.yours, found.expected, ~cells, name)
 
 
-# --- beyond float64 on one device ------------------------------------------------------------------
+# --- beyond float64 on one device ----------------------------------------------------------------
 
 
 def _random(answer: Callable[..., Any], trial: Trial, codes: set[Any]) -> Finding | None:
@@ -496,9 +506,7 @@ def _on_other_device(bound: Bound, codes: set[Any]) -> Finding | None:
     if isinstance(outcome, Raised):
         finding = errors.explain(outcome)
         return finding if finding.key == errors.DEVICE else None
-    if all(device.has(x) for x in flat(outcome.value) if isinstance(x, Tensor)):
-        return None
-    return FIXED_DEVICE
+    return FIXED_DEVICE if any(device.lacks(x) for x in flat(outcome.value)) else None
 
 
 def _tensors(x: Any) -> list[Tensor]:

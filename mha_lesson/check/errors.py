@@ -211,4 +211,6 @@ def explain(raised: Raised, note: str = "") -> Finding:
     does = known.does.replace("{message}", message.rstrip("."))
     if known in ERRORS:
         does += f" (torch says: {message[:160]})"
-    return Finding(f"error:{known.key}" if known.key != DEVICE else DEVICE, place + does, known.asks)
+    return Finding(
+        f"error:{known.key}" if known.key != DEVICE else DEVICE, place + does, known.asks
+    )

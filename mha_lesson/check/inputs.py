@@ -16,6 +16,6 @@ def strided(x: Tensor) -> Tensor:
 
 
 def labelled(B: int, T: int, width: int) -> Tensor:
-    """Numbers that say where they stand: token t, column c is 100·t + c, and 10,000 per sequence."""
+    """Numbers that say where they stand: 100·t + c in token t, column c; 10,000 more a sequence."""
     b, t, c = (torch.arange(n, dtype=torch.float64) for n in (B, T, width))
     return 10_000 * b[:, None, None] + 100 * t[:, None] + c

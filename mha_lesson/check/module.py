@@ -64,7 +64,7 @@ def bind(cls: Any) -> Bound | Finding | None:
             "Does it say `check.MultiHeadAttention(MultiHeadAttention)`?",
         )
     codes = codes_of(cls)
-    cases = []
+    cases: list[Case] = []
     for number, (sizes, masks) in enumerate(_SIZES):
         d_model, n_heads = sizes["d_model"], sizes["n_heads"]
         outcome = run(cls, (d_model, n_heads), codes)
@@ -178,9 +178,23 @@ def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Ite
         wide = 60 * x
         yield Case((wide, None, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
         yield Case((wide, some, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
+        x = torch.cat([_scoring_low(layers, sizes).expand(B, 1, -1), x[:, 1:]], 1)
+        note = "with a causal mask, where token 0 scores itself near −1e4"
+        yield Case((x, future(T), layers), sizes, note, 2e-3, True)
 
 
-# --- the right steps -------------------------------------------------------------------------------
+def _scoring_low(layers: Layers, sizes: dict[str, int]) -> Tensor:
+    """A token that scores itself about −1e4 in head 0: what is blocked has to score lower still."""
+    tokens = normal(64, sizes["d_model"], seed=77)
+    for _ in range(3):  # a bias keeps scores from growing exactly with the square
+        Q, K = (layers.apply(name, tokens)[:, : sizes["d_k"]] for name in ("w_q", "w_k"))
+        scores = (Q * K).sum(-1) / math.sqrt(sizes["d_k"])
+        low = scores.argmin()
+        tokens = tokens[low : low + 1] * (1e4 / scores[low].abs().clamp(min=1e-3)).sqrt()
+    return tokens.detach()
+
+
+# --- the right steps -----------------------------------------------------------------------------
 
 
 def three_layers(x: Tensor, layers: Layers) -> tuple[Tensor, Tensor, Tensor]:
@@ -271,7 +285,7 @@ def MultiHeadAttention(
     return give(output, weights, mask)
 
 
-# --- slips -----------------------------------------------------------------------------------------
+# --- slips ---------------------------------------------------------------------------------------
 
 slip = MultiHeadAttention.slip
 PER_HEAD = "How many dimensions does the dot product of *one* head sum over?"
@@ -701,7 +715,7 @@ def joined_by_view(context: Tensor) -> Tensor:
 
 @slip(
     "merge",
-    "The concatenation interleaves the heads: dimension 0 of every head, then dimension 1, …",
+    "The concatenation interleaves the heads: dimension 0 of every head, then dimension 1 of each.",
     "Head 0's d_k numbers should stand together. Which axis has to be last before joining?",
 )
 def joined_interleaved(context: Tensor) -> Tensor:

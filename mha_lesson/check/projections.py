@@ -9,7 +9,7 @@ from torch import Tensor
 from mha_lesson.check.exercise import WHOLE, Case, exercise
 from mha_lesson.check.inputs import normal, strided
 
-Three = tuple[Tensor, Tensor, Tensor]
+Three = tuple[Tensor, ...]
 
 
 def tokens_and_weights() -> Iterator[Case]:
@@ -24,7 +24,7 @@ def tokens_and_weights() -> Iterator[Case]:
             yield Case((strided(X), strided(W)), sizes, "with X and W_qkv not contiguous")
 
 
-# --- exercise 3 ------------------------------------------------------------------------------------
+# --- exercise 3 ----------------------------------------------------------------------------------
 
 
 def rows_of_w_are_outputs(X: Tensor, W: Tensor) -> Tensor:
@@ -32,7 +32,8 @@ def rows_of_w_are_outputs(X: Tensor, W: Tensor) -> Tensor:
 
 
 def three_neighbours(y: Tensor) -> Three:
-    return y.tensor_split(3, dim=-1)
+    Q, K, V = y.tensor_split(3, dim=-1)
+    return Q, K, V
 
 
 def queries_keys_values(Q: Tensor, K: Tensor, V: Tensor) -> Three:
@@ -76,7 +77,7 @@ def _orders() -> None:
     ):
 
         def exchanged(Q: Tensor, K: Tensor, V: Tensor, order: Any = order) -> Three:
-            return tuple((Q, K, V)[i] for i in order)  # type: ignore[return-value]
+            return tuple((Q, K, V)[i] for i in order)
 
         spoken = ", ".join(name.upper().split("_"))
         does = f"The three results come in the order {spoken} instead of Q, K, V."
@@ -102,7 +103,7 @@ def dealt_like_cards(y: Tensor) -> Three:
     "Which axis of (B, T, 3·d_model) has to be cut?",
 )
 def cut_in_memory_order(y: Tensor) -> Three:
-    return tuple(y.reshape(3, *y.shape[:-1], -1))  # type: ignore[return-value]
+    return tuple(y.reshape(3, *y.shape[:-1], -1))
 
 
 @project_qkv.slip(
@@ -231,7 +232,7 @@ def blocks_not_transposed(X: Tensor, W_qkv: Tensor) -> Three:
 
 @project_qkv.slip(
     WHOLE,
-    "The rows of W_qkv are dealt out like cards: Q's weights are rows 0, 3, 6, …",
+    "The rows of W_qkv are dealt out like cards: Q's weights are rows 0, 3, 6 and so on.",
     "The rows stand in three *blocks*: which rows are Q's?",
 )
 def rows_dealt_like_cards(X: Tensor, W_qkv: Tensor) -> Three:
@@ -267,7 +268,7 @@ def blocks_of_weights(X: Tensor, W_qkv: Tensor) -> Three:
     return W_qkv.tensor_split(3)
 
 
-# --- exercise 4 ------------------------------------------------------------------------------------
+# --- exercise 4 ----------------------------------------------------------------------------------
 
 
 def widths() -> Iterator[Case]:

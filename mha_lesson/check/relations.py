@@ -71,10 +71,10 @@ def factor(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
             if n > 1 and math.isclose(abs(ratio), share * n**power, rel_tol=1e-4):
                 words.append(sign + {1: "", 2: "2·", 0.5: "½·"}[share] + spoken.format(name))
     words.append(number(ratio))
-    return [
-        *(f"Every number of yours is {word} times the right one." for word in words),
-        "Every number of yours is the right one times the same factor.",
-    ]
+    said = [f"Every number of yours is {word} times the right one." for word in words]
+    if expected.numel() > 1:
+        said.append("Every number of yours is the right one times the same factor.")
+    return said
 
 
 _POWERS = {1: "{}", -1: "1/{}", 0.5: "√{}", -0.5: "1/√{}", 2: "{}²", -2: "1/{}²"}
@@ -203,7 +203,7 @@ _SAME_SHAPE: tuple[Relation, ...] = (
 _OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, reduced, a_slice)
 
 
-def relate_numbers(results: list[tuple[float, int, Sizes]]) -> Finding | None:
+def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:
     """The same for counts: (yours, expected, sizes) of several inputs at once."""
     yours, expected, sizes = zip(*results, strict=True)
     ratios = [y / e for y, e in zip(yours, expected, strict=True)]

@@ -42,9 +42,7 @@ class Picture:
 
 def _grid(head: str, rows: list[list[str]]) -> list[str]:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = [
-        " ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows
-    ]
+    lines = [" ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
     width = max(len(head), *map(len, lines))
     return [line.ljust(width) for line in (head, *lines)]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_lesson.check.exercise import WHOLE, Case, exercise
 from mha_lesson.check.inputs import normal, strided
 
-# --- the right steps -------------------------------------------------------------------------------
+# --- the right steps -----------------------------------------------------------------------------
 
 
 def every_query_with_every_key(Q: Tensor, K: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def output_and_weights(output: Tensor, weights: Tensor, scores: Tensor) -> tuple
     return output, weights
 
 
-# --- the inputs ------------------------------------------------------------------------------------
+# --- the inputs ----------------------------------------------------------------------------------
 
 
 def queries_and_keys() -> Iterator[Case]:
@@ -75,7 +75,7 @@ def _triples() -> Iterator[tuple[Any, ...]]:
             yield 70 * Q, 70 * K, V, sizes, "where scores go up to ±1e4", 2e-3, True
 
 
-# --- exercise 1 ------------------------------------------------------------------------------------
+# --- exercise 1 ----------------------------------------------------------------------------------
 
 
 @exercise(1, "01", cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
@@ -86,7 +86,7 @@ def attention_scores(
     product: Any = every_query_with_every_key,
     scale: Any = by_root_d_k,
     finish: Any = as_they_are,
-) -> Tensor:
+) -> Any:
     """Q Kᵀ / √d_k."""
     return finish(scale(product(Q, K), Q, K))
 
@@ -428,7 +428,7 @@ def absolute(scores: Tensor) -> Tensor:
     return scores.abs()
 
 
-# --- exercise 2 ------------------------------------------------------------------------------------
+# --- exercise 2 ----------------------------------------------------------------------------------
 
 
 @exercise(
@@ -447,7 +447,7 @@ def attention(
     normalise: Any = softmax_over_keys,
     mix: Any = weights_times_values,
     give: Any = output_and_weights,
-) -> tuple[Tensor, Tensor]:
+) -> Any:
     """softmax(Q Kᵀ / √d_k) V, and the weights."""
     scores = scale(product(Q, K), Q, K)
     weights = normalise(scores)

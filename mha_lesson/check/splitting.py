@@ -35,14 +35,14 @@ def heads() -> Iterator[Case]:
         sizes = {"B": B, "T": T, "n_heads": h, "d_k": d_k, "d_model": h * d_k}
         split = labelled(B, T, h * d_k).view(B, T, h, d_k).transpose(1, 2)
         note = "where token t, column c of the merged tensor is 100·t + c"
-        yield Case((split.contiguous(), ), sizes, note)
+        yield Case((split.contiguous(),), sizes, note)
     sizes = {"B": 2, "T": 5, "n_heads": 3, "d_k": 7, "d_model": 21}
     split = normal(2, 5, 21, seed=1).view(2, 5, 3, 7).transpose(1, 2)
     yield Case((split,), sizes, "with x a permuted view, as split_heads makes it")
     yield Case((strided(split),), sizes, "with x not contiguous")
 
 
-# --- exercise 5 ------------------------------------------------------------------------------------
+# --- exercise 5 ----------------------------------------------------------------------------------
 
 
 def columns_side_by_side(x: Tensor, h: int) -> Tensor:
@@ -67,7 +67,7 @@ def split_heads(
     cut: Any = columns_side_by_side,
     order: Any = heads_before_tokens,
     finish: Any = unchanged,
-) -> Tensor:
+) -> Any:
     """(B, T, d_model) -> (B, h, T, d_k)."""
     return finish(order(cut(x, n_heads)))
 
@@ -245,9 +245,7 @@ def list_of_heads(x: Tensor) -> Any:
     return x.unbind(1)
 
 
-@split_heads.slip(
-    "finish", "Only head 0 comes back.", "How many heads should axis 1 hold?"
-)
+@split_heads.slip("finish", "Only head 0 comes back.", "How many heads should axis 1 hold?")
 def one_head(x: Tensor) -> Tensor:
     return x[:, 0]
 
@@ -333,14 +331,12 @@ def view_then_last_two(x: Tensor, n_heads: int) -> Tensor:
     return view_tokens_last(x, n_heads).transpose(2, 3)
 
 
-@split_heads.slip(
-    WHOLE, "x comes back as it went in.", "Which axis has to become two?"
-)
+@split_heads.slip(WHOLE, "x comes back as it went in.", "Which axis has to become two?")
 def returned_unchanged(x: Tensor, n_heads: int) -> Tensor:
     return x
 
 
-# --- exercise 6 ------------------------------------------------------------------------------------
+# --- exercise 6 ----------------------------------------------------------------------------------
 
 
 def tokens_before_heads(x: Tensor) -> Tensor:
@@ -361,7 +357,7 @@ def merge_heads(
     arrange: Any = unchanged,
     order: Any = tokens_before_heads,
     join: Any = side_by_side,
-) -> Tensor:
+) -> Any:
     """(B, h, T, d_k) -> (B, T, h·d_k)."""
     return join(order(arrange(x)), x)
 
@@ -580,15 +576,11 @@ def tokens_side_by_side(x: Tensor) -> Tensor:
     return torch.cat(x.unbind(2), -1)
 
 
-@merge_heads.slip(
-    WHOLE, "x comes back as it went in.", "Which two axes have to become one?"
-)
+@merge_heads.slip(WHOLE, "x comes back as it went in.", "Which two axes have to become one?")
 def returned_as_it_was(x: Tensor) -> Tensor:
     return x
 
 
-@merge_heads.slip(
-    WHOLE, "Only head 0 comes back.", "How wide should a token be in the end?"
-)
+@merge_heads.slip(WHOLE, "Only head 0 comes back.", "How wide should a token be in the end?")
 def first_head_only(x: Tensor) -> Tensor:
     return x[:, 0]

@@ -90,10 +90,10 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
         [
             [
                 Curve(
-                    range(1, len(run.losses) + 1),
+                    range(len(run.losses)),
                     {"loss": run.losses, "guessing": [math.log(16)] * len(run.losses)},
                     dashed=("guessing",),
-                    marker=step,
+                    marker=min(step, len(run.losses) - 1),
                     x_name="step",
                     y_name="nats",
                     title="loss",

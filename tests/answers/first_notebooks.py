@@ -5,9 +5,10 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
-from answers import right, wrong
 from einops import einsum, rearrange
 from torch import nn
+
+from answers import right, wrong
 
 # --- attention_scores ----------------------------------------------------------------------------
 
@@ -134,7 +135,7 @@ def a9(Q, K):
 @wrong("attention_scores", "** binds before /", slips=("precedence_two",))
 def a10(Q, K):
     d_k = Q.shape[-1]
-    return Q @ K.mT / d_k ** 1 / 2
+    return Q @ K.mT / d_k**1 / 2
 
 
 @wrong("attention_scores", "root of a half d_k")
@@ -201,7 +202,7 @@ def a21(Q, K):
 
 @wrong("attention_scores", "a name that is not defined", slips=("error:unknown_name",))
 def a22(Q, K):
-    return Q @ K.mT / math.sqrt(d_k)  # noqa: F821
+    return Q @ K.mT / math.sqrt(d_k)
 
 
 @wrong("attention_scores", "no return", slips=("no_return",))
@@ -381,9 +382,7 @@ def b14(Q, K, V):
     return w @ V, w
 
 
-@wrong(
-    "attention", "weights first and no scale", slips=("no_scale", "results_exchanged")
-)
+@wrong("attention", "weights first and no scale", slips=("no_scale", "results_exchanged"))
 def b15(Q, K, V):
     w = torch.softmax(Q @ K.mT, -1)
     return w, w @ V

@@ -5,8 +5,9 @@ import math
 import einops
 import torch
 import torch.nn.functional as F
-from answers import right, wrong
 from torch import nn
+
+from answers import right, wrong
 
 # --- split_heads ---------------------------------------------------------------------------------
 
@@ -1012,7 +1013,9 @@ class K22(Plain):
         return super().weigh(scores, mask)
 
 
-@wrong("MultiHeadAttention", "root of d_model, view out", slips=("by_root_d_model", "joined_by_view"))
+@wrong(
+    "MultiHeadAttention", "root of d_model, view out", slips=("by_root_d_model", "joined_by_view")
+)
 class K23(K4):
     def scale(self, scores):
         return scores / self.w_q.in_features**0.5

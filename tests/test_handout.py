@@ -1,0 +1,59 @@
+"""Slides, printed pages and nbgrader's sources: complete, without solutions where they must be."""
+
+import re
+
+import pytest
+from nbformat import reads
+
+import handout
+import notebooks
+
+LOADS = re.compile(r"""(?:src|href)=["']?https?://[^"'>]+\.(?:js|css)|@import|\bimport .* from 'http""")
+
+each_notebook = pytest.mark.parametrize("path", notebooks.paths(), ids=lambda p: p.stem[:2])
+
+
+@each_notebook
+def test_slides_hold_everything_but_answers(path):
+    before, deck = notebooks.read(path), handout.deck(notebooks.read(path))
+    code = [c for c in before.cells if c.cell_type == "code"][1:]
+    shown = [c for c in code if not handout.tagged(c, "exercise", "check")]
+    slides = [c for c in deck.cells if c.cell_type == "code"]
+    assert [c.source for c in slides if c.source] == [c.source for c in shown]
+    assert [c.outputs for c in slides if c.outputs] == [c.outputs for c in shown if c.outputs]
+
+    text = "\n".join(c.source for c in deck.cells if c.cell_type == "markdown")
+    headings = re.findall(r"^##? .*", "\n".join(c.source for c in before.cells), re.M)
+    assert [h for h in headings if h in text] == headings
+    assert "<details" not in text and ".ipynb" not in text.split("\n\n")[-1]
+    starts = [c for c in deck.cells if c.metadata.slideshow.slide_type == "slide"]
+    assert all(c.source.startswith("#") for c in starts)
+
+
+def test_a_deck_is_one_file(monkeypatch):
+    monkeypatch.setattr(handout, "reveal", lambda: {"reveal_js": "/* R */", "reveal_css": "/* C */"})
+    page = handout.slides(notebooks.paths("06")[0])
+    assert "<script>/* R */</script>" in page and "<style>/* C */</style>" in page
+    assert page.count("<section") == page.count("</section>") > 30
+    assert not LOADS.search(page)
+
+
+def test_a_printed_page_is_one_file_with_everything_open():
+    path = notebooks.paths("06")[0]
+    page = handout.printed(path)
+    folded = sum(c.source.count("<details") for c in notebooks.read(path).cells)
+    assert page.count("<details open>") == page.count("<details") == folded > 0
+    assert not LOADS.search(page)
+    assert "07_training_the_heads.html" in page
+
+
+@each_notebook
+def test_nbgrader_gets_every_exercise_and_no_solution(path):
+    before, source = notebooks.read(path), reads(handout.nbgrader(path), as_version=4)
+    graded = [c for c in source.cells if c.metadata.get("nbgrader", {}).get("grade")]
+    answers = [c for c in source.cells if c.metadata.get("nbgrader", {}).get("solution")]
+    assert len(graded) == len(answers) == len(notebooks.solutions(before))
+    assert not notebooks.solutions(source)
+    for answer, test in zip(answers, graded, strict=True):
+        assert "### BEGIN SOLUTION" in answer.source
+        assert test.source.endswith("assert report.passed, report") and test.metadata.nbgrader.locked
