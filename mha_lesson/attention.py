@@ -7,7 +7,7 @@ Source: Vaswani et al. (2017), Attention Is All You Need, section 3.2.
 """
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -101,8 +101,22 @@ def scaled_dot_product_attention(
         TypeError, ValueError: an argument does not fit; the sentence says which and why.
     """
     require_attention_inputs(query, key, value)
-    require_causal_lengths(causal, query.shape[-2], key.shape[-2])
     require_probability("dropout", dropout)
+    context, weights = _attend(query, key, value, mask, causal, dropout, return_weights)
+    return context if weights is None else (context, weights)
+
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    return_weights: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """The context, and the weights or None; the caller has looked at query, key and value."""
+    require_causal_lengths(causal, query.shape[-2], key.shape[-2])
     nothing_left = None
     if mask is not None:
         require_mask(mask, query, key.shape[-2])
@@ -125,7 +139,7 @@ def scaled_dot_product_attention(
     context = F.scaled_dot_product_attention(
         query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
     )
-    return context if nothing_left is None else context.masked_fill(nothing_left, 0.0)
+    return context if nothing_left is None else context.masked_fill(nothing_left, 0.0), None
 
 
 def _attention_weights(
@@ -135,11 +149,11 @@ def _attention_weights(
     dtype = query.dtype
     if dtype == torch.float16:  # ends at 65,504, which a score may exceed
         query, key = query.float(), key.float()
-    if causal:
-        mask = causal_mask(query.shape[-2], device=query.device)
     scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
-    if mask is not None:
-        # What scores.masked_fill(mask, -inf) gives, five times as fast: a vectorised addition.
+    # What scores.masked_fill(mask, -inf) gives, five times as fast: a vectorised addition.
+    if causal:
+        scores += scores.new_full(scores.shape[-2:], -math.inf).triu_(diagonal=1)
+    elif mask is not None:
         scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(mask, -math.inf)
     return scores.softmax(dim=-1).to(dtype)  # bfloat16: in float32 inside, and rounded once
 
@@ -151,6 +165,11 @@ def _fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
     while mask.ndim > max(n_axes, 2):
         mask = mask.squeeze(-3)  # no head axis, or no batch axis, to stand for
     return mask
+
+
+def _batched(x: Tensor) -> Float[Tensor, "B T width"]:
+    """One sequence (T, width) becomes a batch of one."""
+    return x if x.ndim == 3 else x.unsqueeze(0)
 
 
 class MultiHeadAttention(nn.Module):
@@ -243,36 +262,29 @@ class MultiHeadAttention(nn.Module):
         key = query if key is None else key
         value = key if value is None else value
         require_module_inputs(query, key, value, self.w_qkv.weight, self.d_model)
-        unbatched = query.ndim == 2
 
-        q, k, v = self._project(query, key, value)  # (B, T, h*d_k) each
-        if unbatched:
-            q, k, v = q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0)
-        attended: Any = scaled_dot_product_attention(
-            split_heads(q, self.n_heads),  # (B, h, T_q, d_k)
-            split_heads(k, self.n_heads),  # (B, h, T_k, d_k)
-            split_heads(v, self.n_heads),  # (B, h, T_k, d_k)
-            mask,
-            causal=causal,
-            dropout=self.dropout if self.training else 0.0,
-            return_weights=return_weights,
-        )
-        context, weights = attended if return_weights else (attended, None)
+        q, k, v = self._project(query, key, value)  # (B, h, T, d_k) each
+        dropout = self.dropout if self.training else 0.0
+        context, weights = _attend(q, k, v, mask, causal, dropout, return_weights)
         output = self.w_o(merge_heads(context))  # (B, T_q, d_model)
 
-        if unbatched:
+        if query.ndim == 2:
             output = output.squeeze(0)
             weights = None if weights is None else weights.squeeze(0)
         return output if weights is None else (output, weights)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        """Q, K and V, each (B, T, h·d_k): one product where all three have the same input."""
+        """Q, K and V, each (B, h, T, d_k): one product where all three have the same input."""
         if query is key and key is value:
-            return self.w_qkv(query).chunk(3, dim=-1)
+            # The rows of w_qkv are 3h heads: h of the queries, h of the keys, h of the values.
+            return split_heads(_batched(self.w_qkv(query)), 3 * self.n_heads).chunk(3, dim=1)
         width = self.n_heads * self.d_k
-        w_q, w_k, w_v = self.w_qkv.weight.split(width)
-        b_q, b_k, b_v = (None,) * 3 if self.w_qkv.bias is None else self.w_qkv.bias.split(width)
-        return F.linear(query, w_q, b_q), F.linear(key, w_k, b_k), F.linear(value, w_v, b_v)
+        weights = self.w_qkv.weight.split(width)
+        biases = (None,) * 3 if self.w_qkv.bias is None else self.w_qkv.bias.split(width)
+        return tuple(
+            split_heads(_batched(F.linear(x, weight, bias)), self.n_heads)
+            for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
+        )
 
     @classmethod
     def from_torch(cls, other: nn.MultiheadAttention) -> Self:

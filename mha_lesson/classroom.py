@@ -98,8 +98,8 @@ def _in_own_process(work: str, seconds: float, memory_gb: float, submission: Sub
     """Runs the cells, takes what they report, and says how it ended."""
     reader, writer = os.pipe()
     env = {
-        **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "SYSTEMROOT", "PYTHONPATH")},
-        **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "USERPROFILE"), work),
+        **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "PYTHONPATH")},
+        **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"), work),
         "OMP_NUM_THREADS": "1",  # several may run side by side
         "MPLBACKEND": "Agg",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -155,8 +155,8 @@ def _walls(work: str) -> list[str]:
 
     With bubblewrap (Linux) everything but the submission's own folder is read-only and there is no
     network, whatever the code tries. With `unshare` there is no network. Everywhere, Python itself
-    refuses to open files elsewhere for writing and to connect (`_submission`), which stops accidents
-    and simple tricks, but is no wall against native code.
+    refuses to open files elsewhere for writing and to connect (`_submission`), which stops
+    accidents and simple tricks, but is no wall against native code.
     """
     shell = ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all",
              "--die-with-parent")  # fmt: skip
@@ -253,6 +253,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--memory", type=float, default=6, help="GB for each notebook")
     parser.add_argument("--jobs", type=int, default=1, help="how many run side by side")
     options = parser.parse_args(arguments)
+    if os.name == "nt":
+        raise SystemExit("Limits for hostile code need Linux or macOS; on Windows use WSL.")
     if not options.folder.is_dir():
         raise SystemExit(f"{options.folder} is not a folder.")
     submissions = grade(options.folder, options.seconds, options.memory, options.jobs)

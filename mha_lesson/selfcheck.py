@@ -1,6 +1,5 @@
-"""Is everything there? One line for each thing the course needs, with what to do if it is missing."""
+"""Is everything there? A line for each thing the course needs, with what to do if it is missing."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -21,7 +20,7 @@ class Line:
     remedy: str = ""
 
     def __str__(self) -> str:
-        return f"ok       {self.what}" if not self.remedy else f"missing  {self.what}: {self.remedy}"
+        return f"missing  {self.what}: {self.remedy}" if self.remedy else f"ok       {self.what}"
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,11 @@ class SelfCheck:
 
 
 def everything() -> SelfCheck:
-    """Looks at Python, PyTorch, the pictures, the sliders, the data and the model's weights."""
+    """Looks at PyTorch, the pictures, the sliders, the data and the model's weights."""
     return SelfCheck(
         tuple(
             Line(what, _remedy(look))
             for what, look in (
-                ("Python 3.11 or later", _python),
                 ("PyTorch 2.6 or later, computing", _torch),
                 ("pictures (matplotlib)", lambda: _module("matplotlib")),
                 ("sliders (ipywidgets, anywidget)", lambda: _module("ipywidgets", "anywidget")),
@@ -64,11 +62,6 @@ def _remedy(look: Callable[[], object]) -> str:
     except (ImportError, OSError, ValueError, RuntimeError) as error:
         return str(error)
     return ""
-
-
-def _python() -> None:
-    if sys.version_info < (3, 11):
-        raise RuntimeError(f"this is Python {sys.version.split()[0]}; install a later one.")
 
 
 def _torch() -> None:

@@ -13,9 +13,9 @@ FILE = notebooks.FOLDER / "CLAIMS.md"
 HEAD = """\
 # Claims, put to the test
 
-What is often said about attention, and what came out when a notebook of this series tried it. Each
-claim stands in the words in which it is usually made; each figure was computed in the notebook named.
-This file is made from the notebooks by `make claims`.
+What is often said about attention, and what came out when a notebook of this series tried it.
+Each claim stands in the words in which it is usually made; each figure was computed in the notebook
+named. This file is made from the notebooks by `make claims`.
 
 | claim | notebook | holds | what is true | measured |
 |---|---|---|---|---|

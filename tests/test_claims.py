@@ -1,9 +1,9 @@
 """The list of claims is the notebooks' own."""
 
-import claims
-import notebooks
 import pytest
 
+import claims
+import notebooks
 from mha_lesson.claims import Claim
 
 

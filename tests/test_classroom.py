@@ -5,10 +5,10 @@ import json
 import os
 import socket
 
-import notebooks
 import pytest
 from PIL import Image
 
+import notebooks
 from mha_lesson import classroom
 from mha_lesson.classroom import Submission
 
@@ -18,8 +18,11 @@ SOLUTIONS = {
     for path in notebooks.paths()
     for code in notebooks.solutions(notebooks.read(path)).values()
 }
-FIRST = "import math, torch\nfrom torch import nn\nfrom mha_lesson import *\nfrom mha_lesson import check\n"
-FIRST += "import torch.nn.functional as F"
+FIRST = """import math, torch
+import torch.nn.functional as F
+from torch import nn
+from mha_lesson import *
+from mha_lesson import check"""
 NO_SCALE = "def attention_scores(Q, K):\n    return Q @ K.transpose(-2, -1)"
 DIRECT_VIEW = (
     "def split_heads(x, n_heads):\n    B, T, D = x.shape\n"
@@ -59,7 +62,8 @@ def submissions(tmp_path_factory, outside):
     for i in range(10):
         write(folder / f"good_{i}.ipynb", FIRST, *solved(*good))
     for i in range(5):
-        write(folder / f"unscaled_{i}.ipynb", FIRST, NO_SCALE, "check.attention_scores(attention_scores)")
+        write(folder / f"unscaled_{i}.ipynb", FIRST, NO_SCALE,
+              "check.attention_scores(attention_scores)")  # fmt: skip
     for i in range(4):
         write(folder / f"view_{i}.ipynb", FIRST, DIRECT_VIEW, "check.split_heads(split_heads)",
               *solved("causal_mask"))  # fmt: skip

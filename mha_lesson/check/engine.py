@@ -96,7 +96,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
     if not isinstance(bound, Bound):
         return Report(exercise.name, False, (bound,)) if bound else _untouched(exercise)
     codes = codes_of(answer)
-    trials = []
+    trials: list[Trial] = []
     for case in bound.cases:
         outcome = run(bound.answer, case.inputs, codes)
         if not trials and _nothing_there(outcome):

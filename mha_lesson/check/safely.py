@@ -1,6 +1,7 @@
 """Runs a learner's code so that nothing of it escapes: errors, prints, random numbers, changes."""
 
 import contextlib
+import inspect
 import io
 import linecache
 import random
@@ -70,7 +71,8 @@ def codes_of(answer: Any) -> set[CodeType]:
     if isinstance(answer, type):
         members = [m for c in answer.__mro__ if _is_own(c) for m in vars(c).values()]
     else:
-        members = [answer, getattr(answer, "__func__", None)]
+        inner = getattr(inspect.unwrap(answer), "func", inspect.unwrap(answer))  # of a partial
+        members = [answer, inner, getattr(inner, "__func__", None), type(inner).__call__]
     return {m.__code__ for m in members if isinstance(getattr(m, "__code__", None), CodeType)}
 
 
