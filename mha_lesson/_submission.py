@@ -20,8 +20,8 @@ def main(work: str, results: int, memory_gb: float) -> None:
     cells = json.loads(Path(work, "cells.json").read_text(encoding="utf-8"))
     from IPython.core.interactiveshell import InteractiveShell
 
-    progress: Any = import_module("mha_lesson.check.progress")
-    remember = progress.remember
+    journal: Any = import_module("mha_lesson.check.journal")
+    remember = journal.remember
 
     def report(found: Any) -> None:
         """Told at once, so that what was solved before an endless loop counts."""
@@ -29,7 +29,7 @@ def main(work: str, results: int, memory_gb: float) -> None:
         os.write(results, line.encode())
         remember(found)
 
-    progress.remember = report
+    journal.remember = report
     shell: Any = InteractiveShell.instance()
     shell.history_manager.enabled = False
     _guard(os.path.realpath(work))

@@ -1,6 +1,7 @@
 """The catalogue of slips: each is a mistake, has words, is named, and combines with others."""
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,7 +37,9 @@ def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
             self.w_v, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
 
         def forward(self, x: Any, mask: Any = None) -> Any:
-            return exercise.variant(slips, (x, mask, Layers(self, self.n_heads)))
+            return exercise.variant(
+                slips, (x, mask, Layers(self, self.n_heads, partial(Slipped, 1, 1)))
+            )
 
     return Slipped
 

@@ -251,7 +251,7 @@ def _left_out() -> None:
     ):
         ways: tuple[tuple[str, Any], ...] = (
             (key, lambda writes, part=part: sum(writes[part])),
-            (f"{key}_of_zeros", lambda w, part=part: sum(w[part], torch.zeros_like(w[0]))),
+            (key, lambda w, part=part: sum(w[part], torch.zeros_like(w[0]))),
         )
         for name, step in ways:
             asks = f"Which values does `{through}` run through?"

@@ -221,7 +221,8 @@ def _most_telling(wrong: list[Trial]) -> Trial:
 def _explain_crash(trial: Trial, trials: list[Trial]) -> Finding:
     assert isinstance(trial.outcome, Raised)
     everywhere = all(isinstance(t.outcome, Raised) for t in trials)
-    return errors.explain(trial.outcome, "" if everywhere else trial.case.note)
+    note = trial.case.note
+    return errors.explain(trial.outcome, "" if everywhere or note[:4] != "with" else note)
 
 
 def _where(trial: Trial) -> str:

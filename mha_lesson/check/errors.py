@@ -23,7 +23,7 @@ ERRORS = (
     Known(
         DEVICE,
         r"same device|expected device|can't convert \S+ device type tensor to numpy|"
-        r"on different devices",
+        r"on different devices|not compiled with CUDA|No CUDA GPUs|device type",
         "It makes a tensor on a fixed device: when the input lives elsewhere (on a GPU, say), "
         "the two cannot be combined.",
         "Which tensor do you create yourself, and how could it follow the device of the input?",
@@ -180,6 +180,7 @@ BY_KIND = {
         "What does the call expect, in which order?",
     ),
 }
+_FIRST_SENTENCE = re.compile(r"[.;!] | \(|, but found|\. ")  # the rest gives advice
 ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")
 
 
@@ -210,7 +211,7 @@ def explain(raised: Raised, note: str = "") -> Finding:
         place = f"It stops with {raised.kind}{note}. "
     does = known.does.replace("{message}", message.rstrip("."))
     if known in ERRORS:
-        does += f" (torch says: {message[:160]})"
+        does += f" (torch says: {_FIRST_SENTENCE.split(message)[0][:120].rstrip('.')}.)"
     return Finding(
         f"error:{known.key}" if known.key != DEVICE else DEVICE, place + does, known.asks
     )

@@ -36,14 +36,17 @@ class Finding:
     asks: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Slip(Finding):
     """A finding that can be run: `steps` in place of the right ones at their sites.
 
     One without words is no mistake: another right way, which other slips may meet.
     """
 
-    steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False)
+    steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    __eq__ = object.__eq__  # two slips may share their words, and differ in their steps
+    __hash__ = object.__hash__
 
     @cached_property
     def sites(self) -> frozenset[str]:
@@ -122,17 +125,19 @@ class Exercise:
         Args:
             site: the step, a keyword-only argument of the right answer.
             does, asks: what the code does, and a question or pointer; never the solution.
-            key: for statistics; the function's name if empty.
+            key: for statistics; the function's name if empty. Two ways to make one and the
+                same mistake share key and words.
             also: other steps that go with it.
         """
 
         def register(step: Callable[..., Any]) -> Callable[..., Any]:
             slip = Slip(key or step.__name__, does, asks, {site: step, **(also or {})})
-            unknown = slip.sites - {WHOLE, *self.sites}
-            if unknown or any(known.key == slip.key for known in self.slips):
+            taken = any(s.key == slip.key and s.does != slip.does for s in self.slips)
+            if taken or slip.sites - {WHOLE, *self.sites}:
                 raise ValueError(
-                    f"{self.name}: a slip has a key of its own, and its steps are among "
-                    f"{', '.join(self.sites)}; got {slip.key} at {', '.join(slip.sites)}."
+                    f"{self.name}: a slip has a key of its own (or the words of its namesake), and "
+                    f"its steps are among {', '.join(self.sites)}; got {slip.key} at "
+                    f"{', '.join(slip.sites)}."
                 )
             self.slips.append(slip)
             return step

@@ -623,12 +623,12 @@ def true_means_keep(mask: Tensor, scores: Tensor) -> Tensor:
     return ~mask
 
 
-@masked_softmax.slip("fill", KEEP, SENSE)
+@masked_softmax.slip("fill", KEEP, SENSE, key="true_means_keep")
 def filled_where_false(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -math.inf)
 
 
-@masked_softmax.slip("fill", KEEP, SENSE)
+@masked_softmax.slip("fill", KEEP, SENSE, key="true_means_keep")
 def filled_where_false_finite(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -1e9)
 
@@ -647,10 +647,19 @@ def only_blocked_rows(scores: Tensor, mask: Tensor) -> Tensor:
     return scores
 
 
-@masked_softmax.slip(
-    "fill",
-    "Blocked scores become 0, and a score of 0 is an ordinary score: exp(0) = 1, so blocked keys "
-    "get weight.",
+def filling(does: str, asks: str) -> Callable[[Any], Any]:
+    """A wrong way to fill, with fully blocked rows left as they come, or set to zero after all."""
+
+    def register(step: Any) -> Any:
+        masked_softmax.slip("fill", does, asks, also={"finish": as_softmax_gives})(step)
+        return masked_softmax.slip("fill", does, asks)(step)
+
+    return register
+
+
+@filling(
+    "Blocked scores become 0 (or nearly 0), and 0 is an ordinary score: exp(0) = 1, so blocked "
+    "keys get weight.",
     "Which score has weight 0 after a softmax?",
 )
 def zero_scores(scores: Tensor, mask: Tensor) -> Tensor:
@@ -669,37 +678,23 @@ def large_negative(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -1e9)
 
 
-def _small_fills() -> None:
-    for size in (1e4, 1e3, 100.0, 10.0, 1.0):
-        spoken = f"{size:g}".replace("e+0", "e")
+def _not_low_enough() -> None:
+    for low in (-1e4, -1e3, -100.0, -10.0, -1.0):
 
-        def small(scores: Tensor, mask: Tensor, size: float = size) -> Tensor:
-            return scores.masked_fill(mask, -size)
+        def fill_too_high(scores: Tensor, mask: Tensor, low: float = low) -> Tensor:
+            return scores.masked_fill(mask, low)
 
-        masked_softmax.slip(
-            "fill",
-            f"Blocked scores become −{spoken}. Real scores can be as low as that, and then blocked "
-            "keys get weight; in a fully blocked row all of them do.",
+        filling(
+            "Blocked scores become a negative number that is not low enough: real scores can be "
+            "as low as −1e4, and then blocked keys get weight.",
             "Which value lies below every possible score?",
-            key=f"fill_{spoken}",
-        )(small)
+        )(fill_too_high)
 
 
-_small_fills()
+_not_low_enough()
 
 
-@masked_softmax.slip(
-    "fill",
-    "Blocked scores become the smallest *positive* number (`finfo.tiny` or `eps`), which is nearly "
-    "0: an ordinary score.",
-    "Which number is far below zero?",
-)
-def tiny_fill(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(mask, torch.finfo(scores.dtype).tiny)
-
-
-@masked_softmax.slip(
-    "fill",
+@filling(
     "The mask is *added* to the scores as 0 and 1: a blocked key scores one point more.",
     BEFORE,
 )
@@ -707,8 +702,7 @@ def mask_added(scores: Tensor, mask: Tensor) -> Tensor:
     return scores + mask.to(scores.dtype)
 
 
-@masked_softmax.slip(
-    "fill",
+@filling(
     "The mask is *subtracted* from the scores as 0 and 1: a blocked key scores one point less.",
     BEFORE,
 )
@@ -716,8 +710,7 @@ def mask_subtracted(scores: Tensor, mask: Tensor) -> Tensor:
     return scores - mask.to(scores.dtype)
 
 
-@masked_softmax.slip(
-    "fill",
+@filling(
     "The scores are multiplied by the mask: open keys get score 0, blocked ones keep theirs.",
     BEFORE,
 )
@@ -725,8 +718,7 @@ def times_mask(scores: Tensor, mask: Tensor) -> Tensor:
     return scores * mask
 
 
-@masked_softmax.slip(
-    "fill",
+@filling(
     "The mask is multiplied by −∞ and added: where nothing is blocked that is 0 · −∞, which is "
     "NaN.",
     "How can −∞ be put in certain places without multiplying?",
@@ -735,8 +727,7 @@ def times_infinity(scores: Tensor, mask: Tensor) -> Tensor:
     return scores + mask.to(scores.dtype) * -math.inf
 
 
-@masked_softmax.slip(
-    "fill",
+@filling(
     "Blocked scores become +∞: ∞ − ∞ is NaN, and a blocked key would win.",
     "Should a blocked key score high or low?",
 )
@@ -744,8 +735,7 @@ def plus_infinity(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, math.inf)
 
 
-@masked_softmax.slip(
-    "fill",
+@filling(
     "Blocked scores become +1e9: a blocked key gets all the weight.",
     "Should a blocked key score high or low?",
 )
@@ -1039,13 +1029,3 @@ def small_negative_added(scores: Tensor, mask: Tensor) -> Any:
 )
 def small_negative_added_guarded(scores: Tensor, mask: Tensor) -> Any:
     return blocked_rows_to_zero(small_negative_added(scores, mask), mask)
-
-
-@masked_softmax.slip(
-    WHOLE,
-    "The scores are multiplied by 1 − mask: blocked keys get a score of 0, which is an ordinary "
-    "score, exp(0) = 1.",
-    "Which score has weight 0 after a softmax?",
-)
-def zeroed_by_product(scores: Tensor, mask: Tensor) -> Any:
-    return (scores * ~mask).softmax(-1)

@@ -1,9 +1,9 @@
 """Exercise 11, notebook 06: the whole class."""
 
-import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -27,12 +27,19 @@ class Layers:
 
     module: nn.Module
     n_heads: int
+    remake: Callable[[], Any]
     _projected: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = field(
         default_factory=dict, compare=False, repr=False
     )
 
     def to(self, dtype: torch.dtype) -> "Layers":
-        return Layers(copy.deepcopy(self.module).to(dtype), self.n_heads)
+        return Layers(self.again().to(dtype), self.n_heads, self.remake)
+
+    def again(self) -> nn.Module:
+        """A new module with the same weights; a copy would stumble over what forward has kept."""
+        module = self.remake()
+        module.load_state_dict(self.module.state_dict())
+        return module
 
     def tensors(self) -> Iterator[Tensor]:
         """What `module.to(device)` would move."""
@@ -83,7 +90,7 @@ def bind(cls: Any) -> Bound | Finding | None:
             return None
         if finding := _layers(module, d_model):
             return finding
-        layers = Layers(module.to(torch.float64), n_heads)
+        layers = Layers(module.to(torch.float64), n_heads, partial(cls, d_model, n_heads))
         cases += _cases(layers, sizes, masks, number)
         if _degenerate(module):  # constant or equal weights hide mistakes
             cases += _cases(_randomised(layers), sizes, masks, number + 10)
@@ -140,11 +147,11 @@ def _degenerate(module: nn.Module) -> bool:
 
 
 def _randomised(layers: Layers) -> Layers:
-    module = copy.deepcopy(layers.module)
+    module = layers.again().to(torch.float64)
     with torch.no_grad():
         for i, p in enumerate(module.parameters()):
             p.copy_(normal(*p.shape, seed=60 + i, std=0.5))
-    return Layers(module, layers.n_heads)
+    return Layers(module, layers.n_heads, layers.remake)
 
 
 _SIZES: tuple[tuple[dict[str, int], bool], ...] = (
@@ -547,12 +554,12 @@ def mask_keeps(mask: Tensor, scores: Tensor) -> Tensor:
     return ~mask
 
 
-@slip("fill", KEEP, TURNED)
+@slip("fill", KEEP, TURNED, key="mask_keeps")
 def filled_where_false(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -math.inf)
 
 
-@slip("fill", KEEP, TURNED)
+@slip("fill", KEEP, TURNED, key="mask_keeps")
 def filled_where_false_finite(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -1e9)
 
@@ -586,8 +593,17 @@ def finite_fill(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -1e9)
 
 
-@slip(
-    "fill",
+def filling(does: str, asks: str) -> Callable[[Any], Any]:
+    """A wrong way to fill, with fully blocked rows left as they come, or set to zero after all."""
+
+    def register(step: Any) -> Any:
+        slip("fill", does, asks, also={"empty": as_softmax_gives})(step)
+        return slip("fill", does, asks)(step)
+
+    return register
+
+
+@filling(
     "Blocked scores become 0, an ordinary score: exp(0) = 1, so blocked keys get weight.",
     "Which score has weight 0 after a softmax?",
 )
@@ -595,8 +611,7 @@ def scores_to_zero(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, 0.0)
 
 
-@slip(
-    "fill",
+@filling(
     "Blocked scores become −1e4: real scores can be as low as that.",
     "Which value lies below every possible score?",
 )
@@ -604,17 +619,16 @@ def fill_1e4(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -1e4)
 
 
-@slip(
-    "fill",
-    "Blocked scores become a small negative number, −100 or so: real scores can be lower.",
+@filling(
+    "Blocked scores become a negative number that is not low enough (−100, say): real scores can "
+    "be lower.",
     "Which value lies below every possible score?",
 )
 def fill_100(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -100.0)
 
 
-@slip(
-    "fill",
+@filling(
     "The mask is added to the scores as 0 and 1: a blocked key scores one point more.",
     MASK_FIRST,
 )
@@ -633,8 +647,7 @@ def added_times_1e9(scores: Tensor, mask: Tensor) -> Tensor:
     return scores + mask.to(scores.dtype) * -1e9
 
 
-@slip(
-    "fill",
+@filling(
     "The mask is multiplied by −∞ and added: where nothing is blocked that is 0 · −∞ = NaN.",
     "How can −∞ be put in certain places without multiplying?",
 )
@@ -649,15 +662,6 @@ def zero_times_infinity(scores: Tensor, mask: Tensor) -> Tensor:
 )
 def mask_turned(mask: Tensor, scores: Tensor) -> Tensor:
     return mask.mT
-
-
-@slip(
-    "fill",
-    "The scores are multiplied by 1 − mask: blocked keys get a score of 0, an ordinary score.",
-    "Which score has weight 0 after a softmax?",
-)
-def zero_by_product(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores * ~mask
 
 
 @slip(

@@ -1,5 +1,6 @@
 """What a check says: a few sentences, and where it helps two tables side by side."""
 
+import re
 from dataclasses import dataclass, field
 from html import escape
 
@@ -53,12 +54,13 @@ def _table(head: str, rows: list[list[str]], marks: list[list[bool]]) -> str:
         body += "<tr>"
         for cell, marked in zip(row, row_marks, strict=True):
             style = "padding:.1em .5em;text-align:right;font-variant-numeric:tabular-nums;"
-            style += "border:2px solid #D55E00;font-weight:bold" if marked else ""
+            style += "font-weight:bold;border:2px solid " if marked else "border:2px solid "
+            style += "#D55E00" if marked else "transparent"
             body += f'<td style="{style}">{escape(cell)}</td>'
         body += "</tr>"
     return (
-        f'<table style="border-collapse:separate;margin:.3em 0"><caption style="text-align:left">'
-        f"{escape(head)}</caption><tbody>{body}</tbody></table>"
+        f'<table style="border-collapse:separate;margin:.3em 0"><caption style="text-align:left;'
+        f'white-space:nowrap">{escape(head)}</caption><tbody>{body}</tbody></table>'
     )
 
 
@@ -163,8 +165,14 @@ class Report:
 
 
 def _code(text: str) -> str:
-    """Escapes, and sets `what stands between backticks` as code."""
+    """Escapes, and sets `what stands between backticks` as code and *this* as emphasis."""
     parts = escape(text).split("`")
     if len(parts) % 2 == 0:
         return "`".join(parts)
-    return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts))
+    return "".join(
+        f"<code>{part}</code>" if i % 2 else _EMPHASIS.sub(r"<em>\1</em>", part)
+        for i, part in enumerate(parts)
+    )
+
+
+_EMPHASIS = re.compile(r"\*(\w[\w ,−-]*)\*")

@@ -592,3 +592,33 @@ def p32(T, d, h):
 @wrong("count_parameters", "W_o per head, biases")
 def p33(d, h, k):
     return 3 * h * (d * k + k) + k * d + d
+
+
+@right("MultiHeadAttention")
+class KeepsItsWeights(nn.Module):
+    """Stores the last attention weights, as one does to plot them."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+        self.attention_weights = None
+
+    def forward(self, x, mask=None):
+        q, k, v = (
+            einops.rearrange(layer(x), "b t (h d) -> b h t d", h=self.n_heads)
+            for layer in (self.w_q, self.w_k, self.w_v)
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask, -torch.inf)
+        self.attention_weights = scores.softmax(-1).nan_to_num(0.0)
+        return self.w_o(einops.rearrange(self.attention_weights @ v, "b h t d -> b t (h d)"))
+
+
+@wrong("split_heads", "moves to a GPU", slips=("fixed_device",))
+def p34(x, h):
+    return x.cuda().unflatten(-1, (h, -1)).transpose(1, 2)
