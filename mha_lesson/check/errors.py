@@ -29,6 +29,19 @@ ERRORS = (
         "Which tensor do you create yourself, and how could it follow the device of the input?",
     ),
     Known(
+        "none_used",
+        r"NoneType",
+        "It uses `None` as if it were a tensor. `mask` is `None` where nobody passes one, and a "
+        "function without `return` gives `None` too.",
+        "Which of the names in that line can be `None`, and what should happen then?",
+    ),
+    Known(
+        "module_not_started",
+        r"before Module.__init__\(\) call",
+        "It sets a layer before the `nn.Module` underneath has been set up.",
+        "What has to be the first line of `__init__` in every `nn.Module`?",
+    ),
+    Known(
         "view_needs_contiguous",
         r"view size is not compatible",
         "`view` only relabels memory as it lies, and after axes have changed places memory is no "

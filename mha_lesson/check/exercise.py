@@ -3,11 +3,11 @@
 A step is a keyword-only argument of the right answer, and its default is the right way to do it.
 A slip is another way: one small function and one sentence. Slips of different steps combine.
 
-    @exercise(1, "01", cases=pairs_of_vectors)
-    def attention_scores(Q, K, *, turn=last_two_axes, scale=by_root_d_k):
-        return scale(Q @ turn(K), Q, K)
+    @exercise(1, "01", cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
+    def attention_scores(Q, K, *, product=every_query_with_every_key, scale=by_root_d_k):
+        return scale(product(Q, K), Q, K)
 
-    @attention_scores.slip("scale", "Your scores are divided by d_k.", "How large do they get?")
+    @attention_scores.slip("scale", "The scores are divided by d_k.", "How large do they get?")
     def by_d_k(scores, Q, K):
         return scores / Q.shape[-1]
 """

@@ -352,7 +352,7 @@ def first_length_for_all(positions: Tensor, lengths: Tensor) -> Tensor:
 
 @padding_mask.slip(
     "axes",
-    "The mask has shape (B, T): against scores (B, h, T, T) it would be read as (T, T).",
+    "The mask has shape (B, T): against scores (B, h, T, T) its B would meet the *queries*.",
     "From the right the axes of the scores are keys, queries, heads, batch. Where do B and T go?",
 )
 def no_axes_for_heads(mask: Tensor) -> Tensor:
@@ -615,6 +615,16 @@ def scores_untouched(scores: Tensor, mask: Tensor) -> Tensor:
     return scores
 
 
+def filling(does: str, asks: str, key: str = "") -> Callable[[Any], Any]:
+    """A wrong way to fill, with fully blocked rows left as they come, or set to zero after all."""
+
+    def register(step: Any) -> Any:
+        masked_softmax.slip("fill", does, asks, key=key, also={"finish": as_softmax_gives})(step)
+        return masked_softmax.slip("fill", does, asks, key=key)(step)
+
+    return register
+
+
 KEEP = "The mask is used the wrong way round: what is True stays, and what is False is blocked."
 
 
@@ -623,12 +633,12 @@ def true_means_keep(mask: Tensor, scores: Tensor) -> Tensor:
     return ~mask
 
 
-@masked_softmax.slip("fill", KEEP, SENSE, key="true_means_keep")
+@filling(KEEP, SENSE, "true_means_keep")
 def filled_where_false(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -math.inf)
 
 
-@masked_softmax.slip("fill", KEEP, SENSE, key="true_means_keep")
+@filling(KEEP, SENSE, "true_means_keep")
 def filled_where_false_finite(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -1e9)
 
@@ -645,16 +655,6 @@ def mask_ignored(mask: Tensor, scores: Tensor) -> Tensor:
 )
 def only_blocked_rows(scores: Tensor, mask: Tensor) -> Tensor:
     return scores
-
-
-def filling(does: str, asks: str) -> Callable[[Any], Any]:
-    """A wrong way to fill, with fully blocked rows left as they come, or set to zero after all."""
-
-    def register(step: Any) -> Any:
-        masked_softmax.slip("fill", does, asks, also={"finish": as_softmax_gives})(step)
-        return masked_softmax.slip("fill", does, asks)(step)
-
-    return register
 
 
 @filling(

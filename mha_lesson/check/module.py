@@ -213,7 +213,7 @@ def first_of_mask(mask: Tensor, scores: Tensor) -> Tensor:
     return mask[:, :1] if mask.ndim == 4 else mask
 
 
-def into_heads(x: Tensor, h: int) -> Tensor:
+def into_heads(x: Tensor, h: int, which: str) -> Tensor:
     B, T, D = x.shape
     return x.view(B, T, h, D // h).transpose(1, 2)
 
@@ -280,7 +280,8 @@ def MultiHeadAttention(
     give: Any = output_alone,
 ) -> Any:
     """w_o(Concat(softmax(Q Kᵀ / √d_k) V))."""
-    Q, K, V = (split(part, layers.n_heads) for part in project(x, layers))
+    parts = zip("qkv", project(x, layers), strict=True)
+    Q, K, V = (split(part, layers.n_heads, which) for which, part in parts)
     scores = scale(product(Q, K), Q, K)
     if mask is not None:
         mask = read(mask, scores)
@@ -463,7 +464,7 @@ def projections_chained(x: Tensor, layers: Layers) -> Any:
     "Every head should see all tokens. Along which axis has the cut to be made first, and which "
     "axes have to change places then?",
 )
-def split_by_view(x: Tensor, h: int) -> Tensor:
+def split_by_view(x: Tensor, h: int, which: str) -> Tensor:
     B, T, D = x.shape
     return x.reshape(B, h, T, D // h)
 
@@ -474,7 +475,7 @@ def split_by_view(x: Tensor, h: int) -> Tensor:
     "into (d_k, h) instead of (h, d_k).",
     "A head owns d_k neighbouring columns. Which of the two sizes has to come last?",
 )
-def split_interleaved(x: Tensor, h: int) -> Tensor:
+def split_interleaved(x: Tensor, h: int, which: str) -> Tensor:
     return x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)
 
 
@@ -483,7 +484,7 @@ def split_interleaved(x: Tensor, h: int) -> Tensor:
     "h and d_k are exchanged: the attention has d_k heads of h dimensions.",
     "A head owns d_k neighbouring columns. Which of the two sizes has to come last?",
 )
-def split_sizes_exchanged(x: Tensor, h: int) -> Tensor:
+def split_sizes_exchanged(x: Tensor, h: int, which: str) -> Tensor:
     return x.unflatten(-1, (-1, h)).transpose(1, 2)
 
 
@@ -494,7 +495,7 @@ def split_sizes_exchanged(x: Tensor, h: int) -> Tensor:
     "Where should x be cut into heads?",
     also={"read": first_of_mask},
 )
-def not_split(x: Tensor, h: int) -> Tensor:
+def not_split(x: Tensor, h: int, which: str) -> Tensor:
     return x[:, None]
 
 
@@ -504,8 +505,39 @@ def not_split(x: Tensor, h: int) -> Tensor:
     "d_k), and never looks at another token.",
     "Attention works on the last two axes. Which two should they be?",
 )
-def heads_attend(x: Tensor, h: int) -> Tensor:
+def heads_attend(x: Tensor, h: int, which: str) -> Tensor:
     return x.unflatten(-1, (h, -1))
+
+
+@slip(
+    "split",
+    "Every head gets the same columns, those of head 0.",
+    "Which columns belong to head 1?",
+)
+def split_same_columns(x: Tensor, h: int, which: str) -> Tensor:
+    return into_heads(x, h, which)[:, :1].expand(-1, h, -1, -1)
+
+
+def _split_in_part() -> None:
+    """Heads cut wrongly in some of Q, K and V only."""
+    for only, spoken in (("v", "the values"), ("k", "the keys"), ("q", "the queries"), ("qk", "")):
+        spoken = spoken or "queries and keys"
+        for key, how, wrongly in (
+            ("view", "are cut by `view` alone", split_by_view),
+            ("interleaved", "are dealt out like cards", split_interleaved),
+        ):
+
+            def split(
+                x: Tensor, h: int, which: str, only: str = only, wrongly: Any = wrongly
+            ) -> Tensor:
+                return wrongly(x, h, which) if which in only else into_heads(x, h, which)
+
+            does = f"Q, K and V are not cut alike: {spoken} {how}, the rest comes out right."
+            asks = "Can one and the same line cut all three?"
+            slip("split", does, asks, key=f"split_{key}_{only}")(split)
+
+
+_split_in_part()
 
 
 MASK_FIRST = "What has to happen to a score so that its weight becomes 0, and the others sum to 1?"
@@ -537,6 +569,16 @@ def scores_untouched(scores: Tensor, mask: Tensor) -> Tensor:
     return scores
 
 
+def filling(does: str, asks: str, key: str = "") -> Callable[[Any], Any]:
+    """A wrong way to fill, with fully blocked rows left as they come, or set to zero after all."""
+
+    def register(step: Any) -> Any:
+        slip("fill", does, asks, key=key, also={"empty": as_softmax_gives})(step)
+        return slip("fill", does, asks, key=key)(step)
+
+    return register
+
+
 KEEP = (
     "The mask is used the wrong way round: True is kept and False is blocked, as in "
     "`F.scaled_dot_product_attention`."
@@ -554,12 +596,12 @@ def mask_keeps(mask: Tensor, scores: Tensor) -> Tensor:
     return ~mask
 
 
-@slip("fill", KEEP, TURNED, key="mask_keeps")
+@filling(KEEP, TURNED, "mask_keeps")
 def filled_where_false(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -math.inf)
 
 
-@slip("fill", KEEP, TURNED, key="mask_keeps")
+@filling(KEEP, TURNED, "mask_keeps")
 def filled_where_false_finite(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -1e9)
 
@@ -591,16 +633,6 @@ def mask_of_head_0(mask: Tensor, scores: Tensor) -> Tensor:
 )
 def finite_fill(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -1e9)
-
-
-def filling(does: str, asks: str) -> Callable[[Any], Any]:
-    """A wrong way to fill, with fully blocked rows left as they come, or set to zero after all."""
-
-    def register(step: Any) -> Any:
-        slip("fill", does, asks, also={"empty": as_softmax_gives})(step)
-        return slip("fill", does, asks)(step)
-
-    return register
 
 
 @filling(
@@ -645,6 +677,17 @@ def added_as_numbers(scores: Tensor, mask: Tensor) -> Tensor:
 )
 def added_times_1e9(scores: Tensor, mask: Tensor) -> Tensor:
     return scores + mask.to(scores.dtype) * -1e9
+
+
+@slip(
+    "fill",
+    "The mask times −1e4 is added: real scores can differ by more than that, and where every key "
+    "of a row is blocked all lose the same, as if nothing were blocked.",
+    "Which value lies below every possible score?",
+    also={"empty": as_softmax_gives},
+)
+def added_times_1e4(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores + mask.to(scores.dtype) * -1e4
 
 
 @filling(

@@ -331,6 +331,26 @@ def view_then_last_two(x: Tensor, n_heads: int) -> Tensor:
     return view_tokens_last(x, n_heads).transpose(2, 3)
 
 
+@split_heads.slip(
+    WHOLE,
+    "Tokens and heads are one axis, (B, T·h, d_k): three axes, and four are asked for.",
+    "Which axis should h have for itself, and where does it stand?",
+)
+def tokens_times_heads(x: Tensor, n_heads: int) -> Tensor:
+    B, T, D = x.shape
+    return x.reshape(B, T * n_heads, D // n_heads)
+
+
+@split_heads.slip(
+    WHOLE,
+    "Batch and tokens are one axis, (h, B·T, d_k): the sequences run into each other.",
+    "Which axes of x should remain as they are?",
+)
+def batch_times_tokens(x: Tensor, n_heads: int) -> Tensor:
+    B, T, D = x.shape
+    return x.reshape(B * T, n_heads, D // n_heads).transpose(0, 1)
+
+
 @split_heads.slip(WHOLE, "x comes back as it went in.", "Which axis has to become two?")
 def returned_unchanged(x: Tensor, n_heads: int) -> Tensor:
     return x

@@ -90,10 +90,10 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
         [
             [
                 Curve(
-                    range(len(run.losses)),
+                    range(1, len(run.losses) + 1),
                     {"loss": run.losses, "guessing": [math.log(16)] * len(run.losses)},
                     dashed=("guessing",),
-                    marker=min(step, len(run.losses) - 1),
+                    marker=max(step, 1),
                     x_name="step",
                     y_name="nats",
                     title="loss",

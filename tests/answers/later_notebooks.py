@@ -1415,3 +1415,121 @@ def n12(T, d, h):
 @wrong("count_flops", "T squared in the projections")
 def n13(T, d, h):
     return 8 * T * T * d * d + 4 * T * T * d
+
+
+# --- more of MultiHeadAttention ------------------------------------------------------------------
+
+
+@wrong("MultiHeadAttention", "True kept, and uniform rows", slips=("mask_keeps",))
+class K28(Plain):
+    def weigh(self, scores, mask):
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        return scores.softmax(-1)
+
+
+@wrong("MultiHeadAttention", "does not reckon with no mask", slips=("error:none_used",))
+class K29(Plain):
+    def weigh(self, scores, mask):
+        return scores.masked_fill(mask, float("-inf")).softmax(-1).nan_to_num(0.0)
+
+
+@wrong("MultiHeadAttention", "no super().__init__", slips=("error:module_not_started",))
+class K30(nn.Module):
+    def __init__(self, d_model, n_heads):
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        return self.w_q(x)
+
+
+@wrong("MultiHeadAttention", "every head reads the columns of head 0")
+class K31(Plain):
+    def forward(self, x, mask=None):
+        q, k, v = (part[..., : self.d_k] for part in self.project(x))
+        full = None if mask is None else mask.expand(len(x), self.n_heads, x.shape[1], x.shape[1])
+        outs = []
+        for i in range(self.n_heads):
+            m = None if full is None else full[:, i]
+            outs.append(self.weigh(self.scale(q @ k.mT), m) @ v)
+        return self.w_o(torch.cat(outs, -1))
+
+
+@wrong("MultiHeadAttention", "values are cut by view alone")
+class K32(Plain):
+    def forward(self, x, mask=None):
+        q, k, v = self.project(x)
+        q, k = self.cut(q), self.cut(k)
+        v = v.reshape(x.shape[0], self.n_heads, x.shape[1], self.d_k)
+        w = self.weigh(self.scale(q @ k.transpose(-2, -1)), mask)
+        return self.w_o(self.join(w @ v))
+
+
+@wrong("MultiHeadAttention", "mask of -10000 as in an old library", slips=None)
+class K33(Plain):
+    def weigh(self, scores, mask):
+        if mask is not None:
+            scores = scores + mask.to(scores.dtype) * -10000.0
+        return scores.softmax(-1)
+
+
+@wrong("MultiHeadAttention", "masks after the softmax", slips=("masked_after",))
+class K34(Plain):
+    def weigh(self, scores, mask):
+        w = scores.softmax(-1)
+        return w if mask is None else w.masked_fill(mask, 0.0)
+
+
+@wrong("MultiHeadAttention", "a layer norm at the end")
+class K35(Plain):
+    def __init__(self, d_model, n_heads):
+        super().__init__(d_model, n_heads)
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, x, mask=None):
+        return self.norm(x + super().forward(x, mask))
+
+
+@wrong("MultiHeadAttention", "scales twice, in q and in the scores", slips=("by_d_k",))
+class K36(Plain):
+    def project(self, x):
+        q, k, v = super().project(x)
+        return q / math.sqrt(self.d_k), k, v
+
+
+@wrong("MultiHeadAttention", "one head's mask for all", slips=("mask_of_head_0",))
+class K37(Plain):
+    def weigh(self, scores, mask):
+        if mask is not None and mask.ndim == 4:
+            mask = mask[:, :1]
+        return super().weigh(scores, mask)
+
+
+@wrong("next_token_loss", "loss of the last prediction of every row, summed")
+def l23(logits, tokens):
+    return F.cross_entropy(logits[:, -2], tokens[:, -1].long(), reduction="sum")
+
+
+@wrong("next_token_loss", "token 0 ignored, and no shift", slips=("no_shift", "zero_is_padding"))
+def l24(logits, tokens):
+    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten().long(), ignore_index=0)
+
+
+@wrong("attention", "K transposed twice", slips=None)
+def q1(Q, K, V):
+    w = (Q @ K.T.T / Q.shape[-1] ** 0.5).softmax(-1)
+    return w @ V, w
+
+
+@wrong("attention", "weights sum over queries after a softmax over keys")
+def q2(Q, K, V):
+    w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
+    w = w / w.sum(-2, keepdim=True)
+    return w @ V, w
+
+
+@wrong("split_heads", "cuts rightly, and joins head and token", slips=None)
+def e18(x, h):
+    B, T, D = x.shape
+    return x.view(B, T, h, D // h).reshape(B, T * h, D // h)
