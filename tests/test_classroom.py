@@ -12,6 +12,8 @@ import notebooks
 from mha_lesson import classroom
 from mha_lesson.classroom import Submission
 
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS")
+
 # The right answer to each exercise, as the notebooks' own folded solutions have it.
 SOLUTIONS = {
     code.split("(")[0].split()[-1].rstrip(":"): code
