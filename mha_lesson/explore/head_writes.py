@@ -29,11 +29,12 @@ def head_writes() -> Explorer:
         for i, box in enumerate(boxes.values()):
             box.layout.display = None if i < change["new"] else "none"
 
-    h_control.observe(show_boxes, "value")
-    return Explorer(
+    explorer = Explorer(
         {"h": h_control, **boxes},
         lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
     )
+    h_control.observe(show_boxes, "value")  # after the explorer's own: the picture comes first
+    return explorer
 
 
 def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:

@@ -27,8 +27,7 @@ def masks() -> Explorer:
         for control in lengths:
             control.max = change["new"]
 
-    t_control.observe(fit, "value")
-    return Explorer(
+    explorer = Explorer(
         {
             "T": t_control,
             "length_0": lengths[0],
@@ -40,6 +39,8 @@ def masks() -> Explorer:
         },
         scene,
     )
+    t_control.observe(fit, "value")  # after the explorer's own: the picture comes first
+    return explorer
 
 
 def scene(
