@@ -67,8 +67,8 @@ slides: setup  ## the notebooks as slides, one file each, in build/slides; one o
 print: setup  ## the notebooks for paper, folded parts open, in build/print; one only: make print NB=03
 	@$(PY) tests/handout.py print $(NB)
 
-bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others
-	@$(PY) tests/bench.py
+bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others; DEVICE=cuda
+	@$(PY) tests/bench.py --device $(or $(DEVICE),cpu)
 
 # For maintainers and CI.
 

@@ -126,6 +126,8 @@ def _attend(
         mask = mask & ~nothing_left
 
     if return_weights:
+        # Every row is read T times below: lay out each head's rows in one piece, once.
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
         weights = _attention_weights(query, key, mask, causal)
         if nothing_left is not None:
             weights = weights.masked_fill(nothing_left, 0.0)
