@@ -19,6 +19,7 @@ from mha_lesson.refusals import (
     describe,
     require_attention_inputs,
     require_axes,
+    require_bool,
     require_causal_lengths,
     require_divisible,
     require_mask,
@@ -100,7 +101,7 @@ def scaled_dot_product_attention(
     """
     require_attention_inputs(query, key, value)
     require_probability("dropout", dropout)
-    context, weights = _attend(query, key, value, mask, causal, dropout, return_weights)
+    context, weights = _attend(query, key, value, mask, causal, float(dropout), return_weights)
     return context if weights is None else (context, weights)
 
 
@@ -114,6 +115,7 @@ def _attend(
     return_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """The context, and the weights or None; the caller has looked at query, key and value."""
+    require_bool("return_weights", return_weights)
     require_causal_lengths(causal, query.shape[-2], key.shape[-2])
     nothing_left = None
     if mask is not None:
@@ -221,12 +223,14 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         require_positive_int("d_model", d_model)
         require_positive_int("n_heads", n_heads)
+        require_bool("bias", bias)
         require_probability("dropout", dropout)
         if d_k is None:
             require_divisible(d_model, n_heads)
             d_k = d_model // n_heads
         require_positive_int("d_k", d_k)
-        self.d_model, self.n_heads, self.d_k, self.dropout = d_model, n_heads, d_k, dropout
+        d_model, n_heads, d_k = int(d_model), int(n_heads), int(d_k)  # torch wants Python's own
+        self.d_model, self.n_heads, self.d_k, self.dropout = d_model, n_heads, d_k, float(dropout)
         self.w_qkv = nn.Linear(d_model, 3 * n_heads * d_k, bias=bias)
         self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias)
         self.reset_parameters()

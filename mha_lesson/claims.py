@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from html import escape
 
+from mha_lesson.refusals import require_text, say
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -22,7 +24,8 @@ class Claim:
 
     def __post_init__(self) -> None:
         if not isinstance(self.holds, bool):
-            raise TypeError(f"holds must be True or False; got {self.holds!r}.")
+            raise TypeError(f"holds must be True or False; got {say(self.holds)}.")
+        require_text(text=self.text, verdict=self.verdict, measured=self.measured)
 
     @property
     def word(self) -> str:

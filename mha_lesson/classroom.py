@@ -26,6 +26,7 @@ from pathlib import Path
 from mha_lesson import check
 from mha_lesson.panels import Heatmap, Scene
 from mha_lesson.progress import Progress
+from mha_lesson.refusals import listed, require_kind, require_positive, require_positive_int
 
 NAMES = tuple(exercise.name for exercise in check.EXERCISES)
 DONE, TRIED, OPEN = "done", "tried", "open"
@@ -49,17 +50,26 @@ class Submission:
     slips: dict[str, list[str]] = field(default_factory=dict)
 
     def take(self, name: str, passed: bool | None, slips: list[str]) -> None:
-        """One check's outcome; what was done once stays done."""
-        if name not in NAMES or passed is None or self.states.get(name) == DONE:
+        """One check's outcome; what was done once stays done.
+
+        A submission can report anything: what no check says is left out.
+        """
+        known = isinstance(name, str) and name in NAMES
+        if not known or not isinstance(passed, bool) or self.states.get(name) == DONE:
             return
+        slips = slips if isinstance(slips, list) and not passed else []
         self.states[name] = DONE if passed else TRIED
-        self.slips[name] = [] if passed else slips
+        self.slips[name] = [slip for slip in slips if isinstance(slip, str)]
 
 
 def grade(
     folder: Path, seconds: float = 300, memory_gb: float = 6, jobs: int = 1
 ) -> list[Submission]:
     """Runs every notebook below `folder`, `jobs` at a time, and never raises for one of them."""
+    require_kind("folder", folder, Path)
+    require_positive("seconds", seconds)
+    require_positive("memory_gb", memory_gb)
+    require_positive_int("jobs", jobs)
     paths = sorted(p for p in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
     if not paths:
         raise SystemExit(f"No notebooks in {folder}.")
@@ -76,7 +86,7 @@ def _run(name: str, path: Path, seconds: float, memory_gb: float) -> Submission:
     submission = Submission(name)
     try:
         cells = _code_cells(path)
-    except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         submission.note = f"not a readable notebook ({type(error).__name__})"
         return submission
     if not cells:
@@ -128,7 +138,7 @@ def _in_own_process(work: str, seconds: float, memory_gb: float, submission: Sub
         for line in (results.read(MAX_RESULT) or b"").splitlines():
             try:
                 submission.take(*json.loads(line))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):
                 continue
     return note
 
@@ -171,7 +181,7 @@ def common_slips(submissions: Iterable[Submission]) -> list[tuple[str, str, str,
     """(exercise, slip, what the code does, a question to open the lesson with, learners)."""
     counts = Counter(
         (name, slip)
-        for submission in submissions
+        for submission in _handed_in(submissions)
         for name, slips in submission.slips.items()
         for slip in set(slips)
     )
@@ -184,8 +194,18 @@ def common_slips(submissions: Iterable[Submission]) -> list[tuple[str, str, str,
     return found
 
 
+def _handed_in(submissions: Iterable[Submission]) -> list[Submission]:
+    entries = listed("submissions", submissions, "Submissions")
+    for i, entry in enumerate(entries):
+        require_kind(f"submissions[{i}]", entry, Submission)
+    if not entries:
+        raise ValueError("submissions must hold at least one Submission; got none.")
+    return entries
+
+
 def scene(submissions: list[Submission]) -> Scene:
     """Learners × exercises: done is full, tried is half, open is empty."""
+    submissions = _handed_in(submissions)
     levels = {DONE: 1.0, TRIED: 0.5, OPEN: 0.0}
     table = [[levels[s.states.get(name, OPEN)] for name in NAMES] for s in submissions]
     solved = [sum(s.states.get(name) == DONE for s in submissions) for name in NAMES]
@@ -210,6 +230,7 @@ def save(submissions: list[Submission], out: Path) -> None:
     """Writes solved.csv, slips.csv and solved.png into the folder `out`."""
     from mha_lesson.figures import png
 
+    submissions = _handed_in(submissions)
     out.mkdir(parents=True, exist_ok=True)
     with (out / "solved.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -231,6 +252,7 @@ def _plain(text: str) -> str:
 
 def words(submissions: list[Submission]) -> str:
     """The report as text."""
+    submissions = _handed_in(submissions)
     width = max(len(s.name) for s in submissions)
     lines = [f"{'':{width}}  " + " ".join(f"{i:>2}" for i in range(1, len(NAMES) + 1))]
     signs = {DONE: " ✓", TRIED: " ✗", OPEN: " ·"}

@@ -15,7 +15,18 @@ import torch
 
 from mha_lesson.attention import scaled_dot_product_attention
 from mha_lesson.progress import Progress
-from mha_lesson.refusals import require_divisible, require_positive_int
+from mha_lesson.refusals import (
+    MOST,
+    listed_ints,
+    require_callable,
+    require_device,
+    require_divisible,
+    require_kind,
+    require_one_of,
+    require_positive,
+    require_positive_int,
+    require_sizes,
+)
 from mha_lesson.runtime import device as default_device
 
 CORES = ("explicit", "fused")
@@ -28,6 +39,10 @@ class Machine:
 
     flops_per_second: float
     bytes_per_second: float
+
+    def __post_init__(self) -> None:
+        require_positive("flops_per_second", self.flops_per_second)
+        require_positive("bytes_per_second", self.bytes_per_second)
 
 
 TEXTBOOK = Machine(50e9, 10e9)  # round numbers of the size of one CPU core
@@ -55,7 +70,7 @@ def flops(T: int, d_model: int, n_heads: int) -> dict[str, int]:
     Raises:
         TypeError, ValueError: a size is no positive integer, or n_heads does not divide d_model.
     """
-    _require_sizes(T, d_model, n_heads)
+    T, d_model, n_heads = _sizes(T, d_model, n_heads)
     product = 2 * T * T * d_model  # h heads of d_k = d_model / h: their number cancels
     return {"projections": 8 * T * d_model**2, "Q Kᵀ": product, "weights · V": product}
 
@@ -66,8 +81,8 @@ def core_bytes(T: int, d_model: int, n_heads: int, core: str) -> int:
     Explicit: scores and weights, h · T² each (as long as T ≥ d_k). Fused: the output and one
     number for each row; its small work space, the same for every T, is left out.
     """
-    _require_sizes(T, d_model, n_heads)
-    _require_core(core)
+    T, d_model, n_heads = _sizes(T, d_model, n_heads)
+    require_one_of("core", core, CORES)
     if core == "explicit":
         return NUMBER * n_heads * T * (T + max(T, d_model // n_heads))
     return NUMBER * T * (d_model + n_heads)
@@ -80,8 +95,9 @@ def core_seconds(
 
     Bytes moved: Q, K, V and the output once; explicit also writes and reads scores and weights.
     """
-    _require_sizes(T, d_model, n_heads)
-    _require_core(core)
+    T, d_model, n_heads = _sizes(T, d_model, n_heads)
+    require_one_of("core", core, CORES)
+    require_kind("machine", machine, Machine)
     numbers = 4 * T * d_model + (4 * n_heads * T * T if core == "explicit" else 0)
     return 4 * T * T * d_model / machine.flops_per_second + (
         NUMBER * numbers / machine.bytes_per_second
@@ -101,9 +117,12 @@ def measure(
     Raises:
         TypeError, ValueError: a size is no positive integer, or n_heads does not divide d_model.
     """
-    for T in lengths:
-        _require_sizes(T, d_model, n_heads)
+    lengths = listed_ints("lengths", lengths, 1, MOST)
+    if not lengths:
+        raise ValueError("lengths must hold at least one length; got none.")
+    _, d_model, n_heads = _sizes(max(lengths), d_model, n_heads)
     require_positive_int("repeats", repeats)
+    require_device("device", device)
     device = torch.device(default_device if device is None else device)
     seconds: dict[str, tuple[float, ...]] = dict.fromkeys(CORES, ())
     peaks: dict[str, tuple[int, ...]] = dict.fromkeys(CORES, ())
@@ -120,10 +139,11 @@ def measure(
                 peaks[core] += (peak_bytes(run, device),)
             bar.advance(f"T = {T}")
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu()
-    return Measured(tuple(lengths), d_model, n_heads, name, machine_at_hand(device), seconds, peaks)
+    machine = _machine_at_hand(device)
+    return Measured(tuple(lengths), d_model, n_heads, name, machine, seconds, peaks)
 
 
-def machine_at_hand(device: torch.device) -> Machine:
+def _machine_at_hand(device: torch.device) -> Machine:
     """The rates of `device`: one large product, and one large copy."""
     x, y = torch.randn(2, 1024, 1024, device=device)
     large = torch.randn(16 * 2**20, device=device)
@@ -136,6 +156,9 @@ def machine_at_hand(device: torch.device) -> Machine:
 @torch.no_grad()
 def median_seconds(run: Callable[[], object], repeats: int, device: torch.device) -> float:
     """The median time of `run` on `device`, after one call that does not count."""
+    require_callable("run", run)
+    require_positive_int("repeats", repeats)
+    require_kind("device", device, torch.device)
 
     def wait() -> None:
         if device.type == "cuda":
@@ -159,6 +182,8 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
     On the CPU every allocation of PyTorch is followed by its profiler: the process's peak size
     would do, too, but only in a fresh process for each call.
     """
+    require_callable("run", run)
+    require_kind("device", device, torch.device)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -196,12 +221,8 @@ def _cpu() -> str:
     return f"CPU, {n} thread{'s' * (n > 1)}"
 
 
-def _require_sizes(T: int, d_model: int, n_heads: int) -> None:
-    for name, value in (("T", T), ("d_model", d_model), ("n_heads", n_heads)):
-        require_positive_int(name, value)
+def _sizes(T: int, d_model: int, n_heads: int) -> tuple[int, int, int]:
+    """The sizes as Python's own integers: NumPy's would overflow when they are multiplied."""
+    require_sizes(T=T, d_model=d_model, n_heads=n_heads)
     require_divisible(d_model, n_heads)
-
-
-def _require_core(core: str) -> None:
-    if core not in CORES:
-        raise ValueError(f"core must be one of {', '.join(CORES)}; got {core!r}.")
+    return int(T), int(d_model), int(n_heads)

@@ -14,13 +14,22 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 from mha_lesson.live import EXPORT
+from mha_lesson.refusals import require_kind
 
 UNUSED = ("require_js_url", "jquery_url", "jupyter_widgets_base_url", "mermaid_js_url")
 
 
 def export(notebook: Path) -> Path:
-    """Runs a notebook, writes it as HTML beside it, and gives the page's path."""
-    made = nbformat.read(notebook, as_version=4)
+    """Runs a notebook, writes it as HTML beside it, and gives the page's path.
+
+    Raises:
+        TypeError, ValueError: it is no notebook, or cannot be read.
+    """
+    require_kind("notebook", notebook, Path)
+    try:
+        made = nbformat.read(notebook, as_version=4)
+    except Exception as error:  # no file, no JSON, or JSON that is no notebook
+        raise ValueError(f"notebook must be a Jupyter notebook; {notebook}: {error}") from error
     os.environ[EXPORT] = "1"
     try:
         NotebookClient(

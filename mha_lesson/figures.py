@@ -184,6 +184,7 @@ def _(mark: ColourBar, axes: Axes) -> None:
     step = mark.width / len(colours)
     cells = [Rectangle((mark.x + i * step, mark.y), step, mark.height) for i in range(len(colours))]
     axes.add_collection(PatchCollection(cells, facecolors=colours, lw=0, antialiased=False))
+    _draw(mark.label(), axes)
 
 
 @_draw.register

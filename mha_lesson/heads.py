@@ -11,7 +11,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mha_lesson.refusals import describe
+from mha_lesson.refusals import (
+    FLOATS,
+    MOST,
+    describe,
+    listed,
+    listed_ints,
+    listed_texts,
+    require_whole,
+    say,
+)
 
 Link = tuple[int, int]  # (from, to): a query and the key that it should look at
 
@@ -41,14 +50,16 @@ def same_word(
         ValueError: no token occurs twice, or there are not T of them.
     """
     _require_square(weights)
+    tokens = listed_texts("tokens", tokens)
     lower = [token.lower() for token in tokens]
+    T = weights.shape[-1]
+    if len(lower) != T or len(set(lower)) == T:
+        raise ValueError(
+            f"tokens must be T = {T} tokens, one of them at least twice; "
+            f"got {len(lower)}: {say(tokens)}."
+        )
     same = torch.tensor([[a == b for b in lower] for a in lower], device=weights.device)
     same.fill_diagonal_(False)  # itself is not elsewhere
-    if same.shape[0] != weights.shape[-1] or not same.any():
-        raise ValueError(
-            f"tokens must be T = {weights.shape[-1]} tokens, one of them at least twice; "
-            f"got {len(lower)}: {describe(list(tokens))}."
-        )
     return (weights * same).sum(dim=-1)[..., same.any(dim=-1)].mean(dim=-1)
 
 
@@ -62,7 +73,8 @@ def parking(
         places: which keys: (0,) is "[CLS]", (0, -1) is "[CLS]" and "[SEP]" together.
     """
     _require_square(weights)
-    return weights[..., list(places)].sum(dim=-1).mean(dim=-1)
+    T = weights.shape[-1]
+    return weights[..., listed_ints("places", places, -T, T - 1)].sum(dim=-1).mean(dim=-1)
 
 
 def breadth(weights: Float[Tensor, "*heads T T"]) -> Float[Tensor, "*heads"]:
@@ -90,7 +102,13 @@ def join_pieces(
     Source: Clark et al. (2019), What Does BERT Look At?, section 4.1.
     """
     _require_square(weights)
-    numbers = torch.tensor(word_of, device=weights.device)
+    T = weights.shape[-1]
+    of = listed_ints("word_of", word_of, 0, T - 1)
+    if len(of) != T or len(set(of)) != max(of) + 1:
+        raise ValueError(
+            f"word_of must hold T = {T} word numbers, each from 0 to the last one; got {say(of)}."
+        )
+    numbers = torch.tensor(of, device=weights.device)
     member = torch.nn.functional.one_hot(numbers).to(weights.dtype)  # (T, W)
     return (member / member.sum(dim=0)).T @ weights @ member
 
@@ -113,7 +131,9 @@ def found(
         weights: (…, W, W) between words, "[CLS]" first and "[SEP]" last.
         links: (from, to) word numbers.
     """
-    start, end = _ends(links, weights.device)
+    _require_square(weights)
+    pairs = _pairs(links, weights.shape[-1] - 1)
+    start, end = torch.tensor(pairs, dtype=torch.long, device=weights.device).view(-1, 2).T
     return strongest_word(weights)[..., start] == end
 
 
@@ -129,9 +149,10 @@ def best_offset(links: Sequence[Link]) -> tuple[int, float]:
     Raises:
         ValueError: there are no links.
     """
-    if not links:
+    pairs = _pairs(links, MOST)
+    if not pairs:
         raise ValueError("links must hold at least one (from, to) pair; got none.")
-    offsets = [end - start for start, end in links]
+    offsets = [end - start for start, end in pairs]
     best = max(sorted(set(offsets), key=abs), key=offsets.count)
     return best, offsets.count(best) / len(offsets)
 
@@ -141,6 +162,8 @@ def prefers(
 ) -> Bool[Tensor, "*heads"]:
     """Whether word `query` gives more weight to word `this` than to word `other`."""
     _require_square(weights)
+    for name, word in (("query", query), ("this", this), ("other", other)):
+        require_whole(name, word, 0, weights.shape[-1] - 1)
     return weights[..., query, this] > weights[..., query, other]
 
 
@@ -151,15 +174,26 @@ def _at_offset(weights: Tensor, offset: int) -> Tensor:
     return weights.diagonal(offset, dim1=-2, dim2=-1).mean(dim=-1)
 
 
-def _ends(links: Sequence[Link], device: torch.device) -> tuple[Tensor, Tensor]:
-    pairs = torch.tensor(list(links), dtype=torch.long, device=device).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+def _pairs(links: Sequence[Link], last: int) -> list[Link]:
+    """The links, after a look at whether each is two word numbers up to `last`."""
+    pairs = []
+    for i, link in enumerate(listed("links", links, "(from, to) pairs")):
+        ends = listed_ints(f"links[{i}]", link, 0, last)
+        if len(ends) != 2:
+            raise ValueError(f"links[{i}] must be a (from, to) pair; got {say(link)}.")
+        pairs.append((ends[0], ends[1]))
+    return pairs
 
 
 def _require_square(weights: Tensor) -> None:
     if (
         not isinstance(weights, Tensor)
+        or weights.dtype not in FLOATS
         or weights.ndim < 2
         or weights.shape[-1] != weights.shape[-2]
+        or weights.shape[-1] == 0
     ):
-        raise ValueError(f"weights must be a tensor (..., T, T); got {describe(weights)}.")
+        raise ValueError(
+            f"weights must be a tensor (..., T, T) of floating-point numbers, T > 0; "
+            f"got {describe(weights)}."
+        )

@@ -14,10 +14,13 @@ import sys
 from datetime import date
 from pathlib import Path
 
+from mha_lesson.disk import write_whole
+
 PROJECT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = PROJECT / "notebooks"
 MINE = PROJECT / "my_notebooks"
 RECORD = ".copied.json"  # file name -> hash of what was copied there
+SETTINGS = Path(__file__).resolve().parent / "jupyter"  # save whole files, and often
 
 
 def sync(source: Path, mine: Path, today: date) -> list[str]:
@@ -37,30 +40,31 @@ def sync(source: Path, mine: Path, today: date) -> list[str]:
             if line:
                 lines.append(line)
     finally:
-        _write(mine / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+        write_whole(mine / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
     return lines
 
 
 def _bring(original: Path, mine: Path, record: dict[str, str], today: date) -> str | None:
     """One notebook: add it, renew it, put it beside the learner's, or leave all as it is."""
     content, copy = original.read_bytes(), mine / original.name
-    newest = _hash(content)
+    newest, current = _hash(content), copy.read_bytes() if copy.exists() else None
     family = [name for name in record if name == copy.name or _is_beside(name, copy)]
     delivered = {record[name] for name in family}
 
-    if not copy.exists():
+    if current is None:
         line = f"New: {copy.name}"
-    elif _hash(copy.read_bytes()) == newest:
+    elif _hash(current) == newest:
         record[copy.name] = newest
         return None
-    elif _hash(copy.read_bytes()) == record.get(copy.name):
-        line = f"Renewed, you had not changed it: {copy.name}"
+    elif _hash(current) == record.get(copy.name) and write_whole(copy, content, current):
+        record[copy.name] = newest
+        return f"Renewed, you had not changed it: {copy.name}"
     elif newest in delivered or _find(mine, copy, newest):
         return None
     else:
         changed, copy = copy.name, _free_name(copy, today)
         line = f"Updated: you have changed {changed}, so the new version is beside it: {copy.name}"
-    _write(copy, content)
+    write_whole(copy, content)
     record[copy.name] = newest
     return line
 
@@ -98,16 +102,6 @@ def _read_record(mine: Path) -> dict[str, str]:
     return {name: value for name, value in record.items() if isinstance(value, str)}
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write all of it or nothing: a full disk or a power cut leaves the old file."""
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
-
-
 def options() -> list[str]:
     """JupyterLab's options: this machine only, its own random token, and what the place needs."""
     chosen = [
@@ -124,6 +118,12 @@ def options() -> list[str]:
     return chosen
 
 
+def environment() -> dict[str, str]:
+    """This one, with the course's settings of Jupyter before whatever else is set up."""
+    paths = [str(SETTINGS), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    return os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(paths)}
+
+
 def main() -> int:
     if not NOTEBOOKS.is_dir():
         print(f"There is no {NOTEBOOKS}: run this in a clone of the project.", file=sys.stderr)
@@ -136,8 +136,8 @@ def main() -> int:
     command = [sys.executable, "-m", "jupyterlab", *options(), *sys.argv[1:]]
     sys.stdout.flush()
     if os.name == "posix":
-        os.execv(command[0], command)  # hands over signals and memory
-    return subprocess.call(command)
+        os.execve(command[0], command, environment())  # hands over signals and memory
+    return subprocess.call(command, env=environment())
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import numpy as np
 
 from mha_lesson.panels import (
     LOW,
+    ROWS_LARGEST,
     Bars,
     Curve,
     Heatmap,
@@ -26,6 +27,7 @@ from mha_lesson.panels import (
     number,
     ticks,
 )
+from mha_lesson.refusals import require_kind, require_positive
 
 WIDTH = 860  # fits the output of a notebook cell on a laptop
 SMALL, BODY, TITLE = 12, 13, 15
@@ -106,6 +108,12 @@ class ColourBar:
     width: float
     height: float
     colours: str
+    end: str  # what stands at its right end
+    by_row: str = ""  # what stands there once the reader lets each row end at its own largest
+
+    def label(self) -> Text:
+        """What stands at its right end, as a mark of its own."""
+        return Text(self.x + self.width + 8, self.y + self.height / 2, self.end)
 
 
 Mark = Text | Rect | Path | Dot | Cells | ColourBar
@@ -160,6 +168,8 @@ def _short(text: str, most: int = 16) -> str:
 
 def draw(scene: Scene, width: float = WIDTH) -> Drawing:
     """Lays the panels out in rows no wider than `width`, one colour bar where all share a scale."""
+    require_kind("scene", scene, Scene)
+    require_positive("width", width)
     drawing = Drawing()
     top, count = 0.0, 0
     bar = shared_bar(scene)
@@ -311,17 +321,13 @@ def _numbers_only(panel: Heatmap) -> bool:
 
 def _colour_bar(panel: Heatmap) -> Drawing:
     drawing = Drawing(height=20)
-    low, high = panel.limits
-    texts = (panel.quantity, number(low, panel.decimals and 0 if low == 0 else panel.decimals))
-    if panel.per_row:
-        texts, end = (f"{panel.quantity}, each row’s own range", "least"), "most"
-    else:
-        end = number(high, None if high == 1 else panel.decimals)
+    start, end = panel.ends()
     x = 0.0
-    for label in texts:
+    for label in (panel.quantity, start):
         drawing.add(Text(x, 10, label))
         x += text_width(label) + 8
-    drawing.add(ColourBar(x, 4, 110, 12, panel.colours), Text(x + 118, 10, end))
+    by_row = ROWS_LARGEST if panel.by_row else ""
+    drawing.add(ColourBar(x, 4, 110, 12, panel.colours, end, by_row))
     drawing.width = x + 118 + text_width(end)
     if panel.blocked.any():
         blocked = np.ones((1, 1), bool)

@@ -27,6 +27,7 @@ export function number(value, decimals = null) {
   if (Number.isNaN(value)) return "NaN";
   let minus = value < 0 ? "−" : "", size = Math.abs(value);
   if (size === Infinity) return minus + "∞";
+  if (size >= 1e15) return minus + size.toExponential(1).replace("e+", "e");
   const whole = size === Math.trunc(size);
   if (size >= 10000 || (size >= 999.5 && !whole)) {
     for (const unit of ["", "k", "M", "G", "T"]) {
@@ -203,9 +204,9 @@ export class View {
       }
     }
     for (const list of items.values()) this.fields.push(new Field("i", list, data));
-    const cells = scene.marks.some(([kind, m]) => kind === "h" && m.colours === "sequential" && !m.numbers && !m.per_row);
+    this.offered = scene.marks.some(([kind, m]) => kind === "h" && m.by_row && !m.numbers);
     this.ownRange.parentElement.style.display = scene.marks.some(([kind]) => kind === "h") ? "" : "none";
-    this.ownRange.parentElement.style.visibility = cells ? "" : "hidden";
+    this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
     this.details.style.display = scene.text.length ? "" : "none";
     this.canvas.setAttribute("aria-label", scene.alt);
     if (this.caption.textContent !== scene.caption) this.caption.textContent = scene.caption;
@@ -261,6 +262,9 @@ export class View {
     this.read();
   }
 
+  // whether the reader lets each row's colours run up to its own largest
+  get byRow() { return this.offered && this.ownRange.checked; }
+
   write(g, text, x, y, size, colour, align = "center", bold = false) {
     g.font = `${bold ? "600 " : ""}${size}px ${this.font}`;
     g.fillStyle = colour;
@@ -312,11 +316,17 @@ export class View {
     return [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
   }
 
-  bar(g, x, y, w, h, map) {
+  bar(g, x, y, w, h, map, end, byRow) {
+    if (this.byRow && byRow) { // the longer label takes its room from the bar: nothing else moves
+      g.font = `12px ${this.font}`;
+      w -= g.measureText(byRow).width - g.measureText(end).width;
+      end = byRow;
+    }
     for (let i = 0; i < 64; i++) {
       g.fillStyle = `rgba(${this.ink(map, i * 4)})`;
       g.fillRect(x + (i * w) / 64, y, w / 64 + 0.2, h);
     }
+    this.write(g, end, x + w + 8, y + h / 2, 12, this.colours.text, "left");
   }
 
   hatch(g) {
@@ -335,7 +345,7 @@ export class View {
   }
 
   heatmap(g, f) {
-    const levels = f.levels(this.ownRange.checked && f.m.colours === "sequential" && !f.m.numbers);
+    const levels = f.levels(this.byRow && f.m.by_row);
     const inks = new Map();
     for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) {
       const i = r * f.columns + c, [x, y, w, h] = f.box(r, c);

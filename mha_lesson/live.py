@@ -8,6 +8,7 @@ at once and the browser picks: then it moves in a saved page as well.
 from __future__ import annotations
 
 import base64
+import inspect
 import itertools
 import json
 import os
@@ -24,6 +25,7 @@ import traitlets
 from mha_lesson import figures
 from mha_lesson.layout import WIDTH, Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
 from mha_lesson.panels import HEADS, MAPS, Heatmap, Scene, Tiles, scene_of
+from mha_lesson.refusals import require_bool, require_callable, require_kind, say
 
 __all__ = ["Explorer", "LiveView", "page"]
 
@@ -90,6 +92,7 @@ def _heatmap(mark: Cells, put: Callable[[np.ndarray], list[int]]) -> dict[str, A
         "limits": list(panel.limits or ()),
         "colours": panel.colours,
         "per_row": panel.per_row,
+        "by_row": panel.by_row,
         "marks": [list(cell) for cell in panel.marks],
         "decimals": panel.decimals,
         "numbers": mark.numbers,
@@ -197,6 +200,21 @@ def _store(
     return stored, np.concatenate(arrays).tobytes()
 
 
+def _require_controls(controls: Any, scene_at: Callable[..., Any]) -> None:
+    require_kind("controls", controls, Mapping)
+    for key, control in controls.items():
+        fits = isinstance(control, widgets.ValueWidget) and hasattr(control, "description")
+        if not (fits and isinstance(key, str)):
+            raise TypeError(
+                "controls must be ipywidgets with a value and a description, each under the name "
+                f"of its argument; got {say(key)}: {type(control).__name__}."
+            )
+    try:
+        inspect.signature(scene_at).bind(**controls)
+    except TypeError as error:
+        raise TypeError(f"scene_at must take what controls are named: {error}.") from None
+
+
 class Explorer:
     """Controls over a pure function `scene_at(**values) -> Scene`, the last line of a cell.
 
@@ -215,6 +233,9 @@ class Explorer:
         *,
         stored: bool = False,
     ) -> None:
+        require_callable("scene_at", scene_at)
+        _require_controls(controls, scene_at)
+        require_bool("stored", stored)
         self.controls = dict(controls)
         self._scene_at = scene_at
         self.first = self.scene
@@ -274,6 +295,7 @@ class Explorer:
 
 def page(explorer: Explorer) -> str:
     """An explorer with stored states as HTML that needs nothing else: no kernel, no network."""
+    require_kind("explorer", explorer, Explorer)
     if not explorer.view.stored:
         raise ValueError("explorer must have been made with stored=True, got one without states")
     parcel = json.dumps({

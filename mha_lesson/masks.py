@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Integer
 from torch import Tensor
 
-from mha_lesson.refusals import describe, require_positive_int
+from mha_lesson.refusals import describe, require_device, require_positive_int
 
 
 def causal_mask(
@@ -22,11 +22,12 @@ def causal_mask(
         bool (T, T), True = blocked: row i is a query, column j a key, blocked where j > i.
 
     Raises:
-        TypeError, ValueError: `n_tokens` is not a positive integer.
+        TypeError, ValueError: `n_tokens` is not a positive integer, or there is no such device.
 
     Source: Vaswani et al. (2017), Attention Is All You Need, section 3.2.3.
     """
     require_positive_int("n_tokens", n_tokens)
+    require_device("device", device)
     return torch.ones(n_tokens, n_tokens, dtype=torch.bool, device=device).triu(diagonal=1)
 
 

@@ -6,7 +6,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from mha_lesson.attention import MultiHeadAttention
-from mha_lesson.refusals import describe, require_axes
+from mha_lesson.refusals import (
+    MOST,
+    describe,
+    require_ids,
+    require_positive,
+    require_seed,
+    require_sizes,
+    require_whole,
+)
 
 # ---------------------------------------------------------------- tasks
 
@@ -22,6 +30,7 @@ class RepeatModel(nn.Module):
     ) -> None:
         """Args: n_ids: the size of the vocabulary; n_tokens: T, how many positions there are."""
         super().__init__()
+        require_sizes(n_ids=n_ids, n_tokens=n_tokens, d_model=d_model, n_heads=n_heads)
         self.id_embedding = nn.Embedding(n_ids, d_model)
         self.position_embedding = nn.Embedding(n_tokens, d_model)
         self.attention = MultiHeadAttention(d_model, n_heads)
@@ -31,9 +40,10 @@ class RepeatModel(nn.Module):
         """Scores for the next id at every position.
 
         Raises:
-            TypeError, ValueError: `ids` is not (B, T), or T exceeds the positions there are.
+            TypeError, ValueError: `ids` is not (B, T), T exceeds the positions there are, or an id
+                is not in the vocabulary.
         """
-        places = _positions(self.position_embedding, ids)
+        places = _positions("ids", ids, self.id_embedding, self.position_embedding)
         x = self.id_embedding(ids) + places  # (B, T, d_model)
         return self.reader(self.attention(x, causal=True))
 
@@ -50,6 +60,7 @@ class TwoSidesModel(nn.Module):
     ) -> None:
         """Args: n_heads: h, the one thing that matters here; the others: sizes."""
         super().__init__()
+        require_sizes(n_heads=n_heads, n_letters=n_letters, n_tokens=n_tokens, d_model=d_model)
         self.position_embedding = nn.Embedding(n_tokens, d_model)
         self.letter_embedding = nn.Embedding(n_letters, d_model)
         self.attention = MultiHeadAttention(d_model, n_heads)
@@ -60,9 +71,11 @@ class TwoSidesModel(nn.Module):
         """Scores for the letter on the left, [:, :, 0], and on the right, [:, :, 1].
 
         Raises:
-            TypeError, ValueError: `letters` is not (B, T), or T exceeds the positions there are.
+            TypeError, ValueError: `letters` is not (B, T), T exceeds the positions there are, or
+                there is no such letter.
         """
-        places = _positions(self.position_embedding, letters).expand(len(letters), -1, -1)
+        places = _positions("letters", letters, self.letter_embedding, self.position_embedding)
+        places = places.expand(len(letters), -1, -1)
         gathered = self.attention(places, places, self.letter_embedding(letters))
         return torch.stack([self.read_left(gathered), self.read_right(gathered)], dim=2)
 
@@ -88,6 +101,8 @@ class LanguageModel(nn.Module):
     ) -> None:
         """Args: n_symbols: the size of the alphabet; n_tokens: T, how far it can look back."""
         super().__init__()
+        require_sizes(n_symbols=n_symbols, n_tokens=n_tokens, d_model=d_model, n_heads=n_heads)
+        d_model = int(d_model)
         self.n_tokens = n_tokens
         self.symbol_embedding = nn.Embedding(n_symbols, d_model)
         self.position_embedding = nn.Embedding(n_tokens, d_model)
@@ -106,7 +121,8 @@ class LanguageModel(nn.Module):
         """Scores for the next symbol at every position; no position sees a later one.
 
         Raises:
-            TypeError, ValueError: `ids` is not (B, T), or T exceeds n_tokens.
+            TypeError, ValueError: `ids` is not (B, T), T exceeds n_tokens, or an id is not in the
+                alphabet.
         """
         x = self._embed(ids)  # (B, T, d_model)
         x = x + self.attention(self.norm_before_attention(x), causal=True)
@@ -135,25 +151,28 @@ class LanguageModel(nn.Module):
             (T0 + n_more,) ids, on the CPU.
 
         Raises:
-            TypeError, ValueError: `ids` is not (T0,), is empty, or the temperature is not positive.
+            TypeError, ValueError: `ids` is not (T0,), is empty, or an id is not in the alphabet;
+                n_more is negative; or the temperature is not positive.
         """
-        require_axes("ids", ids, 1, "(T0,)")
-        if len(ids) == 0 or not temperature > 0:
-            raise ValueError(
-                f"ids must hold at least one symbol and temperature must be positive; "
-                f"got {describe(ids)} and temperature = {temperature}."
-            )
+        require_ids("ids", ids, 1, "(T0,)", self.symbol_embedding.num_embeddings)
+        if len(ids) == 0:
+            raise ValueError(f"ids must hold at least one symbol; got {describe(ids)}.")
+        require_whole("n_more", n_more, 0, MOST)
+        require_positive("temperature", temperature)
+        require_seed(seed)
         device = self.reader.weight.device
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(int(seed))
         text = ids.cpu()
-        reach = self.n_tokens - 1  # in training nothing follows the last position: it is a novice
+        heat = max(float(temperature), 1e-6)  # colder is no different, and ends in ∞
+        # In training nothing follows the last position: it is a novice.
+        reach = max(1, self.n_tokens - 1)
         for _ in range(n_more):
-            scores = self(text[None, -reach:].to(device))[0, -1].cpu() / temperature
+            scores = self(text[None, -reach:].to(device))[0, -1].cpu() / heat
             text = torch.cat([text, torch.multinomial(scores.softmax(-1), 1, generator=generator)])
         return text
 
     def _embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
-        places = _positions(self.position_embedding, ids)
+        places = _positions("ids", ids, self.symbol_embedding, self.position_embedding)
         return self.symbol_embedding(ids) + places
 
 
@@ -169,27 +188,36 @@ def bigram_log_probabilities(
     Returns:
         (n_symbols, n_symbols): row i, column j is log P(next is j | this is i), with one added
         to every count, so that no pair is impossible.
+
+    Raises:
+        TypeError, ValueError: `ids` is not (N,), or one is not below n_symbols.
     """
-    pairs = ids[:-1] * n_symbols + ids[1:]
+    require_sizes(n_symbols=n_symbols)
+    require_ids("ids", ids, 1, "(N,)", n_symbols)
+    n_symbols = int(n_symbols)
+    pairs = ids[:-1].long() * n_symbols + ids[1:]
     counts = torch.bincount(pairs, minlength=n_symbols**2).view(n_symbols, n_symbols) + 1
     return (counts / counts.sum(dim=1, keepdim=True)).log()
 
 
-def _positions(embedding: nn.Embedding, ids: Tensor) -> Float[Tensor, "T d_model"]:
-    """The vectors of positions 0 … T - 1."""
-    require_axes("ids", ids, 2, "(B, T)")
-    if ids.shape[1] > embedding.num_embeddings:
+def _positions(
+    name: str, ids: Tensor, symbols: nn.Embedding, positions: nn.Embedding
+) -> Float[Tensor, "T d_model"]:
+    """The vectors of positions 0 … T - 1, after a look at whether ids and positions are known."""
+    require_ids(name, ids, 2, "(B, T)", symbols.num_embeddings)
+    n_tokens = positions.num_embeddings
+    if ids.shape[1] > n_tokens:
         raise ValueError(
-            f"ids must hold at most {embedding.num_embeddings} positions, as many as this model "
-            f"has learned; got {describe(ids)}."
+            f"{name} must hold at most {n_tokens} positions, as many as this model has learned "
+            f"(n_tokens); got {describe(ids)}."
         )
-    return embedding.weight[: ids.shape[1]]
+    return positions.weight[: ids.shape[1]]
 
 
 # ---------------------------------------------------------------- the pretrained encoder
 
 
-class EncoderLayer(nn.Module):
+class _EncoderLayer(nn.Module):
     """Attention, then two linear layers; each adds to its input, and a LayerNorm follows."""
 
     def __init__(self, d_model: int, n_heads: int, d_hidden: int) -> None:
@@ -221,19 +249,21 @@ class Encoder(nn.Module):
         n_positions: int = 512,
     ) -> None:
         super().__init__()
+        require_sizes(n_layers=n_layers, d_model=d_model, n_heads=n_heads, d_hidden=d_hidden)
+        require_sizes(n_words=n_words, n_positions=n_positions)
         self.words = nn.Embedding(n_words, d_model)
         self.positions = nn.Embedding(n_positions, d_model)
         self.segments = nn.Embedding(2, d_model)
         self.norm = nn.LayerNorm(d_model, eps=1e-12)
         self.layers = nn.ModuleList(
-            EncoderLayer(d_model, n_heads, d_hidden) for _ in range(n_layers)
+            _EncoderLayer(d_model, n_heads, d_hidden) for _ in range(n_layers)
         )
 
     def embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
         """What enters the first layer: word, position and segment 0, added and normalised."""
-        positions = torch.arange(ids.shape[1], device=ids.device)
+        places = _positions("ids", ids, self.words, self.positions)
         first = self.segments.weight[0]
-        return self.norm(self.words(ids) + self.positions(positions) + first)
+        return self.norm(self.words(ids) + places + first)
 
     def forward(
         self, ids: Int[Tensor, "B T"], mask: Bool[Tensor, "..."] | None = None

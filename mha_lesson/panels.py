@@ -2,7 +2,7 @@
 
 A `Scene` is rows of panels: `Heatmap`, `Bars`, `Curve`, `Tiles`, `Table`. `figures` draws it on
 paper, `live` in the browser; both take words, colours, ticks and limits from here, so they agree.
-Only numpy is needed; torch tensors are welcome as values.
+Values may be lists, numpy arrays or torch tensors.
 """
 
 from __future__ import annotations
@@ -10,10 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from dataclasses import fields as fields_of
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any, ClassVar
 
 import numpy as np
+from torch import Tensor
+
+from mha_lesson.refusals import (
+    MOST,
+    is_whole,
+    listed,
+    listed_ints,
+    require_bool,
+    require_kind,
+    require_positive,
+    require_positive_int,
+    require_text,
+    require_whole,
+    say,
+)
 
 __all__ = [
     "Bars", "Curve", "Heatmap", "Panel", "Scene", "Table", "Tiles",
@@ -28,6 +44,7 @@ INK = "#787878"  # equal contrast (4.3 : 1) on a white page and on a #111 one
 PLATE = "#F3F5F8"  # cells that carry numbers lie on this, so that the numbers can be read anywhere
 HIGH, LOW = "#2878CC", "#CF5A08"  # the far ends of the maps: more and less than zero
 RAMP = 256
+ROWS_LARGEST = "row’s largest"  # at the end of a colour bar, where each row has its own
 
 
 def head_colour(head: int) -> str:
@@ -35,6 +52,7 @@ def head_colour(head: int) -> str:
 
     Heads 8 to 15 take the eight colours again, hollow or dashed; a head's number is printed too.
     """
+    require_whole("head", head, 0, MOST)
     return HEADS[head % len(HEADS)]
 
 
@@ -97,12 +115,21 @@ def number(value: float, decimals: int | None = None) -> str:
 
     Without `decimals`: whole numbers as they are, otherwise about three significant digits.
     """
-    value = float(value)
+    try:
+        value = float(value)
+    except Exception as error:  # of any kind: float() asks the value itself
+        raise TypeError(f"value must be a number, got {say(value)}") from error
+    if decimals is not None:
+        require_whole("decimals", decimals, 0, 15)
+        decimals = int(decimals)
     if math.isnan(value):
         return "NaN"
     minus, size = ("−" if value < 0 else ""), abs(value)
     if math.isinf(size):
         return minus + "∞"
+    if size >= 1e15:  # a thousand T
+        with localcontext(rounding=ROUND_HALF_UP):
+            return minus + f"{Decimal(size):.1e}".replace("e+", "e")
     whole = size == int(size)
     if size >= 10_000 or (size >= 999.5 and not whole):
         for unit in ("", "k", "M", "G", "T"):
@@ -146,13 +173,13 @@ def ticks(low: float, high: float, log: bool = False, most: int = 5) -> tuple[fl
 
 def _array(value: Any, name: str, ndims: tuple[int, ...], dtype: type = float) -> np.ndarray:
     """`value` (array, nested lists or a torch tensor) as a new numpy array of an allowed rank."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = value.float() if value.is_floating_point() else value
-        value = value.numpy()
     try:
+        if isinstance(value, Tensor):
+            value = value.detach().cpu()
+            value = value.float() if value.is_floating_point() else value
+            value = value.numpy()
         array: np.ndarray = np.array(value, dtype=dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         got = type(value).__name__
         raise TypeError(f"{name} must be numbers in an array, got {got}") from error
     if array.ndim not in ndims:
@@ -163,19 +190,35 @@ def _array(value: Any, name: str, ndims: tuple[int, ...], dtype: type = float) -
 
 def _labels(labels: Iterable[Any] | None, name: str, n: int) -> tuple[str, ...]:
     """`labels` as `n` strings; 0, 1, 2 … where there are none."""
-    if isinstance(labels, str):
-        raise TypeError(f"{name} must be a list of labels, got the single string {labels!r}")
-    out = tuple(map(str, range(n) if labels is None else labels))
+    out = tuple(map(_word, range(n) if labels is None else listed(name, labels, "labels")))
     if len(out) != n:
         raise ValueError(f"{name} must be {n} labels, one for each, got {len(out)}")
     return out
 
 
-def _range(limits: Any, name: str = "limits") -> tuple[float, float]:
-    low, high = (float(v) for v in limits)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"{name} must be two finite numbers, low < high, got {limits!r}")
-    return low, high
+def _word(x: Any) -> str:
+    """A label as text that can be drawn and stored, whatever it is."""
+    try:
+        return str(x).encode(errors="replace").decode()
+    except Exception:  # it breaks when it is asked, or is nested too deep
+        return "?"
+
+
+def _heads(heads: Any, n: int, each: str) -> tuple[int | None, ...]:
+    """One head, or None, for each of n bars or lines."""
+    out = [None] * n if heads is None else listed("heads", heads)
+    if len(out) != n:
+        raise ValueError(f"heads must have {n} entries, one for each {each}, got {len(out)}")
+    if not all(head is None or is_whole(head, 0, MOST) for head in out):
+        raise ValueError(f"heads must be 0, 1, 2, … or None, got {say(out)}")
+    return tuple(out)
+
+
+def _range(limits: Any) -> tuple[float, float]:
+    ends = _array(limits, "limits", (1,))
+    if ends.shape != (2,) or not np.isfinite(ends[1] - ends[0]) or ends[0] >= ends[1]:
+        raise ValueError(f"limits must be two finite numbers, low < high, got {say(limits)}")
+    return float(ends[0]), float(ends[1])
 
 
 def _own_range(values: np.ndarray) -> tuple[float, float]:
@@ -184,6 +227,25 @@ def _own_range(values: np.ndarray) -> tuple[float, float]:
     low = min(0.0, float(finite.min())) if finite.size else 0.0
     high = max(0.0, float(finite.max())) if finite.size else 1.0
     return (low, high) if high > low else (low, low + 1.0)
+
+
+def _fitted(name: str, annotation: str, value: Any) -> Any:
+    """What a plain field is given, if it is as annotated; the others are looked at one by one."""
+    kind = annotation.removesuffix(" | None")
+    if value is None and kind != annotation:
+        return None
+    if kind == "str":
+        require_text(**{name: value})
+    elif kind == "bool":
+        require_bool(name, value)
+    elif kind == "int":
+        require_whole(name, value, 0, MOST)
+        return int(value)  # JSON knows no NumPy
+    elif kind == "float":
+        value = float(_array(value, name, (0,)))
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be a finite number, got {say(value)}")
+    return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,11 +264,10 @@ class Panel:
     kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        head_fits = isinstance(self.head, int | np.integer) and self.head >= 0
-        if self.head is not None and not head_fits:
-            raise ValueError(f"head must be 0, 1, 2, … or None, got {self.head!r}")
-        if not self.wide > 0:
-            raise ValueError(f"wide must be positive, got {self.wide!r}")
+        for field in fields_of(self):
+            value = getattr(self, field.name)
+            self._set(**{field.name: _fitted(field.name, str(field.type), value)})
+        require_positive("wide", self.wide)
         self._check()
         if not self.alt:
             self._set(alt=f"{self.title}: {self._describe()}" if self.title else self._describe())
@@ -231,7 +292,7 @@ class Heatmap(Panel):
     """A matrix as coloured cells, for example attention weights: row = query, column = key.
 
     `blocked` (bool, True = blocked) cells are hatched and carry no value. `limits` None means the
-    panel's own range; `per_row` stretches the colours over each row's own range instead.
+    panel's own range; `per_row` stretches the colours up to each row's own largest instead.
     `marks` are (row, column) cells to frame. `numbers` None writes values where they fit.
     """
 
@@ -264,9 +325,11 @@ class Heatmap(Panel):
                     f"blocked must have the shape of values {values.shape}, got {blocked.shape}"
                 )
         seen = values[~blocked]
-        colours = self.colours or ("diverging" if (seen < 0).any() else "sequential")
-        if colours not in MAPS:
-            raise ValueError(f'colours must be "sequential" or "diverging", got {colours!r}')
+        colours = self.colours
+        if colours is None:
+            colours = "diverging" if (seen < 0).any() else "sequential"
+        if not (isinstance(colours, str) and colours in MAPS):
+            raise ValueError(f'colours must be "sequential" or "diverging", got {say(colours)}')
         if self.limits is not None:
             limits = _range(self.limits)
         else:
@@ -274,9 +337,13 @@ class Heatmap(Panel):
             if colours == "diverging":
                 far = max(-limits[0], limits[1])
                 limits = (-far, far)
-        marks = tuple((int(r), int(c)) for r, c in self.marks)
-        if any(not (0 <= r < values.shape[0] and 0 <= c < values.shape[1]) for r, c in marks):
-            raise ValueError(f"marks must be cells of a {values.shape} matrix, got {marks}")
+        last = [n - 1 for n in values.shape]
+        marks = tuple(
+            tuple(listed_ints(f"marks[{i}]", cell))
+            for i, cell in enumerate(listed("marks", self.marks, "(row, column) cells"))
+        )
+        if not all(len(m) == 2 and all(map(is_whole, m, (0, 0), last)) for m in marks):
+            raise ValueError(f"marks must be cells of a {values.shape} matrix, got {say(marks)}")
         decimals = self.decimals
         if decimals is None and max(abs(limits[0]), abs(limits[1])) <= 1 and (seen % 1 != 0).any():
             decimals = 2
@@ -286,8 +353,23 @@ class Heatmap(Panel):
             columns=_labels(self.columns, "columns", values.shape[1]), decimals=decimals,
         )  # fmt: skip
 
+    @property
+    def by_row(self) -> bool:
+        """Whether a reader may let each row's colours run from 0 up to its own largest."""
+        return self.colours == "sequential" and self.limits[0] == 0 and not self.per_row
+
+    def ends(self) -> tuple[str, str]:
+        """What stands at the two ends of its colour bar."""
+        low, high = self.limits
+        if self.per_row:
+            return "0" if self.colours == "sequential" else f"−{ROWS_LARGEST}", ROWS_LARGEST
+        start = number(low, self.decimals and 0 if low == 0 else self.decimals)
+        return start, number(high, None if high == 1 else self.decimals)
+
     def text(self, row: int, column: int) -> str:
         """What cell (row, column) says: "it → creek = .85"."""
+        require_whole("row", row, 0, len(self.rows) - 1)
+        require_whole("column", column, 0, len(self.columns) - 1)
         value = "blocked" if self.blocked[row, column] else self._number(self.values[row, column])
         return f"{self.rows[row]} → {self.columns[column]} = {value}"
 
@@ -295,6 +377,7 @@ class Heatmap(Panel):
         return number(value, self.decimals)
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        require_whole("n", n, 0, MOST)
         keep = ~self.blocked & np.isfinite(self.values)
         flat = np.where(keep, np.abs(self.values), -1.0).ravel()
         order = np.argsort(-flat, kind="stable")[:n]
@@ -345,24 +428,32 @@ class Bars(Panel):
         if len(values) > 1 and not series:
             raise ValueError(f"series must name the {len(values)} rows of values, got None")
         n = values.shape[1] if len(values) == 1 else len(values)
-        heads = (None,) * n if self.heads is None else tuple(self.heads)
-        if len(heads) != n:
-            raise ValueError(f"heads must have {n} entries, got {len(heads)}")
+        heads = _heads(self.heads, n, "bar" if len(values) == 1 else "series")
         limits = _curve_limits(self.limits, values, self.log, zero=True)
         decimals = self.decimals
         if decimals is None and not self.log and max(map(abs, limits)) <= 1:
             decimals = 2
+        reference = None
+        if self.reference is not None:
+            level, *name = listed("reference", self.reference, "a value and a name") or [None]
+            if len(name) != 1:
+                raise ValueError(f"reference must be (value, name), got {say(self.reference)}")
+            reference = float(_array(level, "reference[0]", (0,))), _word(name[0])
         self._set(
             values=values, series=series, heads=heads, limits=limits, decimals=decimals,
+            reference=reference,
             labels=_labels(self.labels, "labels", values.shape[1]),
         )  # fmt: skip
 
     def text(self, series: int, bar: int) -> str:
         """What a bar says: "jumped = .85", with its series where there are several."""
+        require_whole("series", series, 0, len(self.values) - 1)
+        require_whole("bar", bar, 0, len(self.labels) - 1)
         of = f", {self.series[series]}" if self.series else ""
         return f"{self.labels[bar]}{of} = {number(self.values[series, bar], self.decimals)}"
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        require_whole("n", n, 0, MOST)
         flat = np.nan_to_num(np.abs(self.values), nan=-1.0).ravel()
         out = []
         for i in np.argsort(-flat, kind="stable")[:n]:
@@ -424,20 +515,20 @@ class Curve(Panel):
             raise ValueError(f"x must be finite and increasing, got {self.x!r}")
         if self.log_x and x[0] <= 0:
             raise ValueError(f"x must be positive on a logarithmic axis, got {x[0]}")
+        require_kind("lines", self.lines, Mapping)
         if not self.lines:
             raise ValueError("lines must hold at least one line, got none")
-        lines = {str(k): _array(v, f"lines[{k!r}]", (1,)) for k, v in self.lines.items()}
+        lines = {_word(k): _array(v, f"lines[{say(k)}]", (1,)) for k, v in self.lines.items()}
         for name, y in lines.items():
             if y.shape != x.shape:
                 raise ValueError(f"lines[{name!r}] must have {x.size} values, got {y.size}")
-        heads = (None,) * len(lines) if self.heads is None else tuple(self.heads)
-        if len(heads) != len(lines):
-            raise ValueError(f"heads must have one entry per line ({len(lines)}), got {len(heads)}")
-        if unknown := [name for name in self.dashed if name not in lines]:
-            raise ValueError(f"dashed must name lines among {list(lines)}, got {unknown}")
+        heads = _heads(self.heads, len(lines), "line")
+        dashed = tuple(map(_word, listed("dashed", self.dashed, "names of lines")))
+        if unknown := set(dashed) - lines.keys():
+            raise ValueError(f"dashed must name lines among {list(lines)}, got {say(unknown)}")
         stacked = np.stack(list(lines.values()))
         limits = _curve_limits(self.limits, stacked, self.log_y, zero=not self.log_y)
-        self._set(x=x, lines=lines, heads=heads, limits=limits, dashed=tuple(self.dashed))
+        self._set(x=x, lines=lines, heads=heads, limits=limits, dashed=dashed)
 
     @property
     def x_limits(self) -> tuple[float, float]:
@@ -455,6 +546,8 @@ class Curve(Panel):
 
     def text(self, line: int, index: int) -> str:
         """What a point says: "measured at T = 512: 3.2"."""
+        require_whole("line", line, 0, len(self.lines) - 1)
+        require_whole("index", index, 0, len(self.x) - 1)
         name = list(self.lines)[line]
         at = f"{self.x_name} = " if self.x_name else "x = "
         return (
@@ -463,6 +556,7 @@ class Curve(Panel):
         )
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        require_whole("n", n, 0, MOST)
         said = (self.text(i, self.now()).rsplit(": ", 1) for i in range(len(self.lines)))
         return [(where, value) for where, value in said][: max(n, len(self.lines))]
 
@@ -514,20 +608,22 @@ class Tiles(Panel):
                 raise ValueError(f"{name} must have the shape of labels {shape}, got {got}")
             return [[default if cell is None else cell for cell in row] for row in grid]
 
-        words = tuple(tuple(None if c is None else str(c) for c in row) for row in labels)
+        words = tuple(tuple(None if c is None else _word(c) for c in row) for row in labels)
         says = words if self.says is None else given("says", "")
         self._set(
             labels=words,
-            says=tuple(tuple("" if c is None else str(c) for c in row) for row in says),
-            heads=np.array(given("heads", -1), int),
-            links=np.array(given("links", -1), int),
-            wrong=np.array(given("wrong", False), bool),
+            says=tuple(tuple("" if c is None else _word(c) for c in row) for row in says),
+            heads=_array(given("heads", -1), "heads", (2,), int),
+            links=_array(given("links", -1), "links", (2,), int),
+            wrong=_array(given("wrong", False), "wrong", (2,), bool),
             rows=() if self.rows is None else _labels(self.rows, "rows", shape[0]),
             columns=() if self.columns is None else _labels(self.columns, "columns", shape[1]),
         )
 
     def text(self, row: int, column: int) -> str:
         """What cell (row, column) reads."""
+        require_whole("row", row, 0, len(self.labels) - 1)
+        require_whole("column", column, 0, len(self.labels[0]) - 1)
         return self.says[row][column]
 
     def _describe(self) -> str:
@@ -544,11 +640,11 @@ def _grid(cells: Any, name: str) -> list[list[Any]]:
     if hasattr(cells, "tolist"):
         cells = cells.tolist()
     if isinstance(cells, str) or not isinstance(cells, Iterable):
-        raise TypeError(f"{name} must be rows of cells, got {cells!r}")
+        raise TypeError(f"{name} must be rows of cells, got {say(cells)}")
     rows = list(cells)
     if rows and (isinstance(rows[0], str) or not isinstance(rows[0], Iterable)):
         rows = [rows]
-    rows = [list(row) for row in rows]
+    rows = [listed(f"{name}[{i}]", row, "cells") for i, row in enumerate(rows)]
     if not rows or len({len(row) for row in rows}) != 1:
         raise ValueError(f"{name} must be rows of equal length, got {[len(row) for row in rows]}")
     return rows
@@ -566,12 +662,15 @@ class Table(Panel):
     kind: ClassVar[str] = "table"
 
     def _check(self) -> None:
-        rows = tuple(tuple(map(str, row)) for row in self.rows)
-        header = tuple(map(str, self.header))
+        rows = tuple(
+            tuple(map(_word, listed(f"rows[{i}]", row, "cells")))
+            for i, row in enumerate(listed("rows", self.rows, "rows"))
+        )
+        header = tuple(map(_word, listed("header", self.header, "cells")))
         widths = {len(row) for row in (*rows, *([header] if header else []))}
         if len(widths) != 1 or 0 in widths:
             raise ValueError(f"rows and header must have equal lengths, got {sorted(widths)}")
-        self._set(rows=rows, header=header, strong=tuple(self.strong))
+        self._set(rows=rows, header=header, strong=tuple(listed_ints("strong", self.strong)))
 
     def _describe(self) -> str:
         return "; ".join(", ".join(row) for row in self.rows[:6])
@@ -592,11 +691,15 @@ class Scene:
     alt: str = ""
 
     def __post_init__(self) -> None:
-        given: list[Any] = [self.panels] if isinstance(self.panels, Panel) else list(self.panels)
+        require_text(title=self.title, caption=self.caption, alt=self.alt)
+        if self.columns is not None:
+            require_positive_int("columns", self.columns)
+        one = isinstance(self.panels, Panel)
+        given: list[Any] = [self.panels] if one else _several(self.panels)
         if all(isinstance(p, Panel) for p in given):
             width = self.columns or min(len(given), 4) or 1
             given = [given[i : i + width] for i in range(0, len(given), width)]
-        rows = tuple(tuple(row) for row in given)
+        rows = tuple(tuple(_several(row)) for row in given)
         if not rows or not all(rows) or not all(isinstance(p, Panel) for row in rows for p in row):
             raise TypeError("panels must be a panel, a list of panels or a list of rows of panels")
         alt = self.alt
@@ -615,6 +718,10 @@ class Scene:
         """The most telling values in words: (panel, where, value)."""
         n = 3 if len(self.flat()) > 2 else 5
         return [(p.title, where, said) for p in self.flat() for where, said in p.largest(n)]
+
+
+def _several(panels: Any) -> list[Any]:
+    return list(panels) if isinstance(panels, list | tuple) else []
 
 
 def shares(panel: Heatmap) -> np.ndarray:

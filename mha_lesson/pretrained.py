@@ -20,6 +20,7 @@ from torch import Tensor
 
 from mha_lesson.masks import padding_mask
 from mha_lesson.models import Encoder
+from mha_lesson.refusals import listed_texts, require_seed, require_text
 from mha_lesson.tasks import pad_rows
 from mha_lesson.text import labels
 
@@ -77,15 +78,9 @@ class PretrainedModel:
             TypeError: `text` is not a string.
             ValueError: it is empty, longer than 512 tokens, or made of unknown signs only.
         """
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a string; got {type(text).__name__}.")
-        encoding = self.tokenizer.encode(text)
+        encoding = self._tokenized("text", text)
         if len(encoding.ids) <= 2:
             raise ValueError("text must hold at least one word; got an empty one.")
-        if len(encoding.ids) > MAX_TOKENS:
-            raise ValueError(
-                f"text must be at most {MAX_TOKENS} tokens long; got {len(encoding.ids)}."
-            )
         if set(encoding.tokens[1:-1]) == {"[UNK]"}:
             raise ValueError(f"text must hold a word that the model knows (English); got {text!r}.")
         ids = torch.tensor([encoding.ids], device=self._device)
@@ -96,8 +91,18 @@ class PretrainedModel:
         )
 
     def batch(self, texts: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B 1 1 T"]]:
-        """Token numbers, padded with 0, and the mask that blocks the padding."""
-        ids = [torch.tensor(self.tokenizer.encode(text).ids) for text in texts]
+        """Token numbers, padded with 0, and the mask that blocks the padding.
+
+        Raises:
+            TypeError: `texts` are not strings.
+            ValueError: there is none, or one is longer than 512 tokens.
+        """
+        texts = listed_texts("texts", texts)
+        if not texts:
+            raise ValueError("texts must hold at least one text; got none.")
+        ids = [
+            torch.tensor(self._tokenized(f"texts[{i}]", text).ids) for i, text in enumerate(texts)
+        ]
         padded, lengths = pad_rows(ids)
         return padded.to(self._device), padding_mask(lengths.to(self._device))
 
@@ -112,6 +117,15 @@ class PretrainedModel:
         last = self.encoder(ids, mask)[0][-1]  # (B, T, d_model)
         real = ~mask[:, 0, 0, :, None]  # (B, T, 1)
         return F.normalize((last * real).sum(dim=1), dim=-1)  # the length is set anyway
+
+    def _tokenized(self, name: str, text: str) -> Encoding:
+        require_text(**{name: text})
+        encoding = self.tokenizer.encode(text)
+        if len(encoding.ids) > MAX_TOKENS:
+            raise ValueError(
+                f"{name} must be at most {MAX_TOKENS} tokens long; got {len(encoding.ids)}."
+            )
+        return encoding
 
     @property
     def _device(self) -> torch.device:
@@ -134,7 +148,7 @@ def load() -> PretrainedModel:
         WeightsMissing: the weights are not installed, or not the published ones.
     """
     encoder = Encoder()
-    encoder.load_state_dict(rename(load_file(weights_path())))
+    encoder.load_state_dict(_rename(load_file(weights_path())))
     return PretrainedModel(encoder.eval().requires_grad_(False), tokenizer())
 
 
@@ -147,8 +161,9 @@ def load_untrained(seed: int = 0) -> PretrainedModel:
     Raises:
         WeightsMissing: as `load`.
     """
+    require_seed(seed)
     model = load()
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     for parameter in model.encoder.parameters():
         numbers = parameter.data.flatten()
         order = torch.randperm(len(numbers), generator=generator)
@@ -168,7 +183,7 @@ def tokenizer() -> Tokenizer:
     return found
 
 
-def rename(published: dict[str, Tensor]) -> dict[str, Tensor]:
+def _rename(published: dict[str, Tensor]) -> dict[str, Tensor]:
     """The published names and three separate projections, as `Encoder` has them."""
     ours = {
         _our_name(name): tensor

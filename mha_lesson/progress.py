@@ -12,7 +12,7 @@ from typing import Self
 
 from tqdm import tqdm
 
-from mha_lesson.refusals import require_positive_int
+from mha_lesson.refusals import require_positive_int, require_text
 
 
 class Progress:
@@ -27,11 +27,13 @@ class Progress:
 
     def __init__(self, total: int, label: str) -> None:
         require_positive_int("total", total)
+        require_text(label=label)
         self.total, self.label, self.done = total, label, 0
+        self._terminal = self._output = None
+        self._started = self._drawn = time.monotonic()
 
     def __enter__(self) -> Self:
         self._started = self._drawn = time.monotonic()
-        self._terminal = self._output = None
         if in_notebook():
             from IPython.display import display
 
@@ -48,6 +50,7 @@ class Progress:
 
     def advance(self, note: str = "") -> None:
         """One step is done; `note` stands behind the bar, for instance the loss."""
+        require_text(note=note)
         self.done += 1
         now = time.monotonic()
         if now - self._drawn < self.redraw_after:

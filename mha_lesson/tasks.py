@@ -10,7 +10,17 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from mha_lesson.refusals import describe, require_axes, require_positive_int
+from mha_lesson.refusals import (
+    MOST,
+    describe,
+    listed,
+    require_axes,
+    require_ids,
+    require_positive_int,
+    require_seed,
+    require_sizes,
+    require_whole,
+)
 
 
 def repeat_batches(
@@ -28,10 +38,11 @@ def repeat_batches(
         (B, T) ids from 0 to n_ids - 1.
 
     Raises:
-        TypeError, ValueError: a size is not a positive integer.
+        TypeError, ValueError: a size is not a positive integer, or the seed not a whole number.
     """
-    _require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
-    generator = torch.Generator().manual_seed(seed)
+    require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
+    require_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     return _forever(
         lambda: torch.randint(n_ids, (n_rows, 1), generator=generator).repeat(1, n_tokens)
     )
@@ -44,8 +55,9 @@ def letter_batches(
 
     Args, Yields, Raises: as `repeat_batches`; the answers are `both_sides` of a batch.
     """
-    _require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
-    generator = torch.Generator().manual_seed(seed)
+    require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
+    require_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     return _forever(lambda: torch.randint(n_letters, (n_rows, n_tokens), generator=generator))
 
 
@@ -82,12 +94,13 @@ def text_batches(
     Raises:
         TypeError, ValueError: a size is not a positive integer, or the text is shorter than T.
     """
-    _require_sizes(n_rows=n_rows, n_tokens=n_tokens)
+    require_sizes(n_rows=n_rows, n_tokens=n_tokens)
     require_axes("ids", ids, 1, "(N,)")
     if len(ids) < n_tokens:
         raise ValueError(f"ids must hold at least n_tokens = {n_tokens}; got {describe(ids)}.")
     windows = ids.unfold(0, n_tokens, 1)  # (N - T + 1, T), a view: no copy of the text
-    generator = torch.Generator().manual_seed(seed)
+    require_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     return _forever(lambda: windows[torch.randint(len(windows), (n_rows,), generator=generator)])
 
 
@@ -106,12 +119,15 @@ def pad_rows(
         ids (B, T) and lengths (B,).
 
     Raises:
-        TypeError, ValueError: there is no row, a row has not one axis, or is longer than T.
+        TypeError, ValueError: there is no row, a row has not one axis, is longer than T, or holds
+            anything but ids; or the padding is no id.
     """
-    if len(rows) == 0:
+    rows = listed("rows", rows, "tensors")
+    if not rows:
         raise ValueError("rows must hold at least one row; got none.")
     for i, row in enumerate(rows):
-        require_axes(f"rows[{i}]", row, 1, "(T_b,)")
+        require_ids(f"rows[{i}]", row, 1, "(T_b,)", MOST)
+    require_whole("padding", padding, 0, MOST)
     lengths = torch.tensor([len(row) for row in rows], device=rows[0].device)
     T = int(lengths.max()) if n_tokens is None else n_tokens
     require_positive_int("n_tokens", T)
@@ -123,11 +139,6 @@ def pad_rows(
     for padded, row in zip(ids, rows, strict=True):
         padded[: len(row)] = row
     return ids, lengths
-
-
-def _require_sizes(**sizes: int) -> None:
-    for name, size in sizes.items():
-        require_positive_int(name, size)
 
 
 def _forever(draw: Callable[[], Tensor]) -> Iterator[Tensor]:

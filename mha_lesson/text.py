@@ -15,6 +15,14 @@ from safetensors import safe_open
 from torch import Tensor
 
 from mha_lesson.attention import scaled_dot_product_attention, split_heads
+from mha_lesson.refusals import (
+    listed_texts,
+    require_one_of,
+    require_seed,
+    require_sizes,
+    require_text,
+    require_whole,
+)
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 
@@ -32,8 +40,10 @@ def data_file(name: str) -> Path:
 
     Raises:
         FileNotFoundError: it is not there.
-        ValueError: it is not the file that this version was made with.
+        ValueError: there is none of this name, or it is not the file that this version was made
+            with.
     """
+    require_one_of("name", name, tuple(SHA256))
     path = DATA / name
     if not path.is_file():
         raise FileNotFoundError(
@@ -109,6 +119,7 @@ class Sentence:
 
     def head(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
         """Q, K and V of head i, each (T, d_k)."""
+        require_whole("i", i, 0, self.n_heads - 1)
         q, k, v = self.heads
         return q[i], k[i], v[i]
 
@@ -133,6 +144,7 @@ def sentence() -> Sentence:
 
 def labels(tokens: Sequence[str]) -> tuple[str, ...]:
     """Word pieces as pictures show them: ("spun", "##ky") becomes ("spun-", "-ky")."""
+    tokens = listed_texts("tokens", tokens)
     following = (*tokens, "")[1:]
     return tuple(
         ("-" + token[2:] if token.startswith("##") else token) + "-" * after.startswith("##")
@@ -198,6 +210,7 @@ def words(text: str) -> list[str]:
     >>> words("Over it.")
     ['Over', 'it', '.']
     """
+    require_text(text=text)
     return WORD.findall(text)
 
 
@@ -241,10 +254,12 @@ def random_sentences(n_sentences: int, n_words: int, *, seed: int = 0) -> list[s
         n_sentences, n_words: how many sentences of how many words.
         seed: the same seed gives the same sentences.
     """
+    require_sizes(n_sentences=n_sentences, n_words=n_words)
+    require_seed(seed)
     vocabulary = sorted(
         {w.lower() for s in annotated_sentences() for w in words(s.text) if w.isalpha()}
     )
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     drawn = torch.randint(len(vocabulary), (n_sentences, n_words), generator=generator)
     return [" ".join(vocabulary[i] for i in row) for row in drawn.tolist()]
 

@@ -14,7 +14,23 @@ from torch import Tensor, nn
 from mha_lesson.attention import MultiHeadAttention
 from mha_lesson.models import TwoSidesModel
 from mha_lesson.progress import Progress
-from mha_lesson.refusals import require_positive_int
+from mha_lesson.refusals import (
+    MOST,
+    describe,
+    is_whole,
+    listed_ints,
+    require_axes,
+    require_bool,
+    require_callable,
+    require_floats,
+    require_ids,
+    require_kind,
+    require_positive,
+    require_positive_int,
+    require_sizes,
+    require_text,
+    say,
+)
 from mha_lesson.runtime import device
 from mha_lesson.tasks import both_sides, letter_batches
 
@@ -48,8 +64,8 @@ class Run:
         Raises:
             ValueError: no snapshot was taken there.
         """
-        if step not in self.snapshots:
-            raise ValueError(f"step must be one of {sorted(self.snapshots)}; got {step}.")
+        if not (is_whole(step, 0, MOST) and step in self.snapshots):
+            raise ValueError(f"step must be one of {sorted(self.snapshots)}; got {say(step)}.")
         model = copy.deepcopy(self.model)
         model.load_state_dict(self.snapshots[step])
         return model
@@ -87,21 +103,32 @@ def train(
         The `Run`; `run.finished` is False where it was interrupted.
 
     Raises:
-        TypeError, ValueError: n_steps or snapshot_every is not a positive integer, or the batches
-            do not last.
+        TypeError, ValueError: an argument does not fit, the batches do not last, or the loss is
+            no scalar that depends on the model; the sentence says which.
     """
+    where = _device_of(model)
+    require_callable("loss", loss)
     require_positive_int("n_steps", n_steps)
+    require_positive("learning_rate", learning_rate)
+    require_bool("decay", decay)
     if snapshot_every is not None:
         require_positive_int("snapshot_every", snapshot_every)
-    where = next(model.parameters()).device
+    require_text(label=label)
+    if bar is not None:
+        require_kind("bar", bar, Progress)
     adam = torch.optim.Adam(model.parameters(), fused=True)  # one kernel for all parameters
-    run, batches = Run(model, n_steps), iter(batches)
+    run, batches = Run(model, n_steps), _iterator(batches)
     with Progress(n_steps, label) if bar is None else nullcontext(bar) as shown, _keeping(run):
         for step in range(n_steps):
             if snapshot_every and step % snapshot_every == 0:
                 run.snapshots[step] = _weights(model)
-            adam.param_groups[0]["lr"] = learning_rate * (1 - step / n_steps if decay else 1)
+            adam.param_groups[0]["lr"] = float(learning_rate) * (1 - step / n_steps if decay else 1)
             value = loss(model, _next(batches, step, n_steps).to(where))
+            if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+                raise TypeError(
+                    "loss must give a scalar tensor that depends on the model; "
+                    f"got {describe(value)}."
+                )
             adam.zero_grad()
             value.backward()
             adam.step()
@@ -125,11 +152,27 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
 
 
+def _device_of(model: nn.Module) -> torch.device:
+    require_kind("model", model, nn.Module)
+    for parameter in model.parameters():
+        return parameter.device
+    raise ValueError(f"model must have parameters; got a {type(model).__name__} without any.")
+
+
+def _iterator(batches: Iterable[Tensor]) -> Iterator[Tensor]:
+    try:
+        return iter(batches)
+    except TypeError:
+        raise TypeError(f"batches must be a list or iterator; got {describe(batches)}.") from None
+
+
 def _next(batches: Iterator[Tensor], step: int, n_steps: int) -> Tensor:
     try:
-        return next(batches)
+        batch = next(batches)
     except StopIteration:
         raise ValueError(f"batches must last for {n_steps} steps; they end after {step}.") from None
+    require_kind("batches, each of them,", batch, Tensor)
+    return batch
 
 
 # ---------------------------------------------------------------- predicting the next token
@@ -143,13 +186,25 @@ def next_token_loss(
     Args:
         logits: (B, T, V); those at position i are about token i + 1.
         tokens: (B, T) with T of at least 2.
+
+    Raises:
+        TypeError, ValueError: a shape or dtype does not fit, or a token is not below V.
     """
+    require_floats("logits", logits, "(B, T, V)")
+    require_axes("logits", logits, 3, "(B, T, V)")
+    require_ids("tokens", tokens, 2, "(B, T)", logits.shape[-1])
+    if logits.shape[:2] != tokens.shape or tokens.shape[1] < 2:
+        raise ValueError(
+            f"logits and tokens must share B and T, T of at least 2; "
+            f"got {describe(logits)} and {describe(tokens)}."
+        )
     predictions, answers = logits[:, :-1], tokens[:, 1:]
     return F.cross_entropy(predictions.flatten(0, 1), answers.flatten().long())
 
 
 def predict_next(model: nn.Module, tokens: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
     """`next_token_loss` of a model, as `train` wants it."""
+    require_kind("model", model, nn.Module)
     return next_token_loss(model(tokens), tokens)
 
 
@@ -165,10 +220,25 @@ def two_sides_loss(
         model: a `TwoSidesModel`.
         letters: (B, T).
         sides: which neighbours are asked for: 0 the left one, 1 the right one.
+
+    Raises:
+        TypeError, ValueError: `letters` or `sides` do not fit, or the model gives other scores.
     """
-    sides = list(sides)
-    scores = model(letters)[:, 1:-1, sides]  # (B, T - 2, sides, n_letters)
-    return F.cross_entropy(scores.flatten(0, 2), both_sides(letters)[..., sides].flatten())
+    sides = listed_ints("sides", sides, 0, 1)
+    answers = both_sides(letters)[..., sides]  # (B, T - 2, sides)
+    scores = _scores(model, letters)[:, :, sides]  # (B, T - 2, sides, n_letters)
+    return F.cross_entropy(scores.flatten(0, 2), answers.flatten())
+
+
+def _scores(model: nn.Module, letters: Tensor) -> Float[Tensor, "B inner 2 n_letters"]:
+    """What a `TwoSidesModel` says about the neighbours of the inner positions."""
+    require_kind("model", model, nn.Module)
+    scores = model(letters)
+    if not isinstance(scores, Tensor) or scores.shape[:-1] != (*letters.shape, 2):
+        raise ValueError(f"model must give scores (B, T, 2, n_letters); got {describe(scores)}.")
+    require_floats("the scores that model gives", scores, "(B, T, 2, n_letters)")
+    require_ids("letters", letters, 2, "(B, T)", scores.shape[-1])
+    return scores[:, 1:-1]
 
 
 def two_sides_runs(
@@ -191,10 +261,11 @@ def two_sides_runs(
     Returns:
         A `Run` for each seed; fewer where somebody interrupted, and then finished ones only.
     """
-    seeds, runs = list(seeds), []
+    seeds, runs = listed_ints("seeds", seeds, 0, 2**63 - 1), []
     require_positive_int("the number of seeds", len(seeds))
+    require_sizes(n_heads=n_heads, d_model=d_model, n_steps=n_steps)
     label = f"h = {n_heads}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
-    with Progress(len(seeds) * n_steps, label) as bar:
+    with Progress(len(seeds) * int(n_steps), label) as bar:
         for seed in seeds:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
@@ -233,8 +304,8 @@ def side_accuracy(model: nn.Module, letters: Int[Tensor, "B T"]) -> SideAccuracy
         model: a `TwoSidesModel`.
         letters: (B, T), on any device.
     """
-    answers = both_sides(letters.to(next(model.parameters()).device))
-    right = model(letters.to(answers.device))[:, 1:-1].argmax(dim=-1) == answers  # (B, T - 2, 2)
+    answers = both_sides(letters).to(_device_of(model))
+    right = _scores(model, letters.to(answers.device)).argmax(dim=-1) == answers  # (B, T - 2, 2)
     differ = answers[..., 0] != answers[..., 1]
     return SideAccuracy(
         left=right[..., 0].float().mean().item(),
@@ -252,6 +323,7 @@ def with_uniform_attention(model: nn.Module) -> nn.Module:
     With W^Q and its bias at zero every query is zero, so every score is zero, and the softmax
     shares equally among all keys that are not blocked. Nothing else changes.
     """
+    require_kind("model", model, nn.Module)
     model = copy.deepcopy(model)
     for attention in _attentions(model):
         width = attention.n_heads * attention.d_k
@@ -269,15 +341,18 @@ def silence_head(model: nn.Module, head: int, *, layer: int = 0) -> nn.Module:
         layer: which MultiHeadAttention, counted from 0 in the order of the model.
 
     Raises:
-        ValueError: there is no such layer or head.
+        TypeError, ValueError: `model` is no model, or there is no such layer or head.
     """
+    require_kind("model", model, nn.Module)
     model = copy.deepcopy(model)
     attentions = _attentions(model)
-    if not 0 <= layer < len(attentions):
-        raise ValueError(f"layer must lie between 0 and {len(attentions) - 1}; got {layer}.")
+    if not attentions:
+        raise ValueError("model must have a MultiHeadAttention in it; it has none.")
+    if not is_whole(layer, 0, len(attentions) - 1):
+        raise ValueError(f"layer must lie between 0 and {len(attentions) - 1}; got {say(layer)}.")
     attention = attentions[layer]
-    if not 0 <= head < attention.n_heads:
-        raise ValueError(f"head must lie between 0 and {attention.n_heads - 1}; got {head}.")
+    if not is_whole(head, 0, attention.n_heads - 1):
+        raise ValueError(f"head must lie between 0 and {attention.n_heads - 1}; got {say(head)}.")
     slab = slice(head * attention.d_k, (head + 1) * attention.d_k)
     attention.w_o.weight.data[:, slab] = 0  # (d_model, h*d_k)
     return model
@@ -296,14 +371,16 @@ def weight_by_offset(
         (…, offsets): the mean over those queries for which every offset lies in the sequence.
 
     Raises:
-        ValueError: there is no such query, or the weights are not square.
+        TypeError, ValueError: there is no such query, or the weights are not square.
     """
-    T = weights.shape[-1]
-    first, last = max(0, -min(offsets)), T - max(0, *offsets)
-    if weights.shape[-2] != T or first >= last:
+    require_floats("weights", weights, "(..., T, T)")
+    offsets = listed_ints("offsets", offsets)
+    T = weights.shape[-1] if weights.ndim else 0
+    first, last = -min([0, *offsets]), T - max([0, *offsets])
+    if not offsets or weights.ndim < 2 or weights.shape[-2] != T or first >= last:
         raise ValueError(
-            f"weights must be (…, T, T) with T large enough for the offsets {list(offsets)}; "
-            f"got {tuple(weights.shape)}."
+            f"weights must be (..., T, T) with T large enough for the offsets {say(offsets)}, of "
+            f"which there must be one; got {describe(weights)}."
         )
     queries = torch.arange(first, last, device=weights.device)
     means = [weights[..., queries, queries + offset].mean(dim=-1) for offset in offsets]

@@ -272,9 +272,10 @@ async def visit(hub: Hub, learner: str, what: Visit, found: Findings) -> str:
         {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}},
     )  # fmt: skip
     url = f"{hub.url.replace('http', 'ws', 1)}{server}/kernels/{session['kernel']['id']}/channels"
-    connection = await websocket_connect(
-        HTTPRequest(url, headers=hub.headers, connect_timeout=PATIENCE), max_message_size=2**28
+    asking = HTTPRequest(
+        url, headers=hub.headers, connect_timeout=PATIENCE, request_timeout=PATIENCE
     )
+    connection = await websocket_connect(asking, max_message_size=2**28)
     kernel, pictures = Kernel(connection), []
 
     def seen(message: dict[str, Any]) -> None:
@@ -325,7 +326,7 @@ async def learn(hub: Hub, learner: str, meet: asyncio.Barrier, found: Findings) 
         while not (await hub.call(f"/hub/api/users/{learner}"))["servers"].get("", {}).get("ready"):
             if time.perf_counter() - start > PATIENCE:
                 raise TimeoutError("the server did not start")
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(2)
         found.server.append(time.perf_counter() - start)
     except Exception as error:
         found.failures.append(f"{learner}, server: {error!r}")

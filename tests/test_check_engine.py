@@ -1,13 +1,16 @@
 """The machinery of the checks: nothing escapes, nothing is left behind, and the words are plain."""
 
+import functools
 import json
 import math
 import random
 import subprocess
 import sys
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -18,8 +21,19 @@ from torch import Tensor, nn
 from mha_lesson import check
 from mha_lesson.check import journal
 from mha_lesson.check.elsewhere import DEVICE, Elsewhere
-from mha_lesson.check.exercise import Case, exercise
+from mha_lesson.check.engine import check as judge
+from mha_lesson.check.exercise import (
+    COMMON,
+    MAX_COMBINATIONS,
+    WHOLE,
+    Bound,
+    Case,
+    Exercise,
+    Finding,
+    exercise,
+)
 from mha_lesson.check.relations import relate, relate_numbers
+from mha_lesson.check.safely import Raised, Returned, codes_of, fresh, run, safe_text, seed
 
 
 @pytest.fixture(autouse=True)
@@ -340,8 +354,6 @@ def test_a_teacher_adds_a_slip_with_a_function_and_a_sentence() -> None:
     def squared(n: int) -> int:
         return n * n
 
-    from mha_lesson.check.engine import check as judge
-
     report = judge(twice, lambda n: n**2)
     assert report.slips == ("squared",) and "squares n" in str(report)
     assert judge(twice, lambda n: n + n).passed
@@ -349,6 +361,510 @@ def test_a_teacher_adds_a_slip_with_a_function_and_a_sentence() -> None:
         twice.slip("double", "Again.", "Why?", key="squared")(squared)
     with pytest.raises(ValueError, match="halve"):
         twice.slip("halve", "No such step.", "Which?")(doubled)
+
+
+# --- slips, alone and together -------------------------------------------------------------------
+
+
+def _toy() -> Exercise:
+    """x + 1 and then times 2, with ways to do each step, the common ones first."""
+
+    @exercise(0, "00", cases=lambda: [], gives=("y",))
+    def toy(x: Any, *, add: Any = lambda x: x + 1, twice: Any = lambda y: 2 * y) -> Any:
+        return twice(add(x))
+
+    toy.slip("add", "Adds 2.", key="add_2")(lambda x: x + 2)
+    toy.also_right("add", "other_way")(lambda x: 1 + x)
+    toy.slip("add", "Adds 3.", key="add_3")(lambda x: x + 3)
+    toy.slip("twice", "Three times.", key="times_3")(lambda y: 3 * y)
+    toy.slip("twice", "Not at all.", key="times_1")(lambda y: y)
+    toy.slip("add", "Both.", key="both", also={"twice": lambda y: 7 * y})(lambda x: x + 7)
+    toy.slip(WHOLE, "Nothing.", key="zero")(lambda x: 0)
+    return toy
+
+
+def test_slips_take_the_place_of_their_steps() -> None:
+    toy = _toy()
+    given = {s.key: toy.variant((s,), (10,)) for s in toy.slips}
+    assert given == {
+        "add_2": 24, "other_way": 22, "add_3": 26, "times_3": 33, "times_1": 11, "both": 119,
+        "zero": 0,
+    }  # fmt: skip
+    by_key = {s.key: s for s in toy.slips}
+    assert toy.variant((), (10,)) == 22
+    assert toy.variant((by_key["add_3"], by_key["times_3"]), (10,)) == 39
+    assert toy.sites == ("add", "twice") and toy.name == "toy"
+    learning = torch.ones(2, requires_grad=True)
+    assert not toy.variant((), (learning,)).requires_grad
+
+
+def test_the_common_slips_meet_first_and_only_at_different_steps() -> None:
+    toy = _toy()
+    assert [[s.key for s in c] for c in toy.singles] == [
+        ["add_2"], ["add_3"], ["times_3"], ["times_1"], ["both"], ["zero"]
+    ]  # fmt: skip
+    assert [{s.key for s in pair} for pair in toy.pairs] == [
+        {"add_2", "times_3"},
+        {"add_2", "times_1"},
+        {"other_way", "times_3"},
+        {"add_3", "times_3"},
+        {"other_way", "times_1"},
+        {"add_3", "times_1"},
+    ]
+    assert toy.triples == []
+
+
+def test_combinations_are_many_and_not_too_many() -> None:
+    def three(x: Any, *, a: Any = None, b: Any = None, c: Any = None) -> Any: ...
+
+    many = exercise(0, "00", cases=lambda: [], gives=("y",))(three)
+    for site, i in product("abc", range(COMMON + 40)):
+        many.slip(site, f"{site} {i}.", key=f"{site}{i}")(print)
+    assert len(many.pairs) == MAX_COMBINATIONS
+    assert {s.key for s in many.pairs[0]} == {"a0", "b0"}
+    assert len(many.triples) == COMMON**3 and {s.key for s in many.triples[-1]} == {
+        "a5",
+        "b5",
+        "c5",
+    }
+    for slips in (*many.pairs, *many.triples):
+        assert len(frozenset().union(*(s.sites for s in slips))) == len(slips)
+
+
+def test_a_wrong_registration_says_what_is_wrong() -> None:
+    toy = _toy()
+    with pytest.raises(ValueError, match=r"toy: .*among add, twice; got add_2 at twice\."):
+        toy.slip("twice", "Other words.", key="add_2")(print)
+    toy.slip("twice", "Adds 2.", key="add_2")(print)  # its namesake's words: one mistake, two ways
+    with pytest.raises(ValueError, match=r"got other at halve\.$"):
+        toy.slip("halve", "No such step.", key="other")(print)
+
+
+# --- how an answer is judged ---------------------------------------------------------------------
+
+
+def _tokens() -> list[Case]:
+    generator = torch.Generator().manual_seed(0)
+    sizes = [{"B": 2, "T": 5}, {"B": 3, "T": 7}]
+    shapes = [tuple(s.values()) for s in sizes]
+    inputs = [torch.rand(*s, generator=generator, dtype=torch.float64) + 0.1 for s in shapes]
+    notes = ("", "with B = 3")
+    return [Case((x,), s, note) for x, s, note in zip(inputs, sizes, notes, strict=True)]
+
+
+def _wide() -> list[Case]:
+    return [*_tokens(), Case((torch.full((2, 3), 1e5).double(),), {"B": 2, "T": 3}, wide=True)]
+
+
+def _doubled(**more: Any) -> Exercise:
+    @exercise(0, "00", **{"cases": _tokens, "gives": ("doubled (B, T)",), **more})
+    def doubled(x: Tensor) -> Tensor:
+        return 2 * x
+
+    return doubled
+
+
+def test_a_right_answer_is_tried_on_every_input() -> None:
+    report = judge(_doubled(), lambda x: x + x)
+    assert report.passed and report.checked == 2 and report.notes == report.findings == ()
+    assert report.name == "doubled"
+
+
+def test_an_interrupt_ends_the_check_at_once() -> None:
+    calls = []
+
+    def answer(x: Tensor) -> Tensor:
+        calls.append(x)
+        raise KeyboardInterrupt
+
+    assert judge(_doubled(), answer).slips == ("error:interrupted",)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("x", "name"), [(3, "int"), (None, "NoneType"), (torch.ones(3), "Tensor"), (Evil(), "Evil")]
+)
+def test_what_is_no_function_is_named(x: Any, name: str) -> None:
+    report = judge(_doubled(), x)
+    assert report.passed is False and report.slips == ("not_a_function",)
+    assert f"an object of type {name} instead of your code" in str(report)
+    assert "`check.doubled(doubled)`" in str(report)
+
+
+def test_where_the_check_itself_fails_it_says_so() -> None:
+    def breaks(answer: Any, cases: Any) -> None:
+        raise LookupError("no words")
+
+    report = judge(_doubled(further=(breaks,)), lambda x: 2 * x)
+    assert report.passed is False and report.slips == ("unjudged",) and report.name == "doubled"
+    assert "stops with LookupError: no words" in str(report)
+
+
+def test_what_it_printed_is_mentioned_only_where_something_was_attempted() -> None:
+    def answer(x: Tensor) -> Tensor:
+        print("here")
+        return x
+
+    def stub(x: Tensor) -> None:
+        print("here")
+        raise NotImplementedError
+
+    assert judge(_doubled(), answer).notes == ("(What it printed was left out here.)",)
+    assert judge(_doubled(), lambda x: print(" ") or x).notes == ()
+    assert judge(_doubled(), stub).notes == ()
+
+
+def test_notes_add_up() -> None:
+    def answer(x: Tensor) -> Tensor:
+        print("here")
+        return x.mul_(2)
+
+    report = judge(_doubled(), answer)
+    assert report.passed and len(report.notes) == 2 and "writes into its input" in report.notes[0]
+    assert judge(_doubled(), lambda x: x.mul_(2) + (x.shape[0] == 3)).notes[0] == report.notes[0]
+
+
+def test_further_findings_are_all_told_once() -> None:
+    twice = Finding("once", "Told once.")
+    further = (lambda a, c: twice, lambda a, c: None, lambda a, c: twice, lambda a, c: OTHER)
+    report = judge(_doubled(further=further), lambda x: 2 * x)
+    assert report.passed is False and report.findings == (twice, OTHER)
+    assert judge(_doubled(further=further), lambda x: 3 * x).slips == ("relation:factor",)
+
+
+OTHER = Finding("other", "Another thing.")
+
+
+def test_an_exercise_may_bind_what_the_learner_wrote() -> None:
+    def bind(answer: Any) -> Any:
+        if answer is int:
+            return OTHER
+        return None if answer is str else Bound(lambda x: answer()(x), _tokens()[:1])
+
+    bound = _doubled(bind=bind)
+    assert judge(bound, int).findings == (OTHER,) and judge(bound, int).passed is False
+    assert judge(bound, str).passed is None
+    report = judge(bound, lambda: lambda x: 2 * x)
+    assert report.passed and report.checked == 1
+    assert judge(bound, lambda: lambda x: None).passed is None
+
+
+def _assigns(x: Any) -> Any:
+    y = x  # noqa: F841
+
+
+def _adds(x: Any) -> Any:
+    x += 1
+
+
+def _annotates(x: Any) -> Any:
+    y: Any = x  # noqa: F841
+
+
+def _loops(x: Any) -> Any:
+    for _ in x:
+        pass
+
+
+def _opens(x: Any) -> Any:
+    with torch.no_grad():
+        pass
+
+
+def _calls(x: Any) -> Any:
+    x.double()
+
+
+def _passes(x: Any) -> Any:
+    pass
+
+
+def _only_says(x: Any) -> Any:
+    """What it should do."""
+
+
+def _names(x: Any) -> Any:
+    y = x
+    y  # noqa: B018
+
+
+def _returns_none(x: Any) -> Any:
+    return None
+
+
+SOURCELESS = eval("lambda x: None")
+
+
+@pytest.mark.parametrize("answer", [_assigns, _adds, _annotates, _loops, _opens, _calls])
+def test_a_last_line_that_does_something_lacks_a_return(answer: Any) -> None:
+    assert judge(_doubled(), answer).slips == ("no_return",)
+    assert judge(_doubled(bind=lambda a: Bound(a, _tokens())), answer).passed is None
+
+
+@pytest.mark.parametrize("answer", [_passes, _only_says, _names, _returns_none, SOURCELESS])
+def test_a_last_line_that_does_nothing_is_a_stub(answer: Any) -> None:
+    report = judge(_doubled(), answer)
+    assert report.passed is None and report.findings == ()
+
+
+def test_a_stub_shows_on_the_first_input_only() -> None:
+    report = judge(_doubled(), lambda x: 2 * x if len(x) == 2 else None)
+    assert report.passed is False and report.slips == ("returns_NoneType",)
+
+
+def test_chance_that_makes_no_result_wrong_is_still_chance() -> None:
+    report = judge(_doubled(), lambda x: 2 * x + 1e-3 * torch.rand(()))
+    assert report.passed is False and report.slips == ("random",)
+    assert judge(_doubled(), lambda x: x + random.random()).slips == ("random",)
+    calls: list[int] = []
+
+    def stops_later(x: Tensor) -> Tensor:
+        calls.append(1)
+        return 2 * x if len(calls) < 3 else _stop()
+
+    assert judge(_doubled(), stops_later).slips == ("random",)
+    assert judge(_doubled(), lambda x: (2 * x).to_sparse()).slips == ("returns_Tensor",)
+
+
+def _stop() -> Any:
+    raise RuntimeError("enough")
+
+
+@pytest.mark.parametrize(
+    ("answer", "key", "words"),
+    [
+        (lambda x: 2 * x.double(), "fixed_dtype", "has dtype float64 for float16 input"),
+        (
+            lambda x: (2 * x).half() if x.dtype == torch.bfloat16 else 2 * x,
+            "fixed_dtype",
+            "has dtype float16 for bfloat16 input",
+        ),
+        (
+            lambda x: x * 2e5 / 1e5,
+            "low_precision",
+            "for float16 input your result has other values",
+        ),
+        (
+            lambda x: 2 * x + 1e5 * x - 1e5 * x,
+            "low_precision",
+            "your result has",
+        ),
+        (
+            lambda x: 2 * x + (x * 1e9 - x * 1e9),
+            "low_precision",
+            "for float16 input your result has NaN",
+        ),
+        (
+            lambda x: 2 * x if x.dtype != torch.float16 else _stop(),
+            "error:error_RuntimeError",
+            "(for float16 input; float64 goes well). It stops with RuntimeError: enough",
+        ),
+    ],
+)
+def test_other_dtypes_are_tried(answer: Any, key: str, words: str) -> None:
+    report = judge(_doubled(), answer)
+    assert report.passed is False and report.slips[-1] == key and words in str(report)
+
+
+def test_wide_numbers_are_tried_where_they_fit() -> None:
+    assert judge(_doubled(cases=_wide), lambda x: 2 * x).passed
+    stops = judge(
+        _doubled(cases=_wide),
+        lambda x: _stop() if x.dtype == torch.float32 and (x > 9e4).any() else 2 * x,
+    )
+    assert stops.slips == ("error:error_RuntimeError",)
+
+
+def test_inputs_after_a_wide_one_are_tried_too() -> None:
+    exercise = _doubled(cases=lambda: _wide()[::-1])
+    report = judge(exercise, lambda x: _stop() if x.dtype == torch.float16 else 2 * x)
+    assert report.slips == ("error:error_RuntimeError",)
+
+
+def test_several_results_keep_their_kinds_in_every_dtype() -> None:
+    @exercise(0, "00", cases=_tokens, gives=("doubled (B, T)", "large (B, T)"))
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        return 2 * x, x > 0.5
+
+    assert judge(both, lambda x: [x + x, x > 0.5]).passed
+    assert judge(both, lambda x: (x + x, (x > 0.5).to(x.dtype))).slips == ("not_bool",)
+
+
+class _Box:
+    """An input that is no tensor, and has some."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+
+    def to(self, dtype: torch.dtype) -> "_Box":
+        return _Box(self.weight.to(dtype))
+
+    def tensors(self) -> list[Tensor]:
+        return [self.weight]
+
+
+def test_what_holds_tensors_is_tried_like_a_tensor() -> None:
+    @exercise(
+        0, "00", cases=lambda: [Case((_Box(torch.ones(3).double()),), {"d": 3})], gives=("w (d)",)
+    )
+    def unpacked(box: _Box) -> Tensor:
+        return 2 * box.weight
+
+    seen = []
+    assert judge(unpacked, lambda box: seen.append(box.weight.dtype) or box.weight * 2).passed
+    assert set(seen) == {torch.float64, torch.float32, torch.float16, torch.bfloat16}
+    ones = judge(unpacked, lambda box: box.weight + torch.ones(3, dtype=box.weight.dtype))
+    assert ones.slips == ("fixed_device",)
+
+
+def test_whole_numbers_have_no_other_dtype() -> None:
+    seen = set()
+
+    def answer(n: Tensor) -> Tensor:
+        seen.add(n.dtype)
+        return n + n
+
+    cases = [Case((torch.arange(5),), {"n": 5})]
+    assert judge(_doubled(cases=lambda: cases), answer).passed
+    assert seen == {torch.int64}
+
+
+@pytest.mark.parametrize(
+    ("answer", "passed"),
+    [
+        (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype), False),
+        (lambda x: torch.tensor((2 * x).tolist(), dtype=x.dtype), False),
+        (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype, device=x.device), True),
+        (lambda x: 2 * x if x.device.type == "cpu" else _stop(), True),
+    ],
+)
+def test_results_follow_the_device_of_the_input(answer: Any, passed: bool) -> None:
+    report = judge(_doubled(), answer)
+    assert report.passed is passed
+    assert report.slips == (() if passed else ("fixed_device",))
+
+
+# --- running what a learner wrote ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.rand(3, 5),
+        torch.rand(5, 3).T,
+        torch.rand(6, 5)[::2],
+        torch.rand(3, 1).expand(3, 5),
+        torch.rand(3, 2)[:, :1].expand(3, 5),
+        torch.arange(6).view(2, 3)[:, ::2],
+        torch.tensor(True),
+    ],
+)
+def test_a_copy_is_equal_and_independent(x: Tensor) -> None:
+    before, copy = x.clone(), fresh(x)
+    assert torch.equal(copy, x) and copy.dtype == x.dtype
+    assert 0 in x.stride() or copy.stride() == x.stride()
+    copy.zero_()
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("x", [3, None, "text", (1, 2), torch.nn.Linear(2, 3)])
+def test_what_is_no_tensor_is_handed_on(x: Any) -> None:
+    assert fresh(x) is x
+
+
+def test_a_change_of_any_input_is_noticed() -> None:
+    x, y = torch.rand(3, 5), torch.rand(3, 5)
+    before = x.clone(), y.clone()
+    for change, changed in (
+        (lambda x, y, n: None, False),
+        (lambda x, y, n: y.add_(1), True),
+        (lambda x, y, n: x.add_(1), True),
+    ):
+        outcome = run(change, (x, y, 3), set())
+        assert isinstance(outcome, Returned) and outcome.changed is changed
+    assert torch.equal(x, before[0]) and torch.equal(y, before[1])
+
+
+class _Callable:
+    def __call__(self, x: Any) -> Any:
+        return self.helper(x)
+
+    def helper(self, x: Any) -> Any:
+        return _helper(x)
+
+    @staticmethod
+    def static(x: Any) -> Any:
+        return _helper(x)
+
+
+def _helper(x: Any) -> Any:
+    raise LookupError("here")
+
+
+@functools.wraps(_helper)
+def _wrapped(x: Any) -> Any:
+    return _helper(x)
+
+
+_HERE = _helper.__code__.co_firstlineno + 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _helper,
+        _wrapped,
+        _Callable(),
+        _Callable().helper,
+        functools.partial(_helper),
+        _Callable.static,
+    ],
+)
+def test_the_innermost_line_of_the_learner_is_found(answer: Any) -> None:
+    outcome = run(answer, (3,), codes_of(answer))
+    assert isinstance(outcome, Raised) and outcome.kind == "LookupError"
+    assert (outcome.number, outcome.source) == (_HERE, 'raise LookupError("here")')
+    assert outcome.message == "here"
+
+
+def test_no_line_is_told_where_the_learner_wrote_none() -> None:
+    outcome = run(_helper, (3,), {json.dumps.__code__})
+    assert isinstance(outcome, Raised) and (outcome.number, outcome.source) == (None, "")
+    outcome = run(lambda x: x.view(7), (torch.ones(2),), codes_of(len))
+    assert isinstance(outcome, Raised) and outcome.number is None
+
+
+def test_the_code_of_a_class_is_that_of_its_methods() -> None:
+    class Base:
+        def first(self) -> None: ...
+
+    class Own(Base, nn.Module):
+        size = 3
+
+        def second(self) -> None: ...
+
+    assert codes_of(Own) == {Base.first.__code__, Own.second.__code__}
+    assert codes_of(nn.Linear) == set() == codes_of(len)
+
+
+def test_text_of_anything_is_short_and_never_fails() -> None:
+    assert safe_text(Evil()) == "an object of type Evil"
+    assert safe_text(BadError(), str) == "an object of type BadError" and safe_text("a") == "'a'"
+    assert safe_text("a" * 200, str) == "a" * 200
+    assert safe_text("a" * 201, str) == "a" * 199 + "…" and safe_text("abc", str, 2) == "a…"
+
+
+def test_one_seed_for_every_source_of_chance() -> None:
+    def draw() -> tuple[float, ...]:
+        return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+    seed(3)
+    first = draw()
+    assert len(set(first)) == 3
+    seed(4)
+    other = draw()
+    seed(3)
+    assert draw() == first and not set(first) & set(other)
 
 
 # --- progress ------------------------------------------------------------------------------------
@@ -382,6 +898,67 @@ def test_progress_is_kept_only_where_the_learner_agrees(monkeypatch: pytest.Monk
     assert _states_of(check.progress())["split_heads"] == "done"
     check.progress(keep=False)
     assert not Path(journal.FILE).exists()
+
+
+OUTCOMES = [*product((0, 1), (True, False, None))]  # of a check, in one of two kernels
+
+
+@pytest.mark.parametrize("keep", [True, None])
+def test_the_best_outcome_stays(monkeypatch: pytest.MonkeyPatch, keep: bool | None) -> None:
+    """In whatever order two kernels of one folder check; without a file each knows its own."""
+    words, states = {True: "done", False: "tried", None: "open"}, ["open", "tried", "done"]
+    rows = [(5, "03", "split_heads"), (6, "03", "merge_heads")]
+    for order in product(OUTCOMES, repeat=2):
+        kernels: list[dict[str, str]] = [{}, {}]
+        best = ["open", "open"]
+        table = journal.table(rows, keep)
+        for kernel, passed in order:
+            monkeypatch.setattr(journal, "_state", kernels[kernel])
+            journal.remember(check.Report("split_heads", passed))
+            for k in (0, 1) if keep else (kernel,):
+                best[k] = max(best[k], words[passed], key=states.index)
+        for kernel in (0, 1):
+            monkeypatch.setattr(journal, "_state", kernels[kernel])
+            table = journal.table(rows, None)
+            assert _states_of(table) == {"split_heads": best[kernel], "merge_heads": "open"}
+            assert table.kept is bool(keep) and Path(journal.FILE).exists() is bool(keep)
+        if keep:
+            kept = json.loads(Path(journal.FILE).read_text())
+            assert kept == ({} if best[0] == "open" else {"split_heads": best[0]})
+        monkeypatch.setattr(journal, "_state", {})
+        journal.table(rows, keep=False)
+        assert not Path(journal.FILE).exists()
+
+
+def test_progress_says_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    check.split_heads(right)
+    check.merge_heads(lambda x: x)
+    check.progress(keep=False)  # where nothing is kept there is nothing to remove
+    assert str(check.progress()).endswith("\n1 of 14 done (for this kernel only).")
+    assert str(check.progress(keep=True)).endswith(f"\n1 of 14 done (kept in {journal.FILE}).")
+    assert Path(journal.FILE).read_text() == (
+        '{\n "merge_heads": "tried",\n "split_heads": "done"\n}\n'
+    )
+    monkeypatch.setattr(journal, "FILE", "no/such/folder")
+    assert str(check.progress(keep=True)).endswith("\n1 of 14 done (for this kernel only).")
+
+
+def test_progress_in_html_says_the_same() -> None:
+    check.split_heads(right)
+    check.merge_heads(lambda x: x)
+    table = check.progress()
+    root = ElementTree.fromstring(f"<div>{table._repr_html_()}</div>")
+    cells = [["".join(cell.itertext()) for cell in row] for row in root.iter("tr")]
+    signs = {"done": "✓", "tried": "✗", "open": "○"}
+    assert cells[0] == ["#", "notebook", "exercise", "state"]
+    assert cells[1:] == [
+        [str(number), book, name, f"{signs[state]} {state}"]
+        for number, book, name, state in table.rows
+    ]
+    *lines, summary = str(table).splitlines()
+    assert [line.split() for line in lines] == [[*c[:3], *c[3].split()] for c in cells[1:]]
+    assert root.findtext("div") == summary and repr(table) == str(table)
+    assert "".join(root.itertext()) == "".join(c for row in cells for c in row) + summary
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"split_heads": 3}', "\x00"])

@@ -1,6 +1,7 @@
 """The explorers: every position of every control, held against torch itself and against counts."""
 
 import itertools
+import json
 import re
 from functools import cache
 from importlib import import_module
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
+from mha_lesson import MultiHeadAttention, cost, explore, live, scaled_dot_product_attention
 from mha_lesson.layout import WIDTH, draw
 from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
 from mha_lesson.pretrained import WeightsMissing
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.plain
 
 CONTROLS = {
     "scaling": ("d_k", "scaled"),
-    "projections": ("d_model", "h", "tied", "d_k"),
+    "projections": ("d_model", "h", "d_k"),
     "memory": ("T", "h", "d_k", "step"),
     "masks": ("T", "length_0", "length_1", "causal", "convention"),
     "head_writes": ("h", *(f"head_{i}" for i in range(12))),
@@ -158,11 +159,9 @@ class TestProjections:
     def test_every_state(self) -> None:
         projections = module("projections")
         sizes = {"d_model": projections.WIDTHS, "h": projections.HEADS}
-        for state, scene in every(
-            "projections", **sizes, tied=(True, False), d_k=(1, 7, 64, projections.MOST)
-        ):
+        for state, scene in every("projections", **sizes, d_k=(None, *projections.FREE)):
             parameters, operations = scene.flat()
-            d_k = state["d_model"] // state["h"] if state["tied"] else state["d_k"]
+            d_k = state["d_k"] or state["d_model"] // state["h"]
             with torch.device("meta"):
                 mha = MultiHeadAttention(state["d_model"], state["h"], d_k=d_k, bias=False)
             real = sum(p.numel() for p in mha.parameters())
@@ -173,8 +172,14 @@ class TestProjections:
                 mha(x, return_weights=True)
             assert operations.values.sum() * projections.T == counter.get_total_flops()
 
+    def test_the_slider_ties_d_k_or_sets_it(self) -> None:
+        explorer, projections = explore.projections(), module("projections")
+        for position, d_k in ((projections.TIED, None), (64, 64), (1, 1)):
+            explorer.controls["d_k"].value = position
+            assert explorer.scene.caption == projections.scene(d_k=d_k).caption
+
     @pytest.mark.parametrize(
-        "bad", [{"d_model": 0}, {"h": -1}, {"h": 7}, {"tied": False, "d_k": 0}]
+        "bad", [{"d_model": 0}, {"h": -1}, {"h": 7}, {"d_k": 0}]
     )
     def test_refuses(self, bad: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=next(reversed(bad)).replace("h", "(h|n_heads)")):
@@ -354,6 +359,7 @@ class TestHeadWrites:
                 whole = mha(creek.hidden) - creek.b_o
             it = creek.tokens.index("it")
             lengths, numbers = head_writes.scene(h).flat()
+            assert lengths.columns == creek.labels
             np.testing.assert_allclose(lengths.values[-1], whole.norm(dim=-1), rtol=1e-4)
             np.testing.assert_allclose(numbers.values[-1], whole[it, :24], atol=1e-5)
             for off in range(h):
@@ -395,7 +401,7 @@ class TestHeads:
             assert [panel.head for panel in panels] == list(range(h))
             for panel in panels:
                 assert_weights(panel)
-                assert panel.rows == panel.columns == creek.tokens
+                assert panel.rows == panel.columns == creek.labels
             assert_says_largest(scene, panels)
             assert ("Trained with" in scene.caption) == (state["h"] != 12 or state["d_k"] != 32)
 
@@ -452,6 +458,14 @@ class TestRealHeads:
             assert [row[2] for row in links.rows] == [
                 number(v, 2) for v in inner[: len(links.rows)]
             ]
+
+    def test_pieces_of_a_typed_word_are_labelled_as_elsewhere(self) -> None:
+        scene = module("real_heads").scene(text="spunky unfathomable well-read ##ky")
+        words = ("[CLS]", "spun-", "-ky", "un-", "-fat-", "-hom-", "-able", "well", "-", "read",
+                 "#", "#", "ky", "[SEP]")  # fmt: skip
+        assert all(panel.rows == panel.columns == words for panel in heatmaps(scene))
+        names = {re.sub(r" \(\d+\)", "", name) for row in scene.flat()[1].rows for name in row[:2]}
+        assert names <= set(words)
 
     def test_layer_3_is_the_layer_of_the_sentence(self) -> None:
         panels = heatmaps(module("real_heads").scene())[1:]
@@ -584,6 +598,14 @@ def test_controls_move_the_ranges_of_others() -> None:
     heads = explore.heads().controls
     heads["h"].value = 4
     assert (heads["d_k"].max, heads["d_k"].value) == (96, 96)
-    sizes = explore.projections().controls
-    sizes["tied"].value = False
-    assert not sizes["d_k"].disabled
+
+
+@pytest.mark.parametrize("name", ["scaling", "projections"])
+def test_stored_states_follow_the_controls_and_are_a_small_parcel(name: str) -> None:
+    explorer = getattr(explore, name)()
+    stored, values = explorer.view.stored, explorer.view.data
+    assert len(json.dumps(stored)) + len(values) < 1.5e6
+    positions = [live._positions(control)[1] for control in explorer.controls.values()]
+    for state, delta in zip(itertools.product(*positions), stored["deltas"], strict=True):
+        scene = explorer.scene_at(**dict(zip(explorer.controls, state, strict=True)))
+        assert delta.get("caption", [stored["base"]["caption"]]) == [scene.caption]

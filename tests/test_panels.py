@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_lesson import panels
+from mha_lesson import layout, panels
 from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
 
 TOKENS = ["the", "creek", "was"]
@@ -112,6 +112,25 @@ def test_rows_of_their_own_range_reach_the_end_of_the_map():
     panel = Heatmap([[0.1, 0.05], [0.4, 0.8]], limits=(0, 1), per_row=True)
     assert panels.shares(panel).max(axis=1).tolist() == [255, 255]
     assert panels.shares(Heatmap([[0.1, 0.5]], limits=(0, 1))).tolist() == [[26, 128]]
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "ends", "by_row"),
+    [
+        ([[0.1, 0.9]], {"limits": (0, 1)}, ("0", "1"), True),
+        ([[0.1, 7.19]], {}, ("0", "7.19"), True),
+        ([[0.5, 0.9]], {"limits": (0.5, 1)}, (".50", "1"), False),
+        ([[-3, 2]], {}, ("−3", "3"), False),
+        ([[0.1, 0.9]], {"limits": (0, 1), "per_row": True}, ("0", "row’s largest"), False),
+        ([[-3, 2]], {"per_row": True}, ("−row’s largest", "row’s largest"), False),
+    ],
+)
+def test_a_colour_bar_says_what_its_ends_stand_for(values, options, ends, by_row):
+    panel = Heatmap(values, numbers=False, **options)
+    assert panel.ends() == ends
+    assert panel.by_row == by_row
+    (bar,) = (m for m in layout.draw(Scene(panel)).marks if isinstance(m, layout.ColourBar))
+    assert (bar.label().text, bar.by_row) == (ends[1], "row’s largest" if by_row else "")
 
 
 def test_curves_say_their_values_where_the_marker_is():

@@ -89,6 +89,7 @@ REFUSED = {
         TypeError,
         ["dropout", "bool False"],
     ),
+    "bias None": (lambda: MultiHeadAttention(6, 2, bias=None), TypeError, ["bias", "NoneType"]),
     # Inputs of a module
     "no tensor": (lambda: mha([1.0]), TypeError, ["query", "(B, T_q, d_model)", "list [1.0]"]),
     "numpy": (lambda: mha(np.zeros((2, 5, 6))), TypeError, ["query", "tensor", "ndarray"]),
@@ -270,6 +271,7 @@ REFUSED = {
         ["causal", "T_q = 5", "T_k = 11"],
     ),
     "causal is None": (with_(causal=None), TypeError, ["causal", "NoneType"]),
+    "return_weights is 1": (with_(return_weights=1), TypeError, ["return_weights", "int 1"]),
     "dropout too large": (with_(dropout=1), ValueError, ["dropout", "[0, 1)", "1"]),
     "dropout a list": (with_(dropout=[0.1]), TypeError, ["dropout", "list [0.1]"]),
     "function's mask, float": (with_(mask=x(5, 5)), TypeError, ["mask", *BOOL_CONVENTION]),
@@ -304,6 +306,7 @@ REFUSED = {
     "causal of zero": (lambda: causal_mask(0), ValueError, ["n_tokens", "positive", "0"]),
     "causal of a float": (lambda: causal_mask(5.0), TypeError, ["n_tokens", "float 5.0"]),
     "causal of True": (lambda: causal_mask(True), TypeError, ["n_tokens", "bool True"]),
+    "causal nowhere": (lambda: causal_mask(5, "nowhere"), ValueError, ["device must", "'nowhere'"]),
     "lengths of floats": (
         lambda: padding_mask(torch.tensor([1.0, 2.0])),
         TypeError,
@@ -369,7 +372,8 @@ def test_refused(case):
     assert type(caught.value) is kind
     message = str(caught.value)
     for phrase in phrases:
-        assert phrase in message, f"{phrase!r} is missing: {message}"
+        whole_words = rf"(?<!\w){re.escape(phrase)}(?!\w)"
+        assert re.search(whole_words, message), f"{phrase!r} is missing: {message}"
     assert message[-1] in ".)" and "\n" not in message, f"one sentence or two: {message}"
     raised_in = caught.traceback[-1].path.name
     assert raised_in in ("refusals.py", "attention.py", "masks.py"), "raised by this package"
@@ -383,6 +387,8 @@ def test_a_long_value_is_cut_short():
 
 def test_numpy_numbers_are_numbers():
     mha = MultiHeadAttention(np.int64(6), np.int32(2), d_k=np.int64(5), dropout=np.float32(0.5))
+    assert {type(size) for size in (mha.d_model, mha.n_heads, mha.d_k)} == {int}
+    assert type(mha.dropout) is float
     assert mha(torch.randn(2, 3, 6)).shape == (2, 3, 6)
     assert MultiHeadAttention(np.int64(6), np.int32(2))(torch.randn(3, 6)).shape == (3, 6)
     assert split_heads(torch.randn(2, 3, 6), np.int64(2)).shape == (2, 2, 3, 3)

@@ -91,7 +91,7 @@ def close_cells(yours: Tensor, expected: Tensor, tolerance: float) -> Tensor:
     if expected.dtype == torch.bool:
         return yours == expected
     yours, expected = yours.double(), expected.double()
-    largest = expected.abs().nan_to_num(0.0, 0.0, 0.0).amax() if expected.numel() else 0.0
+    largest = expected.abs().nan_to_num(posinf=0.0).amax() if expected.numel() else 0.0
     return torch.isclose(
         yours, expected, tolerance, tolerance * max(1.0, float(largest)), equal_nan=True
     )
@@ -131,6 +131,6 @@ def _letter(n: int, sizes: Mapping[str, int]) -> str:
             return name
     for a, size_a in sizes.items():
         for b, size_b in sizes.items():
-            if size_a > 1 and size_b > 1 and size_a * size_b == n:
+            if size_a * size_b == n:
                 return f"{a}·{b}"
     return str(n)

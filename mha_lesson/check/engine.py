@@ -36,7 +36,7 @@ def check(exercise: Exercise, answer: Any) -> Report:
     with undisturbed() as printed:
         try:
             report = _judge(exercise, answer)
-        except Exception as error:  # an object that breaks when it is looked at
+        except (Exception, SystemExit, GeneratorExit) as error:  # it breaks when it is looked at
             report = Report(exercise.name, False, (_unjudged(error),))
     if printed.getvalue().strip() and report.passed is not None:
         report = replace(report, notes=(*report.notes, "(What it printed was left out here.)"))
@@ -44,7 +44,7 @@ def check(exercise: Exercise, answer: Any) -> Report:
     return report
 
 
-def _unjudged(error: Exception) -> Finding:
+def _unjudged(error: BaseException) -> Finding:
     return Finding(
         "unjudged",
         f"The check could not judge this answer: looking at what it returns stops with "

@@ -215,7 +215,7 @@ def explain(raised: Raised, note: str = "") -> Finding:
     known = known or BY_KIND.get(raised.kind)
     if known is None:
         does = f"It stops with {raised.kind}: {message}"
-        known = Known(f"error_{raised.kind}", "", does.replace("{", "(").replace("}", ")"), "")
+        known = Known(f"error_{raised.kind}", "", does, "")
     place = ""
     if raised.number is not None:
         place = f"Line {raised.number} of your code"

@@ -1,13 +1,21 @@
 """The learner's own table of the fourteen exercises, in this kernel and, if wanted, in a file."""
 
 import json
+import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
 
 from mha_lesson.check.report import Report
+from mha_lesson.disk import write_whole
 
 FILE = "my_progress.json"  # beside the notebooks: Jupyter runs them in their own folder
+BROKEN = "my_progress.broken.json"  # what was found there, if it is no table
+SECONDS = 2  # to wait for another kernel that is writing
 _WORDS = {True: "done", False: "tried", None: "open"}
 _SIGNS = {"done": "✓", "tried": "✗", "open": "○"}
 _state: dict[str, str] = {}
@@ -51,10 +59,10 @@ class Progress:
 def remember(report: Report) -> None:
     """Notes a check's outcome; what was done once stays done."""
     state = _WORDS[report.passed]
-    known = _load() | _state if Path(FILE).exists() else _state
-    if state == "open" or known.get(report.name) == "done":
+    if state == "open":
         return
-    _state[report.name] = state
+    if _state.get(report.name) != "done":
+        _state[report.name] = state
     if Path(FILE).exists():
         _save()
 
@@ -63,26 +71,46 @@ def table(exercises: list[tuple[int, str, str]], keep: bool | None) -> Progress:
     """`keep=True` starts the file, `keep=False` removes it, None leaves it as it is."""
     if keep is False:
         Path(FILE).unlink(missing_ok=True)
-    known = _load() | {k: v for k, v in _state.items() if _load().get(k) != "done"}
     kept = (keep is True or Path(FILE).exists()) and _save()
+    known = _with_mine(_load() or {})
     rows = tuple((n, book, name, known.get(name, "open")) for n, book, name in exercises)
     return Progress(rows, kept)
 
 
-def _load() -> dict[str, str]:
+def _load() -> dict[str, str] | None:
+    """What the file says; None where it cannot be read as a table."""
     try:
-        content = json.loads(Path(FILE).read_text(encoding="utf-8"))
-        return {k: v for k, v in content.items() if v in ("done", "tried")}
-    except (OSError, ValueError, AttributeError, TypeError):
+        content = json.loads(Path(FILE).read_bytes())
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError, RecursionError):
+        return None
+    fine = isinstance(content, dict) and all(v in ("done", "tried") for v in content.values())
+    return content if fine else None
+
+
+def _with_mine(kept: dict[str, str]) -> dict[str, str]:
+    """What the file and this kernel know together."""
+    return kept | {k: v for k, v in _state.items() if kept.get(k) != "done"}
 
 
 def _save() -> bool:
-    """Writes names and states, never code. False where the folder cannot be written to."""
-    content = _load()
-    content |= {k: v for k, v in _state.items() if content.get(k) != "done"}
+    """Adds names and states to the file, never code. False where that cannot be done."""
     try:
-        Path(FILE).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
+        with _alone():
+            kept = _load()
+            if kept is None:
+                os.replace(FILE, BROKEN)  # not thrown away: somebody may be able to mend it
+            content = json.dumps(_with_mine(kept or {}), indent=1, sort_keys=True) + "\n"
+            write_whole(Path(FILE), content.encode())
     except OSError:
         return False
     return True
+
+
+def _alone() -> AbstractContextManager[Any]:
+    """No other kernel reads and writes the file meanwhile; a kernel that dies lets go of it."""
+    try:
+        return FileLock(f".{FILE}.lock", timeout=SECONDS).acquire()
+    except (OSError, NotImplementedError):  # a disk without locks, or held for too long
+        return nullcontext()

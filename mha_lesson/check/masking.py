@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mha_lesson.check.exercise import WHOLE, Case, Finding, exercise
+from mha_lesson.check.exercise import WHOLE, Case, Exercise, Finding, exercise
 from mha_lesson.check.inputs import normal, strided
 
 # --- exercise 7 ----------------------------------------------------------------------------------
@@ -577,11 +578,11 @@ def masked_softmax(
     read: Any = true_means_blocked,
     fill: Any = minus_infinity,
     normalise: Any = softmax_over_keys,
-    finish: Any = blocked_rows_to_zero,
+    empty: Any = blocked_rows_to_zero,
 ) -> Any:
     """Softmax over the keys that are not blocked; a row without any is zero."""
     blocked = read(mask, scores)
-    return finish(normalise(fill(scores, blocked), blocked), blocked)
+    return empty(normalise(fill(scores, blocked), blocked), blocked)
 
 
 SENSE = "True means *blocked* in this course. In which row of your result do you see the opposite?"
@@ -592,7 +593,7 @@ BEFORE = "What has to happen to a score so that its weight becomes 0, and the ot
 # Other right ways: none is a mistake, but a mistake elsewhere may meet any of them.
 
 
-@masked_softmax.also_right("finish")
+@masked_softmax.also_right("empty")
 def nan_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.nan_to_num(0.0)
 
@@ -615,16 +616,17 @@ def scores_untouched(scores: Tensor, mask: Tensor) -> Tensor:
     return scores
 
 
-def filling(does: str, asks: str, key: str = "") -> Callable[[Any], Any]:
+def fills(exercise: Exercise, does: str, asks: str, key: str = "") -> Callable[[Any], Any]:
     """A wrong way to fill, with fully blocked rows left as they come, or set to zero after all."""
 
     def register(step: Any) -> Any:
-        masked_softmax.slip("fill", does, asks, key=key, also={"finish": as_softmax_gives})(step)
-        return masked_softmax.slip("fill", does, asks, key=key)(step)
+        exercise.slip("fill", does, asks, key=key, also={"empty": as_softmax_gives})(step)
+        return exercise.slip("fill", does, asks, key=key)(step)
 
     return register
 
 
+filling = partial(fills, masked_softmax)
 KEEP = "The mask is used the wrong way round: what is True stays, and what is False is blocked."
 
 
@@ -672,7 +674,7 @@ def zero_scores(scores: Tensor, mask: Tensor) -> Tensor:
     "blocked all scores are then alike, and the softmax shares the weight out evenly over what was "
     "blocked.",
     NOTHING_LEFT,
-    also={"finish": as_softmax_gives},
+    also={"empty": as_softmax_gives},
 )
 def large_negative(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -1e9)
@@ -765,7 +767,7 @@ def causal_instead(mask: Tensor, scores: Tensor) -> Tensor:
     "fill",
     "Blocked rows are filled with 0 before the softmax, and that spreads them evenly.",
     NOTHING_LEFT,
-    also={"finish": as_softmax_gives},
+    also={"empty": as_softmax_gives},
 )
 def blocked_rows_zeroed_before(scores: Tensor, mask: Tensor) -> Tensor:
     return minus_infinity(scores, mask).masked_fill(mask.all(-1, keepdim=True), 0.0)
@@ -876,13 +878,13 @@ def sigmoid_weights(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.sigmoid()
 
 
-@masked_softmax.also_right("finish")
+@masked_softmax.also_right("empty")
 def blocked_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.masked_fill(mask, 0.0)
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "Fully blocked rows are left as the softmax gives them. With −∞ everywhere that is 0/0 = NaN.",
     NOTHING_LEFT,
 )
@@ -891,7 +893,7 @@ def blocked_rows_left(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "After the softmax the blocked weights are set to 0; so their share is missing from the row, "
     "which no longer sums to 1.",
     "When would the open keys share out all of the weight: mask before the softmax, or after?",
@@ -902,7 +904,7 @@ def zeroed_after(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "After the softmax the weights are multiplied by the mask itself: blocked keys are what stays.",
     SENSE,
     also={"fill": scores_untouched},
@@ -912,7 +914,7 @@ def blocked_kept_after(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "After the softmax blocked weights become −∞ (or −1e9): a weight is a share, and cannot be "
     "negative.",
     "Does the mask belong before or after the softmax?",
@@ -923,7 +925,7 @@ def infinite_after(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "The mask comes after the softmax, and the rows are divided by what is left: where the open "
     "keys score far below the blocked ones nothing is left, and that is 0/0.",
     "Which scores should the softmax never get to see?",
@@ -935,7 +937,7 @@ def renormalised_after(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "The mask comes after the softmax, and the rows are divided by what is left, with a guard "
     "against 0: where the open keys score far below the blocked ones the row is lost.",
     "Which scores should the softmax never get to see?",
@@ -947,7 +949,7 @@ def renormalised_guarded(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "In every fully blocked row all keys get 1/T_k.",
     NOTHING_LEFT,
 )
@@ -956,7 +958,7 @@ def blocked_rows_uniform(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "In every fully blocked row all keys get weight 1.",
     NOTHING_LEFT,
 )
@@ -965,7 +967,7 @@ def blocked_rows_one(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "Any row that has *one* blocked key is set to zero: `any` where `all` is meant.",
     "Which rows have nothing left to look at?",
 )
@@ -974,7 +976,7 @@ def any_for_all(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "Blocked *columns* are zeroed (`all` over axis −2), not blocked rows.",
     "Over which axis do you ask whether all keys of a query are blocked?",
 )
@@ -983,7 +985,7 @@ def all_over_queries(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "If any row is blocked entirely, everything becomes zero: `all` without an axis, or an `if`.",
     "Which rows have nothing left to look at, and which others should stay?",
 )
@@ -992,7 +994,7 @@ def everything_zeroed(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 @masked_softmax.slip(
-    "finish",
+    "empty",
     "Blocked rows are only dealt with if *every* entry of the mask is True; one blocked row alone "
     "stays 0/0 = NaN.",
     "Over which axis do you ask whether all keys of a query are blocked?",

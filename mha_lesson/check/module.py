@@ -14,9 +14,29 @@ from torch import Tensor, nn
 from mha_lesson.check import errors
 from mha_lesson.check.exercise import WHOLE, Bound, Case, Finding, exercise
 from mha_lesson.check.inputs import normal, strided
-from mha_lesson.check.masking import future
+from mha_lesson.check.masking import (
+    BEFORE,
+    NOTHING_LEFT,
+    as_softmax_gives,
+    blocked_rows_left_open,
+    blocked_rows_to_zero,
+    filled_where_false,
+    filled_where_false_finite,
+    fills,
+    finite,
+    future,
+    minus_infinity,
+    nan_to_zero,
+    scores_untouched,
+    true_means_blocked,
+)
 from mha_lesson.check.safely import Raised, codes_of, run
-from mha_lesson.check.scaling import attention
+from mha_lesson.check.scaling import (
+    attention,
+    by_root_d_k,
+    every_query_with_every_key,
+    softmax_over_keys,
+)
 
 NAMES = ("w_q", "w_k", "w_v", "w_o")
 
@@ -218,30 +238,6 @@ def into_heads(x: Tensor, h: int, which: str) -> Tensor:
     return x.view(B, T, h, D // h).transpose(1, 2)
 
 
-def every_query_with_every_key(Q: Tensor, K: Tensor) -> Tensor:
-    return Q @ K.transpose(-2, -1)
-
-
-def by_root_d_k(scores: Tensor, Q: Tensor, K: Tensor) -> Tensor:
-    return scores / math.sqrt(Q.shape[-1])
-
-
-def true_means_blocked(mask: Tensor, scores: Tensor) -> Tensor:
-    return mask
-
-
-def minus_infinity(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(mask, -math.inf)
-
-
-def softmax_over_keys(scores: Tensor) -> Tensor:
-    return scores.softmax(-1)
-
-
-def blocked_rows_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
-    return weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
-
-
 def heads_side_by_side(context: Tensor) -> Tensor:
     B, h, T, d_k = context.shape
     return context.transpose(1, 2).reshape(B, T, h * d_k)
@@ -296,6 +292,7 @@ def MultiHeadAttention(
 # --- slips ---------------------------------------------------------------------------------------
 
 slip = MultiHeadAttention.slip
+filling = partial(fills, MultiHeadAttention)
 PER_HEAD = "How many dimensions does the dot product of *one* head sum over?"
 
 slip(
@@ -540,44 +537,10 @@ def _split_in_part() -> None:
 _split_in_part()
 
 
-MASK_FIRST = "What has to happen to a score so that its weight becomes 0, and the others sum to 1?"
-
-
 # Other right ways: none is a mistake, but a mistake elsewhere may meet any of them.
-
-
-@MultiHeadAttention.also_right("empty")
-def nan_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
-    return weights.nan_to_num(0.0)
-
-
-@MultiHeadAttention.also_right("fill")
-def blocked_rows_left_open(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
-
-
-@MultiHeadAttention.also_right("fill")
-def finite(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(mask, -1e9)
-
-
-def as_softmax_gives(weights: Tensor, mask: Tensor) -> Tensor:
-    return weights
-
-
-def scores_untouched(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores
-
-
-def filling(does: str, asks: str, key: str = "") -> Callable[[Any], Any]:
-    """A wrong way to fill, with fully blocked rows left as they come, or set to zero after all."""
-
-    def register(step: Any) -> Any:
-        slip("fill", does, asks, key=key, also={"empty": as_softmax_gives})(step)
-        return slip("fill", does, asks, key=key)(step)
-
-    return register
-
+MultiHeadAttention.also_right("empty")(nan_to_zero)
+MultiHeadAttention.also_right("fill")(blocked_rows_left_open)
+MultiHeadAttention.also_right("fill")(finite)
 
 KEEP = (
     "The mask is used the wrong way round: True is kept and False is blocked, as in "
@@ -596,14 +559,8 @@ def mask_keeps(mask: Tensor, scores: Tensor) -> Tensor:
     return ~mask
 
 
-@filling(KEEP, TURNED, "mask_keeps")
-def filled_where_false(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(~mask, -math.inf)
-
-
-@filling(KEEP, TURNED, "mask_keeps")
-def filled_where_false_finite(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(~mask, -1e9)
+filling(KEEP, TURNED, "mask_keeps")(filled_where_false)
+filling(KEEP, TURNED, "mask_keeps")(filled_where_false_finite)
 
 
 @slip(
@@ -628,7 +585,7 @@ def mask_of_head_0(mask: Tensor, scores: Tensor) -> Tensor:
     "fill",
     "Blocked scores become −1e9 (or another huge negative number): in a row whose every key is "
     "blocked all scores are then alike, and the query averages over what was blocked.",
-    "What should a query get that has no key left to look at?",
+    NOTHING_LEFT,
     also={"empty": as_softmax_gives},
 )
 def finite_fill(scores: Tensor, mask: Tensor) -> Tensor:
@@ -662,7 +619,7 @@ def fill_100(scores: Tensor, mask: Tensor) -> Tensor:
 
 @filling(
     "The mask is added to the scores as 0 and 1: a blocked key scores one point more.",
-    MASK_FIRST,
+    BEFORE,
 )
 def added_as_numbers(scores: Tensor, mask: Tensor) -> Tensor:
     return scores + mask.to(scores.dtype)
@@ -672,7 +629,7 @@ def added_as_numbers(scores: Tensor, mask: Tensor) -> Tensor:
     "fill",
     "The mask times −1e9 is added: in a row whose every key is blocked all scores lose the same, "
     "as if nothing were blocked.",
-    "What should a query get that has no key left to look at?",
+    NOTHING_LEFT,
     also={"empty": as_softmax_gives},
 )
 def added_times_1e9(scores: Tensor, mask: Tensor) -> Tensor:
@@ -720,7 +677,7 @@ def empty_rows_left(weights: Tensor, mask: Tensor) -> Tensor:
     "empty",
     "The mask comes after the softmax: blocked weights are set to 0, their share is lost, and rows "
     "no longer sum to 1.",
-    MASK_FIRST,
+    BEFORE,
     also={"fill": scores_untouched},
 )
 def masked_after(weights: Tensor, mask: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ what is true on every input is said: on one of them √d_k and √2 may be the s
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from itertools import permutations, product
 
 import torch
@@ -34,9 +35,10 @@ def relate(samples: Sequence[Sample]) -> Finding | None:
 
 
 def _prepare(sample: Sample) -> Sample:
+    """Masks stay masks, and everything else becomes float64."""
     yours, expected, sizes = sample
-    if yours.dtype == torch.bool or expected.dtype == torch.bool:
-        return yours.detach(), expected.detach().to(yours.dtype), sizes
+    if yours.dtype == expected.dtype == torch.bool:
+        return sample
     return yours.detach().double(), expected.detach().double(), sizes
 
 
@@ -205,25 +207,24 @@ _OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, reduced, a_slice)
 
 def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:
     """The same for counts: (yours, expected, sizes) of several inputs at once."""
-    yours, expected, sizes = zip(*results, strict=True)
-    ratios = [y / e for y, e in zip(yours, expected, strict=True)]
-    if max(ratios) - min(ratios) < 1e-9 and ratios[0] not in (0, 1):
-        return Finding(
-            "relation:factor", f"Your number is {number(ratios[0])} times the right one, always."
-        )
-    gaps = [y - e for y, e in zip(yours, expected, strict=True)]
-    for powers in sorted(product(range(4), repeat=len(sizes[0])), key=sum):
+    ratios = {Fraction(yours, expected) for yours, expected, _ in results}
+    if len(ratios) == 1 and not ratios & {0, 1}:
+        times = number(float(ratios.pop()))
+        return Finding("relation:factor", f"Your number is {times} times the right one, always.")
+    letters = list(results[0][2])
+    for powers in sorted(product(range(4), repeat=len(letters)), key=sum):
         if sum(powers) > 4:
             continue
-        terms = [math.prod(n**p for n, p in zip(s.values(), powers, strict=True)) for s in sizes]
-        shares = {round(gap / term, 9) for gap, term in zip(gaps, terms, strict=True)}
+        powered = [[s[x] ** p for x, p in zip(letters, powers, strict=True)] for *_, s in results]
+        rows = zip(results, map(math.prod, powered), strict=True)
+        shares = {Fraction(yours - expected, term) for (yours, expected, _), term in rows}
         share = shares.pop()
-        if shares or not share or not (share * 2).is_integer():
+        if shares or not share or share.denominator > 2:
             continue
         term = "·".join(
-            name + ["", "", "²", "³"][p] for name, p in zip(sizes[0], powers, strict=True) if p
+            name + ["", "", "²", "³"][p] for name, p in zip(letters, powers, strict=True) if p
         )
-        much = number(abs(share))
+        much = number(float(abs(share)))
         amount = term if term and much == "1" else "·".join(filter(None, (much, term)))
         word = "too many" if share > 0 else "too few"
         return Finding("relation:gap", f"That is {amount} {word}, on every input.")

@@ -96,7 +96,7 @@ def _cells(table: Tensor) -> list[list[str]]:
 
 def number(x: float) -> str:
     """Four digits at most, no negative zero."""
-    return f"{x + 0.0:.4g}" if abs(x) >= 1e-4 or x != x else "0"
+    return f"{x:.4g}" if abs(x) >= 1e-4 or x != x else "0"
 
 
 @dataclass(frozen=True)

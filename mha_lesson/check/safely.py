@@ -72,7 +72,7 @@ def codes_of(answer: Any) -> set[CodeType]:
         members = [m for c in answer.__mro__ if _is_own(c) for m in vars(c).values()]
     else:
         inner = getattr(inspect.unwrap(answer), "func", inspect.unwrap(answer))  # of a partial
-        members = [answer, inner, getattr(inner, "__func__", None), type(inner).__call__]
+        members = [answer, inner, type(inner).__call__]
     return {m.__code__ for m in members if isinstance(getattr(m, "__code__", None), CodeType)}
 
 

@@ -2,12 +2,14 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import ipywidgets as widgets
 
 from mha_lesson.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
 from mha_lesson.live import Explorer
 from mha_lesson.panels import Bars, Curve, Scene, Table, number
+from mha_lesson.refusals import require_sizes, say
 
 LENGTHS = tuple(2**k for k in range(6, 15))  # T = 64 … 16,384
 WIDTHS = (192, 384, 768, 1536)
@@ -21,10 +23,7 @@ def cost(measured: Measured | None = None) -> Explorer:
         measured: what `mha_lesson.cost.measure` found, to be drawn beside the prediction wherever
             the sliders stand at its sizes.
     """
-    if measured is not None and not isinstance(measured, Measured):
-        raise TypeError(
-            f"measured must come from mha_lesson.cost.measure; got {type(measured).__name__}."
-        )
+    _require_measured(measured)
     d_model, h = (384, 12) if measured is None else (measured.d_model, measured.n_heads)
     widths = sorted({*WIDTHS, d_model})
     heads = [n for n in sorted({*HEADS, h}) if all(w % n == 0 for w in widths)]
@@ -44,6 +43,8 @@ def scene(
     T: int = 1024, d_model: int = 384, h: int = 12, measured: Measured | None = None
 ) -> Scene:
     """Operations of the whole layer by part; seconds and bytes of the two cores over T."""
+    require_sizes(T=T, d_model=d_model, h=h)
+    _require_measured(measured)
     parts = flops(T, d_model, h)
     machine = TEXTBOOK if measured is None else measured.machine
     lengths = sorted({*LENGTHS, T, *(measured.lengths if measured else ())})
@@ -96,6 +97,11 @@ def scene(
         ],
         caption=_caption(T, d_model, h, parts, measured),
     )
+
+
+def _require_measured(measured: Any) -> None:
+    if measured is not None and not isinstance(measured, Measured):
+        raise TypeError(f"measured must come from mha_lesson.cost.measure; got {say(measured)}.")
 
 
 def _caption(T: int, d_model: int, h: int, parts: dict[str, int], measured: Measured | None) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 from mha_lesson.attention import scaled_dot_product_attention, split_heads
 from mha_lesson.live import Explorer
 from mha_lesson.panels import Heatmap, Scene
+from mha_lesson.refusals import listed, require_bool, require_one_of
 from mha_lesson.text import sentence
 
 HEADS = (1, 2, 3, 4, 6, 12)  # into which the layer's 384 dimensions are cut
@@ -39,11 +40,12 @@ def head_writes() -> Explorer:
 
 def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     """Writes of the real layer's heads on the real sentence; `on` says which take part."""
-    if h not in HEADS:
-        raise ValueError(f"h must be one of {HEADS}; got {h!r}.")
-    on = (True,) * h if on is None else tuple(on)
+    require_one_of("h", h, HEADS)
+    on = (True,) * h if on is None else tuple(listed("on", on, "True and False"))
     if len(on) != h:
         raise ValueError(f"on must hold {h} entries, one for each head; got {len(on)}.")
+    for i, switch in enumerate(on):
+        require_bool(f"on[{i}]", switch)
     creek, full = sentence(), _writes(h).sum(dim=0)  # (T, d_model); the bias belongs to no head
     writes = _writes(h) * torch.tensor(on)[:, None, None]  # a head that is off writes zeros
     total = writes.sum(dim=0)
@@ -58,7 +60,7 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
                 Heatmap(
                     lengths,
                     [*names, "sum"],
-                    creek.tokens,
+                    creek.labels,
                     limits=(0, _longest()),
                     numbers=False,
                     row_name="written by",

@@ -7,7 +7,7 @@ from torch import Tensor
 from mha_lesson.attention import MultiHeadAttention, scaled_dot_product_attention, split_heads
 from mha_lesson.live import Explorer
 from mha_lesson.panels import Heatmap, Scene
-from mha_lesson.refusals import require_positive_int
+from mha_lesson.refusals import describe, listed, require_positive_int
 from mha_lesson.text import sentence
 
 MOST = 12  # heads drawn at once
@@ -46,6 +46,7 @@ def heads(
 
 def scene(h: int = 12, d_k: int | None = None) -> Scene:
     """The heads of the real layer on the real sentence."""
+    require_positive_int("h", h)
     q, k, labels, trained = _source(None, None, None)
     return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained)
 
@@ -54,7 +55,7 @@ def draw(q: Tensor, k: Tensor, tokens: tuple[str, ...], h: int, d_k: int, traine
     """Queries and keys (T, h·d_k) cut into h heads, each looking with its first d_k dimensions."""
     require_positive_int("h", h)
     require_positive_int("d_k", d_k)
-    width = q.shape[-1]
+    h, d_k, width = int(h), int(d_k), q.shape[-1]
     if width % h or h > MOST:
         raise ValueError(f"h must divide {width} and be at most {MOST}; got {h}.")
     if d_k > width // h:
@@ -85,15 +86,22 @@ def _source(
     if mha is None:
         creek = sentence()
         q, k = (creek.hidden @ w.T + b for w, b in ((creek.w_q, creek.b_q), (creek.w_k, creek.b_k)))
-        return q, k, creek.tokens, creek.n_heads
+        return q, k, creek.labels, creek.n_heads
     if not isinstance(mha, MultiHeadAttention):
         raise TypeError(f"mha must be a MultiHeadAttention; got {type(mha).__name__}.")
-    if not isinstance(x, Tensor) or x.ndim != 2 or x.shape[1] != mha.d_model:
+    if mha.n_heads > MOST:
+        raise ValueError(f"mha must have at most {MOST} heads to be drawn; got {mha.n_heads}.")
+    weight = mha.w_qkv.weight
+    if not isinstance(x, Tensor) or x.ndim != 2 or x.shape[1] != mha.d_model or not len(x):
         raise ValueError(
             f"x must be a tensor (T, d_model = {mha.d_model}), what the module is to look at; "
-            f"got {tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__}."
+            f"got {describe(x)}."
         )
+    if x.dtype != weight.dtype or x.device != weight.device:
+        raise ValueError(f"x must be like the weights, {describe(weight)}; got {describe(x)}.")
     with torch.no_grad():
         q, k, _ = mha.w_qkv(x).chunk(3, dim=-1)
-    labels = tuple(map(str, range(len(x)) if tokens is None else tokens))
+    labels = tuple(listed("tokens", range(len(x)) if tokens is None else tokens))
+    if len(labels) != len(x):
+        raise ValueError(f"tokens must be T = {len(x)} labels; got {len(labels)}.")
     return q.cpu(), k.cpu(), labels, mha.n_heads

@@ -8,6 +8,7 @@ from mha_lesson.attention import scaled_dot_product_attention
 from mha_lesson.live import Explorer
 from mha_lesson.masks import causal_mask, padding_mask
 from mha_lesson.panels import Heatmap, Panel, Scene, number
+from mha_lesson.refusals import MOST, require_bool, require_one_of, require_whole
 
 BLOCKED, KEEP, ADDED = CONVENTIONS = ("True = blocked", "True = keep", "0 and 1, added")
 LONGEST = 8
@@ -58,10 +59,11 @@ def scene(
     Raises:
         ValueError: T or a length is out of range, or there is no such convention.
     """
-    if not (isinstance(T, int) and 1 <= T <= LONGEST):
-        raise ValueError(f"T must be a whole number from 1 to {LONGEST}; got {T!r}.")
-    if convention not in CONVENTIONS:
-        raise ValueError(f"convention must be one of {CONVENTIONS}; got {convention!r}.")
+    require_whole("T", T, 1, LONGEST)
+    require_whole("length_0", length_0, 0, MOST)
+    require_whole("length_1", length_1, 0, MOST)
+    require_bool("causal", causal)
+    require_one_of("convention", convention, CONVENTIONS)
     lengths = [min(length_0, T), min(length_1, T)]
     mask = padding_mask(lengths, T).squeeze(1).expand(2, T, T)
     if causal:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mha_lesson.live import Explorer
 from mha_lesson.panels import Panel, Scene, Table, Tiles
+from mha_lesson.refusals import require_one_of, require_whole
 
 CODE = {
     "linear output": "x",
@@ -56,12 +57,8 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
         ValueError: a size is out of range, or there is no such step.
     """
     for name, value in (("T", T), ("h", h), ("d_k", d_k)):
-        if not (isinstance(value, int) and 1 <= value <= MOST[name]):
-            raise ValueError(
-                f"{name} must be a whole number from 1 to {MOST[name]}; got {value!r}."
-            )
-    if step not in STEPS:
-        raise ValueError(f"step must be one of {', '.join(STEPS)}; got {step!r}.")
+        require_whole(name, value, 1, MOST[name])
+    require_one_of("step", step, STEPS)
     x = right_way(T, h, d_k)
     now, before = x[step], x[STEPS[max(0, STEPS.index(step) - 1)]]
     wrong = wrong_way(x, step)

@@ -8,33 +8,36 @@ from mha_lesson.refusals import require_divisible, require_positive_int
 
 WIDTHS = (48, 96, 192, 384, 768)
 HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width
-MOST = 128  # of d_k, where it is free
+TIED = "d_model / h"
+FREE = (1, 2, 4, 8, 16, 32, 64, 128)
 T = 128  # tokens, for the operations that depend on their number
 
 
 def projections() -> Explorer:
     """Sliders `d_model`, `h` and `d_k`, tied to d_model / h or free, over parameters and work."""
-    tied = widgets.Checkbox(value=True, description="d_k = d_model / h", indent=False)
-    d_k = widgets.IntSlider(value=32, min=1, max=MOST, description="d_k, where free", disabled=True)
-    tied.observe(lambda change: setattr(d_k, "disabled", change["new"]), "value")
     return Explorer(
         {
             "d_model": widgets.SelectionSlider(options=WIDTHS, value=384, description="d_model"),
             "h": widgets.SelectionSlider(options=HEADS, value=12, description="h"),
-            "tied": tied,
-            "d_k": d_k,
+            "d_k": widgets.SelectionSlider(options=(TIED, *FREE), description="d_k"),
         },
-        scene,
+        lambda d_model, h, d_k: scene(d_model, h, None if d_k == TIED else d_k),
+        stored=True,
     )
 
 
-def scene(d_model: int = 384, h: int = 12, tied: bool = True, d_k: int = 32) -> Scene:
-    """Parameters (weights, biases left out) and operations for each token among T = 128."""
-    for name, value in (("d_model", d_model), ("h", h), ("d_k", d_k)):
-        require_positive_int(name, value)
-    if tied:
+def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
+    """Parameters (weights, biases left out) and operations for each token among T = 128.
+
+    d_k is d_model / h if None.
+    """
+    require_positive_int("d_model", d_model)
+    require_positive_int("h", h)
+    if d_k is None:
         require_divisible(d_model, h)
         d_k = d_model // h
+    require_positive_int("d_k", d_k)
+    d_model, h, d_k = int(d_model), int(h), int(d_k)  # NumPy's would overflow
     one = d_model * h * d_k  # weights of one matrix
     products = 2 * T * h * d_k  # a multiply-add counts as two operations
     share = "just" if one == d_model**2 else f"{one / d_model**2:.3g} times"

@@ -4,10 +4,12 @@ from functools import cache, lru_cache
 
 import ipywidgets as widgets
 import torch
+from torch import Tensor
 
 from mha_lesson.live import Explorer
 from mha_lesson.panels import Heatmap, Scene, Table, number
 from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
+from mha_lesson.refusals import require_text, require_whole
 from mha_lesson.text import LAYER, SENTENCE
 
 N_LAYERS, N_HEADS = 6, 12
@@ -22,6 +24,7 @@ def real_heads(text: str = SENTENCE) -> Explorer:
     Args:
         text: the sentence to begin with.
     """
+    require_text(text=text)
     return Explorer(
         {
             "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1, description="layer"),
@@ -44,26 +47,26 @@ def scene(layer: int = LAYER, head: int = HEAD, text: str = SENTENCE) -> Scene:
         ValueError: there is no such layer or head, or the sentence cannot be shown; it says why.
     """
     for name, value, n in (("layer", layer, N_LAYERS), ("head", head, N_HEADS)):
-        if not (isinstance(value, int) and 0 <= value < n):
-            raise ValueError(f"{name} must be a whole number from 0 to {n - 1}; got {value!r}.")
+        require_whole(name, value, 0, n - 1)
+    require_text(text=text)
     try:
         encoded = _encode(text)
     except WeightsMissing as error:
         return Scene(Table([[str(error)]]), caption="There are no weights to look at.")
-    weights, tokens = encoded.weights[layer], encoded.tokens
+    weights, words = encoded.weights[layer], encoded.labels
     panels = [
-        Heatmap(one, tokens, tokens, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
+        Heatmap(one, words, words, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
         for i, one in enumerate(weights)
     ]
     large = Heatmap(
-        weights[head], tokens, tokens, head=head, limits=(0, 1),
+        weights[head], words, words, head=head, limits=(0, 1),
         numbers=False, title=f"layer {layer}, head {head}", wide=2.0,
     )  # fmt: skip
     parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
     where, most = large.largest(1)[0]
     return Scene(
         [
-            [large, Table(_links(encoded, layer, head), ("query", "key", "weight"),
+            [large, Table(_links(weights[head], words), ("query", "key", "weight"),
                           title="strongest links between words")],
             panels[:6],
             panels[6:],
@@ -75,12 +78,11 @@ def scene(layer: int = LAYER, head: int = HEAD, text: str = SENTENCE) -> Scene:
     )  # fmt: skip
 
 
-def _links(encoded: Encoded, layer: int, head: int) -> list[tuple[str, str, str]]:
+def _links(weights: Tensor, words: tuple[str, ...]) -> list[tuple[str, str, str]]:
     """The largest weights that neither leave nor enter [CLS] and [SEP], as words."""
-    inner = encoded.weights[layer, head, 1:-1, 1:-1]
+    inner = weights[1:-1, 1:-1]
     names = [
-        word if encoded.tokens.count(word) == 1 else f"{word} ({i})"
-        for i, word in enumerate(encoded.tokens)
+        word if words.count(word) == 1 else f"{word} ({i})" for i, word in enumerate(words)
     ][1:-1]
     values, places = inner.flatten().topk(min(N_LINKS, inner.numel()))
     queries, keys = places // len(names), places % len(names)

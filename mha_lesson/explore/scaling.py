@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mha_lesson.live import Explorer
 from mha_lesson.panels import Bars, Curve, Scene, number
+from mha_lesson.refusals import require_bool, require_one_of
 
 SIZES = tuple(2**k for k in range(2, 13))  # d_k = 4 … 4096
 N_KEYS = 10
@@ -30,8 +31,8 @@ def scaling() -> Explorer:
 
 def scene(d_k: int = 64, scaled: bool = False) -> Scene:
     """The first d_k numbers of one query and ten keys; longer vectors only add numbers."""
-    if d_k not in SIZES:
-        raise ValueError(f"d_k must be one of {', '.join(map(str, SIZES))}; got {d_k!r}.")
+    require_one_of("d_k", d_k, SIZES)
+    require_bool("scaled", scaled)
     row = _scores(d_k)[ROW] / (math.sqrt(d_k) if scaled else 1.0)
     weights = row.softmax(dim=-1)
     gradient = weights * (1 - weights)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mha_lesson.live import Explorer
 from mha_lesson.models import TwoSidesModel
 from mha_lesson.panels import Bars, Curve, Heatmap, Scene
+from mha_lesson.refusals import is_whole, listed, require_kind, require_one_of, say
 from mha_lesson.tasks import letter_batches
 from mha_lesson.training import (
     Run,
@@ -34,9 +35,11 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
         TypeError: a run is of another model.
         ValueError: there is no run, a run has no snapshots, or two have the same h.
     """
-    by_h = _by_heads(_trained() if runs is None else tuple(runs))
+    by_h = _by_heads(_trained() if runs is None else tuple(listed("runs", runs)))
     counts = sorted(by_h)
     steps = sorted(set.intersection(*(set(run.snapshots) for run in by_h.values())))
+    if not steps:
+        raise ValueError("runs must share a step at which each has a snapshot; they share none.")
     start = 2 if 2 in by_h else counts[0]
     h_control = widgets.SelectionSlider(options=counts, value=start, description="h")
     silence = widgets.Dropdown(options=_silences(start), value=NO_HEAD, description="silence")
@@ -54,8 +57,7 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
 
 def scene(h: int = 2, step: int = 600, silence: int = NO_HEAD) -> Scene:
     """The runs that `training()` makes by itself: every tenth step has a snapshot."""
-    if h not in HEADS:
-        raise ValueError(f"h must be one of {HEADS}; got {h!r}.")
+    require_one_of("h", h, HEADS)
     return draw(_by_heads(_trained())[h], step, silence)
 
 
@@ -63,6 +65,10 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
     """A two-sides run after so many steps, with one head silenced or none (−1)."""
     model = _two_sides(run.at(step))
     h = model.attention.n_heads
+    if not is_whole(silence, NO_HEAD, h - 1):
+        raise ValueError(
+            f"silence must be {NO_HEAD}, no head, or lie between 0 and {h - 1}; got {say(silence)}."
+        )
     weights = model.weights().cpu()  # (h, T, T)
     looks = weight_by_offset(weights, (-1, 1)).T  # (2, h)
     asked = model if silence == NO_HEAD else silence_head(model, silence)
@@ -139,6 +145,8 @@ def _silences(h: int) -> list[tuple[str, int]]:
 
 
 def _by_heads(runs: tuple[Run, ...]) -> dict[int, Run]:
+    for i, run in enumerate(runs):
+        require_kind(f"runs[{i}]", run, Run)
     if not runs or not all(run.snapshots for run in runs):
         raise ValueError("runs must hold at least one run, each with snapshots (snapshot_every).")
     by_h = {_two_sides(run.model).attention.n_heads: run for run in runs}

@@ -67,12 +67,14 @@ def settle(page, which: str, caption: str) -> None:
     page.locator(which).locator(".mha-caption").filter(has_text=caption).wait_for(timeout=SOON)
 
 
-def texts(scene: panels.Scene) -> list[str]:
+def texts(scene: panels.Scene, by_row: bool = False) -> list[str]:
     """What a picture writes, sorted: its labels and the numbers in its cells."""
     out = []
     for mark in layout.draw(scene).marks:
         if isinstance(mark, layout.Text):
             out.append(mark.text)
+        elif isinstance(mark, layout.ColourBar):
+            out.append((by_row and mark.by_row) or mark.end)
         elif isinstance(mark, layout.Cells) and isinstance(mark.panel, panels.Heatmap):
             heat = mark.panel
             out += [
@@ -292,6 +294,24 @@ def test_every_explorer_draws_and_axe_finds_nothing_serious(server, browser):
     for handle in page.get_by_role("slider").all():
         assert handle.get_attribute("aria-label")
     assert not _serious(page)
+    page.context.close()
+
+
+def test_the_colour_bar_says_when_each_row_has_its_own_range(server, browser):
+    lab.notebook(server.work / "masks.ipynb", ["from mha_lesson import explore", "explore.masks()"])
+    page = server.open(browser, "masks.ipynb")
+    page.wait_for_selector("canvas[aria-label]")
+    scene = explore.masks().scene
+    marks = layout.draw(scene).marks
+    bar = next(m for m in reversed(marks) if isinstance(m, layout.ColourBar))
+    key = next(m for m in reversed(marks) if isinstance(m, layout.Text) and m.text == "blocked")
+    box = f"{key.x - 20}, {bar.y}, {layout.text_width(key.text) + 20}, {bar.height}"
+    beside = f"v.context.getImageData({box}).data.join()"  # the key to what is blocked
+    before = view(page, ".mha-view", beside)
+    assert sorted(view(page, ".mha-view", "v.drawn")) == texts(scene)
+    page.get_by_label("each row up to its own largest").check()
+    assert sorted(view(page, ".mha-view", "v.drawn")) == texts(scene, by_row=True)
+    assert view(page, ".mha-view", beside) == before
     page.context.close()
 
 

@@ -1,0 +1,28 @@
+"""Writing a file so that neither a full disk nor a killed program costs what was there before."""
+
+import os
+import shutil
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes, instead_of: bytes | None = None) -> bool:
+    """Write all of it or nothing: what goes wrong halfway leaves the old file as it was.
+
+    With `instead_of`, only a file that still holds these bytes is replaced: somebody may save in
+    the meantime. Returns whether the file was written.
+    """
+    path = path.resolve()  # a link stays a link
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")  # two programs never share one
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, part)
+        if instead_of is not None and path.read_bytes() != instead_of:
+            return False
+        os.replace(part, path)
+        return True
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,915 @@
+"""Whatever is passed: a result, or a refusal of ours that names the argument; nothing else.
+
+`CALLS` has a valid call of every public function, class and method, on prime sizes. Hypothesis
+puts something else in the place of one or two arguments: of the same kind, but of another shape,
+dtype or value, or of no kind that makes sense. A new function without an entry fails a test.
+"""
+
+import dis
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import mha_lesson
+from mha_lesson import (
+    attention,
+    check,
+    claims,
+    classroom,
+    cost,
+    export,
+    figures,
+    heads,
+    lab,
+    layout,
+    live,
+    masks,
+    models,
+    panels,
+    pretrained,
+    progress,
+    tasks,
+    text,
+    training,
+)
+
+pytestmark = pytest.mark.plain
+
+PACKAGE = str(Path(mha_lesson.__file__).parent)
+
+# ---------------------------------------------------------------- what is passed
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+DTYPES = (
+    *FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+    torch.complex64, torch.float8_e4m3fn,
+)  # fmt: skip
+SIZES = (0, 1, 2, 3, 5, 7)
+HUGE = (2**31, 2**63, -(2**63), 2**64, 10**30, -(10**400))
+WORDS = st.text(max_size=8) | st.sampled_from(("", "cuda:99", "meta", "x" * 999, "\ud800", "\0"))
+
+
+class Mute:
+    """An object that breaks when it is asked to say what it is."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(f"<{type(self).__name__}>")  # hypothesis may say what it is
+
+
+def deep() -> list:
+    """Lists in lists, deeper than Python's `repr` can go."""
+    nest: list = []
+    for _ in range(5000):
+        nest = [nest]
+    return nest
+
+
+@st.composite
+def tensors(draw, shape=None, dtype=None) -> Tensor:
+    """Any dtype, shape and strides, empty ones included; numbers may be negative, NaN or ∞."""
+    shape = draw(st.lists(st.sampled_from(SIZES), max_size=5)) if shape is None else list(shape)
+    dtype = draw(st.sampled_from(DTYPES)) if dtype is None else dtype
+    low = draw(st.sampled_from((0, -3, -10_000)))
+    layout = draw(st.sampled_from(("plain", "plain", "transposed", "stepped", "expanded")))
+    if layout == "transposed":
+        shape = shape[::-1]
+    if layout == "stepped" and shape:
+        shape[-1] *= 2
+    x = torch.randint(low, abs(low) + 9, shape, generator=torch.Generator().manual_seed(0))
+    x = x.to(torch.float64)
+    if x.numel() and draw(st.booleans()):
+        x.view(-1)[0] = draw(st.sampled_from((torch.nan, torch.inf, -torch.inf, 1e38)))
+    x = x.nan_to_num(0, 127, 0).clamp(-128, 127).to(dtype) if not _floats(dtype) else x.to(dtype)
+    if layout == "transposed":
+        return x.permute([*range(x.ndim)][::-1])
+    if layout == "stepped" and shape:
+        return x[..., ::2]
+    if layout == "expanded" and shape and x.shape[0]:
+        return x[:1].expand(x.shape)
+    return x
+
+
+def _floats(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+ARRAYS = st.builds(
+    lambda shape, dtype: np.ones(shape, dtype),
+    st.lists(st.sampled_from(SIZES), max_size=3),
+    st.sampled_from((float, int, bool, complex, np.float32, object, "U3", "datetime64[s]")),
+)
+INTEGERS = st.integers(-3, 40) | st.sampled_from(HUGE)
+NUMBERS = st.one_of(
+    INTEGERS,
+    st.floats(),
+    st.booleans(),
+    st.sampled_from((Fraction(1, 3), Decimal("0.1"), Decimal("NaN"), 1j)),
+    st.sampled_from((np.int64(2), np.uint8(200), np.float32(0.1), np.float64("nan"), np.True_)),
+)
+OBJECTS = st.sampled_from(
+    (..., object(), object, int, len, torch, nn.Linear(2, 3), nn.Identity(), torch.float32,
+     torch.device("meta"), Path("nowhere"), range(3), slice(2), b"bytes", frozenset([1]),
+     iter("x"), NotImplemented, lambda *_: None)
+)  # fmt: skip
+UNSAYABLE = st.builds(Mute) | st.builds(deep)
+SCALARS = st.one_of(NUMBERS, WORDS, st.none(), tensors(), ARRAYS, OBJECTS, UNSAYABLE)
+ANYTHING = st.one_of(
+    SCALARS,
+    st.lists(SCALARS, max_size=4),
+    st.lists(st.lists(SCALARS, max_size=3), max_size=3),
+    st.lists(SCALARS, max_size=4).map(tuple),
+    st.dictionaries(WORDS, SCALARS, max_size=3),
+)
+
+
+def returns(result: Any) -> Callable[..., Any]:
+    return lambda *inputs, **more: result
+
+
+class Says(nn.Module):
+    """A model that gives the same to everything."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.give, self.weight = returns(result), nn.Parameter(torch.zeros(2))
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.give(*inputs)
+
+
+def instead_of(value: Any) -> st.SearchStrategy:
+    """Something in the place of `value`: what a function raises by itself is its own affair."""
+    if isinstance(value, nn.Module):
+        return ANYTHING.filter(lambda x: not callable(x)) | st.builds(Says, ANYTHING)
+    if callable(value):
+        return ANYTHING.filter(lambda x: not callable(x)) | st.builds(returns, ANYTHING)
+    return like(value) | ANYTHING
+
+
+def like(value: Any) -> st.SearchStrategy:
+    """Of the same kind as `value`, but seldom what is wanted."""
+    if isinstance(value, bool):
+        return st.booleans()
+    if isinstance(value, int):
+        return INTEGERS
+    if isinstance(value, float):
+        return NUMBERS
+    if isinstance(value, str):
+        return WORDS
+    if isinstance(value, Tensor):
+        return st.one_of(
+            tensors(), tensors(dtype=value.dtype), tensors(shape=value.shape),
+            tensors(shape=value.shape, dtype=value.dtype),
+        )  # fmt: skip
+    if isinstance(value, list | tuple) and value:
+        one = like(value[0]) | SCALARS
+        return st.lists(one, max_size=len(value) + 1) | st.builds(
+            lambda i, x: [*value[:i], x, *value[i + 1 :]], st.integers(0, len(value) - 1), one
+        )
+    if isinstance(value, dict) and value:
+        return st.builds(
+            lambda key, x: value | {key: x}, st.sampled_from(list(value)) | WORDS, SCALARS
+        )
+    return ANYTHING
+
+
+# ---------------------------------------------------------------- valid calls
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+def ids(*shape: int, below: int = 7) -> Tensor:
+    return torch.randint(below, shape, generator=torch.Generator().manual_seed(0))
+
+
+def looks(*shape: int) -> Tensor:
+    return normal(*shape).softmax(-1)
+
+
+def first(batches: Any) -> Tensor:
+    return next(batches)
+
+
+def forward(module: nn.Module) -> Callable[..., Any]:
+    return lambda **arguments: module(**arguments)
+
+
+def shown(panel: type) -> Callable[..., Any]:
+    """Makes a panel and lays it out, as the browser takes it: what is accepted can be drawn."""
+
+    def show(**arguments: Any) -> None:
+        header, _ = live.pack(panels.scene_of(panel(**arguments)))
+        json.dumps(header)
+
+    return show
+
+
+def scene_of(name: str) -> Callable[..., Any]:
+    return import_module(f"mha_lesson.explore.{name}").scene
+
+
+def explorer_of(name: str) -> Callable[..., Any]:
+    return getattr(import_module(f"mha_lesson.explore.{name}"), name)
+
+
+@cache
+def two_sides(n_heads: int = 2) -> models.TwoSidesModel:
+    return models.TwoSidesModel(n_heads, n_letters=16, n_tokens=12, d_model=8)
+
+
+@cache
+def runs() -> list[training.Run]:
+    return [
+        run
+        for h in (1, 2, 4, 8)
+        for run in training.two_sides_runs(h, [0], d_model=8, n_steps=3, snapshot_every=2)
+    ]
+
+
+@cache
+def small_model() -> pretrained.PretrainedModel:
+    encoder = models.Encoder(2, 6, 3, 5).requires_grad_(False)
+    return pretrained.PretrainedModel(encoder.eval(), pretrained.tokenizer())
+
+
+@cache
+def measured() -> cost.Measured:
+    two = dict.fromkeys(cost.CORES, (1.0, 2.0))
+    return cost.Measured((64, 131), 384, 12, "CPU", cost.TEXTBOOK, two, two)
+
+
+def heatmap(**more: Any) -> panels.Heatmap:
+    return panels.Heatmap(looks(3, 5), **more)
+
+
+def bars() -> panels.Bars:
+    return panels.Bars(normal(2, 3), series=("a", "b"))
+
+
+def curve() -> panels.Curve:
+    return panels.Curve((1, 2, 5), {"a": (1, 2, 3), "b": (3, 1, 2)})
+
+
+def tiles() -> panels.Tiles:
+    return panels.Tiles([["a", "b", "c"], ["d", "e", None]])
+
+
+def move(**arguments: Any) -> live.Explorer:
+    controls = {"n": widgets.IntSlider(value=2, min=1, max=3)}
+    return live.Explorer(
+        **({"controls": controls, "scene_at": lambda n: heatmap(decimals=n)} | arguments)
+    )
+
+
+def submissions() -> list[classroom.Submission]:
+    one = classroom.Submission("ada", "", {"split_heads": "done"}, {"split_heads": []})
+    slips = {"causal_mask": ["flipped", "unknown"]}
+    return [one, classroom.Submission("bob", "stopped", {"causal_mask": "tried"}, slips)]
+
+
+def stored(content: Any, name: str = "one.ipynb") -> Any:
+    """A file that holds a text, as a path; anything else stays what it is."""
+    if not isinstance(content, str):
+        return content
+    Path(name).write_text(content, encoding="utf-8", errors="replace")
+    return Path(name)
+
+
+MHA = attention.MultiHeadAttention(6, 3).requires_grad_(False)
+LANGUAGE = models.LanguageModel(7, 11, 6, 2).requires_grad_(False)
+REPEAT = models.RepeatModel(7, 5, 6, 2).requires_grad_(False)
+LINKS = [(1, 2), (3, 1), (2, 3)]
+
+# name: (what is called, its arguments). Made anew for every call.
+CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
+    "attention.split_heads": (
+        attention.split_heads,
+        lambda: {"x": normal(2, 5, 6), "n_heads": 3},
+    ),
+    "attention.merge_heads": (attention.merge_heads, lambda: {"x": normal(2, 3, 5, 7)}),
+    "attention.scaled_dot_product_attention": (
+        attention.scaled_dot_product_attention,
+        lambda: {
+            "query": normal(2, 3, 5, 7), "key": normal(2, 3, 5, 7), "value": normal(2, 3, 5, 11),
+            "mask": normal(2, 1, 5, 5) > 1, "causal": True, "dropout": 0.1, "return_weights": True,
+        },
+    ),
+    "attention.MultiHeadAttention": (
+        lambda **a: attention.MultiHeadAttention(**a)(normal(2, 5, 6)),
+        lambda: {"d_model": 6, "n_heads": 3, "d_k": 5, "bias": True, "dropout": 0.1},
+    ),
+    "attention.MultiHeadAttention.forward": (
+        forward(MHA),
+        lambda: {
+            "query": normal(2, 5, 6), "key": normal(2, 5, 6), "value": normal(2, 5, 6),
+            "mask": normal(2, 5, 5) > 1, "causal": True, "return_weights": True,
+        },
+    ),
+    "attention.MultiHeadAttention.from_torch": (
+        attention.MultiHeadAttention.from_torch,
+        lambda: {"other": nn.MultiheadAttention(6, 2)},
+    ),
+    "masks.causal_mask": (masks.causal_mask, lambda: {"n_tokens": 5, "device": "cpu"}),
+    "masks.padding_mask": (masks.padding_mask, lambda: {"lengths": [2, 3], "n_tokens": 5}),
+    # ------------------------------------------------------------ models
+    "models.RepeatModel": (
+        lambda **a: models.RepeatModel(**a)(ids(2, 1, below=1)),
+        lambda: {"n_ids": 7, "n_tokens": 5, "d_model": 6, "n_heads": 2},
+    ),
+    "models.RepeatModel.forward": (forward(REPEAT), lambda: {"ids": ids(2, 5)}),
+    "models.TwoSidesModel": (
+        lambda **a: models.TwoSidesModel(**a)(ids(2, 1, below=1)),
+        lambda: {"n_heads": 2, "n_letters": 7, "n_tokens": 5, "d_model": 6},
+    ),
+    "models.TwoSidesModel.forward": (
+        lambda **a: two_sides()(**a),
+        lambda: {"letters": ids(2, 5)},
+    ),
+    "models.LanguageModel": (
+        lambda **a: models.LanguageModel(**a)(ids(2, 1, below=1)),
+        lambda: {"n_symbols": 7, "n_tokens": 5, "d_model": 6, "n_heads": 2},
+    ),
+    "models.LanguageModel.forward": (forward(LANGUAGE), lambda: {"ids": ids(2, 5)}),
+    "models.LanguageModel.weights": (LANGUAGE.weights, lambda: {"ids": ids(2, 5)}),
+    "models.LanguageModel.continue_ids": (
+        LANGUAGE.continue_ids,
+        lambda: {"ids": ids(5), "n_more": 3, "temperature": 0.7, "seed": 0},
+    ),
+    "models.bigram_log_probabilities": (
+        models.bigram_log_probabilities,
+        lambda: {"ids": ids(11), "n_symbols": 7},
+    ),
+    "models.Encoder": (
+        lambda **a: models.Encoder(**a)(ids(2, 1, below=1)),
+        lambda: {
+            "n_layers": 2, "d_model": 6, "n_heads": 3, "d_hidden": 5, "n_words": 7,
+            "n_positions": 11,
+        },
+    ),
+    "models.Encoder.embed": (
+        models.Encoder(1, 6, 2, 5, 7, 11).requires_grad_(False).embed,
+        lambda: {"ids": ids(2, 5)},
+    ),
+    "models.Encoder.forward": (
+        forward(models.Encoder(1, 6, 2, 5, 7, 11).requires_grad_(False)),
+        lambda: {"ids": ids(2, 5), "mask": normal(2, 5, 5) > 1},
+    ),
+    # ------------------------------------------------------------ tasks and texts
+    "tasks.repeat_batches": (
+        lambda **a: first(tasks.repeat_batches(**a)),
+        lambda: {"n_rows": 3, "n_tokens": 5, "n_ids": 7, "seed": 0},
+    ),
+    "tasks.letter_batches": (
+        lambda **a: first(tasks.letter_batches(**a)),
+        lambda: {"n_rows": 3, "n_tokens": 5, "n_letters": 7, "seed": 0},
+    ),
+    "tasks.both_sides": (tasks.both_sides, lambda: {"letters": ids(3, 5)}),
+    "tasks.text_batches": (
+        lambda **a: first(tasks.text_batches(**a)),
+        lambda: {"ids": ids(13), "n_rows": 3, "n_tokens": 5, "seed": 0},
+    ),
+    "tasks.pad_rows": (
+        tasks.pad_rows,
+        lambda: {"rows": [ids(2), ids(3), ids(0)], "n_tokens": 5, "padding": 1},
+    ),
+    "text.data_file": (text.data_file, lambda: {"name": "pairs.tsv"}),
+    "text.Sentence.head": (lambda **a: text.sentence().head(**a), lambda: {"i": 1}),
+    "text.labels": (text.labels, lambda: {"tokens": ("spun", "##ky", "dog")}),
+    "text.words": (text.words, lambda: {"text": "Over it."}),
+    "text.random_sentences": (
+        text.random_sentences,
+        lambda: {"n_sentences": 2, "n_words": 3, "seed": 0},
+    ),
+    "pretrained.PretrainedModel.encode": (
+        lambda **a: small_model().encode(**a),
+        lambda: {"text": "The dog."},
+    ),
+    "pretrained.PretrainedModel.batch": (
+        lambda **a: small_model().batch(**a),
+        lambda: {"texts": ["The dog.", "It."]},
+    ),
+    "pretrained.PretrainedModel.sentence_vectors": (
+        lambda **a: small_model().sentence_vectors(**a),
+        lambda: {"texts": ["The dog.", "It."]},
+    ),
+    "pretrained.load_untrained": (pretrained.load_untrained, lambda: {"seed": 0}),
+    # ------------------------------------------------------------ training
+    "training.Run.at": (lambda **a: runs()[0].at(**a), lambda: {"step": 2}),
+    "training.train": (
+        training.train,
+        lambda: {
+            "model": models.RepeatModel(7, 5, 6, 2), "batches": [ids(2, 5)] * 3,
+            "loss": training.predict_next, "n_steps": 2, "learning_rate": 0.1, "decay": True,
+            "snapshot_every": 1, "label": "training", "bar": None,
+        },
+    ),
+    "training.next_token_loss": (
+        training.next_token_loss,
+        lambda: {"logits": normal(2, 5, 7), "tokens": ids(2, 5)},
+    ),
+    "training.predict_next": (
+        training.predict_next,
+        lambda: {"model": REPEAT, "tokens": ids(2, 5)},
+    ),
+    "training.two_sides_loss": (
+        training.two_sides_loss,
+        lambda: {"model": two_sides(), "letters": ids(2, 5), "sides": (0, 1)},
+    ),
+    "training.two_sides_runs": (
+        training.two_sides_runs,
+        lambda: {
+            "n_heads": 2, "seeds": [0, 1], "d_model": 6, "sides": (0, 1), "n_steps": 1,
+            "snapshot_every": 1,
+        },
+    ),
+    "training.side_accuracy": (
+        training.side_accuracy,
+        lambda: {"model": two_sides(), "letters": ids(2, 5)},
+    ),
+    "training.with_uniform_attention": (
+        training.with_uniform_attention,
+        lambda: {"model": REPEAT},
+    ),
+    "training.silence_head": (
+        training.silence_head,
+        lambda: {"model": REPEAT, "head": 1, "layer": 0},
+    ),
+    "training.weight_by_offset": (
+        training.weight_by_offset,
+        lambda: {"weights": looks(2, 5, 5), "offsets": (-1, 0, 2)},
+    ),
+    # ------------------------------------------------------------ what heads do
+    "heads.previous_token": (heads.previous_token, lambda: {"weights": looks(2, 5, 5)}),
+    "heads.next_token": (heads.next_token, lambda: {"weights": looks(2, 5, 5)}),
+    "heads.same_word": (
+        heads.same_word,
+        lambda: {"weights": looks(2, 5, 5), "tokens": ["a", "b", "A", "c", "b"]},
+    ),
+    "heads.parking": (heads.parking, lambda: {"weights": looks(2, 5, 5), "places": (0, -1)}),
+    "heads.breadth": (heads.breadth, lambda: {"weights": looks(2, 5, 5)}),
+    "heads.join_pieces": (
+        heads.join_pieces,
+        lambda: {"weights": looks(2, 5, 5), "word_of": (0, 1, 1, 2, 3)},
+    ),
+    "heads.strongest_word": (heads.strongest_word, lambda: {"weights": looks(2, 5, 5)}),
+    "heads.found": (heads.found, lambda: {"weights": looks(2, 5, 5), "links": LINKS}),
+    "heads.best_offset": (heads.best_offset, lambda: {"links": LINKS}),
+    "heads.prefers": (
+        heads.prefers,
+        lambda: {"weights": looks(2, 5, 5), "query": 3, "this": 1, "other": 2},
+    ),
+    # ------------------------------------------------------------ cost, progress, claims
+    "cost.Machine": (cost.Machine, lambda: {"flops_per_second": 5e9, "bytes_per_second": 1e9}),
+    "cost.flops": (cost.flops, lambda: {"T": 5, "d_model": 6, "n_heads": 3}),
+    "cost.core_bytes": (
+        cost.core_bytes,
+        lambda: {"T": 5, "d_model": 6, "n_heads": 3, "core": "fused"},
+    ),
+    "cost.core_seconds": (
+        cost.core_seconds,
+        lambda: {"T": 5, "d_model": 6, "n_heads": 3, "core": "fused", "machine": cost.TEXTBOOK},
+    ),
+    "cost.measure": (
+        cost.measure,
+        lambda: {"lengths": (5,), "d_model": 6, "n_heads": 3, "repeats": 2, "device": "cpu"},
+    ),
+    "cost.median_seconds": (
+        cost.median_seconds,
+        lambda: {"run": lambda: None, "repeats": 3, "device": torch.device("cpu")},
+    ),
+    "cost.peak_bytes": (
+        cost.peak_bytes,
+        lambda: {"run": lambda: None, "device": torch.device("cpu")},
+    ),
+    "progress.Progress": (
+        lambda **a: progress.Progress(**a).advance("loss"),
+        lambda: {"total": 3, "label": "training"},
+    ),
+    "progress.Progress.advance": (
+        lambda **a: progress.Progress(3, "training").advance(**a),
+        lambda: {"note": "loss 1.23"},
+    ),
+    "claims.Claim": (
+        lambda **a: (str(claims.Claim(**a)), claims.Claim(**a)._repr_html_()),
+        lambda: {"text": "a", "holds": True, "verdict": "b", "measured": "c"},
+    ),
+    # ------------------------------------------------------------ pictures
+    "panels.head_colour": (panels.head_colour, lambda: {"head": 11}),
+    "panels.number": (panels.number, lambda: {"value": 0.123, "decimals": 2}),
+    "panels.scene_of": (panels.scene_of, lambda: {"thing": [heatmap(), bars()]}),
+    "panels.Scene": (
+        shown(panels.Scene),
+        lambda: {
+            "panels": [heatmap(), bars()], "columns": 1, "title": "a", "caption": "b", "alt": "c",
+        },
+    ),
+    "panels.Heatmap": (
+        shown(panels.Heatmap),
+        lambda: {
+            "values": normal(3, 5), "rows": list("abc"), "columns": list("defgh"),
+            "blocked": normal(3, 5) > 1, "limits": (-2, 2), "per_row": False,
+            "colours": "diverging", "row_name": "q", "column_name": "k", "quantity": "w",
+            "marks": [(1, 2)], "numbers": True, "decimals": 2, "title": "a", "head": 1, "alt": "b",
+            "wide": 2.0,
+        },
+    ),
+    "panels.Heatmap.text": (heatmap().text, lambda: {"row": 1, "column": 2}),
+    "panels.Heatmap.largest": (heatmap().largest, lambda: {"n": 2}),
+    "panels.Bars": (
+        shown(panels.Bars),
+        lambda: {
+            "values": normal(2, 3), "labels": list("abc"), "series": ("d", "e"), "heads": (1, None),
+            "limits": (-3, 3), "log": False, "name": "n", "reference": (0.5, "guess"),
+            "decimals": 2, "title": "a", "head": None, "alt": "", "wide": 1.0,
+        },
+    ),
+    "panels.Bars.text": (bars().text, lambda: {"series": 1, "bar": 2}),
+    "panels.Bars.largest": (bars().largest, lambda: {"n": 2}),
+    "panels.Curve": (
+        shown(panels.Curve),
+        lambda: {
+            "x": (1.0, 2.0, 5.0), "lines": {"a": [1.0, 2.0, 3.0], "b": [3.0, 1.0, 2.0]},
+            "heads": (None, 9), "dashed": ("a",), "marker": 2.0, "log_x": True, "log_y": True,
+            "limits": (0.5, 5.0), "x_name": "x", "y_name": "y", "decimals": 1, "title": "a",
+        },
+    ),
+    "panels.Curve.text": (curve().text, lambda: {"line": 1, "index": 2}),
+    "panels.Curve.largest": (curve().largest, lambda: {"n": 2}),
+    "panels.Tiles": (
+        shown(panels.Tiles),
+        lambda: {
+            "labels": [["a", "b", "c"], ["d", "e", None]], "heads": [[0, 1, 2], [3, 4, None]],
+            "links": [[0, 1, 2], [3, 4, None]], "says": [["f"] * 3] * 2,
+            "wrong": [[True, False, None]] * 2, "rows": ("g", "h"), "columns": ("i", "j", "k"),
+            "row_name": "l", "column_name": "m", "break_rows": 1, "break_columns": 2, "title": "n",
+        },
+    ),
+    "panels.Tiles.text": (tiles().text, lambda: {"row": 1, "column": 2}),
+    "panels.Table": (
+        shown(panels.Table),
+        lambda: {"rows": [["a", 1], ["b", 2]], "header": ("c", "d"), "strong": [1], "title": "e"},
+    ),
+    "layout.draw": (
+        layout.draw,
+        lambda: {"scene": panels.Scene([heatmap(title="a"), bars(), tiles()]), "width": 700},
+    ),
+    "figures.html": (figures.html, lambda: {"thing": heatmap(title="a")}),
+    "figures.png": (figures.png, lambda: {"thing": heatmap(title="a")}),
+    "figures.show": (
+        lambda **a: figures.show(**a)._repr_html_(),
+        lambda: {"thing": [heatmap(title="a"), curve()]},
+    ),
+    # ------------------------------------------------------------ moving pictures
+    "live.pack": (
+        live.pack,
+        lambda: {"scene": panels.Scene([heatmap(title="a"), bars()]), "width": 700},
+    ),
+    "live.LiveView.show": (
+        lambda **a: live.LiveView().show(**a),
+        lambda: {"thing": heatmap(title="a")},
+    ),
+    "live.Explorer": (
+        live.Explorer,
+        lambda: {
+            "controls": {"n": widgets.IntSlider(value=2, min=1, max=3)},
+            "scene_at": lambda n: heatmap(decimals=n), "stored": True,
+        },
+    ),
+    "live.Explorer.scene_at": (move().scene_at, lambda: {"n": 2}),
+    "live.page": (live.page, lambda: {"explorer": move(stored=True)}),
+    "explore.cost.scene": (
+        scene_of("cost"),
+        lambda: {"T": 131, "d_model": 384, "h": 12, "measured": measured()},
+    ),
+    "explore.cost.cost": (explorer_of("cost"), lambda: {"measured": measured()}),
+    "explore.head_writes.scene": (
+        scene_of("head_writes"),
+        lambda: {"h": 3, "on": (True, False, True)},
+    ),
+    "explore.heads.scene": (scene_of("heads"), lambda: {"h": 3, "d_k": 5}),
+    "explore.heads.heads": (
+        explorer_of("heads"),
+        lambda: {"mha": MHA, "x": normal(5, 6), "tokens": list("abcde")},
+    ),
+    "explore.masks.scene": (
+        scene_of("masks"),
+        lambda: {
+            "T": 5, "length_0": 5, "length_1": 3, "causal": True, "convention": "True = keep",
+        },
+    ),
+    "explore.memory.scene": (
+        scene_of("memory"),
+        lambda: {"T": 3, "h": 2, "d_k": 3, "step": "permute"},
+    ),
+    "explore.projections.scene": (
+        scene_of("projections"),
+        lambda: {"d_model": 30, "h": 5, "d_k": 7},
+    ),
+    "explore.real_heads.scene": (
+        scene_of("real_heads"),
+        lambda: {"layer": 1, "head": 5, "text": "The dog."},
+    ),
+    "explore.real_heads.real_heads": (explorer_of("real_heads"), lambda: {"text": "The dog."}),
+    "explore.scaling.scene": (scene_of("scaling"), lambda: {"d_k": 16, "scaled": True}),
+    "explore.training.scene": (
+        scene_of("training"),
+        lambda: {"h": 2, "step": 2, "silence": 1},
+    ),
+    "explore.training.training": (explorer_of("training"), lambda: {"runs": runs()[:2]}),
+    # ------------------------------------------------------------ around the notebooks
+    "check.progress": (check.progress, lambda: {"keep": None}),
+    "lab.sync": (
+        lambda record, copy: (
+            Path("mine").mkdir(exist_ok=True),
+            stored(record, "mine/.copied.json"),
+            stored(copy, "mine/one.ipynb"),
+            lab.sync(stored("{}").parent, Path("mine"), date(2026, 2, 3)),
+        ),
+        lambda: {"record": '{"one.ipynb": "0"}', "copy": "{}"},
+    ),
+    "export.export": (
+        lambda notebook: export.export(stored(notebook)),
+        lambda: {"notebook": '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'},
+    ),
+    "classroom.Submission.take": (
+        lambda **a: (
+            classroom.common_slips([(one := submissions()[1]), one.take(**a) or one]),
+            classroom.words([one]),
+        ),
+        lambda: {"name": "causal_mask", "passed": False, "slips": ["flipped"]},
+    ),
+    "classroom.grade": (
+        classroom.grade,
+        lambda: {"folder": stored("{}").parent, "seconds": 2.0, "memory_gb": 1.0, "jobs": 2},
+    ),
+    "classroom.common_slips": (classroom.common_slips, lambda: {"submissions": submissions()}),
+    "classroom.scene": (classroom.scene, lambda: {"submissions": submissions()}),
+    "classroom.words": (classroom.words, lambda: {"submissions": submissions()}),
+    "classroom.save": (
+        lambda **a: classroom.save(**a, out=Path("out")),
+        lambda: {"submissions": submissions()},
+    ),
+}  # fmt: skip
+
+# A call that takes long is tried less often: on every so many examples one.
+EVERY = {
+    "classroom.save": 5,
+    "cost.measure": 5,
+    "figures.html": 5,
+    "figures.png": 5,
+    "figures.show": 5,
+    "live.Explorer": 2,
+    "explore.training.training": 5,
+    "pretrained.load_untrained": 2,
+}
+# What a refusal may name besides: an argument of what is called on the way.
+ALSO = {
+    "panels.scene_of": ("panels",),
+    "figures.html": ("panels",),
+    "figures.png": ("panels",),
+    "figures.show": ("panels",),
+    "live.LiveView.show": ("panels",),
+    "live.Explorer": ("panels",),
+    "live.Explorer.scene_at": ("decimals",),
+    "explore.cost.scene": ("n_heads",),
+    "explore.projections.scene": ("n_heads",),
+    "explore.real_heads.scene": ("sentence",),
+    "explore.real_heads.real_heads": ("sentence",),
+    "training.predict_next": ("ids", "logits"),
+    "training.train": ("ids", "logits"),
+}
+
+
+# ---------------------------------------------------------------- what comes of it
+
+
+def is_ours(error: BaseException) -> bool:
+    """Raised by a `raise` of this package, and of a kind that says what was wrong."""
+    step = error.__traceback__
+    while step.tb_next is not None:
+        step = step.tb_next
+    code = step.tb_frame.f_code
+    raised = dis.opname[code.co_code[step.tb_lasti]] == "RAISE_VARARGS"
+    kind = type(error) in (TypeError, ValueError)
+    return kind and raised and code.co_filename.startswith(PACKAGE)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """In a folder of its own; and what takes seconds, and is not looked at here, is left out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cost, "_machine_at_hand", lambda device: cost.TEXTBOOK)
+    monkeypatch.setattr(pretrained, "load", small_model)
+    monkeypatch.setattr(export.NotebookClient, "execute", lambda self: None)
+    monkeypatch.setattr(classroom, "_run", lambda name, *_: classroom.Submission(name))
+    film = import_module("mha_lesson.explore.training")
+    monkeypatch.setattr(film, "_trained", lambda: tuple(runs()))
+    monkeypatch.setattr(film, "_letters", lambda: ids(7, 12))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_result_or_a_refusal_of_ours(name):
+    call, arguments = CALLS[name]
+    call(**arguments())
+
+    @settings(max_examples=max(1, settings.default.max_examples // EVERY.get(name, 1)))
+    @given(st.data())
+    def try_out(data):
+        given = arguments()
+        chosen = st.lists(st.sampled_from(list(given)), min_size=1, max_size=2, unique=True)
+        replaced = data.draw(chosen)
+        for argument in replaced:
+            given[argument] = data.draw(instead_of(given[argument]))
+        try:
+            call(**given)
+        except Exception as error:
+            assert is_ours(error), f"leaked: {type(error).__name__}: {error}"
+            names = {*given, *ALSO.get(name, ())}
+            assert any(re.search(rf"\b{n}\b", str(error)) for n in names), f"names none: {error}"
+
+    try_out()
+
+
+# ---------------------------------------------------------------- whatever a learner hands in
+
+
+class Hostile(Mute):
+    """Breaks whenever it is touched."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        vars(self)["error"] = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise vars(self)["error"](name)
+
+    def __call__(self, *inputs: Any, **more: Any) -> "Hostile":
+        return self
+
+    __len__ = __bool__ = __iter__ = __hash__ = __repr__ = __call__
+
+
+ERRORS = (
+    ValueError, TypeError, RuntimeError, RecursionError, MemoryError, KeyError, StopIteration,
+    SystemExit, KeyboardInterrupt, GeneratorExit, NotImplementedError, AssertionError,
+)  # fmt: skip
+STRANGE = (
+    torch.zeros(3, 5).to_sparse(),
+    torch.zeros(3, 5, device="meta"),
+    torch.quantize_per_tensor(torch.zeros(3, 5), 0.1, 0, torch.qint8),
+    torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+    nn.Parameter(torch.zeros(3, 5)),
+    torch.zeros(3, 5, dtype=torch.complex64).conj(),
+    Hostile(ValueError),
+    Hostile(SystemExit),
+)
+RESULTS = st.one_of(ANYTHING, st.sampled_from(STRANGE))
+
+
+def raises(error: type[BaseException]) -> Callable[..., Any]:
+    def answer(*inputs: Any) -> Any:
+        raise error("no")
+
+    return answer
+
+
+def spoils(result: Any, answer: Callable[..., Any]) -> Callable[..., Any]:
+    """Shrinks and overwrites what it was given, and puts a result in the place of a part."""
+
+    def spoil(*inputs: Any) -> Any:
+        right = answer(*inputs)
+        for x in inputs:
+            if isinstance(x, Tensor):
+                x.detach().zero_().resize_(2)
+        return (result, *right[1:]) if isinstance(right, tuple) else result
+
+    return spoil
+
+
+def module_of(result: Any, part: Any) -> type:
+    """A class in the place of MultiHeadAttention, with a strange layer or a strange result."""
+
+    class MultiHeadAttention(nn.Module):
+        def __init__(self, d_model: int, n_heads: int) -> None:
+            super().__init__()
+            for name in ("w_q", "w_k", "w_v"):
+                setattr(self, name, nn.Linear(d_model, d_model))
+            self.w_o = nn.Linear(d_model, d_model) if part is None else part
+
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Any:
+            return x if result is None else result
+
+    return MultiHeadAttention
+
+
+def cyclic() -> Callable[..., Any]:
+    def answer(*inputs: Any) -> None: ...
+
+    answer.__wrapped__ = answer
+    return answer
+
+
+def answers(exercise: Any) -> st.SearchStrategy:
+    """From nonsense to what is nearly right."""
+    results = RESULTS
+    for case in exercise.cases():
+        right = exercise.variant((), case.inputs)
+        results |= like(right[0] if isinstance(right, tuple) else right)
+        break
+    return st.one_of(
+        RESULTS,
+        results.map(returns),
+        st.sampled_from(ERRORS).map(raises),
+        st.builds(spoils, results, st.just(exercise.right)),
+        st.builds(module_of, results, st.none() | RESULTS),
+        st.just(cyclic()),
+    )
+
+
+@pytest.mark.parametrize("name", [exercise.name for exercise in check.EXERCISES])
+def test_a_check_always_reports(name):
+    exercise = next(e for e in check.EXERCISES if e.name == name)
+
+    @settings(max_examples=max(1, settings.default.max_examples // 5))
+    @given(answers(exercise))
+    def try_out(answer):
+        report = getattr(check, name)(answer)
+        assert type(report) is check.Report and report.name == name
+        assert str(report) and report._repr_html_() and report.passed is not True
+
+    try_out()
+
+
+# ---------------------------------------------------------------- nothing is left out
+
+MODULES = (
+    "attention", "masks", "models", "tasks", "text", "training", "pretrained", "heads", "cost",
+    "progress", "claims", "panels", "layout", "figures", "live", "check", "selfcheck", "export",
+    "lab", "classroom", "runtime",
+    *(f"explore.{name}" for name in mha_lesson.explore.__all__),
+)  # fmt: skip
+# Of these modules only this is called from outside; the rest of them serves it.
+PARTS = {
+    "layout": ("draw",),
+    "live": (*live.__all__, "pack"),
+    "lab": ("sync",),
+    **{f"explore.{name}": ("scene", name) for name in mha_lesson.explore.__all__},
+}
+WITHOUT = {
+    "export.main": "a command line",
+    "classroom.main": "a command line",
+    "panels.Panel": "abstract",
+    "panels.Panel.largest": "abstract",
+}
+
+
+def takes_something(function: Any, beside: int = 0) -> bool:
+    return len(inspect.signature(function).parameters) > beside
+
+
+def public(module_name: str) -> Iterator[str]:
+    """What can be called of a module, with something to be passed."""
+    module = import_module(f"mha_lesson.{module_name}")
+    own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__]
+    for name in PARTS.get(module_name) or getattr(module, "__all__", own):
+        value = getattr(module, name)
+        if name[0] == "_" or not callable(value):
+            continue
+        if not inspect.isclass(value):
+            if takes_something(value):
+                yield name
+            continue
+        # A dataclass that looks at nothing is a record: it keeps what it gets.
+        if hasattr(value, "__post_init__") if is_dataclass(value) else "__init__" in vars(value):
+            yield name
+        for method, function in vars(value).items():
+            function = getattr(function, "__func__", function)  # of a class method
+            if inspect.isfunction(function) and method[0] != "_" and takes_something(function, 1):
+                yield f"{name}.{method}"
+
+
+def test_every_public_function_is_tried():
+    found = {f"{module}.{name}" for module in MODULES for name in public(module)}
+    checks = {f"check.{exercise.name}" for exercise in check.EXERCISES}
+    assert found - checks - WITHOUT.keys() == CALLS.keys()
