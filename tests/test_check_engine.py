@@ -22,6 +22,7 @@ from mha_lesson import check
 from mha_lesson.check import journal
 from mha_lesson.check.elsewhere import DEVICE, Elsewhere
 from mha_lesson.check.engine import check as judge
+from mha_lesson.check.errors import explain
 from mha_lesson.check.exercise import (
     COMMON,
     MAX_COMBINATIONS,
@@ -984,3 +985,28 @@ def test_a_check_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_an_interrupt_in_the_second_call_is_not_taken_for_chance() -> None:
+    seen: set[tuple[float, ...]] = set()
+
+    def impatient(x: Any, n_heads: int) -> Any:
+        values = tuple(x.flatten().tolist())
+        if values in seen:
+            raise KeyboardInterrupt
+        seen.add(values)
+        return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+    assert check.split_heads(impatient).slips == ("error:interrupted",)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Torch not compiled with CUDA enabled",
+        "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+        "PyTorch is not linked with support for mps devices",
+    ],
+)
+def test_a_missing_gpu_is_a_fixed_device_whatever_the_build_of_torch(message: str) -> None:
+    assert explain(Raised(RuntimeError(message))).key == "fixed_device"

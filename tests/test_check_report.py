@@ -406,7 +406,8 @@ def test_counts_without_a_relation() -> None:
     terms = [(s["T"], s["d"]) for s in SIZES]
     gaps = ((3, 8, 1), [d**4 for _, d in terms], [T**2 * d**3 for T, d in terms])
     for off in gaps:
-        rows = [(10**6 + gap, 10**6 + s["d"], s) for gap, s in zip(off, SIZES, strict=True)]
+        right = [10**6 + s["d"] for s in SIZES]
+        rows = [(n + gap, n, s) for n, gap, s in zip(right, off, SIZES, strict=True)]
         assert relate_numbers(rows) is None
     assert relate_numbers([(n, n, {"n": n}) for n in (2, 3, 5)]) is None
     assert relate_numbers([(10**6 + n + n // 3, 10**6 + n, {"n": n}) for n in (3, 6, 12)]) is None

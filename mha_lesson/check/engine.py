@@ -142,6 +142,8 @@ def _random(answer: Callable[..., Any], trial: Trial, codes: set[Any]) -> Findin
         return None
     seed(1)
     again = run(answer, trial.case.inputs, codes)
+    if isinstance(again, Raised) and again.kind == "KeyboardInterrupt":
+        return errors.explain(again)
     first = trial.outcome.value
     if not same(first, first):
         return None  # nothing that can be compared
