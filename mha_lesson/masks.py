@@ -70,7 +70,7 @@ def padding_mask(
 def _to_tensor(lengths: Sequence[int]) -> Tensor:
     try:
         return torch.as_tensor(lengths)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise TypeError(
             f"lengths must be integers, a tensor (B,) or a list; got {describe(lengths)}."
         ) from error

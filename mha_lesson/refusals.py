@@ -148,11 +148,12 @@ def listed_texts(name: str, values: Any) -> list[str]:
 
 
 def require_divisible(d_model: int, n_heads: int) -> None:
-    if d_model % n_heads:
+    rest = int(d_model) % int(n_heads)
+    if rest:
         raise ValueError(
             f"d_model must be divisible by n_heads, so that every head gets d_model / n_heads "
             f"dimensions; got d_model = {d_model} and n_heads = {n_heads}, "
-            f"which leaves a rest of {d_model % n_heads}."
+            f"which leaves a rest of {rest}."
         )
 
 

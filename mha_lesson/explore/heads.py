@@ -67,7 +67,7 @@ def draw(q: Tensor, k: Tensor, tokens: tuple[str, ...], h: int, d_k: int, traine
         for i, one in enumerate(weights)
     ]
     best = max(range(h), key=lambda i: float(weights[i].max()))
-    where, value = panels[best].largest(1)[0]
+    where, value = next(iter(panels[best].largest(1)), ("everywhere", "NaN"))
     words = (
         f"{h} head{'s' * (h > 1)} with {d_k} dimension{'s' * (d_k > 1)}{' each' * (h > 1)}; "
         f"largest weight {value}: {where}, in head {best}."
