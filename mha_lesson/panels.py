@@ -44,6 +44,7 @@ INK = "#787878"  # equal contrast (4.3 : 1) on a white page and on a #111 one
 PLATE = "#F3F5F8"  # cells that carry numbers lie on this, so that the numbers can be read anywhere
 HIGH, LOW = "#2878CC", "#CF5A08"  # the far ends of the maps: more and less than zero
 RAMP = 256
+FLOAT32_END = float(np.finfo(np.float32).max)  # a browser gets the cells in float32
 ROWS_LARGEST = "row’s largest"  # at the end of a colour bar, where each row has its own
 
 
@@ -176,8 +177,10 @@ def _array(value: Any, name: str, ndims: tuple[int, ...], dtype: type = float) -
     try:
         if isinstance(value, Tensor):
             value = value.detach().cpu()
-            value = value.float() if value.is_floating_point() else value
+            value = value.double() if value.is_floating_point() else value
             value = value.numpy()
+        if np.iscomplexobj(value):
+            raise TypeError("complex numbers have no order")
         array: np.ndarray = np.array(value, dtype=dtype)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         got = type(value).__name__
@@ -325,6 +328,8 @@ class Heatmap(Panel):
                     f"blocked must have the shape of values {values.shape}, got {blocked.shape}"
                 )
         seen = values[~blocked]
+        if (np.isfinite(seen) & (np.abs(seen) > FLOAT32_END)).any():
+            raise ValueError(f"values must lie within ±{FLOAT32_END:.1e}, or be infinite")
         colours = self.colours
         if colours is None:
             colours = "diverging" if (seen < 0).any() else "sequential"

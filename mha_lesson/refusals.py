@@ -4,6 +4,7 @@ A `require_…` function returns nothing when all is well, so a call costs a few
 sentences are only built on the way out. `listed` returns the entries that it has looked at.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real  # NumPy's numbers, too
 from typing import Any
@@ -14,7 +15,6 @@ from torch import Tensor
 CONVENTION = "In this package True means blocked (in F.scaled_dot_product_attention it means keep)."
 FLOATS = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
 IDS = frozenset((torch.int64, torch.int32))  # what nn.Embedding takes
-LARGEST = torch.finfo(torch.float64).max
 MOST = 2**31 - 1  # of any size: products of several must fit in 64 bits, or no memory holds them
 
 
@@ -77,8 +77,15 @@ def require_sizes(**sizes: Any) -> None:
 
 def require_positive(name: str, value: Any) -> None:
     """A finite number above 0."""
-    if not _is_a(_NUMBER, value) or not 0 < value <= LARGEST:
+    if not _is_a(_NUMBER, value) or not value > 0 or not _is_finite(value):
         raise ValueError(f"{name} must be a positive, finite number; got {say(value)}.")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
 
 
 def require_bool(name: str, value: Any) -> None:
@@ -226,11 +233,7 @@ def require_attention_inputs(query: Any, key: Any, value: Any) -> None:
             f"query and key must have one width d_k > 0, since their rows are multiplied: "
             f"{both(query, 'key', key)}"
         )
-    if key.shape[-2] != value.shape[-2]:
-        raise ValueError(
-            f"key and value must have one length T_k, since every key brings its value: "
-            f"got a key {describe(key)} and a value {describe(value)}."
-        )
+    _require_one_length(key, value)
 
 
 def require_causal_lengths(causal: Any, t_q: int, t_k: int) -> None:
@@ -306,6 +309,10 @@ def require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor, d_mo
                 f"query and {name} must have one batch size B, or both none: "
                 f"{both(query, name, x)}"
             )
+    _require_one_length(key, value)
+
+
+def _require_one_length(key: Tensor, value: Tensor) -> None:
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(
             f"key and value must have one length T_k, since every key brings its value: "

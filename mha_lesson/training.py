@@ -192,6 +192,8 @@ def next_token_loss(
     """
     require_floats("logits", logits, "(B, T, V)")
     require_axes("logits", logits, 3, "(B, T, V)")
+    if logits.shape[2] == 0:
+        raise ValueError(f"logits must have a V of at least 1; got {describe(logits)}.")
     require_ids("tokens", tokens, 2, "(B, T)", logits.shape[-1])
     if logits.shape[:2] != tokens.shape or tokens.shape[1] < 2:
         raise ValueError(
@@ -234,7 +236,8 @@ def _scores(model: nn.Module, letters: Tensor) -> Float[Tensor, "B inner 2 n_let
     """What a `TwoSidesModel` says about the neighbours of the inner positions."""
     require_kind("model", model, nn.Module)
     scores = model(letters)
-    if not isinstance(scores, Tensor) or scores.shape[:-1] != (*letters.shape, 2):
+    fits = isinstance(scores, Tensor) and scores.shape[:-1] == (*letters.shape, 2)
+    if not fits or scores.shape[-1] == 0:
         raise ValueError(f"model must give scores (B, T, 2, n_letters); got {describe(scores)}.")
     require_floats("the scores that model gives", scores, "(B, T, 2, n_letters)")
     require_ids("letters", letters, 2, "(B, T)", scores.shape[-1])

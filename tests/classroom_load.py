@@ -34,9 +34,10 @@ from jupyter_server.services.kernels.connection.base import deserialize_binary_m
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+import from_npm
+
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = ROOT / "build/hub"
-LOG = BUILD / "log"
+LOG = from_npm.BUILD / "hub.log"
 PROXY = "configurable-http-proxy@5.3.0"
 PATIENCE = 600  # seconds that a learner waits for anything
 
@@ -80,6 +81,7 @@ def configuration(folder: Path, port: int, token: str, threads: int) -> str:
     text = (ROOT / "notebooks/TEACHING.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)
     [example] = [block for block in blocks if "c.JupyterHub" in block]
+    proxy = from_npm.fetch(PROXY) / ".bin/configurable-http-proxy"
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     return f"""{example}
 c.JupyterHub.authenticator_class = "dummy"
@@ -89,7 +91,7 @@ c.SimpleLocalProcessSpawner.home_dir_template = {str(folder / "homes/{username}"
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
 c.JupyterHub.hub_bind_url = "http://127.0.0.1:{free_port()}"
 c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{free_port()}"
-c.ConfigurableHTTPProxy.command = [{str(proxy())!r}]
+c.ConfigurableHTTPProxy.command = [{str(proxy)!r}]
 c.JupyterHub.db_url = "sqlite:///{folder / "hub.sqlite"}"
 c.JupyterHub.cookie_secret_file = {str(folder / "cookie_secret")!r}
 c.ConfigurableHTTPProxy.pid_file = {str(folder / "proxy.pid")!r}
@@ -103,17 +105,6 @@ c.JupyterHub.load_roles.append({{
     "scopes": ["admin:users", "admin:servers", "access:servers"],
 }})
 """
-
-
-def proxy() -> Path:
-    """The hub's proxy, fetched by npm once."""
-    command = BUILD / "node_modules/.bin/configurable-http-proxy"
-    if not command.exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            raise SystemExit("JupyterHub's proxy needs Node.js, and npm to fetch it, once.")
-        subprocess.run([npm, "install", "--silent", "--prefix", str(BUILD), PROXY], check=True)
-    return command
 
 
 def free_port() -> int:

@@ -9,8 +9,6 @@ pages are single files that load nothing from anywhere. `make slides` and `make 
 """
 
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,8 +17,8 @@ from nbconvert import HTMLExporter, SlidesExporter
 from nbformat import NotebookNode, v4
 
 import notebooks
+from from_npm import BUILD, fetch
 
-BUILD = notebooks.FOLDER.parent / "build"
 REVEAL = "reveal.js@5.2.1"
 DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)
 WAY = re.compile(r"^[←→·] ?\[.*$", re.M)  # a line that leads to the neighbouring notebooks
@@ -138,13 +136,7 @@ def deck(notebook: NotebookNode) -> NotebookNode:
 
 def reveal() -> dict[str, str]:
     """The script and style of reveal.js, fetched once and kept in the build folder."""
-    folder = BUILD / "reveal"
-    dist = folder / "node_modules/reveal.js/dist"
-    if not dist.exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            raise SystemExit("Slides need npm (part of Node.js), once, to fetch reveal.js.")
-        subprocess.run([npm, "install", "--silent", "--prefix", str(folder), REVEAL], check=True)
+    dist = fetch(REVEAL) / "reveal.js/dist"
     return {f"reveal_{end}": (dist / f"reveal.{end}").read_text("utf-8") for end in ("js", "css")}
 
 

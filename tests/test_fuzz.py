@@ -770,9 +770,12 @@ GOT_THROUGH_ONCE = (
     ("masks.padding_mask", {"lengths": [10**400, 0.0]}),
     ("models.LanguageModel.continue_ids", {"temperature": 1e-320}),
     ("models.RepeatModel.forward", {"ids": ids(2, 5) + 7}),
+    ("panels.Bars", {"values": np.full((2, 3), 1j)}),
     ("panels.Heatmap", {"values": np.full((3, 5), 1e300)}),
     ("panels.number", {"value": 1e300}),
     ("text.data_file", {"name": "README.md"}),
+    ("training.predict_next", {"model": Says(torch.zeros(2, 5, 0))}),
+    ("training.two_sides_loss", {"model": Says(torch.zeros(2, 5, 2, 0))}),
 )
 
 
