@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from mha_lesson import figures, layout, live
-from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, head_colour, rgb
+from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, head_colour, rgb, text_on
 
 TOKENS = ["the", "creek", "was", "cold", "and", "the", "spunky", "dog", "wanted", "to", "jump",
           "over", "it"]  # fmt: skip
@@ -161,3 +161,80 @@ def test_a_difference_of_states_gives_the_state_back():
     for new in states:
         assert merge(states[0], live._delta(states[0], new)) == new
     assert live._delta(states[0], states[0]) == {}
+
+
+FRAME = (0xCF, 0x5A, 0x08)
+INK = rgb(figures.INK)
+
+
+def cell_pixels(panel: Heatmap | Tiles, row: int, column: int) -> np.ndarray:
+    """What is drawn within one cell: RGBA, two pixels for each of the layout's."""
+    scene = Scene(panel)
+    image = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("RGBA")).astype(int)
+    cells = [m for m in layout.draw(scene).marks if isinstance(m, layout.Cells)]
+    [mark] = [m for m in cells if m.panel is panel]  # not the key of blocked cells
+    x, y = (round(2 * (start + 2)) for start in mark.at(row, column))  # a margin of 2 all round
+    return image[y : y + int(2 * mark.height) - 2, x : x + int(2 * mark.width) - 2].reshape(-1, 4)
+
+
+def share(pixels: np.ndarray, colour: tuple[int, ...]) -> float:
+    """Of the pixels, how many are of this colour, and opaque or nearly so."""
+    near = abs(pixels[:, :3] - np.array(colour)).max(-1) < 12
+    return float((near & (pixels[:, 3] > 200)).mean())
+
+
+def mean_ink(pixels: np.ndarray) -> float:
+    return float(pixels[:, 3].mean())
+
+
+def test_a_blocked_cell_is_hatched_and_an_unknown_one_is_empty():
+    panel = Heatmap([[0.9, 0.9, np.nan]], blocked=[[0, 1, 0]], limits=(0, 1), numbers=False)
+    filled, hatched, unknown = (cell_pixels(panel, 0, c)[:, 3] for c in range(3))
+    assert (filled > 0).mean() > 0.95
+    assert 0.1 < (hatched > 0).mean() < 0.9
+    assert 0 < (unknown > 0).mean() < 0.6  # an outline, and NaN in words
+
+
+@pytest.mark.parametrize("marked", [(0, 1), (2, 0)])
+def test_only_marked_cells_are_framed(marked):
+    panel = Heatmap(np.full((3, 2), 0.4), marks=[marked], limits=(0, 1), numbers=False)
+    for cell in np.ndindex(3, 2):
+        framed = share(cell_pixels(panel, *cell), FRAME) > 0.05
+        assert framed == (cell == marked), cell
+
+
+def test_numbers_are_written_into_cells_and_can_be_left_out():
+    values = [[0.1, 0.9]]
+    for column in range(2):
+        said, silent = (
+            cell_pixels(Heatmap(values, limits=(0, 1), numbers=n), 0, column) for n in (True, False)
+        )
+        assert len(np.unique(silent[:, 3])) < 10  # one even colour, and its edge
+        assert len(np.unique(said[:, :3], axis=0)) > 10  # letters have soft edges
+
+
+def test_tiles_have_their_heads_colours_and_holes_stay_empty():
+    heads_of = [[0, 3, -1], [2, 1, 0]]
+    labels = [["", "", ""], ["", None, ""]]
+    panel = Tiles(labels, heads=heads_of)
+    for r, c in np.ndindex(2, 3):
+        head, pixels = heads_of[r][c], cell_pixels(panel, r, c)
+        if labels[r][c] is None:
+            assert mean_ink(pixels) == 0
+        elif head >= 0:
+            assert share(pixels, rgb(head_colour(head))) > 0.7
+        else:
+            assert all(share(pixels, rgb(head_colour(h))) < 0.1 for h in range(4))
+
+
+def test_a_wrong_tile_has_a_dashed_edge():
+    panel = Tiles([["", ""]], heads=[[1, 1]], wrong=[[False, True]])
+    right, wrong = (share(cell_pixels(panel, 0, c), (0x11, 0x11, 0x11)) for c in range(2))
+    assert right == 0 < 0.02 < wrong
+
+
+def test_what_a_tile_reads_is_written_where_there_is_room():
+    letters = rgb(text_on(head_colour(0)))
+    for label, is_written in (("a1", True), ("", False), ("x" * 60, False)):
+        pixels = cell_pixels(Tiles([[label] * 9], heads=[[0] * 9]), 0, 0)
+        assert (share(pixels, letters) > 0.01) == is_written, label
