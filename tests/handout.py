@@ -41,6 +41,7 @@ PAGE = (
 <style>
   .jp-Notebook { max-width: 60rem; margin: auto; }
   summary { font-weight: bold; }
+  .jp-RenderedHTMLCommon pre, .jp-CodeCell pre { white-space: pre-wrap; overflow-wrap: anywhere; }
   pre, tr, img, details { break-inside: avoid; }
   h1, h2 { break-after: avoid; }
   img { max-width: 100%; }
