@@ -44,7 +44,8 @@ test-notebooks: setup  ## run every notebook and compare its outputs with the st
 test-again: setup  ## every notebook ten times, files in random order, with one thread and with two
 	@set -e; for i in 1 2 3 4 5 6 7 8 9 10; do for threads in 1 2; do \
 	  echo "Run $$i with $$threads:"; \
-	  OMP_NUM_THREADS=$$threads $(PY) -m pytest -q $(NBVAL) $$(ls notebooks/*.ipynb | sort -R); \
+	  OMP_NUM_THREADS=$$threads $(PY) -m pytest -q $(NBVAL) -n $$((2 / threads)) \
+	    $$(ls notebooks/*.ipynb | sort -R); \
 	done; done
 
 test-browser: setup  ## move real sliders in a headless Chromium

@@ -32,7 +32,9 @@ export function number(value, decimals = null) {
   if (size >= 10000 || (size >= 999.5 && !whole)) {
     for (const unit of ["", "k", "M", "G", "T"]) {
       const text = size.toFixed(size < 99.95 && unit ? 1 : 0);
-      if (Number(text) < 1000 || unit === "T") return minus + text + unit;
+      if (Number(text) < 1000 || unit === "T") {
+        return minus + (Number(text) === size ? text.replace(/\.0$/, "") : text) + unit;
+      }
       size /= 1000;
     }
   }

@@ -112,7 +112,7 @@ def _fixed(value: float, decimals: int) -> str:
 
 
 def number(value: float, decimals: int | None = None) -> str:
-    """`value` as both renderers write it: ".85", "1.00", "12.3", "1.2k", "−∞", "NaN".
+    """`value` as both renderers write it: ".85", "1.00", "12.3", "10k", "10.2k", "−∞", "NaN".
 
     Without `decimals`: whole numbers as they are, otherwise about three significant digits.
     """
@@ -136,7 +136,7 @@ def number(value: float, decimals: int | None = None) -> str:
         for unit in ("", "k", "M", "G", "T"):
             text = _fixed(size, 1 if size < 99.95 and unit else 0)
             if float(text) < 1000 or unit == "T":
-                return minus + text + unit
+                return minus + (text.removesuffix(".0") if float(text) == size else text) + unit
             size /= 1000
     if decimals is None:
         if whole:
@@ -365,11 +365,10 @@ class Heatmap(Panel):
 
     def ends(self) -> tuple[str, str]:
         """What stands at the two ends of its colour bar."""
-        low, high = self.limits
         if self.per_row:
             return "0" if self.colours == "sequential" else f"−{ROWS_LARGEST}", ROWS_LARGEST
-        start = number(low, self.decimals and 0 if low == 0 else self.decimals)
-        return start, number(high, None if high == 1 else self.decimals)
+        low, high = (number(v, None if v.is_integer() else self.decimals) for v in self.limits)
+        return low, high
 
     def text(self, row: int, column: int) -> str:
         """What cell (row, column) says: "it → creek = .85"."""

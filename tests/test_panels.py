@@ -22,7 +22,8 @@ TOKENS = ["the", "creek", "was"]
         (-0.001, 2, ".00"), (0.125, 2, ".13"), (0.0312, None, ".031"), (12.34, None, "12.3"),
         (4096, None, "4096"), (1234.5, None, "1.2k"), (999.7, None, "1.0k"), (2**20, None, "1.0M"),
         (2.1e-5, None, "2.1e−5"), (math.nan, 2, "NaN"), (-math.inf, None, "−∞"),
-        (123.4, None, "123"), (99.96, None, "100"), (10_000, None, "10.0k"), (1e6, None, "1.0M"),
+        (123.4, None, "123"), (99.96, None, "100"), (10_000, None, "10k"), (1e6, None, "1M"),
+        (10_012, None, "10.0k"), (25_000, 1, "25k"), (1e10, None, "10G"), (-2.5e9, None, "−2.5G"),
     ],
 )  # fmt: skip
 def test_numbers_read_as_in_print(value, decimals, text):
@@ -121,6 +122,7 @@ def test_rows_of_their_own_range_reach_the_end_of_the_map():
         ([[0.1, 7.19]], {}, ("0", "7.19"), True),
         ([[0.5, 0.9]], {"limits": (0.5, 1)}, (".50", "1"), False),
         ([[-3, 2]], {}, ("−3", "3"), False),
+        ([[-0.4, 0.3]], {"limits": (-1, 1)}, ("−1", "1"), False),
         ([[0.1, 0.9]], {"limits": (0, 1), "per_row": True}, ("0", "row’s largest"), False),
         ([[-3, 2]], {"per_row": True}, ("−row’s largest", "row’s largest"), False),
     ],

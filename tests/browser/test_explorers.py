@@ -271,6 +271,7 @@ def test_numbers_read_alike_in_python_and_in_the_browser(page):
     rng = random.Random(3)
     values = [rng.choice((-1, 1)) * 10 ** rng.uniform(-7, 13) for _ in range(400)]
     values += [0, 0.125, 0.375, 0.5, 1, -2.5, 999.5, 9999.5, 10_000, 99_950, 1e6, 0.0995, 12]
+    values += [10_012, 25_000, 1e10, -2.5e9]
     script = """async ([source, values]) => {
         const blob = new Blob([source], {type: 'text/javascript'});
         const {number} = await import(URL.createObjectURL(blob));
