@@ -49,7 +49,7 @@ def execute(notebook: NotebookNode, *, allow_errors: bool = False) -> NotebookNo
     """Run a notebook in a fresh kernel, in the notebooks' folder."""
     NotebookClient(
         notebook,
-        timeout=600,  # ten times what the slowest cell takes: machines may be busy
+        timeout=600,  # plenty: a machine may be busy
         kernel_name="python3",
         allow_errors=allow_errors,
         extra_arguments=["--log-level=ERROR"],
