@@ -36,7 +36,7 @@ lint: setup  ## ruff and mypy
 	@$(PY) -m mypy
 
 test-code: setup  ## the package, its data and the notebooks' form; every exercise with its solution
-	@$(PY) -m pytest -q -n 2 --ignore=tests/browser tests
+	@$(PY) -m pytest -q -n 2 --dist worksteal --ignore=tests/browser tests
 
 test-notebooks: setup  ## run every notebook and compare its outputs with the stored ones (nbval)
 	@$(PY) -m pytest -q $(NBVAL) notebooks
@@ -77,7 +77,7 @@ print: setup  ## the notebooks for paper, folded parts open, in build/print; one
 bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others; DEVICE=cuda
 	@$(PY) tests/bench.py --device $(or $(DEVICE),cpu)
 
-classroom-load: setup  ## thirty learners on a real JupyterHub on this machine (half an hour)
+classroom-load: setup  ## thirty learners on a real JupyterHub on this machine (20 minutes)
 	@$(PY) -m pip install -q -e '.[hub]' -c constraints.txt
 	@$(PY) tests/classroom_load.py
 

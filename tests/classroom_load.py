@@ -87,7 +87,7 @@ def configuration(folder: Path, port: int, token: str, threads: int) -> str:
 c.JupyterHub.authenticator_class = "dummy"
 c.Authenticator.allow_all = True
 c.JupyterHub.spawner_class = "simple"
-c.SimpleLocalProcessSpawner.home_dir_template = {str(folder / "homes/{username}")!r}
+c.SimpleLocalProcessSpawner.home_dir_template = {str(folder / "{username}")!r}
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
 c.JupyterHub.hub_bind_url = "http://127.0.0.1:{free_port()}"
 c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{free_port()}"
@@ -116,7 +116,8 @@ def free_port() -> int:
 @asynccontextmanager
 async def hub(threads: int) -> AsyncIterator["Hub"]:
     """A hub that answers; on leaving, it and everything it started is gone."""
-    with tempfile.TemporaryDirectory(prefix="classroom-") as name:
+    # A short path: the kernels' sockets lie below it (see `transport` in TEACHING.md).
+    with tempfile.TemporaryDirectory(prefix="hub-", dir="/tmp") as name:
         folder, port, token = Path(name), free_port(), secrets.token_hex(16)
         (folder / "config.py").write_text(configuration(folder, port, token, threads), "utf-8")
         with LOG.open("wb") as log:
@@ -124,6 +125,7 @@ async def hub(threads: int) -> AsyncIterator["Hub"]:
                 [sys.executable, "-m", "jupyterhub", "-f", "config.py"],
                 cwd=folder, stdout=log, stderr=log,
             )  # fmt: skip
+        process.nice(10)  # this script plays the browsers, which are machines of their own
         running = Hub(f"http://127.0.0.1:{port}", token, folder, process)
         try:
             await running.answers()
@@ -174,7 +176,7 @@ class Hub:
         raise SystemExit(f"JupyterHub did not start:\n{LOG.read_text()}")
 
     def home(self, learner: str) -> Path:
-        return self.folder / "homes" / learner
+        return self.folder / learner
 
     def memory(self) -> dict[str, int]:
         """PSS of each learner's server and kernels, and of the rest under "hub".
