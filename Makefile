@@ -29,7 +29,7 @@ $(STAMP):
 lab: setup  ## open the course in JupyterLab, on your own copy of the notebooks
 	@$(PY) -m mha_lesson.lab
 
-test: lint test-code test-notebooks test-browser  ## every check (about ten minutes on two slow cores)
+test: lint test-code test-notebooks test-browser  ## every check (six minutes on two cores)
 
 lint: setup  ## ruff and mypy
 	@$(PY) -m ruff check .
