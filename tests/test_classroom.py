@@ -94,7 +94,7 @@ def submissions(tmp_path_factory, outside):
         write(folder / "broken.ipynb", raw='{"cells": [')
         write(folder / "empty.ipynb")
         write(folder / "exits.ipynb", FIRST, *solved("causal_mask"), "import os; os._exit(3)")
-        found = classroom.grade(folder, seconds=25, jobs=2)
+        found = classroom.grade(folder, seconds=60, jobs=2)
         with pytest.raises(BlockingIOError):
             server.accept()
     assert len(found) == 30
@@ -121,7 +121,7 @@ def test_who_solved_what(submissions):
     ("name", "note"),
     [
         ("crashes", ""),
-        ("endless", "stopped after 25 s"),
+        ("endless", "stopped after 60 s"),
         ("writes", ""),
         ("calls", ""),
         ("greedy", ""),
