@@ -27,12 +27,13 @@ $(STAMP):
 	@rm -f .venv/installed-*; touch $@
 
 lab: setup  ## open the course in JupyterLab, on your own copy of the notebooks
-	@$(PY) -m mha_lesson.lab
+	@$(PY) -m mha_lesson.course.lab
 
 test: lint test-code test-notebooks test-browser  ## every check (six minutes on two cores)
 
 lint: setup  ## ruff and mypy
 	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check -q .
 	@$(PY) -m mypy
 
 test-code: setup  ## the package, its data and the notebooks' form; every exercise with its solution
@@ -60,26 +61,26 @@ test-gpu: setup  ## the core's tests and all notebooks on a CUDA device, with th
 	fi
 
 notebooks: setup  ## run the notebooks anew and store their outputs; one only: make notebooks NB=03
-	@$(PY) tests/notebooks.py $(NB)
+	@$(PY) tools/notebooks.py $(NB)
 
 diagnose: setup  ## how well the exercises' checks judge and name 300 and more answers
-	@$(PY) tests/diagnose.py
+	@$(PY) tools/diagnose.py
 
 claims: setup  ## collect the notebooks' verdicts on popular claims into notebooks/CLAIMS.md
-	@$(PY) tests/claims.py
+	@$(PY) tools/claims.py
 
 slides: setup  ## the notebooks as slides, one file each, in build/slides; one only: make slides NB=03
-	@$(PY) tests/handout.py slides $(NB)
+	@$(PY) tools/handout.py slides $(NB)
 
 print: setup  ## the notebooks for paper, folded parts open, in build/print; one only: make print NB=03
-	@$(PY) tests/handout.py print $(NB)
+	@$(PY) tools/handout.py print $(NB)
 
 bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others; DEVICE=cuda
-	@$(PY) tests/bench.py --device $(or $(DEVICE),cpu)
+	@$(PY) tools/bench.py --device $(or $(DEVICE),cpu)
 
 classroom-load: setup  ## thirty learners on a real JupyterHub on this machine (20 minutes)
 	@$(PY) -m pip install -q -e '.[hub]' -c constraints.txt
-	@$(PY) tests/classroom_load.py
+	@$(PY) tools/classroom_load.py
 
 # For maintainers and CI.
 

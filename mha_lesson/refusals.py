@@ -306,8 +306,7 @@ def require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor, d_mo
             )
         if x.ndim != query.ndim or (x.ndim == 3 and x.shape[0] != query.shape[0]):
             raise ValueError(
-                f"query and {name} must have one batch size B, or both none: "
-                f"{both(query, name, x)}"
+                f"query and {name} must have one batch size B, or both none: {both(query, name, x)}"
             )
     _require_one_length(key, value)
 

@@ -614,7 +614,7 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:target_dtype": lambda: _x[torch.ones(2)],
     "error:loss_axes": lambda: F.cross_entropy(torch.ones(2, 3), torch.ones(5).long()),
     "error:half_not_implemented": lambda: torch.ones(2).bool().softmax(0),
-    "error:unknown_name": lambda: never_defined,  # type: ignore[name-defined]
+    "error:unknown_name": lambda: never_defined,  # type: ignore[name-defined]  # noqa: F821
     "error:no_such_attribute": lambda: _x.no_such,
     "error:endless_recursion": lambda: _again(),
     "error:exits": lambda: exit(),

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 import notebooks
-from mha_lesson import classroom
-from mha_lesson.classroom import Submission
+from mha_lesson.course import classroom
+from mha_lesson.course.classroom import Submission
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS")
 

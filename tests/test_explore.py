@@ -13,9 +13,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from mha_lesson import MultiHeadAttention, cost, explore, live, scaled_dot_product_attention
-from mha_lesson.layout import WIDTH, draw
-from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
+from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
+from mha_lesson.pictures import live
+from mha_lesson.pictures.layout import WIDTH, draw
+from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, sentence
 
@@ -34,8 +35,7 @@ CONTROLS = {
 
 
 def module(name: str) -> ModuleType:
-    """The module of an explorer; the package has the function of the same name in its place."""
-    return import_module(f"mha_lesson.explore.{name}")
+    return import_module(getattr(explore, name).__module__)
 
 
 def every(name: str, **positions: Any) -> list[tuple[dict[str, Any], Scene]]:
@@ -178,9 +178,7 @@ class TestProjections:
             explorer.controls["d_k"].value = position
             assert explorer.scene.caption == projections.scene(d_k=d_k).caption
 
-    @pytest.mark.parametrize(
-        "bad", [{"d_model": 0}, {"h": -1}, {"h": 7}, {"d_k": 0}]
-    )
+    @pytest.mark.parametrize("bad", [{"d_model": 0}, {"h": -1}, {"h": 7}, {"d_k": 0}])
     def test_refuses(self, bad: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=next(reversed(bad)).replace("h", "(h|n_heads)")):
             module("projections").scene(**bad)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from mha_lesson import explore
-from mha_lesson.layout import WIDTH, draw
 from mha_lesson.models import RepeatModel
-from mha_lesson.panels import Bars, Curve, Heatmap
+from mha_lesson.pictures.layout import WIDTH, draw
+from mha_lesson.pictures.panels import Bars, Curve, Heatmap
 from mha_lesson.tasks import letter_batches
 from mha_lesson.training import Run, side_accuracy, silence_head, two_sides_runs, weight_by_offset
 
-film = importlib.import_module("mha_lesson.explore.training")  # the package has the function
+film = importlib.import_module("mha_lesson.explore.n07_training")  # the package has the function
 pytestmark = pytest.mark.plain
 
 

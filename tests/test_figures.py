@@ -10,8 +10,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mha_lesson import figures, layout, live
-from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, head_colour, rgb, text_on
+from mha_lesson.pictures import figures, layout, live
+from mha_lesson.pictures.panels import (
+    Bars,
+    Curve,
+    Heatmap,
+    Scene,
+    Table,
+    Tiles,
+    head_colour,
+    rgb,
+    text_on,
+)
 
 TOKENS = ["the", "creek", "was", "cold", "and", "the", "spunky", "dog", "wanted", "to", "jump",
           "over", "it"]  # fmt: skip

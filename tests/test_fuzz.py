@@ -18,6 +18,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import ipywidgets as widgets
@@ -32,24 +33,18 @@ import mha_lesson
 from mha_lesson import (
     attention,
     check,
-    claims,
-    classroom,
     cost,
-    export,
-    figures,
     heads,
-    lab,
-    layout,
-    live,
     masks,
     models,
-    panels,
     pretrained,
     progress,
     tasks,
     text,
     training,
 )
+from mha_lesson.course import claims, classroom, export, lab
+from mha_lesson.pictures import figures, layout, live, panels
 
 pytestmark = pytest.mark.plain
 
@@ -228,11 +223,11 @@ def shown(panel: type) -> Callable[..., Any]:
 
 
 def scene_of(name: str) -> Callable[..., Any]:
-    return import_module(f"mha_lesson.explore.{name}").scene
+    return import_module(getattr(mha_lesson.explore, name).__module__).scene
 
 
 def explorer_of(name: str) -> Callable[..., Any]:
-    return getattr(import_module(f"mha_lesson.explore.{name}"), name)
+    return getattr(mha_lesson.explore, name)
 
 
 @cache
@@ -725,7 +720,7 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(pretrained, "load", small_model)
     monkeypatch.setattr(export.NotebookClient, "execute", lambda self: None)
     monkeypatch.setattr(classroom, "_run", lambda name, *_: classroom.Submission(name))
-    film = import_module("mha_lesson.explore.training")
+    film = import_module("mha_lesson.explore.n07_training")
     monkeypatch.setattr(film, "_trained", lambda: tuple(runs()))
     monkeypatch.setattr(film, "_letters", lambda: ids(7, 12))
 
@@ -924,9 +919,17 @@ def takes_something(function: Any, beside: int = 0) -> bool:
     return len(inspect.signature(function).parameters) > beside
 
 
+def room(module_name: str) -> ModuleType:
+    if module_name.startswith("explore."):
+        return import_module(getattr(mha_lesson.explore, module_name[8:]).__module__)
+    places = ("mha_lesson", "mha_lesson.pictures", "mha_lesson.course")
+    place = next(p for p in places if find_spec(f"{p}.{module_name}"))
+    return import_module(f"{place}.{module_name}")
+
+
 def public(module_name: str) -> Iterator[str]:
     """What can be called of a module, with something to be passed."""
-    module = import_module(f"mha_lesson.{module_name}")
+    module = room(module_name)
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__]
     for name in PARTS.get(module_name) or getattr(module, "__all__", own):
         value = getattr(module, name)

@@ -24,8 +24,9 @@ import nbformat
 import pytest
 from jupyter_client import BlockingKernelClient
 
-from mha_lesson import check, lab
+from mha_lesson import check
 from mha_lesson.check import journal
+from mha_lesson.course import lab
 from mha_lesson.disk import write_whole
 
 resource = pytest.importorskip("resource", reason="Windows has no limit on the size of files")

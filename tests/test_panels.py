@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_lesson import layout, panels
-from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
+from mha_lesson.pictures import layout, panels
+from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
 
 TOKENS = ["the", "creek", "was"]
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from mha_lesson import pretrained, selfcheck, text
+from mha_lesson import pretrained, text
+from mha_lesson.course import selfcheck
 
 
 def missing() -> dict[str, str]:

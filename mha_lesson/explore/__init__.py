@@ -4,15 +4,15 @@ Each module holds a pure function that turns the sliders' values into a `Scene`,
 puts the sliders over it.
 """
 
-from mha_lesson.explore.cost import cost
-from mha_lesson.explore.head_writes import head_writes
-from mha_lesson.explore.heads import heads
-from mha_lesson.explore.masks import masks
-from mha_lesson.explore.memory import memory
-from mha_lesson.explore.projections import projections
-from mha_lesson.explore.real_heads import real_heads
-from mha_lesson.explore.scaling import scaling
-from mha_lesson.explore.training import training
+from mha_lesson.explore.n01_scaling import scaling
+from mha_lesson.explore.n02_projections import projections
+from mha_lesson.explore.n03_memory import memory
+from mha_lesson.explore.n04_masks import masks
+from mha_lesson.explore.n05_head_writes import head_writes
+from mha_lesson.explore.n06_heads import heads
+from mha_lesson.explore.n07_training import training
+from mha_lesson.explore.n08_real_heads import real_heads
+from mha_lesson.explore.n09_cost import cost
 
 __all__ = [
     "cost",

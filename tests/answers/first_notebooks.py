@@ -202,7 +202,7 @@ def a21(Q, K):
 
 @wrong("attention_scores", "a name that is not defined", slips=("error:unknown_name",))
 def a22(Q, K):
-    return Q @ K.mT / math.sqrt(d_k)
+    return Q @ K.mT / math.sqrt(d_k)  # noqa: F821
 
 
 @wrong("attention_scores", "no return", slips=("no_return",))

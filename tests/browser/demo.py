@@ -3,8 +3,8 @@
 import ipywidgets as widgets
 import numpy as np
 
-from mha_lesson.live import Explorer
-from mha_lesson.panels import Bars, Curve, Heatmap, Scene, Table, Tiles
+from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles
 
 TOKENS = ("the", "creek", "was", "<b>cold</b>", "it")
 

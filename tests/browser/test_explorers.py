@@ -20,8 +20,9 @@ pytest.importorskip("playwright", reason="playwright is not installed: make setu
 
 import demo  # noqa: E402
 
-from mha_lesson import explore, figures, layout, live, panels  # noqa: E402
-from mha_lesson.export import export  # noqa: E402
+from mha_lesson import explore  # noqa: E402
+from mha_lesson.course.export import export  # noqa: E402
+from mha_lesson.pictures import figures, layout, live, panels  # noqa: E402
 
 SETUP = f"import sys\nsys.path.insert(0, {str(HERE)!r})\nimport demo"
 COMPUTED, STORED = ".mha-view >> nth=0", ".mha-view >> nth=1"

@@ -1,7 +1,7 @@
 """A trial by hand: does nbgitpuller lose anything of a learner's? Not part of `make test`.
 
     python -m venv build/pull && build/pull/bin/python -m pip install nbgitpuller==1.3.0
-    build/pull/bin/python tests/trial_nbgitpuller.py
+    build/pull/bin/python tools/trial_nbgitpuller.py
 
 Needs Linux, git, and root for the small disk that gets full. Course and learner are throw-away
 repositories with two of the notebooks. It prints how often what was found.

@@ -1,4 +1,4 @@
-"""How smoothly the explorers move: python tests/bench_explorers.py [explorer ...]
+"""How smoothly the explorers move: python tools/bench_explorers.py [explorer ...]
 
 Opens each in a real JupyterLab and a headless Chromium and presses arrow keys on its sliders.
 `move` is the time from a key press to the frame that shows the changed picture; `held` is what a
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "browser"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "browser"))
 from lab import CHROMIUM, Lab, chromium, notebook
 
 SLIDERS = {

@@ -1,7 +1,7 @@
 """Run the notebooks anew and store their outputs in one normal form.
 
-    python tests/notebooks.py            all of them, two at a time
-    python tests/notebooks.py 01 05      these only
+    python tools/notebooks.py            all of them, two at a time
+    python tools/notebooks.py 01 05      these only
 
 `make notebooks` calls this. Run twice without a change it leaves no diff. The tests use its
 functions too: `normal` (the stored form), `solved` (a notebook with its folded solutions in place).

@@ -22,9 +22,9 @@ import ipywidgets as widgets
 import numpy as np
 import traitlets
 
-from mha_lesson import figures
-from mha_lesson.layout import WIDTH, Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
-from mha_lesson.panels import HEADS, MAPS, Heatmap, Scene, Tiles, scene_of
+from mha_lesson.pictures import figures
+from mha_lesson.pictures.layout import WIDTH, Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
+from mha_lesson.pictures.panels import HEADS, MAPS, Heatmap, Scene, Tiles, scene_of
 from mha_lesson.refusals import require_bool, require_callable, require_kind, say
 
 __all__ = ["Explorer", "LiveView", "page"]

@@ -7,8 +7,8 @@ import ipywidgets as widgets
 import torch
 from torch import Tensor
 
-from mha_lesson.live import Explorer
-from mha_lesson.panels import Bars, Curve, Scene, number
+from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.panels import Bars, Curve, Scene, number
 from mha_lesson.refusals import require_bool, require_one_of
 
 SIZES = tuple(2**k for k in range(2, 13))  # d_k = 4 … 4096

@@ -1,7 +1,8 @@
 """Save a notebook as one HTML page whose explorers move without a kernel and without a network.
 
-`python -m mha_lesson.export NOTEBOOK.ipynb` runs it and writes NOTEBOOK.html beside it. Explorers
-that send all their states beforehand move; the others show the still picture of their first state.
+`python -m mha_lesson.course.export NOTEBOOK.ipynb` runs it and writes NOTEBOOK.html beside it.
+Explorers that send all their states beforehand move; the others show the still picture of their
+first state.
 Formulas need MathJax from the network, as in every page that nbconvert makes.
 """
 
@@ -13,7 +14,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
-from mha_lesson.live import EXPORT
+from mha_lesson.pictures.live import EXPORT
 from mha_lesson.refusals import require_kind
 
 UNUSED = ("require_js_url", "jquery_url", "jupyter_widgets_base_url", "mermaid_js_url")

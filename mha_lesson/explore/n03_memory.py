@@ -8,8 +8,8 @@ import ipywidgets as widgets
 import torch
 from torch import Tensor
 
-from mha_lesson.live import Explorer
-from mha_lesson.panels import Panel, Scene, Table, Tiles
+from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.panels import Panel, Scene, Table, Tiles
 from mha_lesson.refusals import require_one_of, require_whole
 
 CODE = {

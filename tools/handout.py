@@ -1,8 +1,8 @@
 """What a teacher hands out besides the notebooks: slides, a printed form, nbgrader's sources.
 
-    python tests/handout.py slides [NUMBER ...]      build/slides/NN_….slides.html
-    python tests/handout.py print [NUMBER ...]       build/print/NN_….html
-    python tests/handout.py nbgrader [NUMBER ...]    build/nbgrader/source/…
+    python tools/handout.py slides [NUMBER ...]      build/slides/NN_….slides.html
+    python tools/handout.py print [NUMBER ...]       build/print/NN_….html
+    python tools/handout.py nbgrader [NUMBER ...]    build/nbgrader/source/…
 
 All of it is made from the stored notebooks, outputs included; nothing is run. Slides and printed
 pages are single files that load nothing from anywhere. `make slides` and `make print` call this.

@@ -1,6 +1,6 @@
 """Collects what the notebooks found out about popular claims into notebooks/CLAIMS.md.
 
-    python tests/claims.py
+    python tools/claims.py
 
 `make claims` calls this. It reads the stored outputs of the cells tagged `claim` and runs nothing.
 """

@@ -1,8 +1,8 @@
 """Open the course in JupyterLab on a working copy that updates never overwrite.
 
-`make lab` runs `python -m mha_lesson.lab`, and so can anyone without make. The notebooks are
+`make lab` runs `python -m mha_lesson.course.lab`, and so can anyone without make. The notebooks are
 copied to `my_notebooks/`, where learners work; this module only ever adds to it or renews what
-nobody touched. More options are handed on: `python -m mha_lesson.lab --port=9000`.
+nobody touched. More options are handed on: `python -m mha_lesson.course.lab --port=9000`.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mha_lesson.disk import write_whole
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = PROJECT / "notebooks"
 MINE = PROJECT / "my_notebooks"
 RECORD = ".copied.json"  # file name -> hash of what was copied there

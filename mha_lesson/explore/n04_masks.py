@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from mha_lesson.attention import scaled_dot_product_attention
-from mha_lesson.live import Explorer
 from mha_lesson.masks import causal_mask, padding_mask
-from mha_lesson.panels import Heatmap, Panel, Scene, number
+from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.panels import Heatmap, Panel, Scene, number
 from mha_lesson.refusals import MOST, require_bool, require_one_of, require_whole
 
 BLOCKED, KEEP, ADDED = CONVENTIONS = ("True = blocked", "True = keep", "0 and 1, added")

@@ -7,9 +7,9 @@ from functools import cache
 import ipywidgets as widgets
 from torch import Tensor, nn
 
-from mha_lesson.live import Explorer
 from mha_lesson.models import TwoSidesModel
-from mha_lesson.panels import Bars, Curve, Heatmap, Scene
+from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene
 from mha_lesson.refusals import is_whole, listed, require_kind, require_one_of, say
 from mha_lesson.tasks import letter_batches
 from mha_lesson.training import (

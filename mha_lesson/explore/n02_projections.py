@@ -2,8 +2,8 @@
 
 import ipywidgets as widgets
 
-from mha_lesson.live import Explorer
-from mha_lesson.panels import Bars, Scene
+from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.panels import Bars, Scene
 from mha_lesson.refusals import require_divisible, require_positive_int
 
 WIDTHS = (48, 96, 192, 384, 768)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mha_lesson.panels import (
+from mha_lesson.pictures.panels import (
     LOW,
     ROWS_LARGEST,
     Bars,

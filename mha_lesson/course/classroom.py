@@ -1,6 +1,6 @@
 """Who solved what: runs a folder of submitted notebooks and sums up the class.
 
-    python -m mha_lesson.classroom FOLDER [--out REPORT] [--seconds 300] [--memory 6]
+    python -m mha_lesson.course.classroom FOLDER [--out REPORT] [--seconds 300] [--memory 6]
 
 Every notebook runs in a process and a folder of its own, with limits on time and memory, without
 network, and without writing elsewhere. How strong these walls are depends on the system: see
@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 
 from mha_lesson import check
-from mha_lesson.panels import Heatmap, Scene
+from mha_lesson.pictures.panels import Heatmap, Scene
 from mha_lesson.progress import Progress
 from mha_lesson.refusals import listed, require_kind, require_positive, require_positive_int
 
@@ -114,7 +114,14 @@ def _in_own_process(work: str, seconds: float, memory_gb: float, submission: Sub
         "MPLBACKEND": "Agg",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    child = [sys.executable, "-m", "mha_lesson._submission", work, str(writer), str(memory_gb)]
+    child = [
+        sys.executable,
+        "-m",
+        "mha_lesson.course._submission",
+        work,
+        str(writer),
+        str(memory_gb),
+    ]
     process = subprocess.Popen(
         [*_walls(work), *child],
         cwd=work,
@@ -228,7 +235,7 @@ def scene(submissions: list[Submission]) -> Scene:
 
 def save(submissions: list[Submission], out: Path) -> None:
     """Writes solved.csv, slips.csv and solved.png into the folder `out`."""
-    from mha_lesson.figures import png
+    from mha_lesson.pictures.figures import png
 
     submissions = _handed_in(submissions)
     out.mkdir(parents=True, exist_ok=True)
@@ -268,7 +275,9 @@ def words(submissions: list[Submission]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m mha_lesson.classroom", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m mha_lesson.course.classroom", description=__doc__
+    )
     parser.add_argument("folder", type=Path, help="holds the notebooks, at any depth")
     parser.add_argument("--out", type=Path, default=Path("classroom_report"))
     parser.add_argument("--seconds", type=float, default=300, help="for each notebook")

@@ -1,4 +1,4 @@
-"""How well the checks judge and name: `make diagnose`, or `python tests/diagnose.py [-v] [name]`.
+"""How well the checks judge and name: `make diagnose`, or `python tools/diagnose.py [-v] [name]`.
 
 Runs every answer in tests/answers and prints, per exercise: right answers failed and wrong answers
 passed (both must be 0), the share of wrong answers that were named, and milliseconds per check.
@@ -7,8 +7,10 @@ passed (both must be 0), the share of wrong answers that were named, and millise
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import quantiles
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from answers import Answer, all_answers
 from mha_lesson import check
 

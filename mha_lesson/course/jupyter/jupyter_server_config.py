@@ -15,7 +15,7 @@ from jupyter_server.services.contents.fileio import AsyncFileManagerMixin
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
 # By its path: importing the package would import torch, and the server needs none.
-COURSE = Path(__file__).resolve().parents[1]
+COURSE = Path(__file__).resolve().parents[2]
 write_whole = runpy.run_path(str(COURSE / "disk.py"))["write_whole"]
 
 
@@ -43,7 +43,7 @@ class WholeFiles(Whole, AsyncLargeFileManager):  # type: ignore[misc]  # Jupyter
     """Notebooks and other files."""
 
 
-c = get_config()
+c = get_config()  # type: ignore[name-defined]  # noqa: F821  # Jupyter defines it
 if os.name == "posix":  # Windows replaces no file that another program has open
     c.ServerApp.contents_manager_class = WholeFiles
     c.WholeFiles.checkpoints_class = WholeCheckpoints

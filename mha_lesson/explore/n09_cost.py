@@ -7,8 +7,8 @@ from typing import Any
 import ipywidgets as widgets
 
 from mha_lesson.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
-from mha_lesson.live import Explorer
-from mha_lesson.panels import Bars, Curve, Scene, Table, number
+from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.panels import Bars, Curve, Scene, Table, number
 from mha_lesson.refusals import require_sizes, say
 
 LENGTHS = tuple(2**k for k in range(6, 15))  # T = 64 … 16,384

@@ -1,4 +1,4 @@
-// Draws the marks of mha_lesson.layout on a canvas: crisp, in the page's own colours, readable by
+// Draws the marks of mha_lesson.pictures.layout on a canvas: crisp, in the page's own colours, readable by
 // pointer and by keyboard. In a notebook it is an anywidget; a saved page calls `mount`.
 
 const STYLE = `
@@ -21,7 +21,7 @@ const STYLE = `
 .mha-controls label{display:flex;gap:.6em;align-items:center}
 `;
 
-// ---- numbers as mha_lesson.panels.number writes them ---------------------------------------------
+// ---- numbers as mha_lesson.pictures.panels.number writes them ---------------------------------------------
 
 export function number(value, decimals = null) {
   if (Number.isNaN(value)) return "NaN";
@@ -125,7 +125,7 @@ class Field {
     return this.blocked && this.blocked[i] ? "blocked" : number(this.values[i], this.m.decimals);
   }
   levels(perRow) {
-    // where each value lies in its map, 0 to 255: mha_lesson.panels.shares
+    // where each value lies in its map, 0 to 255: mha_lesson.pictures.panels.shares
     const { m, values, blocked, columns } = this, out = new Uint8Array(values.length);
     let [low, high] = m.limits;
     for (let r = 0; r < this.rows; r++) {
@@ -517,7 +517,7 @@ function storedState(stored, data, index) {
 
 const floats = (view) => new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
 
-// Where a control stands among its positions: mha_lesson.live._positions.
+// Where a control stands among its positions: mha_lesson.pictures.live._positions.
 function position(model, control) {
   if (control.kind === "index") return model.get("index");
   if (control.kind === "bool") return Number(model.get("value"));

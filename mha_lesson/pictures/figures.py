@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 from PIL import Image
 
-from mha_lesson.layout import Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
-from mha_lesson.panels import (
+from mha_lesson.pictures.layout import Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
+from mha_lesson.pictures.panels import (
     INK,
     MAPS,
     Heatmap,

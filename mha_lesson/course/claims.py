@@ -32,11 +32,7 @@ class Claim:
         return "holds" if self.holds else "does not hold"
 
     def __str__(self) -> str:
-        return (
-            f"Claim: {self.text}\n"
-            f"It {self.word}: {self.verdict}\n"
-            f"Measured: {self.measured}"
-        )
+        return f"Claim: {self.text}\nIt {self.word}: {self.verdict}\nMeasured: {self.measured}"
 
     __repr__ = __str__
 

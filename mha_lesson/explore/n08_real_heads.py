@@ -6,8 +6,8 @@ import ipywidgets as widgets
 import torch
 from torch import Tensor
 
-from mha_lesson.live import Explorer
-from mha_lesson.panels import Heatmap, Scene, Table, number
+from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.panels import Heatmap, Scene, Table, number
 from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
 from mha_lesson.refusals import require_text, require_whole
 from mha_lesson.text import LAYER, SENTENCE
@@ -81,9 +81,9 @@ def scene(layer: int = LAYER, head: int = HEAD, text: str = SENTENCE) -> Scene:
 def _links(weights: Tensor, words: tuple[str, ...]) -> list[tuple[str, str, str]]:
     """The largest weights that neither leave nor enter [CLS] and [SEP], as words."""
     inner = weights[1:-1, 1:-1]
-    names = [
-        word if words.count(word) == 1 else f"{word} ({i})" for i, word in enumerate(words)
-    ][1:-1]
+    names = [word if words.count(word) == 1 else f"{word} ({i})" for i, word in enumerate(words)][
+        1:-1
+    ]
     values, places = inner.flatten().topk(min(N_LINKS, inner.numel()))
     queries, keys = places // len(names), places % len(names)
     return [
