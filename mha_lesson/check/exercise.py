@@ -91,6 +91,8 @@ class Exercise:
         gives: names of what comes back, with shapes; several where a tuple comes back.
         further: makes checks beyond values on float64: `judge(answer) -> Finding | None`.
         bind: turns what the learner wrote into a function of a case's inputs; by default itself.
+        gradient: "full" where a gradient has to get through to every input, "some" where one has
+            to be there, None where nothing can be learnt.
     """
 
     right: Callable[..., Any]
@@ -100,11 +102,17 @@ class Exercise:
     gives: tuple[str, ...]
     further: tuple[Callable[..., Finding | None], ...] = ()
     bind: Callable[[Any], Any] | None = None
+    gradient: str | None = "full"
     slips: list[Slip] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return self.right.__name__
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        parameters = inspect.signature(self.right).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
@@ -202,6 +210,7 @@ def exercise(
     gives: tuple[str, ...],
     further: tuple[Callable[..., Finding | None], ...] = (),
     bind: Callable[[Any], Any] | None = None,
+    gradient: str | None = "full",
 ) -> Callable[[Callable[..., Any]], Exercise]:
     """Makes an exercise out of its right answer."""
-    return lambda right: Exercise(right, number, notebook, cases, gives, further, bind)
+    return lambda right: Exercise(right, number, notebook, cases, gives, further, bind, gradient)

@@ -27,7 +27,7 @@ def as_bool(mask: Any) -> Any:
     return mask
 
 
-@exercise(7, "04", cases=lengths_of_sequences, gives=("mask (T, T)",))
+@exercise(7, "04", cases=lengths_of_sequences, gradient=None, gives=("mask (T, T)",))
 def causal_mask(T: int, *, triangle: Any = future, kind: Any = as_bool, axes: Any = as_bool) -> Any:
     """True above the diagonal."""
     return axes(kind(triangle(T)))
@@ -247,7 +247,7 @@ def key_axis_last(mask: Tensor) -> Tensor:
     return mask[:, None, None, :]
 
 
-@exercise(8, "04", cases=batches_of_lengths, gives=("mask (B, 1, 1, T)",))
+@exercise(8, "04", cases=batches_of_lengths, gradient=None, gives=("mask (B, 1, 1, T)",))
 def padding_mask(
     lengths: Tensor,
     T: int,

@@ -61,6 +61,13 @@ class Layers:
         module.load_state_dict(self.module.state_dict())
         return module
 
+    def learning(self) -> "Layers":
+        return Layers(self.again().to(torch.float64), self.n_heads, self.remake)
+
+    def leaves(self) -> dict[str, Tensor]:
+        """What is to be trained: the four weights, each under its layer's name."""
+        return {f"`{name}`": getattr(self.module, name).weight for name in NAMES}
+
     def tensors(self) -> Iterator[Tensor]:
         """What `module.to(device)` would move."""
         return chain(self.module.parameters(), self.module.buffers())
@@ -96,7 +103,7 @@ def bind(cls: Any) -> Bound | Finding | None:
         d_model, n_heads = sizes["d_model"], sizes["n_heads"]
         outcome = run(cls, (d_model, n_heads), codes)
         if isinstance(outcome, Raised):
-            if isinstance(outcome.error, NotImplementedError):
+            if isinstance(outcome.error, NotImplementedError) and outcome.on_purpose:
                 return None
             return errors.explain(outcome)
         module = outcome.value
@@ -125,7 +132,7 @@ def _is_stub(module: nn.Module, d_model: int, codes: set[Any]) -> bool:
     """Whether `forward` is still to be written."""
     outcome = run(lambda x: module(x), (torch.zeros(1, 2, d_model),), codes)
     if isinstance(outcome, Raised):
-        return isinstance(outcome.error, NotImplementedError)
+        return isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
     return outcome.value is None or outcome.value is ...
 
 
@@ -200,6 +207,12 @@ def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Ite
     dead = some[:, :1].clone()
     dead[0, 0, 1] = True
     yield Case((x, dead, layers), sizes, "with every key of query 1 blocked")
+    per_head = some[:1].clone()
+    per_head[0, -1, 1] = True
+    yield Case((x, per_head, layers), sizes, "with query 1 blocked in one head only, (1, h, T, T)")
+    keys = per_head[:, :, :1].clone()
+    keys[0, 0] = True
+    yield Case((x, keys, layers), sizes, "with one row for all queries of a head, (1, h, 1, T)")
     if seed == 0:
         yield Case((strided(x), future(T), layers), sizes, "with x not contiguous")
         wide = 60 * x

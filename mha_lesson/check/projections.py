@@ -300,7 +300,7 @@ def as_it_is(count: Any) -> Any:
     return count
 
 
-@exercise(4, "02", cases=widths, gives=("count",))
+@exercise(4, "02", cases=widths, gradient=None, gives=("count",))
 def count_parameters(
     d_model: int,
     n_heads: int,

@@ -1,6 +1,7 @@
 """Runs a learner's code so that nothing of it escapes: errors, prints, random numbers, changes."""
 
 import contextlib
+import dis
 import inspect
 import io
 import linecache
@@ -23,6 +24,7 @@ class Raised:
     error: BaseException
     number: int | None = None
     source: str = ""
+    on_purpose: bool = False  # by a `raise` of the learner's, not by torch
 
     @property
     def kind(self) -> str:
@@ -50,7 +52,7 @@ def run(answer: Callable[..., Any], inputs: tuple[Any, ...], codes: set[CodeType
     try:
         value = answer(*copies)
     except BaseException as error:
-        return Raised(error, *_learners_line(error, codes))
+        return Raised(error, *_learners_line(error, codes), _on_purpose(error, codes))
     changed = any(
         isinstance(x, Tensor) and not x.is_meta and not torch.equal(x, copy)
         for x, copy in zip(inputs, copies, strict=True)
@@ -89,6 +91,17 @@ def _learners_line(error: BaseException, codes: set[CodeType]) -> tuple[int | No
             number, file = step.tb_lineno, step.tb_frame.f_code.co_filename
         step = step.tb_next
     return number, linecache.getline(file, number).strip() if number else ""
+
+
+def _on_purpose(error: BaseException, codes: set[CodeType]) -> bool:
+    """Whether the innermost frame is the learner's and stands at a `raise` statement."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is None or step.tb_frame.f_code.co_filename not in {c.co_filename for c in codes}:
+        return False
+    instructions = dis.get_instructions(step.tb_frame.f_code)
+    return any(i.offset == step.tb_lasti and i.opname == "RAISE_VARARGS" for i in instructions)
 
 
 def safe_text(x: Any, how: Callable[[Any], str] = repr, limit: int = 200) -> str:

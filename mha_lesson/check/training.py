@@ -17,8 +17,8 @@ def logits_and_tokens() -> Iterator[Case]:
         (
             (2, 5, 7, torch.int64),
             (1, 3, 5, torch.int64),
-            (3, 2, 5, torch.int32),
-            (2, 7, 3, torch.int32),
+            (3, 2, 5, torch.int64),
+            (2, 7, 3, torch.int64),
             (3, 3, 3, torch.int64),
             (1, 2, 2, torch.int64),
             (5, 7, 7, torch.int64),
