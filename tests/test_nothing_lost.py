@@ -118,7 +118,7 @@ def test_a_broken_file_of_progress_is_put_aside(progress: Path, content: str) ->
 KERNELS = """
 import os, signal, time
 from mha_lesson.check import journal
-from mha_lesson.check.report import Report
+from mha_lesson.check.engine.report import Report
 
 load = journal._load
 def slowly():

@@ -10,7 +10,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from mha_lesson.check.report import Report
+from mha_lesson.check.engine.report import Report
 from mha_lesson.disk import write_whole
 
 FILE = "my_progress.json"  # beside the notebooks: Jupyter runs them in their own folder

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_lesson.check import errors, relations
-from mha_lesson.check.compare import (
+from mha_lesson.check.engine import errors, relations
+from mha_lesson.check.engine.compare import (
     Difference,
     allowed,
     close_cells,
@@ -20,9 +20,9 @@ from mha_lesson.check.compare import (
     in_letters,
     same,
 )
-from mha_lesson.check.exercise import Case, Exercise, Finding, Slip
-from mha_lesson.check.report import Picture, Report, number, picture
-from mha_lesson.check.safely import Outcome, Raised, Returned
+from mha_lesson.check.engine.exercise import Case, Exercise, Slip
+from mha_lesson.check.engine.report import Finding, Picture, Report, number, picture
+from mha_lesson.check.engine.safely import Outcome, Raised, Returned
 
 MAX_SAMPLES = 6  # inputs on which a relation has to hold
 
@@ -137,8 +137,9 @@ def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
     silent: tuple[Slip, ...] = ()  # explains every value, and not the errors
     best: tuple[Slip, ...] = ()
     most = max(1, len(wrong) // 4)
+    memory: dict[Any, Any] = {}
     for slips in _candidates(exercise):
-        if not _reproduces(exercise, slips, returned[0]):
+        if not _reproduces(exercise, slips, returned[0], memory):
             continue
         fits = [_reproduces(exercise, slips, t) for t in returned]
         if all(fits):
@@ -160,11 +161,16 @@ def _candidates(exercise: Exercise) -> Iterator[tuple[Slip, ...]]:
     yield from exercise.triples
 
 
-def _reproduces(exercise: Exercise, slips: tuple[Slip, ...], trial: Trial) -> bool:
+def _reproduces(
+    exercise: Exercise,
+    slips: tuple[Slip, ...],
+    trial: Trial,
+    memory: dict[Any, Any] | None = None,
+) -> bool:
     """Whether these slips give what the answer gave, or raise where it raised."""
     outcome = trial.outcome
     try:
-        result = exercise.variant(slips, trial.case.inputs)
+        result = exercise.variant(slips, trial.case.inputs, memory)
     except Exception:
         return isinstance(outcome, Raised)
     return isinstance(outcome, Returned) and same(outcome.value, result, trial.case.tolerance)

@@ -12,9 +12,8 @@ from itertools import permutations, product
 import torch
 from torch import Tensor
 
-from mha_lesson.check.compare import TOLERANCE, close, close_cells
-from mha_lesson.check.exercise import Finding
-from mha_lesson.check.report import number
+from mha_lesson.check.engine.compare import TOLERANCE, close, close_cells
+from mha_lesson.check.engine.report import Finding, number
 
 Sizes = Mapping[str, int]
 Sample = tuple[Tensor, Tensor, Sizes]

@@ -10,14 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lesson.check import errors, journal
-from mha_lesson.check.compare import same
-from mha_lesson.check.elsewhere import Elsewhere, flat
-from mha_lesson.check.exercise import Bound, Case, Exercise, Finding
-from mha_lesson.check.gradients import gradient
-from mha_lesson.check.naming import FIXED_DEVICE, Trial, part_of, report_on_values, wrong_dtype
-from mha_lesson.check.report import Report
-from mha_lesson.check.safely import (
+from mha_lesson.check import journal
+from mha_lesson.check.engine import errors
+from mha_lesson.check.engine.compare import same
+from mha_lesson.check.engine.elsewhere import Elsewhere, flat
+from mha_lesson.check.engine.exercise import Bound, Case, Exercise
+from mha_lesson.check.engine.gradients import gradient
+from mha_lesson.check.engine.naming import (
+    FIXED_DEVICE,
+    Trial,
+    part_of,
+    report_on_values,
+    wrong_dtype,
+)
+from mha_lesson.check.engine.report import Finding, Report
+from mha_lesson.check.engine.safely import (
     Outcome,
     Raised,
     Returned,

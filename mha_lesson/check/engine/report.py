@@ -7,7 +7,15 @@ from html import escape
 import torch
 from torch import Tensor
 
-from mha_lesson.check.exercise import Finding
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that an answer does: a key for statistics, what it did, and a pointer."""
+
+    key: str
+    does: str
+    asks: str = ""
+
 
 MAX_CELLS = 8  # rows and columns of a table that are shown
 

@@ -6,8 +6,8 @@ A new error is one entry of ERRORS: a key, a pattern of the message, what happen
 import re
 from typing import NamedTuple
 
-from mha_lesson.check.exercise import Finding
-from mha_lesson.check.safely import Raised
+from mha_lesson.check.engine.report import Finding
+from mha_lesson.check.engine.safely import Raised
 
 DEVICE = "fixed_device"
 

@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lesson.check import errors
-from mha_lesson.check.compare import close
-from mha_lesson.check.exercise import Bound, Case, Exercise, Finding
-from mha_lesson.check.inputs import normal
-from mha_lesson.check.safely import Raised, run
+from mha_lesson.check.engine import errors
+from mha_lesson.check.engine.compare import close
+from mha_lesson.check.engine.exercise import Bound, Case, Exercise
+from mha_lesson.check.engine.inputs import normal
+from mha_lesson.check.engine.report import Finding
+from mha_lesson.check.engine.safely import Raised, run
 
 TOLERANCE = 1e-4  # a float32 √d_k is allowed in float64, and gradients are sums
 ASKS = "Which line takes numbers out of the tensors that torch keeps track of?"
