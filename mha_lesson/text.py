@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float
@@ -118,7 +118,8 @@ class Sentence:
         """
         require_device("device", device)
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{k: v.to(device) for k, v in values.items() if torch.is_tensor(v)})
+        moved: Any = {k: v.to(device) for k, v in values.items() if torch.is_tensor(v)}
+        return replace(self, **moved)
 
     @cached_property
     def heads(self) -> tuple[Tensor, Tensor, Tensor]:
