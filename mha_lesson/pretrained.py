@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mha_lesson.masks import padding_mask
 from mha_lesson.models import Encoder
-from mha_lesson.refusals import listed_texts, require_seed, require_text
+from mha_lesson.refusals import listed_texts, require_device, require_seed, require_text
 from mha_lesson.tasks import pad_rows
 from mha_lesson.text import labels
 
@@ -70,6 +70,11 @@ class PretrainedModel:
     encoder: Encoder
     tokenizer: Tokenizer
 
+    def to(self, device: torch.device | str) -> "PretrainedModel":
+        """The same model, computing on `device`; what it gives lies there."""
+        require_device("device", device)
+        return PretrainedModel(self.encoder.to(device), self.tokenizer)
+
     @torch.no_grad()
     def encode(self, text: str) -> Encoded:
         """Hidden states and weights for one text.
@@ -90,6 +95,18 @@ class PretrainedModel:
             text, tuple(encoding.tokens), words, word_of, torch.cat(hidden), torch.cat(weights)
         )
 
+    @torch.no_grad()
+    def word_vectors(self, text: str) -> Float[Tensor, "W d_model"]:
+        """Each word's entry in the table of embeddings, before any position and any attention.
+
+        A word of several pieces has their mean.
+        """
+        encoding = self._tokenized("text", text)
+        pieces = self.encoder.words(torch.tensor(encoding.ids, device=self._device))  # (T, d_model)
+        numbers = torch.tensor(_words(encoding, text)[1], device=self._device)
+        member = F.one_hot(numbers).to(pieces.dtype)  # (T, W)
+        return (member / member.sum(dim=0)).T @ pieces
+
     def batch(self, texts: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B 1 1 T"]]:
         """Token numbers, padded with 0, and the mask that blocks the padding.
 
@@ -101,7 +118,8 @@ class PretrainedModel:
         if not texts:
             raise ValueError("texts must hold at least one text; got none.")
         ids = [
-            torch.tensor(self._tokenized(f"texts[{i}]", text).ids) for i, text in enumerate(texts)
+            torch.tensor(self._tokenized(f"texts[{i}]", text).ids, device="cpu")
+            for i, text in enumerate(texts)
         ]
         padded, lengths = pad_rows(ids)
         return padded.to(self._device), padding_mask(lengths.to(self._device))
@@ -147,7 +165,8 @@ def load() -> PretrainedModel:
     Raises:
         WeightsMissing: the weights are not installed, or not the published ones.
     """
-    encoder = Encoder()
+    with torch.device("cpu"):  # whatever the default device is
+        encoder = Encoder()
     encoder.load_state_dict(_rename(load_file(weights_path())))
     return PretrainedModel(encoder.eval().requires_grad_(False), tokenizer())
 
@@ -163,10 +182,10 @@ def load_untrained(seed: int = 0) -> PretrainedModel:
     """
     require_seed(seed)
     model = load()
-    generator = torch.Generator().manual_seed(int(seed))
+    generator = torch.Generator("cpu").manual_seed(int(seed))
     for parameter in model.encoder.parameters():
         numbers = parameter.data.flatten()
-        order = torch.randperm(len(numbers), generator=generator)
+        order = torch.randperm(len(numbers), generator=generator, device="cpu")
         parameter.data = numbers[order].view(parameter.shape)
     return model
 

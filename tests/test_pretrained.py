@@ -173,6 +173,37 @@ def test_a_batch_gives_what_each_text_gives_alone(model):
 
 
 @needs_weights
+def test_word_vectors_are_rows_of_the_table_and_a_word_of_pieces_has_their_mean(model):
+    words = model.word_vectors("Spunky dogs bark.")
+    ids = model.tokenizer.encode("Spunky dogs bark.").ids  # [CLS] spun ##ky dogs bark . [SEP]
+    table = model.encoder.words.weight
+    assert words.shape == (6, 384)
+    assert torch.allclose(words[1], table[ids[1:3]].mean(dim=0), atol=1e-6)
+    assert torch.equal(words[[0, 2, 3, 4, 5]], table[[ids[0], *ids[3:]]])
+    assert torch.equal(model.word_vectors("bark. dogs")[3], words[2]), "no position is in them"
+
+
+@needs_weights
+def test_whatever_the_default_device_is_the_model_is_loaded_and_shuffled_on_the_cpu(model):
+    with torch.device("meta"):
+        shuffled = pretrained.load_untrained(seed=1)
+        again = pretrained.load()
+        vectors = again.sentence_vectors(["Over it.", "A quokka yawned."])
+    for p in (*shuffled.encoder.parameters(), *again.encoder.parameters(), vectors):
+        assert p.device.type == "cpu"
+    assert torch.equal(vectors, model.sentence_vectors(["Over it.", "A quokka yawned."]))
+
+
+@needs_weights
+def test_a_model_moves_and_gives_what_it_computes_there():
+    moved = pretrained.load().to("meta")
+    assert moved.encoder.words.weight.device.type == "meta"
+    assert moved.word_vectors("Over it.").device.type == "meta"
+    with pytest.raises(ValueError, match="device must be a device of this machine"):
+        moved.to("nowhere")
+
+
+@needs_weights
 def test_a_causal_model_cannot_know_whether_it_is_tired_or_wide(model):
     ids, _ = model.batch(
         [f"The animal did not cross because it was too {w}." for w in ("tired", "wide")]
