@@ -415,6 +415,14 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         lambda **a: small_model().word_vectors(**a),
         lambda: {"text": "Dogs bark."},
     ),
+    "pretrained.PretrainedModel.head_means": (
+        lambda **a: small_model().head_means(**a),
+        lambda: {"texts": ["The dog.", "It."]},
+    ),
+    "pretrained.PretrainedModel.vectors_without": (
+        lambda **a: small_model().vectors_without(**a),
+        lambda: {"texts": ["The dog."], "layer": 0, "head": 1, "instead": torch.zeros(2)},
+    ),
     "pretrained.PretrainedModel.sentence_vectors": (
         lambda **a: small_model().sentence_vectors(**a),
         lambda: {"texts": ["The dog.", "It."]},
