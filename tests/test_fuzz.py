@@ -407,6 +407,22 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         lambda **a: small_model().batch(**a),
         lambda: {"texts": ["The dog.", "It."]},
     ),
+    "pretrained.PretrainedModel.to": (
+        lambda **a: small_model().to(**a),
+        lambda: {"device": "cpu"},
+    ),
+    "pretrained.PretrainedModel.word_vectors": (
+        lambda **a: small_model().word_vectors(**a),
+        lambda: {"text": "Dogs bark."},
+    ),
+    "pretrained.PretrainedModel.head_means": (
+        lambda **a: small_model().head_means(**a),
+        lambda: {"texts": ["The dog.", "It."]},
+    ),
+    "pretrained.PretrainedModel.vectors_without": (
+        lambda **a: small_model().vectors_without(**a),
+        lambda: {"texts": ["The dog."], "layer": 0, "head": 1, "instead": torch.zeros(2)},
+    ),
     "pretrained.PretrainedModel.sentence_vectors": (
         lambda **a: small_model().sentence_vectors(**a),
         lambda: {"texts": ["The dog.", "It."]},
@@ -476,6 +492,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     "heads.prefers": (
         heads.prefers,
         lambda: {"weights": looks(2, 5, 5), "query": 3, "this": 1, "other": 2},
+    ),
+    "heads.interval": (heads.interval, lambda: {"found": 18, "n": 20}),
+    "heads.best_of_coins": (
+        heads.best_of_coins,
+        lambda: {"n": 14, "chance": 0.25, "heads": 72},
     ),
     # ------------------------------------------------------------ cost, progress, claims
     "cost.Machine": (cost.Machine, lambda: {"flops_per_second": 5e9, "bytes_per_second": 1e9}),
