@@ -166,7 +166,7 @@ def load_untrained(seed: int = 0) -> PretrainedModel:
     generator = torch.Generator().manual_seed(int(seed))
     for parameter in model.encoder.parameters():
         numbers = parameter.data.flatten()
-        order = torch.randperm(len(numbers), generator=generator)
+        order = torch.randperm(len(numbers), generator=generator, device="cpu")
         parameter.data = numbers[order].view(parameter.shape)
     return model
 
