@@ -22,7 +22,8 @@ from hypothesis import settings
 
 jaxtyping.install_import_hook("mha_lesson", "checked.check_annotations")
 
-torch.set_num_threads(1)  # pytest-xdist already uses the cores
+# One, since pytest-xdist already uses the cores.
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
 torch.set_float32_matmul_precision("highest")
 
 # The same examples in every run; `--hypothesis-profile=explore` looks further.

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend
 
 NAME = "pretend"
 CPU, ELSEWHERE = 1, 12  # DLPack's numbers; the second is torch's PrivateUse1
@@ -157,17 +158,31 @@ def attention(
     key: Tensor,
     value: Tensor,
     attn_mask: Tensor | None = None,
-    *args: Any,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
     **how: Any,
 ) -> Tensor:
-    """Always the plain way; but what CUDA's memory-efficient kernel refuses is refused."""
+    """The CPU's kernel that holds no T × T where the CPU would take it, else written out.
+
+    What CUDA's memory-efficient kernel refuses is refused.
+    """
     if (
         attn_mask is not None
         and attn_mask.shape[-1] == 1 < key.shape[-2]
         and key.shape[-1] % 4 == 0
     ):
         raise RuntimeError("(*bias): last dimension must be contiguous")
-    return ATTENTION.decompose(query, key, value, attn_mask, *args, **how)
+    given = query, key, value, attn_mask, dropout_p, is_causal
+    here = [on_host(x) if isinstance(x, Tensor) else x for x in given]
+    if torch._fused_sdp_choice(*here, **how) != SDPBackend.FLASH_ATTENTION.value:
+        return ATTENTION.decompose(*given, **how)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(
+            ~attn_mask, -torch.inf
+        )
+    how.pop("enable_gqa", None)
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return fused(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, **how)[0]
 
 
 def copy_from(x: Tensor, to: Tensor, non_blocking: bool = False) -> Tensor:

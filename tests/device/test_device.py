@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch.testing import assert_close
 
 import mha_lesson
 from mha_lesson import check, explore, pretrained
+from mha_lesson.cost import peak_bytes
 from mha_lesson.course import selfcheck
 from mha_lesson.heads import breadth
 from mha_lesson.text import random_sentences
@@ -240,6 +242,13 @@ def test_attention_and_its_gradients_as_on_the_cpu(
         results.append([out.detach().cpu(), *(x.grad.cpu() for x in inputs)])
     for a, b in zip(*results, strict=True):
         assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_without_weights_holds_no_square(there: torch.device) -> None:
+    mha = mha_lesson.MultiHeadAttention(64, 8).to(there)
+    x = torch.ones(1, 1024, 64, device=there)
+    small, large = (peak_bytes(partial(mha, x[:, :T], causal=True), there) for T in (512, 1024))
+    assert large < 3 * small
 
 
 def test_autocast(there: torch.device) -> None:
