@@ -99,7 +99,9 @@ def lower_bounds(extra: str) -> list[str]:
     lines = [*project["dependencies"], *project["optional-dependencies"].get(extra, ())]
     found = [re.match(r"([\w.-]+) *>=([\w.]+)", line) for line in lines]
     bounds = {match[1]: match[2] for match in found if match}
-    bounds |= {"torch": word[8:] for word in sys.argv[1:] if word.startswith("--torch=")}
+    for word in sys.argv[1:]:
+        if word.startswith("--torch="):
+            bounds["torch"] = word.removeprefix("--torch=")
     return [f"{name}=={version}" for name, version in bounds.items()]
 
 
