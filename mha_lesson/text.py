@@ -273,7 +273,8 @@ def random_sentences(n_sentences: int, n_words: int, *, seed: int = 0) -> list[s
         {w.lower() for s in annotated_sentences() for w in words(s.text) if w.isalpha()}
     )
     generator = torch.Generator().manual_seed(int(seed))
-    drawn = torch.randint(len(vocabulary), (n_sentences, n_words), generator=generator)
+    size = n_sentences, n_words
+    drawn = torch.randint(len(vocabulary), size, generator=generator, device="cpu")
     return [" ".join(vocabulary[i] for i in row) for row in drawn.tolist()]
 
 

@@ -1,7 +1,7 @@
 """One query, ten keys: what d_k does to scores, weights and gradient, divided by √d_k or not."""
 
 import math
-from functools import cache
+from functools import cache, partial
 
 import ipywidgets as widgets
 import torch
@@ -90,8 +90,8 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
 @cache
 def _vectors() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(3)
-    queries = torch.randn(N_ROWS, 1, SIZES[-1], generator=generator)
-    return queries, torch.randn(N_ROWS, N_KEYS, SIZES[-1], generator=generator)
+    draw = partial(torch.randn, generator=generator, device="cpu")
+    return draw(N_ROWS, 1, SIZES[-1]), draw(N_ROWS, N_KEYS, SIZES[-1])
 
 
 @cache
