@@ -124,7 +124,7 @@ def content(hand_in: HandIn) -> bytes:
 def _keep_the_latest(learner: Learner) -> None:
     """Of several versions of one notebook the latest counts; on equal times, the last by name."""
     newest: dict[str, HandIn] = {}
-    for hand_in in sorted(learner.notebooks, key=lambda h: (h.changed, _natural(h.file))):
+    for hand_in in sorted(learner.notebooks, key=lambda h: (h.changed, _natural(h.path.stem))):
         key = hand_in.notebook or AGAIN.sub("", hand_in.path.stem)
         if key in newest:
             learner.others.append((newest[key].file, f"handed in again: {hand_in.file} counts"))
