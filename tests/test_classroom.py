@@ -35,7 +35,10 @@ from mha_lesson.course.classroom.grading import (
 )
 from mha_lesson.course.classroom.walls import Limits
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS")
+pytestmark = [
+    pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS"),
+    pytest.mark.plain,  # the forks would build the checkers of all annotations, each anew
+]
 
 # The right answer to each exercise, as the notebooks' own folded solutions have it.
 SOLUTIONS = {
@@ -120,8 +123,8 @@ def test_a_roster_names_everybody_and_whose_file_it_is(tmp_path):
     roster = tmp_path / "class.csv"
     roster.write_text("\ufefflearner,user\nAda Lovelace,al815\nAnn,\nAnn-Marie Lee,\nBob Ray,br\n")
     folder = tmp_path / "in"
-    for file in ("Ada_Lovelace_12345_assignsubmission_file/03_splitting.ipynb",
-                 "ann-marie lee/04_masking.ipynb", "x_br_04_masking.ipynb", "eve/x.ipynb"):  # fmt: skip
+    for file in ("Ada_Lovelace_12345_assignsubmission_file/03_splitting.ipynb", "eve/x.ipynb",
+                 "ann-marie lee/04_masking.ipynb", "x_br_04_masking.ipynb"):  # fmt: skip
         write(folder / file)
     found = by_name(folder, roster)
     assert {name: len(held) for name, (held, _) in found.items()} == {
@@ -352,7 +355,7 @@ def test_what_cannot_be_read_is_named(tmp_path, raw, why):
 # --- answers, judged apart --------------------------------------------------------------------
 
 
-def judge(*cells, given=(), seconds=30):
+def judge(*cells, given=(), seconds=300):
     """Exercise -> what the first pipe says of it, each answer judged in a fork of this process."""
     reader, writer = os.pipe()
     inside._judge(check, list(cells), list(given), writer, seconds)
@@ -393,8 +396,8 @@ def test_helpers_constants_and_later_definitions_come_along():
 
 def test_names_inside_a_function_pull_nothing_in():
     """`Q` is a parameter here: what the notebook calls Q is not run."""
-    found = judge(FIRST, "Q = 1 / 0", "x = [Q for Q in open('/etc/passwd')]", *solved("merge_heads"),
-                  *solved("attention_scores"))  # fmt: skip
+    elsewhere = ["Q = 1 / 0", "x = [Q for Q in open('/etc/passwd')]"]
+    found = judge(FIRST, *elsewhere, *solved("merge_heads", "attention_scores"))
     assert states(found) == {"attention_scores": "done", "merge_heads": "done"}
 
 
@@ -438,7 +441,7 @@ def test_a_syntax_error_leaves_nothing_solved(broken):
 
 
 def test_a_deep_expression_or_a_nul_does_not_stop_the_judge():
-    for broken in ("x = " + "-" * 100_000 + "1", "x = " + "(" * 5_000, "x = '\0'", "await x"):
+    for broken in ("x = " + "-" * 20_000 + "1", "x = " + "(" * 5_000, "x = '\0'", "await x"):
         found = judge(FIRST, broken, *solved("merge_heads"))
         assert states(found) == {"merge_heads": "done"}
 
@@ -457,12 +460,12 @@ def test_an_answer_that_never_ends_or_kills_costs_no_other():
 
 
 FORGERS = {
-    "patches the check": "from mha_lesson import check as c\nc.Report.passed = True",
+    "patches the check": "from mha_lesson import check as c; c.Report.passed = True",
     "patches torch": "torch.equal = lambda *a: True",
-    "by an alias": "t = torch\n    t.allclose = lambda *a: True",
-    "imports os": "import os\n    os.write(5, b'')",
+    "by an alias": "t = torch; t.allclose = lambda *a: True",
+    "imports os": "import os; os.write(5, b'')",
     "through torch": "torch.sys.modules",
-    "through numpy": "import numpy\n    numpy.lib",
+    "through numpy": "import numpy; numpy.lib",
     "by setattr": "setattr(torch, 'equal', 1)",
     "by getattr": "getattr(torch, 'sys')",
     "by exec": "exec('x = 1')",
@@ -507,14 +510,15 @@ class MultiHeadAttention(nn.Module):
     assert answer.objection == ""
 
 
-def test_right_and_wrong_answers_of_all_kinds_are_rarely_objected_to():
-    """The answers that the checks are tested on, written in every way people write them."""
-    objected = []
-    for path in sorted((Path(__file__).parent / "answers").glob("*.py")):
-        for definition in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(definition, (ast.FunctionDef, ast.ClassDef)):
-                objected += answers._objections(definition, set())
-    print(objected)
+def test_usual_ways_of_writing_are_not_objected_to():
+    """Of the answers that the checks are tested on, written in every way people write them."""
+    objected = total = 0
+    for path in sorted((Path(__file__).parent / "answers").rglob("*.py")):
+        for part in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(part, (ast.FunctionDef, ast.ClassDef)):
+                total += 1
+                objected += any(answers._objections(part, set()))
+    assert total > 100 and objected < total / 50, (objected, total)
 
 
 # --- whole notebooks --------------------------------------------------------------------------

@@ -132,7 +132,7 @@ class Notebook:
         torn = [n for n in self.broken if n <= cell and define.search(self.cells[n])]
         bound = [p for p in self.parts if p.cell <= cell and target in p.binds]
         if torn and not any(p.cell > torn[-1] for p in bound):
-            code, why = self.cells[torn[-1]], self.broken[torn[-1]]
+            code, why = self.cells[torn[-1]].rstrip("\n"), self.broken[torn[-1]]
             return Answer(code, objection=f"no Python: {why}", broken=True)
         if not bound or bound[-1].given or _is_import(bound[-1].node):
             return None
