@@ -554,7 +554,7 @@ def graded(tmp_path_factory):
           f"import pathlib\npathlib.Path({str(outside)!r}).touch()", "import os; os.system('true')",
           "import socket; socket.create_connection(('127.0.0.1', 9))",
           "open('mine.txt', 'w').write('x')",
-          "for _ in range(2000): check.split_heads(3)",
+          "for _ in range(2000): check.causal_mask(3)",
           "exec(\"def merge_heads(x):\\n    return x.transpose(1, 2).flatten(2)\")",
           "check.merge_heads(merge_heads)", "import os; os._exit(0)")  # fmt: skip
     write(folder / "zoe/03_splitting_into_heads.ipynb", raw=b'{"cells": [')

@@ -78,6 +78,7 @@ def _cells(path: Path) -> tuple[list[str], str]:
 
 def _judge(check: Any, cells: list[str], given: list[str], judged: int, seconds: float) -> None:
     """Nothing of the notebook has run yet, and each answer runs in a process of its own."""
+    from mha_lesson import explore  # noqa: F401  # once, and not anew in each answer's process
     from mha_lesson.course.classroom.answers import Notebook
 
     notebook = Notebook(cells, set(given))
