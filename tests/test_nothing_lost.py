@@ -348,7 +348,7 @@ AFTER = """
 import json, torch
 print(report.passed, str(report), torch.initial_seed() == seed)
 check.split_heads(lambda x, h: x.unflatten(-1, (h, -1)).transpose(1, 2))
-print(json.load(open("my_progress.json")))
+print(json.load(open(".progress.json")))
 """
 
 

@@ -39,9 +39,10 @@ __all__ = ["EXERCISES", "Report", "progress", *(e.name for e in EXERCISES)]
 
 
 def progress(keep: bool | None = None) -> Progress:
-    """The exercises: done, tried or open, in this kernel.
+    """The exercises: done, tried or open.
 
-    With `keep=True` the table is also kept in `my_progress.json` beside the notebooks (names and
-    states, never code), and every notebook there adds to it. `keep=False` removes the file.
+    In the learner's copy of the course (`my_notebooks`) one table spans all notebooks: it is kept
+    in `.progress.json` there (names and states, never code), unless you say `keep=False`, which
+    removes it. Elsewhere it is this kernel's only, unless you say `keep=True`.
     """
     return table([(e.number, e.notebook, e.name) for e in EXERCISES], keep)
