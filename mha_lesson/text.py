@@ -5,9 +5,10 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -17,6 +18,7 @@ from torch import Tensor
 from mha_lesson.attention import scaled_dot_product_attention, split_heads
 from mha_lesson.refusals import (
     listed_texts,
+    require_device,
     require_one_of,
     require_seed,
     require_sizes,
@@ -107,6 +109,16 @@ class Sentence:
     def labels(self) -> tuple[str, ...]:
         """The tokens as pictures show them: "spun-", "-ky"."""
         return labels(self.tokens)
+
+    def to(self, device: str | torch.device) -> Self:
+        """The same sentence, its tensors on `device`.
+
+        Raises:
+            ValueError: this machine has no such device.
+        """
+        require_device("device", device)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{k: v.to(device) for k, v in values.items() if torch.is_tensor(v)})
 
     @cached_property
     def heads(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -392,6 +392,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     ),
     "text.data_file": (text.data_file, lambda: {"name": "pairs.tsv"}),
     "text.Sentence.head": (lambda **a: text.sentence().head(**a), lambda: {"i": 1}),
+    "text.Sentence.to": (lambda **a: text.sentence().to(**a), lambda: {"device": "cpu"}),
     "text.labels": (text.labels, lambda: {"tokens": ("spun", "##ky", "dog")}),
     "text.words": (text.words, lambda: {"text": "Over it."}),
     "text.random_sentences": (

@@ -88,9 +88,8 @@ def test_what_is_not_compared_is_listed():
 @each_notebook
 def test_size_and_style(path):
     assert path.stat().st_size < 150_000
-    all_cells = notebooks.read(path).cells
     fewest = 12 if path.name.startswith("00") else 25
-    assert fewest <= len(all_cells) <= 45
+    assert len(notebooks.read(path).cells) >= fewest
     for cell in cells(path, "markdown"):
         assert len(re.sub(r"```.*?```", "", cell.source, flags=re.S).split()) <= 150, cell.id
     lengths = [len(cell.source.splitlines()) for cell in cells(path, "code")]

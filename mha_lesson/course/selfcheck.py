@@ -10,6 +10,7 @@ import torch
 
 from mha_lesson import pretrained, text
 from mha_lesson.attention import MultiHeadAttention
+from mha_lesson.runtime import device
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,10 @@ class SelfCheck:
             f"<td style='text-align:left'>{escape(line.remedy)}</td></tr>"
             for line in self.lines
         )
-        return f"<table><tr><th>there</th><th>what</th><th>what to do</th></tr>{rows}</table>"
+        heads = "".join(
+            f"<th style='text-align:left'>{head}</th>" for head in ("there", "what", "what to do")
+        )
+        return f"<table><tr>{heads}</tr>{rows}</table>"
 
 
 def everything() -> SelfCheck:
@@ -68,8 +72,8 @@ def _torch() -> None:
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
     if (major, minor) < (2, 6):
         raise RuntimeError(f"this is torch {torch.__version__}; install a later one.")
-    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
-    if not MultiHeadAttention(4, 2)(x).isfinite().all():
+    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), device="cpu")
+    if not MultiHeadAttention(4, 2).to(device)(x.to(device)).isfinite().all():
         raise RuntimeError("attention gave a number that is not finite; reinstall torch.")
 
 
