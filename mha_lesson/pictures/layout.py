@@ -605,7 +605,7 @@ def _table(panel: Table, piece: _Piece, room: float) -> Drawing:
 def _diagram(panel: Diagram, piece: _Piece, room: float) -> Drawing:
     drawing = Drawing()
     top = _title(drawing, panel) + 4
-    height, pitch, deep = 40.0, 62.0, 3.0  # of a box, from row to row, from head to head
+    height, pitch, deep = 42.0, 62.0, 3.0  # of a box, from row to row, from head to head
     boxes = panel.boxes.values()
     side = 24.0 + 14 * len(panel.around) if panel.around else 0.0
     notes = _widest(panel.notes) + 30 if panel.notes else 0.0
