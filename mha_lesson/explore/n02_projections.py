@@ -2,9 +2,10 @@
 
 import ipywidgets as widgets
 
+from mha_lesson.attention_refusals import require_divisible
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Bars, Scene
-from mha_lesson.refusals import require_divisible, require_positive_int
+from mha_lesson.refusals import require_positive_int
 
 WIDTHS = (48, 96, 192, 384, 768)
 HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width
