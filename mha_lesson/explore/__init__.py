@@ -13,6 +13,7 @@ from mha_lesson.explore.n06_heads import heads
 from mha_lesson.explore.n07_training import training
 from mha_lesson.explore.n08_real_heads import real_heads
 from mha_lesson.explore.n09_cost import cost
+from mha_lesson.explore.n10_rotation import rotation
 
 __all__ = [
     "cost",
@@ -22,6 +23,7 @@ __all__ = [
     "memory",
     "projections",
     "real_heads",
+    "rotation",
     "scaling",
     "training",
 ]
