@@ -199,3 +199,11 @@ def test_a_scene_is_rows_and_has_words_for_all_of_it():
 def test_what_makes_no_sense_is_refused_by_name(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+@pytest.mark.parametrize("values", [[[0.0, 0.0]], [[0.0, 1.0]]])
+def test_zero_is_the_pale_middle_where_limits_lie_on_both_sides(values):
+    """All heads switched off write zeros: drawn from -1 upwards they would look half full."""
+    panel = Heatmap(torch.tensor(values), limits=(-1, 1))
+    assert panel.colours == "diverging"
+    assert panels.shares(panel)[0, 0] in (127, 128)  # of 255

@@ -330,14 +330,14 @@ class Heatmap(Panel):
         seen = values[~blocked]
         if (np.isfinite(seen) & (np.abs(seen) > FLOAT32_END)).any():
             raise ValueError(f"values must lie within ±{FLOAT32_END:.1e}, or be infinite")
+        limits = None if self.limits is None else _range(self.limits)
         colours = self.colours
-        if colours is None:
-            colours = "diverging" if (seen < 0).any() else "sequential"
+        if colours is None:  # 0 is the pale middle wherever values may lie on both sides of it
+            below = (seen < 0).any() or (limits is not None and limits[0] < 0)
+            colours = "diverging" if below else "sequential"
         if not (isinstance(colours, str) and colours in MAPS):
             raise ValueError(f'colours must be "sequential" or "diverging", got {say(colours)}')
-        if self.limits is not None:
-            limits = _range(self.limits)
-        else:
+        if limits is None:
             limits = _own_range(seen)
             if colours == "diverging":
                 far = max(-limits[0], limits[1])
@@ -742,7 +742,9 @@ class Diagram(Panel):
         pair = self.boxes[upper], self.boxes[lower]
         middles = {box.column + box.span / 2 for box in pair}
         inside = [m for m in middles if all(b.column < m < b.column + b.span for b in pair)]
-        return max(inside, key=lambda m: sum(m == b.column + b.span / 2 for b in pair), default=None)
+        return max(
+            inside, key=lambda m: sum(m == b.column + b.span / 2 for b in pair), default=None
+        )
 
     def _describe(self) -> str:
         steps = sorted(self.boxes.values(), key=lambda box: (box.row, box.column))
