@@ -92,7 +92,6 @@ def _require_inputs(query: Any, key: Any, value: Any) -> None:
 
 def _require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor) -> None:
     """query (B, T_q, d_model), key and value (B, T_k, d_model), or all three without B."""
-    d_model = weight.shape[-1]
     for name, x, axes in (
         ("query", query, "(B, T_q, d_model)"),
         ("key", key, "(B, T_k, d_model)"),
@@ -105,27 +104,32 @@ def _require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor) -> 
             raise ValueError(
                 f"{name} must have shape {axes}, or the same without B; got {describe(x)}."
             )
-        if x.shape[-1] != d_model:
-            raise ValueError(
-                f"{name} must be d_model = {d_model} wide in its last axis; got {describe(x)}."
-            )
-        if x.dtype != weight.dtype and not (
-            x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
-        ):
-            raise TypeError(
-                f"{name} must have the dtype of this module's weights, {weight.dtype}; "
-                f"got {describe(x)}."
-            )
-        if x.device != weight.device:
-            raise ValueError(
-                f"{name} must be on the device of this module's weights, {weight.device}; "
-                f"got {describe(x)}."
-            )
+        require_tokens_for(weight, name, x)
         if x.ndim != query.ndim or (x.ndim == 3 and x.shape[0] != query.shape[0]):
             raise ValueError(
                 f"query and {name} must have one batch size B, or both none: {_got(query, name, x)}"
             )
     _require_one_length(key, value)
+
+
+def require_tokens_for(weight: Tensor, name: str, x: Tensor) -> None:
+    """Tokens (…, d_model) that a module with the projections' `weight` (…, d_model) can take."""
+    if x.shape[-1] != weight.shape[-1]:
+        raise ValueError(
+            f"{name} must be d_model = {weight.shape[-1]} wide in its last axis; got {describe(x)}."
+        )
+    if x.dtype != weight.dtype and not (
+        x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
+    ):
+        raise TypeError(
+            f"{name} must have the dtype of this module's weights, {weight.dtype}; "
+            f"got {describe(x)}."
+        )
+    if x.device != weight.device:
+        raise ValueError(
+            f"{name} must be on the device of this module's weights, {weight.device}; "
+            f"got {describe(x)}."
+        )
 
 
 def _require_options(
@@ -141,10 +145,10 @@ def _require_options(
             f"same sequence; got T_q = {t_q} and T_k = {t_k}. Pass a mask instead."
         )
     if mask is not None:
-        _require_mask(mask, query, scores)
+        require_mask(mask, query, scores)
 
 
-def _require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
+def require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
     """Bool, True = blocked: (T_q, T_k), (B, T_q, T_k), or broadcastable to (B, h, T_q, T_k)."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         raise TypeError(f"mask must be a bool tensor; got {describe(mask)}. {CONVENTION}")

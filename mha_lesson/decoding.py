@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from mha_lesson.attention import merge_heads, scaled_dot_product_attention, split_heads
+from mha_lesson.attention_refusals import require_divisible, require_mask
 from mha_lesson.decoding_refusals import (
     require_even,
     require_rows_to_rotate,
@@ -21,9 +22,7 @@ from mha_lesson.decoding_refusals import (
 )
 from mha_lesson.refusals import (
     require_bool,
-    require_divisible,
     require_ids,
-    require_mask,
     require_positive,
     require_positive_int,
 )
@@ -204,7 +203,7 @@ class GroupedQueryAttention(nn.Module):
             TypeError, ValueError: an argument does not fit; the sentence says which and why, and
                 the cache is as it was.
         """
-        require_step(x, cache, self.w_qkv.weight, self.d_model, KVCache)
+        require_step(x, cache, self.w_qkv.weight, KVCache)
         require_bool("return_weights", return_weights)
         n_seen = 0 if cache is None else cache.length
         B, n_new, _ = x.shape
@@ -212,7 +211,7 @@ class GroupedQueryAttention(nn.Module):
 
         q, k, v = split_heads(self.w_qkv(x), h + 2 * h_kv).split((h, h_kv, h_kv), dim=1)
         if mask is not None:
-            require_mask(mask, q, n_seen + n_new)
+            require_mask(mask, q, (B, h, n_new, n_seen + n_new))
         if self.rope_base is not None:
             positions = torch.arange(n_seen, n_seen + n_new, device=x.device)
             q, k = rotate(q, positions, self.rope_base), rotate(k, positions, self.rope_base)
@@ -230,7 +229,7 @@ class GroupedQueryAttention(nn.Module):
 
         # Groups are a second batch: the query heads of a group meet one and the same k and v.
         shared = (B * h_kv, h // h_kv, n_keys, d_k)
-        context = scaled_dot_product_attention(
+        result = scaled_dot_product_attention(
             q.reshape(B * h_kv, h // h_kv, n_new, d_k),
             k.reshape(B * h_kv, 1, n_keys, d_k).expand(shared),
             v.reshape(B * h_kv, 1, n_keys, d_k).expand(shared),
@@ -238,7 +237,7 @@ class GroupedQueryAttention(nn.Module):
             causal=causal,
             return_weights=return_weights,
         )
-        context, weights = context if return_weights else (context, None)
+        context, weights = result if isinstance(result, tuple) else (result, None)
         output = self.w_o(merge_heads(context.reshape(B, h, n_new, d_k)))
         if cache is not None:
             cache.hold(k, v, n_new, self.window)

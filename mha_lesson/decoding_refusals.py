@@ -4,13 +4,13 @@ from typing import Any
 
 from torch import Tensor
 
+from mha_lesson.attention_refusals import require_tokens_for
 from mha_lesson.refusals import (
     FLOATS,
     IDS,
     describe,
     require_axes,
     require_kind,
-    require_module_inputs,
     require_tensor,
 )
 
@@ -53,10 +53,10 @@ def require_shared_heads(n_heads: int, n_kv_heads: int) -> None:
         )
 
 
-def require_step(x: Any, cache: Any, weight: Tensor, d_model: int, kind: type) -> None:
+def require_step(x: Any, cache: Any, weight: Tensor, kind: type) -> None:
     """x (B, T_new, d_model) for this layer; a cache or None."""
     require_axes("x", x, 3, "(B, T_new, d_model)")
-    require_module_inputs(x, x, x, weight, d_model)
+    require_tokens_for(weight, "x", x)
     if cache is not None:
         require_kind("cache", cache, kind)
 

@@ -650,7 +650,7 @@ def _diagram(panel: Diagram, piece: _Piece, room: float) -> Drawing:
 
 
 def _arrow(drawing: Drawing, points: tuple[tuple[float, float], ...], dashed: bool = False) -> None:
-    (x0, y0), (x, y) = points[-2:]
+    (_, y0), (x, y) = points[-2:]
     drawing.add(Path(points, INK, dashed=dashed, width=1.5))
     dx, dy = (5.0, 0.0) if y == y0 else (0.0, 5.0)
     for turn in (-0.7, 0.7):

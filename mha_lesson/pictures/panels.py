@@ -1,7 +1,8 @@
 """What a picture says: values, labels, colours and words, without any drawing.
 
-A `Scene` is rows of panels: `Heatmap`, `Bars`, `Curve`, `Tiles`, `Table`, `Diagram`. `figures` draws it on
-paper, `live` in the browser; both take words, colours, ticks and limits from here, so they agree.
+A `Scene` is rows of panels: `Heatmap`, `Bars`, `Curve`, `Tiles`, `Table`, `Diagram`. `figures`
+draws it on paper, `live` in the browser; both take words, colours, ticks and limits from here,
+so they agree.
 Values may be lists, numpy arrays or torch tensors.
 """
 
