@@ -589,6 +589,19 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         shown(panels.Table),
         lambda: {"rows": [["a", 1], ["b", 2]], "header": ("c", "d"), "strong": [1], "title": "e"},
     ),
+    "panels.Box": (
+        panels.Box,
+        lambda: {
+            "row": 1.0, "column": 2.0, "text": "a", "shape": "(b)", "span": 2.0, "heads": 3,
+        },
+    ),
+    "panels.Diagram": (
+        shown(panels.Diagram),
+        lambda: {
+            "boxes": {"a": panels.Box(0, 0, "x"), "b": panels.Box(1, 0, "y", "(2, 3)", heads=2)},
+            "arrows": [("a", "b")], "around": [("a", "b")], "notes": ["c", "d"], "title": "e",
+        },
+    ),
     "layout.draw": (
         layout.draw,
         lambda: {"scene": panels.Scene([heatmap(title="a"), bars(), tiles()]), "width": 700},
@@ -930,6 +943,7 @@ PARTS = {
     **{f"explore.{name}": ("scene", name) for name in mha_lesson.explore.__all__},
 }
 WITHOUT = {
+    "attention.textbook_attention": "the formula alone, which asks nothing",
     "export.main": "a command line",
     "classroom.main": "a command line",
     "panels.Panel": "abstract",

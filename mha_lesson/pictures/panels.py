@@ -698,10 +698,11 @@ class Box:
     def __post_init__(self) -> None:
         require_text(text=self.text, shape=self.shape)
         require_whole("heads", self.heads, 0, len(HEADS))
-        require_positive("span", self.span)
-        for name in ("row", "column"):
-            if not 0 <= _array(getattr(self, name), name, (0,)) <= 100:
-                raise ValueError(f"{name} must be 0 to 100, got {say(getattr(self, name))}")
+        for name in ("row", "column", "span"):
+            value = float(_array(getattr(self, name), name, (0,)))
+            if not 0 <= value <= 100:
+                raise ValueError(f"{name} must be 0 to 100, got {say(value)}")
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -712,11 +713,11 @@ class Diagram(Panel):
     left side. `notes` stand at the right of their rows.
     """
 
-    boxes: Mapping[str, Box]
-    arrows: Sequence[tuple[str, str]] = ()
+    boxes: Any
+    arrows: Any = ()
     _: KW_ONLY
-    around: Sequence[tuple[str, str]] = ()
-    notes: Sequence[str] = ()
+    around: Any = ()
+    notes: Any = ()
 
     kind: ClassVar[str] = "diagram"
 
@@ -726,19 +727,22 @@ class Diagram(Panel):
         for name, box in self.boxes.items():
             require_kind(f"boxes[{name!r}]", box, Box)
         for name in ("arrows", "around"):
-            pairs = tuple(map(tuple, listed(name, getattr(self, name), "pairs of names")))
+            pairs = tuple(
+                tuple(listed(f"{name}[{i}]", pair, "two names"))
+                for i, pair in enumerate(listed(name, getattr(self, name), "pairs of names"))
+            )
             for pair in pairs:
                 if len(pair) != 2 or not all(isinstance(n, str) and n in self.boxes for n in pair):
                     raise ValueError(f"{name} must be pairs of the boxes' names, got {say(pair)}")
             self._set(**{name: pairs})
         for pair in self.arrows:
             upper, lower = (self.boxes[name] for name in pair)
-            if self.meet(*pair) is None or upper.row >= lower.row:
+            if self._meet(*pair) is None or upper.row >= lower.row:
                 raise ValueError(f"an arrow must lead straight down, got {say(pair)}")
         notes = tuple(map(_word, listed("notes", self.notes, "notes")))
         self._set(boxes=dict(self.boxes), notes=notes)
 
-    def meet(self, upper: str, lower: str) -> float | None:
+    def _meet(self, upper: str, lower: str) -> float | None:
         """The column in which an arrow between two boxes runs, if both reach so far."""
         pair = self.boxes[upper], self.boxes[lower]
         middles = {box.column + box.span / 2 for box in pair}
