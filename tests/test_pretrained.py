@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from mha_lesson import causal_mask, padding_mask, pretrained, split_heads, text
+from mha_lesson.explore import n08_real_heads
 from mha_lesson.heads import join_pieces
 from mha_lesson.training import silence_head
 
@@ -201,6 +202,15 @@ def test_a_model_moves_and_gives_what_it_computes_there():
     assert moved.encoder.words.weight.device.type == "meta"
     with pytest.raises(ValueError, match="device must be a device of this machine"):
         moved.to("nowhere")
+
+
+@needs_weights
+def test_what_the_explorer_has_encoded_can_take_part_in_training():
+    """Tensors of inference mode cannot be saved for a backward pass; these are ordinary ones."""
+    weights = n08_real_heads._encode(text.SENTENCE).weights
+    factor = torch.ones((), requires_grad=True)
+    (factor * weights).sum().backward()
+    assert factor.grad == pytest.approx(weights.sum().item(), rel=1e-4)
 
 
 @needs_weights
