@@ -16,6 +16,8 @@ from pathlib import Path
 from threading import Event, Timer
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import notebooks
 from mha_lesson import check
@@ -704,6 +706,28 @@ def test_every_exercise_has_a_section_to_reread():
         texts = [c.source for c in notebooks.read(path).cells if c.cell_type == "markdown"]
         headings = re.findall(r"^#+ (.*)", "\n".join(texts), re.M)
         assert heading in headings and book == exercise.notebook, (exercise.name, heading)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([*NAMES, DONE, TRIED]),
+    lambda inner: st.lists(inner) | st.dictionaries(
+        st.sampled_from(["name", "state", "passed", "slips", "words", "code", "why", "end"]), inner
+    ),
+)  # fmt: skip
+
+
+@given(st.lists(JSON), st.lists(JSON), st.binary())
+def test_a_submission_can_say_anything(judged, said, tail):
+    """The tables and pages take it; nothing is raised, and only the first pipe makes it done."""
+    pipes = [b"\n".join(json.dumps(line).encode() for line in p) + tail for p in (judged, said)]
+    submission = Submission("x.ipynb", "03")
+    grading._take(submission, walls.Ended("", 1.0, *pipes))
+    made = [Row(Learner("ada"), [submission])]
+    report.words(made)
+    report.class_page(made, {"ada": "ada.html"})
+    report.learner_page(made[0])
+    told = [line for line in judged if isinstance(line, dict) and line.get("state") == DONE]
+    assert not made[0].done or told
 
 
 def test_a_folder_without_files(tmp_path):
