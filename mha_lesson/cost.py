@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 
 from mha_lesson.attention import scaled_dot_product_attention
+from mha_lesson.attention_refusals import require_divisible
 from mha_lesson.progress import Progress
 from mha_lesson.refusals import (
     MOST,
     listed_ints,
     require_callable,
     require_device,
-    require_divisible,
     require_kind,
     require_one_of,
     require_positive,
