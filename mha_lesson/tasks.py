@@ -43,9 +43,7 @@ def repeat_batches(
     require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
     require_seed(seed)
     generator = torch.Generator().manual_seed(int(seed))
-    return _forever(
-        lambda: torch.randint(n_ids, (n_rows, 1), generator=generator).repeat(1, n_tokens)
-    )
+    return _forever(lambda: _drawn(n_ids, (n_rows, 1), generator).repeat(1, n_tokens))
 
 
 def letter_batches(
@@ -58,7 +56,7 @@ def letter_batches(
     require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
     require_seed(seed)
     generator = torch.Generator().manual_seed(int(seed))
-    return _forever(lambda: torch.randint(n_letters, (n_rows, n_tokens), generator=generator))
+    return _forever(lambda: _drawn(n_letters, (n_rows, n_tokens), generator))
 
 
 def both_sides(letters: Int[Tensor, "B T"]) -> Int[Tensor, "B inner 2"]:
@@ -101,7 +99,7 @@ def text_batches(
     windows = ids.unfold(0, n_tokens, 1)  # (N - T + 1, T), a view: no copy of the text
     require_seed(seed)
     generator = torch.Generator().manual_seed(int(seed))
-    return _forever(lambda: windows[torch.randint(len(windows), (n_rows,), generator=generator)])
+    return _forever(lambda: windows[_drawn(len(windows), (n_rows,), generator)])
 
 
 def pad_rows(
@@ -139,6 +137,11 @@ def pad_rows(
     for padded, row in zip(ids, rows, strict=True):
         padded[: len(row)] = row
     return ids, lengths
+
+
+def _drawn(n: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Whole numbers below n, on the CPU whatever torch's default device is."""
+    return torch.randint(n, shape, generator=generator, device="cpu")
 
 
 def _forever(draw: Callable[[], Tensor]) -> Iterator[Tensor]:
