@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float
@@ -118,7 +118,8 @@ class Sentence:
         """
         require_device("device", device)
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{k: v.to(device) for k, v in values.items() if torch.is_tensor(v)})
+        moved: Any = {k: v.to(device) for k, v in values.items() if torch.is_tensor(v)}
+        return replace(self, **moved)
 
     @cached_property
     def heads(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -272,7 +273,8 @@ def random_sentences(n_sentences: int, n_words: int, *, seed: int = 0) -> list[s
         {w.lower() for s in annotated_sentences() for w in words(s.text) if w.isalpha()}
     )
     generator = torch.Generator().manual_seed(int(seed))
-    drawn = torch.randint(len(vocabulary), (n_sentences, n_words), generator=generator)
+    size = n_sentences, n_words
+    drawn = torch.randint(len(vocabulary), size, generator=generator, device="cpu")
     return [" ".join(vocabulary[i] for i in row) for row in drawn.tolist()]
 
 

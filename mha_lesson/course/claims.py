@@ -8,6 +8,7 @@ from mha_lesson.refusals import require_text, say
 
 QUOTED = re.compile(r": [“\"']")  # whose claim it is stands before, the claim itself is in quotes
 
+
 @dataclass(frozen=True)
 class Claim:
     """One verdict, shown by Jupyter as a card; `str(claim)` says the same in plain words.

@@ -33,7 +33,7 @@ class SelfCheck:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{'✓' if not line.remedy else '✗'}</td>"
+            f"<tr><td style='text-align:left'>{'✓' if not line.remedy else '✗'}</td>"
             f"<td style='text-align:left'>{escape(line.what)}</td>"
             f"<td style='text-align:left'>{escape(line.remedy)}</td></tr>"
             for line in self.lines
