@@ -16,6 +16,8 @@ from mha_lesson.check.exercises.nb06 import MultiHeadAttention
 from mha_lesson.check.exercises.nb07 import next_token_loss
 from mha_lesson.check.exercises.nb08 import previous_token_score
 from mha_lesson.check.exercises.nb09 import count_flops
+from mha_lesson.check.exercises.nb10 import rotate
+from mha_lesson.check.exercises.nb11 import cached_attention, cached_mask, grouped_scores
 from mha_lesson.check.journal import Progress, table
 
 EXERCISES: tuple[Exercise, ...] = (
@@ -33,6 +35,10 @@ EXERCISES: tuple[Exercise, ...] = (
     next_token_loss,
     previous_token_score,
     count_flops,
+    rotate,
+    cached_attention,
+    grouped_scores,
+    cached_mask,
 )
 
 __all__ = ["EXERCISES", "Report", "progress", *(e.name for e in EXERCISES)]
