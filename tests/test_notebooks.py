@@ -16,6 +16,7 @@ ORDER = [path.name for path in NOTEBOOKS]
 
 # Cells whose outputs nbval may not compare, and why. Nothing else may be tagged so.
 START, TRAIN, COST = "00_start_here", "07_training_the_heads", "09_cost_and_speed"
+WRITE = "11_one_token_at_a_time"
 PROJECT = "02_query_key_value_projections"
 MEASURED = "a time or a peak of memory, this machine's own"
 TRAINED = "the end of a long training, which differs between kinds of processor"
@@ -36,6 +37,12 @@ NOT_COMPARED: dict[tuple[str, str], str] = {
     (COST, "threads-code"): MEASURED,
     (COST, "gpu-code"): MEASURED,
     (COST, "explorer"): MEASURED,
+    (WRITE, "train"): TRAINED,
+    (WRITE, "anew-written"): TRAINED,
+    (WRITE, "time"): MEASURED,
+    (WRITE, "price"): TRAINED,
+    (WRITE, "price-picture"): TRAINED,
+    (WRITE, "why-eight-code"): TRAINED,
 }
 
 FIGURE = re.compile(r"<img\b[^>]*>")
