@@ -1,0 +1,61 @@
+"""Imports only go down: each room builds on those listed before it, and on nothing else."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import mha_lesson
+
+PACKAGE = Path(mha_lesson.__file__).parent
+FLOORS = (
+    # what everything stands on, and what is taught
+    ("refusals", "attention_refusals", "decoding_refusals", "disk", "runtime"),
+    ("masks", "attention", "decoding"),
+    # what is built around it, trained, loaded and measured
+    ("progress", "tasks", "text", "models", "heads", "training", "pretrained", "cost"),
+    # what serves a learner: pictures, exercises, moving pictures, and the course as a whole
+    ("pictures", "check.engine", "check.journal", "check.exercises", "check", "explore", "course"),
+)
+ORDER = [room for floor in FLOORS for room in floor]
+UPWARD = {("check.engine", "check.journal")}  # a judge notes what it has judged
+
+
+def room_of(module: str) -> str:
+    """The longest listed name that the module's begins with."""
+    name = module.removeprefix("mha_lesson").removeprefix(".")
+    return max((r for r in ORDER if f"{name}.".startswith(f"{r}.")), key=len, default="")
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mha_lesson"):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.name for a in node.names if a.name.startswith("mha_lesson.")}
+    return found
+
+
+def files() -> list[Path]:
+    return [p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.stem != "__init__"]
+
+
+def test_every_module_has_a_floor():
+    for path in files():
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        assert room_of(f"mha_lesson.{module}"), module
+
+
+def test_imports_only_go_down():
+    for path in files():
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        here = room_of(f"mha_lesson.{module}")
+        for name in imports(path):
+            there = room_of(name)
+            if there and there != here and (here, there) not in UPWARD:
+                assert ORDER.index(there) < ORDER.index(here), f"{module} imports {name}"
+
+
+def test_no_file_name_is_there_twice():
+    names = Counter(path.name for path in files() if path.stem not in ("__init__", "__main__"))
+    assert [name for name, n in names.items() if n > 1] == []
