@@ -224,6 +224,17 @@ def test_modules_gradients_and_adam_as_on_the_cpu(there: torch.device) -> None:
     assert torch.equal(here[0].weight, moved[0].weight.cpu())
 
 
+@pytest.mark.parametrize("loss", [F.mse_loss, F.smooth_l1_loss, F.l1_loss, F.huber_loss])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_losses_and_their_gradients_as_on_the_cpu(loss, reduction: str, x: Tensor) -> None:
+    found = []
+    for place in ("cpu", x.device):
+        data = HERE.clone().to(place).requires_grad_()
+        loss(data, torch.ones_like(data), reduction=reduction).sum().backward()
+        found.append(data.grad.cpu())
+    assert_close(*found)
+
+
 @pytest.mark.parametrize("mask", ["none", "causal", "some"])
 @pytest.mark.parametrize("d_k", [8, 7])  # two kernels of CUDA
 def test_attention_and_its_gradients_as_on_the_cpu(
