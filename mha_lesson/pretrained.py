@@ -222,7 +222,8 @@ def load() -> PretrainedModel:
     """
     with torch.device("meta"):  # nothing is drawn: a learner's random numbers stay as they are
         encoder = Encoder()
-    encoder.load_state_dict(_rename(load_file(weights_path())), assign=True)
+    with torch.device("cpu"):  # whatever the default device is
+        encoder.load_state_dict(_rename(load_file(weights_path())), assign=True)
     return PretrainedModel(encoder.eval().requires_grad_(False), tokenizer())
 
 

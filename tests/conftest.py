@@ -6,7 +6,8 @@
   tests of refusals are marked `plain` (a test, a class, or a module by
   `pytestmark = pytest.mark.plain`): they see what learners see.
 - `device`: the device under test, the CPU unless `--device cuda` (or `pretend`, see `device/`);
-  then only tests that use this fixture run, and `mha_lesson.device` is that one.
+  then only tests that use this fixture run, and `mha_lesson.device` is that one. Tests that use
+  `there` (in `device/`) want such a device, and are left out on the CPU.
 - Full float32 products, also where somebody has turned TF32 on: its 10 bits are not what a
   tolerance of 1e-5 is about.
 """
@@ -49,9 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--device") == "cpu":
-        return
-    chosen = [item for item in items if "device" in getattr(item, "fixturenames", ())]
+    on_the_cpu = config.getoption("--device") == "cpu"
+    chosen = [
+        item
+        for item in items
+        for uses in [getattr(item, "fixturenames", ())]
+        if ("there" not in uses if on_the_cpu else "device" in uses)
+    ]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
 
