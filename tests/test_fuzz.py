@@ -386,6 +386,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     ),
     "text.data_file": (text.data_file, lambda: {"name": "pairs.tsv"}),
     "text.Sentence.head": (lambda **a: text.sentence().head(**a), lambda: {"i": 1}),
+    "text.Sentence.to": (lambda **a: text.sentence().to(**a), lambda: {"device": "cpu"}),
     "text.labels": (text.labels, lambda: {"tokens": ("spun", "##ky", "dog")}),
     "text.words": (text.words, lambda: {"text": "Over it."}),
     "text.random_sentences": (
@@ -399,6 +400,22 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     "pretrained.PretrainedModel.batch": (
         lambda **a: small_model().batch(**a),
         lambda: {"texts": ["The dog.", "It."]},
+    ),
+    "pretrained.PretrainedModel.to": (
+        lambda **a: small_model().to(**a),
+        lambda: {"device": "cpu"},
+    ),
+    "pretrained.PretrainedModel.word_vectors": (
+        lambda **a: small_model().word_vectors(**a),
+        lambda: {"text": "Dogs bark."},
+    ),
+    "pretrained.PretrainedModel.head_means": (
+        lambda **a: small_model().head_means(**a),
+        lambda: {"texts": ["The dog.", "It."]},
+    ),
+    "pretrained.PretrainedModel.vectors_without": (
+        lambda **a: small_model().vectors_without(**a),
+        lambda: {"texts": ["The dog."], "layer": 0, "head": 1, "instead": torch.zeros(2)},
     ),
     "pretrained.PretrainedModel.sentence_vectors": (
         lambda **a: small_model().sentence_vectors(**a),
@@ -469,6 +486,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     "heads.prefers": (
         heads.prefers,
         lambda: {"weights": looks(2, 5, 5), "query": 3, "this": 1, "other": 2},
+    ),
+    "heads.interval": (heads.interval, lambda: {"found": 18, "n": 20}),
+    "heads.best_of_coins": (
+        heads.best_of_coins,
+        lambda: {"n": 14, "chance": 0.25, "heads": 72},
     ),
     # ------------------------------------------------------------ cost, progress, claims
     "cost.Machine": (cost.Machine, lambda: {"flops_per_second": 5e9, "bytes_per_second": 1e9}),
@@ -560,6 +582,19 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     "panels.Table": (
         shown(panels.Table),
         lambda: {"rows": [["a", 1], ["b", 2]], "header": ("c", "d"), "strong": [1], "title": "e"},
+    ),
+    "panels.Box": (
+        panels.Box,
+        lambda: {
+            "row": 1.0, "column": 2.0, "text": "a", "shape": "(b)", "span": 2.0, "heads": 3,
+        },
+    ),
+    "panels.Diagram": (
+        shown(panels.Diagram),
+        lambda: {
+            "boxes": {"a": panels.Box(0, 0, "x"), "b": panels.Box(1, 0, "y", "(2, 3)", heads=2)},
+            "arrows": [("a", "b")], "around": [("a", "b")], "notes": ["c", "d"], "title": "e",
+        },
     ),
     "layout.draw": (
         layout.draw,
@@ -880,6 +915,7 @@ PARTS = {
     **{f"explore.{name}": ("scene", name) for name in mha_lesson.explore.__all__},
 }
 WITHOUT = {
+    "attention.textbook_attention": "the formula alone, which asks nothing",
     "export.main": "a command line",
     "panels.Panel": "abstract",
     "panels.Panel.largest": "abstract",

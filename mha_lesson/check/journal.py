@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from mha_lesson.check.report import Report
+from mha_lesson.check.engine.report import Report
 from mha_lesson.disk import write_whole
 
 FILE = ".progress.json"
