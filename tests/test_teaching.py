@@ -3,6 +3,7 @@
 A heading or a number of minutes that has changed fails here, all of them in one list.
 """
 
+import ast
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -14,6 +15,7 @@ from traitlets.config import Config
 
 import notebooks
 from mha_lesson import pretrained
+from mha_lesson.course.classroom import answers
 from mha_lesson.pictures.panels import Heatmap, Scene
 
 GUIDE = (notebooks.FOLDER / "TEACHING.md").read_text(encoding="utf-8")
@@ -26,7 +28,7 @@ def texts(book: str) -> str:
 
 def headings(book: str) -> list[str]:
     """Without what only sorts them: (second reading)."""
-    found = re.findall(r"^##+ (.*?)(?: \(second reading\))?$", texts(book), re.M)
+    found = re.findall(r"^##+ (.*?)(?: \(\*?second reading\*?\))?$", texts(book), re.M)
     return [heading.strip() for heading in found]
 
 
@@ -41,9 +43,8 @@ def named() -> list[tuple[str, str]]:
     for section in re.split(r"^### ", chapter, flags=re.M)[1:]:
         found += [(section[:2], h) for h in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", section)]
     for line in part("## Plans", "## Predict, then look").splitlines():
-        row = re.match(r"\| \d+ \| (\d\d)\b", line)
-        if row:
-            found += [(row[1], h) for h in re.findall(r"\*([^*]+)\*", line)]
+        for book, words in re.findall(r"\b(\d\d)\b([^;|]*)", line.split(" | ", 1)[-1]):
+            found += [(book, h) for h in re.findall(r"\*([^*]+)\*", words)]
     found += re.findall(r"^\| `\w+` \| (\d\d), \*(.+?)\* \|$", GUIDE, re.M)
     return found
 
@@ -54,8 +55,49 @@ def test_every_section_it_names_is_there():
     assert len(named()) > 60
 
 
+def code_by_section(book: str) -> list[tuple[str, str]]:
+    """(heading, source) of every code cell; a heading of three signs belongs to the one above."""
+    heading, found = "", []
+    for cell in BOOKS[book].cells:
+        if cell.cell_type == "markdown":
+            last = re.findall(r"^## (.*?)(?: \(\*?second reading\*?\))?$", cell.source, re.M)
+            heading = last[-1].strip() if last else heading
+        else:
+            found.append((heading, cell.source))
+    return found
+
+
+def skips() -> list[tuple[str, str]]:
+    chapter = part("## Notebook by notebook", "## Grading")
+    found = []
+    for section in re.split(r"^### ", chapter, flags=re.M)[1:]:
+        for line in re.findall(r"\*\*Skip:\*\*(.*)", section):
+            found += [(section[:2], h) for h in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", line)]
+    return found
+
+
+@pytest.mark.parametrize("book", sorted({book for book, _ in skips()}))
+def test_nothing_later_depends_on_what_may_be_skipped(book):
+    """No name that only skipped sections bind is used in another one."""
+    skipped = {heading for b, heading in skips() if b == book}
+    known: set[str] = set()
+    missing: dict[str, str] = {}
+    needed = []
+    for where, source in code_by_section(book):
+        for statement in answers.Notebook([source], set()).parts:
+            if where in skipped:
+                missing |= dict.fromkeys(statement.binds - known, where)
+                continue
+            own = set() if isinstance(statement.node, ast.Assign) else statement.binds
+            lacking = (statement.uses - own) & missing.keys()
+            needed += [f"{where} needs {name} of {missing[name]}" for name in lacking]
+            known |= statement.binds
+            missing = {name: place for name, place in missing.items() if name not in known}
+    assert not needed, "\n".join(needed)
+
+
 def test_the_minutes_are_the_notebooks_own():
-    rows = re.findall(r"^\|(.*)\|$", part("## Plans", "### Four sessions"), re.M)
+    rows = re.findall(r"^\|(.*)\|$", part("## Plans", "### Ten sessions"), re.M)
     numbers, _, minutes = ([cell.strip() for cell in row.split("|")] for row in rows)
     said = {}
     for book in BOOKS:
@@ -67,9 +109,9 @@ def test_the_minutes_are_the_notebooks_own():
 def test_a_plan_that_names_every_minute_fits_them():
     """The sessions' minutes, breaks included, add up."""
     rows = re.findall(
-        r"^\| (\d+) \| ([\d, ]+) \| (\d+) \|", part("### Four sessions", "### Two sessions"), re.M
+        r"^\| (\d+) \| ([\d, ]+) \| (\d+) \|", part("### Ten sessions", "### Four sessions"), re.M
     )
-    table = re.findall(r"^\|(.*)\|$", part("## Plans", "### Four sessions"), re.M)
+    table = re.findall(r"^\|(.*)\|$", part("## Plans", "### Ten sessions"), re.M)
     minutes = dict(zip(*([c.strip() for c in table[i].split("|")] for i in (0, 2)), strict=True))
     for session, books, total in rows:
         taken = sum(int(minutes[book.strip()]) for book in books.split(","))
@@ -121,10 +163,10 @@ def scaled_stays() -> None:
 def gradient_vanishes() -> None:
     for d_k in (32, 256, 4096):
         shown = scene("01", d_k=d_k, scaled=False)
-        [weights], [gradient] = titled(shown, "weights"), titled(shown, "gradient")
-        assert values(weights).max() > 0.98 and values(gradient).max() < 0.02
+        [weights], [slope] = titled(shown, "weights"), titled(shown, "slope")
+        assert values(weights).max() > 0.98 and values(slope).max() < 0.02
         np.testing.assert_allclose(
-            values(gradient), values(weights) * (1 - values(weights)), atol=1e-6
+            values(slope), values(weights) * (1 - values(weights)), atol=1e-6
         )
 
 
@@ -260,6 +302,44 @@ def roles_of_heads() -> None:
     assert where == {"previous": (0, 2), "next": (1, 8), "[CLS]": (4, 5)}
 
 
+def slow_pairs(base: int) -> int:
+    [bars] = titled(scene("10", distance=16, d_k=16, base=base), "tokens for a full turn")
+    return int((values(bars) > 10 * 16).sum())
+
+
+def five_slow_pairs() -> None:
+    [bars] = titled(scene("10", distance=16, d_k=16, base=10_000), "tokens for a full turn")
+    assert slow_pairs(10_000) == 5 and round(values(bars).ravel()[3]) == 199
+
+
+def six_slow_pairs() -> None:
+    assert slow_pairs(1_000_000) == 6
+
+
+def waves() -> None:
+    [curve] = titled(scene("10", distance=16, d_k=16, base=10_000), "two equal rows")
+    score = curve.lines["score"]
+    assert score[24] > score[16] + 0.02
+
+
+def written(h_kv: int, window: int | str) -> str:
+    return scene("11", T=8, h=4, h_kv=h_kv, window=window, step=7).caption
+
+
+def twelve_scores() -> None:
+    assert re.search(r"\b12 scores .* 2 rows of keys", written(1, 3))
+
+
+def without_window() -> None:
+    assert re.search(r"\b32 scores .* 7 rows of keys", written(1, "none"))
+
+
+def sharing_keeps_scores() -> None:
+    for h_kv in (1, 2, 4):
+        assert " 32 scores" in written(h_kv, "none")
+        assert f" {7 * h_kv} rows of keys" in written(h_kv, "none")
+
+
 def gigabyte() -> None:
     from mha_lesson.cost import core_bytes
 
@@ -295,6 +375,12 @@ SEEN: dict[str, Callable[[], None]] = {
     "About ten of 32": about_ten,
     ".98 on average, with twelve heads .58": loudest_wins,
     "Layer 0 head 2, layer 1 head 8, layer 4 head 5.": roles_of_heads,
+    "Five: they need 199 tokens": five_slow_pairs,
+    "Six. A larger base": six_slow_pairs,
+    "at 24 tokens it is higher than at 16": waves,
+    "Twelve scores, and two rows of keys": twelve_scores,
+    "32 scores, and seven rows of keys": without_window,
+    "What is held. Every query head": sharing_keeps_scores,
     "(403 MB) and below 4,096 (1.6 GB)": gigabyte,
     "The explicit core's bytes": h_costs_bytes,
 }

@@ -21,7 +21,8 @@ from mha_lesson.progress import Progress
 # code can forge. Not run: handed in, and nothing could be found out. Missing: not handed in.
 DONE, CLAIMED, TRIED, OPEN, UNKNOWN, MISSING = STATES = (
     "done", "claimed", "tried", "open", "not run", "missing")  # fmt: skip
-NAMES = tuple(exercise.name for exercise in check.EXERCISES)
+EXERCISES = (*check.EXERCISES, *check.SHORT)
+NAMES = tuple(exercise.name for exercise in EXERCISES)
 RESULTS = "results.jsonl"  # a line for each notebook that has been run
 
 
@@ -131,7 +132,7 @@ def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submissio
     else:
         submission.seconds = round(ended.seconds, 1)
         _take(submission, ended)
-    for exercise in check.EXERCISES:  # what a notebook should hold and says nothing of
+    for exercise in EXERCISES:  # what a notebook should hold and says nothing of
         if exercise.notebook == submission.notebook:
             state = UNKNOWN if submission.note else OPEN
             submission.states.setdefault(exercise.name, state)
@@ -172,7 +173,7 @@ def _take(submission: Submission, ended: Ended) -> None:
 
 def _counts(name: str, submission: Submission) -> bool:
     """Whether it is an exercise of this notebook: what is tried out elsewhere does not count."""
-    books = {exercise.name: exercise.notebook for exercise in check.EXERCISES}
+    books = {exercise.name: exercise.notebook for exercise in EXERCISES}
     return name in books and submission.notebook in ("", books[name])
 
 

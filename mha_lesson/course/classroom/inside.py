@@ -82,7 +82,7 @@ def _judge(check: Any, cells: list[str], given: list[str], judged: int, seconds:
     from mha_lesson.course.classroom.answers import Notebook
 
     notebook = Notebook(cells, set(given))
-    for exercise in check.EXERCISES:
+    for exercise in (*check.EXERCISES, *check.SHORT):
         name = exercise.name
         answers = notebook.answers(name)
         if not answers:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from mha_lesson import check
 from mha_lesson.course.classroom.grading import (
     CLAIMED,
     DONE,
+    EXERCISES,
     MISSING,
     NAMES,
     OPEN,
@@ -50,7 +50,7 @@ h2 { font-size: 1.25rem; } h3 { font-size: 1.05rem; } h2, h3 { margin: 1.4em 0 .
 .unknown { background: #DADADA; } .missing { color: #666; }
 pre { background: #f4f4f4; padding: .5em; overflow: auto; white-space: pre-wrap; }
 """
-LABELS = {name: f"{e.number} {name}" for name, e in zip(NAMES, check.EXERCISES, strict=True)}
+LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in EXERCISES}
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def slips(rows: list[Row]) -> list[Slip]:
                 continue
             for key in best.slips.get(name, []):
                 made[name, key][row.learner.name] = best.code.get(name, "")
-    known = {(e.name, s.key): s for e in check.EXERCISES for s in e.slips}
+    known = {(e.name, s.key): s for e in EXERCISES for s in e.slips}
     found = [
         Slip(name, key, known[name, key].does, known[name, key].asks, tuple(who.items()))
         for (name, key), who in made.items()
@@ -139,7 +139,7 @@ def _page_names(rows: list[Row]) -> dict[str, str]:
 def words(rows: list[Row]) -> str:
     """The report in a terminal."""
     width = max(len(row.learner.name) for row in rows)
-    numbers = [str(e.number) for e in check.EXERCISES]
+    numbers = [str(e.number or e.name[:2]) for e in EXERCISES]
     columns = [max(2, len(n)) for n in numbers]
 
     def line(name: str, cells: list[str]) -> str:
