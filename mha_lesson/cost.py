@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 
 from mha_lesson.attention import scaled_dot_product_attention
+from mha_lesson.attention_refusals import require_divisible
 from mha_lesson.progress import Progress
 from mha_lesson.refusals import (
     MOST,
     listed_ints,
     require_callable,
     require_device,
-    require_divisible,
     require_kind,
     require_one_of,
     require_positive,
@@ -35,7 +35,7 @@ NUMBER = 4  # bytes of a float32
 
 @dataclass(frozen=True)
 class Machine:
-    """How fast a machine multiplies and how fast it moves memory, at best."""
+    """How fast a machine multiplies, and how fast it moves what no cache holds."""
 
     flops_per_second: float
     bytes_per_second: float
@@ -91,9 +91,11 @@ def core_bytes(T: int, d_model: int, n_heads: int, core: str) -> int:
 def core_seconds(
     T: int, d_model: int, n_heads: int, core: str, machine: Machine = TEXTBOOK
 ) -> float:
-    """A floor under a core's time: all products, then all bytes, both at the machine's best.
+    """An estimate of a core's time: all products at the rate of a large product, then all bytes
+    at the rate of a large copy.
 
     Bytes moved: Q, K, V and the output once; explicit also writes and reads scores and weights.
+    It is no floor: what fits into a cache moves faster than a large copy.
     """
     T, d_model, n_heads = _sizes(T, d_model, n_heads)
     require_one_of("core", core, CORES)

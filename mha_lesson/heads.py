@@ -5,6 +5,7 @@ kept, so one call scores every head of a model. Where words are meant, not word 
 pieces first with `join_pieces`.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -18,6 +19,7 @@ from mha_lesson.refusals import (
     listed,
     listed_ints,
     listed_texts,
+    require_probability,
     require_whole,
     say,
 )
@@ -80,11 +82,11 @@ def parking(
 def breadth(weights: Float[Tensor, "*heads T T"]) -> Float[Tensor, "*heads"]:
     """How broadly a head looks: the mean entropy of its rows over log T, from 0 to 1.
 
-    0 is one key for each query, 1 is the same weight for every key.
+    0 is one key for each query, 1 is the same weight for every key; of one token it is neither.
     """
-    _require_square(weights)
+    _require_tokens(weights)
     entropy = -torch.special.xlogy(weights, weights).sum(dim=-1)  # (…, T); 0·log 0 is 0
-    return entropy.mean(dim=-1) / torch.tensor(float(weights.shape[-1])).log()
+    return entropy.mean(dim=-1) / math.log(weights.shape[-1])
 
 
 # ---------------------------------------------------------------- words and their links
@@ -167,10 +169,46 @@ def prefers(
     return weights[..., query, this] > weights[..., query, other]
 
 
+# ---------------------------------------------------------------- how sure a count is
+
+
+def interval(found: int, n: int) -> tuple[float, float]:
+    """Which true shares go well with `found` of `n`: Wilson's 95% interval.
+
+    Unlike found/n ± 1.96 standard errors it never leaves 0 to 1, and says something at 0 of n.
+
+    Source: Wilson (1927), Probable Inference, the Law of Succession, and Statistical Inference.
+    """
+    require_whole("n", n, 1, MOST)
+    require_whole("found", found, 0, n)
+    found, n = int(found), int(n)
+    z = 1.96  # 95% of a normal distribution lie within so many standard deviations
+    middle = (found + z * z / 2) / (n + z * z)
+    half = z * math.sqrt(found * (n - found) / n + z * z / 4) / (n + z * z)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def best_of_coins(n: int, chance: float, heads: int) -> float:
+    """What the best of so many heads that only toss coins would find of `n`, on average.
+
+    A maximum over many heads is large by luck alone: this is what to compare it with.
+
+    Args:
+        n: how many questions each head answers.
+        chance: with which probability an answer of a coin is right.
+        heads: how many heads toss.
+    """
+    require_whole("n", n, 1, 1000)  # of more, a float cannot hold the number of ways
+    require_whole("heads", heads, 1, MOST)
+    require_probability("chance", chance)
+    n, heads = int(n), int(heads)
+    one = [math.comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(n + 1)]
+    # The mean of the best is the sum over k of P(best ≥ k), and P(best < k) is P(one < k)^heads.
+    return sum(1 - math.fsum(one[:k]) ** heads for k in range(1, n + 1))
+
+
 def _at_offset(weights: Tensor, offset: int) -> Tensor:
-    _require_square(weights)
-    if weights.shape[-1] < 2:
-        raise ValueError(f"weights must be over at least two tokens; got {describe(weights)}.")
+    _require_tokens(weights)
     return weights.diagonal(offset, dim1=-2, dim2=-1).mean(dim=-1)
 
 
@@ -183,6 +221,12 @@ def _pairs(links: Sequence[Link], last: int) -> list[Link]:
             raise ValueError(f"links[{i}] must be a (from, to) pair; got {say(link)}.")
         pairs.append((ends[0], ends[1]))
     return pairs
+
+
+def _require_tokens(weights: Tensor) -> None:
+    _require_square(weights)
+    if weights.shape[-1] < 2:
+        raise ValueError(f"weights must be over at least two tokens; got {describe(weights)}.")
 
 
 def _require_square(weights: Tensor) -> None:

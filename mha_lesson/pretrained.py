@@ -6,6 +6,7 @@ JSON, and only if their SHA-256 are the ones below.
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -16,11 +17,19 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from safetensors.torch import load_file
 from tokenizers import Encoding, Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 
+from mha_lesson.attention import MultiHeadAttention
 from mha_lesson.masks import padding_mask
 from mha_lesson.models import Encoder
-from mha_lesson.refusals import listed_texts, require_seed, require_text
+from mha_lesson.refusals import (
+    describe,
+    listed_texts,
+    require_device,
+    require_seed,
+    require_text,
+    require_whole,
+)
 from mha_lesson.tasks import pad_rows
 from mha_lesson.text import labels
 
@@ -70,6 +79,11 @@ class PretrainedModel:
     encoder: Encoder
     tokenizer: Tokenizer
 
+    def to(self, device: torch.device | str) -> "PretrainedModel":
+        """The same model, computing on `device`; what it gives lies there."""
+        require_device("device", device)
+        return PretrainedModel(self.encoder.to(device), self.tokenizer)
+
     @torch.no_grad()
     def encode(self, text: str) -> Encoded:
         """Hidden states and weights for one text.
@@ -90,6 +104,18 @@ class PretrainedModel:
             text, tuple(encoding.tokens), words, word_of, torch.cat(hidden), torch.cat(weights)
         )
 
+    @torch.no_grad()
+    def word_vectors(self, text: str) -> Float[Tensor, "W d_model"]:
+        """Each word's entry in the table of embeddings, before any position and any attention.
+
+        A word of several pieces has their mean.
+        """
+        encoding = self._tokenized("text", text)
+        pieces = self.encoder.words(torch.tensor(encoding.ids, device=self._device))  # (T, d_model)
+        numbers = torch.tensor(_words(encoding, text)[1], device=self._device)
+        member = F.one_hot(numbers).to(pieces.dtype)  # (T, W)
+        return (member / member.sum(dim=0)).T @ pieces
+
     def batch(self, texts: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B 1 1 T"]]:
         """Token numbers, padded with 0, and the mask that blocks the padding.
 
@@ -101,7 +127,8 @@ class PretrainedModel:
         if not texts:
             raise ValueError("texts must hold at least one text; got none.")
         ids = [
-            torch.tensor(self._tokenized(f"texts[{i}]", text).ids) for i, text in enumerate(texts)
+            torch.tensor(self._tokenized(f"texts[{i}]", text).ids, device="cpu")
+            for i, text in enumerate(texts)
         ]
         padded, lengths = pad_rows(ids)
         return padded.to(self._device), padding_mask(lengths.to(self._device))
@@ -117,6 +144,52 @@ class PretrainedModel:
         last = self.encoder(ids, mask)[0][-1]  # (B, T, d_model)
         real = ~mask[:, 0, 0, :, None]  # (B, T, 1)
         return F.normalize((last * real).sum(dim=1), dim=-1)  # the length is set anyway
+
+    @torch.no_grad()
+    def head_means(self, texts: Sequence[str]) -> Float[Tensor, "n_layers h d_k"]:
+        """What each head hands to W^O: the mean over the real tokens of all texts."""
+        ids, mask = self.batch(texts)
+        real = ~mask[:, 0, 0]  # (B, T)
+        means: list[Tensor] = []
+
+        def listen(w_o: nn.Module, inputs: tuple[Tensor]) -> None:
+            means.append(inputs[0][real].mean(dim=0))  # (h * d_k,)
+
+        with ExitStack() as stack:
+            for attention in self._attentions:
+                stack.enter_context(attention.w_o.register_forward_pre_hook(listen))
+            self.encoder(ids, mask)
+        return torch.stack(means).unflatten(-1, (self._attentions[0].n_heads, -1))
+
+    def vectors_without(
+        self, texts: Sequence[str], layer: int, head: int, instead: Float[Tensor, " d_k"]
+    ) -> Float[Tensor, "B d_model"]:
+        """`sentence_vectors` where one head is silenced: at every token it hands on `instead`.
+
+        Zeros are one silence; the head's own row of `head_means` is another, which takes away
+        only what differs from token to token.
+        """
+        require_whole("layer", layer, 0, len(self._attentions) - 1)
+        attention = self._attentions[layer]
+        require_whole("head", head, 0, attention.n_heads - 1)
+        if not isinstance(instead, Tensor) or instead.shape != (attention.d_k,):
+            raise ValueError(
+                f"instead must be a tensor ({attention.d_k},), one number for each dimension of "
+                f"the head; got {describe(instead)}."
+            )
+        slab = slice(head * attention.d_k, (head + 1) * attention.d_k)
+
+        def replace(w_o: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+            context = inputs[0].clone()  # (B, T, h * d_k)
+            context[..., slab] = instead
+            return (context,)
+
+        with attention.w_o.register_forward_pre_hook(replace):
+            return self.sentence_vectors(texts)
+
+    @property
+    def _attentions(self) -> list[MultiHeadAttention]:
+        return [m for m in self.encoder.modules() if isinstance(m, MultiHeadAttention)]
 
     def _tokenized(self, name: str, text: str) -> Encoding:
         require_text(**{name: text})
@@ -147,8 +220,9 @@ def load() -> PretrainedModel:
     Raises:
         WeightsMissing: the weights are not installed, or not the published ones.
     """
-    encoder = Encoder()
-    encoder.load_state_dict(_rename(load_file(weights_path())))
+    with torch.device("meta"):  # nothing is drawn: a learner's random numbers stay as they are
+        encoder = Encoder()
+    encoder.load_state_dict(_rename(load_file(weights_path())), assign=True)
     return PretrainedModel(encoder.eval().requires_grad_(False), tokenizer())
 
 
@@ -163,10 +237,10 @@ def load_untrained(seed: int = 0) -> PretrainedModel:
     """
     require_seed(seed)
     model = load()
-    generator = torch.Generator().manual_seed(int(seed))
+    generator = torch.Generator("cpu").manual_seed(int(seed))
     for parameter in model.encoder.parameters():
         numbers = parameter.data.flatten()
-        order = torch.randperm(len(numbers), generator=generator)
+        order = torch.randperm(len(numbers), generator=generator, device="cpu")
         parameter.data = numbers[order].view(parameter.shape)
     return model
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CONVENTION = "In this package True means blocked (in F.scaled_dot_product_attention it means keep)."
 FLOATS = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
 IDS = frozenset((torch.int64, torch.int32))  # what nn.Embedding takes
 MOST = 2**31 - 1  # of any size: products of several must fit in 64 bits, or no memory holds them
@@ -154,16 +153,6 @@ def listed_texts(name: str, values: Any) -> list[str]:
 # ---------------------------------------------------------------- sizes and tensors
 
 
-def require_divisible(d_model: int, n_heads: int) -> None:
-    rest = int(d_model) % int(n_heads)
-    if rest:
-        raise ValueError(
-            f"d_model must be divisible by n_heads, so that every head gets d_model / n_heads "
-            f"dimensions; got d_model = {d_model} and n_heads = {n_heads}, "
-            f"which leaves a rest of {rest}."
-        )
-
-
 def require_tensor(name: str, x: Any, axes: str) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor of shape {axes}; got {describe(x)}.")
@@ -201,123 +190,3 @@ def require_device(name: str, device: Any) -> None:
         torch.empty(0, device=device)
     except Exception as error:  # its kind depends on the device that is missing
         raise ValueError(f"{name} must be a device of this machine; got {say(device)}.") from error
-
-
-def require_attention_inputs(query: Any, key: Any, value: Any) -> None:
-    """query (…, T_q, d_k), key (…, T_k, d_k), value (…, T_k, d_v): one dtype, one device."""
-    for name, x, axes in (
-        ("query", query, "(..., T_q, d_k)"),
-        ("key", key, "(..., T_k, d_k)"),
-        ("value", value, "(..., T_k, d_v)"),
-    ):
-        require_tensor(name, x, axes)
-        if x is query:
-            if x.dtype not in FLOATS:
-                raise TypeError(f"{name} must be a floating-point tensor; got {describe(x)}.")
-            if not 2 <= x.ndim <= 4:
-                raise ValueError(f"{name} must have 2, 3 or 4 axes, {axes}; got {describe(x)}.")
-            continue
-        if x.ndim != query.ndim:
-            raise ValueError(f"query and {name} must have as many axes: {both(query, name, x)}")
-        if x.dtype != query.dtype:
-            raise TypeError(f"query and {name} must share one dtype: {both(query, name, x)}")
-        if x.device != query.device:
-            raise ValueError(f"query and {name} must be on one device: {both(query, name, x)}")
-        if x.shape[:-2] != query.shape[:-2]:
-            raise ValueError(
-                f"query and {name} must agree in the axes before the last two "
-                f"(batch B and heads h): {both(query, name, x)}"
-            )
-    if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
-        raise ValueError(
-            f"query and key must have one width d_k > 0, since their rows are multiplied: "
-            f"{both(query, 'key', key)}"
-        )
-    _require_one_length(key, value)
-
-
-def require_causal_lengths(causal: Any, t_q: int, t_k: int) -> None:
-    require_bool("causal", causal)
-    if causal and t_q != t_k:
-        raise ValueError(
-            f"causal=True needs as many queries as keys, since it counts positions in one and the "
-            f"same sequence; got T_q = {t_q} and T_k = {t_k}. Pass a mask instead."
-        )
-
-
-def require_mask(mask: Any, query: Tensor, t_k: int) -> None:
-    """Bool, True = blocked: (T_q, T_k), (B, T_q, T_k), or broadcastable to (B, h, T_q, T_k)."""
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        raise TypeError(f"mask must be a bool tensor; got {describe(mask)}. {CONVENTION}")
-    if mask.device != query.device:
-        raise ValueError(
-            f"mask must be on the device of query, {query.device}; got {describe(mask)}."
-        )
-    t_q = query.shape[-2]
-    n_batch = query.shape[0] if query.ndim > 2 else 1
-    n_heads = query.shape[1] if query.ndim > 3 else 1
-    full = (n_batch, n_heads, t_q, t_k)
-    if mask.ndim == 2:
-        fits = tuple(mask.shape) == full[2:]
-    elif mask.ndim == 3:
-        fits = tuple(mask.shape) == (n_batch, t_q, t_k)
-    else:
-        fits = mask.ndim == 4 and all(
-            have in (1, want) for have, want in zip(mask.shape, full, strict=True)
-        )
-    if not fits:
-        raise ValueError(
-            f"mask must have shape (T_q, T_k) = {full[2:]}, "
-            f"(B, T_q, T_k) = {(n_batch, t_q, t_k)}, "
-            f"or four axes broadcastable to (B, h, T_q, T_k) = {full}; got {describe(mask)}. "
-            f"{CONVENTION}"
-        )
-
-
-def require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor, d_model: int) -> None:
-    """query (B, T_q, d_model), key and value (B, T_k, d_model), or all three without B."""
-    for name, x, axes in (
-        ("query", query, "(B, T_q, d_model)"),
-        ("key", key, "(B, T_k, d_model)"),
-        ("value", value, "(B, T_k, d_model)"),
-    ):
-        if x is query and name != "query":
-            continue  # self-attention: looked at already
-        require_tensor(name, x, axes)
-        if x.ndim not in (2, 3):
-            raise ValueError(
-                f"{name} must have shape {axes}, or the same without B; got {describe(x)}."
-            )
-        if x.shape[-1] != d_model:
-            raise ValueError(
-                f"{name} must be d_model = {d_model} wide in its last axis; got {describe(x)}."
-            )
-        if x.dtype != weight.dtype and not (
-            x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
-        ):
-            raise TypeError(
-                f"{name} must have the dtype of this module's weights, {weight.dtype}; "
-                f"got {describe(x)}."
-            )
-        if x.device != weight.device:
-            raise ValueError(
-                f"{name} must be on the device of this module's weights, {weight.device}; "
-                f"got {describe(x)}."
-            )
-        if x.ndim != query.ndim or (x.ndim == 3 and x.shape[0] != query.shape[0]):
-            raise ValueError(
-                f"query and {name} must have one batch size B, or both none: {both(query, name, x)}"
-            )
-    _require_one_length(key, value)
-
-
-def _require_one_length(key: Tensor, value: Tensor) -> None:
-    if key.shape[-2] != value.shape[-2]:
-        raise ValueError(
-            f"key and value must have one length T_k, since every key brings its value: "
-            f"got a key {describe(key)} and a value {describe(value)}."
-        )
-
-
-def both(query: Tensor, name: str, x: Tensor) -> str:
-    return f"got a query {describe(query)} and a {name} {describe(x)}."

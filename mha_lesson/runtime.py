@@ -1,12 +1,52 @@
 """Where the course computes, and with how many threads."""
 
 import os
+import re
 import sys
+import warnings
 
 import torch
 
-# CUDA or the CPU: Apple's MPS has no float64, in which the notebooks compare.
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+def choose_device() -> torch.device:
+    """What MHA_LESSON_DEVICE names; else CUDA where it works; else the CPU.
+
+    Never Apple's MPS by itself: it has no float64, in which the notebooks compare.
+    """
+    if wanted := os.environ.get("MHA_LESSON_DEVICE", "").strip():
+        try:
+            torch.empty(0, device=wanted)
+        except (RuntimeError, AssertionError) as error:  # the second from a build without CUDA
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                f"MHA_LESSON_DEVICE must name a device of this machine, such as cpu or cuda; "
+                f"got {wanted!r} ({reason})."
+            ) from None
+        return torch.device(wanted)
+    return torch.device("cuda" if torch.cuda.is_available() and _build_knows_the_card() else "cpu")
+
+
+def _build_knows_the_card() -> bool:
+    """Whether PyTorch has kernels for this card: newer builds leave old cards out.
+
+    An entry sm_XY runs on cards X.Y and later ones of the same X, compute_XY on all from X.Y on.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns of such a card; the answer says it, too
+        try:
+            card, built = torch.cuda.get_device_capability(), torch.cuda.get_arch_list()
+        except RuntimeError:  # no driver that works
+            return False
+    for entry in built:
+        if found := re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", entry):
+            major, minor = int(found[2]), int(found[3])
+            same = found[1] == "compute" or major == card[0]
+            if same and (major, minor) <= card:
+                return True
+    return False
+
+
+device = choose_device()
 
 
 def use_one_thread_in_a_kernel() -> None:

@@ -5,6 +5,7 @@ it and moves each batch to the model's device.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Int
@@ -43,9 +44,8 @@ def repeat_batches(
     require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
     require_seed(seed)
     generator = torch.Generator().manual_seed(int(seed))
-    return _forever(
-        lambda: torch.randint(n_ids, (n_rows, 1), generator=generator).repeat(1, n_tokens)
-    )
+    draw = partial(torch.randint, n_ids, (n_rows, 1), generator=generator, device="cpu")
+    return _forever(lambda: draw().repeat(1, n_tokens))
 
 
 def letter_batches(
@@ -58,7 +58,8 @@ def letter_batches(
     require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
     require_seed(seed)
     generator = torch.Generator().manual_seed(int(seed))
-    return _forever(lambda: torch.randint(n_letters, (n_rows, n_tokens), generator=generator))
+    size = n_rows, n_tokens
+    return _forever(partial(torch.randint, n_letters, size, generator=generator, device="cpu"))
 
 
 def both_sides(letters: Int[Tensor, "B T"]) -> Int[Tensor, "B inner 2"]:
@@ -101,7 +102,8 @@ def text_batches(
     windows = ids.unfold(0, n_tokens, 1)  # (N - T + 1, T), a view: no copy of the text
     require_seed(seed)
     generator = torch.Generator().manual_seed(int(seed))
-    return _forever(lambda: windows[torch.randint(len(windows), (n_rows,), generator=generator)])
+    draw = partial(torch.randint, len(windows), (n_rows,), generator=generator, device="cpu")
+    return _forever(lambda: windows[draw()])
 
 
 def pad_rows(

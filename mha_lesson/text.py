@@ -5,9 +5,10 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float
@@ -17,6 +18,7 @@ from torch import Tensor
 from mha_lesson.attention import scaled_dot_product_attention, split_heads
 from mha_lesson.refusals import (
     listed_texts,
+    require_device,
     require_one_of,
     require_seed,
     require_sizes,
@@ -107,6 +109,17 @@ class Sentence:
     def labels(self) -> tuple[str, ...]:
         """The tokens as pictures show them: "spun-", "-ky"."""
         return labels(self.tokens)
+
+    def to(self, device: str | torch.device) -> Self:
+        """The same sentence, its tensors on `device`.
+
+        Raises:
+            ValueError: this machine has no such device.
+        """
+        require_device("device", device)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved: Any = {k: v.to(device) for k, v in values.items() if torch.is_tensor(v)}
+        return replace(self, **moved)
 
     @cached_property
     def heads(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -260,7 +273,8 @@ def random_sentences(n_sentences: int, n_words: int, *, seed: int = 0) -> list[s
         {w.lower() for s in annotated_sentences() for w in words(s.text) if w.isalpha()}
     )
     generator = torch.Generator().manual_seed(int(seed))
-    drawn = torch.randint(len(vocabulary), (n_sentences, n_words), generator=generator)
+    size = n_sentences, n_words
+    drawn = torch.randint(len(vocabulary), size, generator=generator, device="cpu")
     return [" ".join(vocabulary[i] for i in row) for row in drawn.tolist()]
 
 

@@ -5,10 +5,13 @@
   never pay for it. It would also answer a wrong call before the package's own refusals can, so
   tests of refusals are marked `plain` (a test, a class, or a module by
   `pytestmark = pytest.mark.plain`): they see what learners see.
-- `device`: the device under test, the CPU unless `--device cuda`; then only tests that use this
-  fixture run.
+- `device`: the device under test, the CPU unless `--device cuda` (or `pretend`, see `device/`);
+  then only tests that use this fixture run, and `mha_lesson.device` is that one.
+- Full float32 products, also where somebody has turned TF32 on: its 10 bits are not what a
+  tolerance of 1e-5 is about.
 """
 
+import os
 import random
 
 import jaxtyping
@@ -19,7 +22,9 @@ from hypothesis import settings
 
 jaxtyping.install_import_hook("mha_lesson", "checked.check_annotations")
 
-torch.set_num_threads(1)  # pytest-xdist already uses the cores
+# One, since pytest-xdist already uses the cores.
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
+torch.set_float32_matmul_precision("highest")
 
 # The same examples in every run; `--hypothesis-profile=explore` looks further.
 settings.register_profile("fixed", deadline=None, max_examples=50, derandomize=True)
@@ -29,6 +34,18 @@ settings.load_profile("fixed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="run the tests that use `device` on this one")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    name = config.getoption("--device")
+    if name == "cpu":
+        return
+    os.environ["MHA_LESSON_DEVICE"] = name  # before the package is imported; kernels inherit it
+    if name == "cuda" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "1":
+        raise pytest.UsageError(
+            "NVIDIA_TF32_OVERRIDE=1 makes CUDA multiply float32 with 10 bits whatever PyTorch "
+            "asks for; these tests need full float32 products: unset it."
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -22,6 +22,7 @@ from mha_lesson import (
     scaled_dot_product_attention,
     split_heads,
 )
+from mha_lesson.attention import textbook_attention
 
 PRIMES = [2, 3, 5, 7, 11, 13]  # distinct sizes: two swapped axes cannot go unseen
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -78,6 +79,8 @@ class Case:
 @st.composite
 def cases(draw) -> Case:
     B, T_q, T_k, h, d_k, d_v = draw(st.permutations(PRIMES))
+    if draw(st.booleans()):  # a GPU's fused kernels want multiples of 8
+        d_k = d_v = 8
     causal = draw(st.booleans())
     return Case(
         B=B,
@@ -166,6 +169,35 @@ def test_function_takes_fewer_axes(device, case, n_axes):
     assert_near(weights, fewer(expected_weights))
     fused = scaled_dot_product_attention(query, key, value, mask, causal=case.causal)
     assert_near(fused, fewer(expected))
+
+
+@given(cases())
+def test_the_textbook_says_the_same(device, case):
+    """The formula as it is written, the tuned twin, and the gradients of both."""
+    case.dtype = torch.float64
+    generator = case.generator()
+    query = case.normal(generator, case.B, case.h, case.T_q, case.d_k)
+    key = case.normal(generator, case.B, case.h, case.T_k, case.d_k)
+    value = case.normal(generator, case.B, case.h, case.T_k, case.d_v)
+    *inputs, mask = to(device, query, key, value, case.mask(generator))
+    for x in inputs:
+        x.requires_grad_()
+    tuned = scaled_dot_product_attention(*inputs, mask, causal=case.causal, return_weights=True)
+
+    if mask is None:
+        mask = torch.zeros(case.T_q, case.T_k, dtype=torch.bool, device=device)
+    if mask.ndim == 3:
+        mask = mask[:, None]
+    if case.causal:
+        mask = mask | causal_mask(case.T_q, device=device)
+    textbook = textbook_attention(*inputs, mask)
+    for ours, theirs, of in zip(tuned, textbook, (inputs, inputs[:2]), strict=True):
+        assert_near(ours, theirs)
+        into = torch.randn_like(ours)
+        gradients = torch.autograd.grad(ours, of, into, retain_graph=True)
+        expected = torch.autograd.grad(theirs, of, into, retain_graph=True)
+        for a, b in zip(gradients, expected, strict=True):
+            assert_near(a, b)
 
 
 @BOTH_PATHS
@@ -327,6 +359,36 @@ def test_causal_is_the_causal_mask(device, case):
     ours = mha(x, mask=mask, causal=True, return_weights=True)
     for a, b in zip(ours, mha(x, mask=joined, return_weights=True), strict=True):
         assert torch.equal(a, b)
+
+
+# Sizes, and what is done to the mask of these sizes.
+ODD_MASKS = {
+    "whole rows of a sequence": ((2, 1, 5, 1), lambda mask: mask),
+    "whole rows of a head": ((1, 3, 5, 1), lambda mask: mask),
+    "everything": ((2, 1, 1, 1), torch.ones_like),
+    "turned": ((5, 5), lambda mask: mask.mT),
+    "expanded over the keys": ((2, 3, 5, 1), lambda mask: mask.expand(2, 3, 5, 5)),
+    "expanded over the queries": ((2, 1, 1, 5), lambda mask: mask.expand(2, 3, 5, 5)),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_MASKS)
+def test_a_gpus_fused_kernel_gets_each_row_of_a_mask_in_one_piece(monkeypatch, kind):
+    """It refuses a mask whose last axis is not T_k numbers side by side; a CPU takes any."""
+    sizes, changed = ODD_MASKS[kind]
+    mask = changed(torch.rand(sizes) < 0.5)
+    pytorchs, taken = F.scaled_dot_product_attention, []
+
+    def watched(*args, attn_mask, **kwargs):
+        taken.append(attn_mask)
+        return pytorchs(*args, attn_mask=attn_mask, **kwargs)
+
+    query, key, value = (torch.randn(2, 3, 5, 8) for _ in range(3))
+    expected, _ = textbook_attention(query, key, value, mask)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
+    assert_near(scaled_dot_product_attention(query, key, value, mask), expected)
+    (keep,) = taken
+    assert keep is None or (keep.shape[-1] == 5 and keep.stride(-1) == 1)
 
 
 def test_the_mask_given_is_not_changed():
@@ -625,8 +687,8 @@ def test_a_copy_and_a_saved_one_compute_the_same(tmp_path):
     assert torch.equal(copied(x), expected), "the copy has its own parameters"
 
 
-def test_initialisation_is_that_of_four_separate_layers():
-    """Glorot: uniform on ±√(6 / (fan_in + fan_out)), with each projection's own fan-out."""
+def test_each_projection_starts_by_glorots_rule_for_itself():
+    """Uniform on ±√(6 / (inputs + outputs)), with each projection's own number of outputs."""
     torch.manual_seed(1)
     mha = MultiHeadAttention(30, 5, d_k=8)
     bound = math.sqrt(6 / (30 + 40))

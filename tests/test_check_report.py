@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mha_lesson.check import journal
-from mha_lesson.check.compare import (
+from mha_lesson.check.engine.compare import (
     TOLERANCE,
     allowed,
     close,
@@ -26,12 +26,12 @@ from mha_lesson.check.compare import (
     in_letters,
     same,
 )
-from mha_lesson.check.engine import check as judge
-from mha_lesson.check.errors import BY_KIND, ERRORS, explain
-from mha_lesson.check.exercise import Case, Exercise, Finding, exercise
-from mha_lesson.check.relations import relate, relate_numbers
-from mha_lesson.check.report import MAX_CELLS, Picture, Report, number, picture
-from mha_lesson.check.safely import Raised
+from mha_lesson.check.engine.errors import BY_KIND, ERRORS, explain
+from mha_lesson.check.engine.exercise import Case, Exercise, exercise
+from mha_lesson.check.engine.judge import check as judge
+from mha_lesson.check.engine.relations import relate, relate_numbers
+from mha_lesson.check.engine.report import MAX_CELLS, Finding, Picture, Report, number, picture
+from mha_lesson.check.engine.safely import Raised
 
 
 @pytest.fixture(autouse=True)
@@ -870,7 +870,7 @@ def named() -> Exercise:
     affine.slip("scale", "It stops at 7.", "Why?", key="stops_at_7")(
         lambda y: 3 * y if len(y) != 7 else _throw(LookupError())
     )
-    affine.also_right("add", "other_way")(lambda x: 1 + x)
+    affine.slip("add", "", key="other_way")(lambda x: 1 + x)
     affine.slip("scale", "It squares.", "Why?", key="squared")(lambda y: y**2)
     return affine
 

@@ -28,7 +28,15 @@ def test_a_claim_says_the_same_in_words_and_in_html(holds):
     assert ("It holds" in str(claim)) == holds
     html = claim._repr_html_()
     assert "a &lt; b" in html and "it &lt;depends&gt;." in html and "3 &amp; 4" in html
-    assert ("does not hold" in html) != holds
+    assert ("Not in general" in html) == ("Not in general" in str(claim)) != holds
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a < b", "“a &lt; b”"), ("Often said: “a < b”", "<em>Often said: “a &lt; b”</em>")],
+)
+def test_a_claim_is_quoted_once(text, shown):
+    assert shown in Claim(text, True, "c", "d")._repr_html_()
 
 
 @pytest.mark.plain

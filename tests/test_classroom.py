@@ -1,22 +1,50 @@
-"""The teacher's tool, on thirty generated submissions; some are broken, some are hostile."""
+"""The teacher's report: whose file it is, walls, answers judged apart, pages; on hostile hand-ins.
 
+Walls are tried with small programs in place of the one that judges, and answers are judged in forks
+of this process, so that few tests have to start a Python with torch in it.
+"""
+
+import ast
 import csv
 import json
 import os
+import re
 import socket
+import stat
+import time
+from pathlib import Path
+from threading import Event, Timer
 
 import pytest
-from PIL import Image
+from hypothesis import given
+from hypothesis import strategies as st
 
 import notebooks
-from mha_lesson.course import classroom
-from mha_lesson.course.classroom import Submission
+from mha_lesson import check
+from mha_lesson.course.classroom import __main__ as classroom
+from mha_lesson.course.classroom import answers, files, grading, inside, report, walls
+from mha_lesson.course.classroom.files import HandIn, Learner
+from mha_lesson.course.classroom.grading import (
+    CLAIMED,
+    DONE,
+    MISSING,
+    NAMES,
+    OPEN,
+    TRIED,
+    UNKNOWN,
+    Row,
+    Submission,
+)
+from mha_lesson.course.classroom.walls import Limits
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS")
+pytestmark = [
+    pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS"),
+    pytest.mark.plain,  # the forks would build the checkers of all annotations, each anew
+]
 
 # The right answer to each exercise, as the notebooks' own folded solutions have it.
 SOLUTIONS = {
-    code.split("(")[0].split()[-1].rstrip(":"): code
+    re.search(r"^(?:def|class) (\w+)", code, re.M)[1]: code
     for path in notebooks.paths()
     for code in notebooks.solutions(notebooks.read(path)).values()
 }
@@ -32,140 +60,678 @@ DIRECT_VIEW = (
 )
 
 
-def write(path, *cells, raw=None):
-    path.parent.mkdir(parents=True, exist_ok=True)
+def notebook(*cells):
     made = [
         {"cell_type": "code", "source": c, "metadata": {}, "outputs": [], "execution_count": None}
         for c in cells
     ]
     content = {"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    path.write_text(json.dumps(content) if raw is None else raw, encoding="utf-8")
+    return json.dumps(content).encode()
+
+
+def write(path, *cells, raw=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(notebook(*cells) if raw is None else raw)
+    return path
 
 
 def solved(*names):
     return [part for name in names for part in (SOLUTIONS[name], f"check.{name}({name})")]
 
 
-def native_code(path):
-    """Only a wall of the system's stops this one: torch writes the file without asking Python."""
-    walled = classroom._walls("/tmp")[:1] == ["bwrap"]
-    return [f"torch.save({{}}, {str(path)!r})"] if walled else []
+# --- what lies in the folder ------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def outside(tmp_path_factory):
-    return tmp_path_factory.mktemp("outside") / "written.txt"
+def by_name(folder, roster=None):
+    found = files.learners(folder, roster)
+    return {l.name: ([h.file for h in l.notebooks], dict(l.others)) for l in found}  # noqa: E741
 
 
-@pytest.fixture(scope="module")
-def submissions(tmp_path_factory, outside):
-    folder = tmp_path_factory.mktemp("class")
-    good = ("attention_scores", "split_heads", "causal_mask")
-    for i in range(10):
-        write(folder / f"good_{i}.ipynb", FIRST, *solved(*good))
-    for i in range(5):
-        write(folder / f"unscaled_{i}.ipynb", FIRST, NO_SCALE,
-              "check.attention_scores(attention_scores)")  # fmt: skip
-    for i in range(4):
-        write(folder / f"view_{i}.ipynb", FIRST, DIRECT_VIEW, "check.split_heads(split_heads)",
-              *solved("causal_mask"))  # fmt: skip
-    for i in range(2):
-        write(folder / f"untouched_{i}.ipynb", FIRST, "def merge_heads(x):\n    ...",
-              "check.merge_heads(merge_heads)")  # fmt: skip
-    write(folder / "group b/all.ipynb", FIRST, *solved(*SOLUTIONS))
-    write(folder / "crashes.ipynb", FIRST, "1 / 0", *solved("causal_mask"), "import no_such_thing")
-    write(folder / "endless.ipynb", FIRST, *solved("causal_mask"), "while True: pass")
-    write(folder / "greedy.ipynb", FIRST, *solved("causal_mask"),
-          "x = torch.ones(10 * 2**30, dtype=torch.uint8)", *solved("merge_heads"))  # fmt: skip
-    write(folder / "writes.ipynb", FIRST, f"open({str(outside)!r}, 'w').write('x')",
-          f"import os; os.system('touch ' + {str(outside)!r})",
-          f"import pathlib; pathlib.Path({str(outside)!r}).write_text('x')",
-          *native_code(outside),
-          "open('mine.txt', 'w').write('x')", *solved("causal_mask"))  # fmt: skip
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        server.settimeout(0)
-        port = server.getsockname()[1]
-        write(folder / "calls.ipynb", FIRST,
-              f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)",
-              *solved("causal_mask"))  # fmt: skip
-        write(folder / "broken.ipynb", raw='{"cells": [')
-        write(folder / "empty.ipynb")
-        write(folder / "exits.ipynb", FIRST, *solved("causal_mask"), "import os; os._exit(3)")
-        found = classroom.grade(folder, seconds=60, jobs=2)
-        with pytest.raises(BlockingIOError):
-            server.accept()
-    assert len(found) == 30
-    return {s.name: s for s in found}
+def test_a_learner_is_a_folder_or_what_a_name_says_before_the_number(tmp_path):
+    for file in ("ada/03_splitting_into_heads.ipynb", "ada/deep/04_masking.ipynb",
+                 "bob_03_splitting_into_heads.ipynb", "good_1.ipynb", "good_2.ipynb"):  # fmt: skip
+        write(tmp_path / file)
+    write(tmp_path / "ada/.ipynb_checkpoints/04_masking-checkpoint.ipynb")
+    write(tmp_path / "__MACOSX/._04_masking.ipynb")
+    assert {name: held for name, (held, _) in by_name(tmp_path).items()} == {
+        "ada": ["ada/03_splitting_into_heads.ipynb", "ada/deep/04_masking.ipynb"],
+        "bob": ["bob_03_splitting_into_heads.ipynb"],
+        "good_1": ["good_1.ipynb"],
+        "good_2": ["good_2.ipynb"],
+    }
 
 
-def test_who_solved_what(submissions):
-    for name, submission in submissions.items():
-        if name.startswith("good"):
-            assert submission.note == ""
-            assert list(submission.states.values()) == ["done"] * 3
-        if name.startswith("unscaled"):
-            assert submission.states == {"attention_scores": "tried"}
-            assert submission.slips == {"attention_scores": ["no_scale"]}
-        if name.startswith("view"):
-            assert submission.states == {"split_heads": "tried", "causal_mask": "done"}
-        if name.startswith("untouched"):
-            assert submission.states == {} and submission.note == ""
-    everything = submissions[os.path.join("group b", "all")]
-    assert everything.states == dict.fromkeys(SOLUTIONS, "done")
+def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
+    names = ["03_splitting_into_heads", "03_splitting_into_heads (1)", "mine_03_splitting"]
+    for age, name in enumerate(["first try/" + names[0], names[1], names[2]]):
+        path = write(tmp_path / f"ada/{name}.ipynb")
+        os.utime(path, (1e9 - age, 1e9 - age))
+    write(tmp_path / "ada/homework.ipynb")
+    write(tmp_path / "ada/homework-Copy1.ipynb")
+    os.utime(tmp_path / "ada/homework.ipynb", (1, 1))
+    held, others = by_name(tmp_path)["ada"]
+    assert held == ["ada/first try/03_splitting_into_heads.ipynb", "ada/homework-Copy1.ipynb"]
+    assert len(others) == 3 and all("handed in again" in why for why in others.values())
+
+
+def test_on_equal_times_the_last_by_number_counts(tmp_path):
+    for n in ("", " (2)", " (10)"):
+        path = write(tmp_path / f"ada/03_splitting{n}.ipynb")
+        os.utime(path, (1e9, 1e9))
+    assert by_name(tmp_path)["ada"][0] == ["ada/03_splitting (10).ipynb"]
+
+
+def test_a_roster_names_everybody_and_whose_file_it_is(tmp_path):
+    roster = tmp_path / "class.csv"
+    roster.write_text("\ufefflearner,user\nAda Lovelace,al815\nAnn,\nAnn-Marie Lee,\nBob Ray,br\n")
+    folder = tmp_path / "in"
+    for file in ("Ada_Lovelace_12345_assignsubmission_file/03_splitting.ipynb", "eve/x.ipynb",
+                 "ann-marie lee/04_masking.ipynb", "x_br_04_masking.ipynb"):  # fmt: skip
+        write(folder / file)
+    found = by_name(folder, roster)
+    assert {name: len(held) for name, (held, _) in found.items()} == {
+        "Ada Lovelace": 1, "Ann": 0, "Ann-Marie Lee": 1, "Bob Ray": 1, "eve": 1,
+    }  # fmt: skip
+    with pytest.raises(SystemExit, match="names nobody"):
+        files.learners(folder, write(tmp_path / "empty.csv", raw=b"name\n"))
+    with pytest.raises(SystemExit, match="cannot be read as CSV"):
+        files.learners(folder, tmp_path / "none.csv")
+
+
+def test_nothing_but_an_ordinary_file_is_opened(tmp_path):
+    """A pipe would wait for ever, a device never ends, a link leads out of the folder."""
+    (tmp_path / "ada").mkdir()
+    os.mkfifo(tmp_path / "ada/01_pipe.ipynb")
+    (tmp_path / "ada/02_zero.ipynb").symlink_to("/dev/zero")
+    secret = write(tmp_path.parent / "secret_03_x.ipynb", FIRST)
+    (tmp_path / "ada/03_link.ipynb").symlink_to(secret)
+    (tmp_path / "ada/folder").symlink_to(tmp_path.parent)
+    with (tmp_path / "ada/04_huge.ipynb").open("wb") as file:
+        file.truncate(files.LARGEST + 1)
+    (tmp_path / "ada/05_x.zip").write_bytes(b"PK\3\4")
+    (tmp_path / "ada/06_x.py").write_text("x = 1")
+    with socket.socket(socket.AF_UNIX) as server:
+        where = os.getcwd()
+        os.chdir(tmp_path / "ada")  # the path of a socket has a limit
+        server.bind("07_socket.ipynb")
+        os.chdir(where)
+    if os.geteuid() == 0:
+        os.mknod(tmp_path / "ada/08_device.ipynb", stat.S_IFCHR | 0o600, os.makedev(1, 5))
+    held, others = by_name(tmp_path)["ada"]
+    assert held == []
+    for name, why in others.items():
+        expected = {"1": "no ordinary", "2": "a link", "3": "a link", "4": "larger", "5": "zip",
+                    "6": ".py", "7": "no ordinary", "8": "no ordinary", "o": "a link"}  # fmt: skip
+        assert expected[Path(name).name[1]] in why, (name, why)
+    assert len(others) == (9 if os.geteuid() == 0 else 8)
+
+
+def test_a_file_that_is_exchanged_after_the_look_is_not_opened_either(tmp_path):
+    path = tmp_path / "x.ipynb"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="no ordinary file"):
+        files.content(HandIn(path, "x", "", 0))
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(OSError):
+        files.content(HandIn(path, "x", "", 0))
+    assert grading.one(HandIn(path, "x", "03", 0), Limits()).states == {
+        "split_heads": UNKNOWN, "merge_heads": UNKNOWN,
+    }  # fmt: skip
+
+
+def test_names_cannot_forge_a_row_or_reach_the_terminal(tmp_path):
+    write(tmp_path / "bob\nzoe  ✓ ✓ ✓\x1b[2J\u202e/01_x\r.ipynb")
+    (tmp_path / os.fsdecode(b"latin-\xe9")).mkdir()
+    write(tmp_path / os.fsdecode(b"latin-\xe9/x.ipynb"))
+    rows = [Row(learner) for learner in files.learners(tmp_path)]
+    said = report.words(rows)
+    assert "bob�zoe  ✓ ✓ ✓�[2J�" in said and "latin-�" in said
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", said)
+    report.save(rows, tmp_path / "out")
+    with (tmp_path / "out/solved.csv").open(encoding="utf-8-sig") as file:
+        assert len(list(csv.reader(file))) == 3
+
+
+# --- walls ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def behind(tmp_path, monkeypatch):
+    """Runs a small program behind the walls, with the two pipes as `judged` and `said`."""
+
+    def run(program, stop=None, **limits):
+        script = tmp_path / "program.py"
+        head = "import os, sys\nwork, judged, said = sys.argv[1], *map(int, sys.argv[2:4])\n"
+        script.write_text(head + program)
+        work = tmp_path / "work"
+        work.mkdir(exist_ok=True)
+        monkeypatch.setattr(walls, "INSIDE", Path(work, "program.py"))
+        os.replace(script, work / "program.py")
+        return walls.run(work, Limits(**{"seconds": 60, **limits}), stop or Event())
+
+    return run
+
+
+bubblewrap = pytest.mark.skipif(
+    walls.walls("/tmp")[:1] != ["bwrap"], reason="needs bubblewrap, which only Linux has"
+)
+
+
+def test_what_is_reported_comes_through_and_the_end_is_told(behind):
+    ended = behind("os.write(judged, b'one'); os.close(judged); os.write(said, b'two')")
+    assert (ended.note, ended.judged, ended.said) == ("", b"one", b"two")
+    assert behind("os._exit(3)").note == "stopped before its end (memory, or a crash)"
+    assert behind("os.kill(os.getpid(), 11)").note.startswith("stopped before its end")
+
+
+def test_a_full_pipe_holds_up_nobody(behind):
+    """Far more than a pipe holds, and more than is kept."""
+    ended = behind(
+        "for pipe in (judged, said):\n  for _ in range(3000): os.write(pipe, b'x' * 999)"
+    )
+    assert ended.note == ""
+    assert len(ended.judged) == len(ended.said) == walls.MOST_REPORTED
+
+
+def test_time_is_limited_even_with_closed_pipes(behind):
+    for program in ("while True: pass", "os.closerange(3, 99)\nwhile True: os.listdir('.')"):
+        start = time.monotonic()
+        assert behind(program, seconds=1).note == "stopped after 1 s"
+        assert time.monotonic() - start < 60
+
+
+def test_what_it_has_started_ends_with_it(behind, tmp_path):
+    program = """
+if os.fork() == 0:
+    os.setsid()
+    import time
+    while True:
+        open(work + "/alive", "w").write("x")
+        time.sleep(.02)
+while not os.path.exists(work + "/alive"): pass
+"""
+    if not walls.walls(str(tmp_path)):
+        pytest.skip("without a wall of the system's a new session gets away")
+    assert behind(program).note == ""
+    (tmp_path / "work/alive").unlink(missing_ok=True)
+    time.sleep(0.3)
+    assert not (tmp_path / "work/alive").exists()
 
 
 @pytest.mark.parametrize(
-    ("name", "note"),
+    "program",
     [
-        ("crashes", ""),
-        ("endless", "stopped after 60 s"),
-        ("writes", ""),
-        ("calls", ""),
-        ("greedy", ""),
-        ("exits", "stopped before its end (memory, or a crash)"),
+        "import time\nfor i in range(999):\n  open(f'{work}/{i}', 'wb').write(b'x' * 10**6)\n"
+        "time.sleep(60)",
+        "import time\nfor i in range(30_000): open(f'{work}/{i}', 'w')\ntime.sleep(60)",
+        "import time\nos.makedirs(work + '/a' * 500)\nopen(work + '/a' * 500 + 'f', 'wb')"
+        ".write(b'x' * 10**7)\ntime.sleep(60)",
     ],
+    ids=["large", "many", "deep"],
 )
-def test_trouble_costs_nobody_what_was_solved(submissions, name, note):
-    assert submissions[name].states["causal_mask"] == "done"
-    assert submissions[name].note == note
+def test_the_disk_is_limited_in_all(behind, program):
+    assert behind(program, disk_mb=5).note == "stopped: more than 5 MB on the disk"
 
 
-def test_ten_gigabytes_are_refused_and_the_rest_still_runs(submissions):
-    assert submissions["greedy"].states["merge_heads"] == "done"
+def test_an_interrupted_run_ends_at_once(behind):
+    stop = Event()
+    Timer(0.5, stop.set).start()
+    assert behind("while True: pass", stop).note == "interrupted"
 
 
-def test_nothing_is_written_outside(submissions, outside):
+@bubblewrap
+def test_nothing_of_the_machine_is_within_reach(behind, tmp_path):
+    """Native code asks no audit hook: only the system's walls hold it."""
+    outside = tmp_path / "outside.txt"
+    with socket.socket(socket.AF_UNIX) as server, socket.socket() as tcp:
+        path = f"/tmp/s-{os.getpid()}"
+        server.bind(path)
+        server.listen()
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        try:
+            ended = behind(f"""
+import ctypes, json, socket, struct
+c = ctypes.CDLL(None)
+def connects(family, address):
+    s = c.socket(family, 1, 0)
+    return c.connect(s, address, len(address)) == 0
+unix = struct.pack("H", socket.AF_UNIX) + {path.encode()!r} + b"\\0"
+port = struct.pack("!HH", 0, {tcp.getsockname()[1]})[2:]
+inet = struct.pack("H", socket.AF_INET) + port + bytes([127, 0, 0, 1]) + bytes(8)
+writes = [p for p in ({str(outside)!r}, "/x", "/dev/shm/x", "/tmp/x", "/usr/x", "/etc/x")
+          if c.open(p.encode(), os.O_WRONLY | os.O_CREAT, 0o600) >= 0]
+reads = [p for p in ("/etc/passwd", "/etc/shadow", "/home", "/run", "/var",
+                     {str(Path.home())!r} + "/.ssh", {str(tmp_path)!r} + "/other")
+         if c.access(p.encode(), 4) == 0]
+told = [connects(socket.AF_UNIX, unix), connects(socket.AF_INET, inet), writes, reads,
+        c.kill({os.getpid()}, 0)]
+os.write(said, json.dumps(told).encode())
+""")
+        finally:
+            os.unlink(path)
+    assert json.loads(ended.said) == [False, False, [], [], -1]
     assert not outside.exists()
 
 
-def test_unreadable_and_empty_ones_get_a_line(submissions):
-    assert submissions["broken"].note.startswith("not a readable notebook")
-    assert submissions["empty"].note == "no code in it"
+def test_every_learner_gets_the_processor_and_no_secrets(behind, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    env = json.loads(
+        behind("import json; os.write(said, json.dumps(dict(os.environ)).encode())").said
+    )
+    assert env["CUDA_VISIBLE_DEVICES"] == "" and env["OMP_NUM_THREADS"] == "1"
+    assert "secret" not in str(env)
 
 
-def test_the_report(submissions, tmp_path):
-    everyone = list(submissions.values())
-    classroom.save(everyone, tmp_path)
-    with (tmp_path / "solved.csv").open(encoding="utf-8") as file:
-        rows = list(csv.reader(file))
-    assert rows[0][1:-1] == list(classroom.NAMES) and len(rows) == 31
-    assert Image.open(tmp_path / "solved.png").width > 300
-    slips = classroom.common_slips(everyone)
-    assert slips[0][:2] == ("attention_scores", "no_scale") and slips[0][4] == 5
-    assert slips[1][0] == "split_heads" and slips[1][4] == 4
-    text = classroom.words(everyone)
-    assert "endless" in text and "5 × attention_scores" in text and slips[0][2] in text
+# --- what is a notebook -----------------------------------------------------------------------
 
 
-def test_names_cannot_become_formulas(tmp_path):
-    classroom.save([Submission("=HYPERLINK(1)")], tmp_path)
-    assert "'=HYPERLINK" in (tmp_path / "solved.csv").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"\xef\xbb\xbf" + notebook("x = 1"), ""),  # saved with a byte-order mark: read
+        (notebook("x = 'é'").replace(b"\\u00e9", b"\xe9"), "not saved as UTF-8"),
+        (notebook("x").decode().encode("utf-16"), "UTF-16"),
+        (b'{"cells": [', "cut off (line 1)"),
+        (b"PK\3\4 and so on", "zip archive"),
+        (b"", "cut off"),
+        (b"[" * 200_000, "RecursionError"),
+        (b'{"cells": 3}', "not a notebook"),
+        (b'{"cells": [{"cell_type": "code"}]}', "not a notebook"),
+        (b'{"worksheets": [{"cells": []}]}', "not a notebook"),
+        (b"9" * 10_000, "not a notebook"),
+        (b"null", "not a notebook"),
+        (notebook(), "no code in it"),
+        (notebook("  \n"), "no code in it"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, raw, why):
+    path = tmp_path / "x.ipynb"
+    path.write_bytes(raw)
+    cells, found = inside._cells(path)
+    assert why in found and bool(cells) == (not found)
 
 
-def test_a_folder_without_notebooks(tmp_path):
-    with pytest.raises(SystemExit, match="No notebooks"):
-        classroom.grade(tmp_path)
+# --- answers, judged apart --------------------------------------------------------------------
+
+
+def judge(*cells, given=(), seconds=300):
+    """Exercise -> what the first pipe says of it, each answer judged in a fork of this process."""
+    reader, writer = os.pipe()
+    inside._judge(check, list(cells), list(given), writer, seconds)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as told:
+        lines = [json.loads(line) for line in told.read().splitlines()]
+    return {line["name"]: line for line in lines}
+
+
+def states(found):
+    return {name: line["state"] for name, line in found.items()}
+
+
+def test_right_answers_are_right_with_what_they_need():
+    assert states(judge(FIRST, *solved(*SOLUTIONS))) == dict.fromkeys(SOLUTIONS, "done")
+
+
+def test_a_slip_is_named_with_its_words_and_its_code():
+    found = judge(FIRST, NO_SCALE, "check.attention_scores(attention_scores)")
+    line = found["attention_scores"]
+    assert (line["state"], line["slips"], line["code"]) == ("tried", ["no_scale"], NO_SCALE)
+    assert "not right yet" in line["words"]
+
+
+def test_helpers_constants_and_later_definitions_come_along():
+    cells = [
+        "import math as m, torch\nroot = m.sqrt",
+        "%matplotlib inline\nsize = {}\nsize['power'] = 1",
+        "def attention_scores(Q, K):\n    ...",
+        "def attention_scores(Q, K):\n    return scaled(product(Q, K), Q.shape[-1])",
+        "@torch.no_grad\ndef unrelated():\n    ...\n\nproduct = lambda Q, K: Q @ K.mT; other = 3",
+        "for power in [size['power']]:\n    def scaled(s, d): return s / root(d) ** power",
+        "check.attention_scores(attention_scores)",
+        "def attention_scores(Q, K):\n    return 'tried something else afterwards'",
+    ]
+    assert states(judge(*cells)) == {"attention_scores": "done"}
+
+
+def test_names_inside_a_function_pull_nothing_in():
+    """`Q` is a parameter here: what the notebook calls Q is not run."""
+    elsewhere = ["Q = 1 / 0", "x = [Q for Q in open('/etc/passwd')]"]
+    found = judge(FIRST, *elsewhere, *solved("merge_heads", "attention_scores"))
+    assert states(found) == {"attention_scores": "done", "merge_heads": "done"}
+
+
+def test_what_is_handed_to_the_check_is_what_counts():
+    body = SOLUTIONS["split_heads"].split(":", 1)[1]
+    for handed, cell in [
+        ("mine", f"def mine(x, n_heads):{body}"),
+        ("lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)", "pass"),
+        ("partial(both, 1)", f"from functools import partial\ndef both(_, x, n_heads):{body}"),
+    ]:
+        assert states(judge(FIRST, cell, f"check.split_heads({handed})"))["split_heads"] == "done"
+
+
+def test_right_once_counts_and_unchecked_the_last_counts():
+    right, wrong = SOLUTIONS["split_heads"], DIRECT_VIEW
+    ask = "check.split_heads(split_heads)"
+    assert states(judge(FIRST, right, ask, wrong, ask))["split_heads"] == "done"
+    assert states(judge(FIRST, right, wrong, ask))["split_heads"] == "tried"
+    assert states(judge(FIRST, wrong, right))["split_heads"] == "done"
+
+
+def test_an_untouched_stub_and_the_courses_own_cells_are_no_answers():
+    stub = "def split_heads(x, n_heads):\n    ..."
+    ask = "check.split_heads(split_heads)"
+    own = SOLUTIONS["split_heads"]
+    assert states(judge(FIRST, stub, ask, given=[stub]))["split_heads"] == "open"
+    assert states(judge(FIRST, stub + "  # to do", ask))["split_heads"] == "open"
+    assert states(judge(FIRST, own, ask, given=[own]))["split_heads"] == "open"
+    assert states(judge(FIRST, ask))["split_heads"] == "open"  # the cell was deleted
+    assert stub in grading.given()
+
+
+@pytest.mark.parametrize(
+    "broken", ["def split_heads(x, n_heads)\n    return x", "def split_heads("]
+)
+def test_a_syntax_error_leaves_nothing_solved(broken):
+    found = judge(FIRST, SOLUTIONS["split_heads"], broken, "check.split_heads(split_heads)")
+    assert found["split_heads"]["state"] == "tried"
+    assert "cannot be run: no Python: line" in found["split_heads"]["words"]
+    assert found["split_heads"]["code"] == broken
+
+
+def test_a_deep_expression_or_a_nul_does_not_stop_the_judge():
+    for broken in ("x = " + "-" * 20_000 + "1", "x = " + "(" * 5_000, "x = '\0'", "await x"):
+        found = judge(FIRST, broken, *solved("merge_heads"))
+        assert states(found) == {"merge_heads": "done"}
+
+
+ENDLESS = "def merge_heads(x):\n    while True: pass"
+
+
+def test_an_answer_that_never_ends_or_kills_costs_no_other():
+    """Counted in the processor's seconds, so a busy machine changes nothing."""
+    dies = "def split_heads(x, n):\n    return torch.zeros(2 ** 60)[0]"
+    cells = [FIRST, ENDLESS, "check.merge_heads(merge_heads)", dies, *solved("causal_mask")]
+    found = judge(*cells, seconds=20)
+    assert found["merge_heads"]["state"] is None
+    assert "did not come to an end" in found["merge_heads"]["words"]
+    assert states(found)["split_heads"] == "tried" and states(found)["causal_mask"] == "done"
+
+
+FORGERS = {
+    "patches the check": "from mha_lesson import check as c; c.Report.passed = True",
+    "patches torch": "torch.equal = lambda *a: True",
+    "by an alias": "t = torch; t.allclose = lambda *a: True",
+    "imports os": "import os; os.write(5, b'')",
+    "through torch": "torch.sys.modules",
+    "through numpy": "import numpy; numpy.lib",
+    "by setattr": "setattr(torch, 'equal', 1)",
+    "by getattr": "getattr(torch, 'sys')",
+    "by exec": "exec('x = 1')",
+    "by a frame": "(g for g in ()).gi_frame.f_globals",
+    "by dunders": "().__class__.__base__",
+    "by a string": "'{0.__class__}'.format(x)",
+    "by attrgetter": "from operator import attrgetter",
+    "by a type": "type('X', (torch.Tensor,), {'__torch_function__': 1})",
+    "a tensor that equals all": "class X(torch.Tensor):\n        pass",
+    "reads a file": "open('/etc/passwd').read()",
+    "loads a file": "torch.load('x')",
+    "private parts": "torch._dynamo.reset()",
+    "the shell": "get_ipython().system('x')",
+    "a hook on all modules": "nn.modules.module.register_module_forward_hook(print)",
+    "the progress": "from mha_lesson.check import journal",
+}
+
+
+@pytest.mark.parametrize("line", FORGERS.values(), ids=FORGERS.keys())
+def test_an_answer_that_reaches_beyond_arithmetic_is_shown_and_not_run(line):
+    body = "return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)"
+    cell = f"def split_heads(x, n_heads):\n    {line}\n    {body}"
+    [answer] = answers.Notebook([FIRST, cell], set()).answers("split_heads")
+    assert answer.objection and not answer.broken, line
+
+
+def test_no_right_answer_of_the_course_is_objected_to():
+    for name, code in SOLUTIONS.items():
+        [answer] = answers.Notebook([FIRST, code], set()).answers(name)
+        assert answer.objection == ""
+    usual = """
+class MultiHeadAttention(nn.Module):
+    '''With __names__ in its docstring.'''
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self._h, self.ops = n_heads, None
+        self.w_q.weight.data.zero_()
+        self.w_q.bias = None
+        self.mask.requires_grad = False
+"""
+    [answer] = answers.Notebook([FIRST, usual], set()).answers("MultiHeadAttention")
+    assert answer.objection == ""
+
+
+def test_usual_ways_of_writing_are_not_objected_to():
+    """Of the answers that the checks are tested on, written in every way people write them."""
+    objected = total = 0
+    for path in sorted((Path(__file__).parent / "answers").rglob("*.py")):
+        for part in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(part, (ast.FunctionDef, ast.ClassDef)):
+                total += 1
+                objected += any(answers._objections(part, set()))
+    assert total > 100 and objected < total / 50, (objected, total)
+
+
+# --- whole notebooks --------------------------------------------------------------------------
+
+FORGED = """
+import json, os, sys
+from mha_lesson.check import journal
+journal.remember = lambda report: None
+for name in ("split_heads", "merge_heads"):
+    setattr(check, name, lambda answer: None)
+    for pipe in range(3, 40):
+        for line in ({"name": name, "passed": True, "slips": []},
+                     {"name": name, "state": "done", "slips": [], "words": "", "code": ""},
+                     {"name": "=cmd", "passed": True, "slips": 3}, [[]], 7):
+            try:
+                os.write(pipe, b"\\n" + json.dumps(line).encode() + b"\\n")
+            except OSError:
+                pass
+"""
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """A class with one notebook of each kind that has to be run as a whole."""
+    folder, out = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("report")
+    outside = folder.parent / "written.txt"
+    write(folder / "ada/all.ipynb", FIRST, *solved(*SOLUTIONS))
+    write(folder / "eve/03_splitting_into_heads.ipynb", FIRST, FORGED)
+    write(folder / "leo/03_splitting_into_heads.ipynb", FIRST, DIRECT_VIEW,
+          "check.split_heads(split_heads)", *solved("causal_mask"),
+          "x = torch.ones(10 * 2**30, dtype=torch.uint8)", "1 / 0", "input()", "%%bash\necho x",
+          f"open({str(outside)!r}, 'w').write('x')",
+          f"import pathlib\npathlib.Path({str(outside)!r}).touch()", "import os; os.system('true')",
+          "import socket; socket.create_connection(('127.0.0.1', 9))",
+          "open('mine.txt', 'w').write('x')",
+          "for _ in range(2000): check.causal_mask(3)",
+          "exec(\"def merge_heads(x):\\n    return x.transpose(1, 2).flatten(2)\")",
+          "check.merge_heads(merge_heads)", "import os; os._exit(0)")  # fmt: skip
+    write(folder / "zoe/03_splitting_into_heads.ipynb", raw=b'{"cells": [')
+    write(folder / "zoe/04_masking.zip", raw=b"PK")
+    roster = folder.parent / "roster.csv"
+    roster.write_text("ada\neve\nleo\nzoe\nzac\n")
+    command = [str(folder), "--out", str(out), "--roster", str(roster), "--jobs", "2"]
+    rows = classroom.main(command)
+    assert not outside.exists()
+    return {row.learner.name: row for row in rows}, command, out
+
+
+def test_who_solved_what(graded):
+    rows, _, _ = graded
+    assert [rows["ada"].state(name) for name in SOLUTIONS] == [DONE] * len(SOLUTIONS)
+    assert rows["ada"].notes == []
+    assert {rows["zac"].state(name) for name in NAMES} == {MISSING}
+    assert rows["zac"].notes == ["nothing handed in"]
+    assert (
+        rows["zoe"].state("split_heads") == UNKNOWN and rows["zoe"].state("causal_mask") == MISSING
+    )
+    assert "cut off" in rows["zoe"].notes[0] and ".zip" in rows["zoe"].notes[1]
+
+
+def test_forging_earns_no_more_than_a_look(graded):
+    rows, _, _ = graded
+    assert rows["eve"].state("split_heads") == rows["eve"].state("merge_heads") == CLAIMED
+    assert rows["eve"].done == 0
+
+
+def test_trouble_costs_nothing_of_what_was_found_before(graded):
+    rows, _, _ = graded
+    leo = rows["leo"]
+    assert leo.state("split_heads") == TRIED
+    assert leo.state("causal_mask") == MISSING  # of another notebook: a trial, which does not count
+    assert leo.state("merge_heads") == CLAIMED  # no answer in the source
+    assert leo.submissions[0].note == "ended before its last cell (os._exit, perhaps)"
+    assert leo.submissions[0].seconds > 0
+
+
+def test_the_report(graded):
+    rows, _, out = graded
+    with (out / "solved.csv").open(encoding="utf-8-sig") as file:
+        lines = {line["learner"]: line for line in csv.DictReader(file)}
+    assert list(lines) == ["ada", "eve", "leo", "zac", "zoe"]
+    assert lines["ada"]["solved"] == str(len(SOLUTIONS)) and lines["leo"]["split_heads"] == "tried"
+    found = report.slips(list(rows.values()))
+    assert [(s.exercise, s.answers) for s in found] == [("split_heads", (("leo", DIRECT_VIEW),))]
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "reshape(B, n_heads, T, D // n_heads)" in page and found[0].asks[:20] in page
+    page = (out / "learners/leo.html").read_text(encoding="utf-8")
+    assert "not right yet" in page and "To reread: notebook 03" in page
+    with (out / "handed_in.csv").open(encoding="utf-8-sig") as file:
+        assert [line["learner"] for line in csv.DictReader(file)] == [
+            "ada",
+            "eve",
+            "leo",
+            "zoe",
+            "zoe",
+        ]
+
+
+def test_a_second_run_starts_nothing_and_says_the_same(graded, monkeypatch, capsys):
+    rows, command, out = graded
+    with (out / grading.RESULTS).open("a") as file:
+        file.write('["cut off in the mid')
+    monkeypatch.setattr(grading, "run", None)
+    again = {row.learner.name: row for row in classroom.main(command)}
+    assert {n: [r.state(x) for x in NAMES] for n, r in again.items()} == {
+        n: [r.state(x) for x in NAMES] for n, r in rows.items()
+    }
+
+
+def test_an_interrupted_run_keeps_what_there_is_and_goes_on(tmp_path, monkeypatch, capsys):
+    """Learner by learner: the second is interrupted, and only the rest is run the next time."""
+    for name in ("ada", "bob", "eve"):
+        write(tmp_path / f"in/{name}/03_x.ipynb", name)
+    ran = []
+
+    def one(hand_in, limits, stop):
+        ran.append(hand_in.file[:3])
+        if len(ran) == 2:
+            raise KeyboardInterrupt
+        return Submission(hand_in.file, "03", states={"split_heads": DONE})
+
+    monkeypatch.setattr(grading, "one", one)
+    command = [str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    classroom.main(command)
+    assert "goes on from here" in capsys.readouterr().out
+    rows = classroom.main(command)
+    assert ran == ["ada", "bob", "bob", "eve"]
+    assert [row.state("split_heads") for row in rows] == [DONE] * 3
+
+
+# --- tables and pages -------------------------------------------------------------------------
+
+
+def row(name, **parts):
+    return Row(Learner(name), [Submission("x.ipynb", "03", **parts)])
+
+
+def test_a_learner_counts_once_and_only_known_slips():
+    made = [
+        row("ada", states={"split_heads": TRIED}, slips={"split_heads": ["direct_view", "=1+1"]}),
+        row("bob", states={"split_heads": DONE}, slips={"split_heads": ["direct_view"]}),
+    ]
+    made[0].submissions *= 2
+    key = next(s.key for e in check.EXERCISES if e.name == "split_heads" for s in e.slips if s.does)
+    made[0].submissions[0].slips["split_heads"].append(key)
+    assert [(s.key, len(s.answers)) for s in report.slips(made) if s.key == key] == [(key, 1)]
+    assert "=1+1" not in report.class_page(made, {"ada": "a.html", "bob": "b.html"})
+
+
+def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
+    code = "def split_heads(x): return '</code><script>alert(1)</script>'"
+    made = [
+        row("=HYPERLINK(1)", states={"split_heads": TRIED}, code={"split_heads": code},
+            words={"split_heads": "@SUM(1) <b>"}),
+        row("<img src=x>" + "a long name " * 5, states={"split_heads": CLAIMED},
+            code={"split_heads": code}),
+        row("<IMG_src=x>", note="<i>"),
+    ]  # fmt: skip
+    report.save(made, tmp_path)
+    for name in ("solved", "answers"):
+        with (tmp_path / f"{name}.csv").open(encoding="utf-8-sig") as file:
+            assert not [c for line in csv.reader(file) for c in line if c[:1] in "=@" and c]
+    pages = [*tmp_path.glob("learners/*.html"), tmp_path / "index.html"]
+    assert len(pages) == 4
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search("<(script|img|b|i)[ >]", text, re.I)
+    assert "a long name " * 5 in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_state_looks_different():
+    assert len({*report.SIGNS.values()}) == len(grading.STATES) == len({*report.MEANS.values()})
+    said = report.words([row("ada", states={"split_heads": UNKNOWN, "merge_heads": OPEN})])
+    assert re.search(r"ada +(– +)+! +· +– ", said)
+
+
+def test_every_exercise_has_a_section_to_reread():
+    found = report.sections()
+    assert set(found) == set(NAMES)
+    for exercise in check.EXERCISES:
+        book, heading = found[exercise.name]
+        [path] = notebooks.paths(book)
+        texts = [c.source for c in notebooks.read(path).cells if c.cell_type == "markdown"]
+        headings = re.findall(r"^#+ (.*)", "\n".join(texts), re.M)
+        assert heading in headings and book == exercise.notebook, (exercise.name, heading)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([*NAMES, DONE, TRIED]),
+    lambda inner: st.lists(inner) | st.dictionaries(
+        st.sampled_from(["name", "state", "passed", "slips", "words", "code", "why", "end"]), inner
+    ),
+)  # fmt: skip
+
+
+@given(st.lists(JSON), st.lists(JSON), st.binary())
+def test_a_submission_can_say_anything(judged, said, tail):
+    """The tables and pages take it; nothing is raised, and only the first pipe makes it done."""
+    pipes = [b"\n".join(json.dumps(line).encode() for line in p) + tail for p in (judged, said)]
+    submission = Submission("x.ipynb", "03")
+    grading._take(submission, walls.Ended("", 1.0, *pipes))
+    made = [Row(Learner("ada"), [submission])]
+    report.words(made)
+    report.class_page(made, {"ada": "ada.html"})
+    report.learner_page(made[0])
+    told = [line for line in judged if isinstance(line, dict) and line.get("state") == DONE]
+    assert not made[0].done or told
+
+
+def test_a_folder_without_files(tmp_path):
+    with pytest.raises(SystemExit, match="No files"):
+        classroom.main([str(tmp_path)])
     with pytest.raises(SystemExit, match="is not a folder"):
         classroom.main([str(tmp_path / "nowhere")])

@@ -93,6 +93,19 @@ def test_the_sentence_fits_the_taught_class():
     assert torch.allclose(weights, creek.weights, atol=1e-5)
 
 
+def test_the_sentence_moves_to_a_device_whole():
+    creek, moved = text.sentence(), text.sentence().to("meta")
+    assert moved.tokens == creek.tokens and moved.layer == creek.layer
+    tensors = {k: v for k, v in vars(creek).items() if torch.is_tensor(v)}
+    for name, tensor in tensors.items():
+        found = getattr(moved, name)
+        assert found.shape == tensor.shape and found.dtype == tensor.dtype
+        assert found.device.type == "meta" and tensor.device.type == "cpu"
+    assert len(tensors) >= 10 and moved.weights.device.type == "meta"
+    with pytest.raises((TypeError, ValueError), match="device"):
+        creek.to("nowhere")
+
+
 def test_the_sentence_is_small_and_read_once():
     assert (text.DATA / "sentence.safetensors").stat().st_size < 3_000_000
     assert text.sentence() is text.sentence()

@@ -137,6 +137,7 @@ class TestScaling:
             assert curve.marker == state["d_k"]
             assert f"largest weight {number(p.max(), 3)}," in scene.caption
             assert f"scores from {number(scores.values.min())} to" in scene.caption
+            assert np.abs(scores.values).max() < scores.limits[1] == -scores.limits[0]
 
     def test_root_divides(self) -> None:
         for d_k in module("scaling").SIZES:
@@ -166,11 +167,14 @@ class TestProjections:
                 mha = MultiHeadAttention(state["d_model"], state["h"], d_k=d_k, bias=False)
             real = sum(p.numel() for p in mha.parameters())
             assert parameters.values.sum() == real
-            assert f"= {real:,} weights" in scene.caption
+            assert f"= {real:,} parameters" in scene.caption
             x = torch.empty(1, projections.T, state["d_model"], device="meta")
             with FlopCounterMode(display=False) as counter:
                 mha(x, return_weights=True)
             assert operations.values.sum() * projections.T == counter.get_total_flops()
+            for bars in (parameters, operations):  # no bar leaves the axis that all states share
+                low, high = bars.limits
+                assert low < bars.values.min() and bars.values.max() < high
 
     def test_the_slider_ties_d_k_or_sets_it(self) -> None:
         explorer, projections = explore.projections(), module("projections")
@@ -450,8 +454,8 @@ class TestRealHeads:
             assert (large.values == small[state["head"]].values).all()
             for panel in small:
                 assert_weights(panel)
-            assert_says_largest(scene, [large])
             links = scene.flat()[1]
+            assert "{} → {}, {}".format(*links.rows[0]) in scene.caption
             inner = np.sort(large.values[1:-1, 1:-1].ravel())[::-1]
             assert [row[2] for row in links.rows] == [
                 number(v, 2) for v in inner[: len(links.rows)]

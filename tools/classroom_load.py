@@ -95,9 +95,9 @@ c.ConfigurableHTTPProxy.command = [{str(proxy)!r}]
 c.JupyterHub.db_url = "sqlite:///{folder / "hub.sqlite"}"
 c.JupyterHub.cookie_secret_file = {str(folder / "cookie_secret")!r}
 c.ConfigurableHTTPProxy.pid_file = {str(folder / "proxy.pid")!r}
-c.Spawner.environment["OMP_NUM_THREADS"] = "{threads}"
+c.Spawner.environment.update({{"OMP_NUM_THREADS": "{threads}"}})
 c.Spawner.cmd = {[sys.executable, "-m", "jupyterhub.singleuser"]!r}
-c.Spawner.args += {["--allow-root"] if root else []!r}
+c.Spawner.args.extend({["--allow-root"] if root else []!r})
 c.JupyterHub.services.append({{"name": "class", "api_token": {token!r}}})
 c.JupyterHub.load_roles.append({{
     "name": "class",

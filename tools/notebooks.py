@@ -59,15 +59,18 @@ def execute(notebook: NotebookNode, *, allow_errors: bool = False) -> NotebookNo
 
 
 def normal(notebook: NotebookNode) -> NotebookNode:
-    """Strip everything that differs between two runs of the same notebook; ids and tags stay."""
+    """Strip everything that differs between two runs; ids, tags and folded code stay."""
     notebook.metadata = nbformat.from_dict(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
         slides = cell.metadata.get("slideshow")
+        folded = cell.metadata.get("jupyter", {}).get("source_hidden")
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
         if slides:
             cell.metadata["slideshow"] = slides
+        if folded:  # Jupyter shows the cell's code at a click
+            cell.metadata["jupyter"] = {"source_hidden": True}
         if cell.cell_type == "code":
             cell.outputs = [_normal_output(o) for o in _merge_streams(cell.outputs)]
     return notebook

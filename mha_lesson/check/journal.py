@@ -1,7 +1,13 @@
-"""The learner's own table of the fourteen exercises, in this kernel and, if wanted, in a file."""
+"""The learner's own table of the exercises: in this kernel, and in a file for all notebooks.
+
+In the learner's copy of the course (`my_notebooks`, which `make lab` marks) the file is kept unless
+the learner says no: each notebook has a kernel of its own, and only a file sees them all. Anywhere
+else nothing is written unless the learner asks for it. It holds names and states, never code.
+"""
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from html import escape
@@ -10,15 +16,20 @@ from typing import Any
 
 from filelock import FileLock
 
-from mha_lesson.check.report import Report
+from mha_lesson.check.engine.report import Report
 from mha_lesson.disk import write_whole
 
-FILE = "my_progress.json"  # beside the notebooks: Jupyter runs them in their own folder
-BROKEN = "my_progress.broken.json"  # what was found there, if it is no table
+FILE = ".progress.json"
+BROKEN = ".progress.broken.json"  # what was found there, if it is no table
+LOCK = ".progress.json.lock"
+OLD = "my_progress.json"  # where it was kept before: still read
+COPY = ".copied.json"  # lies in the learner's copy: see course/lab.py
 SECONDS = 2  # to wait for another kernel that is writing
+_REFUSED = b"false"  # what the file holds where the learner wants none
 _WORDS = {True: "done", False: "tried", None: "open"}
 _SIGNS = {"done": "✓", "tried": "✗", "open": "○"}
 _state: dict[str, str] = {}
+_listeners: list[Callable[[Report], None]] = []
 
 
 @dataclass(frozen=True)
@@ -56,37 +67,90 @@ class Progress:
         )
 
 
+def listen(listener: Callable[[Report], None]) -> None:
+    """Calls `listener` with every report from now on, before anything is written."""
+    _listeners.append(listener)
+
+
 def remember(report: Report) -> None:
     """Notes a check's outcome; what was done once stays done."""
+    for listener in _listeners:
+        listener(report)
     state = _WORDS[report.passed]
     if state == "open":
         return
     if _state.get(report.name) != "done":
         _state[report.name] = state
-    if Path(FILE).exists():
+    if _wanted():
         _save()
 
 
-def table(exercises: list[tuple[int, str, str]], keep: bool | None) -> Progress:
+def table(exercises: list[tuple[Any, str, str]], keep: bool | None) -> Progress:
     """`keep=True` starts the file, `keep=False` removes it, None leaves it as it is."""
     if keep is False:
-        Path(FILE).unlink(missing_ok=True)
-    kept = (keep is True or Path(FILE).exists()) and _save()
-    known = _with_mine(_load() or {})
+        _refuse()
+    kept = (keep is True or _wanted()) and _save()
+    try:
+        known = _with_mine(_load() or {})
+    except OSError:
+        known = dict(_state)
     rows = tuple((n, book, name, known.get(name, "open")) for n, book, name in exercises)
     return Progress(rows, kept)
 
 
-def _load() -> dict[str, str] | None:
-    """What the file says; None where it cannot be read as a table."""
+def _place() -> Path:
+    """The learner's copy of the course, if the kernel runs in it or below; else where it runs."""
+    here = Path.cwd()
+    return next((p for p in (here, *here.parents) if (p / COPY).exists()), here)
+
+
+def _wanted() -> bool:
+    place = _place()
     try:
-        content = json.loads(Path(FILE).read_bytes())
+        return (place / FILE).read_bytes().strip() != _REFUSED
+    except FileNotFoundError:
+        return (place / COPY).exists() or (place / OLD).exists()
+    except OSError:
+        return False
+
+
+def _refuse() -> None:
+    place = _place()
+    (place / OLD).unlink(missing_ok=True)
+    if (place / COPY).exists():  # there it would come back by itself
+        write_whole(place / FILE, _REFUSED)
+    else:
+        (place / FILE).unlink(missing_ok=True)
+
+
+def _load() -> dict[str, str] | None:
+    """What is kept; None where a file is no table."""
+    tables = [_read(_place() / name) for name in (OLD, FILE)] if _wanted() else []
+    found: dict[str, str] = {}
+    for kept in tables:
+        if kept is None:
+            return None
+        found |= {k: v for k, v in kept.items() if found.get(k) != "done"}
+    return found
+
+
+def _read(path: Path) -> dict[str, str] | None:
+    try:
+        content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     fine = isinstance(content, dict) and all(v in ("done", "tried") for v in content.values())
     return content if fine else None
+
+
+def _put_aside(place: Path) -> None:
+    """What is no table is not thrown away: somebody may be able to mend it."""
+    for path in (place / OLD, place / FILE):
+        if _read(path) is None:
+            names = (BROKEN, *(f".progress.broken-{n}.json" for n in range(2, 100)))
+            os.replace(path, next(place / n for n in names if not (place / n).exists()))
 
 
 def _with_mine(kept: dict[str, str]) -> dict[str, str]:
@@ -95,22 +159,24 @@ def _with_mine(kept: dict[str, str]) -> dict[str, str]:
 
 
 def _save() -> bool:
-    """Adds names and states to the file, never code. False where that cannot be done."""
+    """Adds names and states to the file. False where that cannot be done."""
+    place = _place()
     try:
-        with _alone():
+        with _alone(place):
             kept = _load()
             if kept is None:
-                os.replace(FILE, BROKEN)  # not thrown away: somebody may be able to mend it
+                _put_aside(place)
+                kept = _load()
             content = json.dumps(_with_mine(kept or {}), indent=1, sort_keys=True) + "\n"
-            write_whole(Path(FILE), content.encode())
+            write_whole(place / FILE, content.encode())
     except OSError:
         return False
     return True
 
 
-def _alone() -> AbstractContextManager[Any]:
+def _alone(place: Path) -> AbstractContextManager[Any]:
     """No other kernel reads and writes the file meanwhile; a kernel that dies lets go of it."""
     try:
-        return FileLock(f".{FILE}.lock", timeout=SECONDS).acquire()
+        return FileLock(place / LOCK, timeout=SECONDS).acquire()
     except (OSError, NotImplementedError):  # a disk without locks, or held for too long
         return nullcontext()

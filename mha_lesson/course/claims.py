@@ -1,9 +1,12 @@
 """A claim that tutorials repeat, put to the test: what was said, whether it holds, the figures."""
 
+import re
 from dataclasses import dataclass
 from html import escape
 
 from mha_lesson.refusals import require_text, say
+
+QUOTED = re.compile(r": [“\"']")  # whose claim it is stands before, the claim itself is in quotes
 
 
 @dataclass(frozen=True)
@@ -11,9 +14,10 @@ class Claim:
     """One verdict, shown by Jupyter as a card; `str(claim)` says the same in plain words.
 
     Attributes:
-        text: the claim, in the words in which it is usually made.
+        text: whose claim it is, and the claim in the words in which it is usually made:
+            "Many tutorials: “…”". Without a colon and a quotation the whole text is quoted.
         holds: the outcome of the test, computed in the notebook.
-        verdict: what is true, in a sentence.
+        verdict: what is true, in a sentence that can be read by itself.
         measured: the figures behind it.
     """
 
@@ -29,20 +33,21 @@ class Claim:
 
     @property
     def word(self) -> str:
-        return "holds" if self.holds else "does not hold"
+        return "It holds" if self.holds else "Not in general"
 
     def __str__(self) -> str:
-        return f"Claim: {self.text}\nIt {self.word}: {self.verdict}\nMeasured: {self.measured}"
+        return f"Claim: {self.text}\n{self.word}: {self.verdict}\nMeasured: {self.measured}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         colour = "#009E73" if self.holds else "#D55E00"
         sign = "✓" if self.holds else "✗"
+        said = self.text if QUOTED.search(self.text) else f"“{self.text}”"
         return (
             f'<div style="border-left:4px solid {colour};padding:.4em 1em;max-width:48em">'
-            f"<p style='margin:.2em 0'><em>“{escape(self.text)}”</em></p>"
-            f"<p style='margin:.2em 0'><strong>{sign} It {self.word}:</strong> "
+            f"<p style='margin:.2em 0'><em>{escape(said)}</em></p>"
+            f"<p style='margin:.2em 0'><strong>{sign} {self.word}:</strong> "
             f"{escape(self.verdict)}</p>"
             f"<p style='margin:.2em 0'>Measured: {escape(self.measured)}</p></div>"
         )

@@ -2,21 +2,35 @@
 
 `python -m mha_lesson.course.export NOTEBOOK.ipynb` runs it and writes NOTEBOOK.html beside it.
 Explorers that send all their states beforehand move; the others show the still picture of their
-first state.
-Formulas need MathJax from the network, as in every page that nbconvert makes.
+first state. Links to other notebooks become links to their pages. Only where a notebook has set
+formulas does the page ask for MathJax from the network, and without it shows their source.
 """
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 import nbformat
+from jinja2 import DictLoader
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 from mha_lesson.pictures.live import EXPORT
 from mha_lesson.refusals import require_kind
 
+FORMULA = re.compile(r"\$[^$\n]+\$")
+LINK = re.compile(r"\]\((\w+)\.ipynb\b")
+PAGE = """
+{%- extends 'index.html.j2' -%}
+{%- block html_head_js_mathjax -%}
+{%- if resources.formulas %}{{ super() }}{% endif -%}
+{%- endblock -%}
+{%- block html_head_css -%}
+{{ super() }}
+<style>.jp-RenderedMarkdown { max-width: 75ch; } .jp-Notebook { max-width: 80rem; }</style>
+{%- endblock -%}
+"""
 UNUSED = ("require_js_url", "jquery_url", "jupyter_widgets_base_url", "mermaid_js_url")
 
 
@@ -34,13 +48,25 @@ def export(notebook: Path) -> Path:
     os.environ[EXPORT] = "1"
     try:
         NotebookClient(
-            made, timeout=600, resources={"metadata": {"path": str(notebook.parent)}}
+            made,
+            timeout=600,
+            extra_arguments=["--log-level=ERROR"],
+            resources={"metadata": {"path": str(notebook.parent)}},
         ).execute()
     finally:
         del os.environ[EXPORT]
     made.metadata.pop("widgets", None)
-    exporter = HTMLExporter(**dict.fromkeys(UNUSED, ""))
-    body, _ = exporter.from_notebook_node(made, {"metadata": {"name": notebook.stem}})
+    texts = [cell for cell in made.cells if cell.cell_type == "markdown"]
+    for cell in texts:
+        cell.source = LINK.sub(r"](\1.html", cell.source)
+    exporter = HTMLExporter(
+        template_file="page.html.j2",
+        extra_loaders=[DictLoader({"page.html.j2": PAGE})],
+        **dict.fromkeys(UNUSED, ""),
+    )
+    formulas = any(FORMULA.search(cell.source) for cell in texts)
+    told = {"metadata": {"name": notebook.stem}, "formulas": formulas}
+    body, _ = exporter.from_notebook_node(made, told)
     page = notebook.with_suffix(".html")
     page.write_text(body, encoding="utf-8")
     return page

@@ -2,40 +2,55 @@
 
 `make lab` runs `python -m mha_lesson.course.lab`, and so can anyone without make. The notebooks are
 copied to `my_notebooks/`, where learners work; this module only ever adds to it or renews what
-nobody touched. More options are handed on: `python -m mha_lesson.course.lab --port=9000`.
+nobody touched. The copies come without outputs: a guess comes before its answer, and whoever wants
+an output runs the cell. More options are handed on: `python -m mha_lesson.course.lab --port=9000`.
 """
 
 import hashlib
 import itertools
 import json
 import os
+import platform
 import subprocess
 import sys
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from mha_lesson.disk import write_whole
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = PROJECT / "notebooks"
 MINE = PROJECT / "my_notebooks"
-RECORD = ".copied.json"  # file name -> hash of what was copied there
-SETTINGS = Path(__file__).resolve().parent / "jupyter"  # save whole files, and often
+LINKED = ("CLAIMS.md",)  # what else the notebooks lead to
+RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
+SETTINGS = Path(__file__).resolve().parent / "jupyter"  # how the lab opens, and how it saves
+# What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
+LANGUAGE = {
+    "codemirror_mode": {"name": "ipython", "version": 3},
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "nbconvert_exporter": "python",
+    "pygments_lexer": "ipython3",
+    "version": platform.python_version(),
+}
 
 
 def sync(source: Path, mine: Path, today: date) -> list[str]:
-    """Bring `mine` up to date with the notebooks in `source`; return a line for each that is new.
+    """Bring `mine` up to date with the course in `source`; return a line for each file that is new.
 
-    A file counts as the learner's as soon as one byte differs from what was copied, so a run
-    that only changed outputs is kept too: a measurement is work as well. Nothing is lost when a
-    run is interrupted or the record disappears: a file that the record does not vouch for is the
-    learner's.
+    A file counts as the learner's as soon as a cell or an output differs from what was copied: a
+    measurement is work as well. What Jupyter writes into a notebook when it is opened is not.
+    Nothing is lost when a run is interrupted or the record disappears: a file that the record does
+    not vouch for is the learner's.
     """
     mine.mkdir(parents=True, exist_ok=True)
     record = _read_record(mine)
     lines = []
+    others = [source / name for name in LINKED if (source / name).exists()]
     try:
-        for original in sorted(source.glob("*.ipynb")):
+        for original in sorted(source.glob("*.ipynb")) + others:
             line = _bring(original, mine, record, today)
             if line:
                 lines.append(line)
@@ -45,21 +60,24 @@ def sync(source: Path, mine: Path, today: date) -> list[str]:
 
 
 def _bring(original: Path, mine: Path, record: dict[str, str], today: date) -> str | None:
-    """One notebook: add it, renew it, put it beside the learner's, or leave all as it is."""
-    content, copy = original.read_bytes(), mine / original.name
-    newest, current = _hash(content), copy.read_bytes() if copy.exists() else None
+    """One file: add it, renew it, put it beside the learner's, or leave all as it is."""
+    stored, copy = original.read_bytes(), mine / original.name
+    content = without_outputs(stored)
+    newest, current = _work(content), copy.read_bytes() if copy.exists() else None
     family = [name for name in record if name == copy.name or _is_beside(name, copy)]
-    delivered = {record[name] for name in family}
+    # Copies were once made with their outputs, and recorded by all of their bytes.
+    delivered = {record[name] for name in family} & {newest, _hash(stored)}
+    as_copied = current is not None and record.get(copy.name) in (_work(current), _hash(current))
 
     if current is None:
         line = f"New: {copy.name}"
-    elif _hash(current) == newest:
+    elif _work(current) == newest:
         record[copy.name] = newest
         return None
-    elif _hash(current) == record.get(copy.name) and write_whole(copy, content, current):
+    elif as_copied and write_whole(copy, content, current):
         record[copy.name] = newest
         return f"Renewed, you had not changed it: {copy.name}"
-    elif newest in delivered or _find(mine, copy, newest):
+    elif delivered or _find(mine, copy, newest):
         return None
     else:
         changed, copy = copy.name, _free_name(copy, today)
@@ -69,22 +87,64 @@ def _bring(original: Path, mine: Path, record: dict[str, str], today: date) -> s
     return line
 
 
+def _notebook(content: bytes) -> dict[str, Any] | None:
+    """A notebook's JSON; None for any other file."""
+    try:
+        found = json.loads(content)
+        return found if all(isinstance(c["source"], str | list) for c in found["cells"]) else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def without_outputs(content: bytes) -> bytes:
+    """A notebook as a learner gets it: nothing run yet; another file as it is.
+
+    It names the Python that runs it, as Jupyter would on opening it: so opening changes nothing.
+    """
+    notebook = _notebook(content)
+    if notebook is None:
+        return content
+    for cell in notebook["cells"]:
+        if cell.get("cell_type") == "code":
+            cell |= {"outputs": [], "execution_count": None}
+    notebook.setdefault("metadata", {})["language_info"] = LANGUAGE
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _work(content: bytes) -> str:
+    """A hash of what somebody can have put into a file: a notebook's cells and their outputs."""
+    notebook = _notebook(content)
+    if notebook is None:
+        return _hash(content)
+    parts = ("cell_type", "source", "attachments", "outputs")
+    cells = [
+        {part: _joined(cell.get(part) or None) for part in parts} for cell in notebook["cells"]
+    ]
+    return _hash(json.dumps(cells, sort_keys=True).encode())
+
+
+def _joined(text: Any) -> Any:
+    """Lines in a list and one text are the same to Jupyter."""
+    in_lines = isinstance(text, list) and all(isinstance(line, str) for line in text)
+    return "".join(text) if in_lines else text
+
+
 def _is_beside(name: str, copy: Path) -> bool:
     return name.startswith(f"{copy.stem}.updated-")
 
 
 def _find(mine: Path, copy: Path, newest: str) -> bool:
     """Whether an earlier update lies there already, though the record does not know it."""
-    beside = mine.glob(f"{copy.stem}.updated-*.ipynb")
-    return any(_hash(path.read_bytes()) == newest for path in beside)
+    beside = mine.glob(f"{copy.stem}.updated-*{copy.suffix}")
+    return any(_work(path.read_bytes()) == newest for path in beside)
 
 
 def _free_name(copy: Path, today: date) -> Path:
-    path = copy.with_name(f"{copy.stem}.updated-{today}.ipynb")
+    path = copy.with_name(f"{copy.stem}.updated-{today}{copy.suffix}")
     for n in itertools.count(2):
         if not path.exists():
             break
-        path = copy.with_name(f"{copy.stem}.updated-{today}-{n}.ipynb")
+        path = copy.with_name(f"{copy.stem}.updated-{today}-{n}{copy.suffix}")
     return path
 
 

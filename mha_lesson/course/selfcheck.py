@@ -10,6 +10,7 @@ import torch
 
 from mha_lesson import pretrained, text
 from mha_lesson.attention import MultiHeadAttention
+from mha_lesson.runtime import device
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,15 @@ class SelfCheck:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{'✓' if not line.remedy else '✗'}</td>"
+            f"<tr><td style='text-align:left'>{'✓' if not line.remedy else '✗'}</td>"
             f"<td style='text-align:left'>{escape(line.what)}</td>"
             f"<td style='text-align:left'>{escape(line.remedy)}</td></tr>"
             for line in self.lines
         )
-        return f"<table><tr><th>there</th><th>what</th><th>what to do</th></tr>{rows}</table>"
+        heads = "".join(
+            f"<th style='text-align:left'>{head}</th>" for head in ("there", "what", "what to do")
+        )
+        return f"<table><tr>{heads}</tr>{rows}</table>"
 
 
 def everything() -> SelfCheck:
@@ -68,8 +72,10 @@ def _torch() -> None:
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
     if (major, minor) < (2, 6):
         raise RuntimeError(f"this is torch {torch.__version__}; install a later one.")
-    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
-    if not MultiHeadAttention(4, 2)(x).isfinite().all():
+    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), device="cpu")
+    with torch.random.fork_rng(devices=[]):  # the learner's random numbers stay as they are
+        attention = MultiHeadAttention(4, 2)
+    if not attention.to(device)(x.to(device)).isfinite().all():
         raise RuntimeError("attention gave a number that is not finite; reinstall torch.")
 
 

@@ -13,8 +13,11 @@ from mha_lesson.explore.n06_heads import heads
 from mha_lesson.explore.n07_training import training
 from mha_lesson.explore.n08_real_heads import real_heads
 from mha_lesson.explore.n09_cost import cost
+from mha_lesson.explore.n10_rotation import rotation
+from mha_lesson.explore.n11_cache import cache
 
 __all__ = [
+    "cache",
     "cost",
     "head_writes",
     "heads",
@@ -22,6 +25,7 @@ __all__ = [
     "memory",
     "projections",
     "real_heads",
+    "rotation",
     "scaling",
     "training",
 ]

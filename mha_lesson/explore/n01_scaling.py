@@ -1,7 +1,7 @@
 """One query, ten keys: what d_k does to scores, weights and gradient, divided by √d_k or not."""
 
 import math
-from functools import cache
+from functools import cache, partial
 
 import ipywidgets as widgets
 import torch
@@ -14,6 +14,7 @@ from mha_lesson.refusals import require_bool, require_one_of
 SIZES = tuple(2**k for k in range(2, 13))  # d_k = 4 … 4096
 N_KEYS = 10
 ROW = 10  # the one to look at: it sharpens about as the mean of all does
+SPREAD = 2.5  # the scores' axis ends at so many standard deviations of the largest d_k
 N_ROWS = 200  # over which the curve of the largest weight is averaged
 
 
@@ -21,7 +22,7 @@ def scaling() -> Explorer:
     """Sliders `d_k` (4 … 4096) and scaled or not, over scores, weights and gradient of one row."""
     return Explorer(
         {
-            "d_k": widgets.SelectionSlider(options=SIZES, value=64, description="d_k"),
+            "d_k": widgets.SelectionSlider(options=SIZES, value=4, description="d_k"),
             "scaled": widgets.Checkbox(value=False, description="divide by √d_k", indent=False),
         },
         scene,
@@ -29,7 +30,7 @@ def scaling() -> Explorer:
     )
 
 
-def scene(d_k: int = 64, scaled: bool = False) -> Scene:
+def scene(d_k: int = 4, scaled: bool = False) -> Scene:
     """The first d_k numbers of one query and ten keys; longer vectors only add numbers."""
     require_one_of("d_k", d_k, SIZES)
     require_bool("scaled", scaled)
@@ -38,6 +39,7 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
     gradient = weights * (1 - weights)
     keys = [f"k{i}" for i in range(N_KEYS)]
     low, high = float(row.min()), float(row.max())
+    far = SPREAD * (1 if scaled else math.sqrt(SIZES[-1]))  # one axis for every d_k: bars compare
     curves = {
         "unscaled": [_largest(d, False) for d in SIZES],
         "divided by √d_k": [_largest(d, True) for d in SIZES],
@@ -46,10 +48,15 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
     return Scene(
         [
             [
+                Bars(row, keys, name="score", limits=(-far, far), title="scores of one row"),
                 Bars(
-                    row, keys, name="score", limits=(min(low, 0) * 1.2, high * 1.1), title="scores"
+                    weights,
+                    keys,
+                    name="weight",
+                    limits=(0, 1),
+                    decimals=3,
+                    title="weights of that row",
                 ),
-                Bars(weights, keys, name="weight", limits=(0, 1), decimals=3, title="weights"),
             ],
             [
                 Bars(
@@ -58,7 +65,7 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
                     name="p (1 − p)",
                     limits=(0, 0.25),
                     decimals=3,
-                    title="gradient of each weight by its score",
+                    title="slope of each weight by its score",
                 ),
                 Curve(
                     SIZES,
@@ -75,7 +82,7 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
         caption=(
             f"d_k = {d_k}, {how}: scores from {number(low)} to {number(high)}, "
             f"largest weight {number(float(weights.max()), 3)}, "
-            f"largest gradient {number(float(gradient.max()), 3)} of at most .25."
+            f"largest slope {number(float(gradient.max()), 3)} of at most .25."
         ),
     )
 
@@ -83,8 +90,8 @@ def scene(d_k: int = 64, scaled: bool = False) -> Scene:
 @cache
 def _vectors() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(3)
-    queries = torch.randn(N_ROWS, 1, SIZES[-1], generator=generator)
-    return queries, torch.randn(N_ROWS, N_KEYS, SIZES[-1], generator=generator)
+    draw = partial(torch.randn, generator=generator, device="cpu")
+    return draw(N_ROWS, 1, SIZES[-1]), draw(N_ROWS, N_KEYS, SIZES[-1])
 
 
 @cache

@@ -2,14 +2,16 @@
 
 import ipywidgets as widgets
 
+from mha_lesson.attention_refusals import require_divisible
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Bars, Scene
-from mha_lesson.refusals import require_divisible, require_positive_int
+from mha_lesson.refusals import require_positive_int
 
 WIDTHS = (48, 96, 192, 384, 768)
 HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width
 TIED = "d_model / h"
 FREE = (1, 2, 4, 8, 16, 32, 64, 128)
+AXIS = (10, 1e7)  # one axis for all states, so that bars can be compared while a slider moves
 T = 128  # tokens, for the operations that depend on their number
 
 
@@ -27,7 +29,7 @@ def projections() -> Explorer:
 
 
 def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
-    """Parameters (weights, biases left out) and operations for each token among T = 128.
+    """Parameters (biases left out) and operations for each token among T = 128.
 
     d_k is d_model / h if None.
     """
@@ -38,7 +40,7 @@ def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
         d_k = d_model // h
     require_positive_int("d_k", d_k)
     d_model, h, d_k = int(d_model), int(h), int(d_k)  # NumPy's would overflow
-    one = d_model * h * d_k  # weights of one matrix
+    one = d_model * h * d_k  # parameters of one matrix
     products = 2 * T * h * d_k  # a multiply-add counts as two operations
     share = "just" if one == d_model**2 else f"{one / d_model**2:.3g} times"
     matrices = ["W_q", "W_k", "W_v", "W_o"]
@@ -47,21 +49,24 @@ def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
             Bars(
                 [one] * 4,
                 matrices,
-                name="weights",
+                name="parameters",
                 reference=(d_model**2, "d_model²"),
-                limits=(0, max(one, d_model**2)),
+                log=True,
+                limits=AXIS,
                 title="parameters",
             ),
             Bars(
                 [2 * one] * 4 + [products] * 2,
                 [*matrices, "Q Kᵀ", "A V"],
                 name="operations",
+                log=True,
+                limits=AXIS,
                 title=f"operations for each of {T} tokens",
             ),
         ],
         caption=(
             f"{h} head{'s' * (h > 1)} of {d_k} dimension{'s' * (d_k > 1)}: "
-            f"4 · {d_model} · {h} · {d_k} = {4 * one:,} weights, {share} 4 · d_model². "
+            f"4 · {d_model} · {h} · {d_k} = {4 * one:,} parameters, {share} 4 · d_model². "
             f"The two products of attention, Q Kᵀ and A V (A: the weights), take "
             f"{2 * products / (8 * one + 2 * products):.0%} of the operations."
         ),

@@ -86,7 +86,7 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
 
 def right_way(T: int, h: int, d_k: int) -> dict[str, Tensor]:
     """The tensor after each step, for one sequence; its numbers are their first places."""
-    x = torch.arange(T * h * d_k).view(T, h * d_k)
+    x = torch.arange(T * h * d_k, device="cpu").view(T, h * d_k)
     cut = x.view(T, h, d_k)
     heads = cut.permute(1, 0, 2)
     laid_out = heads.contiguous()

@@ -65,9 +65,9 @@ def scene(
     require_bool("causal", causal)
     require_one_of("convention", convention, CONVENTIONS)
     lengths = [min(length_0, T), min(length_1, T)]
-    mask = padding_mask(lengths, T).squeeze(1).expand(2, T, T)
+    mask = padding_mask(torch.tensor(lengths, device="cpu"), T).squeeze(1).expand(2, T, T)
     if causal:
-        mask = mask | causal_mask(T)
+        mask = mask | causal_mask(T, mask.device)
     shown, blocked, weights = attend(mask, convention)
     rows: list[list[Panel]] = []
     for b, n in enumerate(lengths):
@@ -99,7 +99,7 @@ def attend(mask: Tensor, convention: str) -> tuple[Tensor, Tensor, Tensor]:
     """
     generator = torch.Generator().manual_seed(0)
     T = mask.shape[-1]
-    q, k = torch.randn(2, 2, LONGEST, D_K, generator=generator)[:, :, :T]
+    q, k = torch.randn(2, 2, LONGEST, D_K, generator=generator, device="cpu")[:, :, :T]
     scores = q @ k.mT / D_K**0.5
     if convention == ADDED:
         scores = scores + mask

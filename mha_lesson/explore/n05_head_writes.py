@@ -47,7 +47,7 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     for i, switch in enumerate(on):
         require_bool(f"on[{i}]", switch)
     creek, full = sentence(), _writes(h).sum(dim=0)  # (T, d_model); the bias belongs to no head
-    writes = _writes(h) * torch.tensor(on)[:, None, None]  # a head that is off writes zeros
+    writes = _writes(h) * torch.tensor(on, device="cpu")[:, None, None]  # a head off writes 0
     total = writes.sum(dim=0)
     it = creek.tokens.index("it")
     names = [f"head {i}" if on[i] else f"head {i}, off" for i in range(h)]

@@ -3,7 +3,6 @@
 from functools import cache, lru_cache
 
 import ipywidgets as widgets
-import torch
 from torch import Tensor
 
 from mha_lesson.pictures.live import Explorer
@@ -63,18 +62,22 @@ def scene(layer: int = LAYER, head: int = HEAD, text: str = SENTENCE) -> Scene:
         numbers=False, title=f"layer {layer}, head {head}", wide=2.0,
     )  # fmt: skip
     parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
-    where, most = large.largest(1)[0]
+    links = _links(weights[head], words)
+    query, key, most = links[0]
+    caption = (
+        f"Layer {layer}, head {head}: strongest link between words: {query} → {key}, {most}. "
+        f"On average a token gives {parked:.0%} of its weight to [CLS] and [SEP]."
+    )
     return Scene(
         [
-            [large, Table(_links(weights[head], words), ("query", "key", "weight"),
+            [large, Table(links, ("query", "key", "weight"),
                           title="strongest links between words")],
             panels[:6],
             panels[6:],
         ],
-        caption=(
-            f"Layer {layer}, head {head}: largest weight {most}: {where}. "
-            f"On average a token gives {parked:.0%} of its weight to [CLS] and [SEP]."
-        ),
+        caption=caption,
+        alt=f"{caption} A large heatmap of its weights, query by key, and small ones of all "
+            f"{N_HEADS} heads of the layer.",
     )  # fmt: skip
 
 
@@ -114,5 +117,4 @@ def _encode(text: str) -> Encoded:
             "The model's vocabulary knows no word of this sentence, and no letter: every token "
             "would be [UNK]. It was made for English."
         )
-    with torch.inference_mode():
-        return model.encode(text)
+    return model.encode(text)

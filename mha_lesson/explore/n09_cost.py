@@ -42,7 +42,7 @@ def cost(measured: Measured | None = None) -> Explorer:
 def scene(
     T: int = 1024, d_model: int = 384, h: int = 12, measured: Measured | None = None
 ) -> Scene:
-    """Operations of the whole layer by part; seconds and bytes of the two cores over T."""
+    """Operations of an attention layer by part; seconds and bytes of the two cores over T."""
     require_sizes(T=T, d_model=d_model, h=h)
     _require_measured(measured)
     parts = flops(T, d_model, h)
@@ -79,7 +79,7 @@ def scene(
                     [n / 1e9 for n in parts.values()],
                     ["4 W", "Q Kᵀ", "A V"],
                     name="GFLOP",
-                    title=f"operations of the layer, T = {T:,}",
+                    title=f"operations of the attention layer, T = {T:,}",
                 ),
                 Table(
                     [

@@ -14,10 +14,13 @@ from functools import lru_cache
 import numpy as np
 
 from mha_lesson.pictures.panels import (
+    INK,
     LOW,
     ROWS_LARGEST,
     Bars,
+    Box,
     Curve,
+    Diagram,
     Heatmap,
     Panel,
     Scene,
@@ -599,6 +602,62 @@ def _table(panel: Table, piece: _Piece, room: float) -> Drawing:
     return drawing
 
 
+def _diagram(panel: Diagram, piece: _Piece, room: float) -> Drawing:
+    drawing = Drawing()
+    top = _title(drawing, panel) + 4
+    height, pitch, deep = 42.0, 62.0, 3.0  # of a box, from row to row, from head to head
+    boxes = panel.boxes.values()
+    side = 24.0 + 14 * len(panel.around) if panel.around else 0.0
+    notes = _widest(panel.notes) + 30 if panel.notes else 0.0
+    n_columns = max(box.column + box.span for box in boxes)
+    width = min(200.0, (room - side - notes) / n_columns)
+
+    def frame(box: Box) -> tuple[float, float, float]:
+        x = side + box.column * width + 8
+        return x, top + box.row * pitch, box.span * width - 16
+
+    for box in boxes:
+        x, y, wide = frame(box)
+        for i in reversed(range(1, box.heads)):
+            drawing.add(
+                Rect(x + deep * i, y - deep * i, wide, 1.5, head_colour(i)),
+                Rect(x + deep * i + wide - 1.5, y - deep * i, 1.5, height, head_colour(i)),
+            )
+        colour = head_colour(0) if box.heads else INK
+        drawing.add(Rect(x, y, wide, height, colour, hollow=True, says=f"{box.text} {box.shape}"))
+        middle = x + wide / 2
+        line = y + (height / 2 if not box.shape else 13)
+        drawing.add(Text(middle, line, box.text, BODY, "center", bold=True))
+        if box.shape:
+            drawing.add(Text(middle, y + 29, box.shape, align="center"))
+        drawing.width = max(drawing.width, x + wide + deep * box.heads)
+        drawing.height = max(drawing.height, y + height + 6)
+    for i, note in enumerate(panel.notes):
+        x = side + n_columns * width + 22
+        drawing.add(Text(x, top + i * pitch + height / 2, note))
+        drawing.width = max(drawing.width, x + text_width(note))
+    for upper, lower in panel.arrows:
+        x = side + (panel._meet(upper, lower) or 0.0) * width
+        above, below = panel.boxes[upper], panel.boxes[lower]
+        start = frame(above)[1] + height
+        _arrow(drawing, ((x, start), (x, frame(below)[1] - deep * max(0, below.heads - 1))))
+    for i, (upper, lower) in enumerate(panel.around):
+        (x, y, _), (x2, y2, _) = frame(panel.boxes[upper]), frame(panel.boxes[lower])
+        left = side - 20.0 - 14 * i
+        points = ((x, y), (left, y), (left, y2), (x2, y2))
+        _arrow(drawing, tuple((px, py + height / 2) for px, py in points), dashed=True)
+    return drawing
+
+
+def _arrow(drawing: Drawing, points: tuple[tuple[float, float], ...], dashed: bool = False) -> None:
+    (_, y0), (x, y) = points[-2:]
+    drawing.add(Path(points, INK, dashed=dashed, width=1.5))
+    dx, dy = (5.0, 0.0) if y == y0 else (0.0, 5.0)
+    for turn in (-0.7, 0.7):
+        drawing.add(Path(((x - dx + turn * dy, y - dy + turn * dx), (x, y)), INK, width=1.5))
+
+
 _DRAW: dict[str, Callable[..., Drawing]] = {
     "heatmap": _heatmap, "bars": _bars, "curve": _curve, "tiles": _tiles, "table": _table,
+    "diagram": _diagram,
 }  # fmt: skip

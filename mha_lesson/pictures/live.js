@@ -11,6 +11,7 @@ const STYLE = `
 .mha-view p{margin:.5em 0}
 .mha-view .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
 .mha-view .mha-alert:empty{display:none}
+.mha-view .mha-caption{min-height:3em}
 .mha-view .mha-stale canvas{opacity:.35}
 .mha-view summary{cursor:pointer}
 .mha-view label{display:flex;gap:.5em;align-items:center;cursor:pointer}
@@ -152,10 +153,10 @@ export class View {
     this.look = look;
     this.el = el;
     el.classList.add("mha-view");
-    el.innerHTML = `<style>${STYLE}</style><div class="mha-stage"><canvas tabindex="0" role="application"
+    el.innerHTML = `<style>${STYLE}</style><p class="mha-alert" role="alert"></p>
+      <p class="mha-caption" aria-live="polite"></p><div class="mha-stage"><canvas tabindex="0" role="application"
       aria-roledescription="picture" data-lm-suppress-shortcuts="true"></canvas><div class="mha-reading"
-      role="status" aria-live="polite"></div></div><p class="mha-alert" role="alert"></p>
-      <p class="mha-caption" aria-live="polite"></p><div class="mha-more"><details><summary>Values in words
+      role="status" aria-live="polite"></div></div><div class="mha-more"><details><summary>Values in words
       </summary><table><tbody></tbody></table></details><label><input type="checkbox" data-lm-suppress-shortcuts="true">
       colours: each row up to its own largest</label></div>`;
     const $ = (s) => el.querySelector(s);
@@ -169,7 +170,8 @@ export class View {
     this.ownRange.addEventListener("change", () => this.draw());
     this.details.addEventListener("toggle", () => this.tell());
     this.canvas.addEventListener("pointermove", (e) => this.point(e));
-    this.canvas.addEventListener("pointerleave", () => this.move(null));
+    this.canvas.addEventListener("pointerleave", (e) => { if (e.pointerType === "mouse") this.move(null); });
+    this.canvas.addEventListener("pointerdown", (e) => this.tap(e));
     this.canvas.addEventListener("keydown", (e) => this.key(e));
     this.canvas.addEventListener("blur", () => this.move(null));
     this.canvas.addEventListener("focus", () => {
@@ -246,10 +248,10 @@ export class View {
     if (canvas.width !== w || canvas.height !== h) {
       [canvas.width, canvas.height] = [w, h];
       canvas.style.width = `${width}px`;
-      this.tallest = Math.max(this.tallest, height);
-      const room = this.el.clientWidth || width;
-      this.stage.style.minHeight = `${this.tallest * Math.min(1, room / width)}px`;
     }
+    this.tallest = Math.max(this.tallest, height);
+    const room = this.el.clientWidth || width;
+    this.stage.style.minHeight = `${this.tallest * Math.min(1, room / width)}px`;
     g.setTransform(dpr, 0, 0, dpr, 2 * dpr, 2 * dpr);
     g.clearRect(-2, -2, width, height);
     this.drawn = [];
@@ -324,10 +326,10 @@ export class View {
       w -= g.measureText(byRow).width - g.measureText(end).width;
       end = byRow;
     }
-    for (let i = 0; i < 64; i++) {
-      g.fillStyle = `rgba(${this.ink(map, i * 4)})`;
-      g.fillRect(x + (i * w) / 64, y, w / 64 + 0.2, h);
-    }
+    const ramp = g.createLinearGradient(x, y, x + w, y);
+    for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, `rgba(${this.ink(map, i * 4)})`);
+    g.fillStyle = ramp;
+    g.fillRect(x, y, w, h);
     this.write(g, end, x + w + 8, y + h / 2, 12, this.colours.text, "left");
   }
 
@@ -413,6 +415,14 @@ export class View {
     this.move(this.at((e.clientX - box.left) * scale - 2, (e.clientY - box.top) * scale - 2));
   }
 
+  // A finger has no hover: a tap reads a cell, a second one on it lets go.
+  tap(e) {
+    if (e.pointerType === "mouse" || !this.scene) return;
+    const before = String(this.cursor);
+    this.point(e);
+    if (String(this.cursor) === before) this.move(null);
+  }
+
   move(cursor) {
     if (String(cursor) === String(this.cursor)) return;
     this.cursor = cursor;
@@ -485,7 +495,10 @@ export class View {
 
 // ---- names for ipywidgets' sliders, which have none -----------------------------------------------
 
+// and a way to keep the keys that JupyterLab would take from a focused control (b adds a cell).
 function nameSliders(root) {
+  for (const control of root.querySelectorAll("input, select, [role=slider], [contenteditable]"))
+    control.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {
     const name = slider.querySelector(".widget-label")?.textContent.trim();
     const readout = slider.querySelector(".widget-readout");

@@ -1,7 +1,8 @@
 """What a picture says: values, labels, colours and words, without any drawing.
 
-A `Scene` is rows of panels: `Heatmap`, `Bars`, `Curve`, `Tiles`, `Table`. `figures` draws it on
-paper, `live` in the browser; both take words, colours, ticks and limits from here, so they agree.
+A `Scene` is rows of panels: `Heatmap`, `Bars`, `Curve`, `Tiles`, `Table`, `Diagram`. `figures`
+draws it on paper, `live` in the browser; both take words, colours, ticks and limits from here,
+so they agree.
 Values may be lists, numpy arrays or torch tensors.
 """
 
@@ -32,7 +33,7 @@ from mha_lesson.refusals import (
 )
 
 __all__ = [
-    "Bars", "Curve", "Heatmap", "Panel", "Scene", "Table", "Tiles",
+    "Bars", "Box", "Curve", "Diagram", "Heatmap", "Panel", "Scene", "Table", "Tiles",
     "head_colour", "number", "scene_of",
 ]  # fmt: skip
 
@@ -330,14 +331,14 @@ class Heatmap(Panel):
         seen = values[~blocked]
         if (np.isfinite(seen) & (np.abs(seen) > FLOAT32_END)).any():
             raise ValueError(f"values must lie within ±{FLOAT32_END:.1e}, or be infinite")
+        limits = None if self.limits is None else _range(self.limits)
         colours = self.colours
-        if colours is None:
-            colours = "diverging" if (seen < 0).any() else "sequential"
+        if colours is None:  # 0 is the pale middle wherever values may lie on both sides of it
+            below = (seen < 0).any() or (limits is not None and limits[0] < 0)
+            colours = "diverging" if below else "sequential"
         if not (isinstance(colours, str) and colours in MAPS):
             raise ValueError(f'colours must be "sequential" or "diverging", got {say(colours)}')
-        if self.limits is not None:
-            limits = _range(self.limits)
-        else:
+        if limits is None:
             limits = _own_range(seen)
             if colours == "diverging":
                 far = max(-limits[0], limits[1])
@@ -678,6 +679,82 @@ class Table(Panel):
 
     def _describe(self) -> str:
         return "; ".join(", ".join(row) for row in self.rows[:6])
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of a diagram: its place in the grid, what it does, and the shape that leaves it.
+
+    It is `span` columns wide, and drawn `heads` times behind itself where each head has its own.
+    """
+
+    row: float
+    column: float
+    text: str
+    shape: str = ""
+    span: float = 1.0
+    heads: int = 0
+
+    def __post_init__(self) -> None:
+        require_text(text=self.text, shape=self.shape)
+        require_whole("heads", self.heads, 0, len(HEADS))
+        for name in ("row", "column", "span"):
+            value = float(_array(getattr(self, name), name, (0,)))
+            if not 0 <= value <= 100:
+                raise ValueError(f"{name} must be 0 to 100, got {say(value)}")
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagram(Panel):
+    """Boxes in a grid, rows downwards, and arrows that go straight down from one to another.
+
+    `boxes` are named; `arrows` are pairs of names. Pairs in `around` are drawn dashed, round the
+    left side. `notes` stand at the right of their rows.
+    """
+
+    boxes: Any
+    arrows: Any = ()
+    _: KW_ONLY
+    around: Any = ()
+    notes: Any = ()
+
+    kind: ClassVar[str] = "diagram"
+
+    def _check(self) -> None:
+        if not isinstance(self.boxes, Mapping) or not self.boxes:
+            raise TypeError(f"boxes must be named boxes, at least one, got {say(self.boxes)}")
+        for name, box in self.boxes.items():
+            require_kind(f"boxes[{name!r}]", box, Box)
+        for name in ("arrows", "around"):
+            pairs = tuple(
+                tuple(listed(f"{name}[{i}]", pair, "two names"))
+                for i, pair in enumerate(listed(name, getattr(self, name), "pairs of names"))
+            )
+            for pair in pairs:
+                if len(pair) != 2 or not all(isinstance(n, str) and n in self.boxes for n in pair):
+                    raise ValueError(f"{name} must be pairs of the boxes' names, got {say(pair)}")
+            self._set(**{name: pairs})
+        for pair in self.arrows:
+            upper, lower = (self.boxes[name] for name in pair)
+            if self._meet(*pair) is None or upper.row >= lower.row:
+                raise ValueError(f"an arrow must lead straight down, got {say(pair)}")
+        notes = tuple(map(_word, listed("notes", self.notes, "notes")))
+        self._set(boxes=dict(self.boxes), notes=notes)
+
+    def _meet(self, upper: str, lower: str) -> float | None:
+        """The column in which an arrow between two boxes runs, if both reach so far."""
+        pair = self.boxes[upper], self.boxes[lower]
+        middles = {box.column + box.span / 2 for box in pair}
+        inside = [m for m in middles if all(b.column < m < b.column + b.span for b in pair)]
+        return max(
+            inside, key=lambda m: sum(m == b.column + b.span / 2 for b in pair), default=None
+        )
+
+    def _describe(self) -> str:
+        steps = sorted(self.boxes.values(), key=lambda box: (box.row, box.column))
+        said = (f"{box.text} {box.shape}".strip() for box in steps)
+        return f"{len(steps)} boxes, from top to bottom: {', '.join(said)}"
 
 
 @dataclass(frozen=True, eq=False)

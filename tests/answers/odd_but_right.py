@@ -53,13 +53,13 @@ def with_a_scale_tensor(Q, K):
     return torch.mul(Q @ K.mT, torch.tensor(Q.shape[-1], dtype=Q.dtype, device=Q.device).rsqrt())
 
 
-@right("attention_scores")
+@wrong("attention_scores", "right values, cut off from their gradient", slips=("no_gradient",))
 @torch.no_grad()
 def without_gradients(Q, K):
     return torch.einsum("...ij,...kj->...ik", [Q, K]) / K.shape[-1] ** 0.5
 
 
-@right("attention_scores")
+@wrong("attention_scores", "an operation of its own without a way back", slips=("no_gradient",))
 def through_autograd(Q, K):
     class Product(torch.autograd.Function):
         @staticmethod

@@ -37,7 +37,7 @@ RUN_ALL = """async () => {
     await new Promise(f => setTimeout(f, 100));
   await app.commands.execute('notebook:run-all-cells');
 }"""
-START = 90  # seconds that JupyterLab may take
+START = 600  # seconds that JupyterLab may take: a machine may be busy
 
 
 def notebook(path: Path, cells: list[str]) -> Path:
@@ -116,7 +116,7 @@ class Lab:
         """The notebook `name` in a page of its own; with `run`, all its cells have been run."""
         viewport = context.pop("viewport", {"width": 1400, "height": 1100})
         page = browser.new_context(viewport=viewport, **context).new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(1000 * START)
         page.goto(f"{self.url}lab/tree/{name}?token={self.token}&reset")
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         if run:

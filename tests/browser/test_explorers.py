@@ -26,8 +26,8 @@ from mha_lesson.pictures import figures, layout, live, panels  # noqa: E402
 
 SETUP = f"import sys\nsys.path.insert(0, {str(HERE)!r})\nimport demo"
 COMPUTED, STORED = ".mha-view >> nth=0", ".mha-view >> nth=1"
-# Where the browser test itself is allowed to wait: nothing here takes a second when all is well.
-SOON = 15_000
+# Nothing here takes a second when all is well; a machine may be busy.
+SOON = 300_000
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_a_burst_of_keys_ends_on_the_right_picture(page):
         page.keyboard.press("ArrowRight")
     scene = demo.computed(30, "it", "none")
     settle(page, COMPUTED, scene.caption)
-    page.wait_for_timeout(500)
+    page.wait_for_timeout(500)  # whatever came later would show
     sent, values = live.pack(scene)
     assert view(page, COMPUTED, "v.scene.marks") == json.loads(json.dumps(sent["marks"]))
     first = view(page, COMPUTED, "[...v.fields[0].values]")
@@ -157,7 +157,7 @@ def test_every_control_has_its_name(page):
     assert page.get_by_label("word", exact=True).count() == 1
     assert page.get_by_label("fault", exact=True).count() == 1
     assert page.get_by_label("scaled", exact=True).count() == 1
-    page.wait_for_timeout(100)
+    page.wait_for_function("() => document.querySelector('[aria-valuetext=\"4\"]')")
     assert slider(page, "size").get_attribute("aria-valuetext") == "4"
 
 
@@ -256,10 +256,10 @@ def test_the_picture_is_crisp_narrow_and_in_the_theme_of_the_page(server, browse
     viewport = {"width": 900, "height": 900}
     page = server.open(browser, "demo.ipynb", viewport=viewport, device_scale_factor=2)
     page.wait_for_selector(f"{STORED} >> canvas[aria-label]")
-    page.wait_for_timeout(1500)
+    dark = "() => document.querySelector('.mha-view canvas').mha.colours?.dark"
+    page.wait_for_function(dark)  # the theme may come after the picture
     ratio = view(page, COMPUTED, "v.canvas.width / v.canvas.clientWidth")
     assert ratio == pytest.approx(2, abs=0.02)
-    assert view(page, COMPUTED, "v.colours.dark")
     assert view(page, COMPUTED, "v.canvas.clientWidth <= v.el.parentElement.clientWidth")
     light = "{theme: 'JupyterLab Light'}"
     page.evaluate(f"() => jupyterapp.commands.execute('apputils:change-theme', {light})")
@@ -289,8 +289,8 @@ def test_every_explorer_draws_and_axe_finds_nothing_serious(server, browser):
     lab.notebook(server.work / "all.ipynb", cells)
     page = server.open(browser, "all.ipynb", viewport={"width": 1400, "height": 9000})
     done = f"() => document.querySelectorAll('canvas[aria-label]').length === {len(cells) - 1}"
-    page.wait_for_function(done, timeout=120_000)
-    page.wait_for_timeout(1000)
+    page.wait_for_function(done)
+    page.wait_for_timeout(1000)  # whatever failed later would show
     assert page.locator(".jp-RenderedText[data-mime-type*=error]").count() == 0
     assert set(page.locator(".mha-alert").all_text_contents()) == {""}
     for handle in page.get_by_role("slider").all():

@@ -1,0 +1,181 @@
+"""What attention refuses: one question for each public door, asked before anything is computed."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.refusals import (
+    FLOATS,
+    describe,
+    require_bool,
+    require_probability,
+    require_tensor,
+)
+
+CONVENTION = "In this package True means blocked (in F.scaled_dot_product_attention it means keep)."
+
+
+def require_divisible(d_model: int, n_heads: int) -> None:
+    rest = int(d_model) % int(n_heads)
+    if rest:
+        raise ValueError(
+            f"d_model must be divisible by n_heads, so that every head gets d_model / n_heads "
+            f"dimensions; got d_model = {d_model} and n_heads = {n_heads}, "
+            f"which leaves a rest of {rest}."
+        )
+
+
+def require_attention_call(
+    query: Any, key: Any, value: Any, mask: Any, causal: Any, dropout: Any, return_weights: Any
+) -> None:
+    """query (…, T_q, d_k), key (…, T_k, d_k), value (…, T_k, d_v), and options that fit."""
+    _require_inputs(query, key, value)
+    require_probability("dropout", dropout)
+    B = query.shape[0] if query.ndim > 2 else 1
+    h = query.shape[1] if query.ndim > 3 else 1
+    _require_options(mask, causal, return_weights, query, (B, h, query.shape[-2], key.shape[-2]))
+
+
+def require_module_call(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    causal: Any,
+    return_weights: Any,
+    weight: Tensor,
+    n_heads: int,
+) -> None:
+    """query (B, T_q, d_model), key, value (B, T_k, d_model), or all without B; options that fit.
+
+    `weight` is that of the projections, (…, d_model): the inputs must have its dtype and device.
+    """
+    _require_module_inputs(query, key, value, weight)
+    B = query.shape[0] if query.ndim > 2 else 1
+    scores = (B, n_heads, query.shape[-2], key.shape[-2])
+    _require_options(mask, causal, return_weights, query, scores)
+
+
+def _require_inputs(query: Any, key: Any, value: Any) -> None:
+    """query (…, T_q, d_k), key (…, T_k, d_k), value (…, T_k, d_v): one dtype, one device."""
+    for name, x, axes in (
+        ("query", query, "(..., T_q, d_k)"),
+        ("key", key, "(..., T_k, d_k)"),
+        ("value", value, "(..., T_k, d_v)"),
+    ):
+        require_tensor(name, x, axes)
+        if x is query:
+            if x.dtype not in FLOATS:
+                raise TypeError(f"{name} must be a floating-point tensor; got {describe(x)}.")
+            if not 2 <= x.ndim <= 4:
+                raise ValueError(f"{name} must have 2, 3 or 4 axes, {axes}; got {describe(x)}.")
+            continue
+        if x.ndim != query.ndim:
+            raise ValueError(f"query and {name} must have as many axes: {_got(query, name, x)}")
+        if x.dtype != query.dtype:
+            raise TypeError(f"query and {name} must share one dtype: {_got(query, name, x)}")
+        if x.device != query.device:
+            raise ValueError(f"query and {name} must be on one device: {_got(query, name, x)}")
+        if x.shape[:-2] != query.shape[:-2]:
+            raise ValueError(
+                f"query and {name} must agree in the axes before the last two "
+                f"(batch B and heads h): {_got(query, name, x)}"
+            )
+    if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
+        raise ValueError(
+            f"query and key must have one width d_k > 0, since their rows are multiplied: "
+            f"{_got(query, 'key', key)}"
+        )
+    _require_one_length(key, value)
+
+
+def _require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor) -> None:
+    """query (B, T_q, d_model), key and value (B, T_k, d_model), or all three without B."""
+    for name, x, axes in (
+        ("query", query, "(B, T_q, d_model)"),
+        ("key", key, "(B, T_k, d_model)"),
+        ("value", value, "(B, T_k, d_model)"),
+    ):
+        if x is query and name != "query":
+            continue  # self-attention: looked at already
+        require_tensor(name, x, axes)
+        if x.ndim not in (2, 3):
+            raise ValueError(
+                f"{name} must have shape {axes}, or the same without B; got {describe(x)}."
+            )
+        require_tokens_for(weight, name, x)
+        if x.ndim != query.ndim or (x.ndim == 3 and x.shape[0] != query.shape[0]):
+            raise ValueError(
+                f"query and {name} must have one batch size B, or both none: {_got(query, name, x)}"
+            )
+    _require_one_length(key, value)
+
+
+def require_tokens_for(weight: Tensor, name: str, x: Tensor) -> None:
+    """Tokens (…, d_model) that a module with the projections' `weight` (…, d_model) can take."""
+    if x.shape[-1] != weight.shape[-1]:
+        raise ValueError(
+            f"{name} must be d_model = {weight.shape[-1]} wide in its last axis; got {describe(x)}."
+        )
+    if x.dtype != weight.dtype and not (
+        x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
+    ):
+        raise TypeError(
+            f"{name} must have the dtype of this module's weights, {weight.dtype}; "
+            f"got {describe(x)}."
+        )
+    if x.device != weight.device:
+        raise ValueError(
+            f"{name} must be on the device of this module's weights, {weight.device}; "
+            f"got {describe(x)}."
+        )
+
+
+def _require_options(
+    mask: Any, causal: Any, return_weights: Any, query: Tensor, scores: tuple[int, ...]
+) -> None:
+    """What is asked of scores of shape (B, h, T_q, T_k)."""
+    require_bool("return_weights", return_weights)
+    require_bool("causal", causal)
+    t_q, t_k = scores[2:]
+    if causal and t_q != t_k:
+        raise ValueError(
+            f"causal=True needs as many queries as keys, since it counts positions in one and the "
+            f"same sequence; got T_q = {t_q} and T_k = {t_k}. Pass a mask instead."
+        )
+    if mask is not None:
+        require_mask(mask, query, scores)
+
+
+def require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
+    """Bool, True = blocked: (T_q, T_k), (B, T_q, T_k), or broadcastable to (B, h, T_q, T_k)."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        raise TypeError(f"mask must be a bool tensor; got {describe(mask)}. {CONVENTION}")
+    if mask.device != query.device:
+        raise ValueError(
+            f"mask must be on the device of query, {query.device}; got {describe(mask)}."
+        )
+    B, _, t_q, t_k = scores
+    fits = tuple(mask.shape) in ((t_q, t_k), (B, t_q, t_k)) or (
+        mask.ndim == 4
+        and all(have in (1, want) for have, want in zip(mask.shape, scores, strict=True))
+    )
+    if not fits:
+        raise ValueError(
+            f"mask must have shape (T_q, T_k) = {(t_q, t_k)}, (B, T_q, T_k) = {(B, t_q, t_k)}, "
+            f"or four axes broadcastable to (B, h, T_q, T_k) = {scores}; got {describe(mask)}. "
+            f"{CONVENTION}"
+        )
+
+
+def _require_one_length(key: Tensor, value: Tensor) -> None:
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(
+            f"key and value must have one length T_k, since every key brings its value: "
+            f"got a key {describe(key)} and a value {describe(value)}."
+        )
+
+
+def _got(query: Tensor, name: str, x: Tensor) -> str:
+    return f"got a query {describe(query)} and a {name} {describe(x)}."

@@ -1,0 +1,231 @@
+"""Errors in the learner's own words: which line, and what torch's message means here.
+
+A new error is one entry of ERRORS: a key, a pattern of the message, what happened, a pointer.
+"""
+
+import re
+from typing import NamedTuple
+
+from mha_lesson.check.engine.report import Finding
+from mha_lesson.check.engine.safely import Raised
+
+DEVICE = "fixed_device"
+
+
+class Known(NamedTuple):
+    key: str
+    pattern: str
+    does: str
+    asks: str
+
+
+ERRORS = (
+    Known(
+        DEVICE,
+        r"same device|expected device|can't convert \S+ device type tensor to numpy|"
+        r"on different devices|not compiled with CUDA|no CUDA GPUs|no NVIDIA driver|"
+        r"not linked with support|device type",
+        "It makes a tensor on a fixed device: when the input lives elsewhere (on a GPU, say), "
+        "the two cannot be combined.",
+        "Which tensor do you create yourself, and how could it follow the device of the input?",
+    ),
+    Known(
+        "none_used",
+        r"NoneType",
+        "It uses `None` as if it were a tensor. `mask` is `None` where nobody passes one, and a "
+        "function without `return` gives `None` too.",
+        "Which of the names in that line can be `None`, and what should happen then?",
+    ),
+    Known(
+        "module_not_started",
+        r"before Module.__init__\(\) call",
+        "It sets a layer before the `nn.Module` underneath has been set up.",
+        "What has to be the first line of `__init__` in every `nn.Module`?",
+    ),
+    Known(
+        "view_needs_contiguous",
+        r"view size is not compatible",
+        "`view` only relabels memory as it lies, and after axes have changed places memory is no "
+        "longer in the order that the new shape needs.",
+        "Which call lays memory out anew, or does so only where it must?",
+    ),
+    Known(
+        "shape_for_view",
+        r"shape '.*' is invalid for input of size",
+        "The shape asked for has another number of elements than the tensor has.",
+        "Multiply the sizes you ask for: what should their product be, and which axis is missing?",
+    ),
+    Known(
+        "matrix_shapes",
+        r"shapes cannot be multiplied|Expected size for first two dimensions|"
+        r"size mismatch, got|inconsistent tensor size, expected|mat2|"
+        r"einsum\(\).*does not (broadcast|match)|must match the (size|existing size).*bmm",
+        "A matrix product does not fit: the last axis of the left factor has to be as long as the "
+        "second-last of the right one.",
+        "Write both shapes in letters (B, T, h, d_k, d_model): which of the two has to be turned?",
+    ),
+    Known(
+        "float_mask_overflow",
+        r"cannot be converted to type .* without overflow|value cannot be converted",
+        "It writes a number into a tensor whose dtype cannot hold it: float16 ends at 65504.",
+        "Is there a value that means 'minus infinity' in every floating dtype?",
+    ),
+    Known(
+        "mask_not_bool",
+        r"only supports boolean masks|mask_fill_? .*bool|expected mask.*bool|"
+        r"expected condition to be a boolean",
+        "A mask has to be a bool tensor here, and this one has another dtype.",
+        "What gives a tensor of True and False instead of numbers?",
+    ),
+    Known(
+        "dtype_mix",
+        r"same dtype|expected scalar type|must have the same dtype|dtype.*do(es)? not match|"
+        r"Found dtype|promoted",
+        "Two tensors of different dtypes meet: one follows the input, another is fixed.",
+        "Which tensor do you create yourself, and which dtype does it get?",
+    ),
+    Known(
+        "broadcast_shapes",
+        r"must match the size of tensor|not broadcastable|shape mismatch|expand\(",
+        "Two shapes do not broadcast: from the right, every pair of axes has to be equal, "
+        "or one of them 1.",
+        "Write the two shapes in letters below each other, aligned at the right: where do they "
+        "clash?",
+    ),
+    Known(
+        "axis_out_of_range",
+        r"Dimension out of range|number of dimensions in the tensor input does not match|"
+        r"index \S+ is out of bounds for dimension|too many indices|permute\(|"
+        r"Dimension specified as .* but tensor has no dimensions",
+        "It asks for an axis or a position that the tensor does not have.",
+        "How many axes does the tensor have at this line? Print its shape.",
+    ),
+    Known(
+        "unpacking",
+        r"values to unpack",
+        "A tuple or a shape is taken apart into another number of names than it has parts.",
+        "How many axes, or results, stand on the right of that line?",
+    ),
+    Known(
+        "one_for_scalar",
+        r"a Tensor with \d+ elements cannot be converted to Scalar|"
+        r"only (one element|integer) tensors|Boolean value of Tensor with more than one",
+        "It uses a tensor with many elements where one number is needed.",
+        "Which line needs a single number, and which axis have you forgotten to reduce or index?",
+    ),
+    Known(
+        "integer_needed",
+        r"'float' object cannot be interpreted as an integer|received an invalid combination of "
+        r"arguments.*float|must be tuple of ints|must be int(eger)?, not float|"
+        r"slice indices must be integers",
+        "A size is a float where torch needs an int: `/` always gives a float.",
+        "Which division of integers gives an integer?",
+    ),
+    Known(
+        "target_dtype",
+        r"expected.*target.*long|not implemented for 'Int'|index.*int64|tensors used as indices",
+        "Integer tensors can be int32 or int64, and this function takes only one of them.",
+        "How do you turn an integer tensor into int64?",
+    ),
+    Known(
+        "loss_axes",
+        r"Expected target size|batch_size .* to match target batch_size",
+        "`cross_entropy` wants the classes in axis 1, or one row of logits per target: with "
+        "(B, T, V) it takes T for the classes.",
+        "How can logits and targets be laid out as one long list of predictions?",
+    ),
+    Known(
+        "half_not_implemented",
+        r"not implemented for '(Half|BFloat16|Bool|Long)'",
+        "One of the operations does not exist for this dtype.",
+        "Which dtype does the tensor have at this line?",
+    ),
+)
+
+BY_KIND = {
+    "NameError": Known(
+        "unknown_name",
+        r"name '(\w+)' is not defined",
+        "It uses a name that nothing has been given yet: {message}.",
+        "Is it spelled as in the line that makes it, or was an import forgotten?",
+    ),
+    "UnboundLocalError": Known(
+        "unknown_name", "", "It uses a variable before it has a value.", "Which line sets it?"
+    ),
+    "AttributeError": Known(
+        "no_such_attribute",
+        "",
+        "It asks an object for something that it does not have: {message}.",
+        "Is it spelled as where it was made?",
+    ),
+    "RecursionError": Known(
+        "endless_recursion",
+        "",
+        "It calls itself without an end.",
+        "Does the function call its own name where a function of the package was meant?",
+    ),
+    "SystemExit": Known(
+        "exits",
+        "",
+        "It calls `exit`, which would end the whole kernel.",
+        "What should it return instead?",
+    ),
+    "KeyboardInterrupt": Known(
+        "interrupted", "", "It was interrupted before it returned.", "Does a loop of it never end?"
+    ),
+    "AssertionError": Known(
+        "own_assertion", "", "An `assert` in the code fails.", "Does it hold for every input?"
+    ),
+    "ZeroDivisionError": Known(
+        "division_by_zero", "", "It divides by zero.", "Which length or count can be 0?"
+    ),
+    "IndexError": Known(
+        "axis_out_of_range",
+        "",
+        "It asks for a position that is not there: {message}.",
+        "How long is that axis?",
+    ),
+    "KeyError": Known("missing_key", "", "A dictionary lacks the key {message}.", ""),
+    "ValueError": Known("value_error", "", "A function refuses a value: {message}", ""),
+    "TypeError": Known(
+        "wrong_argument",
+        "",
+        "A call does not take what it was given: {message}",
+        "What does the call expect, in which order?",
+    ),
+}
+_FIRST_SENTENCE = re.compile(r"[.;!] | \(|, but found|\. ")  # the rest gives advice
+ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")
+
+
+def explain(raised: Raised, note: str = "") -> Finding:
+    """What an error means, with the learner's line; `note` says on which input it came."""
+    note = f" ({note})" if note else ""
+    message = " ".join(raised.message.split())
+    known = next((k for k in ERRORS if re.search(k.pattern, message, re.I)), None)
+    if raised.kind in ("SystemExit", "KeyboardInterrupt", "NameError", "UnboundLocalError"):
+        known = BY_KIND[raised.kind]
+    if known is None and raised.number is None and ARGUMENTS.search(message):
+        known = Known(
+            "wrong_signature",
+            "",
+            "It cannot be called with the arguments of this exercise: {message}.",
+            "Compare the first line of your code with the stub: how many arguments, which order?",
+        )
+    known = known or BY_KIND.get(raised.kind)
+    if known is None:
+        does = f"It stops with {raised.kind}: {message}"
+        known = Known(f"error_{raised.kind}", "", does, "")
+    place = ""
+    if raised.number is not None:
+        place = f"Line {raised.number} of your code"
+        place += f", `{raised.source.replace('`', chr(39))}`" if raised.source else ""
+        place += f", stops with {raised.kind}{note}. "
+    elif note:
+        place = f"It stops with {raised.kind}{note}. "
+    does = known.does.replace("{message}", message.rstrip("."))
+    if known in ERRORS:
+        does += f" (torch says: {_FIRST_SENTENCE.split(message)[0][:120].rstrip('.')}.)"
+    return Finding(
+        f"error:{known.key}" if known.key != DEVICE else DEVICE, place + does, known.asks
+    )

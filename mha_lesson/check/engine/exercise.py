@@ -1,0 +1,291 @@
+"""What an exercise is: the right answer in steps, inputs to try it on, and slips of its steps.
+
+A step is a keyword-only argument of the right answer, and its default is the right way to do it.
+A slip is another way: an expression, and below it the words. Slips of different steps combine.
+
+    @exercise(1, "01", cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
+    def attention_scores(Q, K, *, product=every_query_with_every_key, scale=by_root_d_k):
+        return scale(product(Q, K), Q, K)
+
+    @attention_scores.step
+    def scale(scores, Q, K):
+        by_d_k = scores / Q.shape[-1]
+        "The scores are divided by d_k. | How large do they get?"
+"""
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import combinations, product
+from typing import Any
+
+import torch
+
+from mha_lesson.check.engine.blocks import ways
+from mha_lesson.check.engine.report import Finding, Report
+
+MAX_COMBINATIONS = 1500  # of two slips, and of three: a search has to end within half a second
+COMMON = 6  # slips of a step that are tried in threes
+WHOLE = "whole"  # the site of a slip that replaces the right answer as a whole
+Step = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Slip(Finding):
+    """A finding that can be run: `steps` in place of the right ones at their sites.
+
+    One without words is no mistake: another right way, which other slips may meet.
+    """
+
+    steps: Mapping[str, Step] = field(default_factory=dict)
+
+    __eq__ = object.__eq__  # two slips may share their words, and differ in their steps
+    __hash__ = object.__hash__
+
+    @cached_property
+    def sites(self) -> frozenset[str]:
+        return frozenset(self.steps)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input to try an answer on.
+
+    Attributes:
+        inputs: the positional arguments.
+        sizes: the axis letters and their sizes, to speak about shapes in the letters of the course.
+        note: what is special about it, as the end of a sentence: "where K is not contiguous".
+        tolerance: how far an answer may deviate at least; the dtype may allow it more.
+        wide: numbers too large for half precision, so not tried there.
+    """
+
+    inputs: tuple[Any, ...]
+    sizes: Mapping[str, int]
+    note: str = ""
+    tolerance: float = 0.0
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the learner wrote, as a function of a case's inputs, and the cases to try it on."""
+
+    answer: Callable[..., Any]
+    cases: list[Case]
+
+
+@dataclass(eq=False)
+class Exercise:
+    """The right answer, the inputs it is judged on, and the slips that are known.
+
+    Attributes:
+        right: the right answer; its keyword-only arguments are the steps.
+        number, notebook: its place in the series.
+        cases: makes the float64 inputs, on which wrong answers are told apart.
+        gives: names of what comes back, with shapes; several where a tuple comes back.
+        further: makes checks beyond values on float64: `judge(answer, cases) -> Finding | None`.
+        bind: turns what the learner wrote into a function of a case's inputs; by default itself.
+        gradient: "full" where a gradient has to get through to every input, "some" where one has
+            to be there, None where nothing can be learnt.
+        keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
+    """
+
+    right: Step
+    number: int
+    notebook: str
+    cases: Callable[..., Iterable[Case]]
+    gives: tuple[str, ...]
+    further: tuple[Callable[..., Finding | None], ...] = ()
+    bind: Callable[[Any], Any] | None = None
+    gradient: str | None = "full"
+    keeps_inputs: bool = False
+    _known: list[Slip] = field(default_factory=list, repr=False)
+    _unread: list[Callable[[], None]] = field(default_factory=list, repr=False)
+    _combined: dict[int, tuple[int, list[tuple[Slip, ...]]]] = field(
+        default_factory=dict, repr=False
+    )
+
+    def __call__(self, answer: Any) -> Report:
+        """Says whether an answer is right, and if not, what it does."""
+        from mha_lesson.check.engine.judge import check  # which needs this module
+
+        return check(self, answer)
+
+    @property
+    def name(self) -> str:
+        return self.right.__name__
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        parameters = inspect.signature(self.right).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+
+    @cached_property
+    def sites(self) -> tuple[str, ...]:
+        parameters = inspect.signature(self.right).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+    # --- the catalogue ---------------------------------------------------------------------------
+
+    @property
+    def slips(self) -> list[Slip]:
+        """What is known; those of the package are read when they are first asked for."""
+        while self._unread:
+            self._unread.pop(0)()
+        return self._known
+
+    def step(self, block: Any = None, *, at: str = "", **also: Any) -> Any:
+        """Registers the ways in a block as slips of the step it is named after (see `blocks`).
+
+        Args:
+            block: the function whose statements are the slips.
+            at: the step, if the function has another name; `WHOLE` for the answer as a whole.
+            also: other steps that go with them; a tuple of several if each is a way of its own,
+                with None for the right step.
+        """
+        if block is None:
+            return partial(self.step, at=at, **also)
+        self._unread.append(lambda: self._read(block, at or block.__name__, also))
+        if not block.__module__.startswith(__package__.rpartition(".")[0]):
+            _ = self.slips  # a teacher's: now, with its errors
+        return block
+
+    def _read(self, block: Any, site: str, also: Mapping[str, Any]) -> None:
+        choices = [x if isinstance(x, tuple) else (x,) for x in also.values()]
+        mine = block.__module__ == "__main__"  # a cell that runs again replaces its slips
+        for key, does, asks, way in ways(block, {s.key: s for s in self._known}):
+            if mine:
+                self._known[:] = [s for s in self._known if s.key != key]
+            for chosen in product(*choices):
+                more = {s: x for s, x in zip(also, chosen, strict=True) if x is not None}
+                self._add(Slip(key, does, asks, {site: way, **more}))
+
+    def slip(
+        self,
+        site: str,
+        does: str,
+        asks: str = "",
+        *,
+        key: str = "",
+        also: Mapping[str, Step] | None = None,
+    ) -> Callable[[Step], Step]:
+        """Registers one function as a slip: what the code does, a question, never the solution."""
+
+        def register(step: Step) -> Step:
+            slip = Slip(key or step.__name__, does, asks, {site: step, **(also or {})})
+            self._unread.append(lambda: self._add(slip))
+            if not __package__.startswith(str(step.__module__).partition(".")[0]):
+                _ = self.slips
+            return step
+
+        return register
+
+    def adopt(self, other: "Exercise", *sites: str, but: tuple[str, ...] = ()) -> None:
+        """Takes over another exercise's slips of steps that both have."""
+
+        def take() -> None:
+            fitting = [s for s in other.slips if s.sites <= set(sites) and s.key not in but]
+            self._known.extend(fitting)
+
+        self._unread.append(take)
+
+    def _add(self, slip: Slip) -> None:
+        taken = any(s.key == slip.key and s.does != slip.does for s in self._known)
+        if taken or slip.sites - {WHOLE, *self.sites}:
+            raise ValueError(
+                f"{self.name}: a slip has a key of its own (or the words of its namesake), and "
+                f"its steps are among {', '.join(self.sites)}; got {slip.key} at "
+                f"{', '.join(slip.sites)}."
+            )
+        self._known.append(slip)
+
+    # --- running it ------------------------------------------------------------------------------
+
+    def variant(
+        self, slips: Iterable[Slip], inputs: tuple[Any, ...], memory: dict[Any, Any] | None = None
+    ) -> Any:
+        """The answer of somebody who makes exactly these slips.
+
+        Args:
+            slips: at different steps.
+            inputs: of a case.
+            memory: of results of steps on these inputs, for the next call.
+        """
+        with torch.no_grad():
+            steps = {site: step for slip in slips for site, step in slip.steps.items()}
+            if whole := steps.get(WHOLE):
+                return whole(*inputs)
+            if memory is not None:
+                steps = {
+                    p.name: partial(_remembered, memory, steps.get(p.name, p.default))
+                    for p in self._steps
+                }
+            return self.right(*inputs, **steps)
+
+    @cached_property
+    def _steps(self) -> list[inspect.Parameter]:
+        parameters = inspect.signature(self.right).parameters.values()
+        return [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+    @property
+    def singles(self) -> list[tuple[Slip, ...]]:
+        return [(slip,) for slip in self.slips if slip.does]
+
+    @property
+    def pairs(self) -> list[tuple[Slip, ...]]:
+        return self._together(2, MAX_COMBINATIONS)
+
+    @property
+    def triples(self) -> list[tuple[Slip, ...]]:
+        return self._together(3, COMMON)
+
+    def _together(self, n: int, common: int) -> list[tuple[Slip, ...]]:
+        """Combinations of n slips at different steps, of the first `common` ones at each step.
+
+        What is listed first at its step is the common slip there, and is tried first.
+        """
+        slips = self.slips
+        known, combined = self._combined.get(n, (-1, []))
+        if known == len(slips):
+            return combined
+        rank: dict[Slip, int] = {}
+        seen: Counter[str] = Counter()
+        for slip in slips:
+            site = next(iter(slip.steps))
+            if site != WHOLE and seen[site] < common:
+                rank[slip] = seen[site]
+                seen[site] += bool(slip.does)
+        found = [c for c in combinations(rank, n) if _apart(c)]
+        combined = sorted(found, key=lambda c: sum(rank[s] for s in c))[:MAX_COMBINATIONS]
+        self._combined[n] = (len(slips), combined)
+        return combined
+
+
+def _remembered(memory: dict[Any, Any], step: Step, *inputs: Any) -> Any:
+    key = (step, *map(id, inputs))
+    if key not in memory:
+        try:
+            memory[key] = (step(*inputs), None, inputs)  # holds them, so that no id comes twice
+        except Exception as error:
+            memory[key] = (None, error, inputs)
+    result, failed, _ = memory[key]
+    if failed is not None:
+        raise failed
+    return result
+
+
+def _apart(slips: tuple[Slip, ...]) -> bool:
+    return all(a.sites.isdisjoint(b.sites) for a, b in combinations(slips, 2))
+
+
+def exercise(number: int, notebook: str, **more: Any) -> Callable[[Step], Exercise]:
+    """Makes an exercise out of its right answer; `more` are the attributes of `Exercise`."""
+
+    def make(right: Step) -> Exercise:
+        made = Exercise(right, number, notebook, **more)
+        made.__doc__ = f"Exercise {number}, notebook {notebook}: {right.__doc__}"
+        return made
+
+    return make

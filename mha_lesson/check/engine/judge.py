@@ -1,0 +1,254 @@
+"""Judges an answer: by its values in float64 first, then in other dtypes and on another device."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check import journal
+from mha_lesson.check.engine import errors
+from mha_lesson.check.engine.compare import same
+from mha_lesson.check.engine.elsewhere import Elsewhere, flat
+from mha_lesson.check.engine.exercise import Bound, Case, Exercise
+from mha_lesson.check.engine.gradients import gradient
+from mha_lesson.check.engine.naming import (
+    FIXED_DEVICE,
+    Trial,
+    part_of,
+    report_on_values,
+    wrong_dtype,
+)
+from mha_lesson.check.engine.report import Finding, Report
+from mha_lesson.check.engine.safely import (
+    Outcome,
+    Raised,
+    Returned,
+    codes_of,
+    run,
+    safe_text,
+    seed,
+    undisturbed,
+)
+
+HALF = (torch.bfloat16, torch.float16)
+OTHER_DTYPES = (torch.float32, *HALF)
+
+
+def check(exercise: Exercise, answer: Any) -> Report:
+    """Judges `answer`; never raises, and leaves no trace but the learner's progress."""
+    with undisturbed() as printed:
+        try:
+            report = _judge(exercise, answer)
+        except (Exception, SystemExit, GeneratorExit) as error:  # it breaks when it is looked at
+            report = Report(exercise.name, False, (_unjudged(error),))
+    if printed.getvalue().strip() and report.passed is not None:
+        report = replace(report, notes=(*report.notes, "(What it printed was left out here.)"))
+    journal.remember(report)
+    return report
+
+
+def _unjudged(error: BaseException) -> Finding:
+    return Finding(
+        "unjudged",
+        f"The check could not judge this answer: looking at what it returns stops with "
+        f"{type(error).__name__}: {safe_text(error, str)}",
+        "Does it return plain tensors, as the stub promises?",
+    )
+
+
+def _judge(exercise: Exercise, answer: Any) -> Report:
+    if not callable(answer):
+        what = safe_text(type(answer).__name__, str)
+        finding = Finding(
+            "not_a_function",
+            f"The check got an object of type {what} instead of your code.",
+            f"Does it say `check.{exercise.name}({exercise.name})`, without calling it?",
+        )
+        return Report(exercise.name, False, (finding,))
+    if _is_the_packages(exercise, answer):
+        return Report(exercise.name, None, notes=(PACKAGES.format(exercise.name),))
+    bound = _bind(exercise, answer)
+    if not isinstance(bound, Bound):
+        return Report(exercise.name, False, (bound,)) if bound else _untouched(exercise)
+    codes = codes_of(answer)
+    trials: list[Trial] = []
+    for case in bound.cases:
+        outcome = _landed(run(bound.answer, case.inputs, codes), case)
+        if not trials and _nothing_there(outcome):
+            forgotten = exercise.bind is None and _computes_something(answer)
+            return Report(exercise.name, False, (NO_RETURN,)) if forgotten else _untouched(exercise)
+        if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
+            return Report(exercise.name, False, (errors.explain(outcome),))
+        trials.append(Trial(case, exercise.variant((), case.inputs), outcome))
+    report = report_on_values(exercise, trials, _random(bound.answer, trials[0], codes))
+    if report.passed:
+        findings = {f.key: f for f in _beyond_values(exercise, bound, codes) if f is not None}
+        report = replace(report, passed=not findings, findings=tuple(findings.values()))
+    writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials)
+    if writes and exercise.keeps_inputs:
+        findings = (*report.findings, Finding("writes_into_input", WRITES, KEPT))
+        report = replace(report, passed=False, findings=findings)
+    elif writes:
+        report = replace(report, notes=(*report.notes, WRITES))
+    return report
+
+
+def _bind(exercise: Exercise, answer: Any) -> Bound | Finding | None:
+    """The answer as a function with its cases; a finding if that fails, None for a stub."""
+    if exercise.bind is None:
+        return Bound(answer, list(exercise.cases()))
+    return exercise.bind(answer)
+
+
+def _beyond_values(exercise: Exercise, bound: Bound, codes: set[Any]) -> Iterator[Finding | None]:
+    """What an answer with right values in float64 may still do."""
+    for dtype in OTHER_DTYPES:
+        yield _in_dtype(exercise, bound, dtype, codes)
+    yield _on_other_device(bound, codes)
+    yield gradient(exercise, bound, codes)
+    for judge in exercise.further:
+        yield judge(bound.answer, bound.cases)
+
+
+KEPT = "Which line changes a tensor in place, and how could it work on one of its own?"
+WRITES = "It also writes into its input: whoever calls it finds the tensor changed."
+
+
+def _untouched(exercise: Exercise) -> Report:
+    return Report(exercise.name, None)
+
+
+NO_RETURN = Finding(
+    "no_return",
+    "Your code computes something, and then returns nothing: a function without `return` gives "
+    "`None`.",
+    "Which of your values should the caller get?",
+)
+
+
+PACKAGES = (
+    "`{}` is the package's own here, as an import leaves it: was the cell with yours run, and did "
+    "it end without an error?"
+)
+
+
+def _is_the_packages(exercise: Exercise, answer: Any) -> bool:
+    """What an import has left where the learner's cell did not run is no answer."""
+    home = safe_text(getattr(answer, "__module__", ""), str)
+    return home.startswith("mha_lesson.") and getattr(answer, "__name__", "") == exercise.name
+
+
+def _landed(outcome: Outcome, case: Case) -> Outcome:
+    """Where no input says on which device to work, any will do."""
+    if isinstance(outcome, Raised) or any(_tensors(x) for x in case.inputs):
+        return outcome
+    x = outcome.value
+    if isinstance(x, Tensor) and x.device.type not in ("cpu", "meta"):
+        return replace(outcome, value=x.cpu())
+    return outcome
+
+
+def _nothing_there(outcome: Outcome) -> bool:
+    if isinstance(outcome, Raised):
+        return isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
+    return outcome.value is None or outcome.value is ...
+
+
+def _computes_something(answer: Any) -> bool:
+    """Whether a function that returns None ends in a real statement: then `return` is missing."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(answer)))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return False
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    if not functions:
+        return False
+    last = functions[0].body[-1]
+    if isinstance(last, ast.Expr):
+        return isinstance(last.value, ast.Call)
+    return isinstance(last, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.With))
+
+
+def _random(answer: Callable[..., Any], trial: Trial, codes: set[Any]) -> Finding | None:
+    """Whether the answer gives something else when it is called again."""
+    if isinstance(trial.outcome, Raised):
+        return None
+    seed(1)
+    again = run(answer, trial.case.inputs, codes)
+    if isinstance(again, Raised) and again.kind == "KeyboardInterrupt":
+        return errors.explain(again)
+    first = trial.outcome.value
+    if not same(first, first):
+        return None  # nothing that can be compared
+    if isinstance(again, Returned) and same(again.value, first):
+        return None
+    return Finding(
+        "random",
+        "Your code gives another result each time it is called on the same input.",
+        "Where does chance come in: is there a dropout, or a fresh random tensor?",
+    )
+
+
+def at(x: Any, dtype: torch.dtype) -> Any:
+    """The same in another dtype, where it has a floating one."""
+    return x.to(dtype) if _is_floating(x) else x
+
+
+def _in_dtype(
+    exercise: Exercise, bound: Bound, dtype: torch.dtype, codes: set[Any]
+) -> Finding | None:
+    for case in bound.cases:
+        if (case.wide and dtype in HALF) or not any(_is_floating(x) for x in case.inputs):
+            continue
+        inputs = tuple(at(x, dtype) for x in case.inputs)
+        right = exercise.variant((), tuple(at(x, torch.float64) for x in inputs))
+        parts = right if isinstance(right, tuple) else (right,)
+        parts = tuple(p.to(dtype) if p.is_floating_point() else p for p in parts)
+        expected = parts if isinstance(right, tuple) else parts[0]
+        trial = Trial(case, expected, run(bound.answer, inputs, codes))
+        if trial.difference is not None:
+            return _dtype_finding(exercise, trial, dtype)
+    return None
+
+
+def _is_floating(x: Any) -> bool:
+    return x.is_floating_point() if isinstance(x, Tensor) else hasattr(x, "to")
+
+
+def _dtype_finding(exercise: Exercise, trial: Trial, dtype: torch.dtype) -> Finding:
+    found, name = trial.difference, str(dtype).removeprefix("torch.")
+    assert found is not None
+    if isinstance(trial.outcome, Raised):
+        return errors.explain(trial.outcome, f"for {name} input; float64 goes well")
+    if found.kind == "dtype":
+        return wrong_dtype(part_of(exercise, found), found)
+    what = "NaN" if found.kind == "nan" else "other values"
+    return Finding(
+        "low_precision",
+        f"In float64 all is right; for {name} input {part_of(exercise, found).lower()} has {what}.",
+        "Which number of yours is too large, or too small, for this dtype?",
+    )
+
+
+def _on_other_device(bound: Bound, codes: set[Any]) -> Finding | None:
+    case = bound.cases[0]
+    mine = [x for part in case.inputs for x in _tensors(part)]
+    if not mine:
+        return None
+    with Elsewhere(mine) as device:
+        outcome = run(bound.answer, case.inputs, codes)
+    if isinstance(outcome, Raised):
+        finding = errors.explain(outcome)
+        return finding if finding.key == errors.DEVICE else None
+    return FIXED_DEVICE if any(device.lacks(x) for x in flat(outcome.value)) else None
+
+
+def _tensors(x: Any) -> list[Tensor]:
+    if isinstance(x, Tensor):
+        return [x]
+    return list(x.tensors()) if hasattr(x, "tensors") else []

@@ -1,0 +1,317 @@
+"""Names what a wrong answer does.
+
+Where it differs from the right one, the known slips run on the same inputs, alone and in
+combinations, until one reproduces what the answer gave (Brown & Burton, 1978). Where none does:
+what property fails, how the result relates to the right one, or what an error means.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from mha_lesson.check.engine import errors, relations
+from mha_lesson.check.engine.compare import (
+    Difference,
+    allowed,
+    close_cells,
+    difference,
+    in_letters,
+    same,
+)
+from mha_lesson.check.engine.exercise import Case, Exercise, Slip
+from mha_lesson.check.engine.report import Finding, Picture, Report, number, picture
+from mha_lesson.check.engine.safely import Outcome, Raised, Returned
+
+MAX_SAMPLES = 6  # inputs on which a relation has to hold
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case, the right result, and what the answer did."""
+
+    case: Case
+    expected: Any
+    outcome: Outcome
+
+    @property
+    def difference(self) -> Difference | None:
+        if isinstance(self.outcome, Raised):
+            return Difference("raised", self.outcome, self.expected)
+        try:
+            return difference(self.outcome.value, self.expected, self.case.tolerance)
+        except Exception:  # an object that only looks like a tensor
+            return Difference("type", self.outcome.value, self.expected)
+
+
+FIXED_DEVICE = Finding(
+    errors.DEVICE,
+    "It makes its result on a fixed device: with inputs on another one (a GPU, say) the "
+    "result does not follow them.",
+    "Which tensor do you create yourself, and how could it follow the device of the input?",
+)
+
+
+def report_on_values(exercise: Exercise, trials: list[Trial], random: Finding | None) -> Report:
+    """Whether the values are right in float64, and if not, what the answer does."""
+    name = exercise.name
+    wrong = [t for t in trials if t.difference is not None]
+    if random is not None:
+        return Report(name, False, (random,))
+    if not wrong:
+        return Report(name, True, checked=len(trials))
+    shown = _most_telling(wrong)
+    dtypes = tuple(d for t in wrong if (d := t.difference) and _only_float_width(d, t))
+    if len(dtypes) == len(wrong):
+        return Report(name, False, (wrong_dtype(part_of(exercise, dtypes[0]), dtypes[0]),))
+    crashed = [t for t in wrong if isinstance(t.outcome, Raised)]
+    diagnosis = diagnose(exercise, trials)
+    if diagnosis.slips:
+        findings: tuple[Finding, ...] = diagnosis.slips
+        if not all(_reproduces(exercise, diagnosis.slips, t) for t in crashed):
+            findings = (*findings, _explain_crash(crashed[0], trials))
+        notes = () if diagnosis.complete or crashed else (MORE,)
+        return Report(name, False, findings, notes, _picture(exercise, shown), _where(shown))
+    if isinstance(shown.outcome, Raised) or len(crashed) > len(trials) / 2:
+        return Report(name, False, (_explain_crash(crashed[0], trials),))
+    finding = _unnamed(exercise, shown, wrong)
+    return Report(name, False, (finding,), (), _picture(exercise, shown), _where(shown))
+
+
+MORE = "This explains many of the inputs tried, not all: there is something else as well."
+
+
+def _only_float_width(found: Difference, trial: Trial) -> bool:
+    """Right values in another floating dtype."""
+    if found.kind != "dtype" or not found.yours.is_floating_point():
+        return False
+    assert isinstance(trial.outcome, Returned)
+    return same(trial.outcome.value, trial.expected, trial.case.tolerance)
+
+
+def _most_telling(wrong: list[Trial]) -> Trial:
+    """A result before an error, and the smallest input first, but one that tells axes apart."""
+
+    def size(trial: Trial) -> tuple[bool, bool, int]:
+        tensors = [x for x in trial.case.inputs if isinstance(x, Tensor)]
+        axes = list(trial.case.sizes.values())
+        vague = 1 in axes or len(set(axes)) < len(axes)
+        return isinstance(trial.outcome, Raised), vague, sum(x.numel() for x in tensors)
+
+    return min(wrong, key=size)
+
+
+def _explain_crash(trial: Trial, trials: list[Trial]) -> Finding:
+    assert isinstance(trial.outcome, Raised)
+    everywhere = all(isinstance(t.outcome, Raised) for t in trials)
+    note = trial.case.note
+    return errors.explain(trial.outcome, "" if everywhere or note[:4] != "with" else note)
+
+
+def _where(trial: Trial) -> str:
+    sizes = ", ".join(f"{letter} = {n}" for letter, n in trial.case.sizes.items())
+    return f"It shows on {sizes}{', ' + trial.case.note if trial.case.note else ''}."
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Slips that give what the answer gave: on every input, or (not `complete`) on many."""
+
+    slips: tuple[Slip, ...] = ()
+    complete: bool = True
+
+
+def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
+    """The fewest slips that give, on every input, what the answer gave.
+
+    An answer that raises somewhere is matched there by slips that raise too. If there are none,
+    those that fit where it returns; if there are none, those that fit on most inputs.
+    """
+    returned = [t for t in trials if isinstance(t.outcome, Returned)]
+    returned.sort(key=lambda t: t.difference is None)  # where it is wrong, slips differ most
+    if not returned or returned[0].difference is None:
+        return Diagnosis()
+    wrong = [t for t in returned if t.difference is not None]
+    raised = [t for t in trials if isinstance(t.outcome, Raised)]
+    silent: tuple[Slip, ...] = ()  # explains every value, and not the errors
+    best: tuple[Slip, ...] = ()
+    most = max(1, len(wrong) // 4)
+    memory: dict[Any, Any] = {}
+    for slips in _candidates(exercise):
+        if not _reproduces(exercise, slips, returned[0], memory):
+            continue
+        fits = [_reproduces(exercise, slips, t) for t in returned]
+        if all(fits):
+            if all(_reproduces(exercise, slips, t) for t in raised):
+                return Diagnosis(_named(slips))
+            silent = silent or slips
+        if sum(fits[: len(wrong)]) > most:
+            best, most = slips, sum(fits[: len(wrong)])
+    return Diagnosis(_named(silent)) if silent else Diagnosis(_named(best), complete=False)
+
+
+def _named(slips: tuple[Slip, ...]) -> tuple[Slip, ...]:
+    return tuple(slip for slip in slips if slip.does)
+
+
+def _candidates(exercise: Exercise) -> Iterator[tuple[Slip, ...]]:
+    yield from exercise.singles
+    yield from exercise.pairs
+    yield from exercise.triples
+
+
+def _reproduces(
+    exercise: Exercise,
+    slips: tuple[Slip, ...],
+    trial: Trial,
+    memory: dict[Any, Any] | None = None,
+) -> bool:
+    """Whether these slips give what the answer gave, or raise where it raised."""
+    outcome = trial.outcome
+    try:
+        result = exercise.variant(slips, trial.case.inputs, memory)
+    except Exception:
+        return isinstance(outcome, Raised)
+    return isinstance(outcome, Returned) and same(outcome.value, result, trial.case.tolerance)
+
+
+def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
+    """No slip fits: what differs, and how the result relates to the right one."""
+    found = trial.difference
+    assert found is not None
+    part = part_of(exercise, found)
+    if found.kind == "count":
+        return Finding(
+            "result_count",
+            f"Your code returns {len(found.yours)} things instead of {len(found.expected)}: "
+            f"{', '.join(exercise.gives)}.",
+            "What does the stub promise, in which order?",
+        )
+    if found.kind == "type":
+        return _wrong_type(exercise, found)
+    if isinstance(found.expected, int):
+        numbers = [
+            (t.outcome.value, t.expected, t.case.sizes)
+            for t in wrong
+            if isinstance(t.outcome, Returned) and type(t.outcome.value) is int
+        ]
+        plain = f"Your code gives {found.yours}, and the right number is {found.expected}."
+        relation = relations.relate_numbers(numbers) if len(numbers) == len(wrong) > 2 else None
+        if relation is None:
+            return Finding("values", plain)
+        return replace(relation, does=f"{plain} {relation.does}")
+    sizes = trial.case.sizes
+    have = in_letters(tuple(found.yours.shape), sizes)
+    want = _promised(exercise, found)
+    if found.kind == "dtype":
+        return wrong_dtype(part, found)
+    if found.kind == "nan":
+        return Finding(
+            "nan", f"{part} has NaN in it.", "Which line divides 0 by 0, or subtracts ∞ from ∞?"
+        )
+    relation = relations.relate([(found.yours, found.expected, sizes), *_alike(found, wrong)])
+    does = relation.does if relation else ""
+    if found.kind == "shape":
+        does = (
+            f"{part} {_shape_words(have, found.yours)}, and it should be {want} = "
+            f"{tuple(found.expected.shape)}. {does}".strip()
+        )
+        asks = "Which line changes the shape, and which axis goes astray there?"
+        return Finding(relation.key if relation else "shape", does, asks)
+    if found.expected.ndim == 0:
+        mine, right = number(float(found.yours)), number(float(found.expected))
+        relation = relation or Finding("values", "")
+        does = f"Your code gives {mine}, and the right number is {right}. {relation.does}".strip()
+        return Finding(relation.key, does, "Take the smallest input: which terms go into the sum?")
+    lead = f"{part} has the right shape, {want}, and other numbers."
+    asks = "Follow one of the framed cells by hand: from which numbers should it come?"
+    return Finding(relation.key if relation else "values", f"{lead} {does}".strip(), asks)
+
+
+def _shape_words(letters: str, x: Tensor) -> str:
+    if x.ndim == 0:
+        return "is a single number, of shape ()"
+    shape = str(tuple(x.shape))
+    return f"has shape {letters}" + (f" = {shape}" if shape != letters else "")
+
+
+def _alike(found: Difference, wrong: list[Trial]) -> Iterator[relations.Sample]:
+    """Other inputs on which the same thing differs in the same way."""
+    for trial in wrong[:MAX_SAMPLES]:
+        other = trial.difference
+        if other and (other.kind, other.part) == (found.kind, found.part):
+            yield other.yours, other.expected, trial.case.sizes
+
+
+def _promised(exercise: Exercise, found: Difference) -> str:
+    """The shape that the stub promises, in letters."""
+    _, _, shape = exercise.gives[found.part].partition(" ")
+    return shape
+
+
+def part_of(exercise: Exercise, found: Difference) -> str:
+    if len(exercise.gives) == 1:
+        return "Your result"
+    return f"Your {exercise.gives[found.part].split(' (')[0]}"
+
+
+def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
+    name = type(found.yours).__name__
+    have = _TYPES.get(name, f"an object of type {name}")
+    want = "one tensor" if isinstance(found.expected, Tensor) else "an int"
+    if isinstance(found.yours, Tensor) and isinstance(found.expected, Tensor):
+        if found.yours.device.type != "cpu":
+            return FIXED_DEVICE
+        have, want = "a tensor that is sparse, complex or otherwise special", "a plain one"
+    if isinstance(found.expected, tuple):
+        want = f"{len(found.expected)} results: {', '.join(exercise.gives)}"
+    return Finding(
+        f"returns_{name}",
+        f"Your code returns {have}, and it should be {want}.",
+        "What does your last line return?",
+    )
+
+
+_TYPES = {
+    "Tensor": "one tensor",
+    "ndarray": "a numpy array",
+    "NoneType": "nothing (`None`) on this input",
+    "dict": "a dictionary",
+    "list": "a list",
+    "tuple": "a tuple",
+    "float": "a float",
+    "int": "a Python int",
+    "str": "text",
+    "generator": "a generator (`yield` instead of `return`)",
+    "coroutine": "a coroutine (`async def` instead of `def`)",
+}
+
+
+def wrong_dtype(part: str, found: Difference) -> Finding:
+    have, want = (str(t.dtype).removeprefix("torch.") for t in (found.yours, found.expected))
+    if want == "bool":
+        return Finding(
+            "not_bool",
+            f"{part} has dtype {have}, and a mask should be bool: `~`, `|` and `masked_fill` "
+            "all count on it.",
+            "What gives True and False instead of numbers?",
+        )
+    return Finding(
+        "fixed_dtype",
+        f"{part} has dtype {have} for {want} input: somewhere a dtype is fixed instead of "
+        "following the input.",
+        "Which tensor do you create or convert yourself?",
+    )
+
+
+def _picture(exercise: Exercise, trial: Trial) -> Picture | None:
+    found = trial.difference
+    if found is None or found.kind not in ("values", "nan"):
+        return None
+    if not isinstance(found.expected, Tensor) or found.expected.ndim == 0:
+        return None
+    limit = allowed(found.expected.dtype, trial.case.tolerance)
+    cells = close_cells(found.yours, found.expected, limit)
+    name = exercise.gives[found.part].split(" (")[0]
+    return picture(found.yours, found.expected, ~cells, name)

@@ -1,0 +1,230 @@
+"""How a wrong result relates to the right one, where no slip explains it.
+
+A relation takes (yours, expected, sizes) and gives the sentences that are true of the two. Only
+what is true on every input is said: on one of them √d_k and √2 may be the same.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from itertools import permutations, product
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.compare import TOLERANCE, close, close_cells
+from mha_lesson.check.engine.report import Finding, number
+
+Sizes = Mapping[str, int]
+Sample = tuple[Tensor, Tensor, Sizes]
+_TIGHT = TOLERANCE[torch.float64]
+
+
+def relate(samples: Sequence[Sample]) -> Finding | None:
+    """The first sentence that is true of every sample."""
+    prepared = [_prepare(sample) for sample in samples]
+    alike = all(yours.shape == expected.shape for yours, expected, _ in prepared)
+    for relation in _SAME_SHAPE if alike else _OTHER_SHAPE:
+        said = relation(*prepared[0])
+        for sample in prepared[1:]:
+            said = [s for s in said if s in relation(*sample)] if said else []
+        if said:
+            return Finding(f"relation:{relation.__name__}", said[0])
+    return None
+
+
+def _prepare(sample: Sample) -> Sample:
+    """Masks stay masks, and everything else becomes float64."""
+    yours, expected, sizes = sample
+    if yours.dtype == expected.dtype == torch.bool:
+        return sample
+    return yours.detach().double(), expected.detach().double(), sizes
+
+
+def inverted(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    if yours.dtype == torch.bool and torch.equal(yours, ~expected):
+        return ["Your True and False are the right ones turned round."]
+    return []
+
+
+def constant(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    if yours.numel() > 1 and (yours == yours.flatten()[0]).all():
+        return [
+            f"Every entry of your result is {number(float(yours.flatten()[0]))}.",
+            "All entries of your result are the same number.",
+        ]
+    return []
+
+
+def factor(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    """A constant factor, in letters where it is one."""
+    if yours.dtype == torch.bool or not (expected.abs() > 1e-9).any():
+        return []
+    at = expected.abs().flatten().argmax()
+    ratio = float(yours.flatten()[at] / expected.flatten()[at])
+    if not math.isfinite(ratio) or abs(ratio - 1) < 1e-4 or ratio == 0:
+        return []
+    if not close(yours, expected * ratio, _TIGHT):
+        return []
+    sign, words = "−" * (ratio < 0), []
+    for (name, n), (power, spoken) in product(sizes.items(), _POWERS.items()):
+        for share in (1, 2, 0.5):
+            if n > 1 and math.isclose(abs(ratio), share * n**power, rel_tol=1e-4):
+                words.append(sign + {1: "", 2: "2·", 0.5: "½·"}[share] + spoken.format(name))
+    words.append(number(ratio))
+    said = [f"Every number of yours is {word} times the right one." for word in words]
+    if expected.numel() > 1:
+        said.append("Every number of yours is the right one times the same factor.")
+    return said
+
+
+_POWERS = {1: "{}", -1: "1/{}", 0.5: "√{}", -0.5: "1/√{}", 2: "{}²", -2: "1/{}²"}
+
+
+def offset(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    if yours.dtype == torch.bool or yours.numel() < 2:
+        return []
+    shift = float((yours - expected).flatten()[0])
+    if math.isfinite(shift) and shift and close(yours, expected + shift, _TIGHT):
+        return [
+            f"Every number of yours is the right one plus {number(shift)}.",
+            "Every number of yours is off by the same amount.",
+        ]
+    return []
+
+
+def moved_axes(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    """The right numbers, with axes in another order."""
+    if not 1 < expected.ndim < 6:
+        return []
+    names, said = [f"axis {i}" for i in range(expected.ndim)], []
+    for order in permutations(range(expected.ndim)):
+        turned = expected.permute(order)
+        if order == tuple(range(expected.ndim)) or turned.shape != yours.shape:
+            continue
+        if close(yours, turned, _TIGHT):
+            spoken = ", ".join(names[i] for i in order)
+            said.append(f"These are the right numbers with the axes in another order: {spoken}.")
+    return said
+
+
+def flipped_or_rolled(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    said = []
+    for axis in range(-expected.ndim, 0):
+        if close(yours, expected.flip(axis), _TIGHT):
+            said.append(f"These are the right numbers, back to front along axis {axis}.")
+        for shift in (1, -1):
+            if close(yours, expected.roll(shift, axis), _TIGHT):
+                said.append(f"These are the right numbers, shifted by {shift} along axis {axis}.")
+    return said
+
+
+def shuffled(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    if yours.dtype == torch.bool or yours.numel() < 4:
+        return []
+    if close(yours.flatten().sort().values, expected.flatten().sort().values, _TIGHT):
+        return ["These are the right numbers in the wrong places: nothing is lost, only order."]
+    return []
+
+
+def logarithm(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    if yours.dtype != torch.bool and (expected > 0).all() and close(yours, expected.log(), _TIGHT):
+        return ["Yours is the logarithm of what is asked."]
+    return []
+
+
+def partly_right(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    """Right everywhere but in a few slices of one axis, or only there."""
+    cells, said = close_cells(yours, expected, _TIGHT), []
+    for axis in range(expected.ndim):
+        n, name = expected.shape[axis], f"axis {axis - expected.ndim}"
+        right = cells.movedim(axis, 0).reshape(n, -1).all(1).tolist()
+        wrong = [i for i, fine in enumerate(right) if not fine]
+        if not 0 < len(wrong) < n:
+            continue
+        said += [f"Along {name} all is right but position {i}." for i in wrong if len(wrong) == 1]
+        if wrong == [n - 1]:
+            said.append(f"Along {name} all is right but the last position.")
+        fine = [i for i in range(n) if right[i]]
+        said += [f"Along {name} only position {i} is right." for i in fine if len(fine) == 1]
+        if fine == [n - 1]:
+            said.append(f"Along {name} only the last position is right.")
+        said.append(f"Along {name} some positions are right, and others are not.")
+    return said
+
+
+def same_memory(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    if yours.numel() != expected.numel() or yours.dtype != expected.dtype:
+        return []
+    if close(yours.reshape(-1), expected.reshape(-1), _TIGHT):
+        return ["These are the right numbers in the right order, under another shape."]
+    return shuffled(yours, expected, sizes)
+
+
+def reduced(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    if yours.dtype == torch.bool:
+        return []
+    said = []
+    for axis, keep in product(range(-expected.ndim, 0), (False, True)):
+        for word, values in (("sum", expected.sum), ("mean", expected.mean)):
+            candidate = values(dim=axis, keepdim=keep)
+            if candidate.shape == yours.shape and close(yours, candidate, _TIGHT):
+                said.append(f"Yours is the {word} of the right numbers over axis {axis}.")
+    return said
+
+
+def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    """One position of one axis only, or all but the first or last."""
+    said = []
+    for axis in range(-expected.ndim, 0):
+        n = expected.shape[axis]
+        for i in range(n):
+            part = expected.select(axis, i)
+            if yours.shape == part.shape and close(yours, part, _TIGHT):
+                said.append(f"Yours holds only position {i} along axis {axis}.")
+        for start, lost in ((0, "last"), (1, "first")):
+            rest = expected.narrow(axis, start, n - 1)
+            if n > 1 and yours.shape == rest.shape and close(yours, rest, _TIGHT):
+                said.append(f"The {lost} position along axis {axis} is missing.")
+    return said
+
+
+Relation = Callable[[Tensor, Tensor, Sizes], list[str]]
+_SAME_SHAPE: tuple[Relation, ...] = (
+    inverted,
+    constant,
+    factor,
+    offset,
+    moved_axes,
+    flipped_or_rolled,
+    shuffled,
+    logarithm,
+    partly_right,
+)
+_OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, reduced, a_slice)
+
+
+def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:
+    """The same for counts: (yours, expected, sizes) of several inputs at once."""
+    ratios = {Fraction(yours, expected) for yours, expected, _ in results}
+    if len(ratios) == 1 and not ratios & {0, 1}:
+        times = number(float(ratios.pop()))
+        return Finding("relation:factor", f"Your number is {times} times the right one, always.")
+    letters = list(results[0][2])
+    for powers in sorted(product(range(4), repeat=len(letters)), key=sum):
+        if sum(powers) > 4:
+            continue
+        powered = [[s[x] ** p for x, p in zip(letters, powers, strict=True)] for *_, s in results]
+        rows = zip(results, map(math.prod, powered), strict=True)
+        shares = {Fraction(yours - expected, term) for (yours, expected, _), term in rows}
+        share = shares.pop()
+        if shares or not share or share.denominator > 2:
+            continue
+        term = "·".join(
+            name + ["", "", "²", "³"][p] for name, p in zip(letters, powers, strict=True) if p
+        )
+        much = number(float(abs(share)))
+        amount = term if term and much == "1" else "·".join(filter(None, (much, term)))
+        word = "too many" if share > 0 else "too few"
+        return Finding("relation:gap", f"That is {amount} {word}, on every input.")
+    return None

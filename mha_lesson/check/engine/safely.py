@@ -1,0 +1,163 @@
+"""Runs a learner's code so that nothing of it escapes: errors, prints, random numbers, changes."""
+
+import contextlib
+import dis
+import inspect
+import io
+import linecache
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An answer that raised: the error, and the learner's own line, where it is known."""
+
+    error: BaseException
+    number: int | None = None
+    source: str = ""
+    on_purpose: bool = False  # by a `raise` of the learner's, not by torch
+
+    @property
+    def kind(self) -> str:
+        return type(self.error).__name__
+
+    @property
+    def message(self) -> str:
+        return safe_text(self.error, str)
+
+
+@dataclass(frozen=True)
+class Returned:
+    """An answer that returned; `changed` says whether it wrote into its inputs."""
+
+    value: Any
+    changed: bool = False
+
+
+Outcome = Raised | Returned
+
+
+def run(answer: Callable[..., Any], inputs: tuple[Any, ...], codes: set[CodeType]) -> Outcome:
+    """Calls `answer` on copies of `inputs`. `codes` are the learner's, to find the line by."""
+    copies = tuple(fresh(x) for x in inputs)
+    try:
+        value = answer(*copies)
+    except BaseException as error:
+        return Raised(error, *_learners_line(error, codes), _on_purpose(error, codes))
+    changed = any(
+        isinstance(x, Tensor) and not x.is_meta and not torch.equal(x, copy)
+        for x, copy in zip(inputs, copies, strict=True)
+    )
+    return Returned(value, changed)
+
+
+def fresh(x: Any) -> Any:
+    """A copy with the same strides, so that a non-contiguous input stays one."""
+    if not isinstance(x, Tensor) or 0 in x.stride():
+        return x.clone() if isinstance(x, Tensor) else x
+    copy = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+    return copy.copy_(x)
+
+
+def codes_of(answer: Any) -> set[CodeType]:
+    """The code objects that the learner wrote: of a function, or of a class's methods."""
+    if isinstance(answer, type):
+        members = [m for c in answer.__mro__ if _is_own(c) for m in vars(c).values()]
+    else:
+        inner = getattr(inspect.unwrap(answer), "func", inspect.unwrap(answer))  # of a partial
+        members = [answer, inner, type(inner).__call__]
+    return {m.__code__ for m in members if isinstance(getattr(m, "__code__", None), CodeType)}
+
+
+def _is_own(cls: type) -> bool:
+    return cls is not object and not cls.__module__.startswith("torch")
+
+
+def _learners_line(error: BaseException, codes: set[CodeType]) -> tuple[int | None, str]:
+    """The innermost line in a file that the learner's code is in."""
+    files = {code.co_filename for code in codes}
+    number, file, step = None, "", error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename in files:
+            number, file = step.tb_lineno, step.tb_frame.f_code.co_filename
+        step = step.tb_next
+    return number, linecache.getline(file, number).strip() if number else ""
+
+
+def _on_purpose(error: BaseException, codes: set[CodeType]) -> bool:
+    """Whether the innermost frame is the learner's and stands at a `raise` statement."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is None or step.tb_frame.f_code.co_filename not in {c.co_filename for c in codes}:
+        return False
+    instructions = dis.get_instructions(step.tb_frame.f_code)
+    return any(i.offset == step.tb_lasti and i.opname == "RAISE_VARARGS" for i in instructions)
+
+
+def safe_text(x: Any, how: Callable[[Any], str] = repr, limit: int = 200) -> str:
+    """str or repr of anything, however broken."""
+    try:
+        text = how(x)
+    except Exception:
+        text = f"an object of type {type(x).__name__}"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[io.StringIO]:
+    """A check leaves the world as it was; what is printed within goes into the yielded buffer."""
+    numpy = sys.modules.get("numpy")
+    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+    python_state, torch_state = random.getstate(), torch.get_rng_state()
+    numpy_state = numpy.random.get_state() if numpy else None
+    cuda_states = torch.cuda.get_rng_state_all() if cuda else None
+    dtype, threads, device = (
+        torch.get_default_dtype(),
+        torch.get_num_threads(),
+        torch.get_default_device(),
+    )
+    printed = io.StringIO()
+    try:
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+            warnings.catch_warnings(),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
+            warnings.simplefilter("ignore")
+            torch.set_default_dtype(torch.float32)
+            if device.type != "cpu":
+                torch.set_default_device("cpu")
+            seed(0)
+            yield printed
+    finally:
+        random.setstate(python_state)
+        torch.set_rng_state(torch_state)
+        if numpy and numpy_state is not None:
+            numpy.random.set_state(numpy_state)
+        if cuda_states is not None:
+            torch.cuda.set_rng_state_all(cuda_states)
+        torch.set_default_dtype(dtype)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if torch.get_default_device() != device:
+            torch.set_default_device(device)
+
+
+def seed(number: int) -> None:
+    """One seed for everything that an answer may draw from."""
+    random.seed(number)
+    torch.random.default_generator.manual_seed(number)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(number)

@@ -1,0 +1,428 @@
+"""Exercises 1 and 2, notebook 01: scores, and the whole of scaled dot-product attention."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import Case, exercise
+from mha_lesson.check.engine.families import fixed_numbers
+from mha_lesson.check.engine.inputs import normal, strided, unchanged
+
+# The right steps; their words say where an answer has got to.
+
+
+def every_query_with_every_key(Q: Tensor, K: Tensor) -> Tensor:
+    """the products Q Kᵀ"""
+    return Q @ K.transpose(-2, -1)
+
+
+def by_root_d_k(scores: Tensor, Q: Tensor, K: Tensor) -> Tensor:
+    """the scaled scores"""
+    return scores / math.sqrt(Q.shape[-1])
+
+
+def softmax_over_keys(scores: Tensor) -> Tensor:
+    """the weights"""
+    return scores.softmax(-1)
+
+
+def weights_times_values(weights: Tensor, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    """the output, weights · V"""
+    return weights @ V
+
+
+def output_and_weights(output: Tensor, weights: Tensor, scores: Tensor) -> Any:
+    return output, weights
+
+
+def shares(x: Tensor) -> Tensor:
+    return x / x.sum(-1, keepdim=True)
+
+
+def causal(scores: Tensor) -> Tensor:
+    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf)
+
+
+def queries_and_keys() -> Iterator[Case]:
+    for Q, K, _, sizes, note, *limits in _triples():
+        yield Case((Q, K), {k: n for k, n in sizes.items() if k != "d_v"}, note, *limits)
+
+
+def queries_keys_values() -> Iterator[Case]:
+    for Q, K, V, sizes, note, *limits in _triples():
+        yield Case((Q, K, V), sizes, note, *limits)
+
+
+def _triples() -> Iterator[tuple[Any, ...]]:
+    for seed, (axes, (t_q, t_k, d_k, d_v)) in enumerate(
+        (
+            ({"B": 2}, (3, 5, 7, 11)),
+            ({}, (3, 5, 2, 7)),
+            ({"B": 2, "h": 3}, (5, 7, 11, 13)),
+            ({"B": 1}, (7, 3, 5, 2)),
+            ({}, (1, 1, 3, 2)),
+            ({}, (3, 3, 3, 3)),
+            ({"B": 3}, (3, 3, 3, 3)),
+        )
+    ):
+        lead = tuple(axes.values())
+        sizes = axes | {"T_q": t_q, "T_k": t_k, "d_k": d_k, "d_v": d_v}
+        Q = normal(*lead, t_q, d_k, seed=seed)
+        K = normal(*lead, t_k, d_k, seed=seed + 20)
+        V = normal(*lead, t_k, d_v, seed=seed + 40)
+        yield Q, K, V, sizes, ""
+        if seed == 0:
+            yield strided(Q), strided(K), strided(V), sizes, "with inputs not contiguous"
+            # In double precision a float32 √d_k may move such scores by 1e-3.
+            yield 70 * Q, 70 * K, V, sizes, "where scores go up to ±1e4", 2e-3, True
+
+
+@exercise(1, "01", cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
+def attention_scores(
+    Q: Tensor,
+    K: Tensor,
+    *,
+    product: Any = every_query_with_every_key,
+    scale: Any = by_root_d_k,
+    finish: Any = unchanged,
+) -> Any:
+    """Q Kᵀ / √d_k."""
+    return finish(scale(product(Q, K), Q, K))
+
+
+@attention_scores.step
+def product(Q, K):
+    """Which two axes have to change places, counted from the end?"""
+    key_not_transposed = Q @ K
+    """Q is multiplied by K as it stands: a query's numbers then meet columns of K, that is one
+    dimension of every key, instead of one whole key. | A score is the dot product of two rows, one
+    of Q and one of K. What makes a row of K a column?"""
+    all_axes_reversed = Q @ K.permute(*reversed(range(K.ndim)))
+    "`K.T` turns *all* axes round, not the last two: with a batch in front, B goes to the end."
+    first_axes_exchanged = Q @ K.transpose(0, 1)
+    """K's axes 0 and 1 change places. That is right for one matrix; with a batch in front it
+    exchanges B and T_k."""
+    axes_one_and_two = Q @ K.transpose(1, 2)
+    """K's axes 1 and 2 change places, counted from the front: that fits only where there is exactly
+    one axis before T_k."""
+    key_reshaped = Q @ K.reshape(*K.shape[:-2], K.shape[-1], K.shape[-2])
+    """K is pressed into the shape (d_k, T_k) by `view` or `reshape`. That keeps the numbers in
+    their old order, so the columns are not keys. | Which call exchanges two axes instead of
+    refilling a shape?"""
+    roles_exchanged = K @ Q.transpose(-2, -1)
+    """The roles are exchanged: your rows belong to keys and your columns to queries, K Qᵀ (or a
+    transposed result) instead of Q Kᵀ. | Row i should hold the scores of query i. Which factor
+    gives a product its rows?"""
+    query_transposed = Q.transpose(-2, -1) @ K
+    """Q is transposed instead of K: that multiplies dimensions with dimensions, and the tokens are
+    summed away. | Over which axis should a score sum: over tokens or over d_k?"""
+    query_with_query = Q @ Q.transpose(-2, -1)
+    """Q is compared with itself: K takes no part. | Whose rows should the columns of the scores
+    stand for?"""
+    key_with_key = K @ K.transpose(-2, -1)
+    """K is compared with itself: Q takes no part. | Whose rows should the rows of the scores stand
+    for?"""
+    entry_by_entry = Q * K
+    """Q and K are multiplied entry by entry (`*`): query i only meets key i, and nothing is summed.
+    | How many numbers should come out for T_q queries and T_k keys?"""
+    own_key_only = (Q * K).sum(-1)
+    """Each query only meets the key at its own position: `*` and then a sum over d_k gives one
+    score per token instead of T_q × T_k. | Which product lets every query meet every key?"""
+    cosines = F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).transpose(-2, -1)
+    """Rows are brought to length 1 first, so the scores are cosines: how long a query or key is no
+    longer counts. | Does the formula Q Kᵀ / √d_k divide by the lengths of the vectors?"""
+    distances = torch.cdist(Q, K)
+    """Your scores are distances between queries and keys, not dot products. | What does Q Kᵀ
+    compute for one row of Q and one row of K?"""
+    negated = -Q @ K.transpose(-2, -1)
+    "The products have the wrong sign. | Should a similar key score high or low?"
+
+
+@attention_scores.step
+def scale(scores, Q, K):
+    """For random vectors the dot product spreads like √d_k. What brings it back to 1?"""
+    no_scale = scores
+    "The scores are not scaled: nothing divides Q Kᵀ."
+    by_d_k = scores / Q.shape[-1]
+    """The scores are divided by d_k itself, not by its root (scaling both Q and K by √d_k, or
+    scaling twice, comes to the same)."""
+    times_root_d_k = scores * math.sqrt(Q.shape[-1])
+    """The scores are *multiplied* by √d_k: they grow with d_k instead of staying put. | Should the
+    scale make large scores larger or smaller?"""
+    times_d_k = scores * Q.shape[-1]
+    "The scores are multiplied by d_k."
+    by_root_t_k = scores / math.sqrt(K.shape[-2])
+    """The scores are divided by √T_k, the root of the number of keys (`K.shape[-2]`), not of their
+    width. | Which axis is summed over in the dot product? Its length is what makes scores large."""
+    by_root_t_q = scores / math.sqrt(Q.shape[-2])
+    """The scores are divided by √T_q, the root of the number of queries (`Q.shape[-2]`). | Which
+    axis is summed over in the dot product? Its length is what makes scores large."""
+    by_root_axis_0 = scores / math.sqrt(Q.shape[0])
+    """The scores are divided by the root of axis 0's length (`size(0)` or `len`): that is T or B,
+    never d_k. | Which axis is summed over in the dot product? Its length is what makes scores
+    large."""
+    by_root_axis_1_of_k = scores / math.sqrt(K.shape[1])
+    """The scores are divided by the root of the length of K's axis 1: that is d_k only for one
+    single matrix, and T_k or h as soon as axes stand in front. | How do you name the last axis,
+    however many stand before it?"""
+    by_root_axis_1 = scores / math.sqrt(Q.shape[1])
+    """The scores are divided by the root of axis 1's length: that is d_k only for one single
+    matrix, and T or h as soon as axes stand in front. | How do you name the last axis, however many
+    stand before it?"""
+    by_t_k = scores / K.shape[-2]
+    """The scores are divided by T_k, the number of keys. | Which axis is summed over in the dot
+    product? Its length is what makes scores large."""
+    precedence_half = scores / (Q.shape[-1] ** 1 / 2)
+    """`d_k ** 1/2` is (d_k ** 1) / 2, since `**` binds before `/`: the scores are divided by d_k/2.
+    | How do brackets, or `0.5`, say what is meant?"""
+    precedence_two = scores / Q.shape[-1] / 2
+    """`/ d_k ** 1/2` divides by d_k and then by 2, since `**` binds before `/`. | How do brackets,
+    or `0.5`, say what is meant?"""
+    by_d_k_squared = scores / Q.shape[-1] ** 2
+    "The scores are divided by d_k², so they shrink towards 0 as d_k grows."
+    by_fourth_root = scores / Q.shape[-1] ** 0.25
+    """The root is taken twice: the scores are divided by the fourth root of d_k. | Q and K each
+    share one product. How much of the scale does each of them carry?"""
+    by_rounded_root = scores / int(math.sqrt(Q.shape[-1]))
+    """The root is rounded down to a whole number: `int(...)` or `//` cuts off what follows the
+    point. | Does √d_k have to be a whole number?"""
+    floor_division = scores // math.sqrt(Q.shape[-1])
+    """The scores are divided with `//`, which rounds every one of them down. | Which division keeps
+    what follows the point?"""
+    minus_root = scores - math.sqrt(Q.shape[-1])
+    """√d_k is subtracted instead of divided by. | A difference moves all scores alike. What changes
+    how far they spread?"""
+    by_own_spread = scores / scores.std()
+    """The scores are divided by their own standard deviation, so they depend on the other tokens. |
+    The scale in the formula depends on d_k only. Which number is that?"""
+    by_d_model_of_both = scores / math.sqrt(Q.shape[-1] * K.shape[-1])
+    "= by_d_k"
+    by_logarithm = scores / math.log(Q.shape[-1])
+    "The scores are divided by log d_k: `math.log` is not `math.sqrt`."
+    root_plus_one = scores / (math.sqrt(Q.shape[-1]) + 1)
+    "The scores are divided by √d_k + 1. | What does the formula divide by?"
+    by_root_both_axes = scores / math.sqrt(Q.shape[-1] * Q.shape[-2])
+    "The scores are divided by √(T_q·d_k), the root of all the numbers of Q."
+
+
+fixed_numbers(attention_scores)
+
+
+@attention_scores.step
+def finish(scores):
+    """Where does Q Kᵀ / √d_k end, and where does the softmax begin?"""
+    softmax_too_early = scores.softmax(-1)
+    "A softmax is applied already: these are weights, and the scores were asked for."
+    softmax_too_early_over_queries = scores.softmax(-2)
+    "A softmax is applied already, and over the queries at that: the scores were asked for."
+    causal_already = causal(scores)
+    """The future is blocked as well (−∞ above the diagonal): masks come later, here every query
+    sees every key. | Which line makes that triangle, and was it asked for?"""
+    not_negative = scores.relu()
+    "Negative scores become 0. | May a score be below zero?"
+    averaged_too = scores.mean(-1)
+    "The scores are averaged over the keys: one number per query. | How many scores has a query?"
+    summed_too = scores.sum(-1)
+    "The scores are summed over the keys: one number per query. | How many scores has a query?"
+    absolute = scores.abs()
+    "Negative scores lose their sign. | May a score be below zero?"
+
+
+@exercise(
+    2,
+    "01",
+    cases=queries_keys_values,
+    gives=("output (..., T_q, d_v)", "weights (..., T_q, T_k)"),
+)
+def attention(
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    *,
+    product: Any = every_query_with_every_key,
+    scale: Any = by_root_d_k,
+    normalise: Any = softmax_over_keys,
+    mix: Any = weights_times_values,
+    give: Any = output_and_weights,
+) -> Any:
+    """softmax(Q Kᵀ / √d_k) V, and the weights."""
+    scores = scale(product(Q, K), Q, K)
+    weights = normalise(scores)
+    return give(mix(weights, Q, K, V), weights, scores)
+
+
+attention.adopt(attention_scores, "product", "scale", but=("negated", "minus_root"))
+
+
+@attention.step
+def normalise(scores):
+    """Each query shares out a weight of 1 among the keys. Along which axis do the keys lie?"""
+    softmax_over_queries = scores.softmax(-2)
+    """The softmax runs over the queries (axis −2): every *column* sums to 1, so the queries share
+    out each key."""
+    softmax_over_axis_0 = scores.softmax(0)
+    "The softmax runs over axis 0. That is the batch, or the queries where there is no batch."
+    softmax_over_axis_1 = scores.softmax(1)
+    """The softmax runs over axis 1, counted from the front. For a single matrix these are the keys,
+    with a batch in front the queries, with heads the heads."""
+    softmax_over_axis_2 = scores.softmax(2)
+    """The softmax runs over axis 2, counted from the front: that is the last one only with exactly
+    one axis in front. | How do you name the last axis, however many stand before it?"""
+    softmax_without_axis = scores.softmax(0 if scores.ndim in (0, 1, 3) else 1)
+    """The softmax gets no `dim`, and then torch guesses: axis 0 for one or three axes, axis 1
+    otherwise."""
+    softmax_over_matrix = scores.flatten(-2).softmax(-1).view_as(scores)
+    "The softmax runs over the whole matrix at once: all T_q × T_k weights together sum to 1."
+    softmax_over_everything = scores.flatten().softmax(-1).view_as(scores)
+    "The softmax runs over all numbers of the batch at once."
+    no_softmax = scores
+    """There is no softmax: the raw scores are used as weights. | What makes the weights of a query
+    positive, with a sum of 1?"""
+    log_softmax = scores.log_softmax(-1)
+    "The weights are logarithms: `log_softmax` instead of `softmax`. | Can a weight be negative?"
+    sigmoid = scores.sigmoid()
+    """A sigmoid weighs every key on its own, so a row need not sum to 1. | Which function lets the
+    keys of a query compete?"""
+    shares_of_scores = shares(scores)
+    """The scores are divided by their sum without being exponentiated: weights can be negative, or
+    explode where the sum is near 0. | What does the softmax do before it divides?"""
+    exponentials = scores.exp()
+    """The scores are exponentiated, and never divided by their sum. | What should the weights of
+    one query sum to?"""
+    naive_exponentials = shares(scores.exp())
+    """`exp` of the scores as they are overflows when scores are large: exp(1000) is ∞, and ∞/∞ is
+    NaN. | Adding one number to a whole row does not change its softmax. Which number would help?"""
+    naive_exponentials_over_queries = scores.exp() / scores.exp().sum(-2, keepdim=True)
+    """The exponentials are divided by the sum over the queries (axis −2), and overflow for large
+    scores."""
+    naive_exponentials_over_everything = scores.exp() / scores.exp().sum()
+    "The exponentials are divided by the sum over everything, and overflow for large scores."
+
+    global_maximum = shares((scores - scores.max()).exp())
+    """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
+    it lose all their weight, and become 0/0. | Which maximum may be taken away from a row without
+    changing its softmax?"""
+    last_axes_maximum = shares((scores - scores.amax(-2, keepdim=True)).exp())
+    """The largest score of each *column* is subtracted before `exp`, and the rows are then divided
+    by their sums: that changes the weights. | What may be taken away from a row without changing
+    its softmax?"""
+    naive_guarded = scores.exp() / (scores.exp().sum(-1, keepdim=True) + 1e-9)
+    "= naive_exponentials"
+    length_one = F.normalize(scores, dim=-1)
+    """Every row is divided by its length, so that its *squares* sum to 1. | What should the weights
+    of one query sum to, and can they be negative?"""
+    relu_shares = shares(scores.relu())
+    """Negative scores become 0 and the rest is divided by its sum: there is no exponential. | What
+    does the softmax do before it divides?"""
+    squares = shares(scores.pow(2))
+    """The scores are squared and divided by their sum: there is no exponential. | What does the
+    softmax do before it divides?"""
+    base_two = (scores * math.log(2)).softmax(-1)
+    "The weights are shares of 2 to the power of the scores, not of e. | Which base has `exp`?"
+    softmax_twice = scores.softmax(-1).softmax(-1)
+    """The softmax is applied twice: the second one makes the weights nearly equal. | What do
+    weights between 0 and 1 look like after another softmax?"""
+    only_the_best = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
+    """Only the best key counts: the maximum takes all the weight. | Soft lookup: how much weight do
+    the other keys keep?"""
+    uniform = torch.full_like(scores, 1 / scores.shape[-1])
+    "All keys get the same weight, whatever their scores. | Where do the scores enter the weights?"
+    softmin = (-scores).softmax(-1)
+    """The scores have their sign turned round before the softmax: the least similar key gets most.
+    | Should a similar key score high or low?"""
+    causal_softmax = causal(scores).softmax(-1)
+    """The future is blocked as well: masks come later, here every query sees every key. | Which
+    line makes that triangle, and was it asked for?"""
+
+
+@attention.step
+def mix(weights, Q, K, V):
+    values_forgotten = weights
+    """V takes no part: your output is the weights themselves. | What does a query collect, by these
+    weights?"""
+    weights_transposed = weights.transpose(-2, -1) @ V
+    """The weights are transposed before they meet V: value j is shared out instead of collected. |
+    Output row i is a mean of the values by the weights of query i. Which axis is summed over?"""
+    keys_collected = weights @ K
+    """The weights collect keys: K stands where V should. | What are keys for, and what are values
+    for?"""
+    queries_collected = weights @ Q
+    "The weights collect queries: Q stands where V should. | What is it that a query takes home?"
+    values_first = V @ weights
+    """V is multiplied from the left, V · weights: values meet queries instead of weights of keys. |
+    Which axis do weights and V share, and on which side must it stand?"""
+    values_transposed = weights @ V.transpose(-2, -1)
+    """V is transposed before the product: dimensions are weighed instead of tokens. | Which axis of
+    V belongs to the keys?"""
+    entrywise_values = weights * V
+    """Weights and values are multiplied entry by entry, and not summed over the keys. | An output
+    row is one weighted mean. Which product sums as it multiplies?"""
+    values_alone = V
+    "The output is V itself: the weights are not used. | What do the weights do to the values?"
+    output_scaled = weights @ V / math.sqrt(Q.shape[-1])
+    """The output is divided by √d_k once more (or the scale came after the softmax). | Where does
+    the scale stand in softmax(Q Kᵀ / √d_k) V?"""
+    residual = Q + weights @ V
+    """The query is added to the output: a residual connection belongs around attention, not in it.
+    | What remains if you leave the sum out?"""
+
+
+@attention.step
+def give(output, weights, scores):
+    results_exchanged = (weights, output)
+    """The two results come in the wrong order: (weights, output). | What does the exercise ask for
+    first?"""
+    output_only = output
+    "Only the output comes back. | The exercise asks for two things: what is the other one?"
+    weights_only = weights
+    """Only the weights come back. | The exercise asks for two things: what should the weights be
+    used for?"""
+    scores_returned = (output, scores)
+    """Beside the output come the scaled scores, from before the softmax, instead of the weights. |
+    Which of your variables sums to 1 over the keys?"""
+    three_results = (output, weights, scores)
+    "Three things come back: output, weights and scores. | Which two does the exercise ask for?"
+    output_twice = (output, output)
+    """The output comes back twice. | The exercise asks for the weights beside the output. Which
+    variable are they?"""
+    weights_returned_transposed = (output, weights.transpose(-2, -1))
+    """The weights come back transposed: rows are keys and columns are queries. | Row i should hold
+    the weights of query i."""
+    weights_averaged = (output, weights.mean(0))
+    """The weights come back averaged over their first axis. | Every query of every head has weights
+    of its own. Which line takes the mean?"""
+
+
+@attention.step
+def whole(Q, K, V):
+    raw = Q @ K.transpose(-2, -1)
+    scores = raw / math.sqrt(Q.shape[-1])
+    by_root_d_v = mixed((raw / math.sqrt(V.shape[-1])).softmax(-1), V)
+    """The scores are divided by √d_v, the root of the width of V. | Which axis is summed over in
+    the dot product? Its length is what makes scores large."""
+    scaled_after_softmax = mixed(raw.softmax(-1) / math.sqrt(Q.shape[-1]), V)
+    """The scale comes after the softmax: the softmax sees unscaled scores, and its rows then sum to
+    1/√d_k. | Where does √d_k stand in softmax(Q Kᵀ / √d_k) V?"""
+    scores_mix_values = (scores @ V, scores.softmax(-1))
+    """The output mixes V by the raw scores; only what you return beside it went through the
+    softmax. | By which of the two should the values be weighed?"""
+    softmax_of_output = ((scores @ V).softmax(-1), scores)
+    """The softmax comes last, over the output: values are mixed by raw scores, and what comes out
+    is squashed. | Does the softmax stand around Q Kᵀ / √d_k, or around the whole product with V?"""
+    softmax_of_output_and_scores = ((scores @ V).softmax(-1), scores.softmax(-1))
+    """The output is a softmax of what the raw scores mix; the weights beside it are right. | Does
+    the softmax stand around Q Kᵀ / √d_k, or around the whole product with V?"""
+    unscaled_weights_returned = (scores.softmax(-1) @ V, raw.softmax(-1))
+    """The output is right, and the weights beside it are those of scores without the scale. | Can
+    output and weights come from one and the same softmax?"""
+    unscaled_scores_returned = (scores.softmax(-1) @ V, raw)
+    """Beside the output come the scores from before scale and softmax instead of the weights. |
+    Which of your variables sums to 1 over the keys?"""
+
+
+def mixed(weights: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    return weights @ V, weights

@@ -1,0 +1,311 @@
+"""Exercises 3 and 4, notebook 02: one fused projection, and how many weights there are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.families import kinds_of_count, orders_of_results
+from mha_lesson.check.engine.inputs import normal, strided, unchanged
+
+Three = tuple[Tensor, ...]
+
+
+def tokens_and_weights() -> Iterator[Case]:
+    for seed, (B, T, d_model) in enumerate(
+        ((2, 4, 7), (1, 3, 2), (1, 7, 5), (3, 2, 7), (2, 3, 3), (3, 3, 3), (1, 1, 3), (2, 3, 1))
+    ):
+        sizes = {"B": B, "T": T, "d_model": d_model}
+        X = normal(B, T, d_model, seed=seed)
+        W = normal(3 * d_model, d_model, seed=seed + 20)
+        yield Case((X, W), sizes)
+        if seed == 0:
+            yield Case((strided(X), strided(W)), sizes, "with X and W_qkv not contiguous")
+
+
+def rows_of_w_are_outputs(X: Tensor, W: Tensor) -> Tensor:
+    """the product X W_qkvᵀ"""
+    return X @ W.mT
+
+
+def three_neighbours(y: Tensor) -> Three:
+    Q, K, V = y.tensor_split(3, dim=-1)
+    return Q, K, V
+
+
+def queries_keys_values(Q: Tensor, K: Tensor, V: Tensor) -> Three:
+    return Q, K, V
+
+
+@exercise(
+    3,
+    "02",
+    cases=tokens_and_weights,
+    gives=("Q (B, T, d_model)", "K (B, T, d_model)", "V (B, T, d_model)"),
+)
+def project_qkv(
+    X: Tensor,
+    W_qkv: Tensor,
+    *,
+    product: Any = rows_of_w_are_outputs,
+    cut: Any = three_neighbours,
+    give: Any = queries_keys_values,
+) -> Any:
+    """X W_q^T, X W_k^T, X W_v^T, the rows of W_qkv stacked q, k, v."""
+    parts = cut(product(X, W_qkv))
+    return give(*parts) if len(parts) == 3 else parts
+
+
+@project_qkv.step
+def give(Q, K, V):
+    """Which three does the exercise ask for?"""
+    not_cut = torch.cat([Q, K, V], -1)
+    """One tensor comes back, (B, T, 3·d_model): it is not yet cut into Q, K and V. | Which call
+    cuts the last axis into three?"""
+    stacked = torch.stack([Q, K, V])
+    """One tensor with a new axis for the three comes back instead of three tensors. | The stub
+    promises a tuple of three. What takes a tensor apart along an axis?"""
+    stacked_last = torch.stack([Q, K, V], -1)
+    "= stacked"
+    stacked_second = torch.stack([Q, K, V], 1)
+    "= stacked"
+    stacked_before_last = torch.stack([Q, K, V], -2)
+    "= stacked"
+    each_transposed = (Q.mT, K.mT, V.mT)
+    """The three come transposed, (B, d_model, T). | Tokens in the middle, dimensions last: which
+    product gives that?"""
+    added_up = Q + K + V
+    "The three are added up. | The exercise asks for three tensors. What takes one apart?"
+    keys_transposed = (Q, K.mT, V)
+    """K comes transposed, (B, d_model, T): that belongs to the product Q Kᵀ, later. | Which shape
+    does the exercise ask for?"""
+    queries_scaled = (Q / Q.shape[-1] ** 0.5, K, V)
+    """The queries are scaled by √d_model already: here they are only projected. | Where in
+    softmax(Q Kᵀ / √d_k) V does the scale belong?"""
+
+
+@project_qkv.step
+def cut(y):
+    """Which axis of (B, T, 3·d_model) holds Q, K and V side by side?"""
+    dealt_like_cards = (y[..., 0::3], y[..., 1::3], y[..., 2::3])
+    """The columns are dealt out like cards: Q gets columns 0, 3, 6, … instead of the first d_model.
+    | The rows of W_qkv stand in three *blocks*. Which columns of the product are Q's?"""
+    cut_in_memory_order = tuple(y.reshape(3, *y.shape[:-1], -1))
+    """The product is cut by `view` or `reshape` to (3, B, T, d_model): in memory each token's three
+    parts lie together, so this mixes tokens and parts. | Which axis of (B, T, 3·d_model) has to be
+    cut?"""
+    cut_through_tokens = y.chunk(3, dim=1)
+    "The cut goes through the tokens (dim 1), not through the last axis."
+    cut_through_batch = y.chunk(3, dim=0)
+    "The cut goes through the batch (dim 0), not through the last axis."
+
+    d = y.shape[-1] // 3
+    overlapping = (y[..., :d], y[..., d - 1 : 2 * d - 1], y[..., 2 * d - 1 : 3 * d - 1])
+    """The cuts of K and V begin one column too early. | Q takes columns 0 to d_model−1. Where does
+    K start?"""
+    a_column_lost = (y[..., : d - 1], y[..., d : 2 * d - 1], y[..., 2 * d : -1])
+    """Each part lacks its last column: a slice `a:b` ends before b. | How many columns does `:d`
+    have, and how many `:d - 1`?"""
+    all_that_follows = (y[..., :d], y[..., d:], y[..., 2 * d :])
+    "K runs on to the very end, V's columns included. | Where does K's slice end?"
+    from_the_start = (y[..., :d], y[..., : 2 * d], y[..., : 3 * d])
+    "Every part begins at column 0. | Where does K's slice begin?"
+    pieces_of_three = y.split(3, -1)
+    """`split(3)` makes pieces that are 3 *wide*, not 3 pieces. | Which number does `split` want,
+    and which does `chunk`?"""
+    in_two = y.chunk(2, -1)
+    "The product is cut into two parts. | How many blocks does W_qkv hold?"
+    uncut = y
+    "= not_cut"
+
+
+orders_of_results(
+    project_qkv,
+    "give",
+    "QKV",
+    "The rows of W_qkv stand in the order Q, K, V. Which third is which?",
+)
+
+
+@project_qkv.step
+def product(X, W):
+    upside_down = X @ W.flip(0).mT
+    "The rows of W_qkv are used from the last to the first. | Which rows are Q's?"
+    normed = X @ W.mT / X.shape[-1] ** 0.5
+    """Everything is divided by √d_model: here tokens are only projected. | Where in softmax(Q Kᵀ /
+    √d_k) V does the scale belong?"""
+    tokens_averaged = X.mean(1, keepdim=True) @ W.mT
+    "The tokens are averaged before they are projected. | How many rows should Q have?"
+    squashed = (X @ W.mT).relu()
+    "Negative numbers become 0: a projection has no ReLU. | Can a query have negative entries?"
+    softmaxed = (X @ W.mT).softmax(-1)
+    "A softmax follows the product: here tokens are only projected. | What is a softmax for?"
+    first_sequence_only = X[0] @ W.mT
+    "Only the first sequence of the batch is projected. | What about the other sequences?"
+    weight_reshaped = X @ W.reshape(W.shape[1], W.shape[0])
+    """W_qkv is not transposed but pressed into shape: `view` or `reshape` to (d_model, 3·d_model)
+    keeps the numbers in their old order. | Which call exchanges two axes instead of refilling a
+    shape?"""
+
+
+@project_qkv.step(at=WHOLE)
+def one_by_one(X, W_qkv):
+    blocks_of_weights = W_qkv.tensor_split(3)
+    """The three blocks of W_qkv come back, and X takes no part. | What has to be multiplied with
+    what?"""
+    rows_dealt_like_cards = (X @ W_qkv[0::3].mT, X @ W_qkv[1::3].mT, X @ W_qkv[2::3].mT)
+    "= dealt_like_cards"
+    W_q, W_k, W_v = W_qkv.tensor_split(3)
+    blocks_not_transposed = (X @ W_q, X @ W_k, X @ W_v)
+    """W_qkv is cut into its three blocks rightly, and then each is used untransposed: X @ W instead
+    of X @ Wᵀ. Square blocks fit either way, so nothing complains. | `nn.Linear` keeps a row for
+    each *output*. Which axis of the block has to meet X's last?"""
+    only_keys_transposed = (X @ W_q, X @ W_k.mT, X @ W_v)
+    """W_q and W_v are used untransposed, and only W_k rightly. | Can one and the same line make all
+    three?"""
+    chained = (X @ W_q.mT, X @ W_q.mT @ W_k.mT, X @ W_q.mT @ W_k.mT @ W_v.mT)
+    """K is projected from Q, and V from K: the projections are chained. | From what does each of
+    the three projections start?"""
+    values_not_projected = (X @ W_q.mT, X @ W_k.mT, X)
+    "V is X itself: the values are not projected. | What are the last d_model rows of W_qkv for?"
+    queries_not_projected = (X, X @ W_k.mT, X @ W_v.mT)
+    "Q is X itself: the queries are not projected. | What are the first rows of W_qkv for?"
+    keys_not_projected = (X @ W_q.mT, X, X @ W_v.mT)
+    "K is X itself: the keys are not projected. | What are the middle rows of W_qkv for?"
+    scores_already = X @ W_q.mT @ (X @ W_k.mT).mT
+    """What comes back are products of queries and keys: Q, K and V themselves are asked for. |
+    Where in softmax(Q Kᵀ / √d_k) V does this exercise stop?"""
+
+
+def widths() -> Iterator[Case]:
+    for d_model, h, d_k in (
+        (7, 3, 5),
+        (13, 2, 11),
+        (512, 8, 64),
+        (10, 5, 3),
+        (11, 1, 3),
+        (3, 7, 2),
+        (12, 3, 4),
+    ):
+        yield Case((d_model, h, d_k), {"d_model": d_model, "n_heads": h, "d_k": d_k})
+
+
+def three_per_head(d_model: int, h: int, d_k: int) -> Any:
+    return 3 * d_model * h * d_k
+
+
+def back_to_d_model(d_model: int, h: int, d_k: int) -> Any:
+    return h * d_k * d_model
+
+
+def no_biases(d_model: int, h: int, d_k: int) -> Any:
+    return 0
+
+
+@exercise(4, "02", cases=widths, gradient=None, gives=("count",))
+def count_parameters(
+    d_model: int,
+    n_heads: int,
+    d_k: int,
+    *,
+    inward: Any = three_per_head,
+    outward: Any = back_to_d_model,
+    biases: Any = no_biases,
+    finish: Any = unchanged,
+) -> Any:
+    """4 · d_model · h · d_k."""
+    sizes = (d_model, n_heads, d_k)
+    return finish(inward(*sizes) + outward(*sizes) + biases(*sizes))
+
+
+@count_parameters.step
+def inward(d_model, h, d_k):
+    """How many projections lead into the heads?"""
+    square_inward = 3 * d_model**2
+    """W_q, W_k and W_v are counted as d_model × d_model: that holds only where h · d_k = d_model. |
+    d_k is free here: how wide is a token after W_q, if h heads take d_k dimensions each?"""
+    one_head_inward = 3 * d_model * d_k
+    """W_q, W_k and W_v are counted for one head only: h is missing. | Does every head have its own
+    projections?"""
+    full_width_heads = 3 * h * d_model**2
+    """Every head gets W_q, W_k and W_v of the full width, d_model × d_model. | How many dimensions
+    does one head have?"""
+    inputs_forgotten = 3 * h * d_k
+    """d_model is missing in W_q, W_k and W_v: only their outputs are counted. | A matrix has rows
+    and columns. What are they for W_q?"""
+    nothing_inward = 0
+    "Only W_o is counted. | Which projections lead into the heads?"
+    one_projection = d_model * h * d_k
+    "Of W_q, W_k and W_v only one is counted."
+    two_projections = 2 * d_model * h * d_k
+    """Of the four matrices only three are counted. | Three lead into the heads, and one leads back.
+    Which is missing?"""
+    four_inward = 4 * d_model * h * d_k
+    "Five matrices are counted where there are four. | Which four are they?"
+    squared_width = 3 * d_model * d_k**2
+    "W_q, W_k and W_v are counted as d_model × d_k²: h is missing, and d_k stands there twice."
+    heads_squared = 3 * d_model * h**2 * d_k
+    "h stands twice in the sizes of W_q, W_k and W_v. | How wide are h heads of d_k dimensions?"
+    from_heads_to_heads = 3 * (h * d_k) ** 2
+    """W_q, W_k and W_v are counted as (h·d_k) × (h·d_k): what they read is d_model wide. | What
+    goes into W_q?"""
+
+
+@count_parameters.step
+def outward(d_model, h, d_k):
+    output_forgotten = 0
+    "= two_projections"
+    output_thrice = 3 * h * d_k * d_model
+    "W_o is counted three times. | How many matrices lead back to d_model?"
+    d_model_forgotten = h * d_k
+    "d_model is missing in W_o. | A matrix has rows and columns. What are they for W_o?"
+    square_outward = d_model**2
+    """W_o is counted as d_model × d_model: what it reads is h · d_k wide, which may differ. | How
+    wide is the concatenation of h heads of d_k dimensions?"""
+    one_head_outward = d_k * d_model
+    "W_o is counted for one head only, d_k × d_model. | How wide is the concatenation of h heads?"
+    outward_to_heads = (h * d_k) ** 2
+    """W_o is counted as (h·d_k) × (h·d_k): it should lead back to d_model. | How wide is a token
+    after W_o?"""
+    square_outward_per_head = h * d_model**2
+    "Every head gets a W_o of d_model × d_model. | How wide is what one head hands to W_o?"
+
+
+@count_parameters.step
+def biases(d_model, h, d_k):
+    """Does the exercise want them in or out?"""
+    biases_in = 3 * h * d_k + d_model
+    "The biases are counted too."
+    square_biases_in = 4 * d_model
+    "Four biases of d_model are counted too."
+    inward_biases_in = 3 * h * d_k
+    "The biases of W_q, W_k and W_v are counted too."
+    outward_bias_in = d_model
+    "The bias of W_o is counted too. | Does the exercise want it in or out?"
+
+
+kinds_of_count(count_parameters, "finish")
+
+
+@count_parameters.step
+def whole(d_model, n_heads, d_k):
+    square_all = 4 * d_model**2
+    """All four matrices are counted as d_model × d_model: that holds only where h · d_k = d_model.
+    | d_k is free here: how wide is a token after W_q, if h heads take d_k dimensions each?"""
+    one_head = 4 * d_model * d_k
+    "One head only is counted: h is missing. | Does every head have its own projections?"
+    heads_of_squares = 4 * n_heads * d_k**2
+    "Each matrix is counted as d_k × d_k per head: d_model is missing. | What goes into W_q?"
+    with_feed_forward = 4 * d_model * n_heads * d_k + 8 * d_model**2
+    "A feed-forward network is counted too. | Which four matrices does the exercise want?"
+    times_heads = 4 * d_model * n_heads**2 * d_k
+    """The whole is multiplied by h once more. | Where does h already stand in the sizes of the
+    matrices?"""
+    tied_width = 4 * d_model * n_heads * (d_model // n_heads)
+    """d_k is computed anew as d_model / h, and the one given is ignored. | The exercise gives d_k
+    for a reason: it is free. Where does it enter?"""
+    sizes_added = 4 * (d_model + n_heads * d_k)
+    """Sizes are added where they should be multiplied. | How many numbers does a matrix with a rows
+    and b columns have?"""

@@ -1,0 +1,297 @@
+"""Exercises 5 and 6, notebook 03: into heads, and back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.families import orders_of_axes
+from mha_lesson.check.engine.inputs import labelled, normal, strided, unchanged
+
+SIZES = (  # B, h, T, d_k: distinct primes, then one head, one sequence, one token, all alike
+    (1, 2, 5, 3),
+    (2, 3, 5, 7),
+    (3, 1, 7, 5),
+    (1, 5, 2, 3),
+    (2, 3, 1, 2),
+    (2, 3, 3, 3),
+)
+
+
+def tokens() -> Iterator[Case]:
+    for B, h, T, d_k in SIZES:
+        sizes = {"B": B, "T": T, "n_heads": h, "d_k": d_k, "d_model": h * d_k}
+        x = labelled(B, T, h * d_k)
+        yield Case((x, h), sizes, "where token t, column c holds 100·t + c")
+    x = normal(2, 5, 21, seed=1)
+    sizes = {"B": 2, "T": 5, "n_heads": 3, "d_k": 7, "d_model": 21}
+    yield Case((strided(x), 3), sizes, "with x not contiguous")
+    yield Case((x.transpose(0, 1).contiguous().transpose(0, 1), 3), sizes, "with x not contiguous")
+
+
+def heads() -> Iterator[Case]:
+    for B, h, T, d_k in SIZES:
+        sizes = {"B": B, "T": T, "n_heads": h, "d_k": d_k, "d_model": h * d_k}
+        split = labelled(B, T, h * d_k).view(B, T, h, d_k).transpose(1, 2)
+        note = "where token t, column c of the merged tensor is 100·t + c"
+        yield Case((split.contiguous(),), sizes, note)
+    sizes = {"B": 2, "T": 5, "n_heads": 3, "d_k": 7, "d_model": 21}
+    split = normal(2, 5, 21, seed=1).view(2, 5, 3, 7).transpose(1, 2)
+    yield Case((split,), sizes, "with x a permuted view, as split_heads makes it")
+    yield Case((strided(split),), sizes, "with x not contiguous")
+
+
+def columns_side_by_side(x: Tensor, h: int) -> Tensor:
+    """the heads, cut out side by side, (B, T, h, d_k)"""
+    return x.reshape(*x.shape[:2], h, -1)
+
+
+def heads_before_tokens(x: Tensor) -> Tensor:
+    """(B, T, h, d_k) -> (B, h, T, d_k)."""
+    return x.transpose(1, 2)
+
+
+@exercise(5, "03", cases=tokens, gives=("heads (B, n_heads, T, d_k)",))
+def split_heads(
+    x: Tensor,
+    n_heads: int,
+    *,
+    cut: Any = columns_side_by_side,
+    order: Any = heads_before_tokens,
+    finish: Any = unchanged,
+) -> Any:
+    """(B, T, d_model) -> (B, h, T, d_k)."""
+    return finish(order(cut(x, n_heads)))
+
+
+@split_heads.step(at=WHOLE)
+def in_memory_order(x, n_heads):
+    """Every head should see all tokens. Along which axis has the cut to be made first, and which
+    axes have to change places then?"""
+    B, T, D = x.shape
+    view_only = x.reshape(B, n_heads, T, D // n_heads)
+    """This reads head 0 from the first T/h tokens: `view` (or `reshape`) to (B, h, T, d_k) cuts
+    memory in order, and memory runs token by token."""
+    reshaped_into_order = x.reshape(B, T, n_heads, -1).reshape(B, n_heads, T, -1)
+    "= view_only"
+    tokens_chunked = torch.stack(x.chunk(n_heads, 1), 1)
+    """The *tokens* are cut into h pieces, not the columns: each head gets some whole tokens. |
+    Which axis is shared out among the heads, T or d_model?"""
+    tokens_shared_out = x.reshape(B, n_heads, T // n_heads, D)
+    "= tokens_chunked"
+    cut_across_batch = x.reshape(n_heads, B, T, D // n_heads).transpose(0, 1)
+    """x is cut as (h, B, T, d_k) in memory's order before the axes change places: heads get whole
+    sequences or parts of them. | Which axis has to be cut into two?"""
+    heads_first_in_memory = x.reshape(n_heads, B, T, D // n_heads)
+    """x is cut as (h, B, T, d_k) in memory's order: heads get whole sequences or parts of them. |
+    Which axis has to be cut into two?"""
+    view_into_batch = x.reshape(B * n_heads, T, D // n_heads)
+    """Heads and batch are one axis, cut in memory's order: `view(B·h, T, d_k)` takes T/h tokens for
+    a head."""
+    transposed_then_viewed = x.transpose(1, 2).reshape(B, n_heads, T, D // n_heads)
+    """The axes are exchanged before the cut, and then a `view` or `reshape` to (B, h, T, d_k) runs
+    through memory column by column. | What does memory look like at the moment when you cut it?"""
+    view_tokens_last = x.reshape(B, n_heads, D // n_heads, T)
+    """The shape is (B, h, d_k, T) in memory's order: `view` alone cannot move the tokens there. |
+    Which call exchanges two axes instead of refilling a shape?"""
+    view_then_last_two = x.reshape(B, n_heads, D // n_heads, T).transpose(2, 3)
+    """x is filled into (B, h, d_k, T) in memory's order, and then the last two axes change places:
+    the tokens are torn apart before. | Memory runs token by token, and each token column by column.
+    Which cut keeps tokens whole?"""
+    tokens_times_heads = x.reshape(B, T * n_heads, D // n_heads)
+    """Tokens and heads are one axis, (B, T·h, d_k): three axes, and four are asked for. | Which
+    axis should h have for itself, and where does it stand?"""
+    batch_times_tokens = x.reshape(B * T, n_heads, D // n_heads).transpose(0, 1)
+    """Batch and tokens are one axis, (h, B·T, d_k): the sequences run into each other. | Which axes
+    of x should remain as they are?"""
+    returned_unchanged = x
+    "x comes back as it went in. | Which axis has to become two?"
+
+
+@split_heads.step
+def cut(x, h):
+    """A head owns d_k neighbouring columns. Which of the two sizes has to come last?"""
+    interleaved = x.reshape(*x.shape[:2], -1, h).transpose(2, 3)
+    """The columns are dealt out like cards: head 0 gets columns 0, h, 2h, … instead of the first
+    d_k. That comes of cutting into (d_k, h) instead of (h, d_k)."""
+    sizes_exchanged = x.reshape(*x.shape[:2], -1, h)
+    "h and d_k are exchanged: this makes d_k heads of h dimensions each."
+    heads_reversed = columns_side_by_side(x, h).flip(2)
+    """The heads come in reverse order: head 0 gets the last d_k columns. | Which columns belong to
+    head 0?"""
+    same_columns = columns_side_by_side(x, h)[:, :, :1].expand(-1, -1, h, -1)
+    "Every head gets the same columns, those of head 0. | Which columns belong to head 1?"
+    repeated = x[:, :, None].expand(-1, -1, h, -1)
+    """Every head gets all d_model columns: the tensor is repeated instead of cut. | How wide should
+    one head be?"""
+    B, T, D = x.shape
+    transposed_before_cut = x.transpose(1, 2).reshape(B, T, h, D // h)
+    """The tokens of each sequence come in another order: axes are exchanged before the cut, and the
+    cut then goes through the tokens. | What does memory look like at the moment when you cut it?"""
+    halves_of_each = x.reshape(B, T, h, -1).flip(-1)
+    "Each head's columns come back to front. | In which order do the numbers of one head stand?"
+    d_k = D // h
+    in_steps_of_one = torch.stack([x[..., i : i + d_k] for i in range(h)], 2)
+    "Head i begins at column i, so the heads overlap. | How wide is each head that comes before?"
+    in_steps_of_h = torch.stack([x[..., i * h : i * h + d_k] for i in range(h)], 2)
+    "Head i begins at column i·h instead of i·d_k. | How wide is each head that comes before?"
+
+
+LAST_TWO = "Attention works on the last two axes. Which two should they be?"
+orders_of_axes(split_heads, "order", "B T h d_k", "B h T d_k", lambda _: LAST_TWO)
+
+
+@split_heads.step
+def finish(x):
+    folded_into_batch = x.flatten(0, 1)
+    """The heads are folded into the batch: (B·h, T, d_k) has three axes, and four are asked for. |
+    Which axis should h have for itself?"""
+    joined_with_tokens = x.flatten(1, 2)
+    """Heads and tokens are folded into one axis, (B, h·T, d_k): three axes, and four are asked for.
+    | Which axis should h have for itself?"""
+    heads_first_list = torch.stack(x.unbind(1))
+    "= order_h_B_T_d_k"
+    heads_in_the_end = torch.stack(x.unbind(1), -1)
+    "= order_B_T_d_k_h"
+    an_axis_more = x[:, None]
+    "There is an axis of size 1 too many in front of the heads. | Which four axes are asked for?"
+    last_head = x[:, -1]
+    "Only the last head comes back. | How many heads should axis 1 hold?"
+    first_sequence = x[0]
+    "Only the first sequence comes back. | What about the other sequences?"
+    list_of_heads = x.unbind(1)
+    """The heads come as a list or tuple, one tensor for each, instead of as one axis. | Which call
+    makes one tensor with a new axis out of several?"""
+    one_head = x[:, 0]
+    "Only head 0 comes back. | How many heads should axis 1 hold?"
+    joined_again = x.flatten(2)
+    """In the end the dimensions of a head are joined again, (B, h, T·d_k): one axis too few. |
+    Which four axes are asked for?"""
+
+
+def tokens_before_heads(x: Tensor) -> Tensor:
+    """the heads with tokens before them, (B, T, h, d_k)"""
+    return x.transpose(1, 2)
+
+
+def side_by_side(y: Tensor, x: Tensor) -> Tensor:
+    """(B, T, h, d_k) -> (B, T, h·d_k), whatever order the last two have."""
+    B, h, T, d_k = x.shape
+    return y.reshape(B, T, h * d_k)
+
+
+@exercise(6, "03", cases=heads, gives=("merged (B, T, n_heads·d_k)",))
+def merge_heads(
+    x: Tensor,
+    *,
+    arrange: Any = unchanged,
+    order: Any = tokens_before_heads,
+    join: Any = side_by_side,
+) -> Any:
+    """(B, h, T, d_k) -> (B, T, h·d_k)."""
+    return join(order(arrange(x)), x)
+
+
+@merge_heads.step
+def order(x):
+    not_permuted_back = x
+    """The heads are joined without moving the tokens back first: `reshape` (or `view`) fills a row
+    with h neighbouring tokens of *one* head, because memory runs head by head. | A row of the
+    result belongs to one token and holds all its heads. Which two axes have to change places
+    before?"""
+    dimensions_before_heads = x.permute(0, 2, 3, 1)
+    """The numbers of the heads are interleaved: a row runs head 0, head 1, … for dimension 0, then
+    for dimension 1. That is the order (B, T, d_k, h). | Head 0's d_k numbers should stand together.
+    Which axis has to be the last one before joining?"""
+
+
+orders_of_axes(
+    merge_heads,
+    "order",
+    "B h T d_k",
+    "B T h d_k",
+    lambda _: "Of (B, h, T, d_k), which two have to change places before h and d_k become one?",
+    but=("B h T d_k", "B T d_k h"),
+    then=" before joining",
+)
+
+
+@merge_heads.step
+def arrange(x):
+    merged_in_reverse = x.flip(1)
+    """The heads come in reverse order: the last head's numbers stand first. | Whose numbers should
+    fill the first d_k columns?"""
+    last_head_everywhere = x[:, -1:].expand_as(x)
+    """The last head fills every place: the other heads are lost. | Which head belongs in columns 0
+    to d_k−1?"""
+    heads_rolled = x.roll(1, 1)
+    """The heads are shifted by one: the last stands first. | Whose numbers fill the first d_k
+    columns?"""
+    first_head_everywhere = x[:, :1].expand_as(x)
+    """Head 0 fills every place: the other heads are lost. | Which head belongs in columns d_k to
+    2·d_k?"""
+
+
+@merge_heads.step
+def join(y, x):
+    """Which two axes become h·d_k?"""
+    B, h, T, d_k = x.shape
+    not_joined = y
+    """The axes are in order, and h and d_k are still two: (B, T, h, d_k). | Which call makes one
+    axis out of two neighbours?"""
+    batch_joined_too = y.reshape(B * T, h * d_k)
+    "Batch and tokens are joined as well: (B·T, h·d_k). | Which axes should remain as they are?"
+    tokens_joined = y.reshape(B, T * h, d_k)
+    """The wrong neighbours are joined: tokens and heads, (B, T·h, d_k), instead of heads and
+    dimensions."""
+    joined_tokens_last = y.reshape(B, h * d_k, T)
+    """The last axis is as long as the tokens: (B, h·d_k, T), filled in memory's order. | What
+    should the last axis hold?"""
+    tokens_and_dimensions_joined = y.reshape(B, h, T * d_k)
+    "The result is (B, h, T·d_k): the tokens are joined with the dimensions."
+    all_joined = y.reshape(B, T * h * d_k)
+    "Everything behind the batch is joined: (B, T·h·d_k). | How many axes does the result have?"
+    merged = side_by_side(y, x)
+    merged_tokens_first = merged.transpose(0, 1)
+    "Tokens come before the batch: (T, B, h·d_k). | Batch first: which axis may not move?"
+    merged_transposed = merged.transpose(1, 2)
+    "The result is (B, h·d_k, T): the right rows, transposed. | Which axis should be last?"
+    as_list = list(merged)
+    "The sequences come as a list of matrices. | Which three axes should one tensor have?"
+    merged_first_sequence = merged[0]
+    "Only the first sequence comes back. | What about the other sequences?"
+
+
+@merge_heads.step(at=WHOLE)
+def in_another_way(x):
+    """To concatenate is to keep all of them. How wide should a token be in the end?"""
+    heads_averaged = x.mean(1)
+    "The heads are averaged, so only d_k numbers per token remain."
+    heads_added = x.sum(1)
+    "The heads are added up, so only d_k numbers per token remain."
+    heads_below_each_other = torch.cat(x.unbind(1), 1)
+    """The heads are laid one after the other along the *tokens*: (B, h·T, d_k). | Side by side
+    means along the last axis. Which `dim` is that?"""
+    heads_along_batch = torch.cat(x.unbind(1), 0)
+    """The heads are laid one after the other along the *batch*: (h·B, T, d_k). | Side by side means
+    along the last axis. Which `dim` is that?"""
+    sequences_side_by_side = torch.cat(x.unbind(0), -1)
+    """Not heads but sequences are laid side by side: axis 0 is taken apart. | Which axis of (B, h,
+    T, d_k) counts the heads?"""
+    tokens_side_by_side = torch.cat(x.unbind(2), -1)
+    """Not heads but tokens are laid side by side: axis 2 is taken apart. | Which axis of (B, h, T,
+    d_k) counts the heads?"""
+    returned_as_it_was = x
+    "x comes back as it went in. | Which two axes have to become one?"
+    largest_head = x.amax(1)
+    "Of every dimension only the largest number over the heads remains."
+    heads_stacked_last = torch.stack(x.unbind(1), -1).flatten(2)
+    "= dimensions_before_heads"
+    heads_multiplied = x.prod(1)
+    "The heads are multiplied with each other, so only d_k numbers per token remain."
+    heads_listed = list(x.unbind(1))
+    "The heads come as a list. | Which call lays tensors side by side?"
+    first_head_only = x[:, 0]
+    "Only head 0 comes back. | How wide should a token be in the end?"

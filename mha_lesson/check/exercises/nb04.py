@@ -1,0 +1,500 @@
+"""Exercises 7, 8 and 9, notebook 04: two masks, and the softmax that survives them."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.families import kinds_of_mask
+from mha_lesson.check.engine.inputs import normal, strided, unchanged
+from mha_lesson.check.engine.report import Finding
+from mha_lesson.check.exercises.nb01 import attention, shares, softmax_over_keys
+
+
+def lengths_of_sequences() -> Iterator[Case]:
+    for T in (5, 3, 7, 2, 1):
+        yield Case((T,), {"T": T})
+
+
+def future(T: int) -> Tensor:
+    return torch.ones(T, T, dtype=torch.bool).triu(1)
+
+
+@exercise(7, "04", cases=lengths_of_sequences, gradient=None, gives=("mask (T, T)",))
+def causal_mask(
+    T: int, *, triangle: Any = future, kind: Any = unchanged, axes: Any = unchanged
+) -> Any:
+    """True above the diagonal."""
+    return axes(kind(triangle(T)))
+
+
+MEANING = "True means *blocked* here. May query 2 look at key 1?"
+
+
+@causal_mask.step
+def triangle(T):
+    """True means *blocked* here. May query 2 look at key 1?"""
+    mask, square = future(T), torch.ones(T, T, dtype=torch.bool)
+    keep_mask = ~mask
+    "True and False are the wrong way round: your True stands where looking is *allowed*."
+    diagonal_blocked = square.triu(0)
+    """The diagonal is blocked as well: no token may look at itself, and query 0 is left with no key
+    at all. | Query i may see keys 0 … i. Is i among them?"""
+    past_blocked = square.tril(-1)
+    """The *past* is blocked instead of the future: your True stands below the diagonal. | Row i is
+    query i, column j is key j. Which keys come later than the query?"""
+    one_too_late = square.triu(2)
+    """Off by one: the next token can still be seen, the mask starts at the second after it. | Which
+    is the first key that query i may not see?"""
+    one_too_early = square.triu(-1)
+    """Off by one: the last past token is blocked too. | Which is the first key that query i may not
+    see?"""
+    nothing_blocked = ~square
+    "Nothing is blocked: every entry is False."
+    everything_blocked = square
+    "Everything is blocked: every entry is True."
+    only_diagonal = torch.eye(T, dtype=torch.bool)
+    "Only the diagonal is True: each token is barred from itself, and from nothing else."
+    only_next = mask & ~square.triu(2)
+    """Only the next token is blocked, not all that follow. | Which keys lie in the future of query
+    0?"""
+    only_previous = square.tril(-1) & ~square.tril(-2)
+    "Only the previous token is blocked. | Which keys lie in the future of query 0?"
+    only_itself = ~torch.eye(T, dtype=torch.bool)
+    """All but the diagonal is blocked: each token only sees itself. | Query i may see keys 0 … i.
+    Which are missing?"""
+    other_diagonal = mask.flip(0)
+    """The triangle is cut along the other diagonal, from top right to bottom left. | Where in the
+    matrix do query i and key i meet?"""
+    other_diagonal_columns = mask.flip(1)
+    "= other_diagonal"
+    below_other_diagonal = square.tril(-1).flip(0)
+    "= other_diagonal"
+    too_large = future(T + 1)
+    """The mask is one row and one column too large, (T+1, T+1). | How many queries and how many
+    keys are there?"""
+    too_small = future(T - 1)
+    """The mask is one row and one column too small, (T−1, T−1). | How many queries and how many
+    keys are there?"""
+    one_row = mask[0]
+    """The mask is a single row of T entries: which keys are blocked depends on the query, too. |
+    What is the shape of one True or False per query and key?"""
+    last_column_open = mask & (torch.arange(T) < T - 1)
+    "The last key is open to everybody. | Which queries may see the last key?"
+    keep_next = square.tril(1)
+    """True and False are the wrong way round, and off by one: your True stands where looking is
+    allowed, and at the next token."""
+
+
+kinds_of_mask(causal_mask)
+
+
+@causal_mask.step
+def axes(mask):
+    """How many axes does the exercise ask for?"""
+    two_more_axes = mask[None, None]
+    "The mask has axes of size 1 in front; (T, T) is asked for, and broadcasting adds them anyway."
+    one_more_axis = mask[None]
+    "The mask has an axis of size 1 in front; (T, T) is asked for, broadcasting adds it anyway."
+
+
+def batches_of_lengths() -> Iterator[Case]:
+    for lengths, T, dtype in (
+        ((3, 5, 2), 5, torch.int64),
+        ((4, 0, 1, 7, 2), 7, torch.int64),
+        ((2, 1), 5, torch.int32),
+        ((3,), 5, torch.int64),
+        ((0, 0), 3, torch.int64),
+        ((1, 1, 0), 1, torch.int32),
+        ((3, 1, 2), 3, torch.int64),
+    ):
+        what = ", ".join(map(str, lengths))
+        kind = str(dtype).removeprefix("torch.")
+        note = f"with lengths ({what}{',' * (len(lengths) == 1)}), {kind}"
+        yield Case((torch.tensor(lengths, dtype=dtype), T), {"B": len(lengths), "T": T}, note)
+
+
+def from_length_on(positions: Tensor, lengths: Tensor) -> Tensor:
+    return positions >= lengths
+
+
+def key_axis_last(mask: Tensor) -> Tensor:
+    return mask[:, None, None, :]
+
+
+@exercise(8, "04", cases=batches_of_lengths, gradient=None, gives=("mask (B, 1, 1, T)",))
+def padding_mask(
+    lengths: Tensor,
+    T: int,
+    *,
+    where: Any = from_length_on,
+    axes: Any = key_axis_last,
+    kind: Any = unchanged,
+) -> Any:
+    """True at keys from lengths[b] on, (B, 1, 1, T)."""
+    positions = torch.arange(T, device=lengths.device)
+    return kind(axes(where(positions, lengths[:, None])))
+
+
+@padding_mask.step
+def where(positions, lengths):
+    """True means *blocked* here. Which keys are to be blocked, tokens or padding?"""
+    tokens_marked = positions < lengths
+    "True and False are the wrong way round: your True marks the real tokens."
+    pad_one_late = positions > lengths
+    """Off by one: `>` lets the first padding key through, at position lengths[b]. | A sequence of
+    length 3 has tokens at positions 0, 1, 2. Where does padding begin?"""
+    pad_one_early = positions >= lengths - 1
+    """Off by one: the last real token of every sequence is blocked as well. | A sequence of length
+    3 has tokens at positions 0, 1, 2. Where does padding begin?"""
+    tokens_and_one_marked = positions <= lengths
+    "The wrong way round, and off by one: `<=` marks the tokens and the first padding key."
+    only_the_first_pad = positions == lengths
+    """Only the key at position lengths[b] is True, and not those after it. | How many padding keys
+    does a sequence of length 3 have among T = 7?"""
+    padding_in_front = positions < len(positions) - lengths
+    """Padding is taken to stand *in front*: the first T − lengths[b] keys are blocked. | At which
+    end of a sequence do its tokens begin here?"""
+    counted_from_end = positions >= len(positions) - lengths
+    """The first lengths[b] keys are counted from the end: positions run backwards. | At which end
+    of a sequence do its tokens begin here?"""
+    no_padding = (positions >= lengths) & False
+    "Nothing is blocked: every entry is False."
+    longest_for_all = (positions >= lengths.max()).expand(len(lengths), -1)
+    """Every sequence gets the same mask, by the longest length. | Which axis of the mask should
+    tell sequences apart?"""
+    shortest_for_all = (positions >= lengths.min()).expand(len(lengths), -1)
+    """Every sequence gets the same mask, by the shortest length. | Which axis of the mask should
+    tell sequences apart?"""
+    two_late = positions >= lengths + 2
+    "Off by two: the first two padding keys can be seen. | Where does padding begin?"
+    only_the_last = (positions >= len(positions) - 1) | (lengths < 0)
+    "Only the last key is True, whatever the length. | Where does padding begin?"
+    everything_padded = (positions >= lengths) | True
+    "Everything is blocked: every entry is True."
+    first_length_for_all = (positions >= lengths[0]).expand(len(lengths), -1)
+    """Every sequence gets the same mask, by the length of sequence 0. | Which axis of the mask
+    should tell sequences apart?"""
+
+
+@padding_mask.step(at="axes")
+def axes_of_padding(mask):
+    """From the right the axes of the scores are keys, queries, heads, batch. Where do B and T
+    go?"""
+    no_axes_for_heads = mask
+    "The mask has shape (B, T): against scores (B, h, T, T) its B would meet the *queries*."
+    one_axis_short = mask[:, None, :]
+    "The mask has shape (B, 1, T): the axis for the heads is missing, and B would meet the heads."
+    queries_blocked = mask[:, None, :, None]
+    """The mask has shape (B, 1, T, 1): T stands at the *queries*, so whole rows are blocked and
+    padding keys can still be seen. | Should the padding be unseen, or unseeing?"""
+    tokens_at_heads = mask[:, :, None, None]
+    """The mask has shape (B, T, 1, 1): T stands where the heads are. | From the right the axes of
+    the scores are keys, queries, heads, batch. Where does T go?"""
+    batch_at_queries = mask[None, None]
+    """The mask has shape (1, 1, B, T): B stands where the queries are. | From the right the axes of
+    the scores are keys, queries, heads, batch. Where does B go?"""
+    batch_at_heads = mask[None, :, None, :]
+    """The mask has shape (1, B, 1, T): B stands where the heads are. | From the right the axes of
+    the scores are keys, queries, heads, batch. Where does B go?"""
+    spread_over_queries = mask[:, None, None, :].expand(-1, -1, mask.shape[1], -1)
+    """The mask is already spread over the queries, (B, 1, T, T): an axis of 1 would broadcast. |
+    Which two axes may stay 1?"""
+    queries_and_keys = mask[:, None, None, :] | mask[:, None, :, None]
+    """Padding queries are blocked as well, (B, 1, T, T): a row with every key blocked has nothing
+    left to attend to. | Should the padding be unseen, or unseeing?"""
+    queries_with_keys = mask[:, None, None, :] & mask[:, None, :, None]
+    """Only where query *and* key are padding is blocked, (B, 1, T, T): real tokens still see it. |
+    What does a real query see of the padding keys?"""
+    three_axes = mask[:, None, :].expand(-1, mask.shape[1], -1)
+    """The mask is one tensor (B, T, T), for each query and key, without an axis for the heads. |
+    From the right the axes of the scores are keys, queries, heads, batch. Which are missing?"""
+    one_axis_many = mask[:, None, None, None, :]
+    "The mask has five axes, (B, 1, 1, 1, T). | How many axes have the scores?"
+    first_sequence = mask[:1, None, None, :]
+    "Only the first sequence has a mask, (1, 1, 1, T). | Which axis tells sequences apart?"
+    transposed_mask = mask.mT
+    """The mask is transposed, (T, B): sequences are the last axis. | Which axis of the scores does
+    the last axis of the mask meet?"""
+
+
+kinds_of_mask(padding_mask)
+
+
+@padding_mask.step(at=WHOLE)
+def in_another_way(lengths, T):
+    as_wide_as_longest = (torch.arange(int(lengths.max())) >= lengths[:, None])[:, None, None, :]
+    "The mask is as wide as the longest sequence instead of T. | How many keys do the scores have?"
+    counted_from_one = (torch.arange(1, T + 1) >= lengths[:, None])[:, None, None, :]
+    "= pad_one_early"
+    causal_too = (torch.arange(T) >= lengths[:, None])[:, None, None, :] | future(T)
+    """The causal triangle is blocked as well, (B, 1, T, T). | What was asked for is padding alone.
+    Which line adds the future?"""
+
+
+def scores_and_masks() -> Iterator[Case]:
+    def mask(*shape: int, seed: int) -> Tensor:
+        blocked = normal(*shape, seed=seed) > 0.3
+        blocked[..., 0] = False  # a key is left to every query
+        return blocked
+
+    sizes = {"B": 2, "h": 3, "T_q": 5, "T_k": 7}
+    scores = normal(2, 3, 5, 7, seed=0, std=2)
+    yield Case((scores, mask(2, 3, 5, 7, seed=1)), sizes, "with a mask of its own for every head")
+    dead = mask(2, 3, 5, 7, seed=2)
+    dead[0, 1, 2] = dead[1, :, 4] = True
+    yield Case((scores, dead), sizes, "with rows in which every key is blocked")
+    small = {"T_q": 3, "T_k": 5}
+    blocked = torch.tensor([[0, 1, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0]]).bool()
+    note = "with every key of query 1 blocked"
+    yield Case((normal(3, 5, seed=3), blocked), small, note)
+    yield Case((normal(3, 5, seed=4), blocked[:1]), small, "with one mask row for all queries")
+    padding = torch.tensor([3, 0])[:, None] <= torch.arange(7)
+    yield Case((scores, padding[:, None, None]), sizes, "with lengths 3 and 0, mask (B, 1, 1, T_k)")
+    yield Case((scores, mask(5, 7, seed=6)), sizes, "with a mask (T_q, T_k)")
+    note = "with nothing blocked"
+    yield Case((normal(2, 3, 5, seed=7), torch.zeros(3, 5).bool()), {"B": 2, **small}, note)
+    yield Case((strided(scores), strided(dead)), sizes, "with scores and mask not contiguous")
+    square = {"B": 3, "T_q": 3, "T_k": 3}
+    dead = mask(3, 3, 3, seed=9)
+    dead[0, 2] = True
+    yield Case((normal(3, 3, 3, seed=8), dead), square, "with the last row of sequence 0 blocked")
+    note = "with a causal mask"
+    yield Case((normal(5, 5, seed=10), future(5)), {"T_q": 5, "T_k": 5}, note)
+    # Sixteenths, so that an answer that computes in float32 sees the very same scores.
+    low, wide = ((normal(3, 5, seed=11, std=std) * 16).round() / 16 for std in (1, 5_000))
+    yield Case((low - 10_000, blocked), small, "with scores near −1e4", 2e-3, True)
+    yield Case((wide, blocked), small, "with scores up to ±1e4", 2e-3, True)
+    mixed = normal(3, 5, seed=13)
+    mixed[0] = torch.tensor([-1e4, 1e4, -1e4, -1e4, 1e4])
+    note = "where open keys score −1e4 and blocked ones 1e4"
+    yield Case((mixed, blocked), small, note, 2e-3, True)
+    yield Case((normal(1, 1, seed=14), torch.tensor([[True]])), {"T_q": 1, "T_k": 1}, "blocked")
+
+
+def minus_infinity(scores: Tensor, mask: Tensor) -> Tensor:
+    """the masked scores"""
+    return scores.masked_fill(mask, -math.inf)
+
+
+def blocked_rows_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
+    """the weights, empty rows at zero"""
+    return weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
+
+
+def gradients_of_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
+    """Weights may be clean and their gradients NaN all the same."""
+    for case in cases:
+        scores, mask = case.inputs
+        leaf = scores.clone().requires_grad_()
+        try:
+            weights = answer(leaf * 1.0, mask.clone())  # a copy: it may be written into
+            (weights * normal(*weights.shape, seed=99)).sum().backward()
+        except Exception:
+            continue  # nothing to differentiate, or not differentiable: not NaN
+        if leaf.grad is not None and leaf.grad.isnan().any():
+            return Finding(
+                "nan_gradient",
+                "The weights are right, and the *gradient* of the scores has NaN in it: the "
+                "softmax of a row of nothing but −∞ was NaN for a moment. Mending its result (with "
+                "`nan_to_num`, `where` or `masked_fill`) does not mend the way back through it.",
+                "How could the softmax of a fully blocked row be kept from ever seeing nothing but "
+                "−∞?",
+            )
+    return None
+
+
+@exercise(
+    9,
+    "04",
+    cases=scores_and_masks,
+    gives=("weights (..., T_q, T_k)",),
+    further=(gradients_of_blocked_rows,),
+)
+def masked_softmax(
+    scores: Tensor,
+    mask: Tensor,
+    *,
+    read: Any = unchanged,
+    fill: Any = minus_infinity,
+    normalise: Any = softmax_over_keys,
+    empty: Any = blocked_rows_to_zero,
+) -> Any:
+    """Softmax over the keys that are not blocked; a row without any is zero."""
+    blocked = read(mask, scores)
+    return empty(normalise(fill(scores, blocked)), blocked)
+
+
+@masked_softmax.step
+def empty(weights, mask):
+    """What should a query get that has no key left to look at?"""
+    gone = mask.all(-1, keepdim=True)
+    nan_to_zero = weights.nan_to_num(0.0)
+    "right"
+    blocked_to_zero = weights.masked_fill(mask, 0.0)
+    "right"
+    blocked_rows_left = weights
+    "A row whose every key is blocked is NaN: the softmax of nothing but −∞ is 0/0."
+    blocked_rows_uniform = weights.masked_fill(gone, 1 / weights.shape[-1])
+    """A row whose every key is blocked still shares out a weight of 1, evenly over what was
+    blocked. (That is what a softmax gives of equal scores, be they all −1e9 or all 0.)"""
+    blocked_rows_one = weights.masked_fill(gone, 1.0)
+    "In a row whose every key is blocked all keys get weight 1."
+    any_for_all = weights.masked_fill(mask.any(-1, keepdim=True), 0.0)
+    """Any row that has *one* blocked key is set to zero: `any` where `all` is meant. | Which rows
+    have nothing left to look at?"""
+    all_over_queries = weights.masked_fill(mask.all(-2, keepdim=True), 0.0)
+    """Blocked *columns* are zeroed (`all` over axis −2), not blocked rows. | Over which axis do you
+    ask whether all keys of a query are blocked?"""
+    everything_zeroed = torch.zeros_like(weights) if mask.all(-1).any() else weights
+    """If any row is blocked entirely, everything becomes zero: `all` without an axis, or an `if`. |
+    Which rows have nothing left to look at, and which others should stay?"""
+    only_if_all_is_blocked = torch.zeros_like(weights) if mask.all() else weights
+    """Blocked rows are only dealt with if *every* entry of the mask is True; one blocked row alone
+    stays 0/0 = NaN. | Over which axis do you ask whether all keys of a query are blocked?"""
+    rows_of_first_sequence = weights.masked_fill(mask[:1].all(-1, keepdim=True), 0.0)
+    """Which rows are empty is read from the first sequence only. | Over which axes does the mask
+    differ?"""
+    zero_where_any_nan = torch.zeros_like(weights) if weights.isnan().any() else weights
+    "= everything_zeroed"
+    open_rows_zeroed = weights.masked_fill(~gone, 0.0)
+    "The rows that still have keys are set to zero, and the empty ones stay. | Which is it to be?"
+    last_weight_zeroed = weights.masked_fill(gone, -math.inf)
+    "A row whose every key is blocked holds −∞. | Can a weight be negative?"
+
+
+@masked_softmax.step
+def fill(scores, mask):
+    blocked_rows_left_open = scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
+    "right"
+    finite = scores.masked_fill(mask, -1e9)
+    "right"
+    only_blocked_rows = scores
+    """Only rows whose every key is blocked are dealt with; everywhere else the mask takes no part.
+    | What has to happen to a score so that its weight becomes 0, and the others sum to 1?"""
+
+
+@masked_softmax.step
+def read(mask, scores):
+    """True means *blocked* in this course. In which row of your result do you see the opposite?"""
+    true_means_keep = ~mask
+    "The mask is used the wrong way round: what is True stays, and what is False is blocked."
+    mask_ignored = torch.zeros_like(mask)
+    """The mask takes no part: no weight is changed by it. | What has to happen to a score so that
+    its weight becomes 0, and the others sum to 1?"""
+    mask_transposed = mask.mT
+    """The mask is transposed before it is used: queries and keys are exchanged. | Which axis of the
+    mask belongs to the keys?"""
+    causal_instead = torch.ones_like(scores).triu(1).bool()
+    "A causal mask is applied, and not the one that was given. | What does the second argument say?"
+    future_too = mask | torch.ones_like(scores).triu(1).bool()
+    """The future is blocked as well, whatever mask is given. | Where does the triangle come from if
+    the caller has not passed it?"""
+    mask_of_head_0 = mask[:, :1] if mask.ndim == 4 else mask
+    """All heads are masked alike, by the mask of head 0. | The mask may have an axis for the heads.
+    How long can it be?"""
+    mask_of_sequence_0 = mask[:1] if mask.ndim > 2 else mask
+    """All sequences are masked alike, by the mask of sequence 0. | Which axis of the mask tells
+    sequences apart?"""
+    first_row_for_all = mask[..., :1, :]
+    """All queries are masked alike, by the mask of query 0. | Which axis of the mask tells queries
+    apart?"""
+    diagonal_too = mask | torch.eye(scores.shape[-2], scores.shape[-1]).bool()
+    "The diagonal is blocked as well: no token may look at itself. | Does the mask say so?"
+    any_head_for_all = mask.any(-3, keepdim=True) if mask.ndim == 4 else mask
+    "What one head blocks is blocked for all heads. | Which axis of the mask tells heads apart?"
+
+
+@masked_softmax.step(at="fill", empty=(unchanged, None))
+def fill_wrongly(scores, mask):
+    """What has to happen to a score so that its weight becomes 0, and the others sum to 1?"""
+    filled_where_false = scores.masked_fill(~mask, -math.inf)
+    "= true_means_keep"
+    filled_where_false_finite = scores.masked_fill(~mask, -1e9)
+    "= true_means_keep"
+    zero_scores = scores.masked_fill(mask, 0.0)
+    """Blocked scores become 0 (or nearly 0), and 0 is an ordinary score: exp(0) = 1, so blocked
+    keys get weight. | Which score has weight 0 after a softmax?"""
+    numbers = mask.to(scores.dtype)
+    mask_added = scores + numbers
+    "The mask is *added* to the scores as 0 and 1: a blocked key scores one point more."
+    mask_subtracted = scores - numbers
+    "The mask is *subtracted* from the scores as 0 and 1: a blocked key scores one point less."
+    times_mask = scores * mask
+    "The scores are multiplied by the mask: open keys get score 0, blocked ones keep theirs."
+    times_infinity = scores + numbers * -math.inf
+    """What is not blocked becomes NaN, as 0 · −∞ is: a mask of 0 and 1 times −∞, added, gives that.
+    | How can −∞ be put in certain places without multiplying?"""
+    plus_infinity = scores.masked_fill(mask, math.inf)
+    """Every row that has a blocked key is NaN. (+∞ in its place gives that, since ∞ − ∞ is NaN; so
+    does −∞ in the whole row.) | Should a blocked key score high or low, and which entries should
+    change?"""
+    large_positive = scores.masked_fill(mask, 1e9)
+    """Blocked scores become +1e9: a blocked key gets all the weight. | Should a blocked key score
+    high or low?"""
+    too_high = scores.masked_fill(mask, -1e4)
+    """Blocked scores become a negative number that is not low enough: real scores can be as low as
+    −1e4, and then blocked keys get weight. | Which value lies below every possible score?"""
+    at_1000 = scores.masked_fill(mask, -1e3)
+    "= too_high"
+    at_100 = scores.masked_fill(mask, -100.0)
+    "= too_high"
+    at_10 = scores.masked_fill(mask, -10.0)
+    "= too_high"
+    at_1 = scores.masked_fill(mask, -1.0)
+    "= too_high"
+    added_1e4 = scores + numbers * -1e4
+    """A blocked score loses 1e4: real scores can differ by more than that, and then a blocked key
+    wins. | Which value lies below every possible score, whatever is added to it?"""
+    row_by_row = scores.masked_fill(mask.any(-1, keepdim=True), -math.inf)
+    "= plus_infinity"
+    column_by_column = scores.masked_fill(mask.any(-2, keepdim=True), -math.inf)
+    "A key that one query may not see is blocked for all queries. | Which entries are to become −∞?"
+    smallest_of_all = scores.masked_fill(mask, float(scores.min()))
+    """Blocked scores become the smallest score there is: that key still gets weight. | Which value
+    lies below every possible score?"""
+
+
+@masked_softmax.step(at="fill", empty=unchanged)
+def fill_all_alike(scores, mask):
+    """What should a query get that has no key left to look at?"""
+    large_negative = scores.masked_fill(mask, -1e9)
+    "= blocked_rows_uniform"
+    added_1e9 = scores + mask.to(scores.dtype) * -1e9
+    """A row whose every key is blocked gets weights as if nothing were blocked. (Adding −1e9 to all
+    of its scores comes to that, and so does leaving such rows out of the mask.)"""
+    empty_rows_open = scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
+    "= added_1e9"
+
+
+@masked_softmax.step(at="empty", fill=unchanged)
+def empty_after(weights, mask):
+    """Which scores should the softmax never get to see?"""
+    zeroed_after = weights.masked_fill(mask, 0.0)
+    """The mask comes after the softmax: blocked weights are set to 0, their share is lost, and rows
+    no longer sum to 1. | When would the open keys share out all of the weight: mask before the
+    softmax, or after?"""
+    blocked_kept_after = weights * mask
+    """After the softmax the weights are multiplied by the mask itself: blocked keys are what stays.
+    | True means *blocked* in this course. In which row of your result do you see the opposite?"""
+    infinite_after = weights.masked_fill(mask, -math.inf)
+    """After the softmax blocked weights become −∞: a weight is a share, and cannot be negative. |
+    Does the mask belong before or after the softmax?"""
+    low_after = weights.masked_fill(mask, -1e9)
+    """After the softmax blocked weights become −1e9: a weight is a share, and cannot be negative. |
+    Does the mask belong before or after the softmax?"""
+    renormalised_after = shares(weights.masked_fill(mask, 0.0))
+    """The mask comes after the softmax, and rows are divided by what is left: where nothing is left
+    (no key is open, or the open ones score far below the blocked ones) that is 0/0."""
+    kept = weights.masked_fill(mask, 0.0)
+    renormalised_cleared = shares(kept).nan_to_num(0.0)
+    """The mask comes after the softmax, and rows are divided by what is left: where the open keys
+    score far below the blocked ones the row is lost, and comes out as 0."""
+    renormalised_guarded = kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
+    "= renormalised_cleared"
+
+
+masked_softmax.adopt(attention, "normalise", but=("causal_softmax",))

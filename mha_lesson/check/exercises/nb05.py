@@ -1,0 +1,209 @@
+"""Exercise 10, notebook 05: W^O as a sum over heads."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.inputs import normal, strided
+
+
+def heads_and_w_o() -> Iterator[Case]:
+    for seed, (B, h, T, d_k, d_model) in enumerate(
+        (
+            (2, 3, 5, 7, 11),
+            (1, 2, 3, 2, 5),
+            (2, 1, 5, 3, 7),
+            (3, 5, 2, 3, 15),
+            (1, 2, 1, 3, 5),
+            (2, 3, 3, 3, 3),
+            (2, 3, 5, 7, 7),
+            (2, 2, 3, 5, 10),
+        )
+    ):
+        sizes = {"B": B, "n_heads": h, "T": T, "d_k": d_k, "d_model": d_model}
+        heads = normal(B, h, T, d_k, seed=seed)
+        W_o = normal(d_model, h * d_k, seed=seed + 20)
+        yield Case((heads, W_o), sizes)
+        if seed == 0:
+            yield Case((strided(heads), strided(W_o)), sizes, "with inputs not contiguous")
+            swapped = heads.transpose(1, 2).contiguous().transpose(1, 2)
+            yield Case((swapped, W_o), sizes, "with heads a permuted view")
+
+
+def neighbouring_columns(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
+    """the columns of W_o for a head"""
+    return W_o[:, i * d_k : (i + 1) * d_k]
+
+
+def head_times_slab(head: Tensor, slab: Tensor) -> Tensor:
+    """the write of a head"""
+    return head @ slab.mT
+
+
+def head_by_head(heads: Tensor) -> list[Tensor]:
+    return list(heads.unbind(1))
+
+
+def added(writes: list[Tensor]) -> Any:
+    """the sum of the writes"""
+    return torch.stack(writes).sum(0)
+
+
+@exercise(10, "05", cases=heads_and_w_o, gives=("output (B, T, d_model)",))
+def sum_of_head_writes(
+    heads: Tensor,
+    W_o: Tensor,
+    *,
+    each: Any = head_by_head,
+    slab: Any = neighbouring_columns,
+    write: Any = head_times_slab,
+    collect: Any = added,
+) -> Any:
+    """Σ_i head_i · (its columns of W_o)ᵀ."""
+    h, d_k = heads.shape[1], heads.shape[-1]
+    parts = each(heads)
+    slabs = [slab(W_o, i, h, d_k) for i in range(len(parts))]
+    return collect([write(part, piece) for part, piece in zip(parts, slabs, strict=True)])
+
+
+@sum_of_head_writes.step
+def slab(W_o, i, h, d_k):
+    """The concatenation has head 0 in its first d_k columns. Which columns of W_o meet those?"""
+    columns_dealt = W_o[:, i::h]
+    "The columns of W_o are dealt out like cards: head i gets columns i, i+h, i+2h and so on."
+    rows_cut = W_o[i * d_k : (i + 1) * d_k]
+    """Head i's slab is cut from the *rows* of W_o: rows are outputs (`nn.Linear` layout), and the
+    heads meet its columns. | W_o is (out, in). Which of its axes is h·d_k long?"""
+    rows_cut_untransposed = W_o[i * d_k : (i + 1) * d_k].mT
+    """Head i's slab is cut from the *rows* of W_o and used untransposed. | W_o is (out, in). Which
+    of its axes is h·d_k long?"""
+    first_slab_for_all = W_o[:, :d_k]
+    "Every head writes through the columns of head 0 (adding the heads first is the same)."
+    steps_of_h = W_o[:, i * h : i * h + d_k]
+    """The slabs start at i·h instead of i·d_k, so they overlap or leave gaps. | How wide is the
+    slab of each head that comes before?"""
+    steps_of_one = W_o[:, i : i + d_k]
+    """The slabs start at i instead of i·d_k, so they overlap. | How wide is the slab of each head
+    that comes before?"""
+    columns_back_to_front = neighbouring_columns(W_o, i, h, d_k).flip(-1)
+    "Each slab's columns come back to front. | Which column meets a head's first number?"
+    w_o_reshaped = W_o.reshape(h * d_k, -1)[i * d_k : (i + 1) * d_k].mT
+    """W_o is pressed into (h·d_k, d_model) by `view` or `reshape` instead of being transposed. |
+    Which call exchanges two axes instead of refilling a shape?"""
+    w_o_viewed = W_o.reshape(h, -1, d_k)[i]
+    """W_o is pressed into (h, d_k, d_model) or (h, d_model, d_k) by `view`: that cuts its rows in
+    memory's order. | Which axis of W_o has to be cut into h and d_k?"""
+    transposed_then_viewed = W_o.mT.reshape(h, -1, d_k)[i]
+    """W_o is transposed, and then cut by `view` or `reshape` into (h, d_model, d_k): that runs
+    through memory and mixes columns of different heads. | After the transpose the heads lie along
+    axis 0. Into which two sizes has it to be cut?"""
+    slabs_reversed = neighbouring_columns(W_o, h - 1 - i, h, d_k)
+    "The columns are taken from the other end: head 0 gets the last d_k."
+    slabs_shifted = neighbouring_columns(W_o, (i + 1) % h, h, d_k)
+    "The columns are shifted by one head: head 0 gets those of head 1."
+
+
+@sum_of_head_writes.step
+def write(head, slab):
+    slab_untransposed = head @ slab
+    """W_o is used untransposed: x @ W for x @ Wᵀ. Where d_k equals d_model nothing complains. |
+    `nn.Linear` keeps a row for each *output*. Which axis has to meet the head's last?"""
+    no_w_o = head
+    "The heads are summed as they are: W_o takes no part. | What does W_o do with a head?"
+
+
+@sum_of_head_writes.step
+def collect(writes):
+    """To concatenate and to multiply by W_o gives one (B, T, d_model). What is still to be done?"""
+    averaged = torch.stack(writes).mean(0)
+    """The writes are averaged, so the result is h times too small. | Concatenating and multiplying
+    by W_o: does it divide by h anywhere?"""
+    not_added = torch.stack(writes, 1)
+    "The writes come back one by one, along an axis for the heads: they are not added up."
+    listed = writes
+    "The writes come back as a list: they are not added up."
+    last_only = writes[-1]
+    """Only the last head's write comes back: each overwrites the one before (`=` where `+=` is
+    meant), or `return` stands after the loop without a sum. | What should be left of head 0 in the
+    end?"""
+    first_only = writes[0]
+    """Only head 0's write comes back. | Which other heads write, and does `return` stand inside the
+    loop?"""
+    writes_side_by_side = torch.cat(writes, -1)
+    """The writes are laid side by side, (B, T, h·d_model), instead of being added. | How wide is a
+    token in the end?"""
+    multiplied = torch.stack(writes).prod(0)
+    "The writes are multiplied with each other. | Σ stands for which operation?"
+    largest = torch.stack(writes).amax(0)
+    "The largest of the writes is kept. | Σ stands for which operation?"
+    none = torch.zeros_like(writes[0])
+    last_left_out = sum(writes[:-1])
+    "The last head is left out. | Which values does `range(h - 1)` run through?"
+    last_left_out_of_zeros = sum(writes[:-1], none)
+    "= last_left_out"
+    first_left_out = sum(writes[1:])
+    "Head 0 is left out. | Which values does `range(1, h)` run through?"
+    first_left_out_of_zeros = sum(writes[1:], none)
+    "= first_left_out"
+    every_other = sum(writes[::2], none)
+    "Only every other head is counted. | Which heads write?"
+    zeros = none
+    "Nothing is added up: all is 0. | Does the line of the loop keep what it adds?"
+    signs_alternate = sum((w if i % 2 == 0 else -w for i, w in enumerate(writes)), none)
+    "Writes are subtracted, too. | Σ stands for which operation?"
+    minus_the_rest = writes[0] - sum(writes[1:], none)
+    "All writes after the first are subtracted. | Σ stands for which operation?"
+    per_root = added(writes) / len(writes) ** 0.5
+    "The sum is divided by √h. | Concatenating and multiplying by W_o: does it divide anywhere?"
+    tokens_added_too = added(writes).sum(1)
+    "The sum runs over the tokens as well: one row per sequence. | Which axis counts the heads?"
+    first_twice = added(writes) + writes[0]
+    "The sum starts with the first write counted twice. | With what does an empty sum begin?"
+    batch_added_too = added(writes).sum(0)
+    """The sum runs over the batch as well: one result for all sequences. | Which axis counts the
+    heads?"""
+
+
+@sum_of_head_writes.step
+def each(heads):
+    over_the_batch = list(heads.unbind(0))
+    """The loop runs over the batch (axis 0) and not over the heads. | Which axis of (B, h, T, d_k)
+    counts the heads?"""
+    always_head_0 = [heads[:, 0]] * heads.shape[1]
+    "Every write is made by head 0. | Which head belongs to the i-th slab?"
+    B, h, T, d_k = heads.shape
+    torn_apart = list(heads.reshape(B, T, h, d_k).unbind(2))
+    """The tokens are torn apart before W_o: a `reshape` or `view` to (B, T, …) of what lies in
+    memory as (B, h, T, d_k), so a row holds h tokens of one head. | Memory runs head by head here.
+    Which axes have to change places before?"""
+    last_head_always = [heads[:, -1]] * h
+    "Every write is made by the last head. | Which head belongs to the i-th slab?"
+    heads_back_to_front = list(heads.flip(1).unbind(1))
+    "= slabs_reversed"
+    over_the_tokens = list(heads.unbind(2))
+    "The loop runs over the tokens (axis 2), not over the heads. | Which axis counts the heads?"
+
+
+@sum_of_head_writes.step(at=WHOLE)
+def all_at_once(heads, W_o):
+    B, h, T, d_k = heads.shape
+    merged = heads.transpose(1, 2).flatten(2)
+    added_both = heads.sum(1) @ W_o.unflatten(1, (h, d_k)).sum(1).mT
+    """The heads are added first, and so are the columns of W_o: Σ head · Σ slab has all the cross
+    terms that Σ head · slab has not. | Which head should meet which slab?"""
+    only_concatenated = merged
+    """The heads are concatenated, and W_o takes no part. | What remains to be done with the
+    concatenation?"""
+    interleaved = heads.permute(0, 2, 3, 1).flatten(2) @ W_o.mT
+    "= columns_dealt"
+    concatenated_untransposed = merged @ W_o
+    """The heads are concatenated rightly, and W_o is used untransposed: x @ W instead of x @ Wᵀ. |
+    `nn.Linear` keeps a row for each *output*. Which axis has to meet the concatenation?"""
+    concatenated_with_tokens = heads.transpose(1, 2).reshape(B * T, h * d_k) @ W_o.mT
+    """Batch and tokens are one axis in the result, (B·T, d_model). | Which axes should remain as
+    they are?"""
+    transposed_result = (merged @ W_o.mT).mT
+    "The result is (B, d_model, T): the right numbers, transposed. | Which axis should be last?"

@@ -1,0 +1,570 @@
+"""Exercise 11, notebook 06: the whole class."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from itertools import product as every
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mha_lesson.check.engine import errors
+from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, exercise
+from mha_lesson.check.engine.families import orders_of_axes
+from mha_lesson.check.engine.inputs import normal, strided, unchanged
+from mha_lesson.check.engine.report import Finding
+from mha_lesson.check.engine.safely import Raised, codes_of, run
+from mha_lesson.check.exercises.nb01 import (
+    attention,
+    by_root_d_k,
+    every_query_with_every_key,
+    softmax_over_keys,
+)
+from mha_lesson.check.exercises.nb04 import (
+    blocked_rows_to_zero,
+    future,
+    masked_softmax,
+    minus_infinity,
+)
+
+NAMES = ("w_q", "w_k", "w_v", "w_o")
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A learner's module, seen through its four layers: what the right answer computes with."""
+
+    module: nn.Module
+    n_heads: int
+    remake: Callable[[], Any]
+    _projected: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def to(self, dtype: torch.dtype) -> "Layers":
+        return Layers(self.again().to(dtype), self.n_heads, self.remake)
+
+    def again(self) -> nn.Module:
+        """A new module with the same weights; a copy would stumble over what forward has kept."""
+        module = self.remake()
+        module.load_state_dict(self.module.state_dict())
+        return module
+
+    def learning(self) -> "Layers":
+        return Layers(self.again().to(torch.float64), self.n_heads, self.remake)
+
+    def leaves(self) -> dict[str, Tensor]:
+        """What is to be trained: the four weights, each under its layer's name."""
+        return {f"`{name}`": getattr(self.module, name).weight for name in NAMES}
+
+    def tensors(self) -> Iterator[Tensor]:
+        """What `module.to(device)` would move."""
+        return chain(self.module.parameters(), self.module.buffers())
+
+    def apply(self, name: str, x: Tensor) -> Tensor:
+        layer = getattr(self.module, name)
+        return F.linear(x, layer.weight, layer.bias)
+
+    def apply_transposed(self, name: str, x: Tensor) -> Tensor:
+        layer = getattr(self.module, name)
+        product = x @ layer.weight
+        return product if layer.bias is None else product + layer.bias
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of a case's x: computed once, asked for by every slip."""
+        if x not in self._projected:
+            Q, K, V = (self.apply(name, x) for name in NAMES[:3])
+            self._projected[x] = (Q, K, V)
+        return self._projected[x]
+
+
+def bind(cls: Any) -> Bound | Finding | None:
+    """Builds modules of the learner's class; a finding where that fails, None for a stub."""
+    if not isinstance(cls, type):
+        return Finding(
+            "not_a_class",
+            "The check takes the class itself, and got something else (an instance, perhaps).",
+            "Does it say `check.MultiHeadAttention(MultiHeadAttention)`?",
+        )
+    codes = codes_of(cls)
+    cases: list[Case] = []
+    for number, (sizes, masks) in enumerate(_SIZES):
+        d_model, n_heads = sizes["d_model"], sizes["n_heads"]
+        outcome = run(cls, (d_model, n_heads), codes)
+        if isinstance(outcome, Raised):
+            if isinstance(outcome.error, NotImplementedError) and outcome.on_purpose:
+                return None
+            return errors.explain(outcome)
+        module = outcome.value
+        if not isinstance(module, nn.Module):
+            return Finding(
+                "not_a_module",
+                "Your class does not inherit from `nn.Module`.",
+                "What stands in brackets behind the name of the class in the stub?",
+            )
+        if number == 0 and _is_stub(module, d_model, codes):
+            return None
+        if finding := _layers(module, d_model):
+            return finding
+        layers = Layers(module.to(torch.float64), n_heads, partial(cls, d_model, n_heads))
+        cases += _cases(layers, sizes, masks, number)
+        if _degenerate(module):  # constant or equal weights hide mistakes
+            cases += _cases(_randomised(layers), sizes, masks, number + 10)
+    return Bound(_call, cases)
+
+
+def _call(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
+    return layers.module(x) if mask is None else layers.module(x, mask)
+
+
+def _is_stub(module: nn.Module, d_model: int, codes: set[Any]) -> bool:
+    """Whether `forward` is still to be written."""
+    outcome = run(lambda x: module(x), (torch.zeros(1, 2, d_model),), codes)
+    if isinstance(outcome, Raised):
+        return isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
+    return outcome.value is None or outcome.value is ...
+
+
+def _layers(module: nn.Module, d_model: int) -> Finding | None:
+    """Four nn.Linear of their own, under their names, d_model to d_model."""
+    missing = [name for name in NAMES if not isinstance(getattr(module, name, None), nn.Linear)]
+    if missing:
+        have = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+        found = f"there are {', '.join(f'`{n}`' for n in have)}" if have else "there is none"
+        return Finding(
+            "layer_names",
+            f"The module has no `nn.Linear` named {', '.join(f'`{n}`' for n in missing)}; {found}.",
+            "The exercise asks for four layers under four names. Where does `__init__` set them?",
+        )
+    if len({id(getattr(module, name)) for name in NAMES}) < 4:
+        return Finding(
+            "layers_shared",
+            "Two of the four names stand for one and the same layer.",
+            "Which weights should queries, keys and values share?",
+        )
+    for name in NAMES:
+        layer = getattr(module, name)
+        if (layer.in_features, layer.out_features) != (d_model, d_model):
+            return Finding(
+                "layer_sizes",
+                f"`{name}` leads from {layer.in_features} to {layer.out_features} dimensions where "
+                f"d_model = {d_model}.",
+                "All heads together are as wide as d_model: how wide is each projection of all "
+                "heads?",
+            )
+    return None
+
+
+def _degenerate(module: nn.Module) -> bool:
+    weights = [getattr(module, name).weight.detach().double() for name in NAMES]
+    plain = any(w.numel() > 1 and (w.std() < 1e-9 or bool((w == w.mT).all())) for w in weights)
+    twins = any(torch.equal(a, b) for i, a in enumerate(weights) for b in weights[:i])
+    return weights[0].numel() > 1 and (plain or twins)
+
+
+def _randomised(layers: Layers) -> Layers:
+    module = layers.again().to(torch.float64)
+    with torch.no_grad():
+        for i, p in enumerate(module.parameters()):
+            p.copy_(normal(*p.shape, seed=60 + i, std=0.5))
+    return Layers(module, layers.n_heads, layers.remake)
+
+
+_SIZES: tuple[tuple[dict[str, int], bool], ...] = (
+    ({"B": 2, "T": 5, "d_model": 21, "n_heads": 3, "d_k": 7}, True),
+    ({"B": 1, "T": 3, "d_model": 10, "n_heads": 2, "d_k": 5}, True),
+    ({"B": 2, "T": 3, "d_model": 5, "n_heads": 1, "d_k": 5}, False),
+    ({"B": 3, "T": 2, "d_model": 15, "n_heads": 5, "d_k": 3}, False),
+    ({"B": 2, "T": 1, "d_model": 6, "n_heads": 2, "d_k": 3}, False),
+    ({"B": 3, "T": 3, "d_model": 9, "n_heads": 3, "d_k": 3}, False),
+)
+
+
+def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Iterator[Case]:
+    B, T, h = sizes["B"], sizes["T"], sizes["n_heads"]
+    x = normal(B, T, sizes["d_model"], seed=seed, std=2)
+    yield Case((x, None, layers), sizes, "without a mask")
+    yield Case((x, future(T), layers), sizes, "with a causal mask (T, T)")
+    if not masks:
+        return
+    some = normal(B, h, T, T, seed=seed + 30) > 0.5
+    some[..., 0] = False
+    yield Case((x, some, layers), sizes, "with a mask of its own for every head")
+    lengths = torch.tensor([T - 2, 0, T])[:B]
+    padding = (torch.arange(T) >= lengths[:, None])[:, None, None]
+    yield Case((x, padding, layers), sizes, "with padding, a mask (B, 1, 1, T)")
+    dead = some[:, :1].clone()
+    dead[0, 0, 1] = True
+    yield Case((x, dead, layers), sizes, "with every key of query 1 blocked")
+    per_head = some[:1].clone()
+    per_head[0, -1, 1] = True
+    yield Case((x, per_head, layers), sizes, "with query 1 blocked in one head only, (1, h, T, T)")
+    keys = per_head[:, :, :1].clone()
+    keys[0, 0] = True
+    yield Case((x, keys, layers), sizes, "with one row for all queries of a head, (1, h, 1, T)")
+    if seed == 0:
+        yield Case((strided(x), future(T), layers), sizes, "with x not contiguous")
+        wide = 60 * x
+        yield Case((wide, None, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
+        yield Case((wide, some, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
+        x = torch.cat([_scoring_low(layers, sizes).expand(B, 1, -1), x[:, 1:]], 1)
+        note = "with a causal mask, where token 0 scores itself near −1e4"
+        yield Case((x, future(T), layers), sizes, note, 2e-3, True)
+
+
+def _scoring_low(layers: Layers, sizes: dict[str, int]) -> Tensor:
+    """A token that scores itself about −1e4 in head 0: what is blocked has to score lower still."""
+    tokens = normal(64, sizes["d_model"], seed=77)
+    for _ in range(3):  # a bias keeps scores from growing exactly with the square
+        Q, K = (layers.apply(name, tokens)[:, : sizes["d_k"]] for name in ("w_q", "w_k"))
+        scores = (Q * K).sum(-1) / math.sqrt(sizes["d_k"])
+        low = scores.argmin()
+        tokens = tokens[low : low + 1] * (1e4 / scores[low].abs().clamp(min=1e-3)).sqrt()
+    return tokens.detach()
+
+
+def three_layers(x: Tensor, layers: Layers) -> tuple[Tensor, Tensor, Tensor]:
+    """queries, keys and values before the cut"""
+    return layers.projected(x)
+
+
+def first_of_mask(mask: Tensor, scores: Tensor) -> Tensor:
+    """The mask that one single head would get."""
+    return mask[:, :1] if mask.ndim == 4 else mask
+
+
+def into_heads(x: Tensor, h: int, which: str) -> Tensor:
+    """the heads of queries, keys and values"""
+    B, T, D = x.shape
+    return x.view(B, T, h, D // h).transpose(1, 2)
+
+
+def weights_times_values(weights: Tensor, V: Tensor) -> Tensor:
+    """what the heads collect, weights · V"""
+    return weights @ V
+
+
+def heads_side_by_side(context: Tensor) -> Tensor:
+    """the heads side by side, merged"""
+    B, h, T, d_k = context.shape
+    return context.transpose(1, 2).reshape(B, T, h * d_k)
+
+
+def through_w_o(merged: Tensor, layers: Layers, x: Tensor) -> Tensor:
+    """what leaves `w_o`"""
+    return layers.apply("w_o", merged)
+
+
+@exercise(
+    11,
+    "06",
+    cases=lambda: (),
+    gives=("output (B, T, d_model)",),
+    bind=bind,
+)
+def MultiHeadAttention(
+    x: Tensor,
+    mask: Tensor | None,
+    layers: Layers,
+    *,
+    project: Any = three_layers,
+    split: Any = into_heads,
+    product: Any = every_query_with_every_key,
+    scale: Any = by_root_d_k,
+    read: Any = unchanged,
+    fill: Any = minus_infinity,
+    normalise: Any = softmax_over_keys,
+    empty: Any = blocked_rows_to_zero,
+    mix: Any = weights_times_values,
+    merge: Any = heads_side_by_side,
+    leave: Any = through_w_o,
+    give: Any = unchanged,
+) -> Any:
+    """w_o(Concat(softmax(Q Kᵀ / √d_k) V))."""
+    parts = zip("qkv", project(x, layers), strict=True)
+    Q, K, V = (split(part, layers.n_heads, which) for which, part in parts)
+    scores = scale(product(Q, K), Q, K)
+    if mask is not None:
+        mask = read(mask, scores)
+        scores = fill(scores, mask)
+    weights = normalise(scores)
+    if mask is not None:
+        weights = empty(weights, mask)
+    output = leave(merge(mix(weights, V)), layers, x)
+    return give(output, weights, mask)
+
+
+@MultiHeadAttention.step
+def scale(scores, Q, K):
+    """How many dimensions does the dot product of *one* head sum over?"""
+    by_root_d_model = scores / math.sqrt(Q.shape[1] * Q.shape[-1])
+    "The scores are divided by √d_model: each head's dot product sums over d_k dimensions only."
+    by_root_h = scores / math.sqrt(Q.shape[1])
+    "The scores are divided by √h, the root of the number of heads."
+    by_d_model = scores / (Q.shape[1] * Q.shape[-1])
+    "The scores are divided by d_model."
+
+
+@MultiHeadAttention.step
+def project(x, layers):
+    """From what does each of the three start?"""
+    nothing_projected = (x, x, x)
+    "Nothing is projected: x itself is query, key and value. | What are `w_q`, `w_k` and `w_v` for?"
+    one_layer_for_all = (layers.projected(x)[0],) * 3
+    """One layer makes queries, keys and values alike: `w_q` is used three times. | What are `w_k`
+    and `w_v` for?"""
+    weights_untransposed = tuple(layers.apply_transposed(name, x) for name in NAMES[:3])
+    """The weights are used untransposed (x @ w.weight): `nn.Linear` keeps a row for each output. |
+    What does calling the layer, `self.w_q(x)`, do for you?"""
+    biases_left_out = tuple(x @ getattr(layers.module, name).weight.mT for name in NAMES[:3])
+    """The biases of `w_q`, `w_k` and `w_v` are left out (x @ w.weight.T). | What does calling the
+    layer, `self.w_q(x)`, do for you?"""
+    Q, K, V = layers.projected(x)
+    projections_chained = (Q, layers.apply("w_k", Q), layers.apply("w_v", layers.apply("w_k", Q)))
+    "The projections are chained: keys are made from queries, and values from keys."
+    keys_of_queries = (Q, layers.apply("w_k", Q), V)
+    "The keys are made from the queries, `w_k(w_q(x))`."
+    values_of_keys = (Q, K, layers.apply("w_v", K))
+    "The values are made from the keys, `w_v(w_k(x))`."
+    values_of_queries = (Q, K, layers.apply("w_v", Q))
+    "The values are made from the queries, `w_v(w_q(x))`."
+    activated = (Q.relu(), K.relu(), V.relu())
+    """A ReLU follows the projections: attention has no activation of its own. | Can a query have
+    negative entries?"""
+
+
+def _wrong_layers() -> None:
+    """Queries, keys and values, each made by any of the layers or by none."""
+    asks = "Which layer makes which of the three?"
+    for choice in every((0, 1, 2, None), repeat=3):
+        if choice in ((0, 1, 2), (0, 0, 0), (None, None, None)):
+            continue
+        names = zip(("queries", "keys", "values"), range(3), choice, strict=True)
+        wrong = [
+            f"the {name} are {'x itself' if by is None else f'made by `{NAMES[by]}`'}"
+            for name, own, by in names
+            if by != own
+        ]
+        unused = [f"`{NAMES[i]}`" for i in range(3) if i not in choice]
+        lost = f": {' and '.join(unused)} {'take' if unused[1:] else 'takes'} no part" * bool(
+            unused
+        )
+        does = ", ".join(wrong) + lost + "."
+
+        def project(x: Tensor, layers: Layers, choice: Any = choice) -> Any:
+            made = layers.projected(x)
+            return tuple(x if i is None else made[i] for i in choice)
+
+        key = "made_by_" + "".join("x" if i is None else "qkv"[i] for i in choice)
+        MultiHeadAttention.slip("project", does[0].upper() + does[1:], asks, key=key)(project)
+
+
+_wrong_layers()
+
+
+@MultiHeadAttention.step
+def split(x, h, which):
+    """A head owns d_k neighbouring columns. Which of the two sizes has to come last?"""
+    split_by_view = by_view(x, h)
+    """The heads are cut by `view` alone: head 0 gets the first T/h tokens instead of the first d_k
+    columns of all tokens. | Every head should see all tokens. Along which axis has the cut to be
+    made first, and which axes have to change places then?"""
+    split_interleaved = like_cards(x, h)
+    """The columns are dealt out like cards: head 0 gets columns 0, h, 2h, … That comes of cutting
+    into (d_k, h) instead of (h, d_k)."""
+    split_sizes_exchanged = x.unflatten(-1, (-1, h)).transpose(1, 2)
+    "h and d_k are exchanged: the attention has d_k heads of h dimensions."
+    heads_attend = x.unflatten(-1, (h, -1))
+    """Heads and tokens have not changed places: every token attends among its own heads, (B, T, h,
+    d_k), and never looks at another token. | Attention works on the last two axes. Which two should
+    they be?"""
+    split_same_columns = into_heads(x, h, which)[:, :1].expand(-1, h, -1, -1)
+    "Every head gets the same columns, those of head 0. | Which columns belong to head 1?"
+
+
+def by_view(x: Tensor, h: int) -> Tensor:
+    B, T, D = x.shape
+    return x.reshape(B, h, T, D // h)
+
+
+def like_cards(x: Tensor, h: int) -> Tensor:
+    return x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)
+
+
+@MultiHeadAttention.step(at="split", read=first_of_mask)
+def without_cut(x, h, which):
+    not_split = x[:, None]
+    """There is only one head: attention runs over all d_model dimensions at once, and n_heads takes
+    no part. | Where should x be cut into heads?"""
+
+
+def _split_in_part() -> None:
+    """Heads cut wrongly in some of Q, K and V only."""
+    for only, spoken in (
+        ("v", "the values"),
+        ("k", "the keys"),
+        ("q", "the queries"),
+        ("qk", "queries and keys"),
+    ):
+        for key, how, wrongly in (
+            ("view", "are cut by `view` alone", by_view),
+            ("interleaved", "are dealt out like cards", like_cards),
+        ):
+
+            def split(x: Any, h: int, which: str, only: str = only, wrongly: Any = wrongly) -> Any:
+                return wrongly(x, h) if which in only else into_heads(x, h, which)
+
+            MultiHeadAttention.slip(
+                "split",
+                f"Q, K and V are not cut alike: {spoken} {how}, the rest comes out right.",
+                "Can one and the same line cut all three?",
+                key=f"split_{key}_{only}",
+            )(split)
+
+
+_split_in_part()
+MultiHeadAttention.adopt(
+    masked_softmax,
+    "read",
+    "fill",
+    "empty",
+    but=("only_if_all_is_blocked", "last_weight_zeroed"),  # w_o spreads any NaN over the token
+)
+
+
+@MultiHeadAttention.step
+def merge(context):
+    B, h, T, d_k = context.shape
+    joined_by_view = context.reshape(B, T, h * d_k)
+    """The heads are joined without moving the tokens back first: a row of the concatenation holds
+    neighbouring tokens of one head. | A row belongs to one token and holds all its heads. Which two
+    axes have to change places before `view` or `reshape`?"""
+
+    joined_interleaved = context.permute(0, 2, 3, 1).flatten(2)
+    """The concatenation interleaves the heads: dimension 0 of every head, then dimension 1 of each.
+    | Head 0's d_k numbers should stand together. Which axis has to be last before joining?"""
+
+    joined_in_reverse = heads_side_by_side(context.flip(1))
+    """The heads come in reverse order before `w_o`. | Whose numbers should fill the first d_k
+    columns?"""
+    head_0_everywhere = heads_side_by_side(context[:, :1].expand_as(context))
+    "Head 0 fills every place before `w_o`. | Which head belongs in columns d_k to 2·d_k?"
+    joined_by_mean = heads_side_by_side(context.mean(1, keepdim=True).expand_as(context))
+    """The heads are averaged (and repeated to fit), not laid side by side. | To concatenate is to
+    keep all of them."""
+
+
+@MultiHeadAttention.step
+def mix(weights, V):
+    """Output row i of a head is a mean of the values by the weights of query i. Which product?"""
+    weights_turned = weights.mT @ V
+    "The weights are transposed before they meet V: value j is shared out instead of collected."
+    values_alone = V
+    "The heads hand on V itself: the weights are not used."
+    scaled_once_more = weights @ V / math.sqrt(V.shape[-1])
+    "What the heads collect is divided by √d_k once more, or the scale comes after the softmax."
+    averaged_weights = weights.mean(1, keepdim=True) @ V
+    "The weights are averaged over the heads: all heads collect alike. | What does each head own?"
+    heads_of_values_reversed = weights @ V.flip(1)
+    "Head i's weights meet the values of another head. | Which head's values belong to them?"
+
+
+orders_of_axes(
+    MultiHeadAttention,
+    "merge",
+    "B h T d_k",
+    "B T h d_k",
+    lambda _: "Which two axes have to change places before the heads are joined?",
+    but=("B h T d_k", "B T d_k h"),
+    then=" before the heads are joined",
+    join=True,
+)
+
+
+@MultiHeadAttention.step
+def leave(merged, layers, x):
+    """Which steps does the formula Concat(head_1, …, head_h) W^O have?"""
+    without_w_o = merged
+    "`w_o` takes no part: what comes out is the concatenation of the heads. | What mixes the heads?"
+    with_residual = x + layers.apply("w_o", merged)
+    """x is added to the output: a residual connection belongs around the module, not in it. | What
+    remains if you leave the sum out?"""
+    with_layer_norm = F.layer_norm(layers.apply("w_o", merged), merged.shape[-1:])
+    "A normalisation follows `w_o`: a layer norm belongs around the module, not in it."
+    with_residual_and_norm = F.layer_norm(x + layers.apply("w_o", merged), merged.shape[-1:])
+    "x is added and a layer norm follows: both belong around the module, not in it."
+    w_o_twice = layers.apply("w_o", layers.apply("w_o", merged))
+    "`w_o` is applied twice. | How often does W^O stand in the formula?"
+    w_o_untransposed = layers.apply_transposed("w_o", merged)
+    """W_o is used untransposed, x @ w_o.weight. | What does calling the layer, `self.w_o(x)`, do
+    for you?"""
+    w_v_at_the_end = layers.apply("w_v", merged)
+    "`w_v` is applied at the end where `w_o` should be. | Which layer mixes the heads?"
+    with_bias_of_nothing = merged @ layers.module.w_o.weight.mT
+    """The bias of `w_o` is left out (x @ w_o.weight.T). | What does calling the layer,
+    `self.w_o(x)`, do for you?"""
+    w_q_at_the_end = layers.apply("w_q", merged)
+    "`w_q` is applied at the end where `w_o` should be. | Which layer mixes the heads?"
+    w_k_at_the_end = layers.apply("w_k", merged)
+    "`w_k` is applied at the end where `w_o` should be. | Which layer mixes the heads?"
+    merged_added = merged + layers.apply("w_o", merged)
+    "The concatenation is added to what `w_o` makes of it. | What remains without the sum?"
+    with_relu = layers.apply("w_o", merged).relu()
+    "A ReLU follows `w_o`: attention has no activation of its own. | Can an output be negative?"
+
+
+@MultiHeadAttention.step
+def give(output, weights, mask):
+    """Where in the chain softmax, V, concatenation, w_o does the zero belong?"""
+    output_and_weights = (output, weights)
+    "Two things come back, output and weights. | What does the exercise ask for?"
+    weights_alone = weights
+    "The weights come back and not the output. | What does the exercise ask for?"
+    first_sequence = output[0]
+    "Only the first sequence comes back. | What about the others?"
+    tokens_averaged = output.mean(1)
+    "The tokens are averaged: one row per sequence. | How many rows should a sequence have?"
+    nobody = torch.zeros_like(weights).bool()
+    gone = (nobody if mask is None else nobody | mask).all(-1)
+    zero_output_row = output.masked_fill(gone.all(1)[..., None], 0.0)
+    """The whole output row of a fully blocked query is set to zero: its *context* is zero, and then
+    `w_o` still adds its bias."""
+    mended_at_the_end = output.masked_fill(gone.any(1)[..., None], 0.0)
+    """A token's whole output row is 0 as soon as *one* head has nothing left to look at: the other
+    heads are lost. (`w_o` spreads the NaN of one head over the whole token.)"""
+
+
+@MultiHeadAttention.step(at=WHOLE)
+def all_of_it(x, mask, layers):
+    right = MultiHeadAttention.right
+    blocked = future(x.shape[1])
+    always_causal = right(x, blocked if mask is None else blocked | mask, layers)
+    """The future is always blocked, whatever mask is given. | Where does the triangle come from if
+    the caller has not passed it?"""
+    causal_without_mask = right(x, blocked if mask is None else mask, layers)
+    "The future is blocked where no mask is given. | What should `mask=None` mean?"
+    root = math.sqrt(x.shape[-1] / layers.n_heads)
+    scale_after_softmax = right(
+        x, mask, layers, scale=unchanged, normalise=lambda scores: scores.softmax(-1) / root
+    )
+    "The scale comes after the softmax. | Where does √d_k stand in softmax(Q Kᵀ / √d_k) V?"
+    input_again = x
+    "x comes back as it went in. | Which steps lie between x and the output?"
+
+
+# Last, since some of these come to the same as a slip above, which says it better.
+MultiHeadAttention.adopt(
+    attention,
+    "scale",
+    "product",
+    "normalise",
+    but=(
+        *("roles_exchanged", "query_with_query", "key_with_key"),  # wrong layers
+        *("by_root_t_q", "by_root_axis_1", "by_root_axis_1_of_k"),  # T_k is T_q, and axis 1 h
+        *("softmax_over_axis_2", "softmax_without_axis", "causal_softmax"),
+    ),
+)

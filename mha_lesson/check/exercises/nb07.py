@@ -1,0 +1,297 @@
+"""Exercise 12, notebook 07: predicting each token from the ones before it."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.inputs import normal, strided
+
+
+def logits_and_tokens() -> Iterator[Case]:
+    for seed, (B, T, V) in enumerate(
+        (
+            (2, 5, 7),
+            (1, 3, 5),
+            (3, 2, 5),
+            (2, 7, 3),
+            (3, 3, 3),
+            (1, 2, 2),
+            (5, 7, 7),
+        )
+    ):
+        generator = torch.Generator().manual_seed(seed)
+        tokens = torch.randint(0, V, (B, T), generator=generator)
+        tokens[0, -1] = tokens[-1, 0] = 0  # token 0 is an ordinary token
+        logits = normal(B, T, V, seed=seed, std=2)
+        sizes = {"B": B, "T": T, "V": V}
+        yield Case((logits, tokens), sizes)
+        if seed == 0:
+            yield Case((strided(logits), strided(tokens)), sizes, "with inputs not contiguous")
+            # Sixteenths, so that an answer that computes in float32 sees the very same logits.
+            wide = (logits * 2500 * 16).round() / 16
+            yield Case((wide, tokens), sizes, "where logits go up to ±1e4", 1e-4, True)
+
+
+def next_tokens(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """the logits that predict, and the tokens to be predicted"""
+    return logits[:, :-1], tokens[:, 1:]
+
+
+def log_softmax_over_vocabulary(logits: Tensor) -> Tensor:
+    """the logarithms of the probabilities"""
+    return logits.log_softmax(-1)
+
+
+def minus_the_right_one(logs: Tensor, targets: Tensor) -> Tensor:
+    """the loss of each prediction"""
+    return -logs.gather(-1, targets[..., None])[..., 0]
+
+
+def mean_of_all(losses: Tensor, targets: Tensor) -> Any:
+    return losses.mean()
+
+
+@exercise(12, "07", cases=logits_and_tokens, gives=("loss ()",))
+def next_token_loss(
+    logits: Tensor,
+    tokens: Tensor,
+    *,
+    shift: Any = next_tokens,
+    normalise: Any = log_softmax_over_vocabulary,
+    pick: Any = minus_the_right_one,
+    reduce: Any = mean_of_all,
+) -> Any:
+    """Mean cross-entropy of logits[:, t] against tokens[:, t + 1]."""
+    predictions, targets = shift(logits, tokens)
+    return reduce(pick(normalise(predictions), targets), targets)
+
+
+@next_token_loss.step
+def shift(logits, tokens):
+    """The logits at position 0 have seen token 0 only. Which token should they predict?"""
+    no_shift = (logits, tokens)
+    "There is no shift: each position is asked to predict the token that it has just read."
+    shift_backwards = (logits[:, 1:], tokens[:, :-1])
+    "The shift goes the wrong way: each position is asked for the token *before* it."
+    last_dropped = (logits[:, :-1], tokens[:, :-1])
+    "The last position is dropped on both sides, and nothing is shifted."
+    first_dropped = (logits[:, 1:], tokens[:, 1:])
+    "The first position is dropped on both sides, and nothing is shifted."
+    shift_by_two = (logits[:, :-2], tokens[:, 2:])
+    "The shift is by two: each position is asked for the token after the next."
+    rolled = (logits, tokens.roll(-1, 1))
+    """The tokens are rolled round: the last position is asked to predict token 0 of its sequence. |
+    Which token follows the last one? How many predictions can be judged?"""
+    rolled_backwards = (logits, tokens.roll(1, 1))
+    "The tokens are rolled the wrong way round, by +1."
+    shifted_across_sequences = (logits.reshape(-1, logits.shape[-1])[:-1], tokens.reshape(-1)[1:])
+    """All sequences are laid end to end before the shift: the last position of each is asked for
+    the first token of the next sequence. | Along which axis has the shift to happen, and is it
+    still there after flattening?"""
+    rolled_flat = (logits, tokens.roll(-1))
+    """`roll` without an axis rolls all sequences as one: the last position of each is asked for the
+    first token of the next sequence. | Along which axis has the shift to happen?"""
+    shift_along_batch = (logits[:-1], tokens[1:])
+    """The shift goes along the batch (axis 0): sequence 0 is asked for the tokens of sequence 1. |
+    Which axis of (B, T) runs along a sequence?"""
+    padded_with_zero = (logits, torch.cat([tokens[:, 1:], torch.zeros_like(tokens[:, :1])], 1))
+    """The last position is asked to predict 0: the targets are padded with token 0. | Which token
+    follows the last one? How many predictions can be judged?"""
+    last_prediction_only = (logits[:, -2:-1], tokens[:, -1:])
+    """Only the last prediction of each sequence is judged. | From how many positions is a next
+    token known?"""
+    first_sequence_only = (logits[:1, :-1], tokens[:1, 1:])
+    "Only the first sequence of the batch is judged. | What about the other sequences?"
+    B, T, V = logits.shape
+    late, targets = logits[:, :-1], tokens[:, 1:]
+    transposed_targets = (late, targets.mT.reshape(B, T - 1))
+    """Logits are laid out by batch and position, and targets by position and batch (or the other
+    way round): predictions meet tokens of other places. | In which order does each of the two run
+    once it is flattened?"""
+    vocabulary_mixed = (late.reshape(B, V, T - 1).mT, targets)
+    """The logits are pressed into (B, V, T) by `view` or `reshape`: that keeps memory's order and
+    mixes vocabulary and positions. | Which call exchanges two axes instead of refilling a shape?"""
+    vocabulary_mixed_before = (logits.reshape(B, V, T).mT[:, :-1], targets)
+    "= vocabulary_mixed"
+    last_sequence_only = (late[-1:], targets[-1:])
+    "Only the last sequence of the batch is judged. | What about the other sequences?"
+    first_prediction_only = (late[:, :1], targets[:, :1])
+    "Only the first prediction of each sequence is judged. | How many predictions are there?"
+    first_target_dropped = (logits[:, 1:-1], tokens[:, 2:])
+    """The first prediction is left out: position 0 is not asked for token 1. | Has the model seen
+    anything there?"""
+    last_target_dropped = (logits[:, :-2], tokens[:, 1:-1])
+    "The last prediction is left out. | How many positions have a next token?"
+
+
+@next_token_loss.step
+def normalise(logits):
+    """Which function takes exp, sum and log at once, and safely?"""
+    softmax_twice = logits.softmax(-1).log_softmax(-1)
+    """A softmax comes before the cross-entropy, which takes one itself: it is applied twice. | What
+    does `cross_entropy` expect, logits or probabilities?"""
+    probabilities = logits.softmax(-1)
+    """The loss takes probabilities (a softmax) where it needs their logarithms: `nll_loss` does not
+    take the logarithm for you. | Cross-entropy is −log p. Where is the log?"""
+    raw_logits = logits
+    """The loss takes the raw logits for logarithms of probabilities: no softmax has made
+    probabilities of them. | What has to happen to logits before −log p means anything?"""
+    softmax_over_positions = logits.log_softmax(-2)
+    """The softmax runs over the positions, not over the vocabulary. | Among what does the model
+    choose, tokens of the vocabulary or places in the sequence?"""
+    softmax_over_everything = logits - logits.logsumexp((-2, -1), keepdim=True)
+    """One softmax runs over all positions of a sequence together. | How many predictions are there,
+    and how many softmaxes?"""
+    softmax_over_batch = logits.log_softmax(0)
+    "The softmax runs over axis 0. | Among what does the model choose? Which axis is that?"
+    log_of_softmax = logits.softmax(-1).log()
+    """For large logits the loss is ∞: written apart, exp, sum and log run out of numbers. (A
+    softmax becomes exactly 0, and its log −∞; or `exp` overflows.)"""
+    naive_log_softmax = logits - logits.exp().sum(-1, keepdim=True).log()
+    "= log_of_softmax"
+    naive_probabilities = (logits.exp() / logits.exp().sum(-1, keepdim=True)).log()
+    "For large logits the loss is NaN: `exp` of the logits as they are overflows, and ∞/∞ is NaN."
+    p = logits.softmax(-1)
+    log_of_guarded_softmax = (p + 1e-9).log()
+    """The probabilities are kept away from 0 by a small number before the log: for large logits the
+    loss is cut off."""
+    guarded_8 = (p + 1e-8).log()
+    "= log_of_guarded_softmax"
+    guarded_10 = (p + 1e-10).log()
+    "= log_of_guarded_softmax"
+    guarded_12 = (p + 1e-12).log()
+    "= log_of_guarded_softmax"
+    guarded_6 = (p + 1e-6).log()
+    "= log_of_guarded_softmax"
+    clamped_9 = p.clamp(min=1e-9).log()
+    "= log_of_guarded_softmax"
+    clamped_12 = p.clamp(min=1e-12).log()
+    "= log_of_guarded_softmax"
+    log_of_sigmoid_shares = (logits.sigmoid() / logits.sigmoid().sum(-1, keepdim=True)).log()
+    "The probabilities are shares of sigmoids, not of exponentials. | What is a softmax?"
+    negated_logits = (-logits).log_softmax(-1)
+    """The logits have their sign turned round: the least likely token is taken for the best. |
+    Should a large logit mean a large probability?"""
+    in_bits = logits.log_softmax(-1) / math.log(2)
+    """The logarithm is taken to the base 2: the loss is in bits, 1.44 times too large. |
+    Cross-entropy in PyTorch is in nats. Which base is that?"""
+    base_ten = logits.log_softmax(-1) / math.log(10)
+    """The logarithm is taken to the base 10. | Cross-entropy in PyTorch is in nats. Which base is
+    that?"""
+    sigmoids = F.logsigmoid(logits)
+    "A sigmoid judges every token of the vocabulary on its own. | Which function lets them compete?"
+
+
+@next_token_loss.step
+def pick(logs, targets):
+    """What does cross-entropy take of the probability of the right token?"""
+    sign_missing = -minus_the_right_one(logs, targets)
+    """The sign is missing: a log-probability is negative, and a loss should fall as the model
+    improves. | Cross-entropy is −log p. Where is the minus?"""
+    favourite = -logs.amax(-1)
+    """The loss is taken of the model's favourite token, not of the one that came. | Against which
+    token is the prediction judged?"""
+    error_rate = (logs.argmax(-1) != targets).to(logs.dtype)
+    "The share of wrong guesses is counted: a count has no gradient, and is no cross-entropy."
+    accuracy = (logs.argmax(-1) == targets).to(logs.dtype)
+    "The share of right guesses (the accuracy) is counted: it has no gradient, and is no loss."
+    all_tokens = -logs.mean(-1)
+    """The log-probabilities of *all* tokens are averaged, and the targets take no part. | Whose
+    probability counts?"""
+    probability = (-minus_the_right_one(logs, targets)).exp()
+    "The probability itself is averaged: its logarithm is missing."
+    negative_probability = -(-minus_the_right_one(logs, targets)).exp()
+    "= probabilities"
+    least_likely = -logs.amin(-1)
+    "The loss is taken of the least likely token. | Against which token is it judged?"
+    summed_over_vocabulary = -logs.sum(-1)
+    "The log-probabilities of *all* tokens are added, without the targets. | Whose counts?"
+    entropy = -(logs.exp() * logs).sum(-1)
+    """What is averaged is the entropy of the predictions: the targets take no part. | Against which
+    token is the prediction judged?"""
+    next_in_vocabulary = minus_the_right_one(logs.roll(-1, -1), targets)
+    "The loss is taken of the token whose number is one larger. | Which index has a token?"
+    squared = minus_the_right_one(logs, targets) ** 2
+    "The losses are squared before they are averaged. | Where does the formula square?"
+    one_minus_p = 1 - (-minus_the_right_one(logs, targets)).exp()
+    "1 − p is taken instead of −log p."
+
+
+@next_token_loss.step
+def reduce(losses, targets):
+    """By how many predictions should the sum be divided?"""
+    total = losses.sum()
+    "The losses are added up and not averaged: the loss grows with batch and length."
+    per_sequence = losses.sum() / len(targets)
+    "The sum is divided by B only: the loss grows with the length."
+    divided_by_all = losses.sum() / (targets.shape[0] * (targets.shape[-1] + 1))
+    """The sum is divided by B·T, and there are only B·(T−1) predictions. | How many positions have
+    a next token?"""
+    per_position = losses.sum() / targets.shape[-1]
+    "The sum is divided by T−1 only: the loss grows with the batch."
+    not_reduced = losses
+    """The losses come back one by one, (B, T−1): they are not averaged. | The exercise asks for a
+    scalar. Which call makes one of them?"""
+    flat_not_reduced = losses.flatten()
+    """The losses come back one by one in one row: they are not averaged. | The exercise asks for a
+    scalar. Which call makes one of them?"""
+    one_per_sequence = losses.mean(-1)
+    """One loss per sequence comes back, (B,). | The exercise asks for a scalar. What is left to
+    average over?"""
+    one_per_position = losses.mean(0)
+    """One loss per position comes back, (T−1,). | The exercise asks for a scalar. What is left to
+    average over?"""
+    zero_is_padding = losses[targets != 0].mean()
+    """Targets with token 0 are left out as if they were padding: token 0 is an ordinary token here.
+    | Which tokens does the exercise want to be predicted?"""
+    zero_counts_nothing = (losses * (targets != 0)).mean()
+    """Targets with token 0 count as 0 and still are divided by: token 0 is an ordinary token here.
+    | Which tokens does the exercise want to be predicted?"""
+    perplexity = losses.mean().exp()
+    "exp of the loss comes back: that is the perplexity. | Which of the two does the stub promise?"
+    number_only = losses.mean().item()
+    """The loss is a Python number (`.item()`): nothing can be trained by it, since its gradient is
+    cut off. | On what is `backward()` called afterwards?"""
+    one_axis_left = losses.mean().reshape(1)
+    """The loss comes as a tensor with one axis, (1,): a scalar has none. | Which call, or which
+    `keepdim`, leaves that axis?"""
+    median = losses.median()
+    "The median of the losses comes back. | Which average does the exercise ask for?"
+    best = losses.min()
+    "The smallest loss comes back. | Which average does the exercise ask for?"
+    last_token_counts = losses[:, -1].mean()
+    "= last_prediction_only"
+    one_less = losses.sum() / max(1, losses.numel() - 1)
+    "The sum is divided by one prediction too few. | How many predictions are there?"
+    weighted_by_position = (losses * torch.arange(1, losses.shape[-1] + 1)).mean()
+    "Later positions count more. | Which weights does a plain mean have?"
+    worst = losses.max()
+    "The largest loss comes back. | Which average does the exercise ask for?"
+
+
+@next_token_loss.step(at=WHOLE)
+def another_loss(logits, tokens):
+    """What does cross-entropy take of the probability of the right token?"""
+    late, targets = logits[:, :-1], tokens[:, 1:]
+    hot = F.one_hot(targets, logits.shape[-1]).to(logits.dtype)
+    squared_error = F.mse_loss(late.softmax(-1), hot)
+    """The loss is the squared difference between probabilities and one-hot targets: that is a
+    regression."""
+    squared_error_of_logits = F.mse_loss(late, hot)
+    "The loss is the squared difference between logits and one-hot targets: that is a regression."
+    each_on_its_own = F.binary_cross_entropy_with_logits(late, hot)
+    """Every token of the vocabulary is judged on its own, as true or false (binary cross-entropy).
+    | Which function lets them compete?"""
+    averaged_over_vocabulary = -(late.log_softmax(-1) * hot).mean()
+    """The losses are averaged over the vocabulary as well: the result is V times too small. | Which
+    axis should be summed, and which averaged?"""
+    smoothed = F.cross_entropy(late.flatten(0, 1), targets.flatten(), label_smoothing=0.1)
+    """The targets are smoothed (`label_smoothing`): the exercise asks for the plain cross-entropy.
+    | Which argument of `cross_entropy` is not asked for?"""
+    weighted = F.cross_entropy(late.flatten(0, 1), targets.flatten(), ignore_index=0)
+    "= zero_is_padding"

@@ -1,0 +1,152 @@
+"""Exercise 13, notebook 08: how much a head looks at the previous token."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.inputs import normal, strided
+
+
+def weights_of_heads() -> Iterator[Case]:
+    for seed, (h, T) in enumerate(((3, 5), (2, 3), (1, 7), (5, 2), (3, 3), (12, 7))):
+        weights = normal(h, T, T, seed=seed, std=1.5).softmax(-1)
+        sizes = {"n_heads": h, "T": T}
+        yield Case((weights,), sizes)
+        if seed == 0:
+            yield Case((strided(weights),), sizes, "with weights not contiguous")
+            future = torch.ones(T, T, dtype=torch.bool).triu(1)
+            causal = normal(h, T, T, seed=50).masked_fill(future, -torch.inf).softmax(-1)
+            yield Case((causal,), sizes, "with weights of a causal model")
+
+
+def just_before(weights: Tensor) -> Tensor:
+    """(h, T-1): what query t gives to key t-1."""
+    return weights.diagonal(-1, dim1=-2, dim2=-1)
+
+
+def mean_over_queries(found: Tensor, T: int) -> Any:
+    return found.mean(-1)
+
+
+@exercise(13, "08", cases=weights_of_heads, gradient=None, gives=("scores (n_heads,)",))
+def previous_token_score(
+    weights: Tensor, *, pick: Any = just_before, reduce: Any = mean_over_queries
+) -> Any:
+    """Mean over t of weights[:, t, t - 1]."""
+    return reduce(pick(weights), weights.shape[-1])
+
+
+@previous_token_score.step
+def pick(weights):
+    """Row t is query t. In which column stands the weight that it gives to the token before it?"""
+    next_token = weights.diagonal(1, dim1=-2, dim2=-1)
+    """The *next* token is read: the diagonal above the main one (rows and columns exchanged come to
+    the same)."""
+    itself = weights.diagonal(0, dim1=-2, dim2=-1)
+    "The main diagonal is read: what each token gives to *itself*."
+    itself_from_one = weights.diagonal(0, dim1=-2, dim2=-1)[:, 1:]
+    "The main diagonal is read, without its first entry: what each token gives to *itself*."
+    itself_but_last = weights.diagonal(0, dim1=-2, dim2=-1)[:, :-1]
+    "The main diagonal is read, without its last entry: what each token gives to *itself*."
+    two_before = weights.diagonal(-2, dim1=-2, dim2=-1)
+    "The token two places before is read."
+    wrapped_round = weights.roll(1, -1).diagonal(0, dim1=-2, dim2=-1)
+    """Query 0 is counted too, and index −1 takes it round to the *last* token. | Which queries have
+    a token before them?"""
+    next_wrapped_round = weights.roll(-1, -1).diagonal(0, dim1=-2, dim2=-1)
+    "The next token is read, and the last query goes round to token 0."
+    last_left_out = just_before(weights)[:, :-1]
+    "The last query is left out. | Which queries have a token before them?"
+    first_left_out = just_before(weights)[:, 1:]
+    """Query 1 is left out: the sum begins at query 2. | Which is the first query with a token
+    before it?"""
+    all_before = weights.tril(-1).sum(-1)[:, 1:]
+    "All earlier tokens are counted together, not only the one just before."
+    all_up_to = weights.tril().sum(-1)[:, 1:]
+    "All earlier tokens and the token itself are counted together."
+    first_column = weights[:, 1:, 0]
+    "Column 0 is read: what each query gives to the first token."
+    last_column = weights[:, :, -1]
+    "Column T−1 is read: what each query gives to the last token."
+    last_query = just_before(weights)[:, -1:]
+    "Only the last query is read. | Which queries have a token before them?"
+    query_one = just_before(weights)[:, :1]
+    "Only query 1 is read. | Which queries have a token before them?"
+
+    T = weights.shape[-1]
+    how_often_largest = (weights[:, 1:].argmax(-1) == torch.arange(T - 1)).to(weights.dtype)
+    """It counts how often the token before has the *largest* weight, and not how much it gets. |
+    The exercise asks for a mean weight."""
+    before_or_itself = just_before(weights) + weights.diagonal(0, dim1=-2, dim2=-1)[:, 1:]
+    "The token itself is counted together with the one before it."
+    both_neighbours = just_before(weights) + weights.diagonal(1, dim1=-2, dim2=-1)
+    "The token before and the one after are counted together."
+    share_of_itself = just_before(weights) / weights.diagonal(0, dim1=-2, dim2=-1)[:, 1:]
+    "The weight is divided by the one that the token gives to itself. | Is a share asked for?"
+    other_diagonal = weights.flip(-1).diagonal(0, dim1=-2, dim2=-1)
+    "The other diagonal is read, from top right to bottom left."
+    row_before = weights[:, :-1].amax(-1)
+    "It takes the largest weight of each query but the last, wherever it lies."
+    last_row = weights[:, -1, :-1]
+    "The last row is read: what the last query gives to the tokens before it."
+    largest_anywhere = weights[:, 1:].amax(-1)
+    "It takes the largest weight of each query, wherever it lies."
+    heads_and_queries = weights.diagonal(-1)
+    """The diagonal is taken of axes 0 and 1, of heads and queries, and not of queries and keys. |
+    `diagonal` takes the first two axes unless told otherwise. Which two are meant?"""
+
+
+@previous_token_score.step
+def reduce(found, T):
+    """How many queries are counted?"""
+    added_up = found.sum(-1)
+    "The weights are added up and not averaged. | By how many queries should the sum be divided?"
+    divided_by_t = found.sum(-1) / T
+    "The sum is divided by T, and only T−1 queries have a token before them."
+    divided_by_t_squared = found.sum(-1) / T**2
+    "The mean runs over the whole matrix, T·T entries, most of which are not the previous token."
+    divided_by_pairs = found.sum(-1) / (T * (T - 1))
+    "The sum is divided by T·(T−1)."
+    heads_averaged = found.mean()
+    """The heads are averaged too: one number instead of one per head. | Over which axis should the
+    mean run?"""
+    over_heads = found.mean(0)
+    "The mean runs over the heads instead of the queries. | Over which axis should the mean run?"
+    one_sum = found.sum()
+    "Everything is added up to one number. | The exercise asks for one number per head."
+    not_averaged = found
+    """The weights come back one by one: they are not averaged. | The exercise asks for one number
+    per head."""
+    largest_of_all = found.amax(-1)
+    "The largest of them comes back. | Which average does the exercise ask for?"
+    median_of_all = found.median(-1).values
+    "The median comes back. | Which average does the exercise ask for?"
+    as_list = found.mean(-1).tolist()
+    """The scores come as a list of numbers, not as a tensor. | Which call makes a tensor of them,
+    of the dtype and on the device of the weights?"""
+    largest_minus = 1 - found.mean(-1)
+    "What comes back is 1 minus the score. | What does the exercise ask for?"
+    in_percent = 100 * found.mean(-1)
+    "The scores are in percent: 100 times too large. | What is the largest possible score?"
+    logarithm = found.mean(-1).log()
+    "The logarithm of the scores comes back. | What does the exercise ask for?"
+    mean_of_logarithms = found.log().mean(-1)
+    "The logarithms of the weights are averaged. | What does the exercise ask for?"
+    smallest_of_all = found.amin(-1)
+    "The smallest of them comes back. | Which average does the exercise ask for?"
+    root_mean_square = found.pow(2).mean(-1).sqrt()
+    "The weights are squared before they are averaged. | Which average does the exercise ask for?"
+    rounded = found.mean(-1).round()
+    "The scores are rounded. | Can a mean weight lie between 0 and 1?"
+    axis_kept = found.mean(-1, keepdim=True)
+    "The scores have an axis too many, (n_heads, 1). | Which `keepdim` or index leaves it there?"
+
+
+@previous_token_score.step(at=WHOLE)
+def of_everything(weights):
+    mean_of_everything = weights.mean((-2, -1))
+    """The mean of the whole matrix comes back: as every row sums to 1, that is always 1/T. | Row t
+    is query t. In which column stands the weight that it gives to the token before it?"""

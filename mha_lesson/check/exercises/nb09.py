@@ -1,0 +1,167 @@
+"""Exercise 14, notebook 09: floating-point operations of one forward pass."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.families import kinds_of_count
+from mha_lesson.check.engine.inputs import unchanged
+
+
+def sizes_of_passes() -> Iterator[Case]:
+    for T, h, d_k in ((5, 3, 7), (11, 2, 3), (1024, 8, 64), (1, 5, 2), (7, 1, 13), (13, 13, 1)):
+        sizes = {"T": T, "d_model": h * d_k, "n_heads": h, "d_k": d_k}
+        yield Case((T, h * d_k, h), sizes)
+
+
+Count = Any  # of multiply-adds
+
+
+def four_projections(T: int, d: int, h: int) -> Count:
+    return 4 * T * d * d
+
+
+def two_products(T: int, d: int, h: int) -> Count:
+    return 2 * T * T * d
+
+
+def nothing_else(T: int, d: int, h: int) -> Count:
+    return 0
+
+
+def two_each(count: Count) -> Any:
+    return 2 * count
+
+
+@exercise(14, "09", cases=sizes_of_passes, gradient=None, gives=("flops",))
+def count_flops(
+    T: int,
+    d_model: int,
+    n_heads: int,
+    *,
+    project: Any = four_projections,
+    attend: Any = two_products,
+    other: Any = nothing_else,
+    unit: Any = two_each,
+    finish: Any = unchanged,
+) -> Any:
+    """2 · (4 T d_model² + 2 T² d_model)."""
+    sizes = (T, d_model, n_heads)
+    return finish(unit(project(*sizes) + attend(*sizes)) + other(*sizes))
+
+
+@count_flops.step
+def unit(count):
+    one_each = count
+    """A multiply-add is counted as 1: the exercise counts the multiplication and the addition. |
+    How many operations is one multiply-add?"""
+
+
+@count_flops.step
+def project(T, d, h):
+    """A product (a, b) @ (b, c) takes a·b·c multiply-adds. What are a, b and c here?"""
+    three_projections = 3 * T * d * d
+    "Of the four projections three are counted. W_o is missing. | Which layers does a token pass?"
+    two_projections = 2 * T * d * d
+    """Of the four projections two are counted (or a multiply-add counts as 1 there). | Which layers
+    does a token pass through?"""
+    one_projection = T * d * d
+    "Of the four projections one is counted. | Which layers does a token pass through?"
+    no_projections = 0
+    "The projections are missing. | Which layers does a token pass through?"
+    five_projections = 5 * T * d * d
+    "Of the four projections five are counted. | Which layers does a token pass through?"
+    head_to_head = 4 * T * (d // h) ** 2
+    "The projections are counted as d_k × d_k. | What goes into a projection, and what comes out?"
+    width_once = 4 * T * d
+    """d_model is there only once in the projections: a token of d_model numbers gets d_model new
+    ones."""
+    one_token_projected = 4 * d * d
+    "T is missing in the projections: every token goes through them."
+    projections_per_head = 4 * T * d * d * h
+    """The projections are counted for every head with the full width: h times too many. | How wide
+    is the projection of one head?"""
+    projections_of_one_head = 4 * T * d * (d // h)
+    "The projections are counted for one head only, d_model × d_k. | How many heads are there?"
+    projections_squared = 4 * T * T * d * d
+    "The projections are counted with T² instead of T: each token goes through them once."
+    one_head_in_all_out = 3 * T * d * (d // h) + T * d * d
+    "W_q, W_k and W_v are counted for one head only, and W_o in full. | How many heads are there?"
+    projections_exchanged = 4 * T * T * d
+    "The projections are counted as T²·d_model instead of T·d_model²."
+
+
+@count_flops.step
+def attend(T, d, h):
+    """A product (a, b) @ (b, c) takes a·b·c multiply-adds. What are a, b and c here?"""
+    one_product = T * T * d
+    """Of the two products of attention only one is counted (or a multiply-add counts as 1 there). |
+    Q Kᵀ is one of them. What happens with the weights afterwards?"""
+    no_products = 0
+    "The two products of attention are missing. | Where does T² come in?"
+    products_of_one_head = 2 * T * T * (d // h)
+    "The products are counted for one head only, T²·d_k. | How many heads compute such products?"
+    products_with_full_width = 2 * T * T * d * h
+    """The products are counted with d_model for *every* head: h times too many. | How many
+    dimensions does one head's dot product sum over?"""
+    products_exchanged = 2 * T * d * d
+    "The products are counted as T·d_model² instead of T²·d_model."
+    products_linear = 2 * T * d
+    "The products are counted with T instead of T². | How many pairs of query and key are there?"
+    three_products = 3 * T * T * d
+    "Three products of attention are counted. | Q Kᵀ, weights · V: which third one is there?"
+    products_of_d_k = 2 * T * T * (d // h) ** 2
+    "The width of a head is squared in the products."
+    products_with_one_head_of_scores = T * T * d + T * T * (d // h)
+    "One of the two products is counted for one head only. | How many heads compute such products?"
+    products_over_pairs = T * (T - 1) * d
+    "The products are counted for pairs of *different* tokens. | Does a token look at itself?"
+    four_products = 4 * T * T * d
+    "Each of the two products is counted twice. | Q Kᵀ, weights · V: which others are there?"
+    products_without_width = 2 * T * T * h
+    "The width of a head is missing in the products, h·T² instead of h·T²·d_k."
+    products_bare = 2 * T * T
+    "The width and the heads are missing in the products: T² alone."
+    products_halved = T * (T + 1) * d
+    "The products are halved, as for a causal mask. | Does the exercise say anything about a mask?"
+
+
+@count_flops.step
+def other(T, d, h):
+    """What does the exercise want to be counted, and nothing else?"""
+    softmax_too = h * T * T
+    "The softmax (or another step over all scores) is counted too, h·T² or some multiple of it."
+    two_steps_too = 2 * h * T * T
+    "Two more steps over all scores (softmax and scale, perhaps) are counted too, 2·h·T²."
+    three_steps_too = 3 * h * T * T
+    "Three operations per score (a softmax) are counted too, 3·h·T²."
+    five_steps_too = 5 * h * T * T
+    "Five operations per score (a softmax) are counted too, 5·h·T²."
+    biases_too = 4 * T * d
+    "The biases are counted too, 4·T·d_model."
+
+
+kinds_of_count(count_flops, "finish")
+
+
+@count_flops.step(at=WHOLE)
+def all_in_all(T, d_model, n_heads):
+    parameters = 4 * d_model**2
+    "What is counted are the weights, and not the operations. | What does each token do with them?"
+    feed_forward_alone = 16 * T * d_model**2
+    "The feed-forward network is counted instead. | Which four projections and two products?"
+    times_heads = n_heads * count_flops.right(T, d_model, n_heads)
+    """The whole is multiplied by h: but h heads of d_model / h dimensions are as much work as one
+    of d_model. | Where does h already stand in d_model = h · d_k?"""
+    d_k = d_model // n_heads
+    pairs = T * T * (2 * d_k - 1) + T * d_k * (2 * T - 1)
+    one_addition_less = 4 * T * d_model * (2 * d_model - 1) + n_heads * pairs
+    """A sum of n products is counted with n − 1 additions: exact, but the exercise counts every
+    multiply-add as 2. | How many operations is one multiply-add, whatever stands at the beginning
+    of the sum?"""
+
+    with_backward = 3 * count_flops.right(T, d_model, n_heads)
+    """A forward and a backward pass are counted, three times the forward pass. | Which of the two
+    does the exercise want?"""
+    with_feed_forward = count_flops.right(T, d_model, n_heads) + 16 * T * d_model**2
+    "The feed-forward network is counted too. | Four projections and two products, nothing else."

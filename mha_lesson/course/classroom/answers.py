@@ -1,0 +1,271 @@
+"""Finds a learner's answers in a notebook's source, each with what it needs, to judge it apart.
+
+What a notebook says of itself proves nothing: its code can patch the checks. So each answer is cut
+out and judged in a process in which nothing else of the notebook has run. An answer needs torch and
+arithmetic; one that reaches for Python's own insides is not run there, but shown to the teacher.
+"""
+
+import ast
+import builtins
+import re
+import symtable
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MODULES = {"torch", "math", "cmath", "numpy", "einops", "functools", "itertools", "collections",
+           "typing", "dataclasses", "jaxtyping", "mha_lesson", "__future__", "abc", "enum",
+           "fractions", "numbers", "random", "statistics"}  # fmt: skip
+# What leads from arithmetic to files, to other programs, or into the checks themselves: as a name …
+NAMES = {"exec", "eval", "compile", "open", "globals", "locals", "vars", "getattr", "setattr",
+         "delattr", "input", "breakpoint", "get_ipython", "check", "explore"}  # fmt: skip
+# … and behind a dot.
+BEHIND = {
+    "attrgetter", "methodcaller", "get_type_hints", "ForwardRef", "make_dataclass", "os", "sys",
+    "io", "gc", "ctypes", "ctypeslib", "inspect", "importlib", "subprocess", "socket", "pickle",
+    "builtins", "signal", "threading", "shutil", "warnings", "multiprocessing", "distributed",
+    "serialization", "hub", "jit", "fx", "package", "ops", "library", "overrides", "compiler",
+    "compile", "testing", "f2py", "lib", "utils", "load", "save", "loadtxt", "savetxt",
+    "genfromtxt", "fromfile", "tofile", "from_file", "memmap", "load_library", "check", "course",
+    "explore", "journal", "register_module_forward_hook", "register_module_forward_pre_hook",
+    "set_default_device", "set_default_dtype", "set_printoptions",
+}  # fmt: skip
+DUNDERS = {"__init__", "__call__", "__repr__", "__len__", "__getitem__", "__iter__", "__name__",
+           "__doc__", "__post_init__"}  # fmt: skip
+FRAMES = re.compile(r"(?:f|tb|gi|cr|ag|co|func)_[a-z]+$")
+SETTABLE = {"weight", "bias", "data", "grad", "requires_grad", "training"}
+MOST = 4  # answers to one exercise that are judged, the newest first
+Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer to one exercise.
+
+    Attributes:
+        code: what the learner wrote, to show.
+        program: the same with the imports and helpers that it needs.
+        target: the name in `program` that holds the answer.
+        objection: why it is not run apart; empty if it is.
+        broken: it is no Python at all: nothing is solved.
+    """
+
+    code: str
+    program: str = ""
+    target: str = ""
+    objection: str = ""
+    broken: bool = False
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A statement of the notebook's top level."""
+
+    cell: int
+    node: ast.stmt
+    text: str
+    given: bool  # it stands in one of the course's own cells
+    binds: frozenset[str]
+    uses: frozenset[str]
+
+
+def _part(cell: int, node: ast.stmt, source: str, given: bool) -> _Part:
+    text = _text(source, node)
+    binds, uses = _names(text)
+    if not isinstance(node, (*Function, ast.ClassDef)):
+        binds |= {*_changed(node)}
+    return _Part(cell, node, text, given, binds, uses)
+
+
+class Notebook:
+    """The code of a notebook, cut into statements; `given` are the course's own cells."""
+
+    def __init__(self, cells: list[str], given: set[str]) -> None:
+        self.cells = [_without_magics(cell) for cell in cells]
+        self.parts: list[_Part] = []
+        self.broken: dict[int, str] = {}
+        for number, (source, raw) in enumerate(zip(self.cells, cells, strict=True)):
+            try:
+                tree = ast.parse(source)
+            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+                self.broken[number] = type(error).__name__
+                if isinstance(error, SyntaxError):
+                    self.broken[number] = f"line {error.lineno}: {error.msg}"
+                continue
+            own = raw.strip() in given
+            self.parts += [_part(number, node, source, own) for node in tree.body]
+
+    def answers(self, name: str) -> list[Answer]:
+        """The learner's answers to an exercise, the newest first: one for each check of it."""
+        found: dict[tuple[str, str], Answer] = {}
+        for cell, handed in reversed(self._checks(name)):
+            answer = self._handed(cell, handed)
+            if answer:
+                found.setdefault((answer.code, answer.program), answer)
+        return list(found.values())[:MOST]
+
+    def mentions(self, name: str) -> bool:
+        """Whether the notebook has this exercise at all."""
+        own = any(name in p.binds and not _is_import(p.node) for p in self.parts)
+        return own or bool(self._calls(name))
+
+    def _calls(self, name: str) -> list[tuple[int, ast.expr]]:
+        return [
+            (part.cell, call.args[0])
+            for part in self.parts
+            for call in ast.walk(part.node)
+            if isinstance(call, ast.Call) and call.args
+            if isinstance(call.func, ast.Attribute) and call.func.attr == name
+            if ast.unparse(call.func.value).split(".")[-1] == "check"
+        ]
+
+    def _checks(self, name: str) -> list[tuple[int, ast.expr]]:
+        """What was handed to the check, and in which cell; without a check, the name at the end."""
+        return self._calls(name) or [(len(self.cells), ast.Name(name, ast.Load()))]
+
+    def _handed(self, cell: int, handed: ast.expr) -> Answer | None:
+        if not isinstance(handed, ast.Name):  # a lambda, a partial …
+            source = f"answer = {ast.unparse(handed)}"
+            made = _part(cell, ast.parse(source).body[0], source, given=False)
+            return self._answer(made, "answer", cell)
+        target = handed.id
+        define = re.compile(rf"^(?:def|class)\s+{target}\b|^{target}\s*=", re.M)
+        torn = [n for n in self.broken if n <= cell and define.search(self.cells[n])]
+        bound = [p for p in self.parts if p.cell <= cell and target in p.binds]
+        if torn and not any(p.cell > torn[-1] for p in bound):
+            code, why = self.cells[torn[-1]].rstrip("\n"), self.broken[torn[-1]]
+            return Answer(code, objection=f"no Python: {why}", broken=True)
+        if not bound or bound[-1].given or _is_import(bound[-1].node):
+            return None
+        return self._answer(bound[-1], target, cell)
+
+    def _answer(self, last: _Part, target: str, cell: int) -> Answer:
+        parts = [*self._needs(last, cell), last]
+        own = [p for p in self.parts if not _is_import(p.node)]
+        mine = {name for part in own for name in part.binds}
+        nodes = [part.node for part in parts if not part.given]
+        objection = next((o for node in nodes for o in _objections(node, mine)), "")
+        return Answer(last.text, "\n".join(p.text for p in parts), target, objection)
+
+    def _needs(self, last: _Part, cell: int) -> list[_Part]:
+        """The statements up to the check that bind a name which the answer uses, and so on."""
+        before = [p for p in self.parts if p.cell <= cell and p is not last]
+        chosen = {id(p) for p in before if _is_star(p.node)}
+        wanted, done = {*last.uses}, {*dir(builtins)}
+        while fresh := wanted - done:
+            done |= fresh
+            for part in before:
+                if id(part) not in chosen and part.binds & fresh:
+                    chosen.add(id(part))
+                    wanted |= part.uses
+        return [part for part in before if id(part) in chosen]
+
+
+def _without_magics(cell: str) -> str:
+    """The cell as Python: IPython's %magics and !commands become calls, which no answer needs."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    if cell.lstrip().startswith("%%"):
+        first, _, rest = cell.lstrip().partition("\n")
+        cell = rest if first.split()[0] in ("%%time", "%%timeit", "%%capture") else ""
+    try:
+        return TransformerManager().transform_cell(cell)
+    except (SyntaxError, ValueError, RecursionError):
+        return cell
+
+
+def _text(source: str, node: ast.stmt) -> str:
+    """The statement as it is written, decorators included."""
+    if not isinstance(node, (*Function, ast.ClassDef)):
+        return ast.get_source_segment(source, node) or ""
+    first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    return "\n".join(source.split("\n")[first - 1 : node.end_lineno])
+
+
+def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that a statement of the top level binds, and those that it takes from there."""
+    try:
+        top = symtable.symtable(text, "<cell>", "exec")
+    except (SyntaxError, ValueError, RecursionError):  # `await` outside a function, for one
+        return frozenset(), frozenset()
+    binds = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
+    uses = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
+    inner = list(top.get_children())
+    while inner:
+        table = inner.pop()
+        inner += table.get_children()
+        uses |= {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+    return frozenset(binds), frozenset(uses)
+
+
+def _changed(node: ast.stmt) -> Iterator[str]:
+    """Names whose parts a statement sets: `W[0] = 1`, `MultiHeadAttention.forward = forward`."""
+    for part in ast.walk(node):
+        if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
+            root: ast.expr = part
+            while isinstance(root, (ast.Attribute, ast.Subscript)):
+                root = root.value
+            if isinstance(root, ast.Name):
+                yield root.id
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def _is_star(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and any(a.name == "*" for a in node.names)
+
+
+def _objections(statement: ast.stmt, mine: set[str]) -> Iterator[str]:
+    """What in it an answer does not need: a net for tricks, not a proof."""
+    docs = {id(doc) for node in ast.walk(statement) for doc in _docstring(node)}
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from _imports(node)
+        elif isinstance(node, ast.Name):
+            if node.id in NAMES or (_is_private(node.id) and node.id not in DUNDERS):
+                yield f"uses {node.id}"
+        elif isinstance(node, ast.Attribute):
+            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            private = node.attr.startswith("_" if not own else "__") and node.attr not in DUNDERS
+            if private or FRAMES.match(node.attr) or (node.attr in BEHIND and not own):
+                yield f"uses {ast.unparse(node)}"
+            if not isinstance(node.ctx, ast.Load) and not _may_be_set(node, mine):
+                yield f"changes {ast.unparse(node)}"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if "__" in node.value and id(node) not in docs:
+                yield "holds a name between double underscores"
+        elif isinstance(node, (*Function, ast.ClassDef)):
+            if _is_private(node.name) and node.name not in DUNDERS:
+                yield f"defines {node.name}"
+            bases = [ast.unparse(base) for base in getattr(node, "bases", [])]
+            yield from (f"is a kind of {b}" for b in bases if b.split(".")[-1] == "Tensor")
+
+
+def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    names = [a.name for a in node.names]
+    for module in names if isinstance(node, ast.Import) else [node.module or "."]:
+        first, *rest = module.split(".")
+        if first not in MODULES or any(r in BEHIND or r.startswith("_") for r in rest):
+            yield f"imports {module}"
+    if isinstance(node, ast.ImportFrom):
+        for alias in node.names:  # the course's own line imports `check`, which no answer may use
+            plain = alias.name in ("check", "explore") and alias.asname is None
+            if not plain and (alias.name in BEHIND | NAMES or alias.name.startswith("_")):
+                yield f"imports {alias.name}"
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def _docstring(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, (*Function, ast.ClassDef)) and isinstance(node.body[0], ast.Expr):
+        yield node.body[0].value
+
+
+def _may_be_set(node: ast.Attribute, mine: set[str]) -> bool:
+    """`self.x`, something of the learner's own, or a weight."""
+    if isinstance(node.value, ast.Name):
+        return node.value.id in {"self", "cls", *mine} or node.attr in SETTABLE
+    return node.attr in SETTABLE

@@ -1,0 +1,213 @@
+"""A process with walls around it: what it may reach, how long, how much; and what it reports.
+
+How strong the walls are depends on the system: see `walls`.
+"""
+
+import os
+import selectors
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Event
+
+PROJECT = Path(__file__).resolve().parents[3]
+INSIDE = Path(__file__).with_name("inside.py")
+MOST_REPORTED = 2**20  # bytes that are kept of each report: hundreds of times what it needs
+LOOK = 0.2  # seconds between two looks at the clock and at the disk
+# What of a Linux system a Python needs, wherever it comes from. No homes, no sockets, no /etc.
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store",
+          "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
+          "/etc/fonts", "/etc/localtime")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limits:
+    """For each notebook: seconds on the clock, GB of memory, MB on the disk."""
+
+    seconds: float = 300
+    memory_gb: float = 6
+    disk_mb: float = 1000
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended, in words (empty: it went through), and what it reported on its two pipes.
+
+    `judged` was closed before the learner's notebook began, `said` is what that notebook wrote.
+    """
+
+    note: str
+    seconds: float
+    judged: bytes
+    said: bytes
+
+
+def run(work: Path, limits: Limits, stop: Event) -> Ended:
+    """Runs `inside` on the folder `work`, at most until `stop` is set."""
+    pipes = [os.pipe(), os.pipe()]
+    child = [
+        # -P: the folder of `inside` is no place to import from.
+        sys.executable, "-P", str(INSIDE), str(work), *(str(writer) for _, writer in pipes),
+        str(limits.seconds), str(limits.memory_gb),
+    ]  # fmt: skip
+    env = {
+        **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "PYTHONPATH")},
+        **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"), str(work)),
+        "CUDA_VISIBLE_DEVICES": "",  # the same verdicts everywhere
+        "MHA_LESSON_DEVICE": "cpu",
+        "OMP_NUM_THREADS": "1",  # several may run side by side
+        "MPLBACKEND": "Agg",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [*walls(str(work)), *child],
+        cwd=work,
+        env=env,
+        pass_fds=[writer for _, writer in pipes],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    reports = [bytearray(), bytearray()]
+    try:
+        for _, writer in pipes:
+            os.close(writer)
+        note = _watch(process, [reader for reader, _ in pipes], reports, work, limits, start, stop)
+    finally:
+        _end(process)
+        for (reader, _), report in zip(pipes, reports, strict=True):
+            _drain(reader, report)  # what was still on its way
+            os.close(reader)
+    return Ended(note, time.monotonic() - start, *map(bytes, reports))
+
+
+def _watch(
+    process: subprocess.Popen,
+    readers: list[int],
+    reports: list[bytearray],
+    work: Path,
+    limits: Limits,
+    start: float,
+    stop: Event,
+) -> str:
+    """Reads while the process runs, so that a full pipe holds up nobody; says how it ended."""
+    with selectors.DefaultSelector() as ready:
+        for reader, report in zip(readers, reports, strict=True):
+            os.set_blocking(reader, False)
+            ready.register(reader, selectors.EVENT_READ, report)
+        looked = start
+        while process.poll() is None:
+            if not ready.get_map():
+                time.sleep(LOOK / 4)  # both pipes are closed, and it still runs
+            for key, _ in ready.select(LOOK):
+                if _drain(key.fd, key.data):
+                    ready.unregister(key.fd)
+            now = time.monotonic()
+            if stop.is_set():
+                return "interrupted"
+            if now - start > limits.seconds:
+                return f"stopped after {limits.seconds:g} s"
+            if now - looked > LOOK:
+                looked = now
+                if _takes(work) > limits.disk_mb * 1e6:
+                    return f"stopped: more than {limits.disk_mb:g} MB on the disk"
+    return "" if process.returncode == 0 else "stopped before its end (memory, or a crash)"
+
+
+def _drain(reader: int, report: bytearray) -> bool:
+    """Takes what is there, keeps the first part of it; True at the pipe's end."""
+    for _ in range(64):  # then look at the clock again
+        try:
+            chunk = os.read(reader, 2**16)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            return True
+        report += chunk[: MOST_REPORTED - len(report)]
+    return False
+
+
+def _takes(work: Path, most: int = 20_000) -> float:
+    """Bytes on the disk below `work`; infinite for more files than anybody needs."""
+    size, folders = 0, [str(work)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    most -= 1
+                    if most < 0:
+                        return float("inf")
+                    found = entry.stat(follow_symlinks=False)
+                    size += getattr(found, "st_blocks", 0) * 512
+                    if stat.S_ISDIR(found.st_mode):
+                        folders.append(entry.path)
+        except OSError:  # gone meanwhile, or closed: what cannot be counted here is small
+            continue
+    return size
+
+
+def _end(process: subprocess.Popen) -> None:
+    """The process and all it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+
+
+def walls(work: str) -> list[str]:
+    """The command that builds the strongest wall that this system has.
+
+    With bubblewrap (Linux) nothing is there but the system's programs, Python, the course and the
+    submission's own folder, and only that folder can be written: no homes, no sockets, no network,
+    whatever the code tries. With `unshare` there is no network, and all processes end with the
+    first. Everywhere, Python itself refuses to open files elsewhere for writing and to connect
+    (`inside`), which stops accidents and simple tricks, but is no wall against native code.
+    """
+    for wall in (bubblewrap(), UNSHARE):
+        if _stands(tuple(wall)):
+            bind = ["--bind", work, work, "--chdir", work, "--remount-ro", "/"]
+            return [*wall, *bind] if wall[0] == "bwrap" else wall
+    return []
+
+
+UNSHARE = ["unshare", "-rn", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def bubblewrap() -> list[str]:
+    wall = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    for place in filter(os.path.lexists, SYSTEM):
+        link = os.path.islink(place) and not os.path.islink(os.path.dirname(place))
+        wall += ["--symlink", os.readlink(place), place] if link else ["--ro-bind", place, place]
+    for place in _needed():
+        wall += ["--ro-bind", place, place]
+    return [*wall, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+
+
+def _needed() -> list[str]:
+    """Folders without which Python and the course do not run, an outer one before an inner one."""
+    found = {str(PROJECT / part) for part in ("mha_lesson", "data")}
+    found |= {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
+    found |= {p for p in sys.path if p.endswith(("site-packages", "dist-packages"))}
+    found |= {*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))}
+    return sorted(os.path.abspath(p) for p in found if os.path.isdir(p))
+
+
+@cache
+def _stands(wall: tuple[str, ...]) -> bool:
+    """Whether the wall can be built here and Python runs behind it: tried once."""
+    if shutil.which(wall[0]) is None:
+        return False
+    command = [*wall, sys.executable, "-P", "-c", "import ctypes, json, numpy"]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False

@@ -1,0 +1,272 @@
+"""What a writing model changes in the taught class: rotated positions, shared keys, a cache.
+
+Axis letters as in `attention`; h_kv heads of keys and values, each shared by g = h / h_kv query
+heads; T_new tokens arrive, and T_held tokens are in the cache already.
+
+Sources: Su et al. (2021), RoFormer; Shazeer (2019), Fast Transformer Decoding; Ainslie et al.
+(2023), GQA; Beltagy et al. (2020), Longformer (the window).
+"""
+
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor, nn
+
+from mha_lesson.attention import merge_heads, scaled_dot_product_attention, split_heads
+from mha_lesson.attention_refusals import require_divisible, require_mask
+from mha_lesson.decoding_refusals import (
+    require_even,
+    require_rows_to_rotate,
+    require_same_layer,
+    require_shared_heads,
+    require_step,
+)
+from mha_lesson.refusals import (
+    require_bool,
+    require_ids,
+    require_positive,
+    require_positive_int,
+)
+
+
+def rotate(
+    x: Float[Tensor, "*axes T d_k"], positions: Integer[Tensor, " T"], base: float = 10_000.0
+) -> Float[Tensor, "*axes T d_k"]:
+    """Turns dimension i with dimension i + d_k/2, by the angle position · base^(−2i/d_k).
+
+    A product of two rotated rows depends on their positions only through the distance.
+
+    Args:
+        x: queries or keys, (…, T, d_k), d_k even.
+        positions: (T,) integers, where each token stands.
+        base: of the angles, above 0: pair 0 turns by 1 radian a token, the last by about 1 / base.
+
+    Returns:
+        (…, T, d_k), with the length of every row as it was.
+
+    Raises:
+        TypeError, ValueError: an argument does not fit; the sentence says which and why.
+    """
+    require_rows_to_rotate(x, positions)
+    require_positive("base", base)
+    half = x.shape[-1] // 2
+    # In float64, rounded once: float32 is off by 0.01 rad from position 100,000 on.
+    speed = float(base) ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
+    angle = positions[:, None] * speed  # (T, d_k/2)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    cos, sin = angle.cos().to(wide), angle.sin().to(wide)
+    first, second = x.chunk(2, dim=-1)  # (…, T, d_k/2) each
+    turned = (first * cos - second * sin, first * sin + second * cos)
+    return torch.cat(turned, dim=-1).to(x.dtype)
+
+
+class KVCache:
+    """The keys and values of one layer, of the tokens so far; it starts empty.
+
+    Attributes:
+        length: how many tokens it has seen: the position of the next one.
+        keys, values: (B, h_kv, T_held, d_k), or None while it is empty. T_held is `length`, or at
+            most window − 1 where the layer has a window: older tokens are dropped after use.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the keys and values held: 2 · B · h_kv · T_held · d_k · bytes a number."""
+        return 0 if self.keys is None else 2 * self.keys.numel() * self.keys.element_size()
+
+    def reorder(self, index: Integer[Tensor, " B_new"]) -> None:
+        """Goes on with these sequences of the batch, in this order: some twice, some no longer.
+
+        Raises:
+            TypeError, ValueError: `index` is not (B_new,) integers from 0 to B − 1.
+        """
+        if self.keys is None or self.values is None:
+            raise ValueError("reorder needs a cache that holds something; this one is empty.")
+        n_sequences = self.keys.shape[0]
+        require_ids("index", index, 1, "(B_new,)", n_sequences)
+        index = index.to(self.keys.device)
+        self.keys, self.values = self.keys[index], self.values[index]
+
+    def joined(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """What is held, with the new tokens behind it; the cache stays as it is."""
+        if self.keys is None or self.values is None:
+            return keys, values
+        require_same_layer(self.keys, keys)
+        return torch.cat((self.keys, keys), dim=2), torch.cat((self.values, values), dim=2)
+
+    def hold(self, keys: Tensor, values: Tensor, n_new: int, window: int | None) -> None:
+        """Keeps what the next token may look at, itself not counted."""
+        drop = 0 if window is None else max(keys.shape[2] - (window - 1), 0)
+        # A slice would keep the memory of what it was cut from.
+        self.keys, self.values = (
+            x[:, :, drop:].clone() if drop else x.contiguous() for x in (keys, values)
+        )
+        self.length += n_new
+
+
+class GroupedQueryAttention(nn.Module):
+    """Causal self-attention with h query heads over h_kv heads of keys and values.
+
+    h_kv = h is multi-head attention, h_kv = 1 multi-query attention. Query head i looks with the
+    keys and values of head i // (h / h_kv).
+
+    Attributes:
+        w_qkv: nn.Linear d_model → (h + 2·h_kv)·d_k; rows q, then k, then v, head 0 first in each.
+        w_o: nn.Linear h·d_k → d_model.
+        d_model, n_heads, n_kv_heads, d_k: the sizes; rope_base, window: as given.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int,
+        *,
+        d_k: int | None = None,
+        bias: bool = False,
+        rope_base: float | None = None,
+        window: int | None = None,
+    ) -> None:
+        """Draws the weights of q, k, v and W^O by Glorot's rule, one by one; biases are 0.
+
+        Args:
+            d_model: dimensions of a token, in and out.
+            n_heads: h.
+            n_kv_heads: h_kv, a divisor of h.
+            d_k: dimensions of a head; d_model / n_heads if None, else free.
+            bias: whether the projections add a bias.
+            rope_base: queries and keys are rotated with this base; not at all if None.
+            window: a token looks at itself and at the window − 1 tokens before it; at all if None.
+
+        Raises:
+            TypeError, ValueError: a size is not a positive integer, or one does not divide another.
+        """
+        super().__init__()
+        for name, size in (("d_model", d_model), ("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
+            require_positive_int(name, size)
+        require_shared_heads(n_heads, n_kv_heads)
+        require_bool("bias", bias)
+        if d_k is None:
+            require_divisible(d_model, n_heads)
+            d_k = d_model // n_heads
+        require_positive_int("d_k", d_k)
+        if rope_base is not None:
+            require_positive("rope_base", rope_base)
+            require_even("d_k", d_k)
+        if window is not None:
+            require_positive_int("window", window)
+        self.d_model, self.n_heads, self.n_kv_heads, self.d_k = d_model, n_heads, n_kv_heads, d_k
+        self.rope_base, self.window = rope_base, window
+        self.parts = (n_heads * d_k, n_kv_heads * d_k, n_kv_heads * d_k)  # rows of q, k and v
+        self.w_qkv = nn.Linear(d_model, sum(self.parts), bias=bias)
+        self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the weights afresh."""
+        for weight in (*self.w_qkv.weight.split(self.parts), self.w_o.weight):
+            nn.init.xavier_uniform_(weight)
+        if self.w_o.bias is not None:
+            nn.init.zeros_(self.w_qkv.bias)
+            nn.init.zeros_(self.w_o.bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T_new d_model"],
+        cache: KVCache | None = None,
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        return_weights: bool = False,
+    ) -> (
+        Float[Tensor, "B T_new d_model"]
+        | tuple[Float[Tensor, "B T_new d_model"], Float[Tensor, "B h T_new T_k"]]
+    ):
+        """Lets each new token gather from itself, the new ones before it and those in the cache.
+
+        Args:
+            x: (B, T_new, d_model), the tokens after those that the cache has seen.
+            cache: holds the tokens so far and takes the new ones; None: there are none, none stay.
+            mask: bool, True = blocked, beside the future and what the window leaves out: of shape
+                (T_new, T_all), (B, T_new, T_all), or four axes broadcastable to
+                (B, h, T_new, T_all), where T_all = cache.length + T_new. It hides left padding.
+            return_weights: also return the weights of every query head.
+
+        Returns:
+            (B, T_new, d_model), and with `return_weights` the weights (B, h, T_new, T_k) over the
+            T_k tokens held or new. A token that may look at nothing has a zero context.
+
+        Raises:
+            TypeError, ValueError: an argument does not fit; the sentence says which and why, and
+                the cache is as it was.
+        """
+        require_step(x, cache, self.w_qkv.weight, KVCache)
+        require_bool("return_weights", return_weights)
+        n_seen = 0 if cache is None else cache.length
+        B, n_new, _ = x.shape
+        h, h_kv, d_k = self.n_heads, self.n_kv_heads, self.d_k
+
+        q, k, v = split_heads(self.w_qkv(x), h + 2 * h_kv).split((h, h_kv, h_kv), dim=1)
+        if mask is not None:
+            require_mask(mask, q, (B, h, n_new, n_seen + n_new))
+        if self.rope_base is not None:
+            positions = torch.arange(n_seen, n_seen + n_new, device=x.device)
+            q, k = rotate(q, positions, self.rope_base), rotate(k, positions, self.rope_base)
+        if cache is not None:
+            k, v = cache.joined(k, v)  # (B, h_kv, T_k, d_k)
+        n_keys = k.shape[2]
+
+        blocked = None if mask is None else _columns(mask, n_keys)
+        causal = n_keys == n_new and (self.window is None or n_new <= self.window)
+        if not causal and n_new > 1:  # a single new token may look at all that is held
+            later = _outside(n_new, n_keys - n_new, self.window, x.device)
+            blocked = later if blocked is None else blocked | later
+        if blocked is not None and blocked.ndim == 4:
+            blocked = _per_group(blocked, B, h, h_kv)
+
+        # Groups are a second batch: the query heads of a group meet one and the same k and v.
+        shared = (B * h_kv, h // h_kv, n_keys, d_k)
+        result = scaled_dot_product_attention(
+            q.reshape(B * h_kv, h // h_kv, n_new, d_k),
+            k.reshape(B * h_kv, 1, n_keys, d_k).expand(shared),
+            v.reshape(B * h_kv, 1, n_keys, d_k).expand(shared),
+            blocked,
+            causal=causal,
+            return_weights=return_weights,
+        )
+        context, weights = result if isinstance(result, tuple) else (result, None)
+        output = self.w_o(merge_heads(context.reshape(B, h, n_new, d_k)))
+        if cache is not None:
+            cache.hold(k, v, n_new, self.window)
+        return output if weights is None else (output, weights.reshape(B, h, n_new, n_keys))
+
+    def extra_repr(self) -> str:
+        sizes = f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}"
+        more = {"d_k": self.d_k, "rope_base": self.rope_base, "window": self.window}
+        return ", ".join((sizes, *(f"{k}={v}" for k, v in more.items() if v is not None)))
+
+
+def _outside(
+    n_new: int, n_held: int, window: int | None, device: torch.device
+) -> Bool[Tensor, "T_new T_k"]:
+    """True at the future, and at what lies `window` or more tokens back."""
+    query = torch.arange(n_held, n_held + n_new, device=device)[:, None]
+    key = torch.arange(n_held + n_new, device=device)
+    outside = key > query
+    return outside if window is None else outside | (query - key >= window)
+
+
+def _columns(mask: Bool[Tensor, "..."], n_keys: int) -> Bool[Tensor, "..."]:
+    """A mask over all tokens, cut to those held or new; one per sequence gets four axes."""
+    mask = mask if mask.shape[-1] == 1 else mask[..., -n_keys:]
+    return mask.unsqueeze(1) if mask.ndim == 3 else mask
+
+
+def _per_group(mask: Bool[Tensor, "..."], B: int, h: int, h_kv: int) -> Bool[Tensor, "..."]:
+    """The mask for groups as a batch, (B·h_kv, g, T_new, T_k); axes of size 1 stay if they can."""
+    if mask.shape[1] == 1:
+        return mask if len(mask) == 1 else mask.repeat_interleave(h_kv, dim=0)
+    return mask.expand(B, -1, -1, -1).reshape(B * h_kv, h // h_kv, *mask.shape[2:])

@@ -1,0 +1,61 @@
+"""Notebook 00: what its card asserts, the sample of a report, and the map."""
+
+import re
+
+import pytest
+
+import notebooks
+from mha_lesson import check, pretrained, text
+
+START = next(path for path in notebooks.paths() if path.name.startswith("00"))
+
+
+def cell(name):
+    return next(cell for cell in notebooks.read(START).cells if cell.id == name)
+
+
+def test_a_token_is_no_word():
+    """In other sentences too: marks, full stops and pieces make more tokens than words."""
+    try:
+        tokenizer = pretrained.tokenizer()
+    except pretrained.WeightsMissing:
+        pytest.skip("the pretrained weights are not installed")
+    cut = 0
+    for sentence in text.annotated_sentences():
+        n_words = sum(word.isalpha() for word in text.words(sentence.text))
+        tokens = tokenizer.encode(sentence.text).tokens
+        assert len(tokens) > n_words
+        cut += any(token.startswith("##") for token in tokens)
+    assert cut > 0
+
+
+def test_the_answer_about_the_heads():
+    creek = text.sentence()
+    shares = creek.weights[:, creek.tokens.index("it"), creek.tokens.index("creek")]
+    assert shares.argmax() == 1 and f"{shares[1]:.2f}" == "0.85"
+    others = [share.item() for head, share in enumerate(shares) if head != 1]
+    assert max(others) < 0.21
+    answer = cell("explorers-answer").source
+    assert "head 1" in answer and ".85" in answer and ".21" in answer
+
+
+def test_the_sample_of_a_report_is_what_the_check_says():
+    source = cell("report-text").source
+    scope = {}
+    exec(re.search(r"```python\n(.*?)```", source, re.S)[1], scope)
+    report = check.attention_scores(scope["attention_scores"])
+    assert report.passed is False
+    said = re.sub(r"^> ?", "", source[source.index("> **") :], flags=re.M)
+    assert f"**✗ {report.name}: {report.verdict}**" in said
+    [finding] = report.findings
+    assert finding.does in said and finding.asks in said
+
+
+def test_the_map_names_every_notebook_with_its_minutes():
+    rows = re.findall(r"^\| \[(\d+) · .*?\]\((.*?)\).* (\d+) \|$", cell("map").source, re.M)
+    here = {path.name: notebooks.read(path).cells[0].source for path in notebooks.paths()}
+    del here[START.name]
+    assert {name for _, name, _ in rows} == set(here)
+    for number, name, minutes in rows:
+        assert int(name[:2]) == int(number)
+        assert re.search(rf"\bAbout {minutes} minutes\b", here[name]), name

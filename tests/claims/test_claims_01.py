@@ -1,0 +1,108 @@
+"""Notebook 01: what its cards and sentences assert, on other seeds and sizes."""
+
+import math
+
+import pytest
+import torch
+
+from mha_lesson import scaled_dot_product_attention, text
+from mha_lesson.explore import n01_scaling
+
+SEEDS = (11, 12, 13)
+
+
+def rows(seed, *shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def scores_of(seed, n, d_k, n_keys=10):
+    return (rows(seed, n, 1, d_k) @ rows(seed + 1000, n, n_keys, d_k).mT).squeeze(1)
+
+
+def example():
+    Q = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
+    return Q @ Q.T
+
+
+def test_two_rows_of_the_example_tie():
+    products = example().tolist()  # whole numbers: a tie is a tie
+    assert [row.count(max(row)) for row in products] == [2, 2, 1]
+    assert products[2].index(max(products[2])) == 2
+
+
+def test_the_third_token_takes_half_from_one_value():
+    weights = (example() / math.sqrt(2)).softmax(dim=-1)[2]
+    assert 0.50 < weights.max() < 0.51
+    V = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]], dtype=torch.float64)
+    assert torch.allclose(weights @ V, V.mean(dim=0))  # it only looks like a plain mean
+    V[2] = torch.tensor([8.0, 1.0])
+    assert not torch.allclose(weights @ V, V.mean(dim=0), atol=0.3)
+    unscaled = example().softmax(dim=-1)[2].tolist()
+    assert unscaled == pytest.approx([0.212, 0.212, 0.576], abs=5e-4)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("h", "T", "d_k"), [(1, 5, 3), (2, 11, 7), (3, 23, 13)])
+def test_attention_does_not_know_the_order_and_with_a_causal_mask_it_does(seed, h, T, d_k):
+    Q, K, V = (rows(seed + i, 1, h, T, d_k) for i in (0, 1, 2))
+    order = torch.randperm(T, generator=torch.Generator().manual_seed(seed))
+    assert order.tolist() != list(range(T))
+
+    def differ(**how):
+        straight = scaled_dot_product_attention(Q, K, V, **how)[:, :, order]
+        mixed = scaled_dot_product_attention(*(x[:, :, order] for x in (Q, K, V)), **how)
+        return (straight - mixed).abs().max()
+
+    assert differ() < 1e-5 and differ(causal=True) > 0.05
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("d_k", [7, 61, 509, 4093])
+def test_the_spread_of_dot_products_is_the_root_of_d_k(seed, d_k):
+    products = (rows(seed, 4000, d_k) * rows(seed + 1000, 4000, d_k)).sum(dim=-1)
+    assert products.std().item() / math.sqrt(d_k) == pytest.approx(1, abs=0.1)
+    assert products.std().item() / d_k < 0.9  # not d_k
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_unscaled_the_largest_weight_comes_near_one_gradually(seed):
+    means = [
+        scores_of(seed, 1000, d).softmax(dim=-1).amax(dim=-1).mean().item() for d in (8, 64, 4096)
+    ]
+    assert 0.55 < means[0] < 0.67 and 0.81 < means[1] < 0.92 and means[2] > 0.96
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("d_k", [8, 61, 509, 4093])
+def test_scaled_the_largest_weight_is_above_030_in_four_rows_of_ten_at_any_d_k(seed, d_k):
+    largest = (scores_of(seed, 1000, d_k) / math.sqrt(d_k)).softmax(dim=-1).amax(dim=-1)
+    assert 0.28 < largest.mean() < 0.36
+    assert 0.3 < (largest > 0.30).float().mean() < 0.6  # six deviations of .016 around .47
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_unscaled_most_rows_are_stuck_and_scaled_none(seed):
+    raw = scores_of(seed, 2000, 512)
+    p, q = raw.softmax(dim=-1), (raw / math.sqrt(512)).softmax(dim=-1)
+    stuck = ((p * (1 - p)).sum(dim=-1) < 0.01).float().mean().item()
+    assert stuck == pytest.approx(0.68, abs=0.065)
+    assert (p * (1 - p)).sum(dim=-1).median() < 0.001
+    scaled = (q * (1 - q)).sum(dim=-1)
+    assert scaled.median() > 0.79 and scaled.min() > 0.05
+    # through the other rows the gradient still comes
+    assert ((p * (1 - p)).sum(dim=-1) > 0.1).float().mean() > 0.1
+
+
+def test_cls_has_the_shortest_value_in_head_1_and_most_rows_prefer_it():
+    creek = text.sentence()
+    lengths = creek.head(1)[2].norm(dim=-1)
+    assert lengths[0] < lengths[1:].min() / 10
+    assert (creek.weights[1].argmax(dim=-1) == 0).float().mean() > 0.5
+
+
+def test_the_answer_about_the_explorer():
+    raw = {d: n01_scaling.scene(d).flat()[1].values.max() for d in n01_scaling.SIZES}
+    scaled = [n01_scaling.scene(d, True).flat()[1].values.max() for d in n01_scaling.SIZES]
+    assert min(d for d, w in raw.items() if w > 0.9) == 32
+    assert f"{raw[32]:.3f}" == "0.999" and raw[128] < raw[64] < raw[32]
+    assert (f"{min(scaled):.2f}", f"{max(scaled):.2f}") == ("0.16", "0.53")

@@ -1,0 +1,89 @@
+"""The verdicts of notebook 04, recomputed with other seeds and sizes."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+SEEDS = [1, 2, 3]
+
+
+def scores_and_mask(seed: int, *shape: int) -> tuple[Tensor, Tensor]:
+    """Random scores, and a random mask that leaves every row something."""
+    draw = torch.Generator().manual_seed(seed)
+    mask = torch.rand(shape, generator=draw) < 0.5
+    mask[..., 0] = False
+    return torch.randn(shape, generator=draw), mask
+
+
+def before(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(mask, -math.inf).softmax(dim=-1)
+
+
+def afterwards(scores: Tensor, mask: Tensor) -> Tensor:
+    kept = scores.softmax(dim=-1) * ~mask
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_masking_afterwards_is_the_same_until_a_blocked_score_towers(seed):
+    scores, mask = scores_and_mask(seed, 7, 11)
+    mask[:, 5] = True
+    assert torch.allclose(afterwards(scores, mask), before(scores, mask), atol=1e-6)
+    scores[:, 5] += 200.0
+    assert afterwards(scores, mask).isnan().all()
+    assert before(scores, mask).isfinite().all()
+    assert not before(scores, mask)[mask].any()
+
+
+@pytest.mark.parametrize(("B", "h", "T"), [(2, 2, 5), (3, 3, 7), (5, 5, 3)])
+def test_with_as_many_heads_as_sequences_a_mask_goes_to_heads(B, h, T):
+    mask = torch.ones(B, T, T, dtype=torch.bool)
+    for b in range(B):
+        mask[b, :, : b % T + 1] = False  # sequence b has b + 1 tokens
+    weights = before(torch.zeros(B, h, T, T), mask)
+    for b in range(B):
+        for head in range(h):
+            assert torch.equal(weights[b, head] == 0, mask[head])
+    assert not torch.equal(weights, before(torch.zeros(B, h, T, T), mask[:, None]))
+
+
+@pytest.mark.parametrize(("B", "h"), [(2, 3), (3, 8), (5, 2)])
+def test_with_another_number_of_heads_it_is_an_error(B, h):
+    with pytest.raises(RuntimeError, match="must match"):
+        before(torch.zeros(B, h, 4, 4), torch.zeros(B, 4, 4, dtype=torch.bool))
+
+
+def layer(x: Tensor, mask: Tensor) -> Tensor:
+    return before(x @ x.mT / math.sqrt(x.shape[-1]), mask) @ x
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("T", "n_words", "d"), [(3, 2, 5), (7, 3, 11), (13, 12, 2)])
+def test_blocked_rows_of_padding_take_every_word_with_them_in_two_layers(T, n_words, d, seed):
+    x = torch.randn(T, d, generator=torch.Generator().manual_seed(seed))
+    is_pad = torch.arange(T) >= n_words
+    keys_only = is_pad.expand(T, T)
+    rows_too = keys_only | is_pad[:, None]
+    one = layer(x, rows_too)
+    assert one[:n_words].isfinite().all() and one[n_words:].isnan().all()
+    assert layer(one, rows_too).isnan().all()
+    assert layer(layer(x, keys_only), keys_only).isfinite().all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_minus_a_billion_blocks_exactly_in_bfloat16_too_and_shares_out_an_empty_row(dtype, seed):
+    scores, mask = scores_and_mask(seed, 5, 8)
+    mask[2] = True
+    weights = scores.to(dtype).masked_fill(mask, -1e9).softmax(dim=-1)
+    empty = mask.all(dim=-1)
+    assert not weights[~empty][mask[~empty]].any()
+    assert (weights[2] == 1 / 8).all()  # of everything that was blocked
+    assert before(scores.to(dtype), mask)[2].isnan().all()
+
+
+def test_float16_refuses_minus_a_billion():
+    with pytest.raises(RuntimeError, match="overflow"):
+        torch.zeros(3).half().masked_fill(torch.ones(3, dtype=torch.bool), -1e9)

@@ -1,0 +1,154 @@
+"""Notebook 05's verdicts, recomputed with other numbers, sizes and seeds than the notebook's."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+
+from mha_lesson import MultiHeadAttention, merge_heads, scaled_dot_product_attention
+from mha_lesson.text import sentence
+
+SEEDS = pytest.mark.parametrize("seed", [11, 12, 13])
+
+
+def normal(seed, *sizes):
+    return torch.randn(sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def real_writes():
+    """(h, T, d_model) of the real layer, head by head, and its slabs (h, d_model, d_k)."""
+    creek = sentence()
+    slabs = torch.stack(creek.w_o.double().split(creek.d_k, dim=1))
+    contexts = [creek.weights[i].double() @ creek.heads[2][i].double() for i in range(12)]
+    return torch.stack([c @ s.T for c, s in zip(contexts, slabs, strict=True)]), slabs
+
+
+@SEEDS
+@pytest.mark.parametrize(("h", "d_k", "d_model"), [(2, 3, 5), (7, 2, 3), (3, 11, 13)])
+def test_the_concatenation_times_w_o_is_the_sum_of_the_writes(seed, h, d_k, d_model):
+    heads, w_o = normal(seed, 2, h, 5, d_k), normal(seed + 1, d_model, h * d_k)
+    slabs = w_o.split(d_k, dim=1)
+    concatenated = merge_heads(heads) @ w_o.T
+    assert_close(concatenated, sum(heads[:, i] @ slabs[i].T for i in range(h)))
+    exchanged = sum(heads[:, i] @ slabs[i - 1].T for i in range(h))
+    assert (concatenated - exchanged).abs().max() > 1
+
+
+@SEEDS
+def test_real_heads_share_more_directions_than_random_ones(seed):
+    writes, slabs = real_writes()
+    apart = ~torch.eye(12, dtype=torch.bool)
+
+    def crossing(vectors):
+        return torch.cosine_similarity(vectors[:, None], vectors, dim=-1)[apart].abs().mean()
+
+    def overlap(slabs):
+        projectors = [s @ torch.linalg.pinv(s) for s in slabs]  # onto what a head can write
+        return (
+            torch.stack([torch.stack([(p * q).sum() for q in projectors]) for p in projectors])[
+                apart
+            ].mean()
+            / slabs.shape[-1]
+        )
+
+    by_chance = math.sqrt(2 / (math.pi * 384))  # mean |cosine| of random directions
+    assert crossing(writes) > 1.8 * by_chance
+    assert abs(crossing(normal(seed, 12, 17, 384)) / by_chance - 1) < 0.15
+    assert overlap(slabs) > 1.8 * overlap(normal(seed, 12, 384, 32))
+    both = torch.cosine_similarity(writes[3], writes[4], dim=-1)
+    assert (both < -0.3).all(), "3 and 4 oppose each other at every token"
+
+
+@pytest.mark.parametrize("tokens", [slice(1, 9), slice(9, 17), slice(0, 17, 2), slice(1, 17, 2)])
+def test_cls_is_looked_at_and_says_little(tokens):
+    creek = sentence()
+    _, slabs = real_writes()
+    looked, written = [], []
+    for i in range(12):
+        reach = (creek.heads[2][i].double() @ slabs[i].T).norm(dim=-1)  # (T_k,)
+        taken = creek.weights[i].double()[tokens] * reach
+        looked.append(creek.weights[i, tokens, 0].double().mean())
+        written.append((taken[:, 0] / taken.sum(dim=-1)).mean())
+    looked, written = torch.stack(looked), torch.stack(written)
+    assert looked.mean() > 0.45
+    assert written.mean() < 0.5 * looked.mean() and written.mean() < 0.15
+
+
+@SEEDS
+@pytest.mark.parametrize(("h", "d_k"), [(3, 5), (7, 2)])
+def test_only_a_full_matrix_mixes_heads(seed, h, d_k):
+    """By gradients: which numbers of the output depend on which head?"""
+    width = h * d_k
+    for w_o, mixes in ((normal(seed, width, width), True), (torch.eye(width).double(), False)):
+        heads = normal(seed + 1, 1, h, 1, d_k).requires_grad_()
+        output = (merge_heads(heads) @ w_o.T)[0, 0]
+        for j in range(width):
+            (gradient,) = torch.autograd.grad(output[j], heads, retain_graph=True)
+            heard = {i for i in range(h) if gradient[0, i].abs().max() > 1e-12}
+            assert heard == (set(range(h)) if mixes else {j // d_k})
+    slab = normal(seed, width, d_k)
+    assert torch.linalg.matrix_rank(normal(seed + 2, 50, d_k) @ slab.T) == d_k < width
+
+
+@SEEDS
+@pytest.mark.parametrize(("d_model", "h"), [(30, 5), (21, 3)])
+def test_shared_projections_are_one_narrow_head(seed, d_model, h):
+    torch.manual_seed(seed)
+    d_k = d_model // h
+    shared = MultiHeadAttention(d_model, h, bias=False).double()
+    narrow = MultiHeadAttention(d_model, 1, d_k=d_k, bias=False).double()
+    own = MultiHeadAttention(d_model, h, bias=False).double()
+    with torch.no_grad():
+        for part in shared.w_qkv.weight.chunk(3):
+            part.copy_(part[:d_k].repeat(h, 1))
+        firsts = [part[:d_k] for part in shared.w_qkv.weight.chunk(3)]
+        narrow.w_qkv.weight.copy_(torch.cat(firsts))
+        narrow.w_o.weight.copy_(sum(shared.w_o.weight.split(d_k, dim=1)))
+        x = normal(seed, 41, d_model)
+        assert_close(shared(x), narrow(x))
+        assert torch.linalg.matrix_rank(shared(x)) <= d_k
+        assert torch.linalg.matrix_rank(own(x)) > 2 * d_k
+
+
+class SharedHeads(nn.Module):
+    def __init__(self, d_model, h):
+        super().__init__()
+        self.one = MultiHeadAttention(d_model, 1, d_k=d_model // h, bias=False)
+        self.slabs = nn.Parameter(torch.randn(h, d_model, d_model // h) / math.sqrt(d_model))
+
+    def forward(self, x):
+        q, k, v = self.one.w_qkv(x).chunk(3, dim=-1)
+        return scaled_dot_product_attention(q, k, v) @ self.slabs.sum(dim=0).T
+
+
+def test_trained_shared_heads_end_where_a_narrow_head_ends():
+    """Means of four runs each: single runs scatter."""
+    d_model, h, ends = 24, 3, {}
+    for seed in range(20, 24):
+        torch.manual_seed(seed)
+        teacher = MultiHeadAttention(d_model, h, bias=False)
+        nn.init.normal_(teacher.w_qkv.weight, std=0.45)
+        for name, make in {
+            "own": lambda: MultiHeadAttention(d_model, h, bias=False),
+            "shared": lambda: SharedHeads(d_model, h),
+            "narrow": lambda: MultiHeadAttention(d_model, 1, d_k=d_model // h, bias=False),
+            "wide": lambda: MultiHeadAttention(d_model, 1, bias=False),
+        }.items():
+            student = make()
+            generator = torch.Generator().manual_seed(seed)
+            adam = torch.optim.Adam(student.parameters())
+            for step in range(200):
+                adam.param_groups[0]["lr"] = 0.01 * (1 - step / 200)
+                x = torch.randn(32, 7, d_model, generator=generator)
+                target = teacher(x).detach()
+                error = F.mse_loss(student(x), target) / target.pow(2).mean()
+                adam.zero_grad()
+                error.backward()
+                adam.step()
+            ends[name] = ends.get(name, 0.0) + error.item() / 4
+    assert abs(ends["shared"] / ends["narrow"] - 1) < 0.1
+    assert ends["own"] < ends["wide"] < ends["shared"]
+    assert abs(ends["shared"] - ends["narrow"]) < abs(ends["shared"] - ends["wide"])

@@ -1,0 +1,251 @@
+"""No false verdict: what once passed and was wrong, and what once failed and was right."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import mha_lesson
+from mha_lesson import check
+
+
+class Base(nn.Module):
+    """A right class, in pieces that can be replaced."""
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.h = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def parts(self, x: Tensor) -> list[Tensor]:
+        return [
+            layer(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
+            for layer in (self.w_q, self.w_k, self.w_v)
+        ]
+
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return scores.softmax(-1)
+        empty = mask.all(-1, keepdim=True)
+        return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1).masked_fill(empty, 0.0)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        Q, K, V = self.parts(x)
+        weights = self.weights(Q @ K.mT / math.sqrt(Q.shape[-1]), mask)
+        return self.w_o((weights @ V).transpose(1, 2).flatten(2))
+
+
+class AllHeadsZeroWhereOneIsEmpty(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        weights = super().weights(scores, mask)
+        if mask is None or mask.ndim < 4:
+            return weights
+        return weights.masked_fill(mask.all(-1, keepdim=True).any(1, keepdim=True), 0.0)
+
+
+class AveragesWhatIsBlockedInOneHead(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return scores.softmax(-1)
+        weights = scores.masked_fill(mask, -1e9).softmax(-1)
+        gone = mask.all(-1, keepdim=True)
+        return weights.masked_fill(gone.all(-3, keepdim=True) if mask.ndim == 4 else gone, 0.0)
+
+
+class NaNWhereOneHeadIsEmpty(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return scores.softmax(-1)
+        weights = scores.masked_fill(mask, -math.inf).softmax(-1)
+        gone = mask.all(-1, keepdim=True)
+        return weights.masked_fill(gone.all(-3, keepdim=True) if mask.ndim == 4 else gone, 0.0)
+
+
+class MaskOfHeadZero(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        return super().weights(scores, mask[:, :1] if mask is not None and mask.ndim == 4 else mask)
+
+
+class EmptyIfFirstQueryIs(Base):
+    """Takes one row per head for all queries only where the mask has T rows."""
+
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None and mask.shape[-2] == 1 and mask.shape[1:2] == scores.shape[1:2]:
+            mask = mask[:, :1]
+        return super().weights(scores, mask)
+
+
+WRONG = (
+    AllHeadsZeroWhereOneIsEmpty,
+    AveragesWhatIsBlockedInOneHead,
+    NaNWhereOneHeadIsEmpty,
+    MaskOfHeadZero,
+    EmptyIfFirstQueryIs,
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_masks_that_differ_by_head(wrong: type[Base]) -> None:
+    assert check.MultiHeadAttention(Base).passed
+    assert check.MultiHeadAttention(wrong).passed is False
+
+
+class WithoutGradient(Base):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        with torch.no_grad():
+            return super().forward(x, mask)
+
+
+class KeysDetached(Base):
+    def parts(self, x: Tensor) -> list[Tensor]:
+        Q, K, V = super().parts(x)
+        return [Q, K.detach(), V]
+
+
+class WeightsAsData(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        return super().weights(scores, mask).data
+
+
+class OutputLayerByData(Base):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        Q, K, V = self.parts(x)
+        weights = self.weights(Q @ K.mT / math.sqrt(Q.shape[-1]), mask)
+        merged = (weights @ V).transpose(1, 2).flatten(2)
+        return merged @ self.w_o.weight.data.T + self.w_o.bias
+
+
+class Frozen(Base):
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__(d_model, n_heads)
+        self.w_v.requires_grad_(False)
+
+
+class HalfDetached(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        half = super().weights(scores, mask) / 2
+        return half + half.detach()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key", "word"),
+    [
+        (WithoutGradient, "no_gradient", "no_grad"),
+        (KeysDetached, "gradient_stops", "reaches `w_k`."),
+        (WeightsAsData, "gradient_stops", "reaches `w_q` and `w_k`."),
+        (OutputLayerByData, "gradient_stops", "reaches `w_o`."),
+        (Frozen, "gradient_stops", "reaches `w_v`."),
+        (HalfDetached, "gradient_differs", "gradient of `x` and `w_q` and `w_k`"),
+    ],
+)
+def test_a_gradient_reaches_all_four_layers(wrong: type[Base], key: str, word: str) -> None:
+    report = check.MultiHeadAttention(wrong)
+    assert report.slips == (key,) and word in str(report)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    empty = mask.all(-1, keepdim=True)
+    return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1).masked_fill(empty, 0.0)
+
+
+def loss(logits: Tensor, tokens: Tensor) -> Tensor:
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def attention(Q: Tensor, K: Tensor, V: Tensor) -> Any:
+    weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
+    return weights @ V, weights
+
+
+RIGHT: dict[str, Any] = {
+    "attention_scores": lambda Q, K: Q @ K.mT / math.sqrt(Q.shape[-1]),
+    "attention": attention,
+    "project_qkv": lambda X, W: (X @ W.mT).chunk(3, -1),
+    "split_heads": lambda x, h: x.unflatten(-1, (h, -1)).transpose(1, 2),
+    "merge_heads": lambda x: x.transpose(1, 2).flatten(2),
+    "masked_softmax": masked_softmax,
+    "sum_of_head_writes": lambda heads, W: heads.transpose(1, 2).flatten(2) @ W.mT,
+    "next_token_loss": loss,
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_gradient_gets_through(name: str) -> None:
+    right = RIGHT[name]
+
+    def without(*inputs: Any) -> Any:
+        with torch.no_grad():
+            return right(*inputs)
+
+    def detached(*inputs: Any) -> Any:
+        return right(*(x.detach() if x.dtype.is_floating_point else x for x in inputs))
+
+    def data(first: Tensor, *inputs: Any) -> Any:
+        return right(first.data, *inputs)
+
+    judge = getattr(check, name)
+    assert judge(right).passed
+    assert judge(without).slips == ("no_gradient",)
+    alone = name not in ("attention_scores", "attention", "project_qkv", "sum_of_head_writes")
+    assert judge(data).slips == (("no_gradient",) if alone else ("gradient_stops",))
+    if alone and name not in ("masked_softmax", "next_token_loss", "split_heads"):
+        assert judge(detached).slips == ("no_gradient",)
+
+
+def test_a_gradient_that_stops_with_an_error_is_none() -> None:
+    def written_over(scores: Tensor, mask: Tensor) -> Tensor:
+        empty = mask.all(-1)
+        weights = scores.masked_fill(mask & ~empty[..., None], -math.inf).softmax(-1)
+        weights[empty.expand(weights.shape[:-1])] = 0.0
+        return weights
+
+    report = check.masked_softmax(written_over)
+    assert report.passed is False and "where the gradient is computed" in str(report)
+
+
+def test_tokens_are_int64() -> None:
+    assert check.next_token_loss(loss).passed
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("attention_scores", lambda Q, K: Q @ K.mT / Q.shape[-1] ^ 2),
+        ("attention", lambda Q, K, V: ((Q @ K.mT).bool().softmax(-1) @ V, V)),
+        ("masked_softmax", lambda scores, mask: (scores & mask).softmax(-1)),
+        ("merge_heads", lambda x: torch.linalg.inv(x.to(torch.float16))),
+    ],
+)
+def test_an_error_of_torch_is_an_attempt(name: str, answer: Any) -> None:
+    assert getattr(check, name)(answer).passed is False
+
+
+def test_a_raise_of_the_learners_own_is_not() -> None:
+    def later(x: Any, n_heads: Any) -> Any:
+        raise NotImplementedError
+
+    def stub(x: Any, n_heads: Any) -> Any:
+        return later(x, n_heads)
+
+    assert check.split_heads(later).passed is None
+    assert check.split_heads(stub).passed is None
+
+
+@pytest.mark.parametrize("name", [n for n in mha_lesson.__all__ if n in check.__all__])
+def test_the_packages_own_is_no_answer(name: str) -> None:
+    own = getattr(mha_lesson, name)
+    report = getattr(check, name)(own)
+    assert report.passed is None and "the package's own" in str(report)
+    if name != "MultiHeadAttention":
+        assert getattr(check, name)(lambda *inputs: own(*inputs)).passed
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no second device here")
+def test_a_mask_made_of_an_int_may_live_anywhere() -> None:
+    def on_the_gpu(T: int) -> Tensor:
+        return torch.ones(T, T, dtype=torch.bool, device="cuda").triu(1)
+
+    assert check.causal_mask(on_the_gpu).passed

@@ -1,0 +1,342 @@
+"""Rotated positions, shared keys and values, the cache: against loops, PyTorch and each other."""
+
+import cmath
+import itertools
+import math
+from copy import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mha_lesson import (
+    GroupedQueryAttention,
+    KVCache,
+    MultiHeadAttention,
+    padding_mask,
+    rotate,
+)
+
+B, T, H, D_MODEL, D_K = 3, 12, 4, 20, 6
+
+
+def layer(h_kv=2, *, dtype=torch.float64, device="cpu", **options):
+    torch.manual_seed(h_kv)
+    made = GroupedQueryAttention(D_MODEL, H, h_kv, d_k=D_K, **options)
+    return made.to(device, dtype)
+
+
+def tokens(n=T, *, dtype=torch.float64, device="cpu", seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(B, n, D_MODEL, generator=generator, dtype=torch.float64).to(device, dtype)
+
+
+def in_pieces(module, x, lengths, mask=None):
+    """The outputs of `x` handed over in pieces of these lengths, and the cache they leave."""
+    cache, outputs, start = KVCache(), [], 0
+    for length in lengths:
+        end = start + length
+        seen = None if mask is None else mask[..., :end]
+        outputs.append(module(x[:, start:end], cache, mask=seen))
+        start = end
+    return torch.cat(outputs, dim=1), cache
+
+
+def every_way_of_cutting(module, x, cache, whole):
+    """Hands over the rest of `x` in every way; counts the ways. A common beginning is run once."""
+    start, ways = cache.length, 0
+    for end in range(start + 1, x.shape[1] + 1):
+        branch = copy(cache)  # its tensors are never changed in place
+        output = module(x[:, start:end], branch)
+        assert (output - whole[:, start:end]).abs().max() < 1e-6, (start, end)
+        done = end == x.shape[1]
+        ways += 1 if done else every_way_of_cutting(module, x, branch, whole)
+    return ways
+
+
+def by_hand(module, x, mask=None):
+    """The layer as four nested loops over sequences, heads, queries and keys."""
+    h, h_kv, d_k = module.n_heads, module.n_kv_heads, module.d_k
+    w_q, w_k, w_v = module.w_qkv.weight.split([h * d_k, h_kv * d_k, h_kv * d_k])
+    out = torch.zeros(*x.shape[:2], h * d_k, dtype=x.dtype)
+    for b, i in itertools.product(range(x.shape[0]), range(h)):
+        shared = i // (h // h_kv)
+        rows = slice(i * d_k, (i + 1) * d_k), slice(shared * d_k, (shared + 1) * d_k)
+        q, k, v = x[b] @ w_q[rows[0]].T, x[b] @ w_k[rows[1]].T, x[b] @ w_v[rows[1]].T
+        for t in range(x.shape[1]):
+            low = 0 if module.window is None else max(0, t - module.window + 1)
+            seen = [s for s in range(low, t + 1) if mask is None or not mask[b, s]]
+            if not seen:
+                continue
+            scores = [
+                turned(q[t], t, module.rope_base) @ turned(k[s], s, module.rope_base) for s in seen
+            ]
+            shares = (torch.stack(scores) / math.sqrt(d_k)).softmax(dim=0)
+            out[b, t, rows[0]] = sum(w * v[s] for w, s in zip(shares, seen, strict=True))
+    return out @ module.w_o.weight.T
+
+
+def turned(row, position, base):
+    """One row rotated with complex numbers."""
+    if base is None:
+        return row
+    half = len(row) // 2
+    pairs = [complex(row[i], row[i + half]) for i in range(half)]
+    pairs = [z * cmath.exp(1j * position * base ** (-i / half)) for i, z in enumerate(pairs)]
+    return torch.tensor([z.real for z in pairs] + [z.imag for z in pairs], dtype=row.dtype)
+
+
+@pytest.mark.parametrize("h_kv", [1, 2, 4])
+@pytest.mark.parametrize("rope_base", [None, 100.0])
+@pytest.mark.parametrize("window", [None, 1, 5])
+def test_the_layer_equals_the_loop(h_kv, rope_base, window):
+    module, x = layer(h_kv, rope_base=rope_base, window=window), tokens(7)
+    torch.testing.assert_close(module(x), by_hand(module, x))
+
+
+@pytest.mark.plain  # 49,000 calls
+@pytest.mark.parametrize("h_kv", [1, 2, 4])
+@pytest.mark.parametrize("rope_base", [None, 10_000.0])
+@pytest.mark.parametrize("window", [None, 5])
+@torch.no_grad()
+def test_cached_equals_uncached_for_every_way_of_cutting(h_kv, rope_base, window):
+    module, x = layer(h_kv, rope_base=rope_base, window=window), tokens()
+    assert every_way_of_cutting(module, x, KVCache(), module(x)) == 2048
+
+
+@given(
+    st.data(),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([None, 30.0]),
+    st.sampled_from([None, 1, 3]),
+)
+@torch.no_grad()
+def test_ragged_batches_with_left_padding(data, h_kv, rope_base, window):
+    lengths = torch.tensor(data.draw(st.lists(st.integers(1, T), min_size=B, max_size=B)))
+    cuts = data.draw(st.lists(st.integers(1, T), max_size=4))
+    ends = sorted({*cuts, T})
+    pieces = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    module, x = layer(h_kv, rope_base=rope_base, window=window), tokens()
+    padding = padding_mask(lengths, T).flip(-1)  # on the left
+    output, _ = in_pieces(module, x, pieces, padding)
+    for b, length in enumerate(lengths.tolist()):
+        alone = module(x[b : b + 1, T - length :])
+        torch.testing.assert_close(output[b : b + 1, T - length :], alone)
+        assert (output[b, : T - length] == 0).all()  # they see nothing, and W^O has no bias
+
+
+def test_the_device_and_dtype_of_the_input_are_kept(device):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        module = layer(2, rope_base=10_000.0, dtype=dtype, device=device)
+        x = tokens(dtype=dtype, device=device)
+        output, cache = in_pieces(module, x, [5, 1, 6])
+        assert output.dtype == cache.keys.dtype == dtype and output.device == x.device
+        tolerance = {torch.bfloat16: 0.05, torch.float32: 1e-5}.get(dtype, 1e-12)
+        assert (output - module(x)).abs().max() < tolerance
+
+
+@pytest.mark.parametrize("h_kv", [1, 2, 4])
+def test_equals_pytorchs_own_grouped_attention(h_kv):
+    module, x = layer(h_kv), tokens()
+    q, k, v = (
+        part.unflatten(-1, (-1, D_K)).transpose(1, 2)
+        for part in module.w_qkv(x).split(module.parts, dim=-1)
+    )
+    context = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    expected = module.w_o(context.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(module(x), expected)
+
+
+def test_with_as_many_heads_it_is_the_taught_class(device):
+    torch.manual_seed(0)
+    taught = MultiHeadAttention(D_MODEL, H, d_k=D_K).to(device)
+    module = GroupedQueryAttention(D_MODEL, H, H, d_k=D_K, bias=True).to(device)
+    module.load_state_dict(taught.state_dict())
+    x = tokens(dtype=torch.float32, device=device)
+    torch.testing.assert_close(module(x), taught(x, causal=True))
+    for ours, theirs in zip(
+        module(x, return_weights=True), taught(x, causal=True, return_weights=True), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_weights_of_every_query_head(window):
+    module, x = layer(2, window=window), tokens(7)
+    output, weights = module(x, return_weights=True)
+    assert weights.shape == (B, H, 7, 7)
+    torch.testing.assert_close(output, module(x))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, 7, dtype=weights.dtype))
+    assert (weights.triu(1) == 0).all() and (window is None or (weights.tril(-window) == 0).all())
+    cache = KVCache()
+    module(x[:, :5], cache)
+    _, last = module(x[:, 5:], cache, return_weights=True)
+    held = 5 if window is None else window - 1
+    torch.testing.assert_close(last, weights[:, :, 5:, 5 - held :])
+
+
+def test_masks_of_every_shape_mean_the_same():
+    module, x = layer(2), tokens(5)
+    free = torch.rand(5, 5, generator=torch.Generator().manual_seed(1)) < 0.3
+    expected = module(x, mask=free)
+    for mask in (free.expand(B, 5, 5), free.expand(1, 1, 5, 5), free.expand(B, 1, 5, 5),
+                 free.expand(1, H, 5, 5), free.expand(B, H, 5, 5)):  # fmt: skip
+        torch.testing.assert_close(module(x, mask=mask), expected)
+    heads = torch.zeros(1, H, 1, 1, dtype=torch.bool)
+    heads[:, 1] = True  # query head 1 sees nothing, the other one of its group does
+    _, weights = module(x, mask=heads, return_weights=True)
+    assert (weights[:, 1] == 0).all() and (weights[:, 0].sum(-1) > 0.99).all()
+
+
+def test_a_mask_counts_all_tokens_also_those_dropped():
+    module, x = layer(2, window=3), tokens(9)
+    blocked = torch.zeros(B, 1, 1, 9, dtype=torch.bool)
+    blocked[1, ..., 6] = True
+    whole = module(x, mask=blocked)
+    output, _ = in_pieces(module, x, [4, 3, 1, 1], blocked)
+    torch.testing.assert_close(output, whole)
+    assert (whole[1] - module(x)[1]).abs().max() > 1e-3
+
+
+def test_gradients_reach_every_parameter_and_are_never_nan():
+    module = layer(2, rope_base=10.0, bias=True)
+    nothing = torch.ones(B, 1, 1, 5, dtype=torch.bool)
+    for mask in (None, nothing):
+        module.zero_grad()
+        module(tokens(5), mask=mask).square().sum().backward()
+        for name, parameter in module.named_parameters():
+            assert not parameter.grad.isnan().any(), name
+        assert (module.w_o.bias.grad != 0).any() or mask is not None
+    x = tokens(5).requires_grad_()
+    assert torch.autograd.gradcheck(module, (x,))
+
+
+# ---------------------------------------------------------------- the cache
+
+
+def test_bytes_of_the_cache_are_those_of_the_formula():
+    for dtype, size in ((torch.float32, 4), (torch.float64, 8), (torch.bfloat16, 2)):
+        cache = KVCache()
+        assert cache.nbytes == 0 and cache.length == 0 and cache.keys is None
+        module = layer(2, dtype=dtype)
+        for n in (5, 1, 1):
+            module(tokens(n, dtype=dtype), cache)
+        assert cache.nbytes == 2 * B * 2 * D_K * 7 * size
+        assert cache.keys.untyped_storage().nbytes() == cache.nbytes / 2
+
+
+def test_a_window_frees_the_memory_of_what_it_drops():
+    cache, module = KVCache(), layer(1, window=4)
+    module(tokens(11), cache)
+    assert cache.length == 11 and cache.keys.shape[2] == 3
+    assert cache.keys.untyped_storage().nbytes() == B * 3 * D_K * 8
+
+
+def test_reorder_goes_on_with_other_sequences():
+    module, x = layer(2, rope_base=10_000.0), tokens()
+    cache, index = KVCache(), torch.tensor([2, 0, 2, 1, 1])
+    module(x[:, :7], cache)
+    cache.reorder(index)
+    assert cache.length == 7 and cache.keys.shape[0] == 5
+    torch.testing.assert_close(module(x[index, 7:], cache), module(x)[index, 7:])
+
+
+def test_a_refusal_leaves_the_cache_as_it_was():
+    module, cache = layer(2), KVCache()
+    module(tokens(4), cache)
+    keys = cache.keys
+    for x, mask in (
+        (tokens(1)[:2], None),
+        (tokens(1).float(), None),
+        (tokens(1), torch.zeros(1, 4, dtype=torch.bool)),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            module(x, cache, mask=mask)
+        assert cache.keys is keys and cache.length == 4
+
+
+# ---------------------------------------------------------------- rotation
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(st.integers(-50, 10**6), min_size=1, max_size=7),
+    st.sampled_from([1.5, 10_000.0]),
+)
+def test_rotate_equals_complex_numbers(half, positions, base):
+    x = torch.randn(3, len(positions), 2 * half, dtype=torch.float64)
+    expected = torch.stack([
+        torch.stack([turned(row, p, base) for row, p in zip(rows, positions, strict=True)])
+        for rows in x
+    ])  # fmt: skip
+    torch.testing.assert_close(rotate(x, torch.tensor(positions), base), expected,
+                               atol=1e-8, rtol=1e-8)  # fmt: skip
+
+
+def test_scores_depend_on_the_distance_only(device):
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 5, 16, generator=generator, dtype=torch.float64).to(device)
+    at = torch.arange(5, device=device)
+    scores = rotate(q, at) @ rotate(k, at).mT
+    for shift in range(1, 101):
+        moved = rotate(q, at + shift) @ rotate(k, at + shift).mT
+        assert (moved - scores).abs().max() < 1e-6
+    assert (q @ k.mT - scores).abs().max() > 0.1  # and on the distance they do depend
+    torch.testing.assert_close(rotate(q, at).norm(dim=-1), q.norm(dim=-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_far_positions_lose_nothing_in_small_dtypes(dtype):
+    x = torch.randn(3, 8).to(dtype)
+    far = torch.tensor([0, 99_991, 1_000_003])
+    result = rotate(x, far)
+    assert result.dtype == dtype
+    exact = rotate(x.double(), far)
+    assert (result.double() - exact).abs().max() <= 2 * torch.finfo(dtype).eps * exact.abs().max()
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: rotate([1.0], torch.tensor([0])), "x must be a tensor"),
+        (lambda: rotate(torch.zeros(2, 4).long(), torch.arange(2)), "floating-point"),
+        (lambda: rotate(torch.zeros(4), torch.arange(4)), "two axes"),
+        (lambda: rotate(torch.zeros(2, 5), torch.arange(2)), "must be even .* got 5"),
+        (lambda: rotate(torch.zeros(2, 4), torch.arange(3)), r"each of the T = 2 .*\(3,\)"),
+        (lambda: rotate(torch.zeros(2, 4), torch.zeros(2)), "positions must be integers"),
+        (lambda: rotate(torch.zeros(2, 4), [0, 1]), "positions must be a tensor"),
+        (lambda: rotate(torch.zeros(2, 4), torch.arange(2), base=0), "base must be"),
+        (lambda: GroupedQueryAttention(12, 4, 3), "multiple of n_kv_heads"),
+        (lambda: GroupedQueryAttention(12, 5, 1), "divisible by n_heads"),
+        (lambda: GroupedQueryAttention(12, 4, 0), "n_kv_heads must be a positive integer"),
+        (lambda: GroupedQueryAttention(12, 4, 2, rope_base=1e4), "d_k must be even"),
+        (lambda: GroupedQueryAttention(12, 4, 2, window=0), "window must be a positive"),
+        (lambda: GroupedQueryAttention(12, 4, 2, bias=1), "bias must be True or False"),
+        (lambda: layer()(torch.zeros(2, D_MODEL)), "x must have 3 axes"),
+        (lambda: layer()(torch.zeros(1, 2, 7)), "20 wide"),
+        (lambda: layer()(tokens(), cache=[]), "cache must be a KVCache"),
+        (lambda: layer()(tokens(), mask=torch.zeros(T, T)), "mask must be a bool tensor"),
+        (lambda: layer()(tokens(), return_weights=1), "return_weights must be"),
+        (lambda: KVCache().reorder(torch.tensor([0])), "this one is empty"),
+    ],
+)
+def test_refusals_name_the_argument(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+
+
+@pytest.mark.plain
+def test_a_cache_of_another_layer_is_refused():
+    cache = KVCache()
+    layer(2)(tokens(3), cache)
+    with pytest.raises(ValueError, match="another layer or batch"):
+        layer(4)(tokens(3), cache)
+    for index in (torch.tensor([3]), torch.tensor([[0]])):
+        with pytest.raises(ValueError, match="index must"):
+            cache.reorder(index)

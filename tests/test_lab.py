@@ -1,0 +1,240 @@
+"""The learner's copy: without outputs, unchanged by opening, with everything its links lead to."""
+
+import json
+import re
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+import notebooks
+from mha_lesson import check
+from mha_lesson.check import journal
+from mha_lesson.course import lab
+
+TODAY = date(2026, 11, 21)
+
+
+def write(folder: Path, name: str, *sources: str, outputs: bool = True, **metadata) -> Path:
+    said = {"output_type": "stream", "name": "stdout", "text": ["the answer\n"]}
+    cells = [
+        {"cell_type": "code", "id": f"c{i}", "metadata": {}, "source": [source],
+         "outputs": [said] * outputs, "execution_count": 1 if outputs else None}
+        for i, source in enumerate(sources)
+    ]  # fmt: skip
+    cells.insert(0, {"cell_type": "markdown", "id": "m", "metadata": {}, "source": ["# √d_k"]})
+    made = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(json.dumps(made), encoding="utf-8")
+    return folder / name
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> tuple[Path, Path]:
+    source, mine = tmp_path / "notebooks", tmp_path / "mine"
+    write(source, "a.ipynb", "x = 1", "y = 2")
+    (source / "CLAIMS.md").write_text("[a](a.ipynb)")
+    (source / "TEACHING.md").write_text("for teachers")
+    lab.sync(source, mine, TODAY)
+    return source, mine
+
+
+def names(mine: Path) -> list[str]:
+    return sorted(path.name for path in mine.iterdir() if path.name != lab.RECORD)
+
+
+def change(path: Path, how) -> None:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    how(notebook)
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def test_the_copy_has_no_outputs_and_the_repository_keeps_them(course):
+    source, mine = course
+    copied = notebooks.read(mine / "a.ipynb")
+    assert [c.source for c in copied.cells] == ["# √d_k", "x = 1", "y = 2"]
+    assert not any(c.outputs or c.execution_count for c in copied.cells[1:])
+    assert all(c.outputs for c in notebooks.read(source / "a.ipynb").cells[1:])
+    assert lab.sync(source, mine, TODAY) == []
+
+
+def test_every_link_of_the_working_copy_leads_somewhere(tmp_path):
+    lab.sync(lab.NOTEBOOKS, tmp_path, TODAY)
+    for path in [*tmp_path.glob("*.ipynb"), *tmp_path.glob("*.md")]:
+        text = path.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([\w./-]+\.(?:ipynb|md))(?:#[^)]*)?\)", text):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+    assert "CLAIMS.md" in names(tmp_path) and "TEACHING.md" not in names(tmp_path)
+
+
+def opened(notebook) -> None:
+    """What JupyterLab does to a notebook that is opened and saved."""
+    notebook["metadata"] |= {"language_info": {"name": "python", "version": "3.99"}, "widgets": {}}
+    for cell in notebook["cells"]:
+        cell["source"] = "".join(cell["source"])
+        cell["metadata"]["trusted"] = True
+
+
+def ran(notebook) -> None:
+    notebook["cells"][1]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "1.7 s"}]
+
+
+def wrote(notebook) -> None:
+    notebook["cells"][2]["source"] = "y = 3"
+
+
+@pytest.mark.parametrize(("what", "is_work"), [(opened, False), (ran, True), (wrote, True)])
+def test_opening_is_no_change_and_work_is(course, what, is_work):
+    source, mine = course
+    change(mine / "a.ipynb", what)
+    before = (mine / "a.ipynb").read_bytes()
+    write(source, "a.ipynb", "x = 1", "y = 2", "z = 3")
+    [line] = lab.sync(source, mine, TODAY)
+    assert line.startswith("Updated: you have changed" if is_work else "Renewed")
+    assert ((mine / "a.ipynb").read_bytes() == before) == is_work
+    assert lab.sync(source, mine, TODAY) == []
+
+
+def test_new_outputs_in_the_repository_are_no_update(course):
+    source, mine = course
+    before = (mine / "a.ipynb").read_bytes()
+    change(source / "a.ipynb", ran)
+    assert lab.sync(source, mine, TODAY) == [] and (mine / "a.ipynb").read_bytes() == before
+
+
+def test_a_page_that_is_no_notebook_is_renewed_or_put_beside(course):
+    source, mine = course
+    (source / "CLAIMS.md").write_text("second")
+    assert "Renewed" in lab.sync(source, mine, TODAY)[0]
+    (mine / "CLAIMS.md").write_text("my notes")
+    (source / "CLAIMS.md").write_text("third")
+    lab.sync(source, mine, TODAY)
+    assert names(mine) == ["CLAIMS.md", f"CLAIMS.updated-{TODAY}.md", "a.ipynb"]
+    assert (mine / "CLAIMS.md").read_text() == "my notes"
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_copies_from_before_which_have_outputs(tmp_path, changed):
+    """They were recorded by their bytes: untouched ones are renewed, changed ones stay alone."""
+    source, mine = tmp_path / "notebooks", tmp_path / "mine"
+    stored = write(source, "a.ipynb", "x = 1").read_bytes()
+    mine.mkdir()
+    (mine / "a.ipynb").write_bytes(stored)
+    (mine / lab.RECORD).write_text(json.dumps({"a.ipynb": lab._hash(stored)}))
+    if changed:
+        change(mine / "a.ipynb", lambda n: n["cells"][1].update(source="x = 2"))
+    before = (mine / "a.ipynb").read_bytes()
+    said = lab.sync(source, mine, TODAY)
+    assert [line[:7] for line in said] == ([] if changed else ["Renewed"])
+    assert ((mine / "a.ipynb").read_bytes() == before) == changed
+    assert lab.sync(source, mine, TODAY) == [] and names(mine) == ["a.ipynb"]
+
+
+def test_the_copy_names_the_language_as_the_kernel_does():
+    from ipykernel.ipkernel import IPythonKernel
+
+    assert IPythonKernel.language_info == lab.LANGUAGE
+
+
+# --- one table over all notebooks -------------------------------------------------------------
+
+
+@pytest.fixture
+def kernel(course, monkeypatch):
+    """A kernel that runs in the learner's copy; call it for the next notebook's kernel."""
+
+    def start(folder: Path = course[1]) -> None:
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(journal, "_state", {})
+
+    start()
+    return start
+
+
+def right(x, n_heads):
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def done() -> set[str]:
+    return {name for *_, name, state in check.progress().rows if state == "done"}
+
+
+def test_one_table_spans_all_notebooks_of_the_copy(course, kernel):
+    assert journal.COPY == lab.RECORD
+    check.split_heads(right)
+    kernel()
+    check.merge_heads(lambda x: x.transpose(1, 2).flatten(2))
+    kernel(course[1] / "deeper")
+    assert done() == {"split_heads", "merge_heads"} and check.progress().kept
+    assert names(course[1]) == sorted(
+        [".progress.json", ".progress.json.lock", "CLAIMS.md", "a.ipynb", "deeper"]
+    )
+    assert lab.sync(*course, TODAY) == []
+
+
+def test_whoever_wants_no_table_has_none(course, kernel):
+    check.split_heads(right)
+    check.progress(keep=False)
+    kernel()
+    check.split_heads(lambda x, n: x)
+    table = check.progress()
+    assert not table.kept and done() == set()
+    assert (course[1] / journal.FILE).read_text() == "false"
+    check.progress(keep=True)
+    check.split_heads(right)
+    kernel()
+    assert done() == {"split_heads"}
+
+
+def test_the_table_of_before_is_taken_over(course, kernel):
+    (course[1] / journal.OLD).write_text('{"causal_mask": "done", "split_heads": "tried"}')
+    check.split_heads(right)
+    kernel()
+    assert done() == {"causal_mask", "split_heads"}
+    assert (course[1] / journal.OLD).exists()
+
+
+def test_a_second_broken_table_does_not_replace_the_first(course, kernel):
+    for content in ("one", "two"):
+        (course[1] / journal.FILE).write_text(content)
+        check.split_heads(right)
+    kept = {p.read_text() for p in course[1].glob(".progress.broken*")}
+    assert kept == {"one", "two"} and done() == {"split_heads"}
+
+
+def test_elsewhere_nothing_is_written_unasked(tmp_path, kernel):
+    kernel(tmp_path / "elsewhere")
+    check.split_heads(right)
+    assert done() == {"split_heads"} and not check.progress().kept
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_listener_hears_every_report(kernel, monkeypatch):
+    heard: list[tuple[str, bool | None]] = []
+    monkeypatch.setattr(journal, "_listeners", [])
+    journal.listen(lambda report: heard.append((report.name, report.passed)))
+    check.split_heads(right)
+    check.split_heads(lambda x, n: ...)
+    assert heard == [("split_heads", True), ("split_heads", None)]
+
+
+# --- the lab as it opens ----------------------------------------------------------------------
+
+
+def test_settings_name_what_this_jupyterlab_knows():
+    import jupyterlab
+
+    share = Path(jupyterlab.__file__).parent / "schemas"
+    if not share.is_dir():
+        from jupyterlab.commands import get_app_dir
+
+        share = Path(get_app_dir()) / "schemas"
+    chosen = json.loads((lab.SETTINGS / "labconfig/default_setting_overrides.json").read_text())
+    for plugin, settings in chosen.items():
+        package, name = plugin.split(":")
+        schema = json.loads((share / package / f"{name}.json").read_text(encoding="utf-8"))
+        assert set(settings) <= set(schema["properties"]), plugin
+    assert chosen["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+    [viewer] = chosen["@jupyterlab/docmanager-extension:plugin"]["defaultViewers"].values()
+    assert viewer == "Markdown Preview"

@@ -1,0 +1,349 @@
+"""The teacher's guide against the notebooks it speaks of, and against what the explorers show.
+
+A heading or a number of minutes that has changed fails here, all of them in one list.
+"""
+
+import re
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from traitlets.config import Config
+
+import notebooks
+from mha_lesson import pretrained
+from mha_lesson.pictures.panels import Heatmap, Scene
+
+GUIDE = (notebooks.FOLDER / "TEACHING.md").read_text(encoding="utf-8")
+BOOKS = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
+
+
+def texts(book: str) -> str:
+    return "\n".join(c.source for c in BOOKS[book].cells if c.cell_type == "markdown")
+
+
+def headings(book: str) -> list[str]:
+    """Without what only sorts them: (second reading)."""
+    found = re.findall(r"^##+ (.*?)(?: \(second reading\))?$", texts(book), re.M)
+    return [heading.strip() for heading in found]
+
+
+def part(start: str, end: str) -> str:
+    return GUIDE.split(f"\n{start}\n")[1].split(f"\n{end}\n")[0]
+
+
+def named() -> list[tuple[str, str]]:
+    """(notebook, heading) for all that stands in italics in plans and notebook by notebook."""
+    found = []
+    chapter = part("## Notebook by notebook", "## Grading")
+    for section in re.split(r"^### ", chapter, flags=re.M)[1:]:
+        found += [(section[:2], h) for h in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", section)]
+    for line in part("## Plans", "## Predict, then look").splitlines():
+        row = re.match(r"\| \d+ \| (\d\d)\b", line)
+        if row:
+            found += [(row[1], h) for h in re.findall(r"\*([^*]+)\*", line)]
+    found += re.findall(r"^\| `\w+` \| (\d\d), \*(.+?)\* \|$", GUIDE, re.M)
+    return found
+
+
+def test_every_section_it_names_is_there():
+    stale = [(book, name) for book, name in named() if name not in headings(book)]
+    assert not stale, "\n".join(f"{book}: {name}" for book, name in stale)
+    assert len(named()) > 60
+
+
+def test_the_minutes_are_the_notebooks_own():
+    rows = re.findall(r"^\|(.*)\|$", part("## Plans", "### Four sessions"), re.M)
+    numbers, _, minutes = ([cell.strip() for cell in row.split("|")] for row in rows)
+    said = {}
+    for book in BOOKS:
+        found = re.search(r"About (\d+) minutes", texts(book))
+        said[book] = found[1] if found else "not said"
+    assert dict(zip(numbers, minutes, strict=True)) == said
+
+
+def test_a_plan_that_names_every_minute_fits_them():
+    """The sessions' minutes, breaks included, add up."""
+    rows = re.findall(
+        r"^\| (\d+) \| ([\d, ]+) \| (\d+) \|", part("### Four sessions", "### Two sessions"), re.M
+    )
+    table = re.findall(r"^\|(.*)\|$", part("## Plans", "### Four sessions"), re.M)
+    minutes = dict(zip(*([c.strip() for c in table[i].split("|")] for i in (0, 2)), strict=True))
+    for session, books, total in rows:
+        taken = sum(int(minutes[book.strip()]) for book in books.split(","))
+        assert int(total) == taken + 10, f"session {session}: {taken} and a break of 10"
+
+
+def test_every_notebook_has_its_section():
+    chapter = part("## Notebook by notebook", "## Grading")
+    assert re.findall(r"^### (\d\d) ", chapter, re.M) == list(BOOKS)
+
+
+# --- what they will see -----------------------------------------------------------------------
+
+
+def scene(book: str, **state) -> Scene:
+    found = [
+        p.stem for p in (Path(notebooks.FOLDER.parent) / "mha_lesson/explore").glob(f"n{book}_*")
+    ]
+    return import_module(f"mha_lesson.explore.{found[0]}").scene(**state)
+
+
+def values(panel) -> np.ndarray:
+    return np.asarray(panel.values, dtype=float)
+
+
+def titled(shown: Scene, start: str) -> list:
+    """The panels whose title begins so."""
+    panels = [panel for row in shown.panels for panel in row]
+    return [panel for panel in panels if panel.title.startswith(start)]
+
+
+def largest_weights(scaled: bool) -> dict[int, float]:
+    sizes = [2**i for i in range(2, 13)]
+    [weights] = zip(
+        *(titled(scene("01", d_k=d, scaled=scaled), "weights") for d in sizes), strict=True
+    )
+    return {d: float(values(w).max()) for d, w in zip(sizes, weights, strict=True)}
+
+
+def at_32() -> None:
+    assert min(d for d, weight in largest_weights(False).items() if weight > 0.9) == 32
+
+
+def scaled_stays() -> None:
+    weights = largest_weights(True).values()
+    assert (f"{min(weights):.2f}", f"{max(weights):.2f}") == ("0.16", "0.53")
+
+
+def gradient_vanishes() -> None:
+    for d_k in (32, 256, 4096):
+        shown = scene("01", d_k=d_k, scaled=False)
+        [weights], [gradient] = titled(shown, "weights"), titled(shown, "gradient")
+        assert values(weights).max() > 0.98 and values(gradient).max() < 0.02
+        np.testing.assert_allclose(
+            values(gradient), values(weights) * (1 - values(weights)), atol=1e-6
+        )
+
+
+def bars(**state) -> list[list[float]]:
+    shown = scene("02", d_model=384, **state)
+    return [values(titled(shown, t)[0]).ravel().tolist() for t in ("parameters", "operations")]
+
+
+def tied_moves_nothing() -> None:
+    assert bars(h=1) == bars(h=3) == bars(h=12)
+    assert sum(bars(h=12)[0]) == 4 * 384**2
+
+
+def set_doubles_all() -> None:
+    twelve, twenty_four = bars(h=12, d_k=32), bars(h=24, d_k=32)
+    assert (sum(twelve[0]), sum(twenty_four[0])) == (589_824, 1_179_648)
+    assert [[2 * x for x in row] for row in twelve] == twenty_four
+
+
+def moved_at_contiguous() -> None:
+    memory = import_module("mha_lesson.explore.n03_memory")
+    x = memory.right_way(3, 2, 3)
+    kept = [step for step in memory.STEPS if x[step].data_ptr() == x[memory.STEPS[0]].data_ptr()]
+    assert memory.STEPS[len(kept)] == "contiguous" and kept == list(memory.STEPS[: len(kept)])
+
+
+def one_head_one_token() -> None:
+    memory = import_module("mha_lesson.explore.n03_memory")
+    for T, h, same in ((3, 1, True), (1, 2, True), (3, 2, False)):
+        wrong = memory.wrong_way(memory.right_way(T, h, 3), "permute")
+        assert (wrong == memory.right_way(T, h, 3)["permute"]).all() == same
+
+
+def after_permute() -> None:
+    """Two heads of three: a0 a1 a2 | a3 a4 a5 | b0 …: letters are tokens."""
+    memory = import_module("mha_lesson.explore.n03_memory")
+    x = memory.right_way(3, 2, 3)
+    strip, heads = x[memory.STEPS[0]].flatten().tolist(), x["permute"]
+    a2, b0 = strip[2], strip[6]
+    assert strip[3] == heads.flatten(0, -3)[1].flatten()[0]  # a3 belongs to head 1
+    in_head_0 = heads.flatten(0, -3)[0].flatten().tolist()
+    assert in_head_0[in_head_0.index(a2) + 1] == b0
+
+
+def masks(sequence: int, **state) -> tuple[np.ndarray, np.ndarray]:
+    """(mask, weights) as the picture shows them."""
+    module = import_module("mha_lesson.explore.n04_masks")
+    maps = [p for row in module.scene(**state).panels for p in row if isinstance(p, Heatmap)]
+    blocked = module.scene(**{**state, "convention": module.BLOCKED})
+    hidden = [p for row in blocked.panels for p in row if isinstance(p, Heatmap)]
+    weights = values(maps[3 * sequence + 2])
+    return ~(values(hidden[3 * sequence + 2]) > 0), weights
+
+
+def length_0() -> None:
+    _, weights = masks(1, length_1=0)
+    assert (weights == 0).all()
+
+
+def read_as_keep() -> None:
+    for sequence in (0, 1):
+        mask, weights = masks(sequence, convention="True = keep")
+        assert (weights[~mask] == 0).all() and np.isfinite(weights).all()
+        empty = [i for i, row in enumerate(weights) if not row.any()]
+        assert empty == ([len(weights) - 1] if sequence == 0 else [])
+
+
+def added() -> None:
+    pairs = [masks(sequence, convention="0 and 1, added") for sequence in (0, 1)]
+    blocked = np.concatenate([weights[mask] for mask, weights in pairs])
+    others = np.concatenate([weights[~mask] for mask, weights in pairs])
+    assert (blocked > 0).all() and (others > 0).all()
+    assert (f"{blocked.mean():.2f}", f"{others.mean():.2f}") == ("0.21", "0.12")
+    assert min(weights[t][mask[t]].sum() for mask, weights in pairs for t in range(5)) < 0.5
+
+
+def lengths() -> np.ndarray:
+    return values(titled(scene("05"), "how much")[0])
+
+
+def writes_against() -> None:
+    *writes, total = lengths()
+    ratios = np.sum(writes, axis=0) / total
+    assert ratios.min() > 2.4 and ratios.max() < 3.7
+
+
+def head_9() -> None:
+    writes = import_module("mha_lesson.explore.n05_head_writes")._writes(12)
+    full = writes.sum(dim=0).norm()
+    away = [float(w.norm() / full) for w in writes]
+    assert away.index(max(away)) == 9 and round(max(away), 2) == 0.5
+    assert "50%" in scene("05", h=12, on=tuple(i != 9 for i in range(12))).caption
+
+
+def head_1() -> list[str]:
+    """The first choice of “it” in head 1 of the real layer, by the dimensions that take part."""
+    chosen = []
+    for d_k in range(1, 33):
+        maps = [
+            p for row in scene("06", h=12, d_k=d_k).panels for p in row if isinstance(p, Heatmap)
+        ]
+        it = list(maps[1].rows).index("it")
+        chosen.append(list(maps[1].columns)[int(values(maps[1])[it].argmax())])
+    return chosen
+
+
+def about_ten() -> None:
+    assert head_1().index("creek") + 1 == 10
+
+
+def loudest_wins() -> None:
+    for h, mean in ((1, "0.98"), (12, "0.58")):
+        maps = [p for row in scene("06", h=h).panels for p in row if isinstance(p, Heatmap)]
+        assert f"{np.mean([values(m).max(-1).mean() for m in maps]):.2f}" == mean
+
+
+def roles_of_heads() -> None:
+    try:
+        pretrained.weights_path()
+    except Exception as error:
+        pytest.skip(str(error))
+    best = {}
+    every = np.stack([
+        np.stack([values(p) for p in titled(scene("08", layer=layer), "head ")])
+        for layer in range(6)
+    ])  # fmt: skip
+    n = every.shape[-1]
+    inner = range(1, n)
+    best["previous"] = every[:, :, inner, range(n - 1)].mean(-1)
+    best["next"] = every[:, :, range(n - 1), inner].mean(-1)
+    best["[CLS]"] = every[:, :, :, 0].mean(-1)
+    where = {k: divmod(int(v.argmax()), 12) for k, v in best.items()}
+    assert where == {"previous": (0, 2), "next": (1, 8), "[CLS]": (4, 5)}
+
+
+def gigabyte() -> None:
+    from mha_lesson.cost import core_bytes
+
+    sizes = {T: core_bytes(T, 384, 12, "explicit") for T in (2048, 4096)}
+    assert "403 MB" in scene("09", T=2048).caption and round(sizes[2048] / 1e6) == 403
+    assert sizes[2048] < 1e9 < sizes[4096] and round(sizes[4096] / 1e9, 1) == 1.6
+
+
+def h_costs_bytes() -> None:
+    from mha_lesson.cost import core_bytes, flops
+
+    assert flops(1024, 384, 1) == flops(1024, 384, 12)
+    assert core_bytes(1024, 384, 12, "explicit") > 10 * core_bytes(1024, 384, 1, "explicit")
+    one, twelve = (titled(scene("09", h=h), "time")[0] for h in (1, 12))
+    assert max(twelve.lines["explicit, predicted"]) > max(one.lines["explicit, predicted"])
+
+
+# What stands in the right-hand column -> what it is computed from.
+SEEN: dict[str, Callable[[], None]] = {
+    "At 32, for these vectors.": at_32,
+    "between .16 and .53 from 4 to 4096": scaled_stays,
+    "Where one weight is near 1": gradient_vanishes,
+    "None. 12 heads or one": tied_moves_nothing,
+    "1,179,648 weights instead of 589,824": set_doubles_all,
+    "`contiguous`: everything before it": moved_at_contiguous,
+    "with one head, or one token": one_head_one_token,
+    "a3, which is head 1's; and b0": after_permute,
+    "its rows are zero, and nothing is NaN": length_0,
+    "The last query of sequence 0 has neither": read_as_keep,
+    "gets .21 of a row, another one .12": added,
+    "2.4 to 3.7 times as long": writes_against,
+    "Switch off head 9": head_9,
+    "About ten of 32": about_ten,
+    ".98 on average, with twelve heads .58": loudest_wins,
+    "Layer 0 head 2, layer 1 head 8, layer 4 head 5.": roles_of_heads,
+    "(403 MB) and below 4,096 (1.6 GB)": gigabyte,
+    "The explicit core's bytes": h_costs_bytes,
+}
+# Trained (nbval compares 07's own words), or the class's own.
+NOT_COMPUTED = ("Between steps 20 and 50 of 600", "silence any one", "Collect the answers")
+
+
+@pytest.mark.parametrize("words", SEEN)
+def test_they_will_see_it(words):
+    assert words in GUIDE
+    SEEN[words]()
+
+
+def test_every_row_of_what_they_will_see_is_computed():
+    chapter = part("## Notebook by notebook", "## Grading")
+    for table in re.findall(r"what they will see \|\n\|---\|---\|\n((?:\|.*\|\n)+)", chapter):
+        for line in table.splitlines():
+            assert any(words in line for words in (*SEEN, *NOT_COMPUTED)), line
+
+
+# --- the hub's configuration ------------------------------------------------------------------
+
+
+def test_the_hubs_configuration_adds_and_overwrites_nothing():
+    """Run over an admin's own, and over none: theirs stays, and traitlets can read it."""
+    blocks = re.findall(r"^```python\n(.*?)^```", GUIDE, re.S | re.M)
+    [block] = [block for block in blocks if "load_roles" in block]
+    theirs, none = Config(), Config()
+    theirs.JupyterHub.services = [{"name": "theirs"}]
+    theirs.JupyterHub.load_roles = [{"name": "theirs"}]
+    theirs.Authenticator.allowed_users, theirs.Authenticator.admin_users = {"zoe"}, {"admin"}
+    theirs.Spawner.args, theirs.Spawner.environment = ["--theirs"], {"THEIRS": "1"}
+    for config in (theirs, none):
+        exec(block, {"get_config": lambda config=config: config})
+
+    def read(config: Config, part: str, name: str, default):
+        value = config[part][name]
+        return value.get_value(default) if hasattr(value, "get_value") else value
+
+    for config, before in ((theirs, ["theirs"]), (none, [])):
+        for name in ("services", "load_roles"):
+            found = [entry["name"] for entry in read(config, "JupyterHub", name, [])]
+            assert found == [*before, "idle-culler"]
+        users = read(config, "Authenticator", "allowed_users", set())
+        assert users - {"zoe"} == {"ada", "bob"} and ("zoe" in users) == bool(before)
+        environment = read(config, "Spawner", "environment", {})
+        assert environment["CUDA_VISIBLE_DEVICES"] == "" and ("THEIRS" in environment) == bool(
+            before
+        )
+        arguments = read(config, "Spawner", "args", [])
+        assert "--KernelManager.transport=ipc" in arguments
+        assert ("--theirs" in arguments) == bool(before)

