@@ -23,7 +23,7 @@ from mha_lesson.check.engine.compare import (
     close,
     close_cells,
     difference,
-    in_letters,
+    letters_of_all,
     same,
 )
 from mha_lesson.check.engine.errors import BY_KIND, ERRORS, explain
@@ -197,8 +197,16 @@ def test_a_slip_explains_only_the_same_kind_of_thing() -> None:
 
 def test_shapes_are_written_in_letters() -> None:
     sizes = {"B": 2, "T": 7, "d_k": 5, "one": 1}
-    words = [in_letters(s, sizes) for s in ((), (7,), (2, 7, 1), (35, 49), (3, 11), (14, 10))]
-    assert words == ["()", "(T,)", "(B, T, 1)", "(T·d_k, T·T)", "(3, 11)", "(B·T, B·d_k)"]
+    shapes = ((), (7,), (2, 7, 1), (35, 49), (6, 11), (14, 10))
+    words = [letters_of_all([(shape, sizes)]) for shape in shapes]
+    assert words == ["()", "(T,)", "(B, T, 1)", "(T·d_k, T²)", "(T−1, 11)", "(B·T, B·d_k)"]
+
+
+def test_a_letter_is_said_only_if_it_is_true_of_every_input() -> None:
+    first = ((6,), {"B": 2, "T": 3, "d": 7})  # 2 · 3, or 7 − 1
+    assert letters_of_all([first]) == "(d−1,)"
+    assert letters_of_all([first, ((35,), {"B": 5, "T": 7, "d": 11})]) == "(B·T,)"
+    assert letters_of_all([first, ((8,), {"B": 5, "T": 7, "d": 13})]) == "(6,)"
 
 
 # --- relations -----------------------------------------------------------------------------------
@@ -209,7 +217,7 @@ POWERS = {1: "d", -1: "1/d", 0.5: "√d", -0.5: "1/√d", 2: "d²", -2: "1/d²"}
 @pytest.mark.parametrize("power", POWERS)
 @pytest.mark.parametrize("share", [1, 2, 0.5])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_factor_is_named_in_letters(power: float, share: float, sign: int) -> None:
+def test_a_factor_is_named_letters_of_all(power: float, share: float, sign: int) -> None:
     ratios = {d: sign * share * d**power for d in (7, 11)}
     x = random(3, 5)
     finding = relate([(x * ratio, x, {"T": 3, "d": d, "B": 1}) for d, ratio in ratios.items()])
@@ -598,6 +606,7 @@ def test_a_report_lists_what_there_is_in_order() -> None:
 _x, _mask = torch.ones(2, 3), torch.ones(2, 3).bool()
 STOPS: dict[str, Callable[[], Any]] = {
     "fixed_device": lambda: torch.empty(2, device="meta").numpy(),
+    "error:three_dots": lambda: _x + ...,  # type: ignore[operator]
     "error:none_used": lambda: None @ _x,  # type: ignore[operator]
     "error:module_not_started": lambda: setattr(nn.Module.__new__(nn.Module), "w", nn.Linear(1, 1)),
     "error:view_needs_contiguous": lambda: _x.T.view(6),
@@ -607,9 +616,15 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:mask_not_bool": lambda: _x.masked_fill(_x, 0.0),
     "error:dtype_mix": lambda: _x @ _x.double().T,
     "error:broadcast_shapes": lambda: _x + torch.ones(2, 5),
+    "error:index_out_of_range": lambda: _x[7],
     "error:axis_out_of_range": lambda: _x.sum(7),
     "error:unpacking": lambda: (lambda a, b, c: None)(*_take_apart(_x.shape)),
-    "error:one_for_scalar": lambda: bool(_x > 0),
+    "error:one_for_scalar": lambda: float(_x),
+    "error:truth_of_a_tensor": lambda: bool(_x > 0),
+    "error:bmm_axes": lambda: torch.bmm(_x, _x),
+    "error:arguments_swapped": lambda: _x.masked_fill(0.0, _mask),  # type: ignore[call-overload]
+    "error:method_not_called": lambda: _x.T @ _x.sum,  # type: ignore[operator]
+    "error:not_callable": lambda: _x(3),  # type: ignore[operator]
     "error:integer_needed": lambda: torch.ones(2.0),  # type: ignore[call-overload]
     "error:target_dtype": lambda: _x[torch.ones(2)],
     "error:loss_axes": lambda: F.cross_entropy(torch.ones(2, 3), torch.ones(5).long()),
@@ -660,15 +675,16 @@ def test_what_torch_says_is_explained(key: str) -> None:
     known = {f"error:{k.key}".replace("error:fixed", "fixed"): k.asks for k in KNOWN[::-1]}
     assert plain.asks == known.get(key, "") and (not plain.asks or reads_well(plain.asks))
     name = type(error).__name__
+    once = plain.does.removeprefix(f"It stops with {name}: ")  # what is said is said once
     there = explain(Raised(error, 7, "y = f(`x`)"), "with T = 1")
     assert there.key == key and there.asks == plain.asks
     assert there.does == (
-        f"Line 7 of your code, `y = f('x')`, stops with {name} (with T = 1). {plain.does}"
+        f"Line 7 of your code stops with {name} (with T = 1): `y = f('x')`. {once}"
     )
-    assert explain(Raised(error, 7)).does == f"Line 7 of your code, stops with {name}. {plain.does}"
+    assert explain(Raised(error, 7)).does == f"Line 7 of your code stops with {name}. {once}"
     noted = explain(Raised(error), "with T = 1")
-    assert noted.does == f"It stops with {name} (with T = 1). {plain.does}"
-    quotes = plain.does.count("(torch says: ")
+    assert noted.does == f"It stops with {name} (with T = 1). {once}"
+    quotes = plain.does.count("(The message: ")
     assert quotes == (key in {"fixed_device", *(f"error:{k.key}" for k in ERRORS)})
 
 
@@ -704,16 +720,16 @@ def test_a_message_stands_where_the_words_want_it() -> None:
         assert "{message}" not in does and "... Some {odd} words" in does
         assert not does.endswith("..")
     quoted = explain(Raised(RuntimeError("...XX size mismatch, got 3X."))).does
-    assert quoted.endswith("(torch says: ...XX size mismatch, got 3X.)")
-    cut = re.search(r"torch says: (.*)\.\)$", explain(Raised(RuntimeError("promoted" * 99))).does)
-    assert cut is not None and len(cut[1]) == 120
+    assert quoted.endswith("(The message: ...XX size mismatch, got 3X.)")
+    cut = explain(Raised(RuntimeError("promoted types " * 30))).does
+    assert cut.endswith("promoted types promoted ….)") or cut.endswith("promoted types ….)")
 
 
 def test_a_message_is_quoted_in_short_and_in_one_line() -> None:
     long = explain(Raised(RuntimeError("shape mismatch:\n  " + "indices " * 100 + ". Try this.")))
     assert "\n" not in long.does and 100 < len(long.does) < 400 and "Try this" not in long.does
     quoted = explain(Raised(RuntimeError("size mismatch, got input (3), mat (2x3), vec (2)")))
-    assert "(torch says: size mismatch, got input.)" in quoted.does
+    assert "(The message: size mismatch, got input (3), mat (2x3), vec (2).)" in quoted.does
 
 
 # --- what no slip explains -----------------------------------------------------------------------
@@ -758,7 +774,12 @@ def count(n: int) -> int:
 @pytest.mark.parametrize(
     ("asked", "answer", "key", "words"),
     [
-        (squares, lambda x: (x * x, x), "returns_tuple", "returns a tuple, and it should be one"),
+        (
+            squares,
+            lambda x: (x * x, x),
+            "returns_tuple",
+            "returns a tuple of 2, and it should be one",
+        ),
         (squares, lambda x: (x * x).tolist(), "returns_list", "a list"),
         (squares, lambda x: (x * x).numpy(), "returns_ndarray", "a numpy array"),
         (squares, lambda x: {"a": x}, "returns_dict", "a dictionary"),
@@ -883,7 +904,9 @@ def by_length(plan: Callable[[int, int], Any]) -> Callable[[Tensor], Any]:
         "strange": lambda x: x.exp() * x.sin(),
         "stops": lambda x: _throw(ArithmeticError("too much")),
     }
-    return lambda x: ways[plan(SHAPES.index(tuple(x.shape)), len(x))](x)  # type: ignore[arg-type]
+    shapes = SHAPES  # a global would be told: it comes from the notebook
+
+    return lambda x: ways[plan(shapes.index(tuple(x.shape)), len(x))](x)  # type: ignore[arg-type]
 
 
 def test_a_slip_is_named_and_shown_on_the_smallest_telling_input() -> None:
@@ -904,13 +927,13 @@ def test_a_slip_that_stops_explains_an_answer_that_stops_there() -> None:
 @pytest.mark.parametrize(("T", "note"), [(5, " (with T is 5)"), (2, "")])
 def test_an_error_beside_a_slip_is_told_too(T: int, note: str) -> None:
     report = judge(named(), by_length(lambda i, n: "stops" if n == T else "tripled"))
-    assert report.slips == ("tripled", "error:error_ArithmeticError") and report.notes == ()
-    assert f"stops with ArithmeticError{note}. It stops" in report.findings[1].does
+    assert report.slips == ("tripled", "error:error_ArithmeticError")
+    assert f"stops with ArithmeticError{note}: `" in report.findings[1].does
 
 
 @pytest.mark.parametrize(
     ("tripled", "strange", "is_named"),
-    [(3, 5, True), (2, 6, False), (2, 1, True), (1, 2, False), (8, 0, True)],
+    [(5, 3, True), (3, 5, False), (2, 1, True), (1, 2, False), (8, 0, True)],
 )
 def test_a_slip_that_explains_many_inputs_is_named(
     tripled: int, strange: int, is_named: bool
@@ -984,7 +1007,7 @@ def _forgets(x: Tensor) -> Any:
     [
         (squares, 3, "not_a_function"),
         (squares, _forgets, "no_return"),
-        (squares, lambda x: x * torch.rand(()), "random"),
+        (squares, lambda x: x * torch.empty(()).uniform_(), "random"),
         (squares, lambda x: x * x + torch.zeros(x.shape, dtype=x.dtype), "fixed_device"),
         (squares, lambda x: x * x * 2e5 / 2e5, "low_precision"),
         (replace(squares, further=(_breaks,)), lambda x: x * x, "unjudged"),

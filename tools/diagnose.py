@@ -1,7 +1,9 @@
 """How well the checks judge and name: `make diagnose`, or `python tools/diagnose.py [-v] [name]`.
 
 Runs every answer in tests/answers and prints, per exercise: right answers failed and wrong answers
-passed (both must be 0), the share of wrong answers that were named, and milliseconds per check.
+passed (both must be 0), the share of wrong answers that were named, and milliseconds per check, of
+the processor's time (p50, p95, most) and by the clock. With `--mutants` it also breaks every right
+answer in one place at a time, and prints those that pass and are wrong (there must be none).
 """
 
 import sys
@@ -13,13 +15,15 @@ from statistics import quantiles
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from answers import Answer, all_answers
 from mha_lesson import check
+from mutants import survivors
 
 
 @dataclass(frozen=True)
 class Verdict:
     answer: Answer
     report: check.Report
-    milliseconds: float
+    milliseconds: float  # of the processor's time: other programs do not count
+    by_clock: float
 
     @property
     def misjudged(self) -> bool:
@@ -42,16 +46,17 @@ def _is_vague(key: str) -> bool:
 
 
 def judge(answer: Answer) -> Verdict:
-    start = time.perf_counter()
+    clock, start = time.perf_counter(), time.process_time()
     report = getattr(check, answer.exercise)(answer.function)
-    return Verdict(answer, report, 1000 * (time.perf_counter() - start))
+    used, passed = time.process_time() - start, time.perf_counter() - clock
+    return Verdict(answer, report, 1000 * used, 1000 * passed)
 
 
 def table(verdicts: list[Verdict]) -> str:
     names = [e.name for e in (*check.EXERCISES, *check.SHORT)]
     head = (
         f"{'exercise':<22}{'slips':>6}{'right':>7}{'failed':>7}{'wrong':>7}{'passed':>7}"
-        f"{'named':>7}{'related':>8}{'p50 ms':>8}{'p95':>6}{'max':>6}"
+        f"{'named':>7}{'related':>8}{'p50 ms':>8}{'p95':>6}{'max':>6}{'clock':>7}"
     )
     lines = [head]
     for name in (*names, "all"):
@@ -70,14 +75,14 @@ def table(verdicts: list[Verdict]) -> str:
             f"{name:<22}{slips:>6}{len(right):>7}{sum(v.misjudged for v in right):>7}"
             f"{len(wrong):>7}{sum(v.report.passed is True for v in wrong):>7}{named:>7.0%}"
             f"{related:>8}{cuts[9]:>8.0f}{cuts[18]:>6.0f}"
-            f"{max(v.milliseconds for v in rows):>6.0f}"
+            f"{max(v.milliseconds for v in rows):>6.0f}{max(v.by_clock for v in rows):>7.0f}"
         )
     return "\n".join(lines)
 
 
 def main() -> None:
     verbose = "-v" in sys.argv
-    wanted = [a for a in sys.argv[1:] if a != "-v"]
+    wanted = [a for a in sys.argv[1:] if a[0] != "-"]
     answers = [a for a in all_answers() if not wanted or a.exercise in wanted]
     verdicts = [judge(a) for a in answers]
     for v in verdicts:
@@ -87,6 +92,11 @@ def main() -> None:
             print(f"\n--- {v.answer.id} [{mark}, {v.milliseconds:.0f} ms] {what}\n{v.report.slips}")
             print(v.report)
     print("\n" + table(verdicts))
+    if "--mutants" in sys.argv:
+        found = [(a, what) for a, what in survivors(answers) if what]
+        for answer, what in found:
+            print(f"\n--- a mutant of {answer.id} passes, and is wrong: {what}")
+        print(f"\n{len(found)} wrong mutants of right answers passed.")
 
 
 if __name__ == "__main__":

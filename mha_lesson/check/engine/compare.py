@@ -1,7 +1,9 @@
 """Whether two results are the same, and if not, in what they first differ."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement, permutations
 from numbers import Integral
 from typing import Any
 
@@ -118,19 +120,42 @@ def same(yours: Any, variant: Any, tolerance: float = 0.0) -> bool:
     return close(yours, variant, allowed(torch.float64, tolerance))
 
 
-def in_letters(shape: tuple[int, ...], sizes: Mapping[str, int]) -> str:
-    """A shape in the letters of the course: (2, 7, 15) is (B, T, d_model)."""
-    return "(" + ", ".join(_letter(n, sizes) for n in shape) + ("," * (len(shape) == 1)) + ")"
+def letters_of_all(shapes: Sequence[tuple[tuple[int, ...], Mapping[str, int]]]) -> str:
+    """The first shape in letters of the course, (2, 7, 15) is (B, T, d_model).
+
+    Only what is true of all the shapes is said, and of that the simplest: where 6 is 2 · 3, it may
+    be 7 − 1 as well.
+    """
+    (shape, sizes), *others = shapes
+    alike = [(other, own) for other, own in others if len(other) == len(shape)]
+    words = [
+        _spoken(n, sizes, [(other[i], own) for other, own in alike]) for i, n in enumerate(shape)
+    ]
+    return "(" + ", ".join(words) + ("," * (len(shape) == 1)) + ")"
 
 
-def _letter(n: int, sizes: Mapping[str, int]) -> str:
-    if n == 1:
+def _spoken(n: int, sizes: Mapping[str, int], others: list[tuple[int, Mapping[str, int]]]) -> str:
+    wanted = [n, *(m for m, _ in others)]
+    if wanted == [1] * len(wanted):
         return "1"
-    for name, size in sizes.items():
-        if size == n:
-            return name
-    for a, size_a in sizes.items():
-        for b, size_b in sizes.items():
-            if size_a * size_b == n:
-                return f"{a}·{b}"
-    return str(n)
+    columns = {name: [sizes[name], *(own.get(name, -1) for _, own in others)] for name in sizes}
+    return next((word for word, values in _expressions(columns) if values == wanted), str(n))
+
+
+def _expressions(columns: Mapping[str, list[int]]) -> Iterator[tuple[str, list[float]]]:
+    """Sizes, and what can be made of them, the simplest first."""
+    yield from columns.items()  # type: ignore[misc]
+    for a, x in columns.items():
+        yield f"{a}−1", [n - 1 for n in x]
+        yield f"{a}+1", [n + 1 for n in x]
+    pairs = [*combinations_with_replacement(columns.items(), 2)]
+    for (a, x), (b, y) in pairs:
+        yield (f"{a}·{b}" if a != b else f"{a}²"), [m * n for m, n in zip(x, y, strict=True)]
+    for a, x in columns.items():
+        yield f"2·{a}", [2 * n for n in x]
+        yield f"3·{a}", [3 * n for n in x]
+    for (a, x), (b, y) in permutations(columns.items(), 2):
+        yield f"{a}/{b}", [m / n if n else -1 for m, n in zip(x, y, strict=True)]
+        yield f"{a}+{b}", [m + n for m, n in zip(x, y, strict=True)]
+    for (a, x), (b, y), (c, z) in combinations(columns.items(), 3):
+        yield f"{a}·{b}·{c}", [math.prod(part) for part in zip(x, y, z, strict=True)]

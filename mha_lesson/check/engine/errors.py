@@ -30,10 +30,16 @@ ERRORS = (
         "Which tensor do you create yourself, and how could it follow the device of the input?",
     ),
     Known(
+        "three_dots",
+        r"ellipsis",
+        "The three dots are still there: what should stand in their place is not written yet.",
+        "Which line holds them?",
+    ),
+    Known(
         "none_used",
         r"NoneType",
-        "It uses `None` as if it were a tensor. `mask` is `None` where nobody passes one, and a "
-        "function without `return` gives `None` too.",
+        "It uses `None` as if it were a tensor. A function without `return` gives `None`, and so "
+        "does an argument that nobody passes.",
         "Which of the names in that line can be `None`, and what should happen then?",
     ),
     Known(
@@ -58,11 +64,12 @@ ERRORS = (
     Known(
         "matrix_shapes",
         r"shapes cannot be multiplied|Expected size for first two dimensions|"
-        r"size mismatch, got|inconsistent tensor size, expected|mat2|"
+        r"size mismatch, got|inconsistent tensor size, expected|"
         r"einsum\(\).*does not (broadcast|match)|must match the (size|existing size).*bmm",
         "A matrix product does not fit: the last axis of the left factor has to be as long as the "
         "second-last of the right one.",
-        "Write both shapes in letters (B, T, h, d_k, d_model): which of the two has to be turned?",
+        "Write both shapes in letters (B, T, h, d_k, d_model): which axis has another length than "
+        "you thought, or which of the two has to be turned?",
     ),
     Known(
         "float_mask_overflow",
@@ -93,9 +100,15 @@ ERRORS = (
         "clash?",
     ),
     Known(
+        "index_out_of_range",
+        r"index \S+ is out of bounds for dimension|index out of range in self",
+        "It asks for a position that the axis does not have: they run from 0 to its length − 1.",
+        "Which axis is that, and is it the one that you mean to run along?",
+    ),
+    Known(
         "axis_out_of_range",
         r"Dimension out of range|number of dimensions in the tensor input does not match|"
-        r"index \S+ is out of bounds for dimension|too many indices|permute\(|"
+        r"too many indices|permute\(|"
         r"Dimension specified as .* but tensor has no dimensions",
         "It asks for an axis or a position that the tensor does not have.",
         "How many axes does the tensor have at this line? Print its shape.",
@@ -109,14 +122,47 @@ ERRORS = (
     Known(
         "one_for_scalar",
         r"a Tensor with \d+ elements cannot be converted to Scalar|"
-        r"only (one element|integer) tensors|Boolean value of Tensor with more than one",
+        r"only (one element|integer) tensors",
         "It uses a tensor with many elements where one number is needed.",
         "Which line needs a single number, and which axis have you forgotten to reduce or index?",
     ),
     Known(
+        "truth_of_a_tensor",
+        r"Boolean value of Tensor with more than one",
+        "It asks a tensor of many entries for *one* truth value, as `and`, `not` and `if` do.",
+        "Which signs work entry by entry, or which call makes one value of many?",
+    ),
+    Known(
+        "bmm_axes",
+        r"batch[12] must be a 3D|must be 3-?D",
+        "`bmm` takes tensors of exactly three axes, and here are more or fewer.",
+        "Which product works with any number of axes in front?",
+    ),
+    Known(
+        "arguments_swapped",
+        r"masked_fill_?\(\)?.* got \((float|int|bool|NoneType), (Tensor|torch)|"
+        r"masked_fill.*\(position 1\) must be Tensor|mask.*must be Tensor, not (float|int)",
+        "`masked_fill` gets the number where it wants the mask: first comes where, then what.",
+        "Which of the two arguments says where, and which says what?",
+    ),
+    Known(
+        "method_not_called",
+        r"builtin_function_or_method|'method'|method_descriptor|'function' (and|object)|"
+        r"bound method",
+        "A method stands there without the round brackets that call it, or with square ones.",
+        "Which name in that line needs `()` behind it?",
+    ),
+    Known(
+        "not_callable",
+        r"'(Tensor|(torch\.)?Size|int|float|tuple|list|bool|str|property)' object is not callable",
+        "Round brackets stand behind something that cannot be called.",
+        "Are there brackets too many, or are square ones meant?",
+    ),
+    Known(
         "integer_needed",
-        r"'float' object cannot be interpreted as an integer|received an invalid combination of "
-        r"arguments.*float|must be tuple of ints|must be int(eger)?, not float|"
+        r"'float' object cannot be interpreted as an integer|must be tuple of ints|"
+        r"(view|reshape|zeros|ones|empty|full|expand|split|chunk|arange|unflatten|repeat|eye)\(\)"
+        r".*got \([^)]*float|must be int(eger)?, not float|"
         r"slice indices must be integers",
         "A size is a float where torch needs an int: `/` always gives a float.",
         "Which division of integers gives an integer?",
@@ -136,9 +182,10 @@ ERRORS = (
     ),
     Known(
         "half_not_implemented",
-        r"not implemented for '(Half|BFloat16|Bool|Long)'",
-        "One of the operations does not exist for this dtype.",
-        "Which dtype does the tensor have at this line?",
+        r"not implemented for '\w+'",
+        "One of the operations does not exist for this dtype. (`^`, `&` and `|` work on bits: a "
+        "power is `**`.)",
+        "Which dtype does the tensor have at this line, and which sign do you mean?",
     ),
 )
 
@@ -194,7 +241,8 @@ BY_KIND = {
         "What does the call expect, in which order?",
     ),
 }
-_FIRST_SENTENCE = re.compile(r"[.;!] | \(|, but found|\. ")  # the rest gives advice
+_ADVICE = re.compile(r"[.;!] |, but expected one of|, but found|\. ")  # what torch suggests
+LONGEST = 160
 ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")
 
 
@@ -214,18 +262,29 @@ def explain(raised: Raised, note: str = "") -> Finding:
         )
     known = known or BY_KIND.get(raised.kind)
     if known is None:
-        does = f"It stops with {raised.kind}: {message}"
+        does = (
+            message
+            if raised.number is not None or note
+            else f"It stops with {raised.kind}: {message}"
+        )
         known = Known(f"error_{raised.kind}", "", does, "")
     place = ""
     if raised.number is not None:
-        place = f"Line {raised.number} of your code"
-        place += f", `{raised.source.replace('`', chr(39))}`" if raised.source else ""
-        place += f", stops with {raised.kind}{note}. "
+        place = f"Line {raised.number} of your code stops with {raised.kind}{note}"
+        place += f": `{raised.source.replace('`', chr(39))}`. " if raised.source else ". "
     elif note:
         place = f"It stops with {raised.kind}{note}. "
     does = known.does.replace("{message}", message.rstrip("."))
     if known in ERRORS:
-        does += f" (torch says: {_FIRST_SENTENCE.split(message)[0][:120].rstrip('.')}.)"
+        does += f" (The message: {_quoted(message)}.)"
     return Finding(
         f"error:{known.key}" if known.key != DEVICE else DEVICE, place + does, known.asks
     )
+
+
+def _quoted(message: str) -> str:
+    """What was said, sizes included, without the advice that follows, and cut between words."""
+    said = _ADVICE.split(message)[0].rstrip(".")
+    if len(said) > LONGEST:
+        said = said[:LONGEST].rpartition(" ")[0] + " …"
+    return said

@@ -123,9 +123,13 @@ class Exercise:
         return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
 
     @cached_property
-    def sites(self) -> tuple[str, ...]:
+    def steps(self) -> list[inspect.Parameter]:
         parameters = inspect.signature(self.right).parameters.values()
-        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        return [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+    @cached_property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.steps)
 
     # --- the catalogue ---------------------------------------------------------------------------
 
@@ -220,14 +224,9 @@ class Exercise:
             if memory is not None:
                 steps = {
                     p.name: partial(_remembered, memory, steps.get(p.name, p.default))
-                    for p in self._steps
+                    for p in self.steps
                 }
             return self.right(*inputs, **steps)
-
-    @cached_property
-    def _steps(self) -> list[inspect.Parameter]:
-        parameters = inspect.signature(self.right).parameters.values()
-        return [p for p in parameters if p.kind is p.KEYWORD_ONLY]
 
     @property
     def singles(self) -> list[tuple[Slip, ...]]:

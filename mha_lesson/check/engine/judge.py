@@ -5,6 +5,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -34,6 +35,8 @@ from mha_lesson.check.engine.safely import (
     seed,
     undisturbed,
 )
+from mha_lesson.check.engine.source import Source
+from mha_lesson.check.engine.stages import reached
 
 HALF = (torch.bfloat16, torch.float16)
 OTHER_DTYPES = (torch.float32, *HALF)
@@ -86,16 +89,96 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
             return Report(exercise.name, False, (errors.explain(outcome),))
         trials.append(Trial(case, exercise.variant((), case.inputs), outcome))
     report = report_on_values(exercise, trials, _random(bound.answer, trials[0], codes))
+    if report.passed is False:
+        report = _seen_in_the_source(exercise, Source(answer), report, trials)
+        if not _explained(report) or all(key.startswith("error:") for key in report.slips):
+            report = _by_other_means(exercise, bound, report, trials, codes)
     if report.passed:
         findings = {f.key: f for f in _beyond_values(exercise, bound, codes) if f is not None}
         report = replace(report, passed=not findings, findings=tuple(findings.values()))
     writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials)
     if writes and exercise.keeps_inputs:
-        findings = (*report.findings, Finding("writes_into_input", WRITES, KEPT))
-        report = replace(report, passed=False, findings=findings)
+        kept = (*report.findings, Finding("writes_into_input", WRITES, KEPT))
+        report = replace(report, passed=False, findings=kept)
     elif writes:
         report = replace(report, notes=(*report.notes, WRITES))
     return report
+
+
+VAGUE = ("values", "shape", "nan", "result_count", "result_type")
+
+
+OF_SHAPES = tuple(
+    f"error:{key}"
+    for key in ("matrix_shapes", "broadcast_shapes", "shape_for_view", "index_out_of_range")
+)
+
+
+def _explained(report: Report) -> bool:
+    """Whether there is a name for what it does, and not just what differs."""
+    incomplete = any(note.startswith("On ") for note in report.notes)
+    vague = (key in VAGUE or key.startswith("relation:") for key in report.slips)
+    return not (incomplete or all(vague))
+
+
+def _seen_in_the_source(
+    exercise: Exercise, source: Source, report: Report, trials: list[Trial]
+) -> Report:
+    """What stands in the learner's lines comes before what can be guessed from the results."""
+    keys, raised = report.slips, [t.outcome for t in trials if isinstance(t.outcome, Raised)]
+    if found := source.three_dots():
+        return Report(report.name, False, (found,))
+    if "error:truth_of_a_tensor" in keys and (found := source.truth_of_a_tensor(raised[0].number)):
+        return replace(report, findings=(found,))
+    if "error:none_used" in keys and (found := source.a_stub_is_called()):
+        return replace(report, findings=(found,))
+    by_chance = {"random", "error:dtype_mix", "error:matrix_shapes"} & set(keys)
+    if by_chance and exercise.bind is None and (found := source.fresh_weights()):
+        return replace(report, findings=(found,), notes=())
+    if found := source.thrown_away():
+        return replace(report, findings=(found, *report.findings[1:]), notes=())
+    if found := source.from_the_notebook():
+        fixed = any(key.startswith("by_fixed") for key in keys)
+        if fixed or not _explained(report) or all(k in OF_SHAPES for k in keys):
+            others = () if fixed or not raised else report.findings
+            return replace(report, findings=(found, *others), notes=())
+    return report
+
+
+def _by_other_means(
+    exercise: Exercise, bound: Bound, report: Report, trials: list[Trial], codes: set[Any]
+) -> Report:
+    """Where no slip fits: arguments in another order, or how far all is right."""
+    if exercise.bind is None and (swapped := _swapped(exercise, bound, trials, codes)):
+        return Report(exercise.name, False, (swapped,))
+    wrong = [t for t in trials if t.difference is not None]
+    shown = min(wrong, key=lambda t: (isinstance(t.outcome, Raised), bool(t.case.note)))
+    if not _explained(report) and (words := reached(exercise, bound.answer, shown.case, codes)):
+        return replace(report, notes=(*report.notes, words))
+    return report
+
+
+def _swapped(
+    exercise: Exercise, bound: Bound, trials: list[Trial], codes: set[Any]
+) -> Finding | None:
+    """Whether it is right once two of its arguments change places."""
+    for a, b in combinations(range(len(exercise.inputs)), 2):
+
+        def other(*inputs: Any, a: int = a, b: int = b) -> Any:
+            turned = list(inputs)
+            turned[a], turned[b] = turned[b], turned[a]
+            return bound.answer(*turned)
+
+        if all(
+            replace(t, outcome=run(other, t.case.inputs, codes)).difference is None for t in trials
+        ):
+            return Finding(
+                "arguments_exchanged",
+                f"With `{exercise.inputs[a]}` and `{exercise.inputs[b]}` in each other's place all "
+                f"is right: the exercise passes them as ({', '.join(exercise.inputs)}).",
+                "In which order does the first line of the stub name them?",
+            )
+    return None
 
 
 def _bind(exercise: Exercise, answer: Any) -> Bound | Finding | None:

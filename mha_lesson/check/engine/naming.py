@@ -17,7 +17,7 @@ from mha_lesson.check.engine.compare import (
     allowed,
     close_cells,
     difference,
-    in_letters,
+    letters_of_all,
     same,
 )
 from mha_lesson.check.engine.exercise import Case, Exercise, Slip
@@ -71,7 +71,7 @@ def report_on_values(exercise: Exercise, trials: list[Trial], random: Finding | 
         findings: tuple[Finding, ...] = diagnosis.slips
         if not all(_reproduces(exercise, diagnosis.slips, t) for t in crashed):
             findings = (*findings, _explain_crash(crashed[0], trials))
-        notes = () if diagnosis.complete or crashed else (MORE,)
+        notes = () if diagnosis.complete else (MORE.format(diagnosis.fits, len(wrong)),)
         return Report(name, False, findings, notes, _picture(exercise, shown), _where(shown))
     if isinstance(shown.outcome, Raised) or len(crashed) > len(trials) / 2:
         return Report(name, False, (_explain_crash(crashed[0], trials),))
@@ -79,7 +79,10 @@ def report_on_values(exercise: Exercise, trials: list[Trial], random: Finding | 
     return Report(name, False, (finding,), (), _picture(exercise, shown), _where(shown))
 
 
-MORE = "This explains many of the inputs tried, not all: there is something else as well."
+MORE = (
+    "On {} of the {} inputs that go wrong your result is exactly what this gives; on the others "
+    "there is something else as well."
+)
 
 
 def _only_float_width(found: Difference, trial: Trial) -> bool:
@@ -120,6 +123,7 @@ class Diagnosis:
 
     slips: tuple[Slip, ...] = ()
     complete: bool = True
+    fits: int = 0  # of the inputs that go wrong
 
 
 def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
@@ -136,7 +140,7 @@ def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
     silent: tuple[Slip, ...] = ()  # explains every value, and not the errors
     best: tuple[Slip, ...] = ()
-    most = max(1, len(wrong) // 4)
+    most = max(1, len(wrong) // 2)
     memory: dict[Any, Any] = {}
     for slips in _candidates(exercise):
         if not _reproduces(exercise, slips, returned[0], memory):
@@ -148,7 +152,7 @@ def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
             silent = silent or slips
         if sum(fits[: len(wrong)]) > most:
             best, most = slips, sum(fits[: len(wrong)])
-    return Diagnosis(_named(silent)) if silent else Diagnosis(_named(best), complete=False)
+    return Diagnosis(_named(silent)) if silent else Diagnosis(_named(best), False, most)
 
 
 def _named(slips: tuple[Slip, ...]) -> tuple[Slip, ...]:
@@ -182,11 +186,12 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
     assert found is not None
     part = part_of(exercise, found)
     if found.kind == "count":
+        n = len(found.yours)
         return Finding(
             "result_count",
-            f"Your code returns {len(found.yours)} things instead of {len(found.expected)}: "
-            f"{', '.join(exercise.gives)}.",
-            "What does the stub promise, in which order?",
+            f"Your code returns {n} {'thing' if n == 1 else 'things'} instead of "
+            f"{len(found.expected)}: {', '.join(exercise.gives)}.",
+            "What does the exercise ask for, in which order?",
         )
     if found.kind == "type":
         return _wrong_type(exercise, found)
@@ -202,7 +207,10 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
             return Finding("values", plain)
         return replace(relation, does=f"{plain} {relation.does}")
     sizes = trial.case.sizes
-    have = in_letters(tuple(found.yours.shape), sizes)
+    alike = list(_alike(found, wrong))
+    have = letters_of_all(
+        [(tuple(found.yours.shape), sizes), *((tuple(y.shape), z) for y, _, z in alike)]
+    )
     want = _promised(exercise, found)
     if found.kind == "dtype":
         return wrong_dtype(part, found)
@@ -210,7 +218,7 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
         return Finding(
             "nan", f"{part} has NaN in it.", "Which line divides 0 by 0, or subtracts ∞ from ∞?"
         )
-    relation = relations.relate([(found.yours, found.expected, sizes), *_alike(found, wrong)])
+    relation = relations.relate([(found.yours, found.expected, sizes), *alike])
     does = relation.does if relation else ""
     if found.kind == "shape":
         does = (
@@ -259,6 +267,8 @@ def part_of(exercise: Exercise, found: Difference) -> str:
 def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
     name = type(found.yours).__name__
     have = _TYPES.get(name, f"an object of type {name}")
+    if name in ("list", "tuple") and found.yours:
+        have += f" of {len(found.yours)}"
     want = "one tensor" if isinstance(found.expected, Tensor) else "an int"
     if isinstance(found.yours, Tensor) and isinstance(found.expected, Tensor):
         if found.yours.device.type != "cpu":
@@ -276,6 +286,11 @@ def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
 _TYPES = {
     "Tensor": "one tensor",
     "ndarray": "a numpy array",
+    "Size": "a shape (`torch.Size`)",
+    "builtin_function_or_method": "a method that was not called (round brackets are missing)",
+    "method": "a method that was not called (round brackets are missing)",
+    "type": "a class",
+    "bool": "True or False",
     "NoneType": "nothing (`None`) on this input",
     "dict": "a dictionary",
     "list": "a list",

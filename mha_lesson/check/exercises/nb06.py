@@ -134,7 +134,7 @@ def _layers(module: nn.Module, d_model: int) -> Finding | None:
     missing = [name for name in NAMES if not isinstance(getattr(module, name, None), nn.Linear)]
     if missing:
         have = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-        found = f"there are {', '.join(f'`{n}`' for n in have)}" if have else "there is none"
+        found = f"there is {', '.join(f'`{n}`' for n in have)}" if have else "there is none"
         return Finding(
             "layer_names",
             f"The module has no `nn.Linear` named {', '.join(f'`{n}`' for n in missing)}; {found}.",
@@ -181,6 +181,7 @@ _SIZES: tuple[tuple[dict[str, int], bool], ...] = (
     ({"B": 3, "T": 2, "d_model": 15, "n_heads": 5, "d_k": 3}, False),
     ({"B": 2, "T": 1, "d_model": 6, "n_heads": 2, "d_k": 3}, False),
     ({"B": 3, "T": 3, "d_model": 9, "n_heads": 3, "d_k": 3}, False),
+    ({"B": 2, "T": 3, "d_model": 3, "n_heads": 3, "d_k": 1}, True),
 )
 
 

@@ -1,0 +1,187 @@
+"""What can be seen in the learner's own lines: rules that serve every exercise.
+
+Each is worded as what stands there, so it is true whatever else is wrong.
+"""
+
+import ast
+import dis
+import inspect
+import textwrap
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.report import Finding
+
+# Methods of lists and dicts that a tensor has under the same name, and that do work in place.
+_IN_PLACE = frozenset(["sort", "index_put_", "copy_", "backward", "register_hook", "retain_grad"])
+_FRESH = frozenset(["Linear", "Parameter", "randn", "rand", "randn_like", "rand_like", "Dropout"])
+
+
+STOP = (ast.Subscript, ast.arg)  # three dots below these are an index, or an annotation
+
+
+class Source:
+    """The learner's code as a tree, with lines counted as the learner's cell counts them."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = inspect.unwrap(answer) if callable(answer) else answer
+        self.tree: ast.AST | None = None
+        try:
+            lines, first = inspect.getsourcelines(self.answer)
+            self.tree = ast.parse(textwrap.dedent("".join(lines)))
+            ast.increment_lineno(self.tree, first - 1)
+            if getattr(self.answer, "__name__", "") == "<lambda>":
+                found = [n for n in ast.walk(self.tree) if isinstance(n, ast.Lambda)]
+                self.tree = found[0] if len(found) == 1 else None
+        except (OSError, TypeError, SyntaxError, ValueError, RecursionError):
+            self.tree = None
+        if self.tree is None:
+            return
+        self.parents = {c: p for p in ast.walk(self.tree) for c in ast.iter_child_nodes(p)}
+
+    def _nodes(self, kind: Any) -> Iterator[Any]:
+        return (n for n in ast.walk(self.tree) if isinstance(n, kind)) if self.tree else iter(())
+
+    def _line(self, node: ast.AST) -> str:
+        """The statement's first line, as code."""
+        while not isinstance(node, ast.stmt) and node in self.parents:
+            node = self.parents[node]
+        text = ast.unparse(node).splitlines()[0]
+        return text if len(text) <= 70 else text[:69] + "…"
+
+    def three_dots(self) -> Finding | None:
+        """A place that the stub left open, in code that has been begun."""
+        for node in self._nodes(ast.Constant):
+            if node.value is not ... or isinstance(self.parents.get(node), ast.Expr):
+                continue
+            above: ast.AST = node
+            while above in self.parents and not isinstance(above, (*STOP, ast.stmt)):
+                above = self.parents[above]
+            if isinstance(above, STOP):
+                continue  # `x[..., 0]`: an index
+            return Finding(
+                "three_dots",
+                f"Line {node.lineno} still holds the three dots: `{self._line(node)}`.",
+                "What belongs in their place?",
+            )
+        return None
+
+    def thrown_away(self) -> Finding | None:
+        """A result that nobody keeps: `x.permute(…)` gives a new tensor."""
+        for node in self._nodes(ast.Expr):
+            value, name = node.value, ""
+            if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+                name = value.func.attr
+                known = callable(getattr(Tensor, name, None)) or hasattr(torch.nn.functional, name)
+                if not known or name.endswith("_") or name in _IN_PLACE:
+                    continue
+                if any(isinstance(k, ast.keyword) and k.arg == "out" for k in value.keywords):
+                    continue
+            elif not isinstance(value, (ast.BinOp, ast.Compare)):
+                continue
+            what = f"`{name}` gives a new tensor" if name else "the result is a new one"
+            return Finding(
+                "thrown_away",
+                f"Line {node.lineno} computes `{self._line(node)}` and keeps nothing of it: "
+                f"{what}, and leaves the old one as it is.",
+                "Which name should hold the new one?",
+            )
+        return None
+
+    def fresh_weights(self) -> Finding | None:
+        """A layer made on the spot, in a function that gets its weights as an argument."""
+        for node in self._nodes(ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name in _FRESH:
+                return Finding(
+                    "fresh_weights",
+                    f"Line {node.lineno} makes something new with random numbers, "
+                    f"`{self._line(node)}`: the weights to compute with come as an argument.",
+                    "Which product does a layer compute with its weight?",
+                )
+        return None
+
+    def truth_of_a_tensor(self, number: int | None) -> Finding | None:
+        """`and`, `or`, `not` and `if` want one truth value."""
+        words = {
+            ast.BoolOp: "`and` and `or` want",
+            ast.Not: "`not` wants",
+            ast.If: "`if` wants",
+            ast.IfExp: "`if` wants",
+            ast.While: "`while` wants",
+            ast.Assert: "`assert` wants",
+            ast.comprehension: "`if` wants",
+        }
+        for kind, wants in words.items():
+            for node in self._nodes(kind):
+                line = getattr(self.parents[node] if kind is ast.Not else node, "lineno", number)
+                if number in (None, line):
+                    return Finding(
+                        "truth_of_a_tensor",
+                        f"Line {line}: {wants} *one* truth value, and gets a tensor of many.",
+                        "Which signs work entry by entry (`&`, `|`, `~`), or which call makes one "
+                        "value of many (`all`, `any`)?",
+                    )
+        return None
+
+    def from_the_notebook(self) -> Finding | None:
+        """A tensor or a number that comes from another cell, and not from the arguments."""
+        for name, value in _globals_of(self.answer):
+            if isinstance(value, Tensor) and value.numel() > 1:
+                what = f"a tensor of shape {tuple(value.shape)}"
+            elif isinstance(value, (int, float)) and not isinstance(value, bool):
+                what = f"{value:.6g}"
+            elif isinstance(value, (list, tuple)) and value:
+                what = f"a {type(value).__name__} of {len(value)}"
+            else:
+                continue
+            return Finding(
+                "from_the_notebook",
+                f"`{name}` ({what}) is none of your arguments: it comes from another cell of the "
+                "notebook, and stays as it is there whatever the function is given.",
+                "Which argument, or which of its sizes, should stand in its place?",
+            )
+        return None
+
+    def a_stub_is_called(self) -> Finding | None:
+        for name, value in _globals_of(self.answer):
+            if isinstance(value, FunctionType) and _returns_nothing(value.__code__):
+                return Finding(
+                    "calls_a_stub",
+                    f"`{name}` returns nothing yet: it is still a stub, and your code calls it.",
+                    f"Which exercise, or which cell, is `{name}` written in?",
+                )
+        return None
+
+
+def _returns_nothing(code: CodeType) -> bool:
+    """Whether a function does nothing but return None, as a stub does."""
+    steps = [i for i in dis.get_instructions(code) if i.opname not in ("RESUME", "NOP")]
+    return len(steps) <= 2 and all(
+        i.opname.startswith("RETURN") or (i.opname == "LOAD_CONST" and i.argval is None)
+        for i in steps
+    )
+
+
+def _globals_of(answer: Any) -> Iterator[tuple[str, Any]]:
+    """The global names that the learner's code reads, and what they stand for."""
+    functions = [answer] if isinstance(answer, FunctionType) else []
+    if isinstance(answer, type):
+        functions = [f for f in vars(answer).values() if isinstance(f, FunctionType)]
+    for function in functions:
+        for name in _names(function.__code__):
+            if name in function.__globals__:
+                yield name, function.__globals__[name]
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    for i in dis.get_instructions(code):
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield i.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

@@ -1,0 +1,345 @@
+"""Searches for false passes: every known right answer, broken in one place at a time.
+
+A mutant that a check passes has to agree with an independent reference, in plain loops, on inputs
+that no check uses. `survivors` yields those that do not.
+"""
+
+import ast
+import copy
+import inspect
+import math
+import random
+import textwrap
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from answers import Answer
+from mha_lesson import check
+from mha_lesson.check.engine.compare import difference
+from mha_lesson.check.engine.safely import undisturbed
+
+OPERATORS: dict[type, tuple[type, ...]] = {
+    ast.Add: (ast.Sub, ast.Mult),
+    ast.Sub: (ast.Add,),
+    ast.Mult: (ast.Add, ast.Div),
+    ast.Div: (ast.Mult, ast.FloorDiv),
+    ast.FloorDiv: (ast.Div, ast.Mult),
+    ast.Pow: (ast.Mult,),
+    ast.MatMult: (ast.Mult,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.LtE: (ast.Lt,),
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq, ast.GtE),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+}
+LAYERS = ("w_q", "w_k", "w_v", "w_o")
+
+
+def edits(tree: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], None]]]:
+    """Every way to break one place, as what to do to a copy of the tree."""
+    for at, node in enumerate(ast.walk(tree)):
+
+        def edit(change: Callable[[Any], None], at: int = at) -> Callable[[ast.AST], None]:
+            def do(fresh: ast.AST) -> None:
+                change(list(ast.walk(fresh))[at])
+
+            return do
+
+        if isinstance(node, (ast.BinOp, ast.AugAssign)):
+            for op in OPERATORS.get(type(node.op), ()):
+                yield op.__name__, edit(lambda n, op=op: setattr(n, "op", op()))
+            if isinstance(node, ast.BinOp):
+                yield "sides", edit(_exchange)
+                yield "left alone", edit(lambda n: _become(n, n.left))
+                yield "right alone", edit(lambda n: _become(n, n.right))
+        elif isinstance(node, ast.Compare):
+            for op in OPERATORS.get(type(node.ops[0]), ()):
+                yield op.__name__, edit(lambda n, op=op: n.ops.__setitem__(0, op()))
+        elif isinstance(node, ast.UnaryOp):
+            yield "no sign", edit(lambda n: _become(n, n.operand))
+        elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            for value in {node.value + 1, node.value - 1, -node.value, 2 * node.value, 0}:
+                if value != node.value:
+                    yield f"{value}", edit(lambda n, v=value: setattr(n, "value", v))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+            yield "turned", edit(lambda n: setattr(n, "value", not n.value))
+        elif isinstance(node, ast.Call):
+            for i in range(len(node.keywords)):
+                yield "no keyword", edit(lambda n, i=i: n.keywords.pop(i))
+            for i in range(len(node.args)):
+                yield "no argument", edit(lambda n, i=i: n.args.pop(i))
+            for i in range(len(node.args) - 1):
+                yield "arguments", edit(lambda n, i=i: _swap(n.args, i))
+            if isinstance(node.func, ast.Attribute):
+                yield "no call", edit(lambda n: _become(n, n.func.value))
+            if node.args:
+                yield "argument alone", edit(lambda n: _become(n, n.args[0]))
+        elif isinstance(node, ast.Attribute) and node.attr in LAYERS:
+            for name in LAYERS:
+                if name != node.attr:
+                    yield name, edit(lambda n, name=name: setattr(n, "attr", name))
+        elif isinstance(node, ast.Attribute) and node.attr in ("mT", "T"):
+            yield "not turned", edit(lambda n: _become(n, n.value))
+        elif isinstance(node, ast.Slice):
+            for side in ("lower", "upper", "step"):
+                if getattr(node, side) is not None:
+                    yield f"no {side}", edit(lambda n, side=side: setattr(n, side, None))
+        elif isinstance(node, ast.Tuple) and len(node.elts) > 1:
+            for i in range(len(node.elts) - 1):
+                yield "order", edit(lambda n, i=i: _swap(n.elts, i))
+        elif isinstance(node, ast.IfExp):
+            yield "always", edit(lambda n: _become(n, n.body))
+            yield "never", edit(lambda n: _become(n, n.orelse))
+        elif isinstance(node, (ast.FunctionDef, ast.For, ast.If)) and len(node.body) > 1:
+            for i in range(len(node.body) - 1):
+                yield "line left out", edit(lambda n, i=i: n.body.pop(i))
+
+
+def _become(node: Any, other: Any) -> None:
+    kept = copy.copy(other)
+    node.__class__ = type(kept)
+    node.__dict__.clear()
+    node.__dict__.update(kept.__dict__)
+
+
+def _exchange(node: Any) -> None:
+    node.left, node.right = node.right, node.left
+
+
+def _swap(items: list[Any], i: int) -> None:
+    items[i], items[i + 1] = items[i + 1], items[i]
+
+
+def mutants(answer: Any) -> Iterator[tuple[str, Any]]:
+    """The answer with one place changed, and a word for what was done."""
+    inner = inspect.unwrap(answer)
+    if getattr(inner, "__code__", None) is not None and inner.__code__.co_freevars:
+        return
+    try:
+        source = textwrap.dedent(inspect.getsource(inner))
+        tree = ast.parse(source)
+    except (OSError, TypeError, SyntaxError):
+        return
+    top = tree.body[0]
+    if not isinstance(top, (ast.FunctionDef, ast.ClassDef)):
+        return
+    top.decorator_list = []
+    if any(isinstance(n, (ast.While, ast.Import, ast.ImportFrom)) for n in ast.walk(tree)):
+        return  # a changed `while` may never end
+    home = vars(__import__("sys").modules[inner.__module__])
+    for what, edit in edits(tree):
+        fresh = copy.deepcopy(tree)
+        try:
+            edit(fresh)
+            ast.fix_missing_locations(fresh)
+            made: dict[str, Any] = dict(home)
+            exec(compile(fresh, "<mutant>", "exec"), made)
+        except (ValueError, TypeError, SyntaxError, IndexError, AttributeError):
+            continue
+        yield f"{what}: {ast.unparse(fresh)}", made[top.name]
+
+
+# --- the reference: loops, and inputs of its own ------------------------------------------------
+
+
+def _normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def _attend(Q: Any, K: Any, V: Any, blocked: Any = None) -> tuple[Tensor, Tensor]:
+    weights = torch.zeros(len(Q), len(K), dtype=torch.float64)
+    for i, q in enumerate(Q):
+        scores = [float(q @ k) / math.sqrt(len(q)) for k in K]
+        weights[i] = _shares(scores, [False] * len(K) if blocked is None else blocked[i])
+    return weights @ V, weights
+
+
+def _shares(scores: Any, blocked: Any) -> Tensor:
+    open_ones = [float(s) for s, b in zip(scores, blocked, strict=True) if not b]
+    top = max(open_ones, default=0.0)
+    powers = [0.0 if b else math.exp(float(s) - top) for s, b in zip(scores, blocked, strict=True)]
+    return torch.tensor([p / (sum(powers) or 1.0) for p in powers], dtype=torch.float64)
+
+
+def _each(x: Tensor) -> Iterator[tuple[int, ...]]:
+    return (
+        tuple(i)
+        for i in torch.cartesian_prod(*map(torch.arange, x.shape)).view(-1, x.ndim).tolist()
+    )
+
+
+def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
+    """Inputs that no check uses, and what is right for them."""
+    torch.manual_seed(chance.randrange(2**31))
+    B, h, T, d, e = (chance.randint(1, n) for n in (4, 4, 6, 6, 6))
+    T2 = chance.randint(1, 9)
+    if name in ("attention_scores", "attention"):
+        lead = chance.choice([(), (B,), (B, h)])
+        Q, K, V = _normal(*lead, T, d), _normal(*lead, T2, d), _normal(*lead, T2, e)
+        flat = [x.reshape(-1, *x.shape[-2:]) for x in (Q, K, V)]
+        done = [_attend(*parts) for parts in zip(*flat, strict=True)]
+        if name == "attention":
+            out = torch.stack([o for o, _ in done]).view(*lead, T, e)
+            return (Q, K, V), (out, torch.stack([w for _, w in done]).view(*lead, T, T2))
+        scores = (Q[..., :, None, :] * K[..., None, :, :]).sum(-1) / math.sqrt(d)
+        return (Q, K), scores
+    if name == "project_qkv":
+        X, W = _normal(B, T, d), _normal(3 * d, d)
+        rows = [(X[..., None, :] * W[i * d : (i + 1) * d]).sum(-1) for i in range(3)]
+        return (X, W), tuple(rows)
+    if name == "count_parameters":
+        D, H, k = (chance.randint(1, 40) for _ in range(3))
+        return (D, H, k), sum(1 for _ in range(4) for _ in range(D) for _ in range(H * k))
+    if name in ("split_heads", "merge_heads"):
+        x, y = _normal(B, T, h * d), torch.zeros(B, h, T, d, dtype=torch.float64)
+        for b, i, t, c in _each(y):
+            y[b, i, t, c] = x[b, t, i * d + c]
+        return ((x, h), y) if name == "split_heads" else ((y,), x)
+    if name == "causal_mask":
+        return (T2,), torch.tensor([[j > i for j in range(T2)] for i in range(T2)])
+    if name == "padding_mask":
+        lengths = [chance.randint(0, T2) for _ in range(B)]
+        mask = torch.tensor([[[[j >= n for j in range(T2)]]] for n in lengths])
+        return (torch.tensor(lengths), T2), mask
+    if name == "masked_softmax":
+        scores, mask = _normal(B, h, T, T2), torch.rand(B, h, T, T2) > chance.random()
+        mask = (
+            mask[:1]
+            if chance.random() < 0.3
+            else mask[:, :1, :1]
+            if chance.random() < 0.3
+            else mask
+        )
+        whole = mask.expand(scores.shape)
+        weights = torch.zeros_like(scores)
+        for b, i, t in _each(scores[..., 0]):
+            weights[b, i, t] = _shares(scores[b, i, t], whole[b, i, t].tolist())
+        return (scores, mask), weights
+    if name == "sum_of_head_writes":
+        heads, W = _normal(B, h, T, d), _normal(e, h * d)
+        out = torch.zeros(B, T, e, dtype=torch.float64)
+        for b, i, t in _each(heads[..., 0]):
+            out[b, t] += W[:, i * d : (i + 1) * d] @ heads[b, i, t]
+        return (heads, W), out
+    if name == "next_token_loss":
+        T, V = T + 1, d + 1
+        logits, tokens = _normal(B, T, V), torch.randint(0, V, (B, T))
+        losses = [
+            -math.log(float(_shares(logits[b, t], [False] * V)[tokens[b, t + 1]]))
+            for b in range(B)
+            for t in range(T - 1)
+        ]
+        return (logits, tokens), torch.tensor(sum(losses) / len(losses), dtype=torch.float64)
+    if name == "previous_token_score":
+        weights = _normal(h, T + 1, T + 1).softmax(-1)
+        means = [sum(float(w[t, t - 1]) for t in range(1, T + 1)) / T for w in weights]
+        return (weights,), torch.tensor(means, dtype=torch.float64)
+    if name == "count_flops":
+        return (T, h * d, h), 2 * (4 * T * (h * d) ** 2 + h * (T * d * T + T * T * d))
+    if name == "blockwise_attention":
+        Q, K, V = 3 * _normal(T, d), 3 * _normal(T2, d), _normal(T2, e)
+        return (Q, K, V, chance.randint(1, 4)), _attend(Q, K, V)[0]
+    if name == "silence":
+        heads, i = _normal(B, h, T, d), chance.randrange(h)
+        out = torch.stack([x if j != i else 0 * x for j, x in enumerate(heads.unbind(1))], 1)
+        return (heads, i), out
+    if name == "solved":
+        weights = (_normal(h, T, T) * 2).round() / 4
+        q, r, w = (chance.randrange(T) for _ in range(3))
+        return (weights, q, r, w), torch.tensor([float(x[q, r]) > float(x[q, w]) for x in weights])
+    raise KeyError(name)
+
+
+def of_a_class(cls: Any, chance: random.Random) -> tuple[Any, Any]:
+    """What a module gives, and what is right for its own four layers."""
+    torch.manual_seed(chance.randrange(2**31))
+    B, h, T, d = (chance.randint(1, n) for n in (3, 4, 5, 4))
+    module = cls(h * d, h).double()
+    x = _normal(B, T, h * d)
+    shape = chance.choice([(T, T), (1, T), (B, 1, 1, T), (1, h, 1, T), (B, h, T, T), (1, h, T, T)])
+    mask = None if chance.random() < 0.3 else torch.rand(shape) > chance.random()
+    whole = torch.zeros(B, h, T, T) if mask is None else mask.expand(B, h, T, T)
+    Q, K, V = (
+        nn.functional.linear(x, layer.weight, layer.bias)
+        for layer in (module.w_q, module.w_k, module.w_v)
+    )
+    out = torch.zeros_like(x)
+    for b in range(B):
+        for i in range(h):
+            part = slice(i * d, (i + 1) * d)
+            rows = _attend(Q[b, :, part], K[b, :, part], V[b, :, part], whole[b, i].tolist())
+            out[b, :, part] = rows[0]
+    right = nn.functional.linear(out, module.w_o.weight, module.w_o.bias)
+    return (module(x) if mask is None else module(x, mask)), right
+
+
+def differs(name: str, answer: Any, trials: int = 25) -> bool:
+    """Whether an answer is wrong somewhere on inputs that no check uses."""
+    chance = random.Random(5)
+    with undisturbed(), torch.no_grad():
+        for _ in range(trials):
+            try:
+                if name == "MultiHeadAttention":
+                    found, right = of_a_class(answer, chance)
+                else:
+                    inputs, right = cases(name, chance)
+                    found = answer(*(x.clone() if isinstance(x, Tensor) else x for x in inputs))
+                if difference(found, right) is not None:
+                    return True
+            except Exception:
+                return True
+    return False
+
+
+def fails_at_once(name: str, answer: Any) -> bool:
+    """Whether a function is wrong on the check's own inputs already: then it will not pass."""
+    exercise = getattr(check, name)
+    if exercise.bind is not None:
+        return False
+    with undisturbed(), torch.no_grad():
+        for case in _own_cases(name):
+            try:
+                found = answer(*(x.clone() if isinstance(x, Tensor) else x for x in case.inputs))
+                right = exercise.variant((), case.inputs)
+                if difference(found, right, case.tolerance) is not None:
+                    return True
+            except Exception:
+                return True
+    return False
+
+
+_cases_of: dict[str, list[Any]] = {}
+
+
+def _own_cases(name: str) -> list[Any]:
+    if name not in _cases_of:
+        _cases_of[name] = list(getattr(check, name).cases())
+    return _cases_of[name]
+
+
+def survivors(
+    answers: list[Answer], share: float = 1.0, seed: int = 0
+) -> Iterator[tuple[Answer, str | None]]:
+    """(answer, mutant) for each that passes and is wrong; (answer, None) once an answer is done."""
+    chance = random.Random(seed)
+    for answer in answers:
+        if not answer.right:
+            continue
+        for what, mutant in mutants(answer.function):
+            if chance.random() >= share or not isinstance(mutant, (types.FunctionType, type)):
+                continue
+            if fails_at_once(answer.exercise, mutant):
+                continue
+            if not differs(answer.exercise, mutant):
+                continue
+            if getattr(check, answer.exercise)(mutant).passed:
+                yield answer, what
+        yield answer, None

@@ -1,0 +1,23 @@
+"""A sample of the search for false passes; `tools/diagnose.py --mutants` does all of it."""
+
+import torch
+
+from answers import all_answers
+from mha_lesson import check
+from mutants import differs, mutants, survivors
+
+
+def test_no_wrong_mutant_of_a_right_answer_passes() -> None:
+    found = [(a.id, what) for a, what in survivors(all_answers(), share=0.02) if what]
+    assert found == []
+
+
+def test_the_search_can_find_one() -> None:
+    def without_transpose(x: torch.Tensor, n_heads: int) -> torch.Tensor:
+        return x.unflatten(-1, (n_heads, -1))
+
+    assert differs("split_heads", without_transpose)
+    assert not differs("split_heads", check.split_heads.right)
+    answers = [a for a in all_answers() if a.right]
+    broken = [sum(1 for _ in mutants(a.function)) for a in answers]
+    assert sum(broken) > 5000 and sum(n > 0 for n in broken) > 0.9 * len(broken)

@@ -1,0 +1,184 @@
+"""What stands in the learner's own lines comes before what can be guessed from the results."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mha_lesson import check
+
+d_k = 2
+words = ["The", "creek", "was", "cold"]
+W_q = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+
+
+def global_width(Q, K):
+    return Q @ K.mT / math.sqrt(d_k)
+
+
+def global_weight(X, W_qkv):
+    return X @ W_q.T, X @ W_q.T, X @ W_q.T
+
+
+def dots_left(Q, K, V):
+    weights = ...
+    return weights @ V, weights
+
+
+def dots_in_a_call(x):
+    return x.permute(...).flatten(2)
+
+
+def dots_in_a_return(Q, K, V):
+    weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
+    return ..., weights
+
+
+def dots_as_an_index(Q, K):
+    return (Q[..., :, None, :] * K[..., None, :, :]).sum(-1)
+
+
+def permute_thrown_away(x, n_heads):
+    B, T, d_model = x.shape
+    x = x.reshape(B, T, n_heads, d_model // n_heads)
+    x.permute(0, 2, 1, 3)
+    return x
+
+
+def a_layer_of_its_own(X, W_qkv):
+    layer = nn.Linear(X.shape[-1], 3 * X.shape[-1])
+    return layer(X).chunk(3, -1)
+
+
+def and_on_masks(scores, mask):
+    empty = mask.all(-1, keepdim=True)
+    return scores.masked_fill(mask and not empty, -math.inf).softmax(-1)
+
+
+def not_on_a_mask(scores, mask):
+    return scores.masked_fill(not mask, -math.inf).softmax(-1)
+
+
+def if_on_a_mask(scores, mask):
+    if mask:
+        return scores
+    return scores.softmax(-1)
+
+
+def masked_fill_swapped(scores, mask):
+    return scores.masked_fill(-math.inf, mask).softmax(-1)
+
+
+def turned_by_a_call(Q, K):
+    return Q @ K.T() / math.sqrt(Q.shape[-1])
+
+
+def shape_called(Q, K):
+    return Q @ K.mT / math.sqrt(Q.shape(-1))
+
+
+def size_indexed(Q, K):
+    return Q @ K.mT / math.sqrt(Q.size[-1])
+
+
+def xor_for_power(Q, K):
+    return Q @ K.mT / Q.shape[-1] ^ 0.5
+
+
+def attention_scores(Q, K): ...
+
+
+def a_stub_inside(Q, K, V):
+    weights = attention_scores(Q, K).softmax(-1)
+    return weights @ V, weights
+
+
+def by_bmm(Q, K):
+    return torch.bmm(Q, K.mT) / math.sqrt(Q.shape[-1])
+
+
+def parameters_exchanged(n_heads, x):
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def empty_rows_open(scores, mask):
+    empty = mask.all(-1, keepdim=True)
+    return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1)
+
+
+def empty_rows_even(scores, mask):
+    empty = mask.all(-1, keepdim=True)
+    return scores.masked_fill(mask, -math.inf).masked_fill(empty, 0.0).softmax(-1)
+
+
+RULES = [
+    ("attention_scores", global_width, "from_the_notebook", "`d_k` (2) is none of your arguments"),
+    ("project_qkv", global_weight, "from_the_notebook", "`W_q` (a tensor of shape (3, 5))"),
+    ("attention", dots_left, "three_dots", "still holds the three dots: `weights = ...`"),
+    ("merge_heads", dots_in_a_call, "three_dots", "`return x.permute(...).flatten(2)`"),
+    ("attention", dots_in_a_return, "three_dots", "`return (..., weights)`"),
+    ("attention_scores", dots_as_an_index, "no_scale", "not scaled"),
+    ("split_heads", permute_thrown_away, "thrown_away", "`permute` gives a new tensor"),
+    ("project_qkv", a_layer_of_its_own, "fresh_weights", "with random numbers"),
+    ("masked_softmax", and_on_masks, "truth_of_a_tensor", "`and` and `or` want"),
+    ("masked_softmax", not_on_a_mask, "truth_of_a_tensor", "`not` wants"),
+    ("masked_softmax", if_on_a_mask, "truth_of_a_tensor", "`if` wants"),
+    ("masked_softmax", masked_fill_swapped, "error:arguments_swapped", "first comes where"),
+    ("attention_scores", turned_by_a_call, "error:not_callable", "cannot be called"),
+    ("attention_scores", shape_called, "error:not_callable", "cannot be called"),
+    ("attention_scores", size_indexed, "error:method_not_called", "round brackets"),
+    ("attention_scores", xor_for_power, "error:half_not_implemented", "a power is `**`"),
+    ("attention", a_stub_inside, "calls_a_stub", "`attention_scores` returns nothing yet"),
+    ("attention_scores", by_bmm, "error:bmm_axes", "exactly three axes"),
+    ("split_heads", parameters_exchanged, "arguments_exchanged", "all is right"),
+    ("masked_softmax", empty_rows_open, "added_1e9", "as if nothing were blocked"),
+    ("masked_softmax", empty_rows_even, "blocked_rows_uniform", "still shares out a weight of 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "key", "said"), RULES, ids=lambda x: str(x)[:30])
+def test_a_rule_says_what_stands_there(name: str, answer: Any, key: str, said: str) -> None:
+    report = getattr(check, name)(answer)
+    assert report.passed is False and report.slips[0] == key, str(report)
+    assert said in str(report)
+
+
+def test_sizes_are_kept_in_what_is_quoted() -> None:
+    report = check.attention_scores(lambda Q, K: Q + K)
+    assert "must match the size of tensor b (" in str(report)
+
+
+def test_how_far_it_is_right_is_said() -> None:
+    def strange(Q: Tensor, K: Tensor, V: Tensor) -> Any:
+        scores = Q @ K.mT / math.sqrt(Q.shape[-1])
+        weights = scores.softmax(-1)
+        return torch.tanh(weights @ V).cumsum(-1), weights
+
+    report = check.attention(strange)
+    line = strange.__code__.co_firstlineno + 3
+    assert f"Up to line {line} all is right: the output, weights · V" in str(report)
+
+
+class Strange(nn.Module):
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.h = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        Q, K, V = (
+            layer(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
+            for layer in (self.w_q, self.w_k, self.w_v)
+        )
+        keep = None if mask is None else ~mask
+        merged = F.scaled_dot_product_attention(Q, K, V, keep).transpose(1, 2).flatten(2)
+        return torch.tanh(self.w_o(merged.cumsum(-1)))
+
+
+def test_of_a_class_the_stage_is_said() -> None:
+    report = check.MultiHeadAttention(Strange)
+    assert report.passed is False
+    assert "all is right: the heads side by side, merged come out as they should." in str(report)
