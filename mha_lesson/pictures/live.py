@@ -23,7 +23,18 @@ import numpy as np
 import traitlets
 
 from mha_lesson.pictures import figures
-from mha_lesson.pictures.layout import WIDTH, Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
+from mha_lesson.pictures.layout import (
+    SCREEN,
+    WIDTH,
+    Cells,
+    ColourBar,
+    Dot,
+    Drawing,
+    Path,
+    Rect,
+    Text,
+    draw,
+)
 from mha_lesson.pictures.panels import HEADS, MAPS, Heatmap, Scene, Tiles, scene_of
 from mha_lesson.refusals import require_bool, require_callable, require_kind, say
 
@@ -44,7 +55,7 @@ def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], np.ndarray
 
     Arrays stand among the marks as [offset, length] in the values (float32).
     """
-    drawing = draw(scene, width)
+    drawing = draw(scene, width, SCREEN)
     chunks: list[np.ndarray] = []
 
     def put(array: np.ndarray) -> list[int]:
@@ -96,6 +107,7 @@ def _heatmap(mark: Cells, put: Callable[[np.ndarray], list[int]]) -> dict[str, A
         "marks": [list(cell) for cell in panel.marks],
         "decimals": panel.decimals,
         "numbers": mark.numbers,
+        "mask": panel.mask,
         "title": panel.title,
     }
 
@@ -284,7 +296,7 @@ class Explorer:
             return {"text/html": page(self), "text/plain": self.first.alt}
         return {
             "text/plain": self.first.alt,
-            "text/html": figures.html(self.first),
+            "text/html": figures.html(self.first, SCREEN),
             "application/vnd.jupyter.widget-view+json": {
                 "version_major": 2,
                 "version_minor": 0,
@@ -304,7 +316,7 @@ def page(explorer: Explorer) -> str:
         "bytes": base64.b64encode(explorer.view.data).decode(),
     })  # fmt: skip
     parcel = parcel.replace("<", "\\u003c")
-    still = figures.html(explorer.first)
+    still = figures.html(explorer.first, SCREEN)
     source = base64.b64encode(SCRIPT.read_bytes()).decode()
     name = f"mha-{explorer.box.model_id[:12]}"
     return (
