@@ -82,8 +82,8 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
     trials: list[Trial] = []
     for case in bound.cases:
         outcome = _landed(run(bound.answer, case.inputs, codes), case)
-        if not trials and _nothing_there(outcome):
-            forgotten = exercise.bind is None and _computes_something(answer)
+        if not trials and exercise.bind is None and _nothing_there(outcome):
+            forgotten = _computes_something(answer)
             return Report(exercise.name, False, (NO_RETURN,)) if forgotten else _untouched(exercise)
         if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
             return Report(exercise.name, False, (errors.explain(outcome),))

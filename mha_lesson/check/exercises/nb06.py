@@ -123,10 +123,14 @@ def _call(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
 
 def _is_stub(module: nn.Module, d_model: int, codes: set[Any]) -> bool:
     """Whether `forward` is still to be written."""
-    outcome = run(lambda x: module(x), (torch.zeros(1, 2, d_model),), codes)
-    if isinstance(outcome, Raised):
-        return isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
-    return outcome.value is None or outcome.value is ...
+    x, mask = torch.zeros(1, 2, d_model), torch.zeros(1, 1, 2, 2, dtype=torch.bool)
+    for inputs in ((x,), (x, mask)):  # what returns with a mask only was attempted
+        outcome = run(lambda *given: module(*given), inputs, codes)
+        if isinstance(outcome, Raised):
+            return isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
+        if outcome.value is not None and outcome.value is not ...:
+            return False
+    return True
 
 
 def _layers(module: nn.Module, d_model: int) -> Finding | None:

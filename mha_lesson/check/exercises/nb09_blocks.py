@@ -74,11 +74,24 @@ def divided_at_the_end(output: Tensor, total: Tensor, n: int) -> Tensor:
 class _Sizes(TorchFunctionMode):
     """Sees the sizes of what is computed, and how many blocks of scores are held at once."""
 
-    def __init__(self, block: int, n_keys: int) -> None:
+    def __init__(self, n_queries: int, block: int, n_keys: int, widths: set[int]) -> None:
         super().__init__()
-        self.block, self.n_keys = block, n_keys
-        self.largest, self.most, self.fused = 0, 0, False
+        self.n_queries, self.widths = n_queries, widths  # of K and V: no scores
+        self.block, self.n_keys = n_queries * block, n_keys
+        self.largest, self.most, self.fused, self.widest = 0, 0, False, 0
         self._alive: list[weakref.ref[Tensor]] = []
+
+    def _keys_at_once(self, x: Tensor) -> int:
+        """How many keys' scores lie side by side, where x can hold scores of several queries."""
+        axes = sorted(n for n in x.shape if n > 1)
+        if len(axes) != 2:
+            return 0
+        if self.n_keys in axes:  # all keys, for whatever queries
+            other = axes[1] if axes[0] == self.n_keys else axes[0]
+            return 0 if other in self.widths else self.n_keys
+        if self.n_queries in axes:
+            return axes[1] if axes[0] == self.n_queries else axes[0]
+        return 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -89,6 +102,7 @@ class _Sizes(TorchFunctionMode):
         for x in flat(result):
             if isinstance(x, Tensor):
                 self.largest = max(self.largest, x.numel())
+                self.widest = max(self.widest, self._keys_at_once(x))
                 if x.numel() == self.block:
                     self._alive.append(weakref.ref(x))
         held = [x for ref in self._alive if (x := ref()) is not None]
@@ -100,10 +114,12 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
     """Q has 65 numbers, K 115, V 69, and a block of scores 26: all scores would be 299."""
     t_q, t_k, d_k, d_v, block = 13, 23, 5, 3, 2
     Q, K, V = normal(t_q, d_k, seed=7), normal(t_k, d_k, seed=8), normal(t_k, d_v, seed=9)
-    with torch.no_grad(), _Sizes(t_q * block, t_k) as sizes:
+    with torch.no_grad(), _Sizes(t_q, block, t_k, {d_k, d_v}) as sizes:
         answer(Q, K, V, block)
     if sizes.fused:
         what = f"one call of `scaled_dot_product_attention` with all {t_k} keys"
+    elif sizes.widest > d_k + d_v + block:  # room for a block beside the output and the sums
+        what = f"a tensor with {sizes.widest} keys side by side"
     elif sizes.largest > 8 * t_q * block:
         what = f"a tensor of {sizes.largest} numbers"
     elif sizes.most > 8:

@@ -100,6 +100,7 @@ def weights_and_places() -> Iterator[Case]:
         weights = normal(h, T, T, seed=seed, std=1.5).softmax(-1)
         if h > 1:
             weights[1, query, right] = weights[1, query, wrong] = 0.25  # a tie solves nothing
+            weights[2, query, right], weights[2, query, wrong] = 0.304, 0.303  # close, and no tie
         sizes = {"n_heads": h, "T": T}
         note = f"with query {query}, right {right}, wrong {wrong}"
         yield Case((weights, query, right, wrong), sizes, note)
