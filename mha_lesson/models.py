@@ -43,9 +43,16 @@ class RepeatModel(nn.Module):
             TypeError, ValueError: `ids` is not (B, T), T exceeds the positions there are, or an id
                 is not in the vocabulary.
         """
+        return self.reader(self.attention(self._embed(ids), causal=True))
+
+    @torch.no_grad()
+    def weights(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B h T T"]:
+        """Where every head looks while it reads these ids."""
+        return self.attention(self._embed(ids), causal=True, return_weights=True)[1]
+
+    def _embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
         places = _positions("ids", ids, self.id_embedding, self.position_embedding)
-        x = self.id_embedding(ids) + places  # (B, T, d_model)
-        return self.reader(self.attention(x, causal=True))
+        return self.id_embedding(ids) + places
 
 
 class TwoSidesModel(nn.Module):

@@ -270,7 +270,8 @@ def two_sides_runs(
     label = f"h = {n_heads}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
     with Progress(len(seeds) * int(n_steps), label) as bar:
         for seed in seeds:
-            with torch.random.fork_rng(devices=[]):
+            # Drawn on the CPU, whatever torch's default device is.
+            with torch.random.fork_rng(devices=[]), torch.device("cpu"):
                 torch.manual_seed(seed)
                 model = TwoSidesModel(n_heads, d_model=d_model)
             run = train(
@@ -321,16 +322,17 @@ def side_accuracy(model: nn.Module, letters: Int[Tensor, "B T"]) -> SideAccuracy
 
 
 def with_uniform_attention(model: nn.Module) -> nn.Module:
-    """A copy whose heads look at every open token alike.
+    """A copy whose heads look at every open token alike, and still do after more training.
 
-    With W^Q and its bias at zero every query is zero, so every score is zero, and the softmax
-    shares equally among all keys that are not blocked. Nothing else changes.
+    With W^Q, W^K and their biases at zero every score is zero, and the softmax shares equally
+    among all keys that are not blocked. The gradient of each has the other as a factor, so that
+    both stay zero. Nothing else changes.
     """
     require_kind("model", model, nn.Module)
     model = copy.deepcopy(model)
     for attention in _attentions(model):
-        width = attention.n_heads * attention.d_k
-        for parameter in attention.w_qkv.parameters():
+        width = 2 * attention.n_heads * attention.d_k
+        for parameter in attention.w_qkv.parameters():  # rows q, then k, then v
             parameter.data[:width] = 0
     return model
 

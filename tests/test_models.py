@@ -26,6 +26,15 @@ class TestRepeatModel:
         assert torch.equal(before[:, :4], after[:, :4])
         assert not torch.allclose(before[:, 4:], after[:, 4:])
 
+    def test_its_weights_are_the_ones_it_reads_with(self):
+        model, ids = RepeatModel(11, 7, 6, 2), torch.randint(11, (5, 7))
+        weights = model.weights(ids)
+        assert weights.shape == (5, 2, 7, 7) and (weights.triu(1) == 0).all()
+        x = model.id_embedding.weight[ids] + model.position_embedding.weight
+        values = model.attention.w_qkv(x)[..., 12:].view(5, 7, 2, 3)  # rows q, k, v
+        context = torch.einsum("bhqk,bkhd->bqhd", weights, values).flatten(2)
+        torch.testing.assert_close(model(ids), model.reader(model.attention.w_o(context)))
+
     def test_takes_shorter_rows(self):
         model, ids = RepeatModel(11, 7, 6, 2), torch.randint(11, (5, 7))
         torch.testing.assert_close(model(ids[:, :3]), model(ids)[:, :3])

@@ -60,6 +60,15 @@ def test_a_seed_is_a_promise(batches):
     assert not torch.equal(first, next(batches(seed=4)))
 
 
+@pytest.mark.parametrize(
+    "batches", [repeat_batches, letter_batches, lambda seed: text_batches(TEXT, seed=seed)]
+)
+def test_drawn_on_the_cpu_whatever_the_default_device(batches):
+    with torch.device("meta"):
+        elsewhere = next(batches(seed=3))
+    assert torch.equal(elsewhere, next(batches(seed=3)))
+
+
 def test_pad_rows_keeps_the_rows_and_says_how_long_they_are():
     rows = [torch.tensor([3, 1, 2]), torch.tensor([], dtype=torch.long), torch.tensor([5] * 7)]
     ids, lengths = pad_rows(rows, 11, padding=9)

@@ -233,8 +233,19 @@ class TestAskingTheHeads:
         assert not torch.allclose(model.weights(ids), uniform.weights(ids))
         for name, tensor in model.state_dict().items():
             assert torch.equal(tensor, before[name])
-            rows = slice(6, None) if "w_qkv" in name else slice(None)
+            rows = slice(12, None) if "w_qkv" in name else slice(None)
             assert torch.equal(uniform.state_dict()[name][rows], tensor[rows])
+
+    def test_uniform_attention_stays_uniform_while_the_rest_learns(self):
+        torch.manual_seed(0)
+        uniform = with_uniform_attention(LanguageModel(7, 5, 6, 3))
+        before = copy.deepcopy(uniform.attention)
+        settings = {"n_steps": 5, "learning_rate": 1e-2}
+        train(uniform, repeat_batches(3, 5, 7), predict_next, **settings)
+        for ours, old in zip(
+            uniform.attention.w_qkv.parameters(), before.w_qkv.parameters(), strict=True
+        ):
+            assert (ours[:12] == 0).all() and not torch.equal(ours[12:], old[12:])
 
     def test_uniform_attention_without_biases(self):
         mha = MultiHeadAttention(6, 2, bias=False)

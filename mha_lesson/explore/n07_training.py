@@ -104,6 +104,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
                     },
                     dashed=("guessing",),
                     marker=max(step, 1),
+                    log_x=True,  # the roles appear in the first tenth
                     x_name="step",
                     y_name="nats",
                     title="loss",
