@@ -153,7 +153,9 @@ def by_the_cpu(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
     for x, host in lent.values():
         if x.shape != host.shape:  # an `out` that was too small
             x.resize_(host.shape).copy_(host)
-    return to_device(result) if made is None else made.copy_(result)
+    found = to_device(result) if made is None else made.copy_(result)
+    lent.clear()  # the functions above hold it until the next collection, and it holds memory
+    return found
 
 
 def attention(

@@ -5,6 +5,7 @@ that these are CUDA's ways. On the CPU there is nothing to see.
 """
 
 import copy
+import gc
 import os
 import subprocess
 import sys
@@ -258,6 +259,18 @@ def test_attention_without_weights_holds_no_square(there: torch.device) -> None:
     x = torch.ones(1, 1024, 64, device=there)
     small, large = (peak_bytes(partial(mha, x[:, :T], causal=True), there) for T in (512, 1024))
     assert large < 3 * small
+
+
+def test_memory_is_given_back_at_once(there: torch.device) -> None:
+    def in_pieces() -> None:
+        for _ in range(20):
+            torch.ones(1000, device=there).mul(2).sum()
+
+    gc.disable()
+    try:
+        assert peak_bytes(in_pieces, there) < 5 * 4000
+    finally:
+        gc.enable()
 
 
 def test_autocast(there: torch.device) -> None:
