@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import notebooks
 from mha_lesson import check
 from mha_lesson.course.classroom import __main__ as classroom
-from mha_lesson.course.classroom import answers, files, grading, inside, report, walls
+from mha_lesson.course.classroom import answers, files, grading, inside, pages, walls
 from mha_lesson.course.classroom.files import HandIn, Learner
 from mha_lesson.course.classroom.grading import (
     CLAIMED,
@@ -185,10 +185,10 @@ def test_names_cannot_forge_a_row_or_reach_the_terminal(tmp_path):
     (tmp_path / os.fsdecode(b"latin-\xe9")).mkdir()
     write(tmp_path / os.fsdecode(b"latin-\xe9/x.ipynb"))
     rows = [Row(learner) for learner in files.learners(tmp_path)]
-    said = report.words(rows)
+    said = pages.words(rows)
     assert "bob�zoe  ✓ ✓ ✓�[2J�" in said and "latin-�" in said
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", said)
-    report.save(rows, tmp_path / "out")
+    pages.save(rows, tmp_path / "out")
     with (tmp_path / "out/solved.csv").open(encoding="utf-8-sig") as file:
         assert len(list(csv.reader(file))) == 3
 
@@ -603,7 +603,7 @@ def test_the_report(graded):
         lines = {line["learner"]: line for line in csv.DictReader(file)}
     assert list(lines) == ["ada", "eve", "leo", "zac", "zoe"]
     assert lines["ada"]["solved"] == str(len(SOLUTIONS)) and lines["leo"]["split_heads"] == "tried"
-    found = report.slips(list(rows.values()))
+    found = pages.slips(list(rows.values()))
     assert [(s.exercise, s.answers) for s in found] == [("split_heads", (("leo", DIRECT_VIEW),))]
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "reshape(B, n_heads, T, D // n_heads)" in page and found[0].asks[:20] in page
@@ -666,8 +666,8 @@ def test_a_learner_counts_once_and_only_known_slips():
     made[0].submissions *= 2
     key = next(s.key for e in check.EXERCISES if e.name == "split_heads" for s in e.slips if s.does)
     made[0].submissions[0].slips["split_heads"].append(key)
-    assert [(s.key, len(s.answers)) for s in report.slips(made) if s.key == key] == [(key, 1)]
-    assert "=1+1" not in report.class_page(made, {"ada": "a.html", "bob": "b.html"})
+    assert [(s.key, len(s.answers)) for s in pages.slips(made) if s.key == key] == [(key, 1)]
+    assert "=1+1" not in pages.class_page(made, {"ada": "a.html", "bob": "b.html"})
 
 
 def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
@@ -679,26 +679,26 @@ def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
             code={"split_heads": code}),
         row("<IMG_src=x>", note="<i>"),
     ]  # fmt: skip
-    report.save(made, tmp_path)
+    pages.save(made, tmp_path)
     for name in ("solved", "answers"):
         with (tmp_path / f"{name}.csv").open(encoding="utf-8-sig") as file:
             assert not [c for line in csv.reader(file) for c in line if c[:1] in "=@" and c]
-    pages = [*tmp_path.glob("learners/*.html"), tmp_path / "index.html"]
-    assert len(pages) == 4
-    for page in pages:
+    made_pages = [*tmp_path.glob("learners/*.html"), tmp_path / "index.html"]
+    assert len(made_pages) == 4
+    for page in made_pages:
         text = page.read_text(encoding="utf-8")
         assert not re.search("<(script|img|b|i)[ >]", text, re.I)
     assert "a long name " * 5 in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_every_state_looks_different():
-    assert len({*report.SIGNS.values()}) == len(grading.STATES) == len({*report.MEANS.values()})
-    said = report.words([row("ada", states={"split_heads": UNKNOWN, "merge_heads": OPEN})])
+    assert len({*pages.SIGNS.values()}) == len(grading.STATES) == len({*pages.MEANS.values()})
+    said = pages.words([row("ada", states={"split_heads": UNKNOWN, "merge_heads": OPEN})])
     assert re.search(r"ada +(– +)+! +· +– ", said)
 
 
 def test_every_exercise_has_a_section_to_reread():
-    found = report.sections()
+    found = pages.sections()
     assert set(found) == set(NAMES)
     for exercise in check.EXERCISES:
         book, heading = found[exercise.name]
@@ -723,9 +723,9 @@ def test_a_submission_can_say_anything(judged, said, tail):
     submission = Submission("x.ipynb", "03")
     grading._take(submission, walls.Ended("", 1.0, *pipes))
     made = [Row(Learner("ada"), [submission])]
-    report.words(made)
-    report.class_page(made, {"ada": "ada.html"})
-    report.learner_page(made[0])
+    pages.words(made)
+    pages.class_page(made, {"ada": "ada.html"})
+    pages.learner_page(made[0])
     told = [line for line in judged if isinstance(line, dict) and line.get("state") == DONE]
     assert not made[0].done or told
 

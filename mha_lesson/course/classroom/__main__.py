@@ -12,7 +12,7 @@ import argparse
 import os
 from pathlib import Path
 
-from mha_lesson.course.classroom import files, report
+from mha_lesson.course.classroom import files, pages
 from mha_lesson.course.classroom.grading import Row, grade
 from mha_lesson.course.classroom.walls import Limits
 from mha_lesson.refusals import require_positive, require_positive_int
@@ -48,8 +48,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         grade(rows, options.out, limits, options.jobs)
     except KeyboardInterrupt:
         print("Interrupted. What has been run is kept: the same command goes on from here.")
-    report.save(rows, options.out)
-    print(report.words(rows))
+    pages.save(rows, options.out)
+    print(pages.words(rows))
     print(f"\nSaved in {options.out}: index.html, learners/, four tables for a spreadsheet (CSV)")
     return rows
 
