@@ -159,8 +159,11 @@ class GroupedQueryAttention(nn.Module):
             require_even("d_k", d_k)
         if window is not None:
             require_positive_int("window", window)
+        # torch wants Python's own numbers
+        d_model, n_heads, n_kv_heads, d_k = map(int, (d_model, n_heads, n_kv_heads, d_k))
         self.d_model, self.n_heads, self.n_kv_heads, self.d_k = d_model, n_heads, n_kv_heads, d_k
-        self.rope_base, self.window = rope_base, window
+        self.rope_base = None if rope_base is None else float(rope_base)
+        self.window = None if window is None else int(window)
         self.parts = (n_heads * d_k, n_kv_heads * d_k, n_kv_heads * d_k)  # rows of q, k and v
         self.w_qkv = nn.Linear(d_model, sum(self.parts), bias=bias)
         self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias)

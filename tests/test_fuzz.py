@@ -34,6 +34,7 @@ from mha_lesson import (
     attention,
     check,
     cost,
+    decoding,
     heads,
     masks,
     models,
@@ -230,6 +231,13 @@ def explorer_of(name: str) -> Callable[..., Any]:
     return getattr(mha_lesson.explore, name)
 
 
+def filled_cache() -> decoding.KVCache:
+    held = decoding.KVCache()
+    with torch.no_grad():
+        GROUPED(normal(2, 3, 6), held)
+    return held
+
+
 @cache
 def two_sides(n_heads: int = 2) -> models.TwoSidesModel:
     return models.TwoSidesModel(n_heads, n_letters=16, n_tokens=12, d_model=8)
@@ -288,6 +296,7 @@ def stored(content: Any, name: str = "one.ipynb") -> Any:
 
 
 MHA = attention.MultiHeadAttention(6, 3).requires_grad_(False)
+GROUPED = decoding.GroupedQueryAttention(6, 4, 2, d_k=4).requires_grad_(False)
 LANGUAGE = models.LanguageModel(7, 11, 6, 2).requires_grad_(False)
 REPEAT = models.RepeatModel(7, 5, 6, 2).requires_grad_(False)
 LINKS = [(1, 2), (3, 1), (2, 3)]
@@ -321,6 +330,28 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         attention.MultiHeadAttention.from_torch,
         lambda: {"other": nn.MultiheadAttention(6, 2)},
     ),
+    "decoding.rotate": (
+        decoding.rotate,
+        lambda: {"x": normal(2, 5, 6), "positions": torch.arange(5), "base": 100.0},
+    ),
+    "decoding.KVCache.reorder": (
+        lambda **a: filled_cache().reorder(**a),
+        lambda: {"index": torch.tensor([1, 0, 1])},
+    ),
+    "decoding.GroupedQueryAttention": (
+        lambda **a: decoding.GroupedQueryAttention(**a)(normal(2, 5, 6)),
+        lambda: {
+            "d_model": 6, "n_heads": 4, "n_kv_heads": 2, "d_k": 4, "bias": True,
+            "rope_base": 100.0, "window": 3,
+        },
+    ),
+    "decoding.GroupedQueryAttention.forward": (
+        forward(GROUPED),
+        lambda: {
+            "x": normal(2, 5, 6), "cache": filled_cache(), "mask": normal(2, 8, 13)[:, :5, :8] > 1,
+            "return_weights": True,
+        },
+    ),
     "masks.causal_mask": (masks.causal_mask, lambda: {"n_tokens": 5, "device": "cpu"}),
     "masks.padding_mask": (masks.padding_mask, lambda: {"lengths": [2, 3], "n_tokens": 5}),
     # ------------------------------------------------------------ models
@@ -329,6 +360,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         lambda: {"n_ids": 7, "n_tokens": 5, "d_model": 6, "n_heads": 2},
     ),
     "models.RepeatModel.forward": (forward(REPEAT), lambda: {"ids": ids(2, 5)}),
+    "models.RepeatModel.weights": (REPEAT.weights, lambda: {"ids": ids(2, 5)}),
     "models.TwoSidesModel": (
         lambda **a: models.TwoSidesModel(**a)(ids(2, 1, below=1)),
         lambda: {"n_heads": 2, "n_letters": 7, "n_tokens": 5, "d_model": 6},
@@ -657,6 +689,14 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         lambda: {"layer": 1, "head": 5, "text": "The dog."},
     ),
     "explore.real_heads.real_heads": (explorer_of("real_heads"), lambda: {"text": "The dog."}),
+    "explore.rotation.scene": (
+        scene_of("rotation"),
+        lambda: {"distance": 3, "d_k": 8, "base": 100},
+    ),
+    "explore.cache.scene": (
+        scene_of("cache"),
+        lambda: {"T": 6, "h": 4, "h_kv": 2, "window": 3, "step": 4},
+    ),
     "explore.scaling.scene": (scene_of("scaling"), lambda: {"d_k": 16, "scaled": True}),
     "explore.training.scene": (
         scene_of("training"),
@@ -881,9 +921,9 @@ def answers(exercise: Any) -> st.SearchStrategy:
     )
 
 
-@pytest.mark.parametrize("name", [exercise.name for exercise in check.EXERCISES])
+@pytest.mark.parametrize("name", [e.name for e in (*check.EXERCISES, *check.SHORT)])
 def test_a_check_always_reports(name):
-    exercise = next(e for e in check.EXERCISES if e.name == name)
+    exercise = next(e for e in (*check.EXERCISES, *check.SHORT) if e.name == name)
 
     def attempt_check(answer):
         report = getattr(check, name)(answer)
@@ -902,9 +942,9 @@ def test_a_check_always_reports(name):
 # ---------------------------------------------------------------- nothing is left out
 
 MODULES = (
-    "attention", "masks", "models", "tasks", "text", "training", "pretrained", "heads", "cost",
-    "progress", "claims", "panels", "layout", "figures", "live", "check", "selfcheck", "export",
-    "lab", "runtime",
+    "attention", "masks", "decoding", "models", "tasks", "text", "training", "pretrained", "heads",
+    "cost", "progress", "claims", "panels", "layout", "figures", "live", "check", "selfcheck",
+    "export", "lab", "runtime",
     *(f"explore.{name}" for name in mha_lesson.explore.__all__),
 )  # fmt: skip
 # Of these modules only this is called from outside; the rest of them serves it.
@@ -917,6 +957,9 @@ PARTS = {
 WITHOUT = {
     "attention.textbook_attention": "the formula alone, which asks nothing",
     "export.main": "a command line",
+    "decoding.KVCache": "takes nothing",
+    "decoding.KVCache.joined": "serves the layer, which has looked",
+    "decoding.KVCache.hold": "serves the layer, which has looked",
     "panels.Panel": "abstract",
     "panels.Panel.largest": "abstract",
 }
@@ -957,5 +1000,5 @@ def public(module_name: str) -> Iterator[str]:
 
 def test_every_public_function_is_tried():
     found = {f"{module}.{name}" for module in MODULES for name in public(module)}
-    checks = {f"check.{exercise.name}" for exercise in check.EXERCISES}
+    checks = {f"check.{exercise.name}" for exercise in (*check.EXERCISES, *check.SHORT)}
     assert found - checks - WITHOUT.keys() == CALLS.keys()

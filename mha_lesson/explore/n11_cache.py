@@ -34,7 +34,7 @@ def scene(
     require_one_of("h_kv", h_kv, HEADS)
     require_one_of("window", window, WINDOWS)
     require_whole("step", step, 0, LENGTHS[-1] - 1)
-    h_kv, step = min(h_kv, h), min(step, T - 1)
+    T, h, h_kv, step = int(T), int(h), int(min(h_kv, h)), int(min(step, T - 1))
     reach = T if window == "none" else int(window)
     seen = [list(range(max(0, i - reach + 1), i + 1)) for i in range(T)]  # by each query
     places = [f"{i}" for i in range(T)]
