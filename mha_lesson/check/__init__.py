@@ -17,6 +17,8 @@ from mha_lesson.check.exercises.nb07 import next_token_loss
 from mha_lesson.check.exercises.nb08 import previous_token_score
 from mha_lesson.check.exercises.nb09 import count_flops
 from mha_lesson.check.exercises.nb09_blocks import blockwise_attention
+from mha_lesson.check.exercises.nb10 import rotate
+from mha_lesson.check.exercises.nb11 import cached_attention, cached_mask, grouped_scores
 from mha_lesson.check.exercises.short import silence, solved
 from mha_lesson.check.journal import Progress, table
 
@@ -36,6 +38,10 @@ EXERCISES: tuple[Exercise, ...] = (
     previous_token_score,
     count_flops,
     blockwise_attention,
+    rotate,
+    cached_attention,
+    grouped_scores,
+    cached_mask,
 )
 SHORT: tuple[Exercise, ...] = (silence, solved)  # outside the numbered row, and of the table
 
