@@ -255,6 +255,34 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
         weights = (_normal(h, T, T) * 2).round() / 4
         q, r, w = (chance.randrange(T) for _ in range(3))
         return (weights, q, r, w), torch.tensor([float(x[q, r]) > float(x[q, w]) for x in weights])
+    if name == "rotate":
+        x, positions = _normal(B, T, 2 * d), torch.randint(0, 50, (T,))
+        out = x.clone()
+        for b, t, i in _each(x[..., :d]):
+            angle = float(positions[t]) * 10_000.0 ** (-i / d)
+            z = complex(x[b, t, i], x[b, t, i + d]) * complex(math.cos(angle), math.sin(angle))
+            out[b, t, i], out[b, t, i + d] = z.real, z.imag
+        return (x, positions), out
+    if name == "grouped_scores":
+        shared = h * chance.randint(1, 3)
+        q, k = _normal(B, shared, T, d), _normal(B, h, T2, d)
+        rows = [q[:, i] @ k[:, i // (shared // h)].mT / math.sqrt(d) for i in range(shared)]
+        return (q, k), torch.stack(rows, 1)
+    if name == "cached_mask":
+        old, window = chance.randint(0, 6), chance.choice([None, 1, 2, 3, 5])
+        rows = [
+            [j > i or (window is not None and i - j >= window) for j in range(old + T)]
+            for i in range(old, old + T)
+        ]
+        return (T, old, window), torch.tensor(rows)
+    if name == "cached_attention":
+        old = chance.randint(0, 4)
+        q, k, v = (_normal(B, h, n, d) for n in (T, old + T, old + T))
+        later = [[j > i for j in range(old + T)] for i in range(old, old + T)]
+        done = [_attend(q[b, i], k[b, i], v[b, i], later)[0] for b in range(B) for i in range(h)]
+        cache = (k[:, :, :old], v[:, :, :old]) if old else None
+        out = torch.stack(done).view(B, h, T, d)
+        return (q, k[:, :, old:], v[:, :, old:], cache), (out, (k, v))
     raise KeyError(name)
 
 
@@ -302,7 +330,7 @@ def differs(name: str, answer: Any, trials: int = 25) -> bool:
 def fails_at_once(name: str, answer: Any) -> bool:
     """Whether a function is wrong on the check's own inputs already: then it will not pass."""
     exercise = getattr(check, name)
-    if exercise.bind is not None:
+    if exercise.bind is not None:  # bound anew for every answer
         return False
     with undisturbed(), torch.no_grad():
         for case in _own_cases(name):

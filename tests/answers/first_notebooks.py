@@ -425,7 +425,7 @@ def b20(Q, K, V):
     return {"output": w @ V, "weights": w}
 
 
-@wrong("attention", "dropout on the weights", slips=("random",))
+@wrong("attention", "dropout on the weights", slips=("fresh_weights",))
 def b21(Q, K, V):
     w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
     w = nn.Dropout(0.2)(w)
@@ -500,13 +500,13 @@ def transposed_blocks(X, W):
     return tuple((block @ X.mT).mT for block in W.chunk(3))
 
 
-@wrong("project_qkv", "order K, Q, V", slips=("order_k_q_v",))
+@wrong("project_qkv", "order K, Q, V", slips=("results_102",))
 def c1(X, W):
     K, Q, V = (X @ W.T).chunk(3, -1)
     return Q, K, V
 
 
-@wrong("project_qkv", "order V, K, Q", slips=("order_v_k_q",))
+@wrong("project_qkv", "order V, K, Q", slips=("results_210",))
 def c2(X, W):
     return tuple(reversed((X @ W.T).chunk(3, -1)))
 
@@ -556,7 +556,7 @@ def c10(X, W):
     return X @ W.T
 
 
-@wrong("project_qkv", "the same third three times", slips=("three_times_the_first",))
+@wrong("project_qkv", "the same third three times", slips=("results_000",))
 def c11(X, W):
     d = X.shape[-1]
     Q = X @ W[:d].T
@@ -570,13 +570,13 @@ def c12(X, W):
     return (X @ W.reshape(W.shape[1], -1)).chunk(3, -1)
 
 
-@wrong("project_qkv", "reshaped weight, order K Q V", slips=("weight_reshaped", "order_k_q_v"))
+@wrong("project_qkv", "reshaped weight, order K Q V", slips=("results_102", "weight_reshaped"))
 def c13(X, W):
     Q, K, V = (X @ W.reshape(W.shape[1], -1)).chunk(3, -1)
     return K, Q, V
 
 
-@wrong("project_qkv", "a fresh random layer", slips=("random",))
+@wrong("project_qkv", "a fresh random layer", slips=("fresh_weights",))
 def c14(X, W):
     layer = nn.Linear(X.shape[-1], 3 * X.shape[-1], bias=False).to(X)
     return layer(X).chunk(3, -1)
@@ -634,7 +634,7 @@ def d1(d_model, n_heads, d_k):
     return 4 * d_model**2
 
 
-@wrong("count_parameters", "W_o forgotten", slips=("output_forgotten",))
+@wrong("count_parameters", "W_o forgotten", slips=("two_projections",))
 def d2(d_model, n_heads, d_k):
     return 3 * d_model * n_heads * d_k
 
@@ -644,7 +644,7 @@ def d3(d_model, n_heads, d_k):
     return 3 * d_model * n_heads * d_k + d_model * d_model
 
 
-@wrong("count_parameters", "h forgotten", slips=("one_head_inward", "one_head_outward"))
+@wrong("count_parameters", "h forgotten", slips=("one_head",))
 def d4(d_model, n_heads, d_k):
     return 4 * d_model * d_k
 
@@ -655,7 +655,7 @@ def d5(d, h, k):
     return mats + 3 * h * k + d
 
 
-@wrong("count_parameters", "a float", slips=("count_as_float",))
+@wrong("count_parameters", "a float", slips=("as_float",))
 def d6(d, h, k):
     return 8 * d * h * k / 2
 
@@ -676,7 +676,7 @@ def d9(d, h, k):
     return h * 3 * d * k + k * d
 
 
-@wrong("count_parameters", "a tensor", slips=("count_as_tensor",))
+@wrong("count_parameters", "a tensor", slips=("as_tensor",))
 def d10(d, h, k):
     return torch.tensor(4 * d * h * k)
 

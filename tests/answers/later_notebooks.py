@@ -64,7 +64,7 @@ def e2(x, n_heads):
     return x.view(B, n_heads, T, D // n_heads)
 
 
-@wrong("split_heads", "no permute", slips=("not_permuted",))
+@wrong("split_heads", "no permute", slips=("order_B_T_h_d_k",))
 def e3(x, h):
     return x.unflatten(-1, (h, -1))
 
@@ -81,7 +81,7 @@ def e5(x, h):
     return x.reshape(B, T, -1, h).transpose(1, 2)
 
 
-@wrong("split_heads", "heads in front of the batch", slips=("heads_first",))
+@wrong("split_heads", "heads in front of the batch", slips=("order_h_B_T_d_k",))
 def e6(x, h):
     return torch.stack(x.chunk(h, dim=-1))
 
@@ -91,7 +91,7 @@ def e7(x, h):
     return list(x.chunk(h, -1))
 
 
-@wrong("split_heads", "tokens last", slips=("tokens_last",))
+@wrong("split_heads", "tokens last", slips=("order_B_h_d_k_T",))
 def e8(x, h):
     B, T, D = x.shape
     return x.view(B, T, h, D // h).permute(0, 2, 3, 1)
@@ -115,7 +115,7 @@ def e11(x, h):
     return x.transpose(1, 2).reshape(B, h, T, D // h)
 
 
-@wrong("split_heads", "interleaved, and not permuted", slips=("interleaved", "not_permuted"))
+@wrong("split_heads", "interleaved, and not permuted", slips=("interleaved", "order_B_T_h_d_k"))
 def e12(x, h):
     B, T, D = x.shape
     return x.reshape(B, T, D // h, h).transpose(2, 3)
@@ -220,7 +220,7 @@ def f8(x):
     return torch.cat([x[:, i] for i in range(x.shape[1])])
 
 
-@wrong("merge_heads", "transposes the last two instead", slips=("last_two_exchanged",))
+@wrong("merge_heads", "transposes the last two instead", slips=("order_B_h_d_k_T",))
 def f9(x):
     B, h, T, d = x.shape
     return x.transpose(-1, -2).reshape(B, T, h * d)
@@ -519,13 +519,13 @@ def i1(scores, mask):
     return scores.masked_fill(mask, float("-inf")).softmax(-1)
 
 
-@wrong("masked_softmax", "-1e9: uniform rows", slips=("large_negative",))
+@wrong("masked_softmax", "-1e9: uniform rows", slips=("blocked_rows_uniform",))
 def i2(scores, mask):
     low = -1e9 if scores.dtype != torch.half else -6e4
     return scores.clone().masked_fill(mask.bool(), low).softmax(-1)
 
 
-@wrong("masked_softmax", "smallest number: uniform rows", slips=("large_negative",))
+@wrong("masked_softmax", "smallest number: uniform rows", slips=("blocked_rows_uniform",))
 def i3(scores, mask):
     return scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1)
 
@@ -569,7 +569,9 @@ def i10(scores, mask):
     return (scores + mask.to(scores.dtype) * -10000.0).softmax(-1)
 
 
-@wrong("masked_softmax", "over queries, NaN left", slips=("over_queries", "blocked_rows_left"))
+@wrong(
+    "masked_softmax", "over queries, NaN left", slips=("blocked_rows_left", "softmax_over_queries")
+)
 def i11(scores, mask):
     return scores.masked_fill(mask, float("-inf")).softmax(-2)
 
@@ -585,7 +587,7 @@ def i13(scores, mask):
     return w.masked_fill(mask.any(-1, keepdim=True), 0.0)
 
 
-@wrong("masked_softmax", "naive exp", slips=("naive_softmax",))
+@wrong("masked_softmax", "naive exp", slips=("naive_exponentials",))
 def i14(scores, mask):
     e = torch.exp(scores.masked_fill(mask, float("-inf")))
     w = e / e.sum(-1, keepdim=True)
@@ -883,7 +885,7 @@ class K5(K3):
         return x.reshape(x.shape[0], x.shape[2], -1)
 
 
-@wrong("MultiHeadAttention", "NaN rows", slips=("empty_rows_left",))
+@wrong("MultiHeadAttention", "NaN rows", slips=("blocked_rows_left",))
 class K6(Plain):
     def weigh(self, scores, mask):
         if mask is not None:
@@ -891,7 +893,7 @@ class K6(Plain):
         return scores.softmax(-1)
 
 
-@wrong("MultiHeadAttention", "uniform rows", slips=("finite_fill",))
+@wrong("MultiHeadAttention", "uniform rows", slips=("blocked_rows_uniform",))
 class K7(Plain):
     def weigh(self, scores, mask):
         if mask is not None:
@@ -899,7 +901,7 @@ class K7(Plain):
         return scores.softmax(-1)
 
 
-@wrong("MultiHeadAttention", "mask turned round, the other way of keeping", slips=("mask_keeps",))
+@wrong("MultiHeadAttention", "mask turned round, another way", slips=("true_means_keep",))
 class K8(Plain):
     def forward(self, x, mask=None):
         q, k, v = (self.cut(part) for part in self.project(x))
@@ -907,7 +909,7 @@ class K8(Plain):
         return self.w_o(self.join(out))
 
 
-@wrong("MultiHeadAttention", "mask unused", slips=("mask_unused",))
+@wrong("MultiHeadAttention", "mask unused", slips=("mask_ignored",))
 class K9(Plain):
     def weigh(self, scores, mask):
         return scores.softmax(-1)
@@ -921,13 +923,13 @@ class K10(Plain):
         return self.join(w @ v)
 
 
-@wrong("MultiHeadAttention", "keys by w_q", slips=("keys_by_w_q",))
+@wrong("MultiHeadAttention", "keys by w_q", slips=("made_by_qqv",))
 class K11(Plain):
     def project(self, x):
         return self.w_q(x), self.w_q(x), self.w_v(x)
 
 
-@wrong("MultiHeadAttention", "q and k exchanged", slips=("w_q_with_w_k",))
+@wrong("MultiHeadAttention", "q and k exchanged", slips=("made_by_kqv",))
 class K12(Plain):
     def project(self, x):
         return self.w_k(x), self.w_q(x), self.w_v(x)
@@ -1377,7 +1379,7 @@ def n5(T, d, h):
     return 8 * T * d * d + h * 4 * T * T * d
 
 
-@wrong("count_flops", "a float", slips=("flops_as_float",))
+@wrong("count_flops", "a float", slips=("as_float",))
 def n6(T, d, h):
     return 8 * T * d * d + 4 * T * T * h * (d / h)
 
@@ -1420,7 +1422,7 @@ def n13(T, d, h):
 # --- more of MultiHeadAttention ------------------------------------------------------------------
 
 
-@wrong("MultiHeadAttention", "True kept, and uniform rows", slips=("mask_keeps",))
+@wrong("MultiHeadAttention", "True kept, and uniform rows", slips=("true_means_keep",))
 class K28(Plain):
     def weigh(self, scores, mask):
         if mask is not None:
@@ -1474,7 +1476,7 @@ class K33(Plain):
         return scores.softmax(-1)
 
 
-@wrong("MultiHeadAttention", "masks after the softmax", slips=("masked_after",))
+@wrong("MultiHeadAttention", "masks after the softmax", slips=("zeroed_after",))
 class K34(Plain):
     def weigh(self, scores, mask):
         w = scores.softmax(-1)

@@ -234,3 +234,106 @@ def columns(weights, query, right, wrong):
 @wrong("solved", "one verdict for all heads", slips=("all_heads",))
 def one_verdict(weights, query, right, wrong):
     return (weights[:, query, right] > weights[:, query, wrong]).all()
+
+
+@right("rotate")
+def turned(x, positions):
+    half = x.shape[-1] // 2
+    speed = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
+    angle = positions.to(torch.float64)[:, None] * speed
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+@right("rotate")
+def as_in_llama(x, positions):
+    d = x.shape[-1]
+    inverse = 1.0 / (10000 ** (torch.arange(0, d, 2, device=x.device).float() / d))
+    freqs = torch.outer(positions.float(), inverse)
+    emb = torch.cat((freqs, freqs), dim=-1)
+    x1, x2 = x[..., : d // 2], x[..., d // 2 :]
+    return (x * emb.cos() + torch.cat((-x2, x1), dim=-1) * emb.sin()).to(x.dtype)
+
+
+@wrong("rotate", "neighbours turn together", slips=("neighbours",))
+def interleaved(x, positions):
+    half = x.shape[-1] // 2
+    speed = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=x.dtype) / half)
+    angle = positions.to(x.dtype)[:, None] * speed
+    a, b = x[..., 0::2], x[..., 1::2]
+    both = [a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()]
+    return torch.stack(both, -1).flatten(-2)
+
+
+@right("cached_attention")
+def with_a_cache(q, k, v, cache):
+    if cache is not None:
+        k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
+    new, length = q.shape[2], k.shape[2]
+    blocked = torch.ones(new, length, dtype=torch.bool, device=q.device).triu(length - new + 1)
+    scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(blocked, -math.inf)
+    return scores.softmax(-1) @ v, (k, v)
+
+
+@right("cached_attention")
+def by_sdpa_and_a_mask(q, k, v, cache):
+    old_k, old_v = (k[:, :, :0], v[:, :, :0]) if cache is None else cache
+    k, v = torch.cat([old_k, k], -2), torch.cat([old_v, v], -2)
+    i = torch.arange(k.shape[-2] - q.shape[-2], k.shape[-2], device=q.device)
+    keep = torch.arange(k.shape[-2], device=q.device) <= i[:, None]
+    return F.scaled_dot_product_attention(q, k, v, keep), [k, v]
+
+
+@wrong("cached_attention", "mask not offset", slips=("not_offset",))
+def mask_from_zero(q, k, v, cache):
+    if cache is not None:
+        k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True), (k, v)
+
+
+@wrong("cached_attention", "the cache written over", slips=("writes_into_input",))
+def writes_over(q, k, v, cache):
+    result = with_a_cache(q, k, v, cache)
+    if cache is not None:
+        cache[0].zero_()
+    return result
+
+
+@right("grouped_scores")
+def repeated(q, k):
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+
+
+@right("grouped_scores")
+def by_an_axis_more(q, k):
+    groups = q.unflatten(1, (k.shape[1], -1))
+    return (groups @ k.unsqueeze(2).mT).flatten(1, 2) / q.shape[-1] ** 0.5
+
+
+@wrong("grouped_scores", "dealt in turn", slips=("in_turn",))
+def dealt(q, k):
+    return q @ k.repeat(1, q.shape[1] // k.shape[1], 1, 1).mT / math.sqrt(q.shape[-1])
+
+
+@right("cached_mask")
+def by_positions(n_new, n_cached, window):
+    query = torch.arange(n_cached, n_cached + n_new)[:, None]
+    key = torch.arange(n_cached + n_new)
+    blocked = key > query
+    return blocked if window is None else blocked | (key <= query - window)
+
+
+@right("cached_mask")
+def by_triangles(n_new, n_cached, window):
+    ones = torch.ones(n_new, n_cached + n_new, dtype=torch.bool)
+    mask = ones.triu(n_cached + 1)
+    return mask if window is None else mask | ones.tril(n_cached - window)
+
+
+@wrong("cached_mask", "the window one too wide", slips=("one_more",))
+def too_wide(n_new, n_cached, window):
+    ones = torch.ones(n_new, n_cached + n_new, dtype=torch.bool)
+    mask = ones.triu(n_cached + 1)
+    return mask if window is None else mask | ones.tril(n_cached - window - 1)

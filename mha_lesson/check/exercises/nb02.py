@@ -117,8 +117,6 @@ def cut(y):
     and which does `chunk`?"""
     in_two = y.chunk(2, -1)
     "The product is cut into two parts. | How many blocks does W_qkv hold?"
-    uncut = y
-    "= not_cut"
 
 
 orders_of_results(
