@@ -36,7 +36,7 @@ def test_three_epochs_are_enough_at_one_rate_and_not_at_the_other(seed):
     _, slow = repeat_run(4, seed, learning_rate=1e-3)
     for run in (fast, slow):
         assert 4 < run.losses[0] < 5
-    assert fast.losses[95] < 0.2 and slow.losses[95] > 1.0
+    assert fast.losses[95] < 0.1 and slow.losses[95] > 0.6
 
 
 @pytest.mark.parametrize(("n_heads", "seed"), [(2, 13), (4, 14), (8, 15)])
@@ -61,21 +61,39 @@ def one_head():
     return [run.model for run in two_sides_runs(1, [21, 22])]
 
 
-def test_one_head_knows_both_letters_and_not_their_order(one_head):
-    """Where it is wrong it names the other letter, so it never has both."""
-    answers = both_sides(LETTERS)
-    differ = answers[..., 0] != answers[..., 1]
+def test_where_one_head_shares_itself_it_knows_both_letters_and_not_their_order(one_head):
+    """Elsewhere it has given one side up; the lost reader names the other letter all the same."""
+    answers, i = both_sides(LETTERS), torch.arange(1, 11)
+    n_shared = 0
     for model in one_head:
         with torch.no_grad():
             scores = model(LETTERS)[:, 1:-1]
         right = (scores.argmax(-1) == answers).float().mean((0, 1))
         lost = int(right.argmin())
-        own, neighbours = scores[..., lost, :][differ], answers[differ]
         assert right.max() > 0.97 and side_accuracy(model, LETTERS).both < 0.1
-        assert (own.argmax(-1) == neighbours[:, 1 - lost]).float().mean() > 0.95
-        best = own.topk(2).indices.sort(-1).values
-        assert (best == neighbours.sort(-1).values).all(-1).float().mean() > 0.99
-        assert 0.69 < F.cross_entropy(own, neighbours[:, lost]) < 1
+        weights = model.weights()[0]
+        shared = torch.minimum(weights[i, i - 1], weights[i, i + 1]) > 0.3  # by position
+        for at in range(10):
+            differ = answers[:, at, 0] != answers[:, at, 1]
+            own, neighbours = scores[differ, at, lost], answers[differ, at]
+            assert (own.argmax(-1) == neighbours[:, 1 - lost]).float().mean() > 0.9
+            if shared[at]:
+                n_shared += 1
+                best = own.topk(2).indices.sort(-1).values
+                assert (best == neighbours.sort(-1).values).all(-1).float().mean() > 0.97
+                assert 0.6 < F.cross_entropy(own, neighbours[:, lost]) < 1.73
+    assert n_shared > 10 and not shared.all()
+
+
+def test_a_rare_run_gives_a_side_up_and_its_reader_guesses():
+    [run] = two_sides_runs(1, [14])
+    answers = both_sides(LETTERS)
+    with torch.no_grad():
+        scores = run.model(LETTERS)[:, 1:-1]
+    lost = int((scores.argmax(-1) == answers).float().mean((0, 1)).argmin())
+    named_other = scores[..., lost, :].argmax(-1) == answers[..., 1 - lost]
+    assert named_other.float().mean() < 0.2
+    assert side_accuracy(run.model, LETTERS).both < 0.12
 
 
 @torch.no_grad()
