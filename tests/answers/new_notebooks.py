@@ -198,7 +198,7 @@ def joined_anew(heads, i):
     return torch.cat([heads[:, :i], torch.zeros_like(heads[:, i : i + 1]), heads[:, i + 1 :]], 1)
 
 
-@wrong("silence", "in place", slips=("writes_into_input",))
+@wrong("silence", "in place", slips=("old_cache_changed",))
 def in_place_zero(heads, i):
     heads[:, i] = 0
     return heads
@@ -292,7 +292,7 @@ def mask_from_zero(q, k, v, cache):
     return F.scaled_dot_product_attention(q, k, v, is_causal=True), (k, v)
 
 
-@wrong("cached_attention", "the cache written over", slips=("writes_into_input",))
+@wrong("cached_attention", "the cache written over", slips=("old_cache_changed",))
 def writes_over(q, k, v, cache):
     result = with_a_cache(q, k, v, cache)
     if cache is not None:
@@ -312,7 +312,7 @@ def by_an_axis_more(q, k):
     return (groups @ k.unsqueeze(2).mT).flatten(1, 2) / q.shape[-1] ** 0.5
 
 
-@wrong("grouped_scores", "dealt in turn", slips=("in_turn",))
+@wrong("grouped_scores", "dealt in turn", slips=("dealt_out",))
 def dealt(q, k):
     return q @ k.repeat(1, q.shape[1] // k.shape[1], 1, 1).mT / math.sqrt(q.shape[-1])
 
@@ -332,7 +332,7 @@ def by_triangles(n_new, n_cached, window):
     return mask if window is None else mask | ones.tril(n_cached - window)
 
 
-@wrong("cached_mask", "the window one too wide", slips=("one_more",))
+@wrong("cached_mask", "the window one too wide", slips=("one_too_wide",))
 def too_wide(n_new, n_cached, window):
     ones = torch.ones(n_new, n_cached + n_new, dtype=torch.bool)
     mask = ones.triu(n_cached + 1)

@@ -150,7 +150,9 @@ def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
             if all(_reproduces(exercise, slips, t) for t in raised):
                 return Diagnosis(_named(slips))
             silent = silent or slips
-        if sum(fits[: len(wrong)]) > most:
+        # One slip, that no right result speaks against: several meet some inputs by chance.
+        likely = len(_named(slips)) == 1 and all(fits[len(wrong) :])
+        if likely and sum(fits[: len(wrong)]) > most:
             best, most = slips, sum(fits[: len(wrong)])
     return Diagnosis(_named(silent)) if silent else Diagnosis(_named(best), False, most)
 
