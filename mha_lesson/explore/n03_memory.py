@@ -25,7 +25,7 @@ SHORTCUTS = {  # what the tempting wrong line says, at the steps that have one
     "contiguous": "x.view(h, T, d_k)",
     "merged": "heads.view(T, h*d_k)",
 }
-MOST = {"T": 5, "h": 3, "d_k": 4}  # more cells than that are not seen at once
+MOST = {"T": 4, "h": 3, "d_k": 4}  # more cells than that are not seen at once
 STRIP = 24  # cells in a row of the strip, at most
 SIDE_BY_SIDE = 9  # columns, at most, of two pictures in one row
 

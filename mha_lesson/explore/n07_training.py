@@ -117,7 +117,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
                     reference=(1 / 16, "guessing"),
                     name="share right",
                     title="answers",
-                    wide=0.6,
+                    wide=0.7,
                 ),
                 Bars(
                     looks,
@@ -125,7 +125,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
                     series=("to the left", "to the right"),
                     limits=(0, 1),
                     name="mean weight",
-                    wide=0.25 + 0.25 * h,
+                    wide=max(0.8, 0.25 + 0.25 * h),
                     title="where each head looks",
                 ),
             ],

@@ -140,16 +140,15 @@ def _bytes(drawing: Drawing, kind: str, **options: Any) -> bytes:
 
 def _few_colours(pixels: np.ndarray) -> Image.Image:
     """The picture with a palette: a third of the bytes. Large areas keep their colour."""
-    packed = np.ascontiguousarray(pixels).view(np.uint32)[..., 0]
+    packed = np.ascontiguousarray(pixels).view(np.uint32)[..., 0]  # all of them opaque
     colours, index, count = np.unique(packed, return_inverse=True, return_counts=True)
-    rgba = np.ascontiguousarray(colours).view(np.uint8).reshape(-1, 4).astype(float)
+    seen = np.ascontiguousarray(colours).view(np.uint8).reshape(-1, 4)[:, :3].astype(float)
     kept = np.sort(np.argsort(-count, kind="stable")[:COLOURS])
-    seen = rgba[:, :3]
     apart = (seen**2).sum(1)[:, None] - 2 * seen @ seen[kept].T + (seen[kept] ** 2).sum(1)
     nearest = apart.argmin(1).astype(np.uint8)
     nearest[kept] = np.arange(len(kept), dtype=np.uint8)
     image = Image.fromarray(nearest[index.reshape(packed.shape)], "P")
-    image.putpalette(rgba[kept].astype(np.uint8).tobytes(), "RGBA")
+    image.putpalette(seen[kept].astype(np.uint8).tobytes())
     return image
 
 
@@ -228,7 +227,7 @@ def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
     gap = 1.0 if min(mark.width, mark.height) >= 8 else 0.0
     table = on_plate(MAPS[panel.colours]) if mark.numbers else MAPS[panel.colours]
     levels = shares(panel)
-    opened, colours, blocked = [], [], []
+    opened, colours, blocked, written = [], [], [], []
     for (r, c), level in np.ndenumerate(levels):
         cell = Rectangle(mark.at(r, c), mark.width - gap, mark.height - gap)
         if panel.blocked[r, c]:
@@ -243,20 +242,17 @@ def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
         text = panel._number(panel.values[r, c])
         if mark.numbers or (np.isnan(panel.values[r, c]) and mark.width >= 24):
             paper = tuple(table[level][:3]) if not np.isnan(panel.values[r, c]) else None
-            axes.text(
-                mark.at(r, c)[0] + (mark.width - gap) / 2,
-                mark.at(r, c)[1] + (mark.height - gap) / 2,
-                text,
-                fontsize=_points(12),
-                color=text_on(paper) if paper and mark.numbers else INK,
-                ha="center",
-                va="center_baseline",
-            )
+            colour = text_on(paper) if paper and mark.numbers else INK
+            written.append((*mark.at(r, c), text, colour))
     axes.add_collection(PatchCollection(opened, facecolors=colours, lw=0, antialiased=gap > 0))
     if blocked:
         hatched = PatchCollection(blocked, facecolors="none", edgecolors=INK + "98", lw=0)
         hatched.set_hatch("//////")
         axes.add_collection(hatched)
+    for x, y, text, colour in written:
+        middle = x + (mark.width - gap) / 2, y + (mark.height - gap) / 2
+        size = _points(12)
+        axes.text(*middle, text, fontsize=size, color=colour, ha="center", va="center_baseline")
     for r, c in panel.marks:
         for wide, colour in ((4, CARD), (2, INK)):
             frame = Rectangle(mark.at(r, c), mark.width - gap, mark.height - gap)

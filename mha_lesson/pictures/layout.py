@@ -32,7 +32,7 @@ from mha_lesson.pictures.panels import (
     number,
     ticks,
 )
-from mha_lesson.refusals import require_kind, require_positive
+from mha_lesson.refusals import MOST, require_kind, require_positive
 
 WIDTH = 860  # fits the output of a notebook cell on a laptop
 SCREEN = 480  # so high that controls, sentence and picture stand on a laptop's screen together
@@ -198,7 +198,11 @@ def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawin
     require_kind("scene", scene, Scene)
     require_positive("width", width)
     if width < FOLDED:
-        height = math.inf
+        for most in range(max(1, int(width / 190)), 0, -1):  # panels in a row
+            drawing = _draw_scene(scene, width, _SIZES[0], most)
+            if drawing.width <= width:
+                break
+        return drawing
     drawing = _draw_scene(scene, width, _SIZES[0])
     if drawing.height <= height:
         return drawing
@@ -210,7 +214,7 @@ def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawin
     return _draw_scene(scene, width, _SIZES[low])
 
 
-def _draw_scene(scene: Scene, width: float, sizes: _Sizes) -> Drawing:
+def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int = MOST) -> Drawing:
     drawing = Drawing()
     top = 0.0
     bar = shared_bar(scene)
@@ -228,7 +232,7 @@ def _draw_scene(scene: Scene, width: float, sizes: _Sizes) -> Drawing:
         else:
             drawing.paste(key, beside, 0)
             top = 34
-    folded = [part for row in scene.panels for part in _folded(row, width)]
+    folded = [part for row in scene.panels for part in _folded(row, most)]
     rows = _draw_rows(folded, width, sizes, not shared, count())
     drawing.paste(rows, 0, top)
     return drawing
@@ -273,7 +277,8 @@ def _grids(rows: Sequence[tuple[Panel, ...]]) -> list[list[tuple[Panel, ...]]]:
     for row in rows:
         before = grids[-1][-1] if grids else ()
         maps = all(isinstance(panel, Heatmap) for panel in (*before, *row))
-        fits = len(row) == len(before) or (maps and len(row) < len(before))
+        cells = any(isinstance(panel, Tiles) for panel in row)  # of their own width
+        fits = (len(row) == len(before) and not cells) or (maps and len(row) < len(before))
         if grids and fits and len({*map(len, grids[-1])}) == 1:
             grids[-1].append(row)
         else:
@@ -285,11 +290,8 @@ def _maps(scene: Scene) -> list[Heatmap]:
     return [p for p in scene.flat() if isinstance(p, Heatmap) and not p.mask]
 
 
-def _folded(row: tuple[Panel, ...], width: float) -> list[tuple[Panel, ...]]:
-    """A row as it is, or as several where the page is narrow: 190 px for each panel."""
-    most = max(1, int(width / 190))
-    if width >= WIDTH or len(row) <= most:
-        return [row]
+def _folded(row: tuple[Panel, ...], most: int) -> list[tuple[Panel, ...]]:
+    """A row as it is, or as several of at most so many panels, where the page is narrow."""
     each = math.ceil(len(row) / math.ceil(len(row) / most))
     return [row[i : i + each] for i in range(0, len(row), each)]
 
@@ -564,6 +566,7 @@ def _column_labels(
         x = at(i) if at else left + (i + 0.5) * width
         if turned:
             drawing.add(Text(x, y + 7, label, align="right", turned=True))
+            drawing.width = max(drawing.width, x + SMALL / 2)
         else:
             drawing.add(Text(x, y + 13, label, align="center"))
     return y + (longest + 10 if turned else 25)

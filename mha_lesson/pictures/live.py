@@ -11,6 +11,7 @@ import base64
 import inspect
 import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from html import escape
@@ -173,6 +174,14 @@ def _positions(control: widgets.Widget) -> tuple[str, list[Any]]:
     )
 
 
+def _count(controls: Mapping[str, widgets.Widget]) -> int:
+    """The number of states, or 0 where a control has no list of positions."""
+    try:
+        return math.prod(len(_positions(control)[1]) for control in controls.values())
+    except TypeError:
+        return 0
+
+
 def _store(
     controls: Mapping[str, widgets.Widget], scene_at: Callable[..., Scene]
 ) -> tuple[dict[str, Any], bytes]:
@@ -235,7 +244,8 @@ class Explorer:
     ValueError of the function is shown as a sentence, any other exception with its type.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
-    a notebook that was not run, paper) stands the first state as a still picture.
+    a notebook that was not run, paper) stands the first state as a still picture. An exported page
+    moves as well, wherever its states can be counted and are at most 1000.
     """
 
     def __init__(
@@ -283,6 +293,17 @@ class Explorer:
         """The scene of now."""
         return self.scene_at(**self.values)
 
+    @property
+    def has_page(self) -> bool:
+        """Whether all its states can be sent beforehand, so that a page moves without a kernel."""
+        return bool(self.view.stored) or 0 < _count(self.controls) <= MOST_STATES
+
+    def states(self) -> tuple[dict[str, Any], bytes]:
+        """All its states as a page takes them; computed now where a kernel has moved it so far."""
+        if self.view.stored:
+            return self.view.stored, self.view.data
+        return _store(self.controls, self._scene_at)
+
     def _move(self, _change: Any) -> None:
         try:
             self.view.show(self.scene)
@@ -292,7 +313,7 @@ class Explorer:
             self.view.error = f"{type(error).__name__}: {error}"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        if os.environ.get(EXPORT) and self.view.stored:
+        if os.environ.get(EXPORT) and self.has_page:
             return {"text/html": page(self), "text/plain": self.first.alt}
         return {
             "text/plain": self.first.alt,
@@ -308,12 +329,11 @@ class Explorer:
 def page(explorer: Explorer) -> str:
     """An explorer with stored states as HTML that needs nothing else: no kernel, no network."""
     require_kind("explorer", explorer, Explorer)
-    if not explorer.view.stored:
-        raise ValueError("explorer must have been made with stored=True, got one without states")
+    if not explorer.has_page:
+        raise ValueError(f"explorer must have at most {MOST_STATES} states, all of them known")
+    stored, values = explorer.states()
     parcel = json.dumps({
-        "look": LOOK,
-        "stored": explorer.view.stored,
-        "bytes": base64.b64encode(explorer.view.data).decode(),
+        "look": LOOK, "stored": stored, "bytes": base64.b64encode(values).decode(),
     })  # fmt: skip
     parcel = parcel.replace("<", "\\u003c")
     still = figures.html(explorer.first, SCREEN)

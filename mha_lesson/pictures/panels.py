@@ -258,6 +258,7 @@ class Panel:
     """What every panel has: a title, perhaps the head it belongs to, and words that describe it.
 
     Values and labels are given as any array or list, and kept as checked arrays and tuples.
+    `wide` is its share of a row; a `bare` heatmap has no labels beside it.
     """
 
     _: KW_ONLY
@@ -265,9 +266,9 @@ class Panel:
     head: int | None = None
     alt: str = ""
     wide: float = 1.0
+    bare: bool = False
 
     kind: ClassVar[str] = ""
-    bare: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for field in fields_of(self):
@@ -300,7 +301,7 @@ class Heatmap(Panel):
     `blocked` (bool, True = blocked) cells are hatched and carry no value. `limits` None means the
     panel's own range; `per_row` stretches the colours up to each row's own largest instead.
     `marks` are (row, column) cells to frame. `numbers` None writes values where they fit.
-    A `mask` is of bools: True is hatched, False empty. A `bare` one has no labels beside it.
+    A `mask` is of bools: True is hatched, False empty.
     """
 
     values: Any
@@ -318,7 +319,6 @@ class Heatmap(Panel):
     numbers: bool | None = None
     decimals: int | None = None
     mask: bool = False
-    bare: bool = False
 
     kind: ClassVar[str] = "heatmap"
 
@@ -362,6 +362,7 @@ class Heatmap(Panel):
             decimals = 2
         self._set(
             values=values, blocked=blocked, limits=limits, colours=colours, marks=marks,
+            numbers=False if self.mask else self.numbers,
             rows=_labels(self.rows, "rows", values.shape[0]),
             columns=_labels(self.columns, "columns", values.shape[1]), decimals=decimals,
         )  # fmt: skip
@@ -832,7 +833,7 @@ class Scene:
             require_positive_int("columns", self.columns)
         one = isinstance(self.panels, Panel)
         given: list[Any] = [self.panels] if one else _several(self.panels)
-        if all(isinstance(p, Panel) for p in given):
+        if given and all(isinstance(p, Panel) for p in given):
             width = min(len(given), self.columns or 4) or 1
             width = math.ceil(len(given) / math.ceil(len(given) / width)) or 1  # 3 + 3, not 4 + 2
             given = [given[i : i + width] for i in range(0, len(given), width)]
