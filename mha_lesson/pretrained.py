@@ -220,9 +220,9 @@ def load() -> PretrainedModel:
     Raises:
         WeightsMissing: the weights are not installed, or not the published ones.
     """
-    with torch.device("cpu"):  # whatever the default device is
+    with torch.device("meta"):  # nothing is drawn: a learner's random numbers stay as they are
         encoder = Encoder()
-    encoder.load_state_dict(_rename(load_file(weights_path())))
+    encoder.load_state_dict(_rename(load_file(weights_path())), assign=True)
     return PretrainedModel(encoder.eval().requires_grad_(False), tokenizer())
 
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from mha_lesson import causal_mask, padding_mask, pretrained, split_heads, text
+from mha_lesson.course import selfcheck
 from mha_lesson.explore import n08_real_heads
 from mha_lesson.heads import join_pieces
 from mha_lesson.training import silence_head
@@ -356,3 +357,11 @@ def test_the_maker_writes_the_same_bytes_again(maker, tmp_path):
     again = tmp_path / "again"
     script["main"](again)
     assert again.read_bytes() == script["FILE"].read_bytes()
+
+
+def test_loading_leaves_the_learners_random_numbers_alone():
+    before = torch.get_rng_state()
+    pretrained.load()
+    pretrained.load_untrained(3)
+    selfcheck.everything()
+    assert torch.equal(torch.get_rng_state(), before)

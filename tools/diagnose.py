@@ -48,7 +48,7 @@ def judge(answer: Answer) -> Verdict:
 
 
 def table(verdicts: list[Verdict]) -> str:
-    names = [e.name for e in check.EXERCISES]
+    names = [e.name for e in (*check.EXERCISES, *check.SHORT)]
     head = (
         f"{'exercise':<22}{'slips':>6}{'right':>7}{'failed':>7}{'wrong':>7}{'passed':>7}"
         f"{'named':>7}{'related':>8}{'p50 ms':>8}{'p95':>6}{'max':>6}"
@@ -60,7 +60,9 @@ def table(verdicts: list[Verdict]) -> str:
             continue
         right = [v for v in rows if v.answer.right]
         wrong = [v for v in rows if not v.answer.right]
-        slips = sum(len(e.slips) for e in check.EXERCISES if name in (e.name, "all"))
+        slips = sum(
+            len(e.slips) for e in (*check.EXERCISES, *check.SHORT) if name in (e.name, "all")
+        )
         named = sum(v.named for v in wrong) / max(1, len(wrong))
         related = sum(v.related for v in wrong)
         cuts = quantiles([v.milliseconds for v in rows], n=20) if len(rows) > 1 else [0.0] * 19

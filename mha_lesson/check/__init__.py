@@ -16,6 +16,10 @@ from mha_lesson.check.exercises.nb06 import MultiHeadAttention
 from mha_lesson.check.exercises.nb07 import next_token_loss
 from mha_lesson.check.exercises.nb08 import previous_token_score
 from mha_lesson.check.exercises.nb09 import count_flops
+from mha_lesson.check.exercises.nb09_blocks import blockwise_attention
+from mha_lesson.check.exercises.nb10 import rotate
+from mha_lesson.check.exercises.nb11 import cached_attention, cached_mask, grouped_scores
+from mha_lesson.check.exercises.short import silence, solved
 from mha_lesson.check.journal import Progress, table
 
 EXERCISES: tuple[Exercise, ...] = (
@@ -33,9 +37,15 @@ EXERCISES: tuple[Exercise, ...] = (
     next_token_loss,
     previous_token_score,
     count_flops,
+    blockwise_attention,
+    rotate,
+    cached_attention,
+    grouped_scores,
+    cached_mask,
 )
+SHORT: tuple[Exercise, ...] = (silence, solved)  # outside the numbered row, and of the table
 
-__all__ = ["EXERCISES", "Report", "progress", *(e.name for e in EXERCISES)]
+__all__ = ["EXERCISES", "SHORT", "Report", "progress", *(e.name for e in (*EXERCISES, *SHORT))]
 
 
 def progress(keep: bool | None = None) -> Progress:

@@ -73,7 +73,9 @@ def _torch() -> None:
     if (major, minor) < (2, 6):
         raise RuntimeError(f"this is torch {torch.__version__}; install a later one.")
     x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), device="cpu")
-    if not MultiHeadAttention(4, 2).to(device)(x.to(device)).isfinite().all():
+    with torch.random.fork_rng(devices=[]):  # the learner's random numbers stay as they are
+        attention = MultiHeadAttention(4, 2)
+    if not attention.to(device)(x.to(device)).isfinite().all():
         raise RuntimeError("attention gave a number that is not finite; reinstall torch.")
 
 

@@ -89,6 +89,7 @@ class Exercise:
         bind: turns what the learner wrote into a function of a case's inputs; by default itself.
         gradient: "full" where a gradient has to get through to every input, "some" where one has
             to be there, None where nothing can be learnt.
+        keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
     """
 
     right: Step
@@ -99,6 +100,7 @@ class Exercise:
     further: tuple[Callable[..., Finding | None], ...] = ()
     bind: Callable[[Any], Any] | None = None
     gradient: str | None = "full"
+    keeps_inputs: bool = False
     _known: list[Slip] = field(default_factory=list, repr=False)
     _unread: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _combined: dict[int, tuple[int, list[tuple[Slip, ...]]]] = field(

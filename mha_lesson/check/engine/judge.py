@@ -89,7 +89,11 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
     if report.passed:
         findings = {f.key: f for f in _beyond_values(exercise, bound, codes) if f is not None}
         report = replace(report, passed=not findings, findings=tuple(findings.values()))
-    if any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials):
+    writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials)
+    if writes and exercise.keeps_inputs:
+        findings = (*report.findings, Finding("writes_into_input", WRITES, KEPT))
+        report = replace(report, passed=False, findings=findings)
+    elif writes:
         report = replace(report, notes=(*report.notes, WRITES))
     return report
 
@@ -111,6 +115,7 @@ def _beyond_values(exercise: Exercise, bound: Bound, codes: set[Any]) -> Iterato
         yield judge(bound.answer, bound.cases)
 
 
+KEPT = "Which line changes a tensor in place, and how could it work on one of its own?"
 WRITES = "It also writes into its input: whoever calls it finds the tensor changed."
 
 

@@ -43,9 +43,11 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto
        color: #1a1a1a; background: #fff; }
 table { border-collapse: collapse; } caption { text-align: left; padding: .3em 0; }
 th, td { border: 1px solid #767676; padding: .2em .5em; text-align: left; vertical-align: top; }
-.class td { text-align: center; } .class thead th { font-weight: normal; }
+h2 { font-size: 1.25rem; } h3 { font-size: 1.05rem; } h2, h3 { margin: 1.4em 0 .4em; }
+.class td { text-align: center; min-width: 1.6em; } .class tbody th { white-space: nowrap; }
+.class thead th { font-weight: normal; writing-mode: vertical-rl; vertical-align: bottom; }
 .done { background: #BFE5D8; } .claimed { background: #FBE3A6; } .tried { background: #F6CBB0; }
-.unknown, .missing { background: #E4E4E4; }
+.unknown { background: #DADADA; } .missing { color: #666; }
 pre { background: #f4f4f4; padding: .5em; overflow: auto; white-space: pre-wrap; }
 """
 LABELS = {name: f"{e.number} {name}" for name, e in zip(NAMES, check.EXERCISES, strict=True)}
@@ -170,9 +172,9 @@ def class_page(rows: list[Row], pages: dict[str, str]) -> str:
         cells = "".join(_cell(row.state(name)) for name in NAMES)
         body += f'<tr><th scope="row">{link}</th>{cells}<td>{row.done}</td></tr>'
     solved = "".join(f"<td>{sum(r.state(n) == DONE for r in rows)}</td>" for n in NAMES)
-    legend = ", ".join(f"{SIGNS[state]} {escape(means)}" for state, means in MEANS.items())
+    legend = "<br>".join(f"{SIGNS[state]} {escape(means)}" for state, means in MEANS.items())
     text = (
-        f'<table class="class"><caption>{legend}.</caption><thead><tr><td></td>{heads}'
+        f'<p>{legend}</p><table class="class"><thead><tr><td></td>{heads}'
         f'<th scope="col">solved</th></tr></thead><tbody>{body}<tr><th scope="row">solved</th>'
         f"{solved}<td></td></tr></tbody></table>"
     )
@@ -182,7 +184,7 @@ def class_page(rows: list[Row], pages: dict[str, str]) -> str:
         n = len(slip.answers)
         text += (
             f"<h3>{escape(LABELS[slip.exercise])}: {n} learner{'s' * (n > 1)}</h3>"
-            f"<p>{escape(slip.does)} <em>{escape(slip.asks)}</em></p>"
+            f"<p>{_prose(slip.does)} <em>{_prose(slip.asks)}</em></p>"
         )
         for learner, code in slip.answers:
             text += f"<details><summary>{escape(learner)}</summary>{_code(code)}</details>"
@@ -218,21 +220,25 @@ def learner_page(row: Row) -> str:
     """To hand back: what was solved, what the check said, and which section to reread."""
     reread = sections()
     text = f"<p>{row.done} of {len(NAMES)} exercises solved.</p>"
+    missing = [name for name in NAMES if row.state(name) == MISSING]
     for name in NAMES:
         state, best = row.state(name), row.best(name)
+        if best is None:
+            continue
         text += (
             f"<h2>{SIGNS[state]} {escape(LABELS[name])}: "
             f'<span class="{_class(state)}">{TO_LEARNERS[state]}</span></h2>'
         )
-        if best is None:
-            continue
         if state == TRIED and best.words.get(name):
             text += f"<pre>{escape(best.words[name])}</pre>"
         if state in (TRIED, OPEN) and name in reread:
             book, heading = reread[name]
-            text += f"<p>To reread: notebook {book}, <em>{escape(heading)}</em>.</p>"
+            text += f"<p>To reread: notebook {book}, <em>{_prose(heading)}</em>.</p>"
         if state in (TRIED, CLAIMED, DONE) and best.code.get(name):
             text += f"<details><summary>Your answer</summary>{_code(best.code[name])}</details>"
+    if missing:
+        names = ", ".join(escape(LABELS[name]) for name in missing)
+        text += f"<h2>Not handed in</h2><p>{names}.</p>"
     notes = "".join(f"<li>{escape(note)}</li>" for note in row.notes)
     return text + (f"<h2>Your files</h2><ul>{notes}</ul>" if notes else "")
 
@@ -250,6 +256,11 @@ def _cell(state: str) -> str:
 
 def _class(state: str) -> str:
     return "unknown" if state == UNKNOWN else state
+
+
+def _prose(text: str) -> str:
+    """Escaped, and what stands between backticks set as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _code(code: str) -> str:

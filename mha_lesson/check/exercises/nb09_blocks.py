@@ -1,0 +1,313 @@
+"""Exercise 15, notebook 09: attention that never holds all of its scores."""
+
+import math
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from mha_lesson.check.engine.elsewhere import flat
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.inputs import normal, strided
+from mha_lesson.check.engine.report import Finding
+
+
+def blocks() -> Iterator[Case]:
+    for seed, (t_q, t_k, d_k, d_v, block) in enumerate(
+        ((3, 7, 5, 2, 3), (2, 11, 3, 5, 4), (5, 6, 2, 3, 2), (4, 5, 7, 3, 5), (3, 5, 2, 7, 8),
+         (2, 7, 3, 3, 1), (1, 1, 2, 3, 1), (3, 3, 3, 3, 2), (1, 13, 5, 2, 5))
+    ):  # fmt: skip
+        sizes = {"T_q": t_q, "T_k": t_k, "d_k": d_k, "d_v": d_v, "block": block}
+        Q = normal(t_q, d_k, seed=seed)
+        K, V = normal(t_k, d_k, seed=seed + 20), normal(t_k, d_v, seed=seed + 40)
+        yield Case((Q, K, V, block), sizes)
+        if seed == 0:
+            yield Case(
+                (strided(Q), strided(K), strided(V), block), sizes, "with inputs not contiguous"
+            )
+            wide = "where scores go up to ±1e4"
+            yield Case((70 * Q, 70 * K, V, block), sizes, wide, 2e-3, True)
+            low = -K.abs() * 1000 * Q.sign()[:1]  # every score of query 0 is far below 0
+            yield Case(
+                (Q, low, V, block), sizes, "where scores of query 0 are very low", 2e-3, True
+            )
+            rising = K * torch.arange(1, t_k + 1)[:, None] ** 2
+            yield Case((Q, rising, V, block), sizes, "where later keys score higher", 1e-4, True)
+
+
+def in_turn(K: Tensor, V: Tensor, block: int) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(K.split(block), V.split(block), strict=True))
+
+
+def scaled_scores(Q: Tensor, k: Tensor) -> Tensor:
+    """the scores of a block"""
+    return Q @ k.mT / math.sqrt(Q.shape[-1])
+
+
+def largest_so_far(old: Tensor, scores: Tensor) -> Tensor:
+    """the running maximum"""
+    return torch.maximum(old, scores.amax(-1, keepdim=True))
+
+
+def powers_below(scores: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    """the exponentials of a block"""
+    return (scores - new).exp()
+
+
+def sum_rescaled(total: Tensor, fade: Tensor, powers: Tensor) -> Tensor:
+    """the running sum"""
+    return total * fade + powers.sum(-1, keepdim=True)
+
+
+def output_rescaled(output: Tensor, fade: Tensor, powers: Tensor, v: Tensor) -> Tensor:
+    """the running output"""
+    return output * fade + powers @ v
+
+
+def divided_at_the_end(output: Tensor, total: Tensor, n: int) -> Tensor:
+    return output / total
+
+
+class _Sizes(TorchFunctionMode):
+    """Sees the sizes of what is computed, and how many blocks of scores are held at once."""
+
+    def __init__(self, block: int, n_keys: int) -> None:
+        super().__init__()
+        self.block, self.n_keys = block, n_keys
+        self.largest, self.most, self.fused = 0, 0, False
+        self._alive: list[weakref.ref[Tensor]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") == "scaled_dot_product_attention":
+            self.fused |= any(
+                isinstance(x, Tensor) and x.shape[-2:-1] == (self.n_keys,) for x in args
+            )
+        for x in flat(result):
+            if isinstance(x, Tensor):
+                self.largest = max(self.largest, x.numel())
+                if x.numel() == self.block:
+                    self._alive.append(weakref.ref(x))
+        held = [x for ref in self._alive if (x := ref()) is not None]
+        self.most = max(self.most, len({x.untyped_storage().data_ptr() for x in held}))
+        return result
+
+
+def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
+    """Q has 65 numbers, K 115, V 69, and a block of scores 26: all scores would be 299."""
+    t_q, t_k, d_k, d_v, block = 13, 23, 5, 3, 2
+    Q, K, V = normal(t_q, d_k, seed=7), normal(t_k, d_k, seed=8), normal(t_k, d_v, seed=9)
+    with torch.no_grad(), _Sizes(t_q * block, t_k) as sizes:
+        answer(Q, K, V, block)
+    if sizes.fused:
+        what = f"one call of `scaled_dot_product_attention` with all {t_k} keys"
+    elif sizes.largest > 8 * t_q * block:
+        what = f"a tensor of {sizes.largest} numbers"
+    elif sizes.most > 8:
+        what = f"room for {sizes.most} blocks of scores at once"
+    else:
+        return None
+    return Finding(
+        "holds_all_scores",
+        f"The values are right, and too much is held: with T_q = {t_q}, T_k = {t_k} and block = "
+        f"{block} there is {what}, where a block of scores has only T_q · block = {t_q * block}.",
+        "Which line computes with all keys at once, or keeps what belongs to earlier blocks?",
+    )
+
+
+@exercise(
+    15,
+    "09",
+    cases=blocks,
+    gives=("output (T_q, d_v)",),
+    further=(held_at_once,),
+    gradient="some",
+)
+def blockwise_attention(
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    block: int,
+    *,
+    cut: Any = in_turn,
+    score: Any = scaled_scores,
+    top: Any = largest_so_far,
+    power: Any = powers_below,
+    add: Any = sum_rescaled,
+    collect: Any = output_rescaled,
+    finish: Any = divided_at_the_end,
+) -> Any:
+    """softmax(Q Kᵀ / √d_k) V, a block of keys at a time."""
+    largest = Q.new_full((len(Q), 1), -math.inf)
+    total, output = Q.new_zeros(len(Q), 1), Q.new_zeros(len(Q), V.shape[-1])
+    parts = cut(K, V, block)
+    for k, v in parts:
+        scores = score(Q, k)
+        new = top(largest, scores)
+        powers = power(scores, largest, new)
+        fade = (largest - new).exp()
+        total, output = add(total, fade, powers), collect(output, fade, powers, v)
+        largest = new
+    return finish(output, total, len(parts))
+
+
+@blockwise_attention.step
+def power(scores, old, new):
+    """Which number may be taken away from a row of scores before `exp`, and from all its blocks?"""
+    old_maximum = (scores - old).exp()
+    """Everything is NaN from the first block on: the running maximum starts at −∞, and exp of a
+    score minus that (the *old* maximum) is ∞, or something is divided by exp(−∞) = 0. | Which
+    maximum has to be subtracted from a block, the one before it or the one after?"""
+    own_maximum = (scores - scores.amax(-1, keepdim=True)).exp()
+    "Each block loses its own maximum before `exp`, not the largest so far."
+    no_maximum = scores.exp()
+    """`exp` takes the scores of a block as they are, and the rest as if the maximum had been
+    subtracted."""
+    linear = scores - new
+    "There is no `exp`. | What makes the weights of a query positive?"
+
+
+@blockwise_attention.step
+def collect(output, fade, powers, v):
+    """The maximum has grown. By which factor have the old numbers become too large?"""
+    output_not_rescaled = output + powers @ v
+    """The old output is not rescaled when a block brings a new maximum: earlier blocks weigh too
+    much."""
+    output_overwritten = powers @ v
+    """The output of each block overwrites the one before. | What should be left of the first block
+    in the end?"""
+    output_rescaled_wrongly = output / fade + powers @ v
+    "= old_maximum"
+    each_block_divided = output * fade + powers @ v / powers.sum(-1, keepdim=True)
+    """Each block is divided by its own sum: blocks then count alike, whatever their scores. | By
+    which sum should the output be divided, and when?"""
+    new_rescaled_too = (output + powers @ v) * fade
+    "The new block is rescaled as well: only what is old was computed with the old maximum."
+    values_added = output * fade + v.sum(0)
+    "The values are added up without their weights. | What weighs a value?"
+
+
+@blockwise_attention.step
+def add(total, fade, powers):
+    """The maximum has grown. By which factor have the old numbers become too large?"""
+    sum_not_rescaled = total + powers.sum(-1, keepdim=True)
+    "The old sum is not rescaled when a block brings a new maximum."
+    sum_overwritten = powers.sum(-1, keepdim=True)
+    "The sum is that of the last block only. | Which exponentials does the softmax divide by?"
+    sum_rescaled_wrongly = total / fade + powers.sum(-1, keepdim=True)
+    "= old_maximum"
+    sum_of_new_rescaled = (total + powers.sum(-1, keepdim=True)) * fade
+    "The new block's sum is rescaled as well: only the old was computed with the old maximum."
+    counted = total * fade + powers.shape[-1]
+    "Keys are counted instead of their exponentials being summed. | What does a softmax divide by?"
+    mean_for_sum = total * fade + powers.mean(-1, keepdim=True)
+    "The exponentials of a block are averaged and not summed. | What does a softmax divide by?"
+
+
+@blockwise_attention.step(
+    at="collect", add=lambda total, fade, powers: total + powers.sum(-1, keepdim=True)
+)
+def collect_neither(output, fade, powers, v):
+    neither_rescaled = output + powers @ v
+    """Neither the old sum nor the old output is rescaled when a block brings a new maximum. | By
+    which factor have the old numbers become too large?"""
+
+
+@blockwise_attention.step
+def top(old, scores):
+    """Which number may be taken away from a row of scores before `exp`, and from all its blocks?"""
+    not_above = torch.zeros_like(old)
+    """The maximum takes no part: `exp` of the scores as they are overflows when they are large, and
+    is 0 everywhere when they are very low."""
+    from_zero = torch.maximum(old, scores.amax(-1, keepdim=True)).clamp(min=0)
+    """The running maximum never falls below 0: where all scores are very low every exponential is
+    0, and that is 0/0. | With what should a maximum begin?"""
+    of_all_queries = torch.maximum(old, scores.max())
+    """The largest score of *all* queries is subtracted: a query whose scores lie far below it is
+    left with 0/0."""
+    smallest = scores.amin(-1, keepdim=True)
+    "The *smallest* score of a block is subtracted, not the largest: what is large then overflows."
+
+
+@blockwise_attention.step
+def cut(K, V, block):
+    """Which keys does each turn of the loop get, and does every key get its turn?"""
+    parts = in_turn(K, V, block)
+    whole = [(k, v) for k, v in parts if len(k) == block]
+    last_dropped = whole
+    "The last block is dropped where it is shorter than the others: T_k need not be a multiple."
+    first_only = parts[:1]
+    "Only the first block is used. | Does `return` stand inside the loop?"
+    last_only = parts[-1:]
+    "Only the last block is used. | What should be left of the first block in the end?"
+    first_left_out = parts[1:]
+    "The first block is left out."
+    last_left_out = parts[:-1] or parts
+    "The last block is left out, even where it is complete."
+    values_of_first_block = [(k, V[: len(k)]) for k, _ in parts]
+    "Every block of keys meets the values of the first block."
+    keys_of_first_block = [(K[: len(v)], v) for _, v in parts]
+    "Every block of values is weighed by the keys of the first block."
+    one_short = [(k[:-1], v[:-1]) for k, v in parts if len(k) > 1]
+    "The last key of every block is left out: a slice `a:b` ends before b."
+    overlapping = [(K[i : i + block + 1], V[i : i + block + 1]) for i in range(0, len(K), block)]
+    "The blocks overlap by one key, which then counts twice."
+    values_reversed = [(k, v.flip(0)) for k, v in parts]
+    "Within a block, values come in the reverse order of their keys."
+    one_by_one = [(K[i : i + 1], V[i : i + 1]) for i in range(0, len(K), block)]
+    "Of every block only the first key is used."
+
+
+@blockwise_attention.step
+def score(Q, k):
+    """For random vectors the dot product spreads like √d_k. What brings it back to 1?"""
+    not_scaled = Q @ k.mT
+    "The scores are not scaled: nothing divides Q Kᵀ."
+    by_d_k = Q @ k.mT / Q.shape[-1]
+    "The scores are divided by d_k itself, not by its root."
+    times_root = Q @ k.mT * math.sqrt(Q.shape[-1])
+    "The scores are *multiplied* by √d_k."
+    by_root_block = Q @ k.mT / math.sqrt(len(k))
+    "The scores are divided by √block, the root of how many keys there are in a block."
+    by_root_t_q = Q @ k.mT / math.sqrt(len(Q))
+    "The scores are divided by √T_q, the root of the number of queries."
+    future_blocked = scaled_scores(Q, k).masked_fill(
+        torch.ones(len(Q), len(k)).triu(1).bool(), -1e9
+    )
+    "In every block a triangle is blocked: here every query sees every key."
+
+
+@blockwise_attention.step
+def finish(output, total, n):
+    """What does a softmax divide by?"""
+    not_divided = output
+    "The output is never divided by the sum of the exponentials."
+    divided_twice = output / total / total
+    "The output is divided by the sum twice."
+    by_blocks = output / total / n
+    "The output is divided by the number of blocks, too."
+    only_blocks = output / n
+    "The output is divided by the number of blocks, and not by the sum of the exponentials."
+    sum_too = (output / total, total)
+    "Two things come back, output and sum. | What does the exercise ask for?"
+
+
+@blockwise_attention.step(at=WHOLE)
+def block_by_block(Q, K, V, block):
+    """By which sum should the output be divided, and when?"""
+    own = torch.stack([scaled_scores(Q, k).softmax(-1) @ v for k, v in in_turn(K, V, block)])
+    blocks_added = own.sum(0)
+    "Every block has a softmax of its own, and their outputs are added up."
+    blocks_averaged = own.mean(0)
+    "Every block has a softmax of its own, and their outputs are averaged: blocks count alike."
+    blocks_side_by_side = torch.cat(list(own), -1)
+    "Every block has a softmax of its own, and their outputs are laid side by side."
+    blocks_listed = list(own)
+    "Every block has a softmax of its own, and their outputs come as a list."
+    weights_alone = scaled_scores(Q, K).softmax(-1)
+    "The weights come back, and V takes no part. | What does a query collect, by these weights?"
+    values_unweighed = V.mean(0).expand(len(Q), -1)
+    "All values count alike: the scores take no part. | Where do the scores enter?"

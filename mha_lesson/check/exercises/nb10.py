@@ -1,0 +1,244 @@
+"""Exercise 16, notebook 10: rotated positions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.inputs import normal, strided, unchanged
+
+
+def rows_and_positions() -> Iterator[Case]:
+    for seed, (axes, T, d_k, places) in enumerate(
+        (
+            ({"B": 2, "h": 3}, 5, 14, (0, 1, 2, 3, 4)),
+            ({}, 3, 10, (7, 2, 11)),
+            ({"B": 3}, 7, 6, (4, 5, 6, 7, 8, 9, 10)),
+            ({"B": 1, "h": 5}, 1, 22, (13,)),
+            ({"B": 2}, 4, 2, (0, 3, 3, 17)),
+            ({"h": 2}, 3, 26, (101, 5, 1009)),
+        )
+    ):
+        x = normal(*axes.values(), T, d_k, seed=seed)
+        sizes = axes | {"T": T, "d_k": d_k}
+        note = f"with positions ({', '.join(map(str, places))})"
+        positions = torch.tensor(places)
+        # A float32 angle of 1,009 radians is off by 6e-5.
+        tolerance = 1e-3 if max(places) > 100 else 2e-5
+        yield Case((x, positions), sizes, note, tolerance)
+        if seed == 0:
+            yield Case((strided(x), positions), sizes, "with x not contiguous", tolerance)
+
+
+def base_to_minus_2i_over_d_k(x: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    return 10_000.0 ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
+
+
+def position_times_speed(speed: Tensor, positions: Tensor, x: Tensor) -> Tensor:
+    return positions[:, None] * speed
+
+
+def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    first, second = x.chunk(2, dim=-1)
+    return first, second
+
+
+def turned(a: Tensor, b: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
+    cos, sin = angle.cos().to(a.dtype), angle.sin().to(a.dtype)
+    return a * cos - b * sin, a * sin + b * cos
+
+
+def side_by_side(a: Tensor, b: Tensor) -> Tensor:
+    return torch.cat((a, b), dim=-1)
+
+
+@exercise(16, "10", cases=rows_and_positions, gives=("the rotated rows (..., T, d_k)",))
+def rotate(
+    x: Tensor,
+    positions: Tensor,
+    *,
+    speed: Any = base_to_minus_2i_over_d_k,
+    angle: Any = position_times_speed,
+    pair: Any = halves,
+    turn: Any = turned,
+    join: Any = side_by_side,
+    finish: Any = unchanged,
+) -> Any:
+    """Dimension i turns with dimension i + d_k/2 by position · base^(−2i/d_k)."""
+    first, second = pair(x)
+    return finish(join(*turn(first, second, angle(speed(x), positions, x))))
+
+
+@rotate.step
+def speed(x):
+    """For pair i = 0 the angle is one radian a token. What is it for i = 1?"""
+    d_k = x.shape[-1]
+    i = torch.arange(d_k // 2, dtype=torch.float64)
+    exponent_half = 10_000.0 ** (-i / d_k)
+    """The exponent is −i/d_k: the 2 of −2i/d_k is missing, so the pairs slow down half as fast. |
+    What is the exponent of the last pair, i = d_k/2 − 1?"""
+    exponent_doubled = 10_000.0 ** (-4 * i / d_k)
+    """The exponent is −4i/d_k, twice too large, as if 2i were divided by d_k/2. | What is the
+    exponent of the last pair, i = d_k/2 − 1?"""
+    faster_and_faster = 10_000.0 ** (2 * i / d_k)
+    """The exponent is positive: pairs turn *faster* with i, up to thousands of radians a token. |
+    Should the last pair be the hand for the minute or for the year?"""
+    from_one = 10_000.0 ** (-2 * (i + 1) / d_k)
+    """Pairs are counted from 1: pair 0 should turn by one radian a token, and turns more slowly. |
+    With which i does `range` begin?"""
+    all_alike = torch.ones(d_k // 2, dtype=torch.float64)
+    """All pairs turn by one radian a token: the exponent is 0 for every i, or there is no base. |
+    What distinguishes pair 0 from pair 1?"""
+    base_one_thousand = 1000.0 ** (-2 * i / d_k)
+    "The base is 1,000 instead of 10,000. | How many zeros has the base?"
+    base_hundred_thousand = 100_000.0 ** (-2 * i / d_k)
+    "The base is 100,000 instead of 10,000. | How many zeros has the base?"
+    full_turn = 2 * torch.pi * 10_000.0 ** (-2 * i / d_k)
+    """Pair 0 turns by a *full* turn a token: 2π is multiplied in, and the angle is meant in
+    radians."""
+    linear = 1 / (1 + 10_000.0 * 2 * i / d_k)
+    "The speed falls like 1 / (1 + …): the base is a factor in it and not raised to a power."
+    times_base = -2 * i / d_k * 10_000.0
+    """The base is *multiplied* by −2i/d_k instead of raised to it. | Which operator raises to a
+    power in Python?"""
+    quotient_cut = 10_000.0 ** (-2.0 * (i // d_k))
+    "= all_alike"
+    last_first = (10_000.0 ** (-2 * i / d_k)).flip(0)
+    "The speeds are in reverse order: the last pair is the fastest."
+
+
+@rotate.step
+def angle(speed, positions, x):
+    """Whose place decides how far a row is turned?"""
+    T = x.shape[-2]
+    own_count = torch.arange(T)[:, None] * speed
+    """Rows are counted 0, 1, 2, … whatever `positions` says. | In notebook 11 a single new token
+    stands at place 50. By how much is it to be turned?"""
+    one_further = (positions[:, None] + 1) * speed
+    "Every position is one too large: the token at position 0 should not turn at all."
+    one_less = (positions[:, None] - 1) * speed
+    "Every position is one too small: the token at position 1 does not turn at all."
+    backwards_in_text = positions.flip(0)[:, None] * speed
+    "The positions run backwards: the last row gets the first position."
+    only_first_position = positions[:1, None] * speed
+    "Every row is turned by the first position's angle. | Which axis of `positions` is T?"
+    only_last_position = positions[-1:, None] * speed
+    "Every row is turned by the last position's angle. | Which axis of `positions` is T?"
+    no_position = speed.expand(T, -1)
+    """Every row is turned by the speeds alone, as if it stood at position 1: `positions` takes no
+    part."""
+    position_plus_speed = positions[:, None] + speed
+    "The position is *added* to the speed, where it has to be multiplied by it."
+    position_in_degrees = (positions[:, None] * speed).deg2rad()
+    """The angle is taken for degrees and turned into radians: all turns are 57 times too small. |
+    In which unit does `cos` want its angle?"""
+    other_sign = -positions[:, None] * speed
+    """All turns go the other way: the angle has the other sign, or cos · a + sin · b and −sin · a +
+    cos · b are mixed up. | Turn (1, 0) by a quarter turn: is it (0, 1) or (0, −1)?"""
+    relative_to_first = (positions - positions[0])[:, None] * speed
+    "Positions are counted from the first row's, so that row 0 never turns."
+
+
+@rotate.step
+def pair(x):
+    """Which dimension turns with dimension 0?"""
+    exchanged = (x.chunk(2, dim=-1)[1], x.chunk(2, dim=-1)[0])
+    "The halves are exchanged before they are turned."
+    first_twice = (x.chunk(2, dim=-1)[0], x.chunk(2, dim=-1)[0])
+    "The first half is taken twice, and the second half takes no part."
+    second_twice = (x.chunk(2, dim=-1)[1], x.chunk(2, dim=-1)[1])
+    "The second half is taken twice, and the first half takes no part."
+
+
+@rotate.step
+def turn(a, b, angle):
+    """Turn (1, 0) by a quarter turn on paper: where does it point, and what gives your line?"""
+    cos, sin = angle.cos(), angle.sin()
+    plus_everywhere = (a * cos + b * sin, a * sin + b * cos)
+    """Both sums have a plus: a turn needs a minus in one of them, or lengths change. | Is the row
+    as long after it as before?"""
+    minus_everywhere = (a * cos - b * sin, a * sin - b * cos)
+    """Both sums have a minus: that mirrors the pair instead of turning it. | What becomes of (0, 1)
+    at position 0?"""
+    sin_and_cos_exchanged = (a * sin - b * cos, a * cos + b * sin)
+    "Sine and cosine are exchanged: at position 0 a row should stay as it is."
+    only_cosine = (a * cos, b * cos)
+    "Only the cosine's part is there: each number is scaled, and none is mixed with its partner."
+    second_untouched = (a * cos - b * sin, b)
+    "Only the first half is turned, the second comes back as it was."
+    first_untouched = (a, a * sin + b * cos)
+    "Only the second half is turned, the first comes back as it was."
+    already_turned = (a * cos - b * sin, (a * cos - b * sin) * sin + b * cos)
+    """The second sum uses the first half *after* it was turned: it was written over. | Which value
+    of `a` does your second line read?"""
+    nothing = (a, b)
+    "Nothing turns: the rows come back as they were."
+    turned_twice = (
+        a * (2 * angle).cos() - b * (2 * angle).sin(),
+        a * (2 * angle).sin() + b * (2 * angle).cos(),
+    )
+    "Every row is turned by twice its angle. | Is it turned twice on its way?"
+    scaled_only = (a * angle, b * angle)
+    "The numbers are multiplied by the angle itself: there is no cosine and no sine."
+
+
+@rotate.step
+def join(a, b):
+    """Where do dimension i and dimension i + d_k/2 belong in the result?"""
+    interleaved = torch.stack((a, b), dim=-1).flatten(-2)
+    """The results are laid alternately, 0, d_k/2, 1, d_k/2 + 1, …: right for pairs of neighbours,
+    and here dimension i belongs at place i."""
+    halves_exchanged = torch.cat((b, a), dim=-1)
+    "The halves come back in the wrong order: the second before the first."
+    stacked = torch.stack((a, b), dim=-1)
+    "The halves are stacked along a new axis, (…, T, d_k/2, 2): `cat` lays them side by side."
+    stacked_in_front = torch.stack((a, b))
+    "The halves are stacked along a new axis in front: `cat` lays them side by side."
+    below_each_other = torch.cat((a, b), dim=-2)
+    "The halves are laid below each other, along T, and not side by side along d_k."
+    only_first_half = a
+    "Only the first half comes back."
+    as_a_pair = (a, b)
+    "A pair of halves comes back, and one tensor (…, T, d_k) is asked for."
+
+
+@rotate.step
+def finish(x):
+    """Is a turned row as long as it was before?"""
+    negated = -x
+    "All signs are turned round."
+    normalised = x / x.norm(dim=-1, keepdim=True)
+    "Every row is brought to length 1."
+
+
+def interleaved_again(a: Tensor, b: Tensor) -> Tensor:
+    return torch.stack((a, b), dim=-1).flatten(-2)
+
+
+@rotate.step(at="pair", join=interleaved_again)
+def _neighbours(x):
+    """Which dimension turns with dimension 0?"""
+    neighbours = (x[..., 0::2], x[..., 1::2])
+    """Neighbours are turned together, 0 with 1 and 2 with 3: the other layout. Here dimension i
+    turns with dimension i + d_k/2."""
+
+
+@rotate.step(at="pair")
+def _neighbours_to_halves(x):
+    """Which dimension turns with dimension 0?"""
+    neighbours_to_halves = (x[..., 0::2], x[..., 1::2])
+    "Neighbours are turned together (0 with 1), and the results are laid down in halves."
+
+
+@rotate.step(at=WHOLE)
+def _whole(x, positions):
+    """Is x turned, or is something added to it?"""
+    angle = positions[:, None] * base_to_minus_2i_over_d_k(x)
+    added = torch.cat((angle.sin(), angle.cos()), dim=-1) + x
+    """Sines and cosines are *added* to x, as the sinusoidal positions are. Here x is turned by
+    them."""
+    added_in_turn = x + torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
+    "= added"

@@ -1,0 +1,540 @@
+"""Exercises 17, 18 and 19, notebook 11: a cache, shared keys, and the mask that both need."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, exercise
+from mha_lesson.check.engine.families import kinds_of_mask
+from mha_lesson.check.engine.inputs import normal, strided, unchanged
+from mha_lesson.check.engine.report import Finding
+from mha_lesson.check.engine.safely import Raised, codes_of, run
+from mha_lesson.check.exercises.nb01 import (
+    attention,
+    attention_scores,
+    by_root_d_k,
+    every_query_with_every_key,
+    softmax_over_keys,
+    weights_times_values,
+)
+
+# Slips of two axes or three that stop with four, or say the same as another there.
+DO_NOT_FIT = (
+    "all_axes_reversed",
+    "first_axes_exchanged",
+    "axes_one_and_two",
+    "query_transposed",
+    "by_root_axis_1",
+)
+
+# ---------------------------------------------------------------- 17, attention with a cache
+
+
+def new_tokens_and_a_cache() -> Iterator[Case]:
+    for seed, (B, h, n_new, n_old, d_k) in enumerate(
+        ((2, 3, 4, 5, 7), (2, 3, 5, 0, 7), (1, 2, 1, 7, 5), (3, 1, 2, 1, 11), (1, 5, 7, 3, 2))
+    ):
+        q, k, v = (normal(B, h, n_new, d_k, seed=seed + 20 * i) for i in range(3))
+        old = (
+            [normal(B, h, n_old, d_k, seed=seed + 20 * i) for i in (3, 4)] if n_old else [None] * 2
+        )
+        sizes = {"B": B, "h": h, "T_new": n_new, "T_old": n_old, "d_k": d_k}
+        note = f"with {n_old} tokens in the cache" if n_old else "with a cache of None"
+        yield Case((q, k, v, *old), sizes, note)
+        if seed == 0:
+            yield Case((strided(q), strided(k), strided(v), *old), sizes, "not contiguous")
+            yield Case((70 * q, 70 * k, v, 70 * old[0], old[1]), sizes, "large", 2e-3, True)
+
+
+def bind(answer: Any) -> Bound | Finding | None:
+    """The learner's function of flat inputs, with a flat result; findings about its form."""
+    codes = codes_of(answer)
+    cases = list(new_tokens_and_a_cache())
+
+    def flat(q: Tensor, k: Tensor, v: Tensor, old_k: Tensor | None, old_v: Tensor | None) -> Any:
+        given = answer(q, k, v, None if old_k is None else (old_k, old_v))
+        if not (isinstance(given, (tuple, list)) and len(given) == 2):
+            return given
+        context, cache = given
+        return (context, *cache) if isinstance(cache, (tuple, list)) else (context, cache)
+
+    outcome = run(answer, (*cases[0].inputs[:3], cases[0].inputs[3:]), codes)
+    if isinstance(outcome, Raised):
+        asked = isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
+        return None if asked else Bound(flat, cases)
+    given = outcome.value
+    if given is None or given is ...:
+        return None
+    if isinstance(given, Tensor):
+        return ONE_RESULT
+    if isinstance(given, (tuple, list)) and len(given) == 3:
+        return THREE_RESULTS
+    return Bound(flat, cases)
+
+
+ONE_RESULT = Finding(
+    "only_context",
+    "One tensor comes back; the context *and* the longer cache are asked for.",
+    "What does the next call need that only this one has seen?",
+)
+THREE_RESULTS = Finding(
+    "cache_not_a_pair",
+    "Three things come back; two are asked for, the context and the cache, which is itself a pair "
+    "(k, v).",
+    "Could what comes back be handed to the next call as its `cache`?",
+)
+WRITTEN_OVER = Finding(
+    "old_cache_changed",
+    "The values are right, and the *old* cache was changed: whoever holds it, to try another "
+    "continuation, finds it written over.",
+    "Which line writes into a tensor instead of making a new one?",
+)
+
+
+def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
+    for case in cases:
+        inputs = [x.clone() if isinstance(x, Tensor) else x for x in case.inputs]
+        if isinstance(run(lambda inputs=inputs: answer(*inputs), (), set()), Raised):
+            continue
+        for had, has in zip(case.inputs[3:], inputs[3:], strict=True):
+            if had is not None and not torch.equal(had, has):
+                return WRITTEN_OVER
+    return None
+
+
+def old_then_new(new: Tensor, old: Tensor | None) -> Tensor:
+    return new if old is None else torch.cat((old, new), dim=2)
+
+
+def future_of_each(scores: Tensor, n_old: int) -> Tensor:
+    """True at the future: the last query belongs to the last key."""
+    return torch.ones_like(scores[0, 0], dtype=torch.bool).triu(n_old + 1)
+
+
+def minus_infinity(scores: Tensor, blocked: Tensor) -> Tensor:
+    return scores.masked_fill(blocked, -math.inf)
+
+
+@exercise(
+    17,
+    "11",
+    cases=new_tokens_and_a_cache,
+    bind=bind,
+    further=(the_old_cache_stays,),
+    gives=("the context (B, h, T_new, d_k)", "the cache's keys", "the cache's values"),
+)
+def cached_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    old_k: Tensor | None,
+    old_v: Tensor | None,
+    *,
+    join: Any = old_then_new,
+    product: Any = every_query_with_every_key,
+    scale: Any = by_root_d_k,
+    block: Any = future_of_each,
+    fill: Any = minus_infinity,
+    normalise: Any = softmax_over_keys,
+    mix: Any = weights_times_values,
+    give: Any = lambda context, k, v, new: (context, k, v),
+) -> Any:
+    """Causal attention of the new tokens over old and new, and the longer cache."""
+    all_k, all_v = join(k, old_k), join(v, old_v)
+    scores = scale(product(q, all_k), q, all_k)
+    scores = fill(scores, block(scores, all_k.shape[2] - q.shape[2]))
+    return give(mix(normalise(scores), q, all_k, all_v), all_k, all_v, (q, k, v, old_k, old_v))
+
+
+cached_attention.adopt(
+    attention,
+    "normalise",
+    "mix",
+    "product",
+    "scale",
+    but=(
+        *DO_NOT_FIT,
+        "causal_softmax",
+        "softmax_over_axis_2",
+        "softmax_without_axis",
+        "key_not_transposed",
+        "entry_by_entry",
+        "values_first",
+        "values_transposed",
+        "entrywise_values",
+        "own_key_only",
+    ),
+)
+
+
+@cached_attention.step
+def join(new, old):
+    """In which order did the tokens come, and along which axis do they lie?"""
+    cache_unused = new
+    """The cache takes no part: the new tokens look at each other only. | Where do the keys of the
+    earlier tokens come in?"""
+    new_before_old = new if old is None else torch.cat((new, old), dim=2)
+    "The new keys and values stand *before* the old ones."
+    first_new_only = new if old is None else torch.cat((old, new[:, :, :1]), dim=2)
+    "Only the first of the new tokens is put behind the old ones."
+    last_only = new if old is None else torch.cat((old, new[:, :, -1:]), dim=2)
+    "Only the last of the new tokens is put behind the old ones."
+
+
+@cached_attention.step
+def block(scores, n_old):
+    """The last query belongs to the last key. Which columns may the *first* new query see?"""
+    square = torch.ones(scores.shape[-2:], dtype=torch.bool)
+    n_new, n_all = square.shape
+    not_offset = square.triu(1)
+    """The mask is not moved by the cache's length: its diagonal begins at the top left, so that the
+    first new token sees the very first key only, and the future of a longer text is open."""
+    no_mask = ~square
+    """There is no mask: the first of several new tokens sees those that come after it. | With one
+    new token nothing has to be blocked. And with two?"""
+    mask_without_cache_only = square.triu(1) if n_old == 0 else ~square
+    """The future is blocked only while the cache is empty: later, the first of several new tokens
+    sees those that come after it."""
+    one_too_far = square.triu(n_old + 2)
+    "Off by one: each new token sees the one after it."
+    one_too_early = square.triu(n_old)
+    "Off by one: no token may look at itself."
+    past_blocked = square.tril(n_old - 1)
+    "The *past* is blocked instead of the future."
+    past_and_present_blocked = square.tril(n_old)
+    "True and False are the wrong way round: the future is open and all the rest is blocked."
+    new_blocked = torch.arange(n_all).expand(n_new, n_all) >= n_old
+    "All new keys are blocked: the new tokens see the cache only, not even themselves."
+    old_blocked = square.triu(n_old + 1) | (torch.arange(n_all) < n_old)
+    "The old keys are blocked: the cache is there, and nobody looks at it."
+    from_the_other_end = square.triu(n_new + 1)
+    """The diagonal is moved by the number of *new* tokens instead of the number of those in the
+    cache."""
+    moved_by_all = square.triu(n_all + 1)
+    "= no_mask"
+    all_alike = square.triu(n_old + 1)[-1:].expand(n_new, n_all)
+    "= no_mask"
+    first_row_for_all = square.triu(n_old + 1)[:1].expand(n_new, n_all)
+    "The first row of the mask is used for every new token: later ones do not see themselves."
+    other_diagonal = square.triu(n_old + 1).flip(0)
+    "The rows of the mask are in reverse order: the first new token sees most."
+
+
+@cached_attention.step
+def fill(scores, blocked):
+    """What has to stand at a blocked place so that its weight becomes 0?"""
+    zeros_before_softmax = scores.masked_fill(blocked, 0.0)
+    """Blocked scores become 0, and e to the power 0 is 1: they keep a share."""
+    added_as_numbers = scores + blocked
+    "The mask is *added* as 0 and 1: blocked keys get a larger score instead of none."
+    multiplied_out = scores * ~blocked
+    "= zeros_before_softmax"
+    opposite = scores.masked_fill(~blocked, -math.inf)
+    "= past_and_present_blocked"
+
+
+@cached_attention.step
+def give(context, k, v, new):
+    """What does the next call need as its `cache`?"""
+    q_new, k_new, v_new, k_old, v_old = new
+    old_or_new = (k_new, v_new) if k_old is None else (k_old, v_old)
+    old_cache = (context, *old_or_new)
+    """The cache comes back as it was, without the new tokens: the next call will not see them. |
+    Which variable holds old and new together?"""
+    only_new_in_cache = (context, k_new, v_new)
+    "The new cache holds the new tokens only: what was before them is forgotten."
+    keys_and_values_exchanged = (context, v, k)
+    "In the new cache keys and values are exchanged."
+    keys_twice = (context, k, k)
+    "The new cache holds the keys twice, and no values."
+    values_twice = (context, v, v)
+    "The new cache holds the values twice, and no keys."
+    queries_in_cache = (context, q_new, v)
+    "The new cache holds the queries in place of the keys."
+    cache_first = (k, v, context)
+    "The cache comes first and the context last: the other order is asked for."
+    whole_context = (torch.cat((v[:, :, : v.shape[2] - context.shape[2]], context), 2), k, v)
+    "The context has rows for old tokens, too; only those of the new ones are asked for."
+    last_context = (context[:, :, -1:], k, v)
+    "Only the last new token's context comes back: all T_new are asked for."
+
+
+# ---------------------------------------------------------------- 18, scores with shared keys
+
+
+def queries_and_fewer_keys() -> Iterator[Case]:
+    for seed, (B, h, h_kv, t_q, t_k, d_k) in enumerate(
+        ((2, 6, 3, 4, 5, 7), (3, 6, 2, 5, 7, 11), (1, 4, 1, 3, 2, 5), (2, 3, 3, 5, 3, 2),
+         (2, 1, 1, 7, 3, 5), (5, 8, 4, 1, 3, 3))
+    ):  # fmt: skip
+        q, k = normal(B, h, t_q, d_k, seed=seed), normal(B, h_kv, t_k, d_k, seed=seed + 20)
+        sizes = {"B": B, "h": h, "h_kv": h_kv, "T_q": t_q, "T_k": t_k, "d_k": d_k}
+        yield Case((q, k), sizes, f"with h = {h} and h_kv = {h_kv}")
+        if seed == 0:
+            yield Case((strided(q), strided(k)), sizes, "with inputs not contiguous")
+            yield Case((70 * q, 70 * k), sizes, "where scores go up to ±1e4", 2e-3, True)
+
+
+def each_for_its_group(k: Tensor, q: Tensor) -> Tensor:
+    return k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+
+
+@exercise(18, "11", cases=queries_and_fewer_keys, gives=("scores (B, h, T_q, T_k)",))
+def grouped_scores(
+    q: Tensor,
+    k: Tensor,
+    *,
+    share: Any = each_for_its_group,
+    product: Any = every_query_with_every_key,
+    scale: Any = by_root_d_k,
+    finish: Any = unchanged,
+) -> Any:
+    """Query head i looks with key head i // (h / h_kv)."""
+    k = share(k, q)
+    return finish(scale(product(q, k), q, k))
+
+
+grouped_scores.adopt(attention_scores, "product", "scale", "finish", but=DO_NOT_FIT)
+
+
+@grouped_scores.step
+def share(k, q):
+    """With h = 6 and h_kv = 3: which key head do query heads 0 and 1 look with?"""
+    h, h_kv = q.shape[1], k.shape[1]
+    dealt_out = k.repeat(1, h // h_kv, 1, 1)
+    """The key heads are dealt out in turn, 0, 1, 2, 0, 1, 2 (`repeat`): query head i looks with key
+    head i % h_kv. | Neighbouring query heads are to share a key head. Which function repeats each
+    entry on the spot?"""
+    first_for_all = k[:, :1].expand(-1, h, -1, -1)
+    "All query heads look with key head 0."
+    last_for_all = k[:, -1:].expand(-1, h, -1, -1)
+    "All query heads look with the last key head."
+    mean_of_all = k.mean(1, keepdim=True).expand(-1, h, -1, -1)
+    "All query heads look with the mean of the key heads: the groups are lost."
+    sum_of_all = k.sum(1, keepdim=True).expand(-1, h, -1, -1)
+    "All query heads look with the sum of the key heads: the groups are lost."
+    backwards = k.flip(1).repeat_interleave(h // h_kv, dim=1)
+    "The key heads are in reverse order: query head 0 looks with the last one."
+    by_number_of_groups = k[:, torch.arange(h) // h_kv % h_kv]
+    """Query head i looks with key head i // h_kv: it has to be divided by the size of a group, h /
+    h_kv. | How many query heads share one key head?"""
+    group_of_size_h_kv = k.repeat_interleave(h_kv, dim=1)[:, :h]
+    "= by_number_of_groups"
+    own_head_or_last = k[:, torch.arange(h).clamp(max=h_kv - 1)]
+    "Query head i looks with key head i as long as there are any, and with the last one after that."
+    shifted = k[:, (torch.arange(h) // (h // h_kv) + 1) % h_kv]
+    "Every group looks with the next group's key head."
+
+
+@grouped_scores.step
+def finish(scores):
+    """How many query heads are there, and how many maps of scores?"""
+    averaged_over_heads = scores.mean(1)
+    "The scores are averaged over the heads: (B, T_q, T_k)."
+    summed_over_heads = scores.sum(1)
+    "The scores are added up over the heads: (B, T_q, T_k)."
+
+
+@grouped_scores.step(at=WHOLE)
+def _whole(q, k):
+    """Which shape is asked for, and which axis of yours is one too many or too few?"""
+    B, _, t_q, d_k = q.shape
+    h_kv = k.shape[1]
+    groups = q.view(B, h_kv, -1, t_q, d_k) if q.is_contiguous() else q.unflatten(1, (h_kv, -1))
+    five = groups @ k[:, :, None].mT / math.sqrt(d_k)
+    groups_left_apart = five
+    """The groups are right, and still an axis of their own: (B, h_kv, h / h_kv, T_q, T_k). | Which
+    call lays two neighbouring axes together?"""
+    mean_query_of_group = groups.mean(2) @ k.mT / math.sqrt(d_k)
+    "The *queries* of a group are averaged, (B, h_kv, …): only the keys are shared."
+    first_query_of_group = groups[:, :, 0] @ k.mT / math.sqrt(d_k)
+    "Only the first query head of each group takes part: (B, h_kv, T_q, T_k)."
+    groups_by_remainder = (
+        q.unflatten(1, (-1, h_kv)).transpose(1, 2) @ k[:, :, None].mT / math.sqrt(d_k)
+    ).flatten(1, 2)
+    """Query heads are grouped by i % h_kv and come back in another order: neighbouring query heads
+    share a key head, and each score belongs to its own query head."""
+
+
+# ---------------------------------------------------------------- 19, the mask of a cache
+
+
+def new_cached_and_window() -> Iterator[Case]:
+    for n_new, n_cached, window in (
+        (3, 5, None), (3, 5, 4), (5, 0, None), (4, 0, 2), (1, 7, None), (1, 7, 3),
+        (2, 3, 1), (5, 2, 11), (7, 4, 5), (1, 0, 1),
+    ):  # fmt: skip
+        sizes = {"n_new": n_new, "n_cached": n_cached}
+        yield Case((n_new, n_cached, window), sizes, f"with window = {window}")
+
+
+def places_of_queries(n_new: int, n_cached: int) -> Tensor:
+    return torch.arange(n_cached, n_cached + n_new)[:, None]
+
+
+def places_of_keys(n_new: int, n_cached: int) -> Tensor:
+    return torch.arange(n_cached + n_new)
+
+
+def comes_later(query: Tensor, key: Tensor) -> Tensor:
+    return key > query
+
+
+def too_far_back(query: Tensor, key: Tensor, window: int | None) -> Tensor:
+    back = query - key
+    return torch.zeros_like(back, dtype=torch.bool) if window is None else back >= window
+
+
+@exercise(
+    19, "11", cases=new_cached_and_window, gradient=None, gives=("mask (n_new, n_cached + n_new)",)
+)
+def cached_mask(
+    n_new: int,
+    n_cached: int,
+    window: int | None,
+    *,
+    queries: Any = places_of_queries,
+    keys: Any = places_of_keys,
+    future: Any = comes_later,
+    past: Any = too_far_back,
+    together: Any = lambda future, past: future | past,
+    kind: Any = unchanged,
+    axes: Any = unchanged,
+) -> Any:
+    """True at the future, and at what lies `window` or more tokens back."""
+    query, key = queries(n_new, n_cached), keys(n_new, n_cached)
+    return axes(kind(together(future(query, key), past(query, key, window))))
+
+
+@cached_mask.step
+def queries(n_new, n_cached):
+    """At which place of the whole text does the first new token stand?"""
+    not_offset = torch.arange(n_new)[:, None]
+    """The new tokens are counted from 0, as if nothing stood before them: the mask is not moved by
+    the cache's length."""
+    one_too_far = torch.arange(n_cached + 1, n_cached + n_new + 1)[:, None]
+    "The new tokens stand one place too far: each sees the one after it."
+    one_too_early = torch.arange(n_cached - 1, n_cached + n_new - 1)[:, None]
+    "The new tokens stand one place too early: none sees itself."
+    moved_by_new = torch.arange(n_new, 2 * n_new)[:, None]
+    "The new tokens are moved by their own number instead of the number of those cached."
+    all_at_the_end = torch.full((n_new, 1), n_cached + n_new - 1)
+    "Every new token is taken for the last one: all of them see all keys."
+    all_at_the_beginning = torch.full((n_new, 1), n_cached)
+    "Every new token is taken for the first one: the later ones do not see themselves."
+    in_reverse = torch.arange(n_cached + n_new - 1, n_cached - 1, -1)[:, None]
+    "The rows are in reverse order: the first new token sees most."
+
+
+@cached_mask.step
+def keys(n_new, n_cached):
+    """How many keys are there in all, and where does the first one stand?"""
+    counted_from_the_new = torch.arange(-n_cached, n_new)
+    "The keys are counted from the first new token on, and the queries are not."
+    in_reverse_order = torch.arange(n_cached + n_new - 1, -1, -1)
+    "The columns are in reverse order: the last key stands first."
+    from_one = torch.arange(1, n_cached + n_new + 1)
+    "= one_too_early"
+
+
+@cached_mask.step
+def future(query, key):
+    """True means *blocked*. May a token look at itself, and at the one after it?"""
+    itself_too = key >= query
+    "No token may look at itself: `>=` blocks the diagonal as well."
+    past_instead = key < query
+    "The *past* is blocked instead of the future."
+    keep_instead = key <= query
+    "The future is open and all the rest is blocked: your True means *keep* there."
+    next_one_open = key > query + 1
+    "Off by one: each token sees the one after it."
+    nothing = torch.zeros_like(query - key, dtype=torch.bool)
+    """The future is not blocked at all. | With one new token nothing has to be blocked. And with
+    two?"""
+    only_next = key == query + 1
+    "Only the next token is blocked, not all that follow."
+
+
+@cached_mask.step
+def past(query, key, window):
+    """With a window of 1 a token sees itself only. How far back is the last one that it may see?"""
+    back = query - key
+    none = torch.zeros_like(back, dtype=torch.bool)
+    window_ignored = none
+    """The window takes no part: everything earlier stays visible. | What may a token see with a
+    window of 1?"""
+    one_too_wide = none if window is None else back > window
+    """Off by one: a token sees itself and `window` tokens before it, one too many. | What may a
+    token see with a window of 1?"""
+    one_too_narrow = none if window is None else back >= window - 1
+    """Off by one: a token sees one too few; with a window of 1 not even itself. | What may a token
+    see with a window of 1?"""
+    inside_blocked = none if window is None else back < window
+    "What lies *inside* the window is blocked, and what lies outside is open."
+    only_at_the_edge = none if window is None else back == window
+    "Only the one token just outside the window is blocked, not all before it."
+    from_the_end = none if window is None else key < key.max() + 1 - window + 0 * query
+    """The window is counted back from the last token for everybody: earlier new tokens lose what
+    they still should see."""
+    from_the_first_new = none if window is None else key <= query[:1] - window + 0 * query
+    """The window is counted back from the *first* new token for everybody: later ones see too
+    much."""
+    first_ones_only = none if window is None else key + 0 * query >= window
+    "The window is laid over the *first* keys of the text: later ones are blocked."
+    not_offset_rows = none if window is None else back - query[:1] >= window
+    """The window counts the rows of the mask, not the places in the text: it is not moved by the
+    cache's length."""
+    without_cache_only = none if window is None or query[0] > 0 else back >= window
+    "The window is applied only while the cache is empty: the cached path ignores it."
+    both_sides = none if window is None else back.abs() >= window
+    right = none if window is None else back >= window
+    none_is_one = back >= (1 if window is None else window)
+    "Where the window is `None`, everything but the token itself is blocked: None means no window."
+
+
+@cached_mask.step
+def together(future, past):
+    """When is a key blocked: if one of the two says so, or only if both do?"""
+    both_needed = future & past
+    "A key is blocked only if it is in the future *and* too far back: no key is both."
+    inverted = ~(future | past)
+    "True and False are the wrong way round: your True means *keep*."
+
+
+kinds_of_mask(cached_mask)
+
+
+@cached_mask.step
+def axes(mask):
+    """How many rows has the mask, and how many columns?"""
+    n_new, n_all = mask.shape
+    transposed = mask.T
+    "Rows and columns are exchanged: rows are queries, columns are keys."
+    new_columns_only = mask[:, n_all - n_new :]
+    "The mask has columns for the new tokens only; the cached ones are keys as well."
+    cached_columns_only = mask[:, : n_all - n_new]
+    "The mask has columns for the cached tokens only; the new ones are keys as well."
+    two_more_axes = mask[None, None]
+    "The mask has axes of size 1 in front; (n_new, n_cached + n_new) is asked for."
+    one_row = mask[-1]
+    "The mask is a single row: which keys are blocked depends on the query, too."
+
+
+@cached_mask.step(at=WHOLE)
+def _square(n_new, n_cached, window):
+    """Which of these rows belong to the new tokens?"""
+    n_all = n_cached + n_new
+    place = torch.arange(n_all)
+    blocked = place > place[:, None]
+    if window is not None:
+        blocked = blocked | (place[:, None] - place >= window)
+    all_rows = blocked
+    "The mask has a row for every token, the cached ones included: only the new ones ask."
+    first_rows = blocked[:n_new]
+    "= not_offset"
+    cut_by_columns = blocked[:, n_cached:]
+    """The square mask is cut by *columns* instead of rows: what is left are the new keys, and the
+    new queries are wanted."""

@@ -1,0 +1,191 @@
+"""Two short exercises outside the numbered row: silence a head; which heads solve a task."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.inputs import normal, strided, unchanged
+
+
+def heads_and_one() -> Iterator[Case]:
+    for seed, (B, h, T, d_k, i) in enumerate(
+        ((2, 3, 5, 7, 1), (1, 2, 3, 5, 0), (3, 5, 2, 3, 4), (2, 1, 3, 2, 0), (3, 3, 3, 3, 2))
+    ):
+        sizes = {"B": B, "h": h, "T": T, "d_k": d_k}
+        heads = normal(B, h, T, d_k, seed=seed)
+        yield Case((heads, i), sizes, f"with i = {i}")
+        if seed == 0:
+            yield Case((strided(heads), 2), sizes, "with heads not contiguous, i = 2")
+
+
+def all_of_head(heads: Tensor, i: int) -> Tensor:
+    where = torch.zeros(heads.shape, dtype=torch.bool, device=heads.device)
+    where[:, i] = True
+    return where
+
+
+def to_zero(heads: Tensor, where: Tensor) -> Tensor:
+    return heads.masked_fill(where, 0.0)
+
+
+@exercise(0, "07", cases=heads_and_one, gives=("heads (B, h, T, d_k)",), keeps_inputs=True)
+def silence(heads: Tensor, i: int, *, where: Any = all_of_head, put: Any = to_zero) -> Any:
+    """The same heads, head i at zero."""
+    return put(heads, where(heads, i))
+
+
+@silence.step(at="where")
+def another_place(heads, i):
+    """Which axis of (B, h, T, d_k) counts the heads?"""
+    nothing = torch.zeros_like(heads).bool()
+    sequence_silenced = nothing.index_fill(0, torch.tensor(i), True)
+    "Sequence i is silenced (axis 0), not head i."
+    token_silenced = nothing.index_fill(2, torch.tensor(i), True)
+    "Token i is silenced (axis 2), not head i."
+    dimension_silenced = nothing.index_fill(3, torch.tensor(i), True)
+    "Dimension i is silenced (the last axis), not head i."
+    next_head = nothing.index_fill(1, torch.tensor((i + 1) % heads.shape[1]), True)
+    "The head after i is silenced. | Which number has the first head?"
+    head_before = nothing.index_fill(1, torch.tensor((i - 1) % heads.shape[1]), True)
+    "The head before i is silenced. | Which number has the first head?"
+    always_head_0 = nothing.index_fill(1, torch.tensor(0), True)
+    "Head 0 is silenced, whatever i is. | Where does i enter?"
+    first_heads = torch.arange(heads.shape[1])[:, None, None].expand(heads.shape) <= i
+    "All heads up to i are silenced. | What does `:i` mean, and what `i`?"
+    last_heads = torch.arange(heads.shape[1])[:, None, None].expand(heads.shape) >= i
+    "All heads from i on are silenced. | What does `i:` mean, and what `i`?"
+    everything = ~nothing
+    "Everything is silenced. | Which heads should still be heard?"
+    others = ~all_of_head(heads, i)
+    "All heads *but* head i are silenced. | Which head should be zero?"
+    first_token_only = all_of_head(heads, i) & (torch.arange(heads.shape[2]) == 0)[:, None]
+    "Only head i's first token is silenced. | How many tokens does a head have?"
+    not_at_all = nothing
+    "Nothing is silenced. | Is a new tensor made, and is it the one that comes back?"
+
+
+@silence.step
+def put(heads, where):
+    """What should stand in head i?"""
+    halved = torch.where(where, heads / 2, heads)
+    "Head i is halved."
+    averaged = torch.where(where, heads.mean(), heads)
+    "Head i becomes the mean of all numbers."
+    ones = heads.masked_fill(where, 1.0)
+    "Head i becomes 1."
+    infinite = heads.masked_fill(where, -torch.inf)
+    "Head i becomes −∞: that is how scores are blocked, before a softmax."
+    not_a_number = heads.masked_fill(where, torch.nan)
+    "Head i becomes NaN."
+
+
+@silence.step(at=WHOLE)
+def another_shape(heads, i):
+    """Which four axes should come back?"""
+    head_alone = heads[:, i]
+    "Only head i comes back, and it is not silenced."
+    taken_out = torch.cat([heads[:, :i], heads[:, i + 1 :]], 1)
+    "Head i is taken out: h − 1 heads come back."
+    zeros_of_head = torch.zeros_like(heads[:, i])
+    "Only zeros of one head's shape come back."
+
+
+def weights_and_places() -> Iterator[Case]:
+    for seed, (h, T, query, right, wrong) in enumerate(
+        ((5, 7, 4, 1, 2), (3, 5, 2, 0, 4), (7, 3, 0, 2, 1), (1, 2, 1, 0, 1), (12, 5, 4, 3, 0))
+    ):
+        weights = normal(h, T, T, seed=seed, std=1.5).softmax(-1)
+        if h > 1:
+            weights[1, query, right] = weights[1, query, wrong] = 0.25  # a tie solves nothing
+        sizes = {"n_heads": h, "T": T}
+        note = f"with query {query}, right {right}, wrong {wrong}"
+        yield Case((weights, query, right, wrong), sizes, note)
+        if seed == 0:
+            yield Case((strided(weights), 3, 0, 6), sizes, "with weights not contiguous")
+
+
+def row_of_query(weights: Tensor, query: int) -> Tensor:
+    return weights[:, query]
+
+
+def more_than(row: Tensor, right: int, wrong: int) -> Tensor:
+    return row[:, right] > row[:, wrong]
+
+
+@exercise(0, "08", cases=weights_and_places, gives=("solved (n_heads,)",), gradient=None)
+def solved(
+    weights: Tensor,
+    query: int,
+    right: int,
+    wrong: int,
+    *,
+    read: Any = row_of_query,
+    compare: Any = more_than,
+    give: Any = unchanged,
+) -> Any:
+    """Whether each head gives `right` more weight than `wrong`, in row `query`."""
+    return give(compare(read(weights, query), right, wrong))
+
+
+@solved.step
+def read(weights, query):
+    """Row t is query t. Which axis of (n_heads, T, T) counts the queries?"""
+    column = weights[:, :, query]
+    "Column `query` is read and not row `query`: what the others give to it."
+    row_after = weights[:, (query + 1) % weights.shape[1]]
+    "The row after `query` is read."
+    row_before = weights[:, query - 1]
+    "The row before `query` is read."
+    last_row = weights[:, -1]
+    "The last row is read, whatever `query` is."
+    first_row = weights[:, 0]
+    "Row 0 is read, whatever `query` is."
+    all_rows = weights.mean(1)
+    "The rows of all queries are averaged."
+
+
+@solved.step
+def compare(row, right, wrong):
+    """What has a head to do to count as one that solves it?"""
+    ties_too = row[:, right] >= row[:, wrong]
+    "A tie counts as solved: strictly more is asked for."
+    less_than = row[:, right] < row[:, wrong]
+    "The comparison is the wrong way round."
+    largest_of_all = row.argmax(-1) == right
+    "A head counts only if `right` gets the most of *all* tokens, not just more than `wrong`."
+    above_half = row[:, right] > 0.5
+    "`right` is compared with one half, and not with `wrong`."
+    above_mean = row[:, right] > row.mean(-1)
+    "`right` is compared with the mean of the row, and not with `wrong`."
+    unequal = row[:, right] != row[:, wrong]
+    "What is asked is only whether the two differ."
+    difference = row[:, right] - row[:, wrong]
+    "The difference of the two weights comes back: numbers, not True and False."
+
+
+@solved.step
+def give(found):
+    """What does the exercise ask for, and how many?"""
+    as_numbers = found.to(torch.float32)
+    "The result holds 0 and 1 as floats, not True and False."
+    as_integers = found.long()
+    "The result holds 0 and 1 as integers, not True and False."
+    as_list = found.tolist()
+    "The result is a list, not a tensor."
+    any_head = found.any()
+    "One answer for all heads comes back: whether any of them solves it."
+    all_heads = found.all()
+    "One answer for all heads comes back: whether all of them solve it."
+    how_many = found.sum()
+    "What comes back is how many heads solve it."
+    which = found.nonzero()[:, 0]
+    "The numbers of the heads that solve it come back."
+    turned = ~found
+    "True and False are the wrong way round, ties included."
+    first_head = found[0]
+    "Only head 0 is judged."
+    axis_kept = found[:, None]
+    "There is an axis too many, (n_heads, 1)."
