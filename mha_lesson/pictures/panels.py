@@ -860,7 +860,7 @@ class Scene:
 
 
 _KINDS = {
-    "heatmap": "heatmap", "bars": "bar chart", "curve": "line chart", "tiles": "strip of cells",
+    "heatmap": "heatmap", "bars": "bar chart", "curve": "line chart", "tiles": "cell grid",
     "table": "table", "diagram": "diagram",
 }  # fmt: skip
 
