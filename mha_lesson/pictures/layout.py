@@ -235,6 +235,8 @@ def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int = MOST) -> 
     folded = [part for row in scene.panels for part in _folded(row, most)]
     rows = _draw_rows(folded, width, sizes, not shared, count())
     drawing.paste(rows, 0, top)
+    turned = [mark.x for mark in rows.marks if isinstance(mark, Text) and mark.turned]
+    drawing.width = max([drawing.width, *(x + SMALL / 2 for x in turned)])
     return drawing
 
 
@@ -389,7 +391,7 @@ def _fit(grid: list[list[_Piece]], width: float) -> tuple[list[list[Drawing]], l
             piece.left, piece.right = left, right
     gaps = [0.0, *(max(p.gap for p in column) for column in columns[1:])]
     sides = [column[0].left + column[0].right for column in columns]
-    room = width - sum(gaps) - sum(sides)
+    room = width - sum(gaps) - sum(sides) - 4  # labels under the last cells may be wider
     weights = [max(p.panel.wide for p in column) for column in columns]
     shares = [max(24.0, room * w / sum(weights)) for w in weights]
 
@@ -406,8 +408,12 @@ def _fit(grid: list[list[_Piece]], width: float) -> tuple[list[list[Drawing]], l
     slack = width - sum(gaps) - sum(widths)
     if slack > 24 and any(hungry) and not all(hungry):
         more = slack / sum(w for w, h in zip(weights, hungry, strict=True) if h)
+        before = shares
         shares = [s + more * w * h for s, w, h in zip(shares, weights, hungry, strict=True)]
         made, widths = drawn()
+        if sum(gaps) + sum(widths) > width:  # labels and titles took more than their share
+            shares = before
+            made, widths = drawn()
     lefts = [0.0]
     for w, gap in zip(widths, gaps[1:], strict=False):
         lefts.append(float(round(lefts[-1] + w + gap)))
@@ -566,7 +572,6 @@ def _column_labels(
         x = at(i) if at else left + (i + 0.5) * width
         if turned:
             drawing.add(Text(x, y + 7, label, align="right", turned=True))
-            drawing.width = max(drawing.width, x + SMALL / 2)
         else:
             drawing.add(Text(x, y + 13, label, align="center"))
     return y + (longest + 10 if turned else 25)
