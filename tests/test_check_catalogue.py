@@ -28,6 +28,13 @@ each_exercise = pytest.mark.parametrize("exercise", check.EXERCISES, ids=lambda 
 
 def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
     """An answer that makes exactly these slips."""
+    if exercise.name == "cached_attention":  # takes and gives the cache as a pair
+
+        def cached(q: Any, k: Any, v: Any, cache: Any) -> Any:
+            found = exercise.variant(slips, (q, k, v, *(cache or (None, None))))
+            return (found[0], found[1:]) if isinstance(found, tuple) and len(found) == 3 else found
+
+        return cached
     if exercise.name != "MultiHeadAttention":
         return lambda *inputs: exercise.variant(slips, inputs)
 
