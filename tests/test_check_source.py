@@ -159,7 +159,7 @@ def test_how_far_it_is_right_is_said() -> None:
 
     report = check.attention(strange)
     line = strange.__code__.co_firstlineno + 3
-    assert f"Up to line {line} all is right: the output, weights · V" in str(report)
+    assert f"By line {line} the right numbers are there for the output, weights · V." in str(report)
 
 
 class Strange(nn.Module):
@@ -181,4 +181,27 @@ class Strange(nn.Module):
 def test_of_a_class_the_stage_is_said() -> None:
     report = check.MultiHeadAttention(Strange)
     assert report.passed is False
-    assert "all is right: the heads side by side, merged come out as they should." in str(report)
+    assert "the right numbers are there for the heads side by side, merged." in str(report)
+
+
+class Several(Strange):
+    """√d_model, heads interleaved, and x added at the end."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        Q, K, V = (
+            layer(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
+            for layer in (self.w_q, self.w_k, self.w_v)
+        )
+        scores = Q @ K.mT / x.shape[-1] ** 0.5
+        if mask is not None:
+            gone = mask.all(-1, keepdim=True)
+            scores = scores.masked_fill(mask & ~gone, -math.inf)
+        weights = scores.softmax(-1)
+        if mask is not None:
+            weights = weights.masked_fill(gone, 0.0)
+        return x + self.w_o((weights @ V).permute(0, 2, 3, 1).flatten(2))
+
+
+def test_of_a_class_the_mistakes_of_both_parts_are_told() -> None:
+    report = check.MultiHeadAttention(Several)
+    assert set(report.slips) == {"by_root_d_model", "joined_interleaved", "with_residual"}

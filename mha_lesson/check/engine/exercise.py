@@ -89,6 +89,8 @@ class Exercise:
         bind: turns what the learner wrote into a function of a case's inputs; by default itself.
         gradient: "full" where a gradient has to get through to every input, "some" where one has
             to be there, None where nothing can be learnt.
+        apart: takes trials apart where the answer shows what it has got in between: gives (an
+            exercise for a part, the trials of that part), so that slips of several parts are found.
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
     """
 
@@ -101,6 +103,7 @@ class Exercise:
     bind: Callable[[Any], Any] | None = None
     gradient: str | None = "full"
     keeps_inputs: bool = False
+    apart: Callable[..., Any] | None = None
     _known: list[Slip] = field(default_factory=list, repr=False)
     _unread: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _combined: dict[int, tuple[int, list[tuple[Slip, ...]]]] = field(

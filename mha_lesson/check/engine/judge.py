@@ -20,6 +20,7 @@ from mha_lesson.check.engine.gradients import gradient
 from mha_lesson.check.engine.naming import (
     FIXED_DEVICE,
     Trial,
+    diagnose,
     part_of,
     report_on_values,
     wrong_dtype,
@@ -91,6 +92,8 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
     report = report_on_values(exercise, trials, _random(bound.answer, trials[0], codes))
     if report.passed is False:
         report = _seen_in_the_source(exercise, Source(answer), report, trials)
+        if "error:interrupted" in report.slips:
+            return report
         if not _explained(report) or all(key.startswith("error:") for key in report.slips):
             report = _by_other_means(exercise, bound, report, trials, codes)
     if report.passed:
@@ -151,11 +154,30 @@ def _by_other_means(
     """Where no slip fits: arguments in another order, or how far all is right."""
     if exercise.bind is None and (swapped := _swapped(exercise, bound, trials, codes)):
         return Report(exercise.name, False, (swapped,))
+    if slips := _part_by_part(exercise, trials):
+        return replace(report, findings=slips, notes=())
     wrong = [t for t in trials if t.difference is not None]
     shown = min(wrong, key=lambda t: (isinstance(t.outcome, Raised), bool(t.case.note)))
     if not _explained(report) and (words := reached(exercise, bound.answer, shown.case, codes)):
         return replace(report, notes=(*report.notes, words))
     return report
+
+
+def _part_by_part(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
+    """The slips of each part, where parts can be looked at one by one; none if one is unnamed."""
+    parts = list(exercise.apart(trials)) if exercise.apart else []
+    if exercise.apart and not parts:
+        diagnosis = diagnose(exercise, trials)
+        return diagnosis.slips if diagnosis.complete else ()
+    found: list[Finding] = []
+    for part, of_part in parts:
+        if all(t.difference is None for t in of_part):
+            continue
+        diagnosis = diagnose(part, of_part, 2)
+        if not diagnosis.slips or not diagnosis.complete:
+            return ()
+        found += diagnosis.slips
+    return tuple(found)
 
 
 def _swapped(

@@ -66,7 +66,7 @@ def report_on_values(exercise: Exercise, trials: list[Trial], random: Finding | 
     if len(dtypes) == len(wrong):
         return Report(name, False, (wrong_dtype(part_of(exercise, dtypes[0]), dtypes[0]),))
     crashed = [t for t in wrong if isinstance(t.outcome, Raised)]
-    diagnosis = diagnose(exercise, trials)
+    diagnosis = diagnose(exercise, trials, 1 if exercise.apart else 3)
     if diagnosis.slips:
         findings: tuple[Finding, ...] = diagnosis.slips
         if not all(_reproduces(exercise, diagnosis.slips, t) for t in crashed):
@@ -126,7 +126,7 @@ class Diagnosis:
     fits: int = 0  # of the inputs that go wrong
 
 
-def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
+def diagnose(exercise: Exercise, trials: list[Trial], most_slips: int = 3) -> Diagnosis:
     """The fewest slips that give, on every input, what the answer gave.
 
     An answer that raises somewhere is matched there by slips that raise too. If there are none,
@@ -142,7 +142,7 @@ def diagnose(exercise: Exercise, trials: list[Trial]) -> Diagnosis:
     best: tuple[Slip, ...] = ()
     most = max(1, len(wrong) // 2)
     memory: dict[Any, Any] = {}
-    for slips in _candidates(exercise):
+    for slips in _candidates(exercise, most_slips):
         if not _reproduces(exercise, slips, returned[0], memory):
             continue
         fits = [_reproduces(exercise, slips, t) for t in returned]
@@ -161,10 +161,12 @@ def _named(slips: tuple[Slip, ...]) -> tuple[Slip, ...]:
     return tuple(slip for slip in slips if slip.does)
 
 
-def _candidates(exercise: Exercise) -> Iterator[tuple[Slip, ...]]:
+def _candidates(exercise: Exercise, most_slips: int) -> Iterator[tuple[Slip, ...]]:
     yield from exercise.singles
-    yield from exercise.pairs
-    yield from exercise.triples
+    if most_slips > 1:
+        yield from exercise.pairs
+    if most_slips > 2:
+        yield from exercise.triples
 
 
 def _reproduces(

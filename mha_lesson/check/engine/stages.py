@@ -71,8 +71,8 @@ def reached(
     for words, result in reversed([stage for stage in stages if stage[1] is not final]):
         lines = [_found(x, watch.seen) for x in flat(result) if isinstance(x, Tensor)]
         if lines and all(lines):
-            stop = " It stops after that." if isinstance(outcome, Raised) else ""
-            return f"Up to line {max(lines)} all is right: {words} come out as they should.{stop}"
+            then = "It stops then" if isinstance(outcome, Raised) else "What comes of them is not"
+            return f"By line {max(lines)} the right numbers are there for {words}. {then}."
     return ""
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from itertools import product as every
@@ -16,8 +16,9 @@ from mha_lesson.check.engine import errors
 from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, exercise
 from mha_lesson.check.engine.families import orders_of_axes
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
+from mha_lesson.check.engine.naming import Trial
 from mha_lesson.check.engine.report import Finding
-from mha_lesson.check.engine.safely import Raised, codes_of, run
+from mha_lesson.check.engine.safely import Raised, Returned, codes_of, run
 from mha_lesson.check.exercises.nb01 import (
     attention,
     by_root_d_k,
@@ -345,7 +346,12 @@ def project(x, layers):
 def _wrong_layers() -> None:
     """Queries, keys and values, each made by any of the layers or by none."""
     asks = "Which layer makes which of the three?"
-    for choice in every((0, 1, 2, None), repeat=3):
+    usual = (0, 1, 2)
+
+    def rare(choice: Any) -> tuple[bool, int]:
+        return None in choice, sum(a != b for a, b in zip(choice, usual, strict=True))
+
+    for choice in sorted(every((*usual, None), repeat=3), key=rare):
         if choice in ((0, 1, 2), (0, 0, 0), (None, None, None)):
             continue
         names = zip(("queries", "keys", "values"), range(3), choice, strict=True)
@@ -573,3 +579,62 @@ MultiHeadAttention.adopt(
         *("softmax_over_axis_2", "softmax_without_axis", "causal_softmax"),
     ),
 )
+
+
+# --- in two parts: what enters `w_o`, and what is made of it --------------------------------------
+
+
+@exercise(11, "06", cases=lambda: (), gives=("merged (B, T, d_model)",))
+def up_to_w_o(
+    x: Tensor,
+    mask: Tensor | None,
+    layers: Layers,
+    *,
+    project: Any = three_layers,
+    split: Any = into_heads,
+    product: Any = every_query_with_every_key,
+    scale: Any = by_root_d_k,
+    read: Any = unchanged,
+    fill: Any = minus_infinity,
+    normalise: Any = softmax_over_keys,
+    empty: Any = blocked_rows_to_zero,
+    mix: Any = weights_times_values,
+    merge: Any = heads_side_by_side,
+) -> Any:
+    """The heads side by side."""
+    steps = {name: step for name, step in locals().items() if name in up_to_w_o.sites}
+    return MultiHeadAttention.right(x, mask, layers, leave=unchanged, **steps)
+
+
+@exercise(11, "06", cases=lambda: (), gives=("output (B, T, d_model)",))
+def from_w_o_on(merged: Tensor, layers: Layers, x: Tensor, *, leave: Any = through_w_o) -> Any:
+    """W^O of the heads side by side."""
+    return leave(merged, layers, x)
+
+
+up_to_w_o.adopt(MultiHeadAttention, *up_to_w_o.sites)
+from_w_o_on.adopt(MultiHeadAttention, "leave")
+
+
+def in_two_parts(trials: list[Trial]) -> Iterator[tuple[Any, list[Trial]]]:
+    """What a hook on `w_o` sees divides the module; nothing where it is not called once."""
+    before, after = [], []
+    for trial in trials:
+        x, mask, layers = trial.case.inputs
+        seen: list[Tensor] = []
+        module = layers.again().to(torch.float64)
+        module.w_o.register_forward_pre_hook(lambda _, given, seen=seen: seen.append(given[0]))
+        outcome = run(_call, (x, mask, Layers(module, layers.n_heads, layers.remake)), set())
+        if isinstance(outcome, Raised) or len(seen) != 1 or seen[0].shape != x.shape:
+            return
+        merged = seen[0].detach()
+        right = up_to_w_o.variant((), trial.case.inputs)
+        before.append(replace(trial, expected=right, outcome=Returned(merged)))
+        case = replace(trial.case, inputs=(merged, layers, x))
+        right = from_w_o_on.variant((), case.inputs)
+        after.append(Trial(case, right, outcome))
+    yield up_to_w_o, before
+    yield from_w_o_on, after
+
+
+MultiHeadAttention.apart = in_two_parts
