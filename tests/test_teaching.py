@@ -97,7 +97,7 @@ def test_nothing_later_depends_on_what_may_be_skipped(book):
 
 
 def test_the_minutes_are_the_notebooks_own():
-    rows = re.findall(r"^\|(.*)\|$", part("## Plans", "### Ten sessions"), re.M)
+    rows = re.findall(r"^\|(.*)\|$", part("## Plans", "### Eleven sessions"), re.M)
     numbers, _, minutes = ([cell.strip() for cell in row.split("|")] for row in rows)
     said = {}
     for book in BOOKS:
@@ -109,9 +109,9 @@ def test_the_minutes_are_the_notebooks_own():
 def test_a_plan_that_names_every_minute_fits_them():
     """The sessions' minutes, breaks included, add up."""
     rows = re.findall(
-        r"^\| (\d+) \| ([\d, ]+) \| (\d+) \|", part("### Ten sessions", "### Four sessions"), re.M
+        r"^\| (\d+) \| ([\d, ]+) \| (\d+) \|", part("### Eleven sessions", "### Four sessions"), re.M
     )
-    table = re.findall(r"^\|(.*)\|$", part("## Plans", "### Ten sessions"), re.M)
+    table = re.findall(r"^\|(.*)\|$", part("## Plans", "### Eleven sessions"), re.M)
     minutes = dict(zip(*([c.strip() for c in table[i].split("|")] for i in (0, 2)), strict=True))
     for session, books, total in rows:
         taken = sum(int(minutes[book.strip()]) for book in books.split(","))
