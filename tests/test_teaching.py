@@ -109,7 +109,9 @@ def test_the_minutes_are_the_notebooks_own():
 def test_a_plan_that_names_every_minute_fits_them():
     """The sessions' minutes, breaks included, add up."""
     rows = re.findall(
-        r"^\| (\d+) \| ([\d, ]+) \| (\d+) \|", part("### Eleven sessions", "### Four sessions"), re.M
+        r"^\| (\d+) \| ([\d, ]+) \| (\d+) \|",
+        part("### Eleven sessions", "### Four sessions"),
+        re.M,
     )
     table = re.findall(r"^\|(.*)\|$", part("## Plans", "### Eleven sessions"), re.M)
     minutes = dict(zip(*([c.strip() for c in table[i].split("|")] for i in (0, 2)), strict=True))

@@ -198,7 +198,7 @@ def joined_anew(heads, i):
     return torch.cat([heads[:, :i], torch.zeros_like(heads[:, i : i + 1]), heads[:, i + 1 :]], 1)
 
 
-@wrong("silence", "in place", slips=("old_cache_changed",))
+@wrong("silence", "in place", slips=("writes_into_input",))
 def in_place_zero(heads, i):
     heads[:, i] = 0
     return heads

@@ -83,8 +83,8 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
     trials: list[Trial] = []
     for case in bound.cases:
         outcome = _landed(run(bound.answer, case.inputs, codes), case)
-        if not trials and exercise.bind is None and _nothing_there(outcome):
-            forgotten = _computes_something(answer)
+        if not trials and _nothing_there(outcome) and not _something_later(bound, codes):
+            forgotten = exercise.bind is None and _computes_something(answer)
             return Report(exercise.name, False, (NO_RETURN,)) if forgotten else _untouched(exercise)
         if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
             return Report(exercise.name, False, (errors.explain(outcome),))
@@ -256,6 +256,14 @@ def _landed(outcome: Outcome, case: Case) -> Outcome:
     if isinstance(x, Tensor) and x.device.type not in ("cpu", "meta"):
         return replace(outcome, value=x.cpu())
     return outcome
+
+
+def _something_later(bound: Bound, codes: set[Any]) -> bool:
+    """Whether other inputs get a result: then it was attempted."""
+    return any(
+        isinstance(later, Returned) and not _nothing_there(later)
+        for later in (run(bound.answer, case.inputs, codes) for case in bound.cases[1:])
+    )
 
 
 def _nothing_there(outcome: Outcome) -> bool:
