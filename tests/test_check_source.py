@@ -139,7 +139,9 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "answer", "key", "said"), RULES, ids=lambda x: str(x)[:30])
+@pytest.mark.parametrize(
+    ("name", "answer", "key", "said"), RULES, ids=lambda x: getattr(x, "__name__", x)
+)
 def test_a_rule_says_what_stands_there(name: str, answer: Any, key: str, said: str) -> None:
     report = getattr(check, name)(answer)
     assert report.passed is False and report.slips[0] == key, str(report)
