@@ -131,7 +131,7 @@ def measure(
     with Progress(len(lengths), "measuring") as bar:
         for T in lengths:
             shape = (1, n_heads, T, d_model // n_heads)
-            q, k, v = (torch.randn(shape, device=device) for _ in range(3))
+            q, k, v = _drawn(3, *shape, device=device)
             for core in CORES:
 
                 def run(q=q, k=k, v=v, explicit=core == "explicit") -> None:
@@ -145,10 +145,15 @@ def measure(
     return Measured(tuple(lengths), d_model, n_heads, name, machine, seconds, peaks)
 
 
+def _drawn(*shape: int, device: torch.device) -> torch.Tensor:
+    """Normal numbers of a generator of their own: measuring leaves the caller's draws alone."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), device="cpu").to(device)
+
+
 def _machine_at_hand(device: torch.device) -> Machine:
     """The rates of `device`: one large product, and one large copy."""
-    x, y = torch.randn(2, 1024, 1024, device=device)
-    large = torch.randn(16 * 2**20, device=device)
+    x, y = _drawn(2, 1024, 1024, device=device)
+    large = _drawn(16 * 2**20, device=device)
     target = torch.empty_like(large)
     product = median_seconds(lambda: torch.mm(x, y), 5, device)
     copy = median_seconds(lambda: target.copy_(large), 5, device)
