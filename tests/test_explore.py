@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -15,10 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
 from mha_lesson.pictures import live
-from mha_lesson.pictures.layout import WIDTH, draw
+from mha_lesson.pictures.layout import SCREEN, WIDTH, draw
+from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, sentence
+from readable import assert_readable
 
 pytestmark = pytest.mark.plain
 
@@ -28,8 +31,8 @@ CONTROLS = {
     "memory": ("T", "h", "d_k", "step"),
     "masks": ("T", "length_0", "length_1", "causal", "convention"),
     "head_writes": ("h", *(f"head_{i}" for i in range(12))),
-    "heads": ("h", "d_k"),
-    "real_heads": ("layer", "head", "text"),
+    "heads": ("h", "d_k", "hide_ends"),
+    "real_heads": ("layer", "head", "hide_ends", "text"),
     "cost": ("T", "d_model", "h"),
 }
 
@@ -67,18 +70,25 @@ def assert_weights(panel: Heatmap, dead_rows: bool = False) -> None:
 
 
 def assert_says_largest(scene: Scene, panels: list[Heatmap]) -> None:
-    """The caption's "largest weight .85: it → creek" is that cell, and no cell has more."""
+    """The caption's "Largest weight between words .85: it → creek" is that cell, none has more."""
     value, query, key = re.search(
-        r"largest weight (\S+): (\S+) → (\S+?)[,.]", scene.caption + "."
+        r"Largest weight between words (\S+): (\S+) → (\S+?), in", scene.caption
     ).groups()
-    top = max(float(panel.values.max()) for panel in panels)
+    inner = [panel.values[1:-1, 1:-1] for panel in panels]
+    top = max(float(values.max()) for values in inner)
     assert value == number(top, 2)
-    at = [
-        (panel.rows[r], panel.columns[c])
-        for panel in panels
-        for r, c in np.argwhere(panel.values >= top - 1e-9)
+    names = panels[0].rows[1:-1]
+    assert (query, key) in [
+        (names[r], names[c]) for values in inner for r, c in np.argwhere(values >= top - 1e-9)
     ]
-    assert (query, key) in at
+    share, best, first = re.search(
+        r"it → creek: at most (\S+), in head (\d+); .* first choice in (\d+) of", scene.caption
+    ).groups()
+    rows = np.stack([values[names.index("it")] for values in inner])
+    creek = names.index("creek")
+    assert share == number(rows[:, creek].max(), 2)
+    assert rows[int(best), creek] == rows[:, creek].max()
+    assert int(first) == (rows.argmax(axis=1) == creek).sum()
 
 
 def test_explorers_are_functions_whatever_was_imported_before() -> None:
@@ -189,7 +199,7 @@ class TestProjections:
 
 
 class TestMemory:
-    SIZES = (range(1, 7), range(1, 5), range(1, 5))
+    SIZES = (range(1, 5), range(1, 4), range(1, 5))
 
     def states(self) -> list[tuple[int, int, int, str]]:
         return list(itertools.product(*self.SIZES, module("memory").STEPS))
@@ -289,7 +299,7 @@ class TestMemory:
                 assert ("new strip" in caption) == copied
 
     @pytest.mark.parametrize(
-        "bad", [{"T": 0}, {"T": 7}, {"h": 5}, {"d_k": -1}, {"d_k": 2.0}, {"step": "reshape"}]
+        "bad", [{"T": 0}, {"T": 7}, {"h": 4}, {"d_k": -1}, {"d_k": 2.0}, {"step": "reshape"}]
     )
     def test_refuses(self, bad: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
@@ -312,7 +322,7 @@ class TestMasks:
         dead, leaks = 0, [0.0]
         for b, (scores, mask, weights) in enumerate(scene.panels):
             blocked = (j >= state[f"length_{b}"]) | (state["causal"] & (j > i))
-            assert (mask.values == blocked.numpy()).all()
+            assert mask.mask and (mask.values == blocked.numpy()).all()
             read = {"True = blocked": blocked, "True = keep": ~blocked}.get(
                 convention, torch.zeros(T, T, dtype=torch.bool)
             )
@@ -454,7 +464,7 @@ class TestRealHeads:
             assert (large.values == small[state["head"]].values).all()
             for panel in small:
                 assert_weights(panel)
-            links = scene.flat()[1]
+            links = scene.flat()[-1]
             assert "{} → {}, {}".format(*links.rows[0]) in scene.caption
             inner = np.sort(large.values[1:-1, 1:-1].ravel())[::-1]
             assert [row[2] for row in links.rows] == [
@@ -466,7 +476,7 @@ class TestRealHeads:
         words = ("[CLS]", "spun-", "-ky", "un-", "-fat-", "-hom-", "-able", "well", "-", "read",
                  "#", "#", "ky", "[SEP]")  # fmt: skip
         assert all(panel.rows == panel.columns == words for panel in heatmaps(scene))
-        names = {re.sub(r" \(\d+\)", "", name) for row in scene.flat()[1].rows for name in row[:2]}
+        names = {re.sub(r" \(\d+\)", "", name) for row in scene.flat()[-1].rows for name in row[:2]}
         assert names <= set(words)
 
     def test_layer_3_is_the_layer_of_the_sentence(self) -> None:
@@ -554,7 +564,7 @@ class TestCost:
         at = list(ms.x).index(32)
         for core in cost.CORES:
             assert ms.lines[f"{core}, measured"][at] == 1e3 * measured.seconds[core][1]
-            assert mb.lines[f"{core}, measured"][at] == measured.bytes[core][1] / 1e6
+            assert mb.lines[f"{core}, measured"][at] == measured.bytes[core][1]
             assert np.isfinite(ms.lines[f"{core}, measured"]).sum() == 2
         elsewhere = module("cost").scene(64, 192, 3, measured)
         assert "Measured only at d_model = 12, h = 3" in elsewhere.caption
@@ -568,11 +578,19 @@ class TestCost:
             parts = cost.flops(state["T"], state["d_model"], state["h"])
             bars = scene.flat()[0]
             assert isinstance(bars, Bars)
-            np.testing.assert_allclose(bars.values[0] * 1e9, list(parts.values()))
-            assert scene.caption.startswith(f"{number(sum(parts.values()) / 1e9)} GFLOP")
+            np.testing.assert_allclose(bars.values[0], list(parts.values()))
+            low, high = bars.limits
+            assert low < bars.values.min() and bars.values.max() < high
+            value, unit = scene.caption.split()[:2]
+            size = {"MFLOP,": 1e6, "GFLOP,": 1e9, "TFLOP,": 1e12}[unit]
+            assert float(value) == pytest.approx(sum(parts.values()) / size, rel=6e-3)
+            assert 1 <= float(value) < 1000 and not re.search(r"\d[kMGT] ", scene.caption)
             for curve in scene.flat()[2:]:
                 explicit, fused = curve.lines.values()
                 assert (explicit > fused).all()
+                low, high = curve.limits  # one axis for all positions
+                assert (low, high) in (module_.MS_AXIS, module_.BYTES_AXIS)
+                assert low < fused.min() and explicit.max() < high
 
     def test_refuses(self) -> None:
         for sizes in ((0, 4, 2), (4, 4, 3), (4, 0, 1), (4, 4, -2)):
@@ -602,12 +620,56 @@ def test_controls_move_the_ranges_of_others() -> None:
     assert (heads["d_k"].max, heads["d_k"].value) == (96, 96)
 
 
-@pytest.mark.parametrize("name", ["scaling", "projections"])
-def test_stored_states_follow_the_controls_and_are_a_small_parcel(name: str) -> None:
+@pytest.mark.parametrize("name", ["scaling", "projections", "memory", "cost", "rotation"])
+def test_states_of_a_page_follow_the_controls_and_are_a_small_parcel(name: str) -> None:
     explorer = getattr(explore, name)()
-    stored, values = explorer.view.stored, explorer.view.data
+    assert explorer.has_page and "<script" in live.page(explorer)
+    stored, values = explorer.states()
     assert len(json.dumps(stored)) + len(values) < 1.5e6
     positions = [live._positions(control)[1] for control in explorer.controls.values()]
     for state, delta in zip(itertools.product(*positions), stored["deltas"], strict=True):
         scene = explorer.scene_at(**dict(zip(explorer.controls, state, strict=True)))
         assert delta.get("caption", [stored["base"]["caption"]]) == [scene.caption]
+
+
+def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
+    """The states at the ends of all controls; of many boxes: all on, all off."""
+    ends: dict[str, list[Any]] = {}
+    for key, control in explorer.controls.items():
+        if key == "text":
+            ends[key] = ["it", SENTENCE, "The old man the boat and " * 7 + "go"]
+        elif hasattr(control, "options"):
+            options = live._positions(control)[1]
+            ends[key] = [options[0], options[len(options) // 2], options[-1]]
+        elif isinstance(control.value, bool):
+            ends[key] = [False, True]
+        else:
+            ends[key] = [control.min, control.max]
+    boxes = [key for key in ends if key.startswith("head_")]
+    for on in [False, True] if boxes else [True]:
+        free = {key: [on] if key in boxes else values for key, values in ends.items()}
+        for state in itertools.product(*free.values()):
+            yield dict(zip(free, state, strict=True))
+
+
+@pytest.mark.parametrize("name", [*CONTROLS, "rotation", "cache"])
+def test_every_explorer_is_read_on_a_laptop_and_on_a_phone_at_every_extreme(name: str) -> None:
+    explorer = getattr(explore, name)()
+    for state in extremes(explorer):
+        scene = explorer.scene_at(**state)
+        drawing = draw(scene, WIDTH, SCREEN)
+        assert drawing.height <= SCREEN, (state, drawing.height)
+        assert_readable(drawing)
+        assert len(scene.alt) <= 330 and len(scene.caption) <= 330, state
+    if name != "memory":  # its table is wider
+        assert_readable(draw(explorer.first, 640), 640)
+
+
+def test_the_ends_of_a_sentence_can_be_hidden() -> None:
+    for name in ("heads", "real_heads"):
+        shown, hidden = (heatmaps(module(name).scene(hide_ends=hide)) for hide in (False, True))
+        for whole, inner in zip(shown, hidden, strict=True):
+            assert inner.rows == inner.columns == whole.rows[1:-1]
+            np.testing.assert_array_equal(inner.values, whole.values[1:-1, 1:-1])
+    own = explore.heads(MultiHeadAttention(30, 5), torch.randn(4, 30))
+    assert tuple(own.controls) == ("h", "d_k")

@@ -7,10 +7,11 @@ import pytest
 
 from mha_lesson import explore
 from mha_lesson.models import RepeatModel
-from mha_lesson.pictures.layout import WIDTH, draw
+from mha_lesson.pictures.layout import SCREEN, WIDTH, draw
 from mha_lesson.pictures.panels import Bars, Curve, Heatmap
 from mha_lesson.tasks import letter_batches
 from mha_lesson.training import Run, side_accuracy, silence_head, two_sides_runs, weight_by_offset
+from readable import assert_readable
 
 film = importlib.import_module("mha_lesson.explore.n07_training")  # the package has the function
 pytestmark = pytest.mark.plain
@@ -46,7 +47,9 @@ def test_every_position_shows_the_run_as_it_was(runs):
                 np.testing.assert_allclose(looks.values, expected, atol=1e-6)
                 assert scene.caption.startswith(f"h = {h}, step {step}: ")
                 assert (f"Head {silence} is silent" in scene.caption) == (silence >= 0)
-                assert draw(scene).width <= WIDTH + 1
+                drawing = draw(scene, WIDTH, SCREEN)
+                assert drawing.height <= SCREEN
+                assert_readable(drawing)
 
 
 def test_a_role_is_said_only_where_it_is_there():

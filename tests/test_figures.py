@@ -18,10 +18,12 @@ from mha_lesson.pictures.panels import (
     Scene,
     Table,
     Tiles,
+    contrast,
     head_colour,
     rgb,
     text_on,
 )
+from readable import assert_readable
 
 TOKENS = ["the", "creek", "was", "cold", "and", "the", "spunky", "dog", "wanted", "to", "jump",
           "over", "it"]  # fmt: skip
@@ -58,29 +60,7 @@ SCENES = {
 
 @pytest.mark.parametrize("name", SCENES)
 def test_everything_stands_on_the_page_and_no_two_texts_collide(name):
-    drawing = layout.draw(SCENES[name])
-    assert drawing.width <= layout.WIDTH + 1
-    boxes = []
-    for mark in drawing.marks:
-        if isinstance(mark, layout.ColourBar):
-            mark = mark.label()
-        if not isinstance(mark, layout.Text):
-            continue
-        assert mark.size >= 12
-        long, short = 0.8 * layout.text_width(mark.text, mark.size), 0.8 * mark.size
-        x = mark.x - {"left": 0, "center": long / 2, "right": long}[mark.align]
-        box = (x, mark.y - short / 2, long, short)
-        if mark.turned:
-            y = mark.y if mark.align == "right" else mark.y - long / 2
-            box = (mark.x - short / 2, y, short, long)
-        boxes.append((mark.text, *box))
-    for i, (text, x, y, w, h) in enumerate(boxes):
-        assert x >= -1, text
-        assert x + w <= drawing.width + 1, text
-        assert y + h <= drawing.height + 1, text
-        for other, x2, y2, w2, h2 in boxes[:i]:
-            apart = x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y
-            assert apart, f"{text!r} lies on {other!r}"
+    assert_readable(layout.draw(SCENES[name]))
 
 
 @pytest.mark.parametrize("width", [420, 640, 860])
@@ -110,24 +90,29 @@ def test_pictures_are_small_and_crisp():
     assert image.width > 1.9 * layout.draw(heads(8)).width
 
 
-def test_the_page_shows_through_and_heads_have_their_colours():
+def test_a_picture_is_a_light_card_with_dark_ink_and_heads_have_their_colours():
     image = np.asarray(Image.open(io.BytesIO(figures.png(heads(8)))).convert("RGBA")).astype(int)
-    assert (image[..., 3] == 0).mean() > 0.3
+    assert (image[..., 3] == 255).all()
+    assert (image[3:20, 3:20, :3] == rgb(figures.CARD)).all()
+    assert (image[0, :, :3] != rgb(figures.CARD)).any()  # the border
+    assert contrast(figures.INK, figures.CARD) > 10
     for head in range(8):
         chip = image[..., :3] - rgb(head_colour(head))
-        assert ((abs(chip).max(-1) < 3) & (image[..., 3] == 255)).sum() > 300, head
+        assert (abs(chip).max(-1) < 3).sum() > 300, head
 
 
 def test_a_stronger_weight_has_more_ink():
     image = Image.open(io.BytesIO(figures.png(Heatmap([[0.1, 0.9]], limits=(0, 1), numbers=False))))
-    alpha = np.asarray(image.convert("RGBA"))[..., 3]
+    ink = 255 - np.asarray(image.convert("RGB")).min(-1).astype(int)
     cells = next(
         m
         for m in layout.draw(Scene(Heatmap([[0.1, 0.9]], limits=(0, 1), numbers=False))).marks
         if isinstance(m, layout.Cells)
     )
-    y = round(2 * (cells.y + cells.height / 2 + 2))
-    weak, strong = (alpha[y, round(2 * (cells.x + (c + 0.5) * cells.width + 2))] for c in (0, 1))
+    y = round(2 * (cells.y + cells.height / 2 + figures.MARGIN))
+    weak, strong = (
+        ink[y, round(2 * (cells.x + (c + 0.5) * cells.width + figures.MARGIN))] for c in (0, 1)
+    )
     assert int(weak) + 120 < int(strong)
 
 
@@ -138,9 +123,18 @@ def test_show_gives_a_figure_with_alt_text_and_caption_and_words_without_html():
     assert source is not None
     assert Image.open(io.BytesIO(base64.b64decode(source[1]))).format == "WEBP"
     assert "<figcaption>1 &lt; 2</figcaption>" in html
-    assert 'alt="1 &lt; 2. a &amp; b: heatmap' in html
+    assert 'alt="a &amp; b: heatmap' in html
     assert "<i>" not in html
-    assert repr(still).startswith("1 < 2. a & b: heatmap of 1 × 1")
+    assert repr(still).startswith("a & b: heatmap of 1 × 1")
+
+
+def test_a_table_alone_is_a_table_that_can_be_selected():
+    table = Table([["<i>", "2"], ["c", "d"]], ("x", "y"), strong=[1], title="t")
+    html = figures.html(Scene(table, caption="Said."))
+    assert "<img" not in html and "<i>" not in html
+    assert html.count("<tr>") == 3 and html.count("<th ") == 2 and html.count("<td ") == 4
+    assert "&lt;i&gt;" in html and "<figcaption>Said.</figcaption>" in html
+    assert "<img" in figures.html([[table, Bars([1])]])
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -174,36 +168,40 @@ def test_a_difference_of_states_gives_the_state_back():
     assert live._delta(states[0], states[0]) == {}
 
 
-FRAME = (0xCF, 0x5A, 0x08)
-INK = rgb(figures.INK)
+FRAME = rgb(figures.INK)
 
 
 def cell_pixels(panel: Heatmap | Tiles, row: int, column: int) -> np.ndarray:
-    """What is drawn within one cell: RGBA, two pixels for each of the layout's."""
+    """What is drawn within one cell: RGB, two pixels for each of the layout's."""
     scene = Scene(panel)
-    image = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("RGBA")).astype(int)
+    image = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("RGB")).astype(int)
     cells = [m for m in layout.draw(scene).marks if isinstance(m, layout.Cells)]
     [mark] = [m for m in cells if m.panel is panel]  # not the key of blocked cells
-    x, y = (round(2 * (start + 2)) for start in mark.at(row, column))  # a margin of 2 all round
-    return image[y : y + int(2 * mark.height) - 2, x : x + int(2 * mark.width) - 2].reshape(-1, 4)
+    x, y = (round(2 * (start + figures.MARGIN)) for start in mark.at(row, column))
+    return image[y : y + int(2 * mark.height) - 2, x : x + int(2 * mark.width) - 2].reshape(-1, 3)
 
 
 def share(pixels: np.ndarray, colour: tuple[int, ...]) -> float:
-    """Of the pixels, how many are of this colour, and opaque or nearly so."""
-    near = abs(pixels[:, :3] - np.array(colour)).max(-1) < 12
-    return float((near & (pixels[:, 3] > 200)).mean())
+    """Of the pixels, how many are of this colour."""
+    return float((abs(pixels - np.array(colour)).max(-1) < 12).mean())
 
 
-def mean_ink(pixels: np.ndarray) -> float:
-    return float(pixels[:, 3].mean())
+def inked(pixels: np.ndarray) -> float:
+    """Of the pixels, how many are not the card's."""
+    return 1 - share(pixels, rgb(figures.CARD))
 
 
 def test_a_blocked_cell_is_hatched_and_an_unknown_one_is_empty():
     panel = Heatmap([[0.9, 0.9, np.nan]], blocked=[[0, 1, 0]], limits=(0, 1), numbers=False)
-    filled, hatched, unknown = (cell_pixels(panel, 0, c)[:, 3] for c in range(3))
-    assert (filled > 0).mean() > 0.95
-    assert 0.1 < (hatched > 0).mean() < 0.9
-    assert 0 < (unknown > 0).mean() < 0.6  # an outline, and NaN in words
+    filled, hatched, unknown = (inked(cell_pixels(panel, 0, c)) for c in range(3))
+    assert filled > 0.95
+    assert 0.1 < hatched < 0.9
+    assert 0 < unknown < 0.6  # an outline, and NaN in words
+
+
+def test_a_mask_is_hatched_where_it_is_true_and_never_filled():
+    true, false = (inked(cell_pixels(Heatmap([[1, 0]], mask=True), 0, c)) for c in range(2))
+    assert 0.1 < true < 0.9 and 0 < false < 0.2
 
 
 @pytest.mark.parametrize("marked", [(0, 1), (2, 0)])
@@ -220,8 +218,8 @@ def test_numbers_are_written_into_cells_and_can_be_left_out():
         said, silent = (
             cell_pixels(Heatmap(values, limits=(0, 1), numbers=n), 0, column) for n in (True, False)
         )
-        assert len(np.unique(silent[:, 3])) < 10  # one even colour, and its edge
-        assert len(np.unique(said[:, :3], axis=0)) > 10  # letters have soft edges
+        assert len(np.unique(silent, axis=0)) < 10  # one even colour, and its edge
+        assert len(np.unique(said, axis=0)) > 10  # letters have soft edges
 
 
 def test_tiles_have_their_heads_colours_and_holes_stay_empty():
@@ -231,7 +229,7 @@ def test_tiles_have_their_heads_colours_and_holes_stay_empty():
     for r, c in np.ndindex(2, 3):
         head, pixels = heads_of[r][c], cell_pixels(panel, r, c)
         if labels[r][c] is None:
-            assert mean_ink(pixels) == 0
+            assert inked(pixels) == 0
         elif head >= 0:
             assert share(pixels, rgb(head_colour(head))) > 0.7
         else:
@@ -245,7 +243,7 @@ def test_a_wrong_tile_has_a_dashed_edge():
 
 
 def test_what_a_tile_reads_is_written_where_there_is_room():
-    letters = rgb(text_on(head_colour(0)))
+    letters = rgb(text_on(head_colour(1)))  # black, unlike the card
     for label, is_written in (("a1", True), ("", False), ("x" * 60, False)):
-        pixels = cell_pixels(Tiles([[label] * 9], heads=[[0] * 9]), 0, 0)
+        pixels = cell_pixels(Tiles([[label] * 9], heads=[[1] * 9]), 0, 0)
         assert (share(pixels, letters) > 0.01) == is_written, label

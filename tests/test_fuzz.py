@@ -569,6 +569,10 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
             "panels": [heatmap(), bars()], "columns": 1, "title": "a", "caption": "b", "alt": "c",
         },
     ),
+    "panels.Stack": (
+        shown(panels.Stack),
+        lambda: {"panels": [[heatmap()], [bars()]], "title": "a", "wide": 1.5},
+    ),
     "panels.Heatmap": (
         shown(panels.Heatmap),
         lambda: {

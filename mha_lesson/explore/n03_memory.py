@@ -25,7 +25,7 @@ SHORTCUTS = {  # what the tempting wrong line says, at the steps that have one
     "contiguous": "x.view(h, T, d_k)",
     "merged": "heads.view(T, h*d_k)",
 }
-MOST = {"T": 6, "h": 4, "d_k": 4}  # more cells than that are hard to read
+MOST = {"T": 4, "h": 3, "d_k": 4}  # more cells than that are not seen at once
 STRIP = 24  # cells in a row of the strip, at most
 SIDE_BY_SIDE = 9  # columns, at most, of two pictures in one row
 
@@ -66,7 +66,10 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
     strips = [(now, "storage: one strip of memory")]
     if now.data_ptr() != before.data_ptr():
         strips = [(before, "storage before this step"), (now, "storage after it: a copy")]
-    rows: list[list[Panel]] = [[_strip(t, h, d_k, title)] for t, title in strips]
+    side_by_side = len(strips) == 2 and h * d_k * 2 <= STRIP
+    most = STRIP // 2 if side_by_side else STRIP
+    drawn = [_strip(t, h, d_k, title, most) for t, title in strips]
+    rows: list[list[Panel]] = [[*drawn]] if side_by_side else [[strip] for strip in drawn]
     pictures: list[Panel] = [_seen(now, h, d_k, f"the tensor after: {step}")]
     if wrong is not None:
         pictures.append(_seen(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now))
@@ -102,10 +105,10 @@ def wrong_way(x: dict[str, Tensor], step: str) -> Tensor | None:
     return source.view(x[step].shape)
 
 
-def _strip(x: Tensor, h: int, d_k: int, title: str) -> Tiles:
+def _strip(x: Tensor, h: int, d_k: int, title: str, most: int) -> Tiles:
     """The storage of x in rows of whole tokens."""
     stored = torch.as_strided(x, (x.numel(),), (1,), 0).tolist()
-    width = STRIP // (h * d_k) * (h * d_k)
+    width = most // (h * d_k) * (h * d_k)
     rows = [stored[i : i + width] for i in range(0, len(stored), width)]
     if len(rows) > 1:
         rows[-1] += [None] * (width - len(rows[-1]))

@@ -80,8 +80,7 @@ def scene(
                     quantity="score", title=f"sequence {b}, {n} of {T} real: scores",
                 ),
                 Heatmap(
-                    mask[b].float(), names, keys, limits=(0, 1), numbers=False,
-                    quantity="mask", title="mask, 1 = True",
+                    mask[b], names, keys, mask=True, numbers=False, title="mask",
                 ),
                 Heatmap(
                     weights[b], names, keys, blocked=blocked[b], limits=(0, 1), numbers=False,

@@ -1,12 +1,13 @@
 """All heads' weights at once: how many heads, and how many of each head's dimensions take part."""
 
 import ipywidgets as widgets
+import numpy as np
 import torch
 from torch import Tensor
 
 from mha_lesson.attention import MultiHeadAttention, scaled_dot_product_attention, split_heads
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Heatmap, Scene
+from mha_lesson.pictures.panels import ENDS, Heatmap, Scene, number
 from mha_lesson.refusals import describe, listed, require_positive_int
 from mha_lesson.text import sentence
 
@@ -38,20 +39,32 @@ def heads(
         d_k_control.value = d_k_control.max
 
     h_control.observe(fit, "value")
+    hide = widgets.Checkbox(value=False, description="hide [CLS], [SEP]", indent=False)
+    marked = {"hide_ends": hide} if set(ENDS) & set(labels) else {}
     return Explorer(
-        {"h": h_control, "d_k": d_k_control},
-        lambda h, d_k: draw(q, k, labels, h, min(d_k, width // h), trained),
+        {"h": h_control, "d_k": d_k_control, **marked},
+        lambda h, d_k, hide_ends=False: draw(
+            q, k, labels, h, min(d_k, width // h), trained, hide_ends
+        ),
     )
 
 
-def scene(h: int = 12, d_k: int | None = None) -> Scene:
+def scene(h: int = 12, d_k: int | None = None, hide_ends: bool = False) -> Scene:
     """The heads of the real layer on the real sentence."""
     require_positive_int("h", h)
     q, k, labels, trained = _source(None, None, None)
-    return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained)
+    return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained, hide_ends)
 
 
-def draw(q: Tensor, k: Tensor, tokens: tuple[str, ...], h: int, d_k: int, trained: int) -> Scene:
+def draw(
+    q: Tensor,
+    k: Tensor,
+    tokens: tuple[str, ...],
+    h: int,
+    d_k: int,
+    trained: int,
+    hide_ends: bool = False,
+) -> Scene:
     """Queries and keys (T, h·d_k) cut into h heads, each looking with its first d_k dimensions."""
     require_positive_int("h", h)
     require_positive_int("d_k", d_k)
@@ -62,21 +75,40 @@ def draw(q: Tensor, k: Tensor, tokens: tuple[str, ...], h: int, d_k: int, traine
         raise ValueError(f"d_k must be at most {width} / {h} = {width // h}; got {d_k}.")
     q, k = (split_heads(x[None], h)[0, ..., :d_k] for x in (q, k))
     _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
+    words = [i for i, token in enumerate(tokens) if token not in ENDS] or [*range(len(tokens))]
+    between = weights[:, words][:, :, words]  # what words look at among words
+    names = tuple(tokens[i] for i in words)
+    shown, labels = (between, names) if hide_ends else (weights, tokens)
     panels = [
-        Heatmap(one, tokens, tokens, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
-        for i, one in enumerate(weights)
+        Heatmap(one, labels, labels, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
+        for i, one in enumerate(shown)
     ]
-    best = max(range(h), key=lambda i: float(weights[i].max()))
-    where, value = next(iter(panels[best].largest(1)), ("everywhere", "NaN"))
-    words = (
-        f"{h} head{'s' * (h > 1)} with {d_k} dimension{'s' * (d_k > 1)}{' each' * (h > 1)}; "
-        f"largest weight {value}: {where}, in head {best}."
+    said = (
+        f"{h} head{'s' * (h > 1)} with {d_k} dimension{'s' * (d_k > 1)}{' each' * (h > 1)}. "
+        + _found(between, names, len(words) < len(tokens))
     )
     if h != trained:
-        words += f" Trained with {trained} head{'s' * (trained > 1)}; this cut is for comparison."
+        said += f" Trained with {trained} head{'s' * (trained > 1)}; this cut is for comparison."
     elif d_k < width // h:
-        words += f" Trained with {width // h} dimensions; the others are left out."
-    return Scene(panels, columns=min(h, 4), caption=words)
+        said += f" Trained with {width // h} dimensions; the others are left out."
+    return Scene(panels, columns=6 if h > 8 else 4, caption=said)
+
+
+def _found(weights: Tensor, words: tuple[str, ...], inside: bool) -> str:
+    """The largest of the weights (h, T, T), and what the story of the course asks about."""
+    head, row, column = np.unravel_index(int(weights.nan_to_num(-1.0).argmax()), weights.shape)
+    value = number(float(weights[head, row, column]), 2)
+    among = " between words" * inside
+    found = f"Largest weight{among} {value}: {words[row]} → {words[column]}, in head {head}."
+    if {"it", "creek"} <= set(words):
+        it = weights[:, words.index("it")]
+        share, best = it[:, words.index("creek")].max(dim=0)
+        first = int((it.argmax(dim=-1) == words.index("creek")).sum())
+        found += (
+            f" it → creek: at most {number(float(share), 2)}, in head {int(best)}; of the words, "
+            f"creek is its first choice in {first} of {len(weights)}."
+        )
+    return found
 
 
 def _source(

@@ -80,7 +80,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
     quiet = "" if silence == NO_HEAD else f" Head {silence} is silent."
     caption = f"h = {h}, step {step}: {roles}.{quiet} Rightly {answers}."
     names = [f"head {i}" for i in range(h)]
-    shown = [1, *range(5, len(run.losses) + 1, 5)]  # all of them would cost 30 ms a move
+    shown = [1, *range(10, len(run.losses) + 1, 10)]  # all of them would cost 30 ms a move
     maps = [
         Heatmap(
             one,
@@ -105,6 +105,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
                     dashed=("guessing",),
                     marker=max(step, 1),
                     log_x=True,  # the roles appear in the first tenth
+                    wide=0.9,
                     x_name="step",
                     y_name="nats",
                     title="loss",
@@ -116,6 +117,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
                     reference=(1 / 16, "guessing"),
                     name="share right",
                     title="answers",
+                    wide=0.7,
                 ),
                 Bars(
                     looks,
@@ -123,10 +125,11 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
                     series=("to the left", "to the right"),
                     limits=(0, 1),
                     name="mean weight",
+                    wide=max(0.8, 0.25 + 0.25 * h),
                     title="where each head looks",
                 ),
             ],
-            *(maps[i : i + 4] for i in range(0, h, 4)),
+            maps,
         ],
         caption=caption,
         alt=caption,

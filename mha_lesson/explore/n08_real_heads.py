@@ -1,14 +1,15 @@
 """What the heads of a published model look at, in any sentence."""
 
 from functools import cache, lru_cache
+from typing import Any
 
 import ipywidgets as widgets
 from torch import Tensor
 
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Heatmap, Scene, Table, number
+from mha_lesson.pictures.panels import Heatmap, Scene, Stack, Table, number
 from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
-from mha_lesson.refusals import require_text, require_whole
+from mha_lesson.refusals import require_bool, require_text, require_whole
 from mha_lesson.text import LAYER, SENTENCE
 
 N_LAYERS, N_HEADS = 6, 12
@@ -28,6 +29,9 @@ def real_heads(text: str = SENTENCE) -> Explorer:
         {
             "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1, description="layer"),
             "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1, description="head"),
+            "hide_ends": widgets.Checkbox(
+                value=False, description="hide [CLS], [SEP]", indent=False
+            ),
             "text": widgets.Text(
                 value=text,
                 description="sentence",
@@ -39,7 +43,9 @@ def real_heads(text: str = SENTENCE) -> Explorer:
     )
 
 
-def scene(layer: int = LAYER, head: int = HEAD, text: str = SENTENCE) -> Scene:
+def scene(
+    layer: int = LAYER, head: int = HEAD, text: str = SENTENCE, hide_ends: bool = False
+) -> Scene:
     """One head large, its strongest links, and all heads of the layer.
 
     Raises:
@@ -48,19 +54,22 @@ def scene(layer: int = LAYER, head: int = HEAD, text: str = SENTENCE) -> Scene:
     for name, value, n in (("layer", layer, N_LAYERS), ("head", head, N_HEADS)):
         require_whole(name, value, 0, n - 1)
     require_text(text=text)
+    require_bool("hide_ends", hide_ends)
     try:
         encoded = _encode(text)
     except WeightsMissing as error:
         return Scene(Table([[str(error)]]), caption="There are no weights to look at.")
     weights, words = encoded.weights[layer], encoded.labels
-    panels = [
-        Heatmap(one, words, words, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
-        for i, one in enumerate(weights)
-    ]
-    large = Heatmap(
-        weights[head], words, words, head=head, limits=(0, 1),
-        numbers=False, title=f"layer {layer}, head {head}", wide=2.0,
-    )  # fmt: skip
+    shown = slice(1, -1) if hide_ends else slice(None)
+    labels = words[shown]
+
+    def picture(i: int, **more: Any) -> Heatmap:
+        return Heatmap(
+            weights[i][shown, shown], labels, labels, head=i, limits=(0, 1), numbers=False, **more
+        )
+
+    large = picture(head, title=f"layer {layer}, head {head}", wide=1.2)
+    small = [picture(i, title=f"{i}", bare=True) for i in range(N_HEADS)]
     parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
     links = _links(weights[head], words)
     query, key, most = links[0]
@@ -68,16 +77,16 @@ def scene(layer: int = LAYER, head: int = HEAD, text: str = SENTENCE) -> Scene:
         f"Layer {layer}, head {head}: strongest link between words: {query} → {key}, {most}. "
         f"On average a token gives {parked:.0%} of its weight to [CLS] and [SEP]."
     )
+    table = Table(
+        links, ("query", "key", "weight"), title="strongest links between words of the large one"
+    )
     return Scene(
         [
-            [large, Table(links, ("query", "key", "weight"),
-                          title="strongest links between words")],
-            panels[:6],
-            panels[6:],
+            [large, Stack([small[:6], small[6:], [table]], wide=1.5)],
         ],
         caption=caption,
-        alt=f"{caption} A large heatmap of its weights, query by key, and small ones of all "
-            f"{N_HEADS} heads of the layer.",
+        alt=f"The weights of layer {layer}, head {head}, large; those of all {N_HEADS} heads of "
+            "the layer, small; and a table of the strongest links.",
     )  # fmt: skip
 
 

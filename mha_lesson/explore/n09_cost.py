@@ -8,12 +8,14 @@ import ipywidgets as widgets
 
 from mha_lesson.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Bars, Curve, Scene, Table, number
+from mha_lesson.pictures.panels import Bars, Curve, Scene, Table
 from mha_lesson.refusals import require_sizes, say
 
 LENGTHS = tuple(2**k for k in range(6, 15))  # T = 64 … 16,384
 WIDTHS = (192, 384, 768, 1536)
 HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width
+FLOP_AXIS, MS_AXIS, BYTES_AXIS = (1e6, 1e13), (1e-3, 1e5), (1e4, 1e11)  # for all positions
+UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def cost(measured: Measured | None = None) -> Explorer:
@@ -52,8 +54,8 @@ def scene(
         f"{core}, predicted": [1e3 * core_seconds(t, d_model, h, core, machine) for t in lengths]
         for core in CORES
     }
-    megabytes = {
-        f"{core}, predicted": [core_bytes(t, d_model, h, core) / 1e6 for t in lengths]
+    sizes = {
+        f"{core}, predicted": [float(core_bytes(t, d_model, h, core)) for t in lengths]
         for core in CORES
     }
     dashed = tuple(milliseconds)
@@ -61,24 +63,29 @@ def scene(
         for core in CORES:
             for lines, values in (
                 (milliseconds, [1e3 * s for s in measured.seconds[core]]),
-                (megabytes, [b / 1e6 for b in measured.bytes[core]]),
+                (sizes, list(measured.bytes[core])),
             ):
                 at = dict(zip(measured.lengths, values, strict=True))
-                lines[f"{core}, measured"] = [at.get(t, math.nan) for t in lengths]
+                lines[f"{core}, measured"] = [float(at.get(t, math.nan)) for t in lengths]
 
-    def curve(lines: dict[str, list[float]], unit: str, title: str) -> Curve:
+    def curve(lines: dict[str, list[float]], unit: str, limits: tuple, title: str) -> Curve:
+        seen = [v for values in lines.values() for v in values if math.isfinite(v)]
+        low, high = min(limits[0], *seen), max(limits[1], *seen)
+        cores = [CORES.index(name.split(",")[0]) for name in lines]  # a colour for each core
         return Curve(
-            lengths, lines, marker=T, dashed=dashed, log_x=True, log_y=True,
-            x_name="T", y_name=unit, title=title,
+            lengths, lines, heads=cores, marker=T, dashed=dashed, log_x=True, log_y=True,
+            limits=(low, high), x_name="T", y_name=unit, title=title,
         )  # fmt: skip
 
     return Scene(
         [
             [
                 Bars(
-                    [n / 1e9 for n in parts.values()],
+                    list(parts.values()),
                     ["4 W", "Q Kᵀ", "A V"],
-                    name="GFLOP",
+                    name="operations",
+                    log=True,
+                    limits=FLOP_AXIS,
                     title=f"operations of the attention layer, T = {T:,}",
                 ),
                 Table(
@@ -91,12 +98,25 @@ def scene(
                 ),
             ],
             [
-                curve(milliseconds, "ms", "time of the core"),
-                curve(megabytes, "MB", "memory of the core"),
+                curve(milliseconds, "ms", MS_AXIS, "time of the core"),
+                curve(sizes, "bytes", BYTES_AXIS, "memory of the core"),
             ],
         ],
         caption=_caption(T, d_model, h, parts, measured),
     )
+
+
+def amount(value: float) -> str:
+    """Three digits and the prefix of a unit: "17.2 G", "806 M"."""
+    size, prefix = next(((s, p) for s, p in UNITS if value >= 0.9995 * s), (1.0, ""))
+    digits = value / size
+    decimals = 2 if digits < 9.995 else 1 if digits < 99.95 else 0
+    return f"{digits:.{decimals}f} {prefix}"
+
+
+def _times(ratio: float) -> str:
+    """Two digits: "1.3", "62", "1,300"."""
+    return f"{ratio:.1f}" if ratio < 9.95 else f"{float(f'{ratio:.2g}'):,.0f}"
 
 
 def _require_measured(measured: Any) -> None:
@@ -109,9 +129,9 @@ def _caption(T: int, d_model: int, h: int, parts: dict[str, int], measured: Meas
     quadratic = 1 - parts["projections"] / total
     explicit, fused = (core_bytes(T, d_model, h, core) for core in CORES)
     words = (
-        f"{number(total / 1e9)} GFLOP, {quadratic:.0%} of them in the two products that grow "
-        f"with T². The explicit core holds {number(explicit / 1e6)} MB, the fused one "
-        f"{number(fused / 1e6)} MB: {number(explicit / fused)} times less."
+        f"{amount(total)}FLOP, {quadratic:.0%} of them in the two products that grow "
+        f"with T². The explicit core holds {amount(explicit)}B, {_times(explicit / fused)} times "
+        f"as much as the fused one: {amount(fused)}B."
     )
     if measured is None:
         rate, flow = TEXTBOOK.flops_per_second / 1e9, TEXTBOOK.bytes_per_second / 1e9

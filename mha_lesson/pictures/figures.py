@@ -1,13 +1,15 @@
 """Scenes as still pictures, drawn with matplotlib: for notebooks without a kernel, and for paper.
 
-The page behind is left transparent and text is a grey that reads on white and on black, so one
-picture serves the light and the dark theme. The bytes depend on the panels alone.
+A picture lies on a white card with dark ink and a thin border, so one serves the light and the
+dark theme. The bytes depend on the panels alone.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import math
+from collections.abc import Sequence
 from functools import singledispatch
 from html import escape
 from typing import Any
@@ -23,13 +25,13 @@ from PIL import Image
 
 from mha_lesson.pictures.layout import Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
 from mha_lesson.pictures.panels import (
-    INK,
     MAPS,
     Heatmap,
+    Scene,
+    Table,
     Tiles,
     head_colour,
     on_plate,
-    rgb,
     scene_of,
     shares,
     text_on,
@@ -39,8 +41,9 @@ __all__ = ["html", "png", "show"]
 
 PIXELS_PER_INCH = 96  # CSS
 DENSITY = 2  # image pixels for each CSS pixel: crisp on dense screens
-COLOURS = 160  # of the palette
-MARGIN = 2  # CSS pixels around the drawing
+COLOURS = 250  # of the palette
+MARGIN = 12  # CSS pixels around the drawing
+CARD, INK, EDGE = "#FFFFFF", "#2B2B2B", "#C9CDD2"
 
 
 class Still:
@@ -61,18 +64,47 @@ def show(thing: Any) -> Still:
     return Still(thing)
 
 
-def html(thing: Any) -> str:
-    """A `<figure>` with the picture inside, alt text and caption; nothing to fetch."""
+def html(thing: Any, height: float = math.inf) -> str:
+    """A `<figure>` with the picture inside, alt text and caption; nothing to fetch.
+
+    Tables alone are tables of HTML. `height` is what the picture may take, where it can.
+    """
     scene = scene_of(thing)
-    drawing = draw(scene)
+    if all(isinstance(panel, Table) for panel in scene.flat()):
+        return _tables(scene)
+    drawing = draw(scene, height=height)
     # WebP, lossless: every browser shows it, and it takes two thirds of PNG's bytes.
     source = base64.b64encode(_bytes(drawing, "webp", lossless=True, method=4)).decode()
-    caption = f"<figcaption>{escape(scene.caption)}</figcaption>" if scene.caption else ""
     return (
         f'<figure style="margin:0.6em 0"><img src="data:image/webp;base64,{source}" '
         f'alt="{escape(scene.alt)}" width="{drawing.width + 2 * MARGIN:.0f}" '
-        f'style="max-width:100%;height:auto">{caption}</figure>'
+        f'style="max-width:100%;height:auto">{_caption(scene)}</figure>'
     )
+
+
+def _caption(scene: Scene) -> str:
+    return f"<figcaption>{escape(scene.caption)}</figcaption>" if scene.caption else ""
+
+
+def _tables(scene: Scene) -> str:
+    title = f"<p><strong>{escape(scene.title)}</strong></p>" if scene.title else ""
+    made = "".join(_table(panel) for panel in scene.flat() if isinstance(panel, Table))
+    return f'<figure style="margin:0.6em 0">{title}{made}{_caption(scene)}</figure>'
+
+
+def _table(panel: Table) -> str:
+    def row(cells: Sequence[str], tag: str, weight: str) -> str:
+        style = f'style="text-align:left;font-weight:{weight}"'
+        said = "".join(f"<{tag} {style}>{escape(cell)}</{tag}>" for cell in cells)
+        return f"<tr>{said}</tr>"
+
+    head = f"<thead>{row(panel.header, 'th', 'bold')}</thead>" if panel.header else ""
+    body = "".join(
+        row(cells, "td", "bold" if i in panel.strong else "normal")
+        for i, cells in enumerate(panel.rows)
+    )
+    title = f'<caption style="text-align:left">{escape(panel.title)}</caption>' * bool(panel.title)
+    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
 
 
 def png(thing: Any) -> bytes:
@@ -85,7 +117,9 @@ def _bytes(drawing: Drawing, kind: str, **options: Any) -> bytes:
     figure = Figure(
         figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH),
         dpi=PIXELS_PER_INCH * DENSITY,
-        facecolor="none",
+        facecolor=CARD,
+        edgecolor=EDGE,
+        linewidth=_points(1),
     )
     canvas = FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
@@ -96,6 +130,8 @@ def _bytes(drawing: Drawing, kind: str, **options: Any) -> bytes:
     with matplotlib.rc_context(settings):
         for mark in drawing.marks:
             _draw(mark, axes)
+        for artist in axes.get_children():  # one above the other in the order of the marks
+            artist.set_zorder(1)
         canvas.draw()
     buffer = io.BytesIO()
     _few_colours(np.asarray(canvas.buffer_rgba())).save(buffer, kind, **options)
@@ -103,24 +139,16 @@ def _bytes(drawing: Drawing, kind: str, **options: Any) -> bytes:
 
 
 def _few_colours(pixels: np.ndarray) -> Image.Image:
-    """The picture with a palette: a third of the bytes. Opaque areas keep their colour."""
-    pixels = pixels.astype(int)
-    ink = np.abs(pixels[..., :3] - rgb(INK)).max(-1) < 8
-    pixels[ink, :3] = rgb(INK)
-    step = np.where(ink, 17, 5)
-    pixels[..., 3] = (pixels[..., 3] + step // 2) // step * step
-    pixels[pixels[..., 3] == 0] = 0
-    packed = np.ascontiguousarray(pixels.astype(np.uint8)).view(np.uint32)[..., 0]
+    """The picture with a palette: a third of the bytes. Large areas keep their colour."""
+    packed = np.ascontiguousarray(pixels).view(np.uint32)[..., 0]  # all of them opaque
     colours, index, count = np.unique(packed, return_inverse=True, return_counts=True)
-    rgba = np.ascontiguousarray(colours).view(np.uint8).reshape(-1, 4).astype(float)
-    weight = count * np.where(rgba[:, 3] == 255, 20, 1)
-    kept = np.sort(np.argsort(-weight, kind="stable")[:COLOURS])
-    seen = np.concatenate([rgba[:, :3] * rgba[:, 3:] / 255, rgba[:, 3:]], axis=1)
+    seen = np.ascontiguousarray(colours).view(np.uint8).reshape(-1, 4)[:, :3].astype(float)
+    kept = np.sort(np.argsort(-count, kind="stable")[:COLOURS])
     apart = (seen**2).sum(1)[:, None] - 2 * seen @ seen[kept].T + (seen[kept] ** 2).sum(1)
     nearest = apart.argmin(1).astype(np.uint8)
     nearest[kept] = np.arange(len(kept), dtype=np.uint8)
     image = Image.fromarray(nearest[index.reshape(packed.shape)], "P")
-    image.putpalette(rgba[kept].astype(np.uint8).tobytes(), "RGBA")
+    image.putpalette(seen[kept].astype(np.uint8).tobytes())
     return image
 
 
@@ -199,13 +227,13 @@ def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
     gap = 1.0 if min(mark.width, mark.height) >= 8 else 0.0
     table = on_plate(MAPS[panel.colours]) if mark.numbers else MAPS[panel.colours]
     levels = shares(panel)
-    opened, colours, blocked = [], [], []
+    opened, colours, blocked, written = [], [], [], []
     for (r, c), level in np.ndenumerate(levels):
         cell = Rectangle(mark.at(r, c), mark.width - gap, mark.height - gap)
         if panel.blocked[r, c]:
             blocked.append(cell)
             continue
-        if np.isnan(panel.values[r, c]):
+        if np.isnan(panel.values[r, c]) or panel.mask:
             axes.add_patch(Rectangle(cell.get_xy(), cell.get_width(), cell.get_height(),
                                      fc="none", ec=INK, lw=0.6))  # fmt: skip
         else:
@@ -214,24 +242,22 @@ def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
         text = panel._number(panel.values[r, c])
         if mark.numbers or (np.isnan(panel.values[r, c]) and mark.width >= 24):
             paper = tuple(table[level][:3]) if not np.isnan(panel.values[r, c]) else None
-            axes.text(
-                mark.at(r, c)[0] + (mark.width - gap) / 2,
-                mark.at(r, c)[1] + (mark.height - gap) / 2,
-                text,
-                fontsize=_points(12),
-                color=text_on(paper) if paper and mark.numbers else INK,
-                ha="center",
-                va="center_baseline",
-            )
+            colour = text_on(paper) if paper and mark.numbers else INK
+            written.append((*mark.at(r, c), text, colour))
     axes.add_collection(PatchCollection(opened, facecolors=colours, lw=0, antialiased=gap > 0))
     if blocked:
         hatched = PatchCollection(blocked, facecolors="none", edgecolors=INK + "98", lw=0)
         hatched.set_hatch("//////")
         axes.add_collection(hatched)
+    for x, y, text, colour in written:
+        middle = x + (mark.width - gap) / 2, y + (mark.height - gap) / 2
+        size = _points(12)
+        axes.text(*middle, text, fontsize=size, color=colour, ha="center", va="center_baseline")
     for r, c in panel.marks:
-        frame = Rectangle(mark.at(r, c), mark.width - gap, mark.height - gap)
-        frame.set(fc="none", ec="#CF5A08", lw=_points(2))
-        axes.add_patch(frame)
+        for wide, colour in ((4, CARD), (2, INK)):
+            frame = Rectangle(mark.at(r, c), mark.width - gap, mark.height - gap)
+            frame.set(fc="none", ec=colour, lw=_points(wide))
+            axes.add_patch(frame)
 
 
 def _draw_tiles(mark: Cells, panel: Tiles, axes: Axes) -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import count
 
 import numpy as np
 
@@ -24,15 +25,18 @@ from mha_lesson.pictures.panels import (
     Heatmap,
     Panel,
     Scene,
+    Stack,
     Table,
     Tiles,
     head_colour,
     number,
     ticks,
 )
-from mha_lesson.refusals import require_kind, require_positive
+from mha_lesson.refusals import MOST, require_kind, require_positive
 
 WIDTH = 860  # fits the output of a notebook cell on a laptop
+SCREEN = 480  # so high that controls, sentence and picture stand on a laptop's screen together
+FOLDED = 700  # a narrower page stacks panels and is scrolled: no limit to its height
 SMALL, BODY, TITLE = 12, 13, 15
 GAP = 28
 PLAIN = "#2878CC"  # bars and lines that belong to no head
@@ -133,16 +137,16 @@ class Drawing:
     def add(self, *marks: Mark) -> None:
         self.marks.extend(marks)
 
-    def paste(self, other: Drawing, x: float, y: float, panel: int = 0) -> None:
+    def paste(self, other: Drawing, x: float, y: float, panel: int | None = None) -> None:
         self.marks.extend(_moved(mark, x, y, panel) for mark in other.marks)
         self.width = max(self.width, x + other.width)
         self.height = max(self.height, y + other.height)
 
 
-def _moved(mark: Mark, dx: float, dy: float, panel: int) -> Mark:
+def _moved(mark: Mark, dx: float, dy: float, panel: int | None) -> Mark:
     if isinstance(mark, Path):
         return replace(mark, points=tuple((x + dx, y + dy) for x, y in mark.points))
-    if isinstance(mark, Rect | Dot):
+    if isinstance(mark, Rect | Dot) and panel is not None:
         return replace(mark, x=mark.x + dx, y=mark.y + dy, panel=panel)
     return replace(mark, x=mark.x + dx, y=mark.y + dy)
 
@@ -169,19 +173,58 @@ def _short(text: str, most: int = 16) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def draw(scene: Scene, width: float = WIDTH) -> Drawing:
-    """Lays the panels out in rows no wider than `width`, one colour bar where all share a scale."""
+@dataclass(frozen=True)
+class _Sizes:
+    """How large things may be at most: a cell, the height of a plot, the room between rows."""
+
+    cell: float
+    plot: float
+    gap: float
+    line: float  # of a table
+
+
+_SIZES = (
+    _Sizes(27, 160, 20, 24), _Sizes(22, 130, 18, 22), _Sizes(18, 115, 16, 20),
+    _Sizes(15, 104, 14, 19), _Sizes(13, 96, 12, 18), _Sizes(11.5, 88, 12, 18),
+    _Sizes(10, 80, 10, 17), _Sizes(8, 72, 8, 17), _Sizes(6, 64, 8, 17),
+)  # fmt: skip
+
+
+def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawing:
+    """Lays the panels out in rows no wider than `width`, one colour bar where all share a scale.
+
+    Cells and plots shrink until the drawing is no higher than `height`, if they can.
+    """
     require_kind("scene", scene, Scene)
     require_positive("width", width)
+    if width < FOLDED:
+        for most in range(max(1, int(width / 190)), 0, -1):  # panels in a row
+            drawing = _draw_scene(scene, width, _SIZES[0], most)
+            if drawing.width <= width:
+                break
+        return drawing
+    drawing = _draw_scene(scene, width, _SIZES[0])
+    if drawing.height <= height:
+        return drawing
+    low, high = 1, len(_SIZES) - 1  # the first of the sizes that fits, or the last one
+    while low < high:
+        middle = (low + high) // 2
+        fits = _draw_scene(scene, width, _SIZES[middle]).height <= height
+        low, high = (low, middle) if fits else (middle + 1, high)
+    return _draw_scene(scene, width, _SIZES[low])
+
+
+def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int = MOST) -> Drawing:
     drawing = Drawing()
-    top, count = 0.0, 0
+    top = 0.0
     bar = shared_bar(scene)
     if scene.title:
         drawing.add(Text(0, 11, scene.title, TITLE, bold=True))
         drawing.width = 1.1 * text_width(scene.title, TITLE)
         top = 34
-    if bar is not None and len(scene.flat()) > 1:
-        key = _colour_bar(bar)
+    shared = bar is not None and len(scene.flat()) > 1
+    if bar is not None and shared:
+        key = _colour_bar(bar, any(p.blocked.any() for p in _maps(scene)))
         beside = drawing.width + GAP if scene.title else 0
         if scene.title and beside + key.width > width:
             drawing.paste(key, 0, top)
@@ -189,45 +232,75 @@ def draw(scene: Scene, width: float = WIDTH) -> Drawing:
         else:
             drawing.paste(key, beside, 0)
             top = 34
-        bar_of_each = False
-    else:
-        bar_of_each = True
-    rows = [part for row in scene.panels for part in _folded(row, width)]
-    for r, row in enumerate(rows):
-        below = rows[r + 1] if r + 1 < len(rows) else ()
-        below = below if len(below) == len(row) else ()
-        pieces = [
-            _Piece(
-                panel,
-                rows=not (c and _same(panel, row[c - 1], "rows")),
-                columns=not (below and _same(panel, below[c], "columns")),
-                bar=bar_of_each,
-            )
-            for c, panel in enumerate(row)
-        ]
-        drawn = _fit(pieces, width - GAP * (len(row) - 1))
-        heads = max(d.title for d in pieces)
-        x = 0.0
-        for piece, one in zip(pieces, drawn, strict=True):
-            drawing.paste(one, round(x), round(top + heads - piece.title), panel=count)
-            x += one.width + GAP
-            count += 1
-        top = max(top, drawing.height) + (20 if r + 1 < len(rows) else 0)
+    folded = [part for row in scene.panels for part in _folded(row, most)]
+    rows = _draw_rows(folded, width, sizes, not shared, count())
+    drawing.paste(rows, 0, top)
+    turned = [mark.x for mark in rows.marks if isinstance(mark, Text) and mark.turned]
+    drawing.width = max([drawing.width, *(x + SMALL / 2 for x in turned)])
     return drawing
 
 
-def _folded(row: tuple[Panel, ...], width: float) -> list[tuple[Panel, ...]]:
-    """A row as it is, or as several where the page is narrow: 190 px for each panel."""
-    most = max(1, int(width / 190))
-    if width >= WIDTH or len(row) <= most:
-        return [row]
+def _draw_rows(
+    panels: Sequence[tuple[Panel, ...]], width: float, sizes: _Sizes, bars: bool, order: count
+) -> Drawing:
+    """Rows of panels, aligned in columns where rows are alike; `order` numbers the panels."""
+    drawing, top = Drawing(), 0.0
+    for grid in _grids(panels):
+        pieces = [
+            [
+                _Piece(
+                    panel,
+                    rows=not panel.bare and not (c and _same(panel, row[c - 1], "rows")),
+                    columns=not panel.bare
+                    and not (r + 1 < len(grid) and c < len(grid[r + 1])
+                             and _same(panel, grid[r + 1][c], "columns")),
+                    bar=bars,
+                    sizes=sizes,
+                    order=order,
+                )
+                for c, panel in enumerate(row)
+            ]
+            for r, row in enumerate(grid)
+        ]  # fmt: skip
+        drawn, lefts = _fit(pieces, width)
+        for row, ones in zip(pieces, drawn, strict=True):
+            top += sizes.gap if drawing.marks else 0
+            heads = max(piece.title for piece in row)
+            for piece, one, x in zip(row, ones, lefts, strict=False):
+                y = round(top + heads - piece.title)
+                drawing.paste(one, x, y, None if piece.panel.kind == "stack" else next(order))
+            top = drawing.height
+    return drawing
+
+
+def _grids(rows: Sequence[tuple[Panel, ...]]) -> list[list[tuple[Panel, ...]]]:
+    """Runs of rows that stand in columns: as many panels in each, the last of heatmaps fewer."""
+    grids: list[list[tuple[Panel, ...]]] = []
+    for row in rows:
+        before = grids[-1][-1] if grids else ()
+        maps = all(isinstance(panel, Heatmap) for panel in (*before, *row))
+        cells = any(isinstance(panel, Tiles) for panel in row)  # of their own width
+        fits = (len(row) == len(before) and not cells) or (maps and len(row) < len(before))
+        if grids and fits and len({*map(len, grids[-1])}) == 1:
+            grids[-1].append(row)
+        else:
+            grids.append([row])
+    return grids
+
+
+def _maps(scene: Scene) -> list[Heatmap]:
+    return [p for p in scene.flat() if isinstance(p, Heatmap) and not p.mask]
+
+
+def _folded(row: tuple[Panel, ...], most: int) -> list[tuple[Panel, ...]]:
+    """A row as it is, or as several of at most so many panels, where the page is narrow."""
     each = math.ceil(len(row) / math.ceil(len(row) / most))
     return [row[i : i + each] for i in range(0, len(row), each)]
 
 
 def shared_bar(scene: Scene) -> Heatmap | None:
     """One heatmap for all, where all heatmaps of a scene share scale and quantity."""
-    maps = [p for p in scene.flat() if isinstance(p, Heatmap)]
+    maps = _maps(scene)
     scales = {(p.limits, p.colours, p.quantity, p.per_row) for p in maps}
     return maps[0] if len(scales) == 1 else None
 
@@ -252,56 +325,109 @@ class _Piece:
     rows: bool
     columns: bool
     bar: bool
+    sizes: _Sizes
+    order: count
+    left: float = 0.0  # what labels take beside the plot, the same in a column of panels
+    right: float = 0.0
+    cell: float = 0.0  # the height of a cell, where neighbours have given it
 
     @property
     def title(self) -> float:
         """The height of what stands above the plot."""
-        own_bar = self.bar and isinstance(self.panel, Heatmap) and not _numbers_only(self.panel)
-        return (26.0 if self.panel.title else 0.0) + (26.0 if own_bar else 0.0)
+        p = self.panel
+        own_bar = isinstance(p, Heatmap) and (self.bar or p.mask) and not _numbers_only(p)
+        return (26.0 if p.title else 0.0) + (26.0 if own_bar else 0.0)
 
     @property
-    def gutter(self) -> float:
-        """The width that labels take beside the plot."""
+    def sides(self) -> tuple[float, float]:
+        """The width that labels take at the left and at the right of the plot."""
         p = self.panel
         if isinstance(p, Heatmap):
             if not self.rows:
-                return 0.0
+                return 0.0, 0.0
             labels = _widest([_short(t) for t in p.rows])
-            return math.ceil(labels) + 10.0 + (20 if p.row_name else 0)
+            return math.ceil(labels) + 10.0 + (20 if p.row_name else 0), 0.0
         if isinstance(p, Bars):
-            low, high = p.limits
-            at = [number(t) for t in ticks(low, high, p.log)]
-            side = text_width(p.reference[1]) + 8 if p.reference else 0
-            return _widest(at) + 12 + (20 if p.name else 0) + side
+            side = text_width(p.reference[1]) + 8 if p.reference else 0.0
+            return _widest(_scale(p.limits, p.log)[1]) + 12 + (20 if p.name else 0), side
         if isinstance(p, Curve):
-            low, high = p.limits
-            at = [number(t) for t in ticks(low, high, p.log_y)]
-            names = _widest(list(p.lines)) + 26 if len(p.lines) > 1 else 14
-            return _widest(at) + 12 + (20 if p.y_name else 0) + names
+            names = _widest(list(p.lines)) + 26 if len(p.lines) > 1 else 14.0
+            return _widest(_scale(p.limits, p.log_y)[1]) + 12 + (20 if p.y_name else 0), names
         if isinstance(p, Tiles):
             labels = math.ceil(_widest(p.rows)) + 10.0 if p.rows else 0.0
-            return labels + (20 if p.row_name else 0)
-        return 0.0
+            return labels + (20 if p.row_name else 0), 0.0
+        return 0.0, 0.0
+
+    @property
+    def gap(self) -> float:
+        """The room before it, in a row of panels."""
+        return 12.0 if isinstance(self.panel, Heatmap) and not self.rows else GAP
 
     def draw(self, room: float) -> Drawing:
         """The panel, its plot at most `room` wide."""
         return _DRAW[self.panel.kind](self.panel, self, room)
 
 
-def _fit(pieces: list[_Piece], width: float) -> list[Drawing]:
-    """Shares a row's width by the panels' `wide`; what one does not need goes to the others."""
-    room = width - sum(p.gutter for p in pieces)
-    weights = [p.panel.wide for p in pieces]
+def _scale(limits: tuple[float, float], log: bool) -> tuple[tuple[float, ...], list[str]]:
+    """The ticks of an axis and what they say: one number of decimals, but 0 is "0"."""
+    at = ticks(*limits, log)
+    decimals = None
+    if not log and any(t % 1 for t in at):
+        decimals = next((d for d in (1, 2, 3, 4) if all(round(t, d) == t for t in at)), None)
+    return at, [number(t, decimals if t else None) for t in at]
+
+
+def _fit(grid: list[list[_Piece]], width: float) -> tuple[list[list[Drawing]], list[float]]:
+    """Shares the width by the panels' `wide`; what a column does not need goes to the others.
+
+    Gives the drawings and the left end of each column.
+    """
+    columns = [
+        [row[c] for row in grid if c < len(row)] for c in range(max(len(row) for row in grid))
+    ]
+    for column in columns:
+        left, right = (max(side) for side in zip(*(p.sides for p in column), strict=True))
+        for piece in column:
+            piece.left, piece.right = left, right
+    gaps = [0.0, *(max(p.gap for p in column) for column in columns[1:])]
+    sides = [column[0].left + column[0].right for column in columns]
+    room = width - sum(gaps) - sum(sides) - 4  # labels under the last cells may be wider
+    weights = [max(p.panel.wide for p in column) for column in columns]
     shares = [max(24.0, room * w / sum(weights)) for w in weights]
-    drawn = [p.draw(s) for p, s in zip(pieces, shares, strict=True)]
-    hungry = [d.width - p.gutter > s - 12 for p, d, s in zip(pieces, drawn, shares, strict=True)]
-    slack = width - sum(d.width for d in drawn)
+
+    def drawn() -> tuple[list[list[Drawing]], list[float]]:
+        for row in grid:
+            _align(row, shares)
+        made = [[p.draw(s) for p, s in zip(row, shares, strict=False)] for row in grid]
+        return made, [
+            max(row[c].width for row in made if c < len(row)) for c in range(len(columns))
+        ]
+
+    made, widths = drawn()
+    hungry = [w - b > s - 12 for w, b, s in zip(widths, sides, shares, strict=True)]
+    slack = width - sum(gaps) - sum(widths)
     if slack > 24 and any(hungry) and not all(hungry):
         more = slack / sum(w for w, h in zip(weights, hungry, strict=True) if h)
-        for i, (piece, share) in enumerate(zip(pieces, shares, strict=True)):
-            if hungry[i]:
-                drawn[i] = piece.draw(share + more * weights[i])
-    return drawn
+        before = shares
+        shares = [s + more * w * h for s, w, h in zip(shares, weights, hungry, strict=True)]
+        made, widths = drawn()
+        if sum(gaps) + sum(widths) > width:  # labels and titles took more than their share
+            shares = before
+            made, widths = drawn()
+    lefts = [0.0]
+    for w, gap in zip(widths, gaps[1:], strict=False):
+        lefts.append(float(round(lefts[-1] + w + gap)))
+    return made, lefts
+
+
+def _align(row: list[_Piece], shares: Sequence[float]) -> None:
+    """Heatmaps of as many rows, side by side, have rows of one height."""
+    maps = [(p, s) for p, s in zip(row, shares, strict=False) if isinstance(p.panel, Heatmap)]
+    for piece, _ in maps:
+        piece.cell = 0.0
+    heights = [(len(p.panel.values), _cell_size(p, s)[1]) for p, s in maps]  # type: ignore[attr-defined]
+    for piece, _ in maps:
+        piece.cell = max(h for n, h in heights if n == len(piece.panel.values))  # type: ignore[attr-defined]
 
 
 def _title(drawing: Drawing, panel: Panel) -> float:
@@ -322,7 +448,18 @@ def _numbers_only(panel: Heatmap) -> bool:
     return panel.numbers is not False and panel.values.size <= 64
 
 
-def _colour_bar(panel: Heatmap) -> Drawing:
+def _boxes(names: Sequence[tuple[str, bool]], x: float = 0.0) -> Drawing:
+    """A key of cells: hatched ones (True) and empty ones, with their names."""
+    drawing = Drawing(x, 20)
+    for name, hatched in names:
+        key = Heatmap([[hatched]], mask=True, numbers=False, alt=name)
+        drawing.add(Cells(x, 4, 12, 12, key), Text(x + 20, 10, name))
+        drawing.width = x + 20 + text_width(name)
+        x = drawing.width + 14
+    return drawing
+
+
+def _colour_bar(panel: Heatmap, blocked: bool) -> Drawing:
     drawing = Drawing(height=20)
     start, end = panel.ends()
     x = 0.0
@@ -332,12 +469,8 @@ def _colour_bar(panel: Heatmap) -> Drawing:
     by_row = ROWS_LARGEST if panel.by_row else ""
     drawing.add(ColourBar(x, 4, 110, 12, panel.colours, end, by_row))
     drawing.width = x + 118 + text_width(end)
-    if panel.blocked.any():
-        blocked = np.ones((1, 1), bool)
-        key = Heatmap([[0]], blocked=blocked, numbers=False, alt="blocked")
-        x = drawing.width + 18
-        drawing.add(Cells(x, 4, 12, 12, key), Text(x + 20, 10, "blocked"))
-        drawing.width = x + 20 + text_width("blocked")
+    if blocked:
+        drawing.paste(_boxes([("blocked", True)], drawing.width + 18), 0, 0)
     return drawing
 
 
@@ -346,25 +479,44 @@ def _half(size: float) -> float:
     return float(math.floor(size)) if size >= 8 else max(1.0, math.floor(size * 2) / 2)
 
 
+def _numbered(panel: Heatmap, room: float) -> float:
+    """The width that a cell needs for its number, or 0 where none is written."""
+    numbers = panel.values.size <= 64 if panel.numbers is None else panel.numbers
+    if not numbers:
+        return 0.0
+    words = [panel._number(v) for v in panel.values[~panel.blocked]]
+    said = _widest([*words, "1.00"])  # the widest weight, lest the cells change with the values
+    return said if room / panel.values.shape[1] >= said + 6 else 0.0
+
+
+def _cell_size(piece: _Piece, room: float) -> tuple[float, float]:
+    panel, most = piece.panel, piece.sizes.cell
+    assert isinstance(panel, Heatmap)
+    n_rows, n_columns = panel.values.shape
+    said = _numbered(panel, room)
+    width = _half(min(max(46.0, said + 14) if said else 27.0, room / n_columns))
+    if said:
+        return width, 32.0 if most >= 27 else max(most, 16.0)
+    if panel.bare:
+        width = min(width, _half(most))
+    low = 15.0 if n_rows <= 8 else 11.5 if piece.rows else 0.0  # so high that labels fit
+    return width, piece.cell or min(max(width, low), most)
+
+
 def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
     drawing = Drawing()
     n_rows, n_columns = panel.values.shape
-    top, left = _title(drawing, panel), piece.gutter
+    top, left = _title(drawing, panel), piece.left
     if piece.title > top:
-        drawing.paste(_colour_bar(panel), 0, top)
+        key = _boxes([("True", True), ("False", False)]) if panel.mask else None
+        drawing.paste(key or _colour_bar(panel, bool(panel.blocked.any())), 0, top)
         top = piece.title
-    numbers = panel.numbers
-    if numbers is None:
-        numbers = panel.values.size <= 64
-    words = [panel._number(v) for v in panel.values[~panel.blocked]] if numbers else []
-    said = _widest([*words, "1.00"])  # the widest weight, lest the cells change with the values
-    numbers = numbers and room / n_columns >= said + 6
-    width = _half(min(max(46.0, said + 14) if numbers else 27.0, room / n_columns))
-    height = 32.0 if numbers else min(max(width, 15.0 if n_rows <= 8 else 0), 27.0)
-    drawing.add(Cells(left, top, width, height, panel, numbers))
+    width, height = _cell_size(piece, room)
+    drawing.add(Cells(left, top, width, height, panel, _numbered(panel, room) > 0))
     right, bottom = left + n_columns * width, top + n_rows * height
+    named = 0.0
     if piece.rows:
-        every = math.ceil(12.5 / height)
+        every = math.ceil(11.5 / height)
         drawing.add(
             *(
                 Text(left - 7, top + (i + 0.5) * height, _short(label), align="right")
@@ -372,16 +524,27 @@ def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
                 if i % every == 0 and label
             )
         )
-        if panel.row_name:
-            drawing.add(_turned(panel.row_name, 8, (top + bottom) / 2))
+        named = _name_rows(drawing, panel.row_name, top, bottom)
     if piece.columns:
         middle = left + n_columns * width / 2
         bottom = _column_labels(drawing, panel.columns, left, bottom, width)
         if panel.column_name:
             drawing.add(Text(middle, bottom + 10, panel.column_name, BODY, "center"))
+            half = text_width(panel.column_name, BODY) / 2
+            right = max(right, middle + half)
             bottom += 20
-    drawing.width, drawing.height = max(right, drawing.width), bottom
+    drawing.width, drawing.height = max(right, drawing.width), max(bottom, named)
     return drawing
+
+
+def _name_rows(drawing: Drawing, name: str, top: float, bottom: float) -> float:
+    """The turned name of an axis, in the middle, or from the top on; gives the y of its end."""
+    if not name:
+        return 0.0
+    half = text_width(name, BODY) / 2
+    middle = max((top + bottom) / 2, top + half)
+    drawing.add(_turned(name, 8, middle))
+    return middle + half
 
 
 def _turned(text: str, x: float, y: float) -> Text:
@@ -416,17 +579,19 @@ def _column_labels(
 
 def _y_axis(
     drawing: Drawing,
-    at: Sequence[float],
+    scale: tuple[Sequence[float], Sequence[str]],
     y: Callable[[float], float],
     span: tuple[float, float],
     name: str,
     height: tuple[float, float],
 ) -> None:
-    for tick in at:
+    free = math.inf
+    for tick, said in zip(*scale, strict=True):
         drawing.add(Path(((span[0], y(tick)), (span[1], y(tick))), width=1))
-        drawing.add(Text(span[0] - 8, y(tick), number(tick), align="right"))
-    if name:
-        drawing.add(_turned(name, 8, sum(height) / 2))
+        if y(tick) <= free:  # from below; a low plot leaves some out
+            drawing.add(Text(span[0] - 8, y(tick), said, align="right"))
+            free = y(tick) - 12
+    drawing.height = max(drawing.height, _name_rows(drawing, name, *height))
 
 
 def _share(value: float, low: float, high: float, log: bool) -> float:
@@ -454,23 +619,23 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
         colours = [PLAIN] * n
     if n_series > 1:
         top = _legend(drawing, panel.series, colours, top)
-    side = text_width(panel.reference[1]) + 8 if panel.reference else 0
-    left = piece.gutter - side
-    slot = min(max(56.0, 18.0 * n_series), room / n)
-    top += 18  # for the numbers above the bars
-    bottom = top + 160.0
+    left, tall = piece.left, piece.sizes.plot
+    said, widest = _bar_numbers(panel, room / n / n_series * (0.76 if n_series > 1 else 1))
+    wanted = max(56.0, n_series * (widest + 5) / 0.76 if n_series > 1 else widest + 6)
+    slot = min(max(wanted, _widest([_short(t) for t in panel.labels]) + 8), room / n)
+    bar = min(44.0 * n_series, slot * 0.76) / n_series
+    turned = widest + 3 > (slot if n_series == 1 else bar)
+    deep = widest if turned else 10.0  # of a number
+    top += deep + 8
+    bottom = top + tall
     right = left + n * slot
 
     def y(value: float) -> float:
-        return bottom - 160 * _share(value, low, high, panel.log)
+        return bottom - tall * _share(value, low, high, panel.log)
 
-    _y_axis(drawing, ticks(low, high, panel.log), y, (left, right), panel.name, (top, bottom))
-    level = None
-    if panel.reference:
-        level = y(panel.reference[0])
-        drawing.add(Path(((left, level), (right, level)), LOW, dashed=True, width=1.5))
-        drawing.add(Text(right + 6, level, panel.reference[1]))
-    bar = min(44.0, slot * 0.76) / n_series
+    _y_axis(drawing, _scale(panel.limits, panel.log), y, (left, right), panel.name, (top, bottom))
+    level = y(panel.reference[0]) if panel.reference else None
+    numbers = []
     for i in range(n):
         for s in range(n_series):
             value = float(panel.values[s, i])
@@ -480,15 +645,34 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
             ends = sorted((y(value), y(low if panel.log else max(low, 0.0))))
             colour, says = colours[s if n_series > 1 else i], panel.text(s, i)
             drawing.add(Rect(x, ends[0], bar - 1, max(ends[1] - ends[0], 1), colour, says=says))
-            text = number(value, panel.decimals)
-            if text_width(text) < (slot if n_series == 1 else bar + 4):
-                over = ends[0] - 9 if value >= 0 else ends[1] + 9
-                if level is not None and abs(over - level) < 9:
-                    over = level - 9
-                drawing.add(Text(x + bar / 2, over, text, align="center"))
-    drawing.height = _column_labels(drawing, panel.labels, left, bottom, slot)
-    drawing.width = max(drawing.width, right + side)
+            over = ends[0] - 4 - deep / 2 if value >= 0 else ends[1] + 4 + deep / 2
+            if level is not None and abs(over - level) < deep / 2 + 4:
+                over = level - 4 - deep / 2
+            if not turned or bar >= 11:
+                numbers.append(Text(x + bar / 2, over, said[s][i], align="center", turned=turned))
+    if panel.reference and level is not None:  # above the bars: there one compares
+        drawing.add(Path(((left, level), (right, level)), LOW, dashed=True, width=1.5))
+        drawing.add(Text(right + 6, level, panel.reference[1]))
+    drawing.add(*numbers)
+    under = max((t.y + deep / 2 for t in numbers), default=0.0) - 2
+    bottom = _column_labels(drawing, panel.labels, left, max(bottom, under), slot)
+    drawing.height = max(drawing.height, bottom)
+    drawing.width = max(drawing.width, right + piece.right)
     return drawing
+
+
+def _bar_numbers(panel: Bars, room: float) -> tuple[list[list[str]], float]:
+    """What stands at the bars, one decimal less where that makes it fit; and the widest of it."""
+    decimals = panel.decimals
+    said = [[number(v, decimals) for v in row] for row in panel.values]
+    widest = _widest([text for row in said for text in row])
+    fewer = decimals is not None and decimals > 1
+    if fewer and decimals and widest + 3 > room:
+        shorter = [[number(v, decimals - 1) for v in row] for row in panel.values]
+        width = _widest([text for row in shorter for text in row])
+        if width + 3 <= room:
+            return shorter, width
+    return said, widest
 
 
 def _legend(drawing: Drawing, names: Sequence[str], colours: Sequence[str], top: float) -> float:
@@ -505,9 +689,8 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
     top = _title(drawing, panel) + 8
     low, high = panel.limits
     x_low, x_high = panel.x_limits
-    names = _widest(list(panel.lines)) + 26 if len(panel.lines) > 1 else 14
-    left = piece.gutter - names
-    right, bottom = left + max(100.0, min(520.0, room)), top + 190.0
+    left = piece.left
+    right, bottom = left + max(100.0, min(520.0, room)), top + piece.sizes.plot + 30
 
     def x(value: float) -> float:
         return left + (right - left) * _share(value, x_low, x_high, panel.log_x)
@@ -515,8 +698,8 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
     def y(value: float) -> float:
         return bottom - (bottom - top) * _share(value, low, high, panel.log_y)
 
-    at = ticks(low, high, panel.log_y)
-    _y_axis(drawing, at, y, (left, right), panel.y_name, (top, bottom))
+    scale = _scale(panel.limits, panel.log_y)
+    _y_axis(drawing, scale, y, (left, right), panel.y_name, (top, bottom))
     most = max(2, min(6, int((right - left) / 64)))
     sparse = panel.log_x and len(panel.x) <= most + 1
     for tick in panel.x if sparse else ticks(x_low, x_high, panel.log_x, most):
@@ -547,29 +730,30 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
         free = top - 8
         for end, name, colour in sorted(ends):
             free = max(end, free + 15)
-            drawing.add(Rect(right + 8, free - 4, 8, 8, colour), Text(right + 22, free, name))
-        drawing.height = free + 8
-    drawing.width = max(drawing.width, right + names)
+            hollow = name in panel.dashed
+            swatch = Path(((right + 6, free), (right + 18, free)), colour, dashed=hollow)
+            drawing.add(swatch, Text(right + 22, free, name))
+        drawing.height = max(drawing.height, free + 8)
+    drawing.width = max(drawing.width, right + piece.right)
     drawing.height = max(drawing.height, bottom + (46 if panel.x_name else 26))
     return drawing
 
 
 def _tiles(panel: Tiles, piece: _Piece, room: float) -> Drawing:
     drawing = Drawing()
-    top, left = _title(drawing, panel), piece.gutter
+    top, left = _title(drawing, panel), piece.left
     n_rows, n_columns = len(panel.labels), len(panel.labels[0])
     wanted = _widest([t for row in panel.labels for t in row if t], BODY) + 12
     breaks = _breaks(n_columns - 1, panel.break_columns)
     width = _half(max(3.0, min(max(28.0, wanted), (room - breaks) / n_columns)))
-    height = 26.0 if n_rows <= 16 else 16.0
+    height = min(26.0 if n_rows <= 16 else 16.0, max(piece.sizes.cell, 11.5))
     cells = Cells(left, top, width, height, panel)
     drawing.add(cells)
     for i, label in enumerate(panel.rows):
         drawing.add(Text(left - 7, cells.at(i, 0)[1] + height / 2, label, align="right"))
     right, last = cells.at(n_rows - 1, n_columns - 1)
     right, bottom = right + width, last + height
-    if panel.row_name:
-        drawing.add(_turned(panel.row_name, 8, (top + bottom) / 2))
+    named = _name_rows(drawing, panel.row_name, top, bottom)
     if panel.columns:
         bottom = _column_labels(
             drawing, panel.columns, left, bottom, width, lambda i: cells.at(0, i)[0] + width / 2
@@ -577,8 +761,12 @@ def _tiles(panel: Tiles, piece: _Piece, room: float) -> Drawing:
     if panel.column_name:
         drawing.add(Text((left + right) / 2, bottom + 12, panel.column_name, BODY, "center"))
         bottom += 24
-    drawing.width, drawing.height = max(drawing.width, right), bottom
+    drawing.width, drawing.height = max(drawing.width, right), max(bottom, named)
     return drawing
+
+
+def _stack(panel: Stack, piece: _Piece, room: float) -> Drawing:
+    return _draw_rows(panel.panels, room, piece.sizes, False, piece.order)
 
 
 def _table(panel: Table, piece: _Piece, room: float) -> Drawing:
@@ -592,9 +780,9 @@ def _table(panel: Table, piece: _Piece, room: float) -> Drawing:
         x = 0.0
         for text, width in zip(row, widths, strict=True):
             strong = head or i - bool(panel.header) in panel.strong
-            drawing.add(Text(x, y + 11, text, BODY, bold=strong))
+            drawing.add(Text(x, y + piece.sizes.line / 2 - 1, text, BODY, bold=strong))
             x += width
-        y += 24
+        y += piece.sizes.line
         if head:
             drawing.add(Path(((0, y - 1), (right, y - 1)), width=1))
             y += 2
@@ -659,5 +847,5 @@ def _arrow(drawing: Drawing, points: tuple[tuple[float, float], ...], dashed: bo
 
 _DRAW: dict[str, Callable[..., Drawing]] = {
     "heatmap": _heatmap, "bars": _bars, "curve": _curve, "tiles": _tiles, "table": _table,
-    "diagram": _diagram,
+    "diagram": _diagram, "stack": _stack,
 }  # fmt: skip

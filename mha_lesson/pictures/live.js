@@ -123,6 +123,7 @@ class Field {
   }
   cell(r, c) {
     const i = r * this.columns + c;
+    if (this.m.mask) return this.values[i] ? "True" : "False";
     return this.blocked && this.blocked[i] ? "blocked" : number(this.values[i], this.m.decimals);
   }
   levels(perRow) {
@@ -359,7 +360,7 @@ export class View {
         continue;
       }
       const nan = Number.isNaN(f.values[i]), ink = this.ink(f.m.colours, levels[i]);
-      if (nan) {
+      if (nan || f.m.mask) {
         g.strokeStyle = this.colours.hatch;
         g.lineWidth = 1;
         g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
@@ -373,9 +374,7 @@ export class View {
         this.write(g, f.cell(r, c), x + w / 2, y + h / 2, 12, textOn(paper));
       }
     }
-    g.strokeStyle = "#CF5A08";
-    g.lineWidth = 2;
-    for (const [r, c] of f.m.marks) g.strokeRect(...f.box(r, c));
+    for (const [r, c] of f.m.marks) this.frame(g, f.box(r, c), 2);
   }
 
   tiles(g, f) {
@@ -460,23 +459,23 @@ export class View {
     const [i, r, c] = this.cursor, f = this.fields[i];
     if (!f || r >= f.rows || c >= f.columns) { this.cursor = null; return; }
     const link = f.kind === "g" ? f.m.links[r][c] : -1;
-    const frame = (box, width) => {
-      g.lineWidth = width + 2;
-      g.strokeStyle = `rgb(${this.colours.page})`;
-      g.strokeRect(...box);
-      g.lineWidth = width;
-      g.strokeStyle = this.colours.text;
-      g.strokeRect(...box);
-    };
     this.fields.forEach((other, k) => {
       if (other.kind !== "g" || link < 0) return;
       other.m.links.forEach((row, y) => row.forEach((l, x) => {
         if (l !== link) return;
         this.lit.push([k, y, x]);
-        frame(other.box(y, x), 2.5);
+        this.frame(g, other.box(y, x), 2.5);
       }));
     });
-    frame(f.box(r, c), 2);
+    this.frame(g, f.box(r, c), 2);
+  }
+
+  frame(g, box, width) { // in the colour of text with the page around it: seen on every cell
+    for (const [wide, colour] of [[width + 2, `rgb(${this.colours.page})`], [width, this.colours.text]]) {
+      g.lineWidth = wide;
+      g.strokeStyle = colour;
+      g.strokeRect(...box);
+    }
   }
 
   read() {

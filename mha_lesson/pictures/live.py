@@ -11,6 +11,7 @@ import base64
 import inspect
 import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from html import escape
@@ -23,7 +24,18 @@ import numpy as np
 import traitlets
 
 from mha_lesson.pictures import figures
-from mha_lesson.pictures.layout import WIDTH, Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
+from mha_lesson.pictures.layout import (
+    SCREEN,
+    WIDTH,
+    Cells,
+    ColourBar,
+    Dot,
+    Drawing,
+    Path,
+    Rect,
+    Text,
+    draw,
+)
 from mha_lesson.pictures.panels import HEADS, MAPS, Heatmap, Scene, Tiles, scene_of
 from mha_lesson.refusals import require_bool, require_callable, require_kind, say
 
@@ -44,7 +56,7 @@ def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], np.ndarray
 
     Arrays stand among the marks as [offset, length] in the values (float32).
     """
-    drawing = draw(scene, width)
+    drawing = draw(scene, width, SCREEN)
     chunks: list[np.ndarray] = []
 
     def put(array: np.ndarray) -> list[int]:
@@ -96,6 +108,7 @@ def _heatmap(mark: Cells, put: Callable[[np.ndarray], list[int]]) -> dict[str, A
         "marks": [list(cell) for cell in panel.marks],
         "decimals": panel.decimals,
         "numbers": mark.numbers,
+        "mask": panel.mask,
         "title": panel.title,
     }
 
@@ -161,6 +174,14 @@ def _positions(control: widgets.Widget) -> tuple[str, list[Any]]:
     )
 
 
+def _count(controls: Mapping[str, widgets.Widget]) -> int:
+    """The number of states, or 0 where a control has no list of positions."""
+    try:
+        return math.prod(len(_positions(control)[1]) for control in controls.values())
+    except TypeError:
+        return 0
+
+
 def _store(
     controls: Mapping[str, widgets.Widget], scene_at: Callable[..., Scene]
 ) -> tuple[dict[str, Any], bytes]:
@@ -223,7 +244,8 @@ class Explorer:
     ValueError of the function is shown as a sentence, any other exception with its type.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
-    a notebook that was not run, paper) stands the first state as a still picture.
+    a notebook that was not run, paper) stands the first state as a still picture. An exported page
+    moves as well, wherever its states can be counted and are at most 1000.
     """
 
     def __init__(
@@ -271,6 +293,17 @@ class Explorer:
         """The scene of now."""
         return self.scene_at(**self.values)
 
+    @property
+    def has_page(self) -> bool:
+        """Whether all its states can be sent beforehand, so that a page moves without a kernel."""
+        return bool(self.view.stored) or 0 < _count(self.controls) <= MOST_STATES
+
+    def states(self) -> tuple[dict[str, Any], bytes]:
+        """All its states as a page takes them; computed now where a kernel has moved it so far."""
+        if self.view.stored:
+            return self.view.stored, self.view.data
+        return _store(self.controls, self._scene_at)
+
     def _move(self, _change: Any) -> None:
         try:
             self.view.show(self.scene)
@@ -280,11 +313,11 @@ class Explorer:
             self.view.error = f"{type(error).__name__}: {error}"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        if os.environ.get(EXPORT) and self.view.stored:
+        if os.environ.get(EXPORT) and self.has_page:
             return {"text/html": page(self), "text/plain": self.first.alt}
         return {
             "text/plain": self.first.alt,
-            "text/html": figures.html(self.first),
+            "text/html": figures.html(self.first, SCREEN),
             "application/vnd.jupyter.widget-view+json": {
                 "version_major": 2,
                 "version_minor": 0,
@@ -296,15 +329,14 @@ class Explorer:
 def page(explorer: Explorer) -> str:
     """An explorer with stored states as HTML that needs nothing else: no kernel, no network."""
     require_kind("explorer", explorer, Explorer)
-    if not explorer.view.stored:
-        raise ValueError("explorer must have been made with stored=True, got one without states")
+    if not explorer.has_page:
+        raise ValueError(f"explorer must have at most {MOST_STATES} states, all of them known")
+    stored, values = explorer.states()
     parcel = json.dumps({
-        "look": LOOK,
-        "stored": explorer.view.stored,
-        "bytes": base64.b64encode(explorer.view.data).decode(),
+        "look": LOOK, "stored": stored, "bytes": base64.b64encode(values).decode(),
     })  # fmt: skip
     parcel = parcel.replace("<", "\\u003c")
-    still = figures.html(explorer.first)
+    still = figures.html(explorer.first, SCREEN)
     source = base64.b64encode(SCRIPT.read_bytes()).decode()
     name = f"mha-{explorer.box.model_id[:12]}"
     return (

@@ -33,7 +33,7 @@ from mha_lesson.refusals import (
 )
 
 __all__ = [
-    "Bars", "Box", "Curve", "Diagram", "Heatmap", "Panel", "Scene", "Table", "Tiles",
+    "Bars", "Box", "Curve", "Diagram", "Heatmap", "Panel", "Scene", "Stack", "Table", "Tiles",
     "head_colour", "number", "scene_of",
 ]  # fmt: skip
 
@@ -46,6 +46,7 @@ PLATE = "#F3F5F8"  # cells that carry numbers lie on this, so that the numbers c
 HIGH, LOW = "#2878CC", "#CF5A08"  # the far ends of the maps: more and less than zero
 RAMP = 256
 FLOAT32_END = float(np.finfo(np.float32).max)  # a browser gets the cells in float32
+ENDS = ("[CLS]", "[SEP]")  # around a sentence: much is parked there, and little is said by it
 ROWS_LARGEST = "row’s largest"  # at the end of a colour bar, where each row has its own
 
 
@@ -257,6 +258,7 @@ class Panel:
     """What every panel has: a title, perhaps the head it belongs to, and words that describe it.
 
     Values and labels are given as any array or list, and kept as checked arrays and tuples.
+    `wide` is its share of a row; a `bare` heatmap has no labels beside it.
     """
 
     _: KW_ONLY
@@ -264,6 +266,7 @@ class Panel:
     head: int | None = None
     alt: str = ""
     wide: float = 1.0
+    bare: bool = False
 
     kind: ClassVar[str] = ""
 
@@ -298,6 +301,7 @@ class Heatmap(Panel):
     `blocked` (bool, True = blocked) cells are hatched and carry no value. `limits` None means the
     panel's own range; `per_row` stretches the colours up to each row's own largest instead.
     `marks` are (row, column) cells to frame. `numbers` None writes values where they fit.
+    A `mask` is of bools: True is hatched, False empty.
     """
 
     values: Any
@@ -314,6 +318,7 @@ class Heatmap(Panel):
     marks: Sequence[tuple[int, int]] = ()
     numbers: bool | None = None
     decimals: int | None = None
+    mask: bool = False
 
     kind: ClassVar[str] = "heatmap"
 
@@ -321,7 +326,9 @@ class Heatmap(Panel):
         values = _array(self.values, "values", (2,))
         if 0 in values.shape:
             raise ValueError(f"values must have at least one cell, got shape {values.shape}")
-        blocked = np.zeros(values.shape, bool)
+        blocked = (values == 1) if self.mask else np.zeros(values.shape, bool)
+        if self.mask and (self.blocked is not None or not np.isin(values, (0, 1)).all()):
+            raise ValueError("values of a mask must be True and False, without blocked cells")
         if self.blocked is not None:
             blocked = _array(self.blocked, "blocked", (2,), bool)
             if blocked.shape != values.shape:
@@ -355,6 +362,7 @@ class Heatmap(Panel):
             decimals = 2
         self._set(
             values=values, blocked=blocked, limits=limits, colours=colours, marks=marks,
+            numbers=False if self.mask else self.numbers,
             rows=_labels(self.rows, "rows", values.shape[0]),
             columns=_labels(self.columns, "columns", values.shape[1]), decimals=decimals,
         )  # fmt: skip
@@ -376,14 +384,22 @@ class Heatmap(Panel):
         require_whole("row", row, 0, len(self.rows) - 1)
         require_whole("column", column, 0, len(self.columns) - 1)
         value = "blocked" if self.blocked[row, column] else self._number(self.values[row, column])
+        if self.mask:
+            value = str(bool(self.values[row, column]))
         return f"{self.rows[row]} → {self.columns[column]} = {value}"
 
     def _number(self, value: float) -> str:
         return number(value, self.decimals)
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        """The largest values; between words, where a sentence stands between [CLS] and [SEP]."""
         require_whole("n", n, 0, MOST)
+        if self.mask:
+            return []
         keep = ~self.blocked & np.isfinite(self.values)
+        if self._between_words:
+            keep &= np.array([word not in ENDS for word in self.rows])[:, None]
+            keep &= np.array([word not in ENDS for word in self.columns])
         flat = np.where(keep, np.abs(self.values), -1.0).ravel()
         order = np.argsort(-flat, kind="stable")[:n]
         cells = [divmod(int(i), self.values.shape[1]) for i in order if flat[i] >= 0]
@@ -392,12 +408,22 @@ class Heatmap(Panel):
             for r, c in cells
         ]
 
+    @property
+    def _between_words(self) -> bool:
+        """Whether words look at words, and at the marks around them."""
+        both = (set(self.rows), set(self.columns))
+        return all(names & set(ENDS) and names - set(ENDS) for names in both)
+
     def _describe(self) -> str:
         n_rows, n_columns = self.values.shape
-        words = [f"heatmap of {n_rows} × {n_columns}, {self.row_name} → {self.column_name}"]
+        what = "mask" if self.mask else "heatmap"
+        words = [f"{what} of {n_rows} × {n_columns}, {self.row_name} → {self.column_name}"]
         if top := self.largest(1):
-            words.append(f"largest {self.quantity} {top[0][1]}: {top[0][0]}")
-        if self.blocked.any():
+            between = " between words" * self._between_words
+            words.append(f"largest {self.quantity}{between} {top[0][1]}: {top[0][0]}")
+        if self.mask:
+            words.append(f"{int(self.values.sum())} True")
+        elif self.blocked.any():
             words.append(f"{int(self.blocked.sum())} blocked")
         if np.isnan(self.values[~self.blocked]).any():
             words.append(f"{int(np.isnan(self.values[~self.blocked]).sum())} NaN")
@@ -436,8 +462,8 @@ class Bars(Panel):
         heads = _heads(self.heads, n, "bar" if len(values) == 1 else "series")
         limits = _curve_limits(self.limits, values, self.log, zero=True)
         decimals = self.decimals
-        if decimals is None and not self.log and max(map(abs, limits)) <= 1:
-            decimals = 2
+        if decimals is None and not self.log:
+            decimals = _decimals(values, limits)
         reference = None
         if self.reference is not None:
             level, *name = listed("reference", self.reference, "a value and a name") or [None]
@@ -471,6 +497,18 @@ class Bars(Panel):
         top = self.largest(1)[0]
         of = f" of {self.name}" if self.name else ""
         return f"{n} bars{of}; largest {top[1]}: {top[0]}"
+
+
+def _decimals(values: np.ndarray, limits: tuple[float, float]) -> int | None:
+    """As many decimals for all bars as the longest needs for three digits, and shares two."""
+    finite = np.abs(values[np.isfinite(values)])
+    top = float(finite.max(initial=0.0))
+    share = max(map(abs, limits)) <= 1
+    if (finite % 1 == 0).all():
+        return 2 if share else None
+    if share and top >= 0.095:
+        return 2
+    return min(6, max(0, 2 - math.floor(math.log10(top))))
 
 
 def _curve_limits(limits: Any, values: np.ndarray, log: bool, zero: bool) -> tuple[float, float]:
@@ -681,6 +719,24 @@ class Table(Panel):
         return "; ".join(", ".join(row) for row in self.rows[:6])
 
 
+@dataclass(frozen=True, eq=False)
+class Stack(Panel):
+    """Rows of panels that take the place of one panel in a row."""
+
+    panels: Any
+
+    kind: ClassVar[str] = "stack"
+
+    def _check(self) -> None:
+        rows = tuple(tuple(_several(row)) for row in _several(self.panels))
+        if not rows or not all(rows) or not all(isinstance(p, Panel) for row in rows for p in row):
+            raise TypeError("panels must be a list of rows of panels")
+        self._set(panels=rows)
+
+    def _describe(self) -> str:
+        return _kinds(_flat(self.panels))
+
+
 @dataclass(frozen=True)
 class Box:
     """A box of a diagram: its place in the grid, what it does, and the shape that leaves it.
@@ -777,28 +833,55 @@ class Scene:
             require_positive_int("columns", self.columns)
         one = isinstance(self.panels, Panel)
         given: list[Any] = [self.panels] if one else _several(self.panels)
-        if all(isinstance(p, Panel) for p in given):
-            width = self.columns or min(len(given), 4) or 1
+        if given and all(isinstance(p, Panel) for p in given):
+            width = min(len(given), self.columns or 4) or 1
+            width = math.ceil(len(given) / math.ceil(len(given) / width)) or 1  # 3 + 3, not 4 + 2
             given = [given[i : i + width] for i in range(0, len(given), width)]
         rows = tuple(tuple(_several(row)) for row in given)
         if not rows or not all(rows) or not all(isinstance(p, Panel) for row in rows for p in row):
             raise TypeError("panels must be a panel, a list of panels or a list of rows of panels")
         alt = self.alt
         if not alt:
-            said = [p.alt for row in rows for p in row]
-            shown = [*said[:8], f"and {len(said) - 8} more"] if len(said) > 8 else said
-            alt = " ".join(f"{s.rstrip('.')}." for s in (self.title, self.caption, *shown) if s)
+            flat = _flat(rows)
+            seen = flat[0].alt if len(flat) == 1 else _kinds(flat)
+            alt = f"{self.title}: {seen}" if self.title and self.title != seen else seen
+            alt = f"{alt.rstrip('.')}."
         for name, value in (("panels", rows), ("alt", alt)):
             object.__setattr__(self, name, value)
 
     def flat(self) -> list[Panel]:
         """Every panel, row by row."""
-        return [panel for row in self.panels for panel in row]
+        return _flat(self.panels)
 
     def text(self) -> list[tuple[str, str, str]]:
         """The most telling values in words: (panel, where, value)."""
         n = 3 if len(self.flat()) > 2 else 5
         return [(p.title, where, said) for p in self.flat() for where, said in p.largest(n)]
+
+
+_KINDS = {
+    "heatmap": "heatmap", "bars": "bar chart", "curve": "line chart", "tiles": "cell grid",
+    "table": "table", "diagram": "diagram",
+}  # fmt: skip
+
+
+def _flat(rows: Iterable[Iterable[Panel]]) -> list[Panel]:
+    """Every panel in rows, those in stacks included."""
+    out: list[Panel] = []
+    for row in rows:
+        for panel in row:
+            out += _flat(panel.panels) if isinstance(panel, Stack) else [panel]
+    return out
+
+
+def _kinds(panels: Sequence[Panel]) -> str:
+    """What is seen, in one sentence: "2 heatmaps and 1 table: head 0; head 1; links"."""
+    kinds = [_KINDS[panel.kind] for panel in panels]
+    said = [f"{kinds.count(k)} {k}{'s' * (kinds.count(k) > 1)}" for k in dict.fromkeys(kinds)]
+    counts = " and ".join(filter(None, [", ".join(said[:-1]), said[-1]]))
+    titles = list(dict.fromkeys(panel.title for panel in panels if panel.title))
+    shown = [*titles[:3], "…", titles[-1]] if len(titles) > 5 else titles
+    return f"{counts}: {'; '.join(shown)}" if shown else counts
 
 
 def _several(panels: Any) -> list[Any]:

@@ -1,0 +1,29 @@
+"""Can a drawing be read? Every text on the page, none on another, none too small."""
+
+from mha_lesson.pictures import layout
+
+
+def assert_readable(drawing: layout.Drawing, width: float = layout.WIDTH) -> None:
+    """No text is below 12 px, lies outside of the page or on another; the page is wide enough."""
+    assert drawing.width <= width + 1
+    boxes: list[tuple[str, float, float, float, float]] = []
+    for mark in drawing.marks:
+        if isinstance(mark, layout.ColourBar):
+            mark = mark.label()
+        if not isinstance(mark, layout.Text):
+            continue
+        assert mark.size >= 12
+        long, short = 0.8 * layout.text_width(mark.text, mark.size), 0.8 * mark.size
+        x = mark.x - {"left": 0, "center": long / 2, "right": long}[mark.align]
+        box = (x, mark.y - short / 2, long, short)
+        if mark.turned:
+            y = mark.y if mark.align == "right" else mark.y - long / 2
+            box = (mark.x - short / 2, y, short, long)
+        boxes.append((mark.text, *box))
+    for i, (text, x, y, w, h) in enumerate(boxes):
+        assert x >= -1, text
+        assert x + w <= drawing.width + 1, text
+        assert y + h <= drawing.height + 1, text
+        for other, x2, y2, w2, h2 in boxes[:i]:
+            apart = x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y
+            assert apart, f"{text!r} lies on {other!r}"
