@@ -627,9 +627,18 @@ def test_states_of_a_page_follow_the_controls_and_are_a_small_parcel(name: str) 
     stored, values = explorer.states()
     assert len(json.dumps(stored)) + len(values) < 1.5e6
     positions = [live._positions(control)[1] for control in explorer.controls.values()]
-    for state, delta in zip(itertools.product(*positions), stored["deltas"], strict=True):
-        scene = explorer.scene_at(**dict(zip(explorer.controls, state, strict=True)))
-        assert delta.get("caption", [stored["base"]["caption"]]) == [scene.caption]
+    data = np.frombuffer(values, np.float32)
+    for place, sent in zip(itertools.product(*positions), stored["states"], strict=True):
+        scene = explorer.scene_at(**dict(zip(explorer.controls, place, strict=True)))
+        alone, raw = live.pack(scene)
+        assert {**sent, "marks": []} == {**json.loads(json.dumps(alone)), "marks": []}
+        own = np.frombuffer(raw, np.float32)
+        marks = [stored["marks"][i] for i in sent["marks"]]
+        for mark, expected in zip(marks, json.loads(json.dumps(alone["marks"])), strict=True):
+            if mark[0] == "h":
+                (start, size), (first, same) = mark[1].pop("values"), expected[1].pop("values")
+                np.testing.assert_array_equal(data[start:][:size], own[first:][:same])
+            assert mark == expected
 
 
 def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:

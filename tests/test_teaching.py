@@ -292,7 +292,7 @@ def roles_of_heads() -> None:
         pytest.skip(str(error))
     best = {}
     every = np.stack([
-        np.stack([values(p) for p in titled(scene("08", layer=layer), "head ")])
+        np.stack([values(p) for p in scene("08", layer=layer).flat() if p.bare])
         for layer in range(6)
     ])  # fmt: skip
     n = every.shape[-1]

@@ -86,7 +86,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
             one,
             head=i,
             limits=(0, 1),
-            title=f"head {i}" + (" (silent)" if i == silence else ""),
+            title=f"{i}, silent" if i == silence else f"head {i}",
             row_name="query position",
             column_name="key position",
             numbers=False,

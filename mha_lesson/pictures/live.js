@@ -515,17 +515,8 @@ function nameSliders(root) {
 
 // ---- stored states ---------------------------------------------------------------------------------
 
-const merge = (base, delta) => {
-  if (Array.isArray(delta)) return delta[0];
-  const out = Array.isArray(base) ? base.slice() : { ...base };
-  for (const [key, part] of Object.entries(delta)) out[key] = merge(base[key], part);
-  return out;
-};
-
-function storedState(stored, data, index) {
-  const [from, size] = stored.spans[index];
-  return [merge(stored.base, stored.deltas[index]), data.subarray(from, from + size)];
-}
+// A state picks its marks from one list that all states share.
+const storedState = ({ marks, states }, index) => ({ ...states[index], marks: states[index].marks.map((i) => marks[i]) });
 
 const floats = (view) => new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
 
@@ -549,7 +540,7 @@ async function render({ model, el }) {
     room = now;
     view.tallest = 0;
     const wanted = Math.min(860, Math.max(320, now));
-    if (!stored.base && wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
+    if (!stored.states && wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
     view.again();
   });
   const fail = () => view.fail(model.get("error"));
@@ -563,12 +554,12 @@ async function render({ model, el }) {
       nameSliders(explorer);
       off.push(() => names.disconnect());
     }
-    if (stored.base) {
+    if (stored.states) {
       const data = floats(model.get("data"));
       const controls = await Promise.all(stored.controls.map((c) => model.widget_manager.get_model(c.id)));
       const go = () => {
         const index = stored.controls.reduce((i, c, k) => i * c.count + position(controls[k], c), 0);
-        view.show(...storedState(stored, data, index));
+        view.show(storedState(stored, index), data);
       };
       controls.forEach((m, k) => listen(m, stored.controls[k].kind === "index" ? "change:index" : "change:value", go));
       go();
@@ -593,7 +584,7 @@ export function mount(el, { look, stored, bytes }) {
   el.classList.add("mha-explorer");
   el.replaceChildren(bar, stage);
   const view = new View(stage, look), at = stored.controls.map((c) => c.start);
-  const go = () => view.show(...storedState(stored, data, stored.controls.reduce((i, c, k) => i * c.count + at[k], 0)));
+  const go = () => view.show(storedState(stored, stored.controls.reduce((i, c, k) => i * c.count + at[k], 0)), data);
   stored.controls.forEach((c, k) => {
     const label = bar.appendChild(document.createElement("label")), input = document.createElement("input");
     const now = document.createElement("output");

@@ -51,28 +51,44 @@ MOST_STATES = 1000
 _KIND = {Text: "t", Rect: "r", Path: "p", Dot: "d", ColourBar: "b"}
 
 
-def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], np.ndarray]:
+class _Values:
+    """Arrays one after the other, in float32; equal ones once."""
+
+    def __init__(self) -> None:
+        self.spans: dict[bytes, list[int]] = {}
+        self.size = 0
+
+    def put(self, array: np.ndarray) -> list[int]:
+        """Where the array stands: [offset, length]."""
+        raw = np.asarray(array, np.float32).tobytes()
+        if raw not in self.spans:
+            self.spans[raw] = [self.size, len(raw) // 4]
+            self.size += len(raw) // 4
+        return self.spans[raw]
+
+    def bytes(self) -> bytes:
+        return b"".join(self.spans)
+
+
+def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
     """A scene as the browser takes it: marks and words that JSON can write, and all values.
 
     Arrays stand among the marks as [offset, length] in the values (float32).
     """
+    values = _Values()
+    return _header(scene, width, values), values.bytes()
+
+
+def _header(scene: Scene, width: float, values: _Values) -> dict[str, Any]:
     drawing = draw(scene, width, SCREEN)
-    chunks: list[np.ndarray] = []
-
-    def put(array: np.ndarray) -> list[int]:
-        start = sum(chunk.size for chunk in chunks)
-        chunks.append(np.asarray(array, np.float32).ravel())
-        return [start, chunks[-1].size]
-
-    header = {
+    return {
         "width": round(drawing.width, 1),
         "height": round(drawing.height, 1),
-        "marks": _marks(drawing, put),
+        "marks": _marks(drawing, values.put),
         "caption": scene.caption,
         "alt": scene.alt,
         "text": [list(row) for row in scene.text()],
     }
-    return header, np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
 
 
 def _marks(drawing: Drawing, put: Callable[[np.ndarray], list[int]]) -> list[list[Any]]:
@@ -126,18 +142,6 @@ def _tiles(panel: Tiles) -> dict[str, Any]:
     }
 
 
-def _delta(base: Any, new: Any) -> Any:
-    """What turns `base` into `new`: a dict of changed parts, or [value] where all of it changes."""
-    both = isinstance(base, dict) and isinstance(new, dict) and base.keys() == new.keys()
-    if both:
-        pairs = [(key, base[key], new[key]) for key in base]
-    elif isinstance(base, list) and isinstance(new, list) and len(base) == len(new):
-        pairs = [(str(i), a, b) for i, (a, b) in enumerate(zip(base, new, strict=True))]
-    else:
-        return [new]
-    return {key: _delta(a, b) for key, a, b in pairs if a != b}
-
-
 class LiveView(anywidget.AnyWidget):
     """One canvas that shows a scene: `show(scene)` sends the next in a single message."""
 
@@ -153,7 +157,7 @@ class LiveView(anywidget.AnyWidget):
         """Draws a scene, a panel or panels."""
         header, values = pack(scene_of(thing), self.room)
         with self.hold_sync():
-            self.scene, self.data, self.error = header, values.tobytes(), ""
+            self.scene, self.data, self.error = header, values, ""
 
 
 def _name(control: widgets.Widget, key: str) -> str:
@@ -185,21 +189,19 @@ def _count(controls: Mapping[str, widgets.Widget]) -> int:
 def _store(
     controls: Mapping[str, widgets.Widget], scene_at: Callable[..., Scene]
 ) -> tuple[dict[str, Any], bytes]:
-    """All states: one in full, the others as what differs from it; and all their values."""
+    """All states and their values. Marks stand in one list, equal ones once; a state picks some."""
     kinds = {key: _positions(control) for key, control in controls.items()}
-    count = int(np.prod([len(values) for _, values in kinds.values()]))
+    count = math.prod(len(values) for _, values in kinds.values())
     if count > MOST_STATES:
         raise ValueError(f"stored states must be at most {MOST_STATES}, these have {count}")
-    headers: list[Any] = []
-    arrays: list[np.ndarray] = []
-    spans: list[list[int]] = []
-    start = 0
+    states: list[dict[str, Any]] = []
+    marks: dict[str, int] = {}
+    arrays = _Values()
     for state in itertools.product(*(values for _, values in kinds.values())):
-        header, array = pack(scene_of(scene_at(**dict(zip(controls, state, strict=True)))))
-        headers.append(json.loads(json.dumps(header)))
-        arrays.append(array)
-        spans.append([start, array.size])
-        start += array.size
+        scene = scene_of(scene_at(**dict(zip(controls, state, strict=True))))
+        header = _header(scene, WIDTH, arrays)
+        picked = [marks.setdefault(json.dumps(mark), len(marks)) for mark in header["marks"]]
+        states.append({**header, "marks": picked})
     described = []
     for key, control in controls.items():
         kind, values = kinds[key]
@@ -212,13 +214,8 @@ def _store(
             "start": values.index(control.value),
             "min": getattr(control, "min", 0), "step": getattr(control, "step", 1),
         })  # fmt: skip
-    stored = {
-        "controls": described,
-        "base": headers[0],
-        "deltas": [_delta(headers[0], header) for header in headers],
-        "spans": spans,
-    }
-    return stored, np.concatenate(arrays).tobytes()
+    pool = [json.loads(mark) for mark in marks]
+    return {"controls": described, "marks": pool, "states": states}, arrays.bytes()
 
 
 def _require_controls(controls: Any, scene_at: Callable[..., Any]) -> None:
