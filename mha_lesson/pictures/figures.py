@@ -41,7 +41,8 @@ __all__ = ["html", "png", "show"]
 
 PIXELS_PER_INCH = 96  # CSS
 DENSITY = 2  # image pixels for each CSS pixel: crisp on dense screens
-COLOURS, STEP = 8, 17  # so many colours stay as they are; the others in steps of so much
+COLOURS = 250  # of the palette
+GREYS, LARGE = 17, 400  # steps of its greys, but for areas of so many pixels
 MARGIN = 12  # CSS pixels around the drawing
 CARD, INK, EDGE = "#FFFFFF", "#2B2B2B", "#C9CDD2"
 
@@ -139,13 +140,18 @@ def _bytes(drawing: Drawing, kind: str, **options: Any) -> bytes:
 
 
 def _few_colours(pixels: np.ndarray) -> Image.Image:
-    """Large areas keep their colour, the edges of letters are rounded: half of the bytes."""
+    """The picture with a palette, greys in steps: half of the bytes. Large areas keep theirs."""
     packed = np.ascontiguousarray(pixels).view(np.uint32)[..., 0]  # all of them opaque
     colours, index, count = np.unique(packed, return_inverse=True, return_counts=True)
-    seen = np.ascontiguousarray(colours).view(np.uint8).reshape(-1, 4)[:, :3]
-    rare = np.argsort(-count, kind="stable")[COLOURS:]
-    seen[rare] = np.round(seen[rare] / STEP) * STEP
-    return Image.fromarray(seen[index.reshape(packed.shape)])
+    seen = np.ascontiguousarray(colours).view(np.uint8).reshape(-1, 4)[:, :3].astype(float)
+    edges = (np.ptp(seen, axis=1) == 0) & (count < LARGE)  # of letters
+    seen[edges] = (seen[edges] / GREYS).round() * GREYS
+    kept = np.sort(np.argsort(-count, kind="stable")[:COLOURS])
+    apart = (seen**2).sum(1)[:, None] - 2 * seen @ seen[kept].T + (seen[kept] ** 2).sum(1)
+    nearest = apart.argmin(1).astype(np.uint8)
+    image = Image.fromarray(nearest[index.reshape(packed.shape)], "P")
+    image.putpalette(seen[kept].astype(np.uint8).tobytes())
+    return image
 
 
 def _points(pixels: float) -> float:
