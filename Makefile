@@ -15,7 +15,7 @@ PRETEND := env PYTHONPATH="$(CURDIR)/tests/device" MHA_LESSON_DEVICE=pretend
 LUCK := env PYTHONPATH="$(CURDIR)/tests/luck"
 
 .PHONY: help setup lab lint test test-quick test-code test-notebooks test-again test-device \
-	test-processors test-browser test-gpu notebooks slides print diagnose claims bench \
+	test-processors test-browser test-gpu notebooks slides print site diagnose claims bench \
 	classroom-load pins audit newest oldest torch conda-check
 .NOTPARALLEL:
 
@@ -95,6 +95,9 @@ slides: $(SET_UP)  ## the notebooks as slides, one file each, in build/slides; o
 
 print: $(SET_UP)  ## the notebooks for paper, folded parts open, in build/print; one only: make print NB=03
 	@$(PY) tools/handout.py print $(NB)
+
+site: $(SET_UP)  ## the course as pages that move without a kernel, in build/site
+	@$(PY) tools/website.py $(NB)
 
 bench: $(FOR_TESTS)  ## speed against a minimal fused block, nn.MultiheadAttention and others; DEVICE=cuda
 	@$(PY) tools/bench.py --device $(or $(DEVICE),cpu)

@@ -1,0 +1,101 @@
+"""The course as a site: every link leads somewhere, nothing is fetched, what is folded stays so."""
+
+import json
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+from nbformat import v4
+
+import notebooks
+import website
+
+CHOSEN = notebooks.paths("00", "01")  # 01 has exercises, and an explorer whose states are sent
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    place = tmp_path_factory.mktemp("site")
+    website.build(place, CHOSEN)
+    return place
+
+
+@pytest.fixture(scope="module")
+def soups(site):
+    return {p.name: BeautifulSoup(p.read_text("utf-8"), "html.parser") for p in site.glob("*.html")}
+
+
+def test_there_is_a_page_for_each_notebook_and_text(soups):
+    texts = [f"{name}.html" for name in website.TEXTS]
+    assert sorted(soups) == sorted(["index.html", *texts, *(f"{p.stem}.html" for p in CHOSEN)])
+
+
+def test_every_link_leads_to_a_place_that_is_there(soups):
+    followed = 0
+    for name, soup in soups.items():
+        for link in soup.find_all("a", href=True):
+            if "://" in link["href"]:
+                continue
+            page, _, place = link["href"].partition("#")
+            assert not page or page in soups, link
+            if place:
+                assert soups[page or name].find(id=place), f"{name}: {link}"
+            followed += 1
+    assert followed > 50
+
+
+def test_nothing_is_fetched_from_elsewhere(site, soups):
+    for soup in soups.values():
+        for tag in soup.find_all(src=True) + soup.find_all("link"):
+            said = tag.get("src") or tag["href"]
+            assert said.startswith("data:") or (site / said).exists(), said
+    for file in (*site.glob("*.css"), *site.glob("page.js")):
+        assert "//" not in re.sub(r"^//.*| // .*", "", file.read_text("utf-8"), flags=re.M)
+
+
+def test_no_page_is_large(site):
+    assert max(path.stat().st_size for path in site.iterdir()) < 2_000_000
+
+
+def test_an_exercise_says_where_to_type_and_keeps_its_answers_folded(soups):
+    for path in CHOSEN:
+        main, notebook = soups[f"{path.stem}.html"].main, notebooks.read(path)
+        answers = notebooks.solutions(notebook)
+        assert len(main.select(".note a[href^='index.html#']")) == len(answers)
+        folded = [details.get_text() for details in main.select("details:not([open])")]
+        for stub, answer in answers.items():
+            assert main.find(id=f"cell-{stub}")
+            assert any(answer.strip() in text for text in folded)
+        assert "attempted" not in " ".join(o.get_text() for o in main.select("[role=status]"))
+
+
+def test_what_is_hidden_in_the_notebook_is_folded_on_the_page(soups):
+    for path in CHOSEN:
+        for cell in notebooks.read(path).cells:
+            if cell.metadata.get("jupyter", {}).get("source_hidden"):
+                made = soups[f"{path.stem}.html"].find(id=f"cell-{cell.id}")
+                assert made.select("details:not([open]) .highlight") and made.select(".output")
+
+
+def test_what_can_be_found_is_there_and_holds_no_answer(site, soups):
+    text = (site / "search.js").read_text("utf-8")
+    index = json.loads(text.removeprefix("window.SECTIONS = ").rstrip(";\n"))
+    for section in index:
+        assert soups[f"{section['page']}.html"].find(id=section["id"]), section
+    assert any("saturat" in s["title"].lower() for s in index if s["page"].startswith("01"))
+    everything = " ".join(s["text"] for s in index)
+    for path in CHOSEN:
+        for answer in notebooks.solutions(notebooks.read(path)).values():
+            assert answer.splitlines()[-1].strip() not in everything
+
+
+def test_an_explorer_moves_in_its_page(soups):
+    main = soups["01_scaled_dot_product_attention.html"].main
+    [script] = main.find(id="cell-explorer").find_all("script")
+    assert "mount(" in script.string
+
+
+def test_a_formula_is_refused():
+    notebook = v4.new_notebook(cells=[v4.new_markdown_cell("so $x^2$ it is", id="here")])
+    with pytest.raises(ValueError, match="here: formulas"):
+        website.prepare(notebook)

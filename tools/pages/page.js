@@ -1,0 +1,72 @@
+// What a page of the site does by itself: light or dark, contents, finding. Nothing is fetched from elsewhere.
+"use strict";
+
+const root = document.documentElement;
+const remembered = (key) => { try { return localStorage.getItem(key); } catch { return null; } };
+const remember = (key, value) => { try { localStorage.setItem(key, value); } catch { /* private mode */ } };
+const chosen = remembered("theme");
+if (chosen) root.dataset.theme = chosen;
+
+function theme() {
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  remember("theme", root.dataset.theme);
+}
+
+// ---- finding: every word must stand in a section; search.js holds their texts and comes when first asked ----
+
+function sections() {
+  sections.asked ??= new Promise((done) => {
+    const script = document.createElement("script");
+    script.src = "search.js";
+    script.onload = () => done(window.SECTIONS);
+    document.head.append(script);
+  });
+  return sections.asked;
+}
+
+async function find(query, list, status) {
+  const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const all = wanted.length ? await sections() : [];
+  const hits = all
+    .map((s) => ({ s, title: s.title.toLowerCase(), text: s.text.toLowerCase() }))
+    .filter(({ title, text }) => wanted.every((w) => title.includes(w) || text.includes(w)))
+    .sort((a, b) => wanted.filter((w) => b.title.includes(w)).length - wanted.filter((w) => a.title.includes(w)).length);
+  list.replaceChildren(...hits.slice(0, 20).map(({ s, text }) => {
+    const item = document.createElement("li"), link = document.createElement("a"), around = document.createElement("span");
+    link.href = `${s.page}.html#${s.id}`;
+    link.textContent = s.title;
+    const at = Math.max(0, text.indexOf(wanted[0]) - 40);
+    around.textContent = `${s.of}: ${at ? "… " : ""}${s.text.slice(at, at + 110)} …`;
+    link.append(around);
+    item.append(link);
+    return item;
+  }));
+  list.hidden = !hits.length;
+  status.textContent = wanted.length ? `${hits.length} sections found` : "";
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelector(".theme").addEventListener("click", theme);
+  document.querySelector("nav details").open = matchMedia("(min-width: 70rem)").matches;
+  const box = document.querySelector(".find"), [input, list, status] = box.children;
+  input.addEventListener("input", () => find(input.value, list, status));
+  const close = () => { list.hidden = true; };
+  list.addEventListener("click", close);
+  document.addEventListener("click", (e) => { if (!box.contains(e.target)) close(); });
+  box.addEventListener("keydown", (e) => {
+    if (e.key === "Escape") { close(); input.focus(); }
+    const links = [input, ...list.querySelectorAll("a")], step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
+    if (!step || list.hidden) return;
+    e.preventDefault();
+    links[Math.min(Math.max(links.indexOf(document.activeElement) + step, 0), links.length - 1)].focus();
+  });
+
+  // what is wider than the page moves sideways by keyboard too
+  const reach = () => document.querySelectorAll(".scroll").forEach((part) => {
+    if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+    else part.removeAttribute("tabindex");
+  });
+  reach();
+  window.addEventListener("resize", reach);
+});

@@ -1,0 +1,169 @@
+"""The course as a site, from the stored notebooks, in build/site; only some pages: NUMBER ...
+
+    python tools/website.py [NUMBER ...]
+
+Nothing is run but the explorers' pure functions, whose states go into the pages, so that they move
+without a kernel. Pages load nothing from anywhere else: they open from a disk and from any server.
+`make site` calls this.
+"""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from bs4 import BeautifulSoup
+from jinja2 import FileSystemLoader
+from jupyterlab_pygments import JupyterStyle
+from nbconvert import HTMLExporter
+from nbformat import NotebookNode, v4
+from pygments.formatters import HtmlFormatter
+
+import notebooks
+from from_npm import BUILD
+from mha_lesson import explore
+from mha_lesson.pictures import live
+
+ROOT = BUILD.parent
+SITE = BUILD / "site"
+LOOK = Path(__file__).with_name("pages")
+FRONT = ("", "Two commands", "The map", "Licence")  # the README's parts that the first page shows
+TEXTS = {"TEACHING": "For teachers", "CLAIMS": "Claims, put to the test"}
+EXPLORER = re.compile(r"^explore\.(\w+)\([^\n]*\)\s*$", re.M)
+FORMULA = re.compile(r"\$[^$\n]+\$")
+
+
+def front() -> NotebookNode:
+    """The first page: what the README says to everybody."""
+    parts = re.split(r"^## (.*)\n", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.M)
+    said = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
+    text = [(f"## {name}\n" if name else "") + said[name].split("\n### ")[0] for name in FRONT]
+    return v4.new_notebook(cells=[v4.new_markdown_cell(part) for part in text])
+
+
+def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
+    """Name -> title and cells of every page, in their order."""
+    found = {"index": ("Start", front())}
+    for path in paths:
+        notebook = notebooks.read(path)
+        found[path.stem] = (notebook.cells[0].source.splitlines()[0].lstrip("# "), notebook)
+    for name, title in TEXTS.items():
+        text = (notebooks.FOLDER / f"{name}.md").read_text(encoding="utf-8")
+        found[name] = (title, v4.new_notebook(cells=[v4.new_markdown_cell(text)]))
+    return found
+
+
+def prepare(notebook: NotebookNode) -> NotebookNode:
+    """Explorers move; a check that has nothing to say yet is left out.
+
+    Raises:
+        ValueError: a text has a formula set in LaTeX, which no browser shows by itself.
+    """
+    notebook.cells = [c for c in notebook.cells if "check" not in c.metadata.get("tags", ())]
+    for cell in notebook.cells:
+        moving = EXPLORER.search(cell.source)
+        if cell.cell_type == "code" and moving:
+            explorer = getattr(explore, moving[1])()
+            if explorer.view.stored:
+                data = {"text/html": live.page(explorer)}
+                cell.outputs = [v4.new_output("display_data", data)]
+        if cell.cell_type == "markdown" and FORMULA.search(cell.source):
+            raise ValueError(f"{cell.id}: formulas stand in plain characters, as 4 · d_model².")
+    return notebook
+
+
+def adapt(page: str, names: set[str]) -> BeautifulSoup:
+    """Links lead to pages or lose their target; wide tables move by themselves; one style of id."""
+    soup = BeautifulSoup(page, "html.parser")
+    main = soup.main
+    assert main is not None
+    for heading in main.find_all(["h1", "h2", "h3"], id=True):
+        heading["id"] = slug(heading["id"])
+    for link in main.find_all("a", href=True):
+        target, _, place = link["href"].partition("#")
+        name = Path(target).stem
+        if link.get("class") == ["anchor-link"]:
+            link["aria-label"] = "Link to this section"
+        if not target:
+            link["href"] = f"#{slug(place)}"
+        elif name in names and target.endswith((".ipynb", ".md")):
+            link["href"] = f"{name}.html" + (f"#{slug(place)}" if place else "")
+        elif "://" not in target and not target.endswith(".html"):
+            link.unwrap()  # a file that is no page: its name stays
+    for image in main.find_all("img", src=re.compile(r"^\.github/")):
+        image["src"] = Path(image["src"]).name
+    for table in main.select(".text table"):
+        table.wrap(soup.new_tag("div", attrs={"class": "scroll"}))
+    for figure in main.find_all("figure"):
+        figure["class"] = "scroll"
+    return soup
+
+
+def slug(place: str) -> str:
+    """A heading's id as GitHub writes it, which the texts' links follow."""
+    return re.sub(r"[^\w\- ]", "", place.lower()).replace(" ", "-")
+
+
+def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]:
+    """What can be found: a heading and the text below it; folded hints and solutions are not."""
+    found = [{"page": name, "of": title, "id": "main", "title": title, "text": ""}]
+    for part in soup.select("main .text > *, main .output_html, main .output_text"):
+        if part.name in ("h1", "h2") and part.get("id"):
+            said = part.get_text().rstrip("¶")
+            found.append(
+                {"page": name, "of": title, "id": str(part["id"]), "title": said, "text": ""}
+            )
+        elif part.name != "details" and not part.select("script"):
+            found[-1]["text"] += " " + " ".join(part.get_text(" ", strip=True).split())
+    return [section for section in found if section["text"]]
+
+
+def contents(soup: BeautifulSoup) -> None:
+    """The page's own sections, below its name in the contents."""
+    mark = soup.nav.find(string=" sections ") if soup.nav else None
+    if mark is None:
+        return
+    inner = soup.new_tag("ul")
+    for heading in soup.select("main h2[id]"):
+        item, link = soup.new_tag("li"), soup.new_tag("a", href=f"#{heading['id']}")
+        link.string = heading.get_text().rstrip("¶")
+        item.append(link)
+        inner.append(item)
+    mark.replace_with(inner)
+
+
+def build(place: Path, paths: list[Path]) -> list[Path]:
+    """Writes the site of these notebooks into `place`, anew, and gives the files' paths."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    found = pages(paths)
+    exporter = HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(LOOK)])
+    listed = [{"name": name, "title": title} for name, (title, _) in found.items()]
+    index: list[dict[str, str]] = []
+    for name, (title, notebook) in found.items():
+        told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
+        soup = adapt(exporter.from_notebook_node(prepare(notebook), told)[0], set(found))
+        contents(soup)
+        index += sections(soup, name, title)
+        (place / f"{name}.html").write_text(str(soup), encoding="utf-8")
+    (place / "search.js").write_text(
+        f"window.SECTIONS = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8"
+    )
+    code = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
+    style = (LOOK / "page.css").read_text(encoding="utf-8")
+    (place / "page.css").write_text(f"{code}\n{style}", encoding="utf-8")
+    shutil.copy(LOOK / "page.js", place)
+    for picture in sorted((ROOT / ".github").glob("*.png")):
+        shutil.copy(picture, place)
+    return sorted(place.iterdir())
+
+
+def main() -> None:
+    files = build(SITE, notebooks.paths(*sys.argv[1:]))
+    size = sum(file.stat().st_size for file in files)
+    print(f"{SITE.relative_to(ROOT)}: {len(files)} files, {size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
