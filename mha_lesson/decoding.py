@@ -11,20 +11,13 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from mha_lesson.attention import merge_heads, scaled_dot_product_attention, split_heads
-from mha_lesson.attention_refusals import require_divisible, require_mask
+from mha_lesson.attention import _attend, _merge, _split
 from mha_lesson.decoding_refusals import (
-    require_even,
-    require_rows_to_rotate,
+    require_layer,
+    require_order,
+    require_rotation,
     require_same_layer,
-    require_shared_heads,
     require_step,
-)
-from mha_lesson.refusals import (
-    require_bool,
-    require_ids,
-    require_positive,
-    require_positive_int,
 )
 
 
@@ -46,8 +39,7 @@ def rotate(
     Raises:
         TypeError, ValueError: an argument does not fit; the sentence says which and why.
     """
-    require_rows_to_rotate(x, positions)
-    require_positive("base", base)
+    require_rotation(x, positions, base)
     half = x.shape[-1] // 2
     # In float64, rounded once: float32 is off by 0.01 rad from position 100,000 on.
     speed = float(base) ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
@@ -86,8 +78,7 @@ class KVCache:
         """
         if self.keys is None or self.values is None:
             raise ValueError("reorder needs a cache that holds something; this one is empty.")
-        n_sequences = self.keys.shape[0]
-        require_ids("index", index, 1, "(B_new,)", n_sequences)
+        require_order(index, len(self.keys))
         index = index.to(self.keys.device)
         self.keys, self.values = self.keys[index], self.values[index]
 
@@ -146,19 +137,8 @@ class GroupedQueryAttention(nn.Module):
             TypeError, ValueError: a size is not a positive integer, or one does not divide another.
         """
         super().__init__()
-        for name, size in (("d_model", d_model), ("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
-            require_positive_int(name, size)
-        require_shared_heads(n_heads, n_kv_heads)
-        require_bool("bias", bias)
-        if d_k is None:
-            require_divisible(d_model, n_heads)
-            d_k = d_model // n_heads
-        require_positive_int("d_k", d_k)
-        if rope_base is not None:
-            require_positive("rope_base", rope_base)
-            require_even("d_k", d_k)
-        if window is not None:
-            require_positive_int("window", window)
+        require_layer(d_model, n_heads, n_kv_heads, d_k, bias, rope_base, window)
+        d_k = d_model // n_heads if d_k is None else d_k
         # torch wants Python's own numbers
         d_model, n_heads, n_kv_heads, d_k = map(int, (d_model, n_heads, n_kv_heads, d_k))
         self.d_model, self.n_heads, self.n_kv_heads, self.d_k = d_model, n_heads, n_kv_heads, d_k
@@ -206,15 +186,11 @@ class GroupedQueryAttention(nn.Module):
             TypeError, ValueError: an argument does not fit; the sentence says which and why, and
                 the cache is as it was.
         """
-        require_step(x, cache, self.w_qkv.weight, KVCache)
-        require_bool("return_weights", return_weights)
+        require_step(x, cache, mask, return_weights, self.w_qkv.weight, self.n_heads, KVCache)
         n_seen = 0 if cache is None else cache.length
-        B, n_new, _ = x.shape
-        h, h_kv, d_k = self.n_heads, self.n_kv_heads, self.d_k
+        n_new, h, h_kv = x.shape[1], self.n_heads, self.n_kv_heads
 
-        q, k, v = split_heads(self.w_qkv(x), h + 2 * h_kv).split((h, h_kv, h_kv), dim=1)
-        if mask is not None:
-            require_mask(mask, q, (B, h, n_new, n_seen + n_new))
+        q, k, v = _split(self.w_qkv(x), h + 2 * h_kv).split((h, h_kv, h_kv), dim=1)
         if self.rope_base is not None:
             positions = torch.arange(n_seen, n_seen + n_new, device=x.device)
             q, k = rotate(q, positions, self.rope_base), rotate(k, positions, self.rope_base)
@@ -222,29 +198,16 @@ class GroupedQueryAttention(nn.Module):
             k, v = cache.joined(k, v)  # (B, h_kv, T_k, d_k)
         n_keys = k.shape[2]
 
-        blocked = None if mask is None else _columns(mask, n_keys)
-        causal = n_keys == n_new and (self.window is None or n_new <= self.window)
-        if not causal and n_new > 1:  # a single new token may look at all that is held
-            later = _outside(n_new, n_keys - n_new, self.window, x.device)
-            blocked = later if blocked is None else blocked | later
-        if blocked is not None and blocked.ndim == 4:
-            blocked = _per_group(blocked, B, h, h_kv)
-
-        # Groups are a second batch: the query heads of a group meet one and the same k and v.
-        shared = (B * h_kv, h // h_kv, n_keys, d_k)
-        result = scaled_dot_product_attention(
-            q.reshape(B * h_kv, h // h_kv, n_new, d_k),
-            k.reshape(B * h_kv, 1, n_keys, d_k).expand(shared),
-            v.reshape(B * h_kv, 1, n_keys, d_k).expand(shared),
-            blocked,
-            causal=causal,
-            return_weights=return_weights,
-        )
-        context, weights = result if isinstance(result, tuple) else (result, None)
-        output = self.w_o(merge_heads(context.reshape(B, h, n_new, d_k)))
+        blocked = None if mask is None else _four_axes(mask, n_keys)
+        causal = 1 < n_new == n_keys and (self.window is None or n_new <= self.window)
+        if n_new > 1 and not causal:  # a single new token may look at all that is held
+            outside = _outside(n_new, n_keys - n_new, self.window, x.device)
+            blocked = outside if blocked is None else blocked | outside
+        context, weights = _attend_in_groups(q, k, v, blocked, causal, return_weights)
+        output = self.w_o(_merge(context))
         if cache is not None:
             cache.hold(k, v, n_new, self.window)
-        return output if weights is None else (output, weights.reshape(B, h, n_new, n_keys))
+        return output if weights is None else (output, weights)
 
     def extra_repr(self) -> str:
         sizes = f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}"
@@ -254,22 +217,44 @@ class GroupedQueryAttention(nn.Module):
 
 def _outside(
     n_new: int, n_held: int, window: int | None, device: torch.device
-) -> Bool[Tensor, "T_new T_k"]:
+) -> Bool[Tensor, "1 1 T_new T_k"]:
     """True at the future, and at what lies `window` or more tokens back."""
     query = torch.arange(n_held, n_held + n_new, device=device)[:, None]
     key = torch.arange(n_held + n_new, device=device)
-    outside = key > query
-    return outside if window is None else outside | (query - key >= window)
+    outside = key > query if window is None else (key > query) | (query - key >= window)
+    return outside[None, None]
 
 
-def _columns(mask: Bool[Tensor, "..."], n_keys: int) -> Bool[Tensor, "..."]:
-    """A mask over all tokens, cut to those held or new; one per sequence gets four axes."""
+def _four_axes(mask: Bool[Tensor, "..."], n_keys: int) -> Bool[Tensor, "_ _ _ _"]:
+    """A mask over all tokens, cut to those held or new; axes for B and the heads if need be."""
     mask = mask if mask.shape[-1] == 1 else mask[..., -n_keys:]
-    return mask.unsqueeze(1) if mask.ndim == 3 else mask
+    while mask.ndim < 4:
+        mask = mask.unsqueeze(-3)
+    return mask
 
 
-def _per_group(mask: Bool[Tensor, "..."], B: int, h: int, h_kv: int) -> Bool[Tensor, "..."]:
-    """The mask for groups as a batch, (B·h_kv, g, T_new, T_k); axes of size 1 stay if they can."""
-    if mask.shape[1] == 1:
-        return mask if len(mask) == 1 else mask.repeat_interleave(h_kv, dim=0)
-    return mask.expand(B, -1, -1, -1).reshape(B * h_kv, h // h_kv, *mask.shape[2:])
+def _attend_in_groups(
+    q: Float[Tensor, "B h T_new d_k"],
+    k: Float[Tensor, "B h_kv T_k d_k"],
+    v: Float[Tensor, "B h_kv T_k d_k"],
+    mask: Bool[Tensor, "_ _ _ _"] | None,
+    causal: bool,
+    return_weights: bool,
+) -> tuple[Float[Tensor, "B h T_new d_k"], Float[Tensor, "B h T_new T_k"] | None]:
+    """Attention of the g = h / h_kv query heads of a group over one and the same k and v."""
+    (B, h, n_new, d_k), (_, h_kv, n_keys, _) = q.shape, k.shape
+    g = h // h_kv
+    if n_new == 1:  # the heads of a group are g queries: k and v are read once for all of them
+        q = q.reshape(B, h_kv, g, d_k)
+        if mask is not None and mask.shape[1] > 1:
+            mask = mask.reshape(-1, h_kv, g, mask.shape[-1])
+    elif g > 1:  # a group is a sequence of its own
+        q = q.reshape(B * h_kv, g, n_new, d_k)
+        k, v = (x.reshape(B * h_kv, 1, n_keys, d_k).expand(-1, g, -1, -1) for x in (k, v))
+        if mask is not None and mask.shape[1] > 1:
+            mask = mask.expand(B, -1, -1, -1).reshape(B * h_kv, g, *mask.shape[2:])
+        elif mask is not None and len(mask) > 1:
+            mask = mask.repeat_interleave(h_kv, dim=0)
+    context, weights = _attend(q, k, v, mask, causal, 0.0, return_weights)
+    weights = None if weights is None else weights.reshape(B, h, n_new, n_keys)
+    return context.reshape(B, h, n_new, d_k), weights

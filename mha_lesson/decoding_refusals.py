@@ -4,33 +4,37 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_lesson.attention_refusals import require_tokens_for
+from mha_lesson.attention_refusals import require_divisible, require_mask, require_tokens_for
 from mha_lesson.refusals import (
     FLOATS,
     IDS,
     describe,
     require_axes,
+    require_bool,
+    require_ids,
     require_kind,
+    require_positive,
+    require_sizes,
     require_tensor,
 )
 
 
-def require_even(name: str, size: int) -> None:
+def _require_even(name: str, size: int) -> None:
     if size % 2 or size == 0:
         raise ValueError(
             f"{name} must be even and above 0, since dimensions turn in pairs; got {size}."
         )
 
 
-def require_rows_to_rotate(x: Any, positions: Any) -> None:
-    """x (…, T, d_k) of floats, d_k even; positions (T,) integers on its device."""
+def require_rotation(x: Any, positions: Any, base: Any) -> None:
+    """x (…, T, d_k) of floats, d_k even; positions (T,) integers on its device; base above 0."""
     axes = "(..., T, d_k)"
     require_tensor("x", x, axes)
     if x.dtype not in FLOATS:
         raise TypeError(f"x must be a floating-point tensor; got {describe(x)}.")
     if x.ndim < 2:
         raise ValueError(f"x must have two axes or more, {axes}; got {describe(x)}.")
-    require_even("d_k, the last axis of x,", x.shape[-1])
+    _require_even("d_k, the last axis of x,", x.shape[-1])
     require_axes("positions", positions, 1, "(T,)")
     if positions.dtype not in IDS:
         raise TypeError(f"positions must be integers, int64 or int32; got {describe(positions)}.")
@@ -43,22 +47,49 @@ def require_rows_to_rotate(x: Any, positions: Any) -> None:
         raise ValueError(
             f"positions must be on the device of x, {x.device}; got {describe(positions)}."
         )
+    require_positive("base", base)
 
 
-def require_shared_heads(n_heads: int, n_kv_heads: int) -> None:
+def require_order(index: Any, B: int) -> None:
+    """Which of B sequences go on."""
+    require_ids("index", index, 1, "(B_new,)", B)
+
+
+def require_layer(
+    d_model: Any, n_heads: Any, n_kv_heads: Any, d_k: Any, bias: Any, rope_base: Any, window: Any
+) -> None:
+    """Sizes that fit each other, and options."""
+    require_sizes(d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads)
     if n_heads % n_kv_heads:
         raise ValueError(
             f"n_heads must be a multiple of n_kv_heads, so that every head of keys and values "
             f"serves as many query heads; got n_heads = {n_heads} and n_kv_heads = {n_kv_heads}."
         )
+    require_bool("bias", bias)
+    if d_k is None:
+        require_divisible(d_model, n_heads)
+        d_k = d_model // n_heads
+    require_sizes(d_k=d_k)
+    if rope_base is not None:
+        require_positive("rope_base", rope_base)
+        _require_even("d_k", d_k)
+    if window is not None:
+        require_sizes(window=window)
 
 
-def require_step(x: Any, cache: Any, weight: Tensor, kind: type) -> None:
-    """x (B, T_new, d_model) for this layer; a cache or None."""
+def require_step(
+    x: Any, cache: Any, mask: Any, return_weights: Any, weight: Tensor, n_heads: int, kind: type
+) -> None:
+    """x (B, T_new, d_model) for this layer; a cache (of this kind) and a mask, or None of them."""
     require_axes("x", x, 3, "(B, T_new, d_model)")
     require_tokens_for(weight, "x", x)
     if cache is not None:
         require_kind("cache", cache, kind)
+    require_bool("return_weights", return_weights)
+    if mask is not None:
+        B, n_new, _ = x.shape
+        n_all = n_new + (0 if cache is None else cache.length)
+        require_mask(mask, x, (B, n_heads, n_new, n_all))
 
 
 def require_same_layer(held: Tensor, new: Tensor) -> None:

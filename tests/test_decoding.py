@@ -190,6 +190,19 @@ def test_masks_of_every_shape_mean_the_same():
     assert (weights[:, 1] == 0).all() and (weights[:, 0].sum(-1) > 0.99).all()
 
 
+@pytest.mark.parametrize("n_heads", [1, H])
+def test_a_mask_of_one_new_token_means_what_it_means_of_all(n_heads):
+    module, x = layer(2), tokens(5)
+    free = torch.rand(B, n_heads, 5, 5, generator=torch.Generator().manual_seed(2)) < 0.4
+    for mask in (free, free[1:2]):
+        cache = KVCache()
+        module(x[:, :4], cache, mask=mask[..., :4, :4])
+        whole = module(x, mask=mask, return_weights=True)
+        last = module(x[:, 4:], cache, mask=mask[..., 4:, :], return_weights=True)
+        torch.testing.assert_close(last[0], whole[0][:, 4:])
+        torch.testing.assert_close(last[1], whole[1][:, :, 4:])
+
+
 def test_a_mask_counts_all_tokens_also_those_dropped():
     module, x = layer(2, window=3), tokens(9)
     blocked = torch.zeros(B, 1, 1, 9, dtype=torch.bool)

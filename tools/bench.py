@@ -16,13 +16,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mha_lesson import MultiHeadAttention, causal_mask
+from mha_lesson import GroupedQueryAttention, KVCache, MultiHeadAttention, causal_mask
 
 SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
 LARGE = (8, 2048, 1024, 16)  # where a GPU is kept busy
@@ -49,6 +50,26 @@ class MinimalBlock(nn.Module):
         q, k, v = self.w_qkv(x).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.w_o(context.transpose(1, 2).reshape(B, T, d_model))
+
+
+class MinimalDecoder(nn.Module):
+    """What a writing model needs of a layer, and no more: all at once, or one token and a cache."""
+
+    def __init__(self, layer: GroupedQueryAttention) -> None:
+        super().__init__()
+        self.w_qkv, self.w_o, self.parts = layer.w_qkv, layer.w_o, layer.parts
+        self.d_k, self.shared = layer.d_k, layer.n_kv_heads < layer.n_heads
+
+    def forward(self, x: Tensor, held: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        B, T, _ = x.shape
+        q, k, v = (part.view(B, T, -1, self.d_k).transpose(1, 2)
+                   for part in self.w_qkv(x).split(self.parts, dim=-1))  # fmt: skip
+        if held is not None:
+            k, v = torch.cat((held[0], k), dim=2), torch.cat((held[1], v), dim=2)
+        context = F.scaled_dot_product_attention(
+            q, k, v, is_causal=held is None, enable_gqa=self.shared
+        )
+        return self.w_o(context.transpose(1, 2).reshape(B, T, -1))
 
 
 def contestants(size: tuple[int, ...], x: Tensor, backward: bool) -> dict[str, Callable]:
@@ -115,6 +136,16 @@ def compare(
     B, T, d_model, _ = size
     x = torch.randn(B, T, d_model, dtype=dtype, device=device, requires_grad=backward)
     timers = {k: timer(call, x, backward) for k, call in contestants(size, x, backward).items()}
+    base, samples = in_turns(timers, budget)
+    ratios = {name: ratio(taken, base) for name, taken in samples.items()}
+    ratios["explicit : torch, weights"] = ratio(samples["explicit"], samples["torch, weights"])
+    return statistics.median(base), ratios
+
+
+def in_turns(
+    timers: dict[str, Callable[[int], float]], budget: float
+) -> tuple[list[float], dict[str, list[float]]]:
+    """Seconds of "base", and of the others by name, round after round."""
     for seconds in timers.values():
         seconds(2)  # warm up
     one_round = sum(seconds(1) for seconds in timers.values())
@@ -125,15 +156,11 @@ def compare(
     for _ in range(rounds):
         for name in order.sample(list(timers), len(timers)):  # nobody always follows the same one
             samples[name].append(timers[name](repeats))
-    base = samples.pop("base")
-    ratios = {
-        name: statistics.median(a / b for a, b in zip(taken, base, strict=True))
-        for name, taken in samples.items()
-    }
-    ratios["explicit : torch, weights"] = statistics.median(
-        a / b for a, b in zip(samples["explicit"], samples["torch, weights"], strict=True)
-    )
-    return statistics.median(base), ratios
+    return samples.pop("base"), samples
+
+
+def ratio(taken: list[float], base: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(taken, base, strict=True))
 
 
 def print_row(*cells: str) -> None:
@@ -159,6 +186,38 @@ def speed(sizes: list[tuple[int, ...]], dtypes: list[str], device: str, budget: 
                 way = "forward + backward" if backward else "forward"
                 what = ", ".join(map(str, size))
                 print_row(what, dtype, way, f"{1e3 * base:.3g}", *cells)
+
+
+def writers(n_kv_heads: int, T: int, device: str) -> dict[str, tuple[Callable, Callable]]:
+    """Ours and the minimal one, by what they do: T tokens at once, and one with T in the cache."""
+    x = torch.randn(1, T + 1, 512, device=device)
+    layer = GroupedQueryAttention(512, 8, n_kv_heads).to(device).eval()
+    minimal, full = MinimalDecoder(layer), KVCache()
+    with torch.no_grad():
+        layer(x[:, :T], full)
+    held = (full.keys, full.values)
+    return {
+        f"{T:,} tokens at once": (lambda: layer(x[:, :T]), lambda: minimal(x[:, :T])),
+        f"one token after {T:,}": (
+            lambda: layer(x[:, T:], copy(full)),  # the step takes a new cache, and leaves `full`
+            lambda: minimal(x[:, T:], held),
+        ),
+    }
+
+
+def decoding(device: str, budget: float) -> None:
+    """`GroupedQueryAttention` beside the smallest layer that does the same."""
+    print("\nForward, float32, B, d_model, h = 1, 512, 8:\n")
+    print_header("what", "h_kv", "minimal, ms", "minimal again", "GroupedQueryAttention")
+    for n_kv_heads in (8, 2, 1):
+        for what, (ours, base) in writers(n_kv_heads, 1024, device).items():
+            torch.testing.assert_close(ours(), base())
+            calls = {"base": base, "again": base, "ours": ours}
+            on_device = torch.zeros(0, device=device)
+            timers = {name: timer(call, on_device, False) for name, call in calls.items()}
+            taken, samples = in_turns(timers, budget)
+            ratios = [f"{ratio(samples[name], taken):.2f}" for name in ("again", "ours")]
+            print_row(what, str(n_kv_heads), f"{1e3 * statistics.median(taken):.3g}", *ratios)
 
 
 def share_of_the_peak(dtypes: list[str], device: str, budget: float) -> None:
@@ -222,7 +281,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a minute instead of several")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--only", choices=["speed", "memory"], help="default: both")
+    parser.add_argument("--only", choices=["speed", "decoding", "memory"], help="default: all")
     parser.add_argument("--dtype", choices=DTYPES, action="append", help="default: two of them")
     parser.add_argument("--threads", type=int, help="CPU threads; default: PyTorch's choice")
     parser.add_argument("--peak-of", nargs=2, metavar=("PATH", "T"), help=argparse.SUPPRESS)
@@ -237,12 +296,15 @@ def main() -> None:
     name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
     print(f"torch {torch.__version__}, {name}, {torch.get_num_threads()} CPU threads, causal\n")
     budget = 1.0 if args.quick else 8.0
-    if args.only != "memory":
-        keep_freed_memory()
+    keep_freed_memory()
+    parts = [args.only] if args.only else ["speed", "decoding", "memory"]
+    if "speed" in parts:
         speed(SIZES[:3] if args.quick else SIZES, dtypes, args.device, budget)
         if args.device == "cuda":
             share_of_the_peak(dtypes, args.device, budget)
-    if args.only != "speed" and (args.device == "cuda" or sys.platform == "linux"):
+    if "decoding" in parts:
+        decoding(args.device, budget)
+    if "memory" in parts and (args.device == "cuda" or sys.platform == "linux"):
         memory([512, 1024, 2048] if args.quick else [512, 1024, 2048, 4096, 8192], args.device)
 
 
