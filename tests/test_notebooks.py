@@ -4,10 +4,14 @@ nbval (`make test-notebooks`) runs the notebooks as they stand and compares outp
 outputs it would compare nothing, so these tests see to it that there is something to compare.
 """
 
+import ast
 import re
 import statistics
+import symtable
 
+import nbformat
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 
 import notebooks
 
@@ -171,20 +175,61 @@ def test_every_exercise_has_its_hint_its_solution_and_its_check(path):
         assert after.source == f"check.{name}({name})"
 
 
-@each_notebook
-def test_solutions_pass_their_checks(path):
-    notebook = notebooks.read(path)
-    answers = notebooks.solutions(notebook)
-    if not answers:
-        return
-    names = [re.search(r"(?:def|class) (\w+)", answer)[1] for answer in answers.values()]
-    named = re.compile(rf"\b({'|'.join(names)})\b")
-    code = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
-    last = max(i for i in code if named.search(notebook.cells[i].source))
-    if "check" in tags(notebook.cells[last]):  # nothing below depends on a solution; nbval runs it
-        del notebook.cells[last + 1 :]
-    notebooks.execute(notebooks.solved(notebook), allow_errors=True)
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and "raises-exception" not in tags(cell):
-            errors = [output.evalue for output in cell.outputs if output.output_type == "error"]
-            assert not errors, f"{cell.id}: {errors}"
+def names(source):
+    """What a cell binds, what it uses of other cells, and what it changes in place."""
+    source = TransformerManager().transform_cell(source)
+    table = symtable.symtable(source, "cell", "exec")
+    bound = {
+        name.get_name() for name in table.get_symbols() if name.is_assigned() or name.is_imported()
+    }
+    used = {name.get_name() for name in table.get_symbols() if name.is_referenced()}
+    inside = table.get_children()
+    while inside:
+        scope = inside.pop()
+        used |= {name.get_name() for name in scope.get_symbols() if name.is_global()}
+        inside += scope.get_children()
+    changed = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            changed |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return bound, used, changed
+
+
+def with_what_they_need(code, wanted):
+    """The wanted cells, and every cell that made or changed a name which one of them uses.
+
+    A change by a call goes unnoticed, such as a training: nbval runs all cells.
+    """
+    chosen, missing = [], set()
+    for cell in reversed(code):
+        bound, used, changed = names(cell.source)
+        if cell.id in wanted or (bound | changed) & missing:
+            chosen.insert(0, cell)
+            missing = (missing - bound) | used
+    return chosen
+
+
+def test_solutions_pass_their_checks():
+    """In one kernel: every solution, all cells that use it, and whatever these need."""
+    joined, n_exercises = nbformat.v4.new_notebook(metadata=notebooks.METADATA), 0
+    for path in NOTEBOOKS:
+        notebook = notebooks.read(path)
+        answers = notebooks.solutions(notebook)
+        n_exercises += len(answers)
+        theirs = set().union(*(names(answer)[0] for answer in answers.values()))
+        code = [cell for cell in notebooks.solved(notebook).cells if cell.cell_type == "code"]
+        users = {cell.id for cell in code if cell.id in answers or theirs & names(cell.source)[1]}
+        for cell in with_what_they_need(code, users):
+            cell.id = f"{path.stem[:2]}-{cell.id}"
+            joined.cells.append(cell)
+        joined.cells.append(nbformat.v4.new_code_cell("%reset -f"))
+    notebooks.execute(joined, allow_errors=True)
+    errors = {
+        cell.id: output.evalue
+        for cell in joined.cells
+        if "raises-exception" not in tags(cell)
+        for output in cell.outputs
+        if output.output_type == "error"
+    }
+    assert not errors
+    assert sum("check" in tags(cell) for cell in joined.cells) == n_exercises > 0
