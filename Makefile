@@ -47,10 +47,11 @@ test-quick: $(FOR_TESTS)  ## a minute's worth: form, types, the core, the notebo
 	@$(MAKE) --no-print-directory lint
 	@$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py
 
-lint: $(FOR_TESTS)  ## ruff and mypy
+lint: $(FOR_TESTS)  ## ruff, mypy, and oxlint for the scripts
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check -q .
 	@$(PY) -m mypy
+	@$(PY) tools/lint_js.py
 
 test-code: $(FOR_TESTS)  ## package, data, form of the notebooks; every exercise with its solution
 	@$(PY) -m pytest -q -n 2 --dist worksteal --ignore=tests/browser tests

@@ -1,9 +1,14 @@
 """Imports only go down: each room builds on those listed before it, and on nothing else."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+import from_npm
+import lint_js
 import mha_lesson
 
 PACKAGE = Path(mha_lesson.__file__).parent
@@ -59,3 +64,24 @@ def test_imports_only_go_down():
 def test_no_file_name_is_there_twice():
     names = Counter(path.name for path in files() if path.stem not in ("__init__", "__main__"))
     assert [name for name, n in names.items() if n > 1] == []
+
+
+@pytest.mark.skipif(
+    not (from_npm.BUILD / "npm" / lint_js.OXLINT).exists(), reason="make lint has not fetched it"
+)
+def test_an_undefined_name_in_a_script_is_found(tmp_path):
+    script = tmp_path / "script.js"
+    script.write_text("const seen = document.title;\nexport const length = seen.length;\n")
+    assert lint_js.lint(str(script)).returncode == 0
+    script.write_text("export const length = seen.length;\n")
+    found = lint_js.lint(str(script))
+    assert found.returncode and "'seen' is not defined" in found.stdout
+
+
+def test_actions_are_pinned_by_commit():
+    """A tag can be moved; the version stands behind it as a comment."""
+    workflows = sorted((PACKAGE.parent / ".github/workflows").glob("*.yml"))
+    used = [line for path in workflows for line in re.findall(r"uses: (.*)", path.read_text())]
+    assert used
+    for line in used:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
