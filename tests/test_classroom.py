@@ -36,6 +36,7 @@ from mha_lesson.course.classroom.grading import (
     Submission,
 )
 from mha_lesson.course.classroom.walls import Limits
+from mha_lesson.course.predict import questions
 
 pytestmark = [
     pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS"),
@@ -67,6 +68,17 @@ def notebook(*cells):
     ]
     content = {"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(content).encode()
+
+
+def noting(guessed):
+    """A notebook with the output of a prediction box."""
+    made = json.loads(notebook("1"))
+    said = {"text/plain": [f"Guesses: {json.dumps(guessed)}"]}
+    made["cells"][0]["outputs"] = [
+        {"output_type": "display_data", "metadata": {}, "data": said},
+        {"output_type": "stream", "name": "stdout", "text": "Guesses: {}"},
+    ]
+    return json.dumps(made).encode()
 
 
 def write(path, *cells, raw=None):
@@ -560,6 +572,8 @@ def graded(tmp_path_factory):
           "for _ in range(2000): check.causal_mask(3)",
           "exec(\"def merge_heads(x):\\n    return x.transpose(1, 2).flatten(2)\")",
           "check.merge_heads(merge_heads)", "import os; os._exit(0)")  # fmt: skip
+    guessed = {"scaling_sharp": "256", "scaling_root": "<b>", "no": 1}
+    write(folder / "ada/01_scaled.ipynb", raw=noting(guessed))
     write(folder / "zoe/03_splitting_into_heads.ipynb", raw=b'{"cells": [')
     write(folder / "zoe/04_masking.zip", raw=b"PK")
     roster = folder.parent / "roster.csv"
@@ -612,12 +626,14 @@ def test_the_report(graded):
     assert "not right yet" in page and "To reread: notebook 03" in page
     with (out / "handed_in.csv").open(encoding="utf-8-sig") as file:
         assert [line["learner"] for line in csv.DictReader(file)] == [
-            "ada",
-            "eve",
-            "leo",
-            "zoe",
-            "zoe",
-        ]
+            "ada", "ada", "eve", "leo", "zoe", "zoe"
+        ]  # fmt: skip
+    with (out / "guesses.csv").open(encoding="utf-8-sig") as file:
+        lines = {line["choice"]: line for line in csv.DictReader(file)}
+    assert {label: line["learners"] for label, line in lines.items()} == {
+        label: str(int(label == "256")) for label in questions()["scaling_sharp"].choices
+    }
+    assert "ada" not in str(lines)
 
 
 def test_a_second_run_starts_nothing_and_says_the_same(graded, monkeypatch, capsys):
@@ -671,6 +687,18 @@ def test_a_learner_counts_once_and_only_known_slips():
     assert "=1+1" not in pages.class_page(made, {"ada": "a.html", "bob": "b.html"})
 
 
+def test_guesses_are_counted_by_choice_and_once_for_each_learner():
+    said = {"ada": "8", "bob": "32", "eve": "8"}
+    made = [row(name, guesses={"scaling_sharp": label}) for name, label in said.items()]
+    made[0].submissions *= 2
+    assert pages.guesses(made) == {
+        "scaling_sharp": {"8": 2, "32": 1, "256": 0, "at none of them": 0}
+    }
+    page = pages.class_page(made, dict.fromkeys(said, "a.html"))
+    asked = questions()["scaling_sharp"]
+    assert asked.asks in page and all(c.says in page for c in asked.choices.values())
+
+
 def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
     code = "def split_heads(x): return '</code><script>alert(1)</script>'"
     made = [
@@ -710,9 +738,11 @@ def test_every_exercise_has_a_section_to_reread():
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([*NAMES, DONE, TRIED]),
+    st.none() | st.booleans() | st.integers() | st.text()
+    | st.sampled_from([*NAMES, DONE, TRIED, "8"]),
     lambda inner: st.lists(inner) | st.dictionaries(
-        st.sampled_from(["name", "state", "passed", "slips", "words", "code", "why", "end"]), inner
+        st.sampled_from(["name", "state", "passed", "slips", "words", "code", "why", "end",
+                         "guesses", "scaling_sharp"]), inner
     ),
 )  # fmt: skip
 

@@ -99,3 +99,12 @@ def test_a_formula_is_refused():
     notebook = v4.new_notebook(cells=[v4.new_markdown_cell("so $x^2$ it is", id="here")])
     with pytest.raises(ValueError, match="here: formulas"):
         website.prepare(notebook)
+
+
+def test_a_prediction_is_remembered_and_its_answers_are_not_found(site, soups):
+    asking = {name for name, soup in soups.items() if soup.select(".mha-guess")}
+    assert asking == {name for name, soup in soups.items() if "mhaGuesses" in str(soup)}
+    assert "01_scaled_dot_product_attention.html" in asking
+    found = (site / "search.js").read_text("utf-8")
+    assert "Not so." not in found and "So it is." not in found
+    assert not any("running notebook your guesses" in soup.text for soup in soups.values())

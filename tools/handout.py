@@ -24,7 +24,7 @@ DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)
 WAY = re.compile(r"^[←→·] ?\[.*$", re.M)  # a line that leads to the neighbouring notebooks
 SOLUTION = re.compile(r"<details>\s*<summary>Solution.*?</details>", re.S)
 DOTS = re.compile(r"^( *)\.\.\.$", re.M)
-NOTEBOOK_LINK = re.compile(r"\]\((\w+)\.ipynb\)")
+NOTEBOOK_LINK = re.compile(r'(href="\w+)\.ipynb\b')
 
 # nbconvert's own pages fetch scripts from the network, for formulas, diagrams and widgets that
 # these notebooks do not have.
@@ -102,9 +102,9 @@ def tagged(cell: NotebookNode, *tags: str) -> bool:
 def deck(notebook: NotebookNode) -> NotebookNode:
     """The notebook as slides: a heading starts one, a further text, code or picture the next.
 
-    What a cell shows comes one key press after its code: first predict, then look. A claim is shown
-    without its code, which holds the verdict. Exercises keep their task; hints, solutions, stubs
-    and the first cell (imports) are left out.
+    What a cell shows comes one key press after its code: first predict, then look. Claims and
+    predictions are shown without their code, which holds the answer. Exercises keep their task;
+    hints, solutions, stubs and the first cell (imports) are left out.
     """
     cells, has_imports = [], False
 
@@ -126,7 +126,7 @@ def deck(notebook: NotebookNode) -> NotebookNode:
                 "", outputs=cell.outputs, metadata={"transient": {"remove_source": True}}
             )
             outputs, cell.outputs = cell.outputs, []
-            if not tagged(cell, "claim"):
+            if not tagged(cell, "claim", "prediction"):
                 add(cell, "subslide" if cells[-1].cell_type == "code" else "-")
             if outputs:
                 large = any("text/html" in output.get("data", {}) for output in outputs)
@@ -150,16 +150,16 @@ def slides(path: Path) -> str:
 
 
 def printed(path: Path) -> str:
-    """One page with the folded hints and solutions open."""
+    """One page with the folded hints and solutions open; predictions stay to be ticked."""
     notebook = notebooks.read(path)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            opened = cell.source.replace("<details>", "<details open>")
-            cell.source = NOTEBOOK_LINK.sub(r"](\1.html)", opened)
+            cell.source = cell.source.replace("<details>", "<details open>")
     exporter = HTMLExporter(
         template_file="page.html.j2", extra_loaders=[DictLoader({"page.html.j2": PAGE})]
     )
-    return exporter.from_notebook_node(notebook, {"metadata": {"name": path.stem}})[0]
+    page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": path.stem}})
+    return NOTEBOOK_LINK.sub(r"\1.html", page)
 
 
 def nbgrader(path: Path) -> str:

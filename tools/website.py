@@ -23,6 +23,7 @@ from pygments.formatters import HtmlFormatter
 import notebooks
 from from_npm import BUILD
 from mha_lesson import explore
+from mha_lesson.course import predict
 from mha_lesson.pictures import live
 
 ROOT = BUILD.parent
@@ -62,6 +63,8 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
     """
     notebook.cells = [c for c in notebook.cells if "check" not in c.metadata.get("tags", ())]
     for cell in notebook.cells:
+        if "prediction" in cell.metadata.get("tags", ()):
+            del cell.outputs[1:]  # what a running notebook writes below the box
         moving = EXPLORER.search(cell.source)
         if cell.cell_type == "code" and moving:
             explorer = getattr(explore, moving[1])()
@@ -114,7 +117,7 @@ def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]
             found.append(
                 {"page": name, "of": title, "id": str(part["id"]), "title": said, "text": ""}
             )
-        elif part.name != "details" and not part.select("script"):
+        elif part.name != "details" and not part.select("script, .mha-guess"):
             found[-1]["text"] += " " + " ".join(part.get_text(" ", strip=True).split())
     return [section for section in found if section["text"]]
 
@@ -145,6 +148,8 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
         told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
         soup = adapt(exporter.from_notebook_node(prepare(notebook), told)[0], set(found))
         contents(soup)
+        if soup.body and soup.select(".mha-guess"):
+            soup.body.append(BeautifulSoup(predict.script(), "html.parser"))
         index += sections(soup, name, title)
         (place / f"{name}.html").write_text(str(soup), encoding="utf-8")
     (place / "search.js").write_text(

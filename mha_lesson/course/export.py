@@ -16,11 +16,12 @@ from jinja2 import DictLoader
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
+from mha_lesson.course import predict
 from mha_lesson.pictures.live import EXPORT
 from mha_lesson.refusals import require_kind
 
 FORMULA = re.compile(r"\$[^$\n]+\$")
-LINK = re.compile(r"\]\((\w+)\.ipynb\b")
+LINK = re.compile(r'(href="\w+)\.ipynb\b')
 PAGE = """
 {%- extends 'index.html.j2' -%}
 {%- block html_head_js_mathjax -%}
@@ -57,8 +58,6 @@ def export(notebook: Path) -> Path:
         del os.environ[EXPORT]
     made.metadata.pop("widgets", None)
     texts = [cell for cell in made.cells if cell.cell_type == "markdown"]
-    for cell in texts:
-        cell.source = LINK.sub(r"](\1.html", cell.source)
     exporter = HTMLExporter(
         template_file="page.html.j2",
         extra_loaders=[DictLoader({"page.html.j2": PAGE})],
@@ -68,7 +67,8 @@ def export(notebook: Path) -> Path:
     told = {"metadata": {"name": notebook.stem}, "formulas": formulas}
     body, _ = exporter.from_notebook_node(made, told)
     page = notebook.with_suffix(".html")
-    page.write_text(body, encoding="utf-8")
+    linked = LINK.sub(r"\1.html", body).replace("</body>", f"{predict.script()}</body>")
+    page.write_text(linked, encoding="utf-8")
     return page
 
 

@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         print("Interrupted. What has been run is kept: the same command goes on from here.")
     pages.save(rows, options.out)
     print(pages.words(rows))
-    print(f"\nSaved in {options.out}: index.html, learners/, four tables for a spreadsheet (CSV)")
+    print(f"\nSaved in {options.out}: index.html, learners/, five tables for a spreadsheet (CSV)")
     return rows
 
 

@@ -15,6 +15,7 @@ from mha_lesson import check
 from mha_lesson.course.classroom import inside
 from mha_lesson.course.classroom.files import HandIn, Learner, content, shown
 from mha_lesson.course.classroom.walls import PROJECT, Ended, Limits, run
+from mha_lesson.course.predict import known_guesses
 from mha_lesson.progress import Progress
 
 # What an exercise can be, the best first. Claimed: right by the notebook's own word only, which its
@@ -39,6 +40,7 @@ class Submission:
         slips: the keys of the mistakes that the check of an exercise named.
         words: what the check said, or why the answer could not be judged apart.
         code: the learner's answer.
+        guesses: for each question before a picture, the choice that was opened.
     """
 
     file: str
@@ -49,6 +51,7 @@ class Submission:
     slips: dict[str, list[str]] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
+    guesses: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -148,6 +151,7 @@ def _take(submission: Submission, ended: Ended) -> None:
     if not submission.note and not reached_its_end:
         submission.note = "ended before its last cell (os._exit, perhaps)"
     for line in judged[1:]:
+        submission.guesses |= known_guesses(line.get("guesses"))
         name, state = str(line.get("name")), line.get("state")
         if not _counts(name, submission):
             continue
@@ -224,9 +228,10 @@ def _key(hand_in: HandIn, limits: Limits) -> str:
 
 @cache
 def _course() -> str:
-    """The checks, and what runs them."""
+    """The checks, what runs them, and the questions."""
     package = PROJECT / "mha_lesson"
     files = [*(package / "check").rglob("*.py"), *(package / "course/classroom").glob("*.py")]
+    files += (package / "course").glob("predict*")
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
 
 

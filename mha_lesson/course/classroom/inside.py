@@ -39,6 +39,7 @@ def main(work: str, judged: int, said: int, seconds: float, memory_gb: float) ->
         return
     from mha_lesson import check
 
+    tell(judged, {"guesses": _guesses(Path(work, FILE))})
     _judge(check, cells, json.loads(Path(work, GIVEN).read_text("utf-8")), judged, seconds)
     os.close(judged)
     _run(cells, said, os.path.realpath(work))
@@ -71,6 +72,18 @@ def _cells(path: Path) -> tuple[list[str], str]:
     except (KeyError, TypeError, AttributeError, ValueError):
         return [], "not readable: JSON, but not a notebook of today's format"
     return sources, "" if sources else "no code in it"
+
+
+def _guesses(path: Path) -> dict[str, str]:
+    """What the notebook's outputs say was guessed: read, not run."""
+    from mha_lesson.course.predict import noted
+
+    found: dict[str, str] = {}
+    for cell in json.loads(path.read_bytes())["cells"]:
+        with contextlib.suppress(KeyError, TypeError, AttributeError):
+            for output in cell.get("outputs", ()):
+                found |= noted("".join(output.get("data", {}).get("text/plain", "")))
+    return found
 
 
 # --- answers, each judged apart ---------------------------------------------------------------

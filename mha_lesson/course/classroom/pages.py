@@ -19,6 +19,7 @@ from mha_lesson.course.classroom.grading import (
     Row,
 )
 from mha_lesson.course.classroom.walls import PROJECT
+from mha_lesson.course.predict import prose, questions
 
 SIGNS = {DONE: "✓", CLAIMED: "?", TRIED: "✗", OPEN: "·", UNKNOWN: "!", MISSING: "–"}
 MEANS = {
@@ -83,6 +84,16 @@ def slips(rows: list[Row]) -> list[Slip]:
     return sorted(found, key=lambda s: (-len(s.answers), NAMES.index(s.exercise), s.key))
 
 
+def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
+    """Question -> choice -> how many learners opened it first; without their names."""
+    made = [{n: c for s in row.submissions for n, c in s.guesses.items()} for row in rows]
+    counts = {
+        name: {label: sum(one.get(name) == label for one in made) for label in question.choices}
+        for name, question in questions().items()
+    }
+    return {name: count for name, count in counts.items() if any(count.values())}
+
+
 def save(rows: list[Row], out: Path) -> None:
     """Writes the tables and pages into the folder `out`."""
     (out / "learners").mkdir(parents=True, exist_ok=True)
@@ -104,6 +115,10 @@ def save(rows: list[Row], out: Path) -> None:
            [[r.learner.name, s.file, s.notebook, s.seconds, s.note]
             for r in rows for s in r.submissions]
            + [[r.learner.name, file, "", "", why] for r in rows for file, why in r.learner.others]
+    )  # fmt: skip
+    _table(out / "guesses.csv", ["question", "asked", "choice", "learners"],
+           [[name, questions()[name].asks, label, n]
+            for name, count in guesses(rows).items() for label, n in count.items()]
     )  # fmt: skip
     pages = _page_names(rows)
     for row in rows:
@@ -184,10 +199,11 @@ def class_page(rows: list[Row], pages: dict[str, str]) -> str:
         n = len(slip.answers)
         text += (
             f"<h3>{escape(LABELS[slip.exercise])}: {n} learner{'s' * (n > 1)}</h3>"
-            f"<p>{_prose(slip.does)} <em>{_prose(slip.asks)}</em></p>"
+            f"<p>{prose(slip.does)} <em>{prose(slip.asks)}</em></p>"
         )
         for learner, code in slip.answers:
             text += f"<details><summary>{escape(learner)}</summary>{_code(code)}</details>"
+    text += _guessed(rows)
     looked = [(r, n) for r in rows for n in NAMES if r.state(n) == CLAIMED]
     text += "<h2>Look at these answers yourself</h2>" if looked else ""
     for row, name in looked:
@@ -208,6 +224,24 @@ def class_page(rows: list[Row], pages: dict[str, str]) -> str:
         "<h2>What was handed in</h2><table><thead><tr><th>learner</th><th>file</th>"
         f"<th>seconds</th><th>note</th></tr></thead><tbody>{lines}</tbody></table>"
     )
+
+
+def _guessed(rows: list[Row]) -> str:
+    """What the class predicted, question by question, with what is said to each choice."""
+    text = ""
+    for name, count in guesses(rows).items():
+        question = questions()[name]
+        lines = "".join(
+            f"<tr><td>{n}</td><td>{escape(label)}</td><td>{prose(question.choices[label].says)} "
+            f"({question.choices[label].notebook}, "
+            f"<em>{prose(question.choices[label].heading)}</em>)</td></tr>"
+            for label, n in count.items()
+        )
+        text += (
+            f"<h3>{prose(question.asks)}</h3><table><thead><tr><th>learners</th><th>guess</th>"
+            f"<th>what the course says to it</th></tr></thead><tbody>{lines}</tbody></table>"
+        )
+    return f"<h2>What the class predicted</h2>{text}" if text else ""
 
 
 def _files(row: Row) -> list[tuple[str, str, str]]:
@@ -233,7 +267,7 @@ def learner_page(row: Row) -> str:
             text += f"<pre>{escape(best.words[name])}</pre>"
         if state in (TRIED, OPEN) and name in reread:
             book, heading = reread[name]
-            text += f"<p>To reread: notebook {book}, <em>{_prose(heading)}</em>.</p>"
+            text += f"<p>To reread: notebook {book}, <em>{prose(heading)}</em>.</p>"
         if state in (TRIED, CLAIMED, DONE) and best.code.get(name):
             text += f"<details><summary>Your answer</summary>{_code(best.code[name])}</details>"
     if missing:
@@ -256,11 +290,6 @@ def _cell(state: str) -> str:
 
 def _class(state: str) -> str:
     return "unknown" if state == UNKNOWN else state
-
-
-def _prose(text: str) -> str:
-    """Escaped, and what stands between backticks set as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _code(code: str) -> str:

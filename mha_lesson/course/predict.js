@@ -1,0 +1,77 @@
+// Remembers what a reader guessed, in this browser only. The boxes work without it.
+// On a page it is a script; in a running notebook a widget as well, which tells the kernel.
+
+const KEY = "mha_lesson guesses";
+
+class Guesses extends EventTarget {
+  constructor() {
+    super();
+    try {
+      this.said = JSON.parse(localStorage.getItem(KEY)) ?? {};
+    } catch {
+      this.said = {};  // a browser that keeps nothing
+    }
+    document.addEventListener("click", (event) => this.click(event.target));
+  }
+
+  click(target) {
+    if (target.closest(".mha-guess button")) return this.keep({});
+    const fold = target.closest(".mha-guess summary")?.parentElement;
+    if (!fold || fold.open) return;
+    const box = fold.closest("details[name]"), name = box.getAttribute("name");
+    const says = box.firstElementChild.textContent, before = this.said[name];
+    // A guess may change until its reader has looked.
+    if (fold !== box) before && this.keep({ ...this.said, [name]: { ...before, looked: true } });
+    else if (!before?.looked) this.keep({ ...this.said, [name]: { says } });
+  }
+
+  keep(said) {
+    this.said = said;
+    try {
+      localStorage.setItem(KEY, JSON.stringify(said));
+    } catch {}
+    this.mark();
+    this.dispatchEvent(new Event("change"));
+  }
+
+  mark() {
+    for (const box of document.querySelectorAll(".mha-guess details[name]")) {
+      const said = this.said[box.getAttribute("name")], summary = box.firstElementChild;
+      summary.toggleAttribute("data-mine", said?.says === summary.textContent);
+    }
+    for (const box of document.querySelectorAll(".mha-guess")) {
+      if (box.querySelector("button")) continue;
+      const button = Object.assign(document.createElement("button"), { type: "button" });
+      button.textContent = "Forget all my guesses";
+      box.append(button);
+    }
+  }
+}
+
+const guesses = (window.mhaGuesses ??= new Guesses());
+guesses.mark();
+
+function render({ model, el }) {
+  const names = model.get("names");
+  const tell = () => {
+    const mine = names.filter((name) => guesses.said[name]);
+    model.set("said", Object.fromEntries(mine.map((name) => [name, guesses.said[name].says])));
+    model.save_changes();
+  };
+  const write = () => {
+    const line = document.createElement("small");
+    line.textContent = model.get("line");
+    el.replaceChildren(line);
+  };
+  guesses.mark();
+  guesses.addEventListener("change", tell);
+  model.on("change:line", write);
+  write();
+  tell();
+  return () => {
+    guesses.removeEventListener("change", tell);
+    model.off("change:line", write);
+  };
+}
+
+export default { render };
