@@ -12,6 +12,7 @@ import lint_js
 import mha_lesson
 
 PACKAGE = Path(mha_lesson.__file__).parent
+HOUSE = PACKAGE.parent
 FLOORS = (
     # what everything stands on, and what is taught
     ("refusals", "attention_refusals", "decoding_refusals", "disk", "runtime"),
@@ -80,8 +81,45 @@ def test_an_undefined_name_in_a_script_is_found(tmp_path):
 
 def test_actions_are_pinned_by_commit():
     """A tag can be moved; the version stands behind it as a comment."""
-    workflows = sorted((PACKAGE.parent / ".github/workflows").glob("*.yml"))
+    workflows = sorted((HOUSE / ".github/workflows").glob("*.yml"))
     used = [line for path in workflows for line in re.findall(r"uses: (.*)", path.read_text())]
     assert used
     for line in used:
         assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
+WRITTEN = re.compile(r"`([\w/.*-]+(?:/|\.(?:py|md|toml|txt|yml|js|json|ipynb)))`")
+ROOMS = (
+    "",
+    "mha_lesson",
+    "tests",
+    *(f"mha_lesson/{r}" for r in ("check", "course", "explore", "pictures")),
+)
+# on a learner's or a teacher's machine
+ELSEWHERE = (
+    "my_notebooks/",
+    ".progress",
+    "build/",
+    "ada_",
+    "report/",
+    "source/",
+    "jupyterhub_config",
+)
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", "notebooks/TEACHING.md"])
+def test_every_file_that_a_page_names_is_there(page):
+    text = (HOUSE / page).read_text(encoding="utf-8")
+    named = set(WRITTEN.findall(text))
+    missing = [
+        name
+        for name in sorted(named)
+        if not name.startswith(ELSEWHERE)
+        and not any(list(HOUSE.glob(f"{room}/{name}".strip("/"))) for room in ROOMS)
+    ]
+    assert named and not missing
+    links = set(re.findall(r"\]\((?!https?:|#)([^)#]+)", text))
+    assert not [to for to in links if not (HOUSE / page).parent.joinpath(to).exists()]
+    for module in re.findall(r"-m (mha_lesson[\w.]*)", text):
+        place = HOUSE.joinpath(*module.split("."))
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
