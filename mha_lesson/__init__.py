@@ -1,4 +1,4 @@
-"""Multi-head attention to learn from: the real thing, small enough to read in one sitting."""
+"""Multi-head attention to learn from: `attention` is the subject, everything else serves it."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
