@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from mha_lesson.refusals import (
-    FLOATS,
     describe,
     require_bool,
+    require_floats,
     require_probability,
     require_tensor,
 )
@@ -66,8 +66,7 @@ def _require_inputs(query: Any, key: Any, value: Any) -> None:
     ):
         require_tensor(name, x, axes)
         if x is query:
-            if x.dtype not in FLOATS:
-                raise TypeError(f"{name} must be a floating-point tensor; got {describe(x)}.")
+            require_floats(name, x, axes)
             if not 2 <= x.ndim <= 4:
                 raise ValueError(f"{name} must have 2, 3 or 4 axes, {axes}; got {describe(x)}.")
             continue

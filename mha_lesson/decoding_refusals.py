@@ -6,16 +6,15 @@ from torch import Tensor
 
 from mha_lesson.attention_refusals import require_divisible, require_mask, require_tokens_for
 from mha_lesson.refusals import (
-    FLOATS,
     IDS,
     describe,
     require_axes,
     require_bool,
+    require_floats,
     require_ids,
     require_kind,
     require_positive,
     require_sizes,
-    require_tensor,
 )
 
 
@@ -29,9 +28,7 @@ def _require_even(name: str, size: int) -> None:
 def require_rotation(x: Any, positions: Any, base: Any) -> None:
     """x (…, T, d_k) of floats, d_k even; positions (T,) integers on its device; base above 0."""
     axes = "(..., T, d_k)"
-    require_tensor("x", x, axes)
-    if x.dtype not in FLOATS:
-        raise TypeError(f"x must be a floating-point tensor; got {describe(x)}.")
+    require_floats("x", x, axes)
     if x.ndim < 2:
         raise ValueError(f"x must have two axes or more, {axes}; got {describe(x)}.")
     _require_even("d_k, the last axis of x,", x.shape[-1])
