@@ -31,6 +31,7 @@ PIECES = {
     "notebook-07": [*NBVAL, "notebooks/07_*.ipynb"],
     "notebooks-08-11": [*NBVAL, "notebooks/0[89]_*.ipynb", "notebooks/1*_*.ipynb"],
     "bench-speed": ["tools/bench.py", "--device", "cuda", "--only", "speed"],
+    "bench-decoding": ["tools/bench.py", "--device", "cuda", "--only", "decoding"],
     "bench-memory": ["tools/bench.py", "--device", "cuda", "--only", "memory"],
 }
 
