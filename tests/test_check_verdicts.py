@@ -241,11 +241,3 @@ def test_the_packages_own_is_no_answer(name: str) -> None:
     assert report.passed is None and "the package's own" in str(report)
     if name != "MultiHeadAttention":
         assert getattr(check, name)(lambda *inputs: own(*inputs)).passed
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no second device here")
-def test_a_mask_made_of_an_int_may_live_anywhere() -> None:
-    def on_the_gpu(T: int) -> Tensor:
-        return torch.ones(T, T, dtype=torch.bool, device="cuda").triu(1)
-
-    assert check.causal_mask(on_the_gpu).passed

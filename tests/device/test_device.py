@@ -318,3 +318,12 @@ def test_works_where_the_device_is_the_default(name: str, there: torch.device) -
     """As after torch.set_default_device("cuda"), which some write in their first cell."""
     with torch.device(there):
         PUBLIC[name]()
+
+
+def test_a_mask_made_of_an_int_may_live_anywhere(there: torch.device) -> None:
+    """The exercise has no tensor among its inputs whose device the answer could follow."""
+
+    def mask(T: int) -> Tensor:
+        return torch.ones(T, T, dtype=torch.bool, device=there).triu(1)
+
+    assert check.causal_mask(mask).passed

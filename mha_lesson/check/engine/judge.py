@@ -292,7 +292,7 @@ def _random(answer: Callable[..., Any], trial: Trial, codes: set[Any]) -> Findin
     if isinstance(trial.outcome, Raised):
         return None
     seed(1)
-    again = run(answer, trial.case.inputs, codes)
+    again = _landed(run(answer, trial.case.inputs, codes), trial.case)
     if isinstance(again, Raised) and again.kind == "KeyboardInterrupt":
         return errors.explain(again)
     first = trial.outcome.value
