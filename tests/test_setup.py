@@ -357,9 +357,9 @@ def test_a_piece_is_kept_and_its_table_goes_between_the_marks(tmp_path, monkeypa
         "bench-memory": ["-c", "import time; print('begun', flush=True); time.sleep(600)"],
     })  # fmt: skip
     assert on_gpu.run("tests") and not on_gpu.run("bench-speed")
-    monkeypatch.setattr(on_gpu, "LIMIT", 5)
+    monkeypatch.setattr(on_gpu, "LIMIT", 1)
     assert not on_gpu.run("bench-memory")
-    assert "longer than 5 seconds" in capsys.readouterr().out
+    assert "longer than 1 seconds" in capsys.readouterr().out
     rows = on_gpu.table().splitlines()
     assert "| passed: 3 passed |" in rows[2]
     assert "| FAILED |" in rows[3] and "| FAILED |" in rows[4]

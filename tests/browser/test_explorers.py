@@ -288,7 +288,11 @@ def test_numbers_read_alike_in_python_and_in_the_browser(page):
 
 
 def test_every_explorer_draws_and_axe_finds_nothing_serious(server, browser):
-    cells = ["from mha_lesson import explore", *(f"explore.{name}()" for name in explore.__all__)]
+    cells = [
+        "from mha_lesson import explore, training\n"
+        "runs = training.two_sides_runs(2, [0], n_steps=20, snapshot_every=10)",
+        *(f"explore.{name}({'runs' * (name == 'training')})" for name in explore.__all__),
+    ]
     lab.notebook(server.work / "all.ipynb", cells)
     page = server.open(browser, "all.ipynb", viewport={"width": 1400, "height": 9000})
     done = f"() => document.querySelectorAll('canvas[aria-label]').length === {len(cells) - 1}"
