@@ -5,6 +5,7 @@
 
 The libraries below PyTorch choose their code by what the processor can do; they can be told that it
 can do less. Another order of sums moves the last digits, and no stored output may hang on those.
+Every setting runs the notebooks and the tests of the core; the plainest runs all tests.
 """
 
 import os
@@ -36,10 +37,16 @@ NBVAL = [
     "--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg",
     "--nbval-cell-timeout=3600", "-n", "2", "--dist", "loadfile", "notebooks",
 ]  # fmt: skip
-RUNS = {
-    "tests": ["-n", "2", "--dist", "worksteal", "--ignore=tests/browser", "tests"],
-    "notebooks": NBVAL,
-}
+CORE = [
+    f"tests/test_{name}.py"
+    for name in ("attention", "masks", "refusals", "decoding", "models", "tasks", "heads")
+]
+ALL = ["-n", "2", "--dist", "loadfile", "--ignore=tests/browser", "tests"]
+
+
+def runs(setting: str) -> dict[str, list[str]]:
+    tests = {"tests": ALL} if setting == "plainest" else {"core": CORE}
+    return {**tests, "notebooks": NBVAL}
 
 
 def main() -> None:
@@ -47,7 +54,7 @@ def main() -> None:
     for name in wanted:
         if name not in SETTINGS:
             raise SystemExit(f"There is no setting {name!r}; there are {', '.join(SETTINGS)}.")
-        for run, arguments in RUNS.items():
+        for run, arguments in runs(name).items():
             start = time.monotonic()
             command = [sys.executable, "-m", "pytest", "-q", *arguments]
             code = subprocess.run(command, cwd=ROOT, env=os.environ | SETTINGS[name]).returncode
