@@ -7,12 +7,16 @@ SET_UP := .venv/installed-$(KEY)
 FOR_TESTS := .venv/installed-test-$(KEY)
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
 	--nbval-cell-timeout=1800
+# One file at a time, so that what a file prepares is prepared once.
 BOTH_CORES := -n 2 --dist loadfile
 CORE := tests/test_attention.py tests/test_masks.py tests/test_refusals.py tests/test_models.py \
-	tests/test_tasks.py tests/test_heads.py tests/device
+	tests/test_decoding.py tests/test_tasks.py tests/test_heads.py tests/device
 # Loaded by `import torch` from these folders, in kernels too: another device, other default seeds.
 PRETEND := env PYTHONPATH="$(CURDIR)/tests/device" MHA_LESSON_DEVICE=pretend
 LUCK := env PYTHONPATH="$(CURDIR)/tests/luck"
+FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(10**6))')}; \
+	echo "Default seed of the notebooks: $$seed (SEED=$$seed repeats it)"; \
+	$(LUCK) MHA_LESSON_SEED=$$seed
 
 .PHONY: help setup lab lint test test-quick test-code test-notebooks test-again test-device \
 	test-processors test-browser test-gpu notebooks slides print site diagnose claims bench \
@@ -41,7 +45,9 @@ $(FOR_TESTS): | .venv/made
 lab: $(SET_UP)  ## open the course in JupyterLab, on your own copy of the notebooks
 	@$(PY) -m mha_lesson.course.lab
 
-test: lint test-code test-notebooks test-browser  ## every check
+# One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
+test: lint  ## every check; the notebooks from a default seed at random
+	@$(FROM_A_SEED) $(PY) -m pytest -q $(NBVAL) -n 3 --dist loadfile notebooks tests
 
 test-quick: $(FOR_TESTS)  ## a minute's worth: form, types, the core, the notebooks' form
 	@$(MAKE) --no-print-directory lint
@@ -54,12 +60,10 @@ lint: $(FOR_TESTS)  ## ruff, mypy, and oxlint for the scripts
 	@$(PY) tools/lint_js.py
 
 test-code: $(FOR_TESTS)  ## package, data, form of the notebooks; every exercise with its solution
-	@$(PY) -m pytest -q -n 2 --dist worksteal --ignore=tests/browser tests
+	@$(PY) -m pytest -q $(BOTH_CORES) --ignore=tests/browser tests
 
 test-notebooks: $(FOR_TESTS)  ## every notebook, from any default seed, against its stored outputs (nbval)
-	@seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(10**6))')}; \
-	echo "Default seed of the notebooks: $$seed (make test-notebooks SEED=$$seed repeats this run)"; \
-	$(LUCK) MHA_LESSON_SEED=$$seed $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
+	@$(FROM_A_SEED) $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
 
 test-again: $(FOR_TESTS)  ## every notebook from three default seeds; no unseeded draws
 	@rm -rf build/luck; set -e; for seed in 1 2 3; do threads=$$((1 + seed % 2)); \
@@ -73,7 +77,7 @@ test-device: $(FOR_TESTS)  ## the core's tests and all notebooks on a second, pr
 	@$(PRETEND) $(PY) -m pytest -q -n 2 --ignore=tests/browser --device pretend tests
 	@$(PRETEND) $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
 
-test-processors: $(FOR_TESTS)  ## tests and notebooks as other processors compute them
+test-processors: $(FOR_TESTS)  ## notebooks and tests as other processors compute them
 	@$(PY) tools/on_processors.py
 
 test-browser: $(FOR_TESTS)  ## move real sliders in a headless Chromium

@@ -4,8 +4,8 @@
     python tests/luck/other_seeds.py build/luck                   which cells drew unseeded numbers
 
 The folder beside this file names `install` as an entry point of torch.backends, which
-`import torch` calls, in the kernels of notebooks too: PyTorch's, NumPy's and Python's generators
-then start from MHA_LESSON_SEED. With MHA_LESSON_LUCK=folder every kernel also notes there what its
+`import torch` calls. In the kernel of a notebook PyTorch's, NumPy's and Python's generators then
+start from MHA_LESSON_SEED. With MHA_LESSON_LUCK=folder every kernel also notes there what its
 cells left the generators in: a cell that moves one, and leaves it elsewhere under another seed, has
 drawn numbers that nobody seeded. A draw inside `fork_rng` leaves no trace but its output.
 """
@@ -33,6 +33,12 @@ def states() -> dict[str, str]:
 
 
 def install() -> None:
+    if "IPython" not in sys.modules:
+        return
+    from IPython import get_ipython
+
+    if (shell := get_ipython()) is None:
+        return
     import numpy as np
     import torch
 
@@ -40,12 +46,7 @@ def install() -> None:
     torch.manual_seed(seed)
     np.random.seed(seed)
     random.seed(seed)
-    shell = None
-    if "IPython" in sys.modules:
-        from IPython import get_ipython
-
-        shell = get_ipython()
-    if shell is not None and (folder := os.environ.get("MHA_LESSON_LUCK")):
+    if folder := os.environ.get("MHA_LESSON_LUCK"):
         _note_cells(shell, Path(folder) / f"{seed}-{os.getpid()}.jsonl")
 
 
