@@ -665,6 +665,15 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         lambda: {"T": 131, "d_model": 384, "h": 12, "measured": measured()},
     ),
     "explore.cost.cost": (explorer_of("cost"), lambda: {"measured": measured()}),
+    "explore.flow.scene": (
+        scene_of("flow"),
+        lambda: {"step": "softmax", "head": 3, "example": "the sentence", "causal": True,
+                 "until": "mask"},
+    ),
+    "explore.flow.flow": (
+        explorer_of("flow"),
+        lambda: {"mha": MHA, "x": normal(5, 6), "tokens": list("abcde"), "until": "heads"},
+    ),
     "explore.head_writes.scene": (
         scene_of("head_writes"),
         lambda: {"h": 3, "on": (True, False, True)},

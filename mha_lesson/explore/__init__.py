@@ -4,6 +4,7 @@ Each module holds a pure function that turns the sliders' values into a `Scene`,
 puts the sliders over it.
 """
 
+from mha_lesson.explore.n00_flow import flow
 from mha_lesson.explore.n01_scaling import scaling
 from mha_lesson.explore.n02_projections import projections
 from mha_lesson.explore.n03_memory import memory
@@ -19,6 +20,7 @@ from mha_lesson.explore.n11_cache import cache
 __all__ = [
     "cache",
     "cost",
+    "flow",
     "head_writes",
     "heads",
     "masks",

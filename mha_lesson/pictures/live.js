@@ -136,7 +136,7 @@ class Field {
         for (let i = r * columns; i < (r + 1) * columns; i++)
           if (!(blocked && blocked[i]) && Number.isFinite(values[i])) top = Math.max(top, Math.abs(values[i]));
         high = top || 1;
-        low = m.colours === "diverging" ? -high : 0;
+        low = m.colours === "sequential" ? 0 : -high;
       }
       for (let i = r * columns; i < (r + 1) * columns; i++) {
         const share = Math.min(1, Math.max(0, (values[i] - low) / (high - low)));
@@ -154,7 +154,7 @@ export class View {
     this.look = look;
     this.el = el;
     el.classList.add("mha-view");
-    el.innerHTML = `<style>${STYLE}</style><p class="mha-alert" role="alert"></p>
+    el.innerHTML = `<style>${STYLE}${FLOW_STYLE}</style><p class="mha-alert" role="alert"></p>
       <p class="mha-caption" aria-live="polite"></p><div class="mha-stage"><canvas tabindex="0" role="application"
       aria-roledescription="picture" data-lm-suppress-shortcuts="true"></canvas><div class="mha-reading"
       role="status" aria-live="polite"></div></div><div class="mha-more"><details><summary>Values in words
@@ -209,6 +209,7 @@ export class View {
       }
     }
     for (const list of items.values()) this.fields.push(new Field("i", list, data));
+    if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow, data);
     this.offered = scene.marks.some(([kind, m]) => kind === "h" && m.by_row && !m.numbers);
     this.ownRange.parentElement.style.display = scene.marks.some(([kind]) => kind === "h") ? "" : "none";
     this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
@@ -259,6 +260,7 @@ export class View {
     let field = 0;
     for (const mark of scene.marks) {
       const [kind, ...a] = mark;
+      g.globalAlpha = kind === "h" && this.flow ? this.flow.alpha(this.fields[field]) : 1;
       if (kind === "h") this.heatmap(g, this.fields[field++]);
       else if (kind === "g") this.tiles(g, this.fields[field++]);
       else this[{ t: "text", r: "rect", p: "path", d: "dot", b: "bar" }[kind]](g, ...a);
@@ -429,6 +431,7 @@ export class View {
   }
 
   key(e) {
+    if (this.flow?.key(e)) return e.preventDefault();
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
     const known = step || ["Home", "End", "PageUp", "PageDown", "Escape"].includes(e.key);
     if (!known || e.ctrlKey || e.metaKey || e.altKey || !this.fields?.length) return;
@@ -455,6 +458,7 @@ export class View {
 
   mark(g) {
     this.lit = [];
+    if (this.flow) return this.flow.mark(g);
     if (!this.cursor) return;
     const [i, r, c] = this.cursor, f = this.fields[i];
     if (!f || r >= f.rows || c >= f.columns) { this.cursor = null; return; }
@@ -480,6 +484,7 @@ export class View {
 
   read() {
     const { reading, cursor } = this;
+    if (this.flow) return this.flow.read();
     if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
     const [i, r, c] = cursor, f = this.fields[i], said = f.says(r, c) ?? "";
     const title = f.kind === "h" && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";

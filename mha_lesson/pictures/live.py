@@ -24,6 +24,7 @@ import numpy as np
 import traitlets
 
 from mha_lesson.pictures import figures
+from mha_lesson.pictures.flow import Flow
 from mha_lesson.pictures.layout import (
     SCREEN,
     WIDTH,
@@ -36,15 +37,17 @@ from mha_lesson.pictures.layout import (
     Text,
     draw,
 )
-from mha_lesson.pictures.panels import HEADS, MAPS, Heatmap, Scene, Tiles, scene_of
+from mha_lesson.pictures.panels import HEADS, MAPS, ROLES, Heatmap, Scene, Tiles, scene_of
 from mha_lesson.refusals import require_bool, require_callable, require_kind, say
 
 __all__ = ["Explorer", "LiveView", "page"]
 
-SCRIPT = FilePath(__file__).with_name("live.js")
+FILES = [FilePath(__file__).with_name(name) for name in ("live.js", "flow.js")]
+SCRIPT = "".join(file.read_text(encoding="utf-8") for file in FILES)  # one module
 EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
 LOOK = {
     "heads": list(HEADS),
+    "roles": ROLES,
     "maps": {name: table.ravel().tolist() for name, table in MAPS.items()},
 }
 MOST_STATES = 1000
@@ -81,6 +84,7 @@ def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
 
 def _header(scene: Scene, width: float, values: _Values) -> dict[str, Any]:
     drawing = draw(scene, width, SCREEN)
+    flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
     return {
         "width": round(drawing.width, 1),
         "height": round(drawing.height, 1),
@@ -88,6 +92,7 @@ def _header(scene: Scene, width: float, values: _Values) -> dict[str, Any]:
         "caption": scene.caption,
         "alt": scene.alt,
         "text": [list(row) for row in scene.text()],
+        "flow": flow and flow.described(values.put),
     }
 
 
@@ -334,7 +339,7 @@ def page(explorer: Explorer) -> str:
     })  # fmt: skip
     parcel = parcel.replace("<", "\\u003c")
     still = figures.html(explorer.first, SCREEN)
-    source = base64.b64encode(SCRIPT.read_bytes()).decode()
+    source = base64.b64encode(SCRIPT.encode()).decode()
     name = f"mha-{explorer.box.model_id[:12]}"
     return (
         f'<div id="{escape(name)}">{still}</div><script type="module">'

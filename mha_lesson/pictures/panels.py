@@ -41,6 +41,9 @@ __all__ = [
 HEADS = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#808080",
 )  # fmt: skip
+# What a vector is for: query, key, value, or what a layer puts out (and takes in). They can be told
+# from each other and from the heads' colours by every eye, and are dark enough for text.
+ROLES = {"query": "#962FEF", "key": "#89561B", "value": "#346875", "output": "#C627A7"}
 INK = "#787878"  # equal contrast (4.3 : 1) on a white page and on a #111 one
 PLATE = "#F3F5F8"  # cells that carry numbers lie on this, so that the numbers can be read anywhere
 HIGH, LOW = "#2878CC", "#CF5A08"  # the far ends of the maps: more and less than zero
@@ -78,8 +81,20 @@ def _ramp(top: str) -> np.ndarray:
 
 
 SEQUENTIAL = _ramp(HIGH)
-DIVERGING = np.concatenate([_ramp(LOW)[:0:-2], _ramp(HIGH)[::2]])[-RAMP:]
-MAPS = {"sequential": SEQUENTIAL, "diverging": DIVERGING}
+
+
+def _signed(top: str, low: str = INK) -> np.ndarray:
+    """(256, 4) uint8 RGBA: from `low` far below zero to `top` far above it."""
+    return np.concatenate([_ramp(low)[:0:-2], _ramp(top)[::2]])[-RAMP:]
+
+
+DIVERGING = _signed(HIGH, LOW)
+MAPS = {
+    "sequential": SEQUENTIAL,
+    "diverging": DIVERGING,
+    **{role: _signed(colour) for role, colour in ROLES.items()},  # below zero: grey
+    **{f"head {i}": _signed(colour) for i, colour in enumerate(HEADS)},
+}
 
 
 def on_plate(table: np.ndarray) -> np.ndarray:
@@ -344,10 +359,10 @@ class Heatmap(Panel):
             below = (seen < 0).any() or (limits is not None and limits[0] < 0)
             colours = "diverging" if below else "sequential"
         if not (isinstance(colours, str) and colours in MAPS):
-            raise ValueError(f'colours must be "sequential" or "diverging", got {say(colours)}')
+            raise ValueError(f"colours must be one of {', '.join(MAPS)}, got {say(colours)}")
         if limits is None:
             limits = _own_range(seen)
-            if colours == "diverging":
+            if colours != "sequential":
                 far = max(-limits[0], limits[1])
                 limits = (-far, far)
         last = [n - 1 for n in values.shape]
@@ -861,7 +876,7 @@ class Scene:
 
 _KINDS = {
     "heatmap": "heatmap", "bars": "bar chart", "curve": "line chart", "tiles": "cell grid",
-    "table": "table", "diagram": "diagram",
+    "table": "table", "diagram": "diagram", "flow": "flow",
 }  # fmt: skip
 
 
@@ -895,7 +910,7 @@ def shares(panel: Heatmap) -> np.ndarray:
         seen = np.where(panel.blocked | ~np.isfinite(panel.values), np.nan, panel.values)
         top = np.nan_to_num(np.fmax.reduce(np.abs(seen), axis=1), nan=1.0)[:, None]
         top = np.where(top > 0, top, 1.0)
-        low, high = (-top if panel.colours == "diverging" else 0 * top), top
+        low, high = (0 * top if panel.colours == "sequential" else -top), top
     with np.errstate(invalid="ignore"):
         share = np.clip((panel.values - low) / (high - low), 0, 1)
     return np.nan_to_num(share * (RAMP - 1)).round().astype(int)

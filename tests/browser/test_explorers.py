@@ -281,7 +281,7 @@ def test_numbers_read_alike_in_python_and_in_the_browser(page):
         const {number} = await import(URL.createObjectURL(blob));
         return values.map(v => [number(v), number(v, 2)]);
     }"""
-    written = page.evaluate(script, [live.SCRIPT.read_text(), values])
+    written = page.evaluate(script, [live.SCRIPT, values])
     for value, (free, fixed) in zip(values, written, strict=True):
         assert panels.number(value) == free, value
         assert panels.number(value, 2) == fixed, value

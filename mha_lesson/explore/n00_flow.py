@@ -1,0 +1,322 @@
+"""The whole computation in one picture: from X to the output, one head at a time."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import ipywidgets as widgets
+import torch
+from torch import Tensor
+
+from mha_lesson.attention import MultiHeadAttention, merge_heads, split_heads
+from mha_lesson.masks import causal_mask
+from mha_lesson.pictures.flow import Flow
+from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.panels import Heatmap, Scene, number
+from mha_lesson.refusals import (
+    describe,
+    listed,
+    require_bool,
+    require_one_of,
+    require_whole,
+)
+from mha_lesson.text import sentence
+
+BY_HAND, SENTENCE, YOURS = "by hand", "the sentence", "your module"
+PARTS = ("attention", "projections", "heads", "mask", "output")  # as the notebooks 1 to 5 add them
+STEPS = {  # what each step makes, and the part it belongs to
+    "X": (("x",), "projections"),
+    "Q, K, V": (("q", "k", "v"), "attention"),
+    "Q Kᵀ": (("products",), "attention"),
+    "÷ √d_k": (("scores",), "attention"),
+    "mask": (("masked",), "mask"),
+    "softmax": (("weights",), "attention"),
+    "weights · V": (("context",), "attention"),
+    "concat": (("concat",), "output"),
+    "W^O": (("output",), "output"),
+}
+MOST_TOKENS, MOST_HEADS, MOST_DIMENSIONS, WIDEST = 24, 12, 64, 512
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """All numbers of one attention layer on one sequence.
+
+    Attributes:
+        words: T labels.
+        q, k, v: (h, T, d_k).
+        x: (T, d_model), what comes in, or None where Q, K and V are given.
+        after: W^O (d_model, h·d_k) and its bias (d_model,), or None.
+        head: the one to begin with; pick: (query, key) to begin with.
+    """
+
+    words: tuple[str, ...]
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    x: Tensor | None = None
+    after: tuple[Tensor, Tensor] | None = None
+    head: int = 0
+    pick: tuple[int, int] = (0, 0)
+
+
+def flow(
+    mha: MultiHeadAttention | None = None,
+    x: Tensor | None = None,
+    tokens: list[str] | None = None,
+    *,
+    until: str | None = None,
+) -> Explorer:
+    """`step` and `head` over the blocks of attention, from X to the output.
+
+    It begins with three tokens of two numbers, whose entries can be moved, and goes on to the
+    course's sentence; with `mha` and `x` it shows your own.
+
+    Args:
+        mha: the module to look into; that of the course's sentence if None.
+        x: (T, d_model), its input; needed with `mha`.
+        tokens: T labels; positions if None.
+        until: how much of it: "attention" from Q, K and V to the context, then each adds to the
+            one before: "projections" from X, "heads", "mask", "output" with W^O. All if None.
+    """
+    until, by_hand = ("output", True) if until is None else (until, until == PARTS[0])
+    require_one_of("until", until, PARTS)
+    if mha is None:
+        sources = {BY_HAND: _by_hand(), SENTENCE: _sentence()}
+    else:
+        sources = {YOURS: _source(mha, x, tokens)}
+    last = list(sources)[-1]
+    if not by_hand:
+        sources = {last: sources[last]}
+    steps = _steps(until)
+    controls: dict[str, Any] = {
+        "step": widgets.SelectionSlider(options=steps, value=steps[-1], description="step"),
+        "head": widgets.IntSlider(
+            value=sources[last].head, max=len(sources[last].q) - 1, description="head"
+        ),
+    }
+    if len(sources) > 1:
+        controls["example"] = widgets.Dropdown(options=list(sources), description="example")
+    if until in PARTS[3:]:
+        causal = widgets.Checkbox(value=until == "mask", description="causal mask", indent=False)
+        controls["causal"] = causal
+
+    def scene_at(step: str, head: int, example: str = last, causal: bool = False) -> Scene:
+        source = sources[example]
+        return draw(source, step, min(head, len(source.q) - 1), causal, until)
+
+    return Explorer(controls, scene_at, stored=True)
+
+
+def scene(
+    step: str = "W^O",
+    head: int = 1,
+    example: str = SENTENCE,
+    causal: bool = False,
+    until: str = "output",
+) -> Scene:
+    """One head of the course's sentence, or the example of notebook 1, up to a step."""
+    require_one_of("example", example, (BY_HAND, SENTENCE))
+    source = _by_hand() if example == BY_HAND else _sentence()
+    require_whole("head", head, 0, MOST_HEADS - 1)
+    return draw(source, step, min(int(head), len(source.q) - 1), causal, until)
+
+
+def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scene:
+    """What a layer computes in one head, as far as `step`."""
+    require_one_of("until", until, PARTS)
+    require_one_of("step", step, _steps(until))
+    require_bool("causal", causal)
+    blocks = _blocks(source, head, causal, until)
+    steps = _steps(until)
+    taken = [s for s in steps[: steps.index(step) + 1] if STEPS[s][0][0] in blocks] or ["Q, K, V"]
+    shown = [name for done in taken for name in STEPS[done][0]]
+    query, key = source.pick
+    panel = Flow(
+        blocks,
+        shown=shown,
+        words=source.words,
+        head=head,
+        n_heads=len(source.q),
+        cut=PARTS.index(until) >= PARTS.index("heads"),
+        pick=(query, key),
+        by_hand=source.x is None,
+        writes=_writes(source, causal) if "output" in blocks else None,
+        bias=source.after[1] if source.after and "output" in blocks else None,
+    )
+    said = _said(source, blocks, taken[-1], head, causal)
+    return Scene(
+        panel, caption=said, alt=f"The computation of attention as blocks of cells: {said}"
+    )
+
+
+def _steps(until: str) -> list[str]:
+    here = PARTS.index(until)
+    return [step for step, (_, part) in STEPS.items() if PARTS.index(part) <= here]
+
+
+@cache
+def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, Heatmap]:
+    """Every matrix of the computation, in its order."""
+    here = PARTS.index(until)
+    q, k, v = source.q[head], source.k[head], source.v[head]
+    T, d_k = q.shape
+    products = q @ k.T
+    scores = products / d_k**0.5
+    blocked = causal_mask(T) if causal else torch.zeros(T, T, dtype=torch.bool)
+    weights = scores.masked_fill(blocked, -torch.inf).softmax(dim=-1)
+    colour = f"head {head % 8}"
+    words, dims = source.words, [f"{c}" for c in range(d_k)]
+    hand = source.x is None
+    wide = 15 if hand else _far(v)
+
+    def pair(values: Tensor, title: str, far: float, hidden: Tensor | None = None) -> Heatmap:
+        return Heatmap(
+            values, words, words, title=title, limits=(-far, far), colours=colour, blocked=hidden,
+            decimals=None if hand and title.startswith("Q") else 2,
+        )  # fmt: skip
+
+    def vectors(values: Tensor, title: str, role: str, far: float, turned: bool = False) -> Heatmap:
+        labels = (dims, words) if turned else (words, dims)
+        values = values.T if turned else values
+        return Heatmap(
+            values, *labels, colours=role, limits=(-far, far), title=f"{title} {_shape(values)}",
+        )  # fmt: skip
+
+    far, largest = (2.5, 4.0) if hand else (max(_far(q), _far(k)), _far(products))
+    made = {}
+    if source.x is not None and here >= PARTS.index("projections"):
+        made["x"] = _model(source.x, words, "X", "output")
+    made |= {
+        "q": vectors(q, "Q", "query", far),
+        "k": vectors(k, "Kᵀ", "key", far, turned=True),
+        "v": vectors(v, "V", "value", wide),
+        "products": pair(products, f"Q Kᵀ {_shape(products)}", largest),
+        "scores": pair(scores, f"÷ √{d_k}", largest / d_k**0.5),
+    }
+    if here >= PARTS.index("mask"):
+        masked = "causal mask" if causal else "no mask"
+        made["masked"] = pair(scores, masked, largest / d_k**0.5, blocked)
+    made["weights"] = pair(weights, "softmax", 1.0)
+    made["context"] = vectors(weights @ v, "· V", "value", wide)
+    if source.after and here >= PARTS.index("output"):
+        concat, (w_o, bias) = _concat(source, causal), source.after
+        made["concat"] = _model(concat, words, "concat", "value")
+        made["output"] = _model(concat @ w_o.T + bias, words, "output", "output")
+    return made
+
+
+@cache
+def _concat(source: Source, causal: bool) -> Tensor:
+    """(T, h·d_k): the contexts of all heads side by side."""
+    T, d_k = source.q.shape[1:]
+    scores = source.q @ source.k.mT / d_k**0.5
+    if causal:
+        scores = scores.masked_fill(causal_mask(T), -torch.inf)
+    return merge_heads((scores.softmax(dim=-1) @ source.v)[None])[0]
+
+
+@cache
+def _writes(source: Source, causal: bool) -> Tensor:
+    """(h, T, d_model): what every head adds to the output."""
+    assert source.after
+    slabs = source.after[0].T.unflatten(0, (len(source.q), -1))  # (h, d_k, d_model)
+    return split_heads(_concat(source, causal)[None], len(source.q))[0] @ slabs
+
+
+def _model(values: Tensor, words: tuple[str, ...], title: str, role: str) -> Heatmap:
+    far = _far(values)
+    return Heatmap(
+        values, words, range(values.shape[1]), title=f"{title} {_shape(values)}", colours=role,
+        limits=(-far, far), numbers=False,
+    )  # fmt: skip
+
+
+def _shape(values: Tensor) -> str:
+    return f"({values.shape[0]}, {values.shape[1]})"
+
+
+def _far(values: Tensor) -> float:
+    """Where colours end: nearly the largest size, and the few beyond it are as strong."""
+    return max(float(values.abs().flatten().quantile(0.995)), 1e-6)
+
+
+def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, causal: bool) -> str:
+    """What this step does, in one sentence, with the numbers of the pair that is looked at."""
+    i, j = source.pick
+    query, key = source.words[i], source.words[j]
+    T, d_k = source.q.shape[1:]
+
+    def at(name: str) -> str:
+        return number(float(blocks[name].values[i, j]), 2)
+
+    hand = source.x is None
+    where = "" if hand or step in ("X", "concat", "W^O") else f"Head {head}: "
+    blocked = causal and j > i
+    said = {
+        "X": f"{T} tokens come in, each a vector: {query} is one row of X.",
+        "Q, K, V": "every token has a query, a key and a value"
+        + (
+            ", here given." if "x" not in blocks else f", {d_k} numbers each, made of its row of X."
+        ),
+        "Q Kᵀ": "every query is multiplied with every key"
+        + ("." if hand else f"; {query} · {key} = {at('products')}."),
+        "÷ √d_k": f"divided by √{d_k}, whatever the size of a head, scores keep their range"
+        + ("." if hand else f"; {query} → {key}: {at('scores')}."),
+        "mask": "blocked keys get −∞" if causal else "nothing is blocked here",
+        "softmax": "each row becomes shares that add up to 1"
+        + ("." if hand or blocked else f"; {query} takes {at('weights')} from {key}."),
+        "weights · V": "each token takes a mean of all values, weighted by its row.",
+        "concat": f"the contexts of all {len(source.q)} heads lie side by side.",
+        "W^O": "the output is the sum of what all heads write.",
+    }[step]
+    said = said if said.endswith(".") else said + "."
+    return where + (said if where else said[0].upper() + said[1:])
+
+
+@cache
+def _by_hand() -> Source:
+    """The example of notebook 1: Q and K are the same three rows."""
+    q = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    v = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]])
+    return Source(("token 1", "token 2", "token 3"), q[None], q[None], v[None], pick=(2, 2))
+
+
+@cache
+def _sentence() -> Source:
+    creek = sentence()
+    pick = creek.tokens.index("it"), creek.tokens.index("creek")
+    return Source(
+        creek.labels, *creek.heads, x=creek.hidden, after=(creek.w_o, creek.b_o), head=1, pick=pick
+    )
+
+
+def _source(mha: MultiHeadAttention, x: Tensor | None, tokens: list[str] | None) -> Source:
+    """A learner's own module and its input."""
+    if not isinstance(mha, MultiHeadAttention):
+        raise TypeError(f"mha must be a MultiHeadAttention; got {type(mha).__name__}.")
+    if mha.n_heads > MOST_HEADS or mha.d_k > MOST_DIMENSIONS or mha.d_model > WIDEST:
+        raise ValueError(
+            f"mha must have at most {MOST_HEADS} heads, d_k = {MOST_DIMENSIONS} and d_model = "
+            f"{WIDEST} to be drawn; got {mha.n_heads}, {mha.d_k} and {mha.d_model}."
+        )
+    weight = mha.w_qkv.weight
+    wide = isinstance(x, Tensor) and x.ndim == 2 and x.shape[1] == mha.d_model
+    if not isinstance(x, Tensor) or not wide or not 1 <= len(x) <= MOST_TOKENS:
+        raise ValueError(
+            f"x must be a tensor (T, d_model = {mha.d_model}) of at most {MOST_TOKENS} tokens; "
+            f"got {describe(x)}."
+        )
+    if x.dtype != weight.dtype or x.device != weight.device:
+        raise ValueError(f"x must be like the weights, {describe(weight)}; got {describe(x)}.")
+    labels = tuple(map(str, listed("tokens", range(len(x)) if tokens is None else tokens)))
+    if len(labels) != len(x):
+        raise ValueError(f"tokens must be T = {len(x)} labels; got {len(labels)}.")
+    with torch.no_grad():
+        q, k, v = (split_heads(t[None], mha.n_heads)[0] for t in mha.w_qkv(x).chunk(3, dim=-1))
+        _, weights = mha(x, return_weights=True)
+    bias = torch.zeros(mha.d_model) if mha.w_o.bias is None else mha.w_o.bias.detach()
+    parts = q, k, v, x.detach(), mha.w_o.weight.detach(), bias
+    q, k, v, x, w_o, bias = (part.float().cpu() for part in parts)
+    at = int(weights[0, -1].argmax())
+    return Source(labels, q, k, v, x, (w_o, bias), pick=(len(x) - 1, at))

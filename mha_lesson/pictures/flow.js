@@ -1,0 +1,261 @@
+
+// ---- the whole computation: what made a number ----------------------------------------------------------
+
+// softmax(Q Kᵀ / √d_k) V of a few tokens, as mha_lesson computes it. Q and V are (T, d_k), Kᵀ (d_k, T), row by row;
+// `blocked` is (T, T) of 0 and 1, or null.
+export function attend(q, k, v, d_k, blocked = null) {
+  const T = q.length / d_k, product = (a, b, rows, inner, columns) => Float32Array.from({ length: rows * columns }, (_, i) => {
+    let sum = 0;
+    for (let n = 0; n < inner; n++) sum += a[Math.floor(i / columns) * inner + n] * b[n * columns + (i % columns)];
+    return sum;
+  });
+  const products = product(q, k, T, d_k, T), scores = products.map((s) => s / Math.sqrt(d_k)), weights = new Float32Array(T * T);
+  for (let r = 0; r < T; r++) {
+    const row = Array.from(scores.subarray(r * T, r * T + T), (s, c) => (blocked?.[r * T + c] ? -Infinity : s));
+    const top = Math.max(...row), exps = row.map((s) => Math.exp(s - top)), sum = exps.reduce((a, b) => a + b);
+    weights.set(exps.map((e) => e / sum), r * T);
+  }
+  return { products, scores, masked: scores, weights, context: product(weights, v, T, T, d_k) };
+}
+
+const sum = (list) => list.reduce((a, b) => a + b, 0);
+const two = (v) => number(v, Number.isInteger(v) ? null : 2);
+const argmax = (list) => list.reduce((best, v, i) => (Math.abs(v) > Math.abs(list[best]) ? i : best), 0);
+
+const PAIRS = ["products", "scores", "masked", "weights"]; // blocks of a number for each query and key
+
+class Flow {
+  constructor(view) {
+    this.view = view;
+    this.mine = {}; // what the reader has made of Q, K and V
+    view.el.classList.add("mha-flow");
+    this.strip = view.stage.appendChild(document.createElement("div"));
+    this.strip.className = "mha-strip";
+    this.strip.innerHTML = `<p role="status"></p><div aria-hidden="true"></div>`;
+    const { canvas } = view;
+    canvas.addEventListener("pointerdown", (e) => this.press(e));
+    canvas.addEventListener("pointermove", (e) => this.drag(e));
+    for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => { this.held = null; });
+  }
+
+  show(flow, data) {
+    const before = this.flow, { view } = this;
+    Object.assign(this, { flow, data, fields: {} });
+    flow.blocks.forEach((name, i) => { this.fields[name] = view.fields[i]; });
+    this.names = new Map(flow.blocks.map((name, i) => [view.fields[i], name]));
+    if (before?.words.join() !== flow.words.join()) [this.pick, this.column] = [flow.pick.slice(), {}];
+    view.canvas.style.touchAction = flow.by_hand ? "pan-x" : "";
+    if (flow.by_hand) this.again();
+    const fresh = before && before.words.join() === flow.words.join() ? flow.blocks.filter((n) => !before.blocks.includes(n)) : [];
+    if (fresh.length && !matchMedia("(prefers-reduced-motion: reduce)").matches) this.appear(fresh);
+  }
+
+  // New blocks come into being in a quarter of a second.
+  appear(fresh) {
+    const mine = this.fresh = { names: fresh, from: performance.now() };
+    const tick = () => {
+      if (this.fresh !== mine) return;
+      if (performance.now() - mine.from > 250) this.fresh = null;
+      else requestAnimationFrame(tick);
+      this.view.draw();
+    };
+    requestAnimationFrame(tick);
+  }
+  alpha(field) {
+    if (!this.fresh?.names.includes(this.names.get(field))) return 1;
+    return Math.min(1, (performance.now() - this.fresh.from) / 250);
+  }
+
+  // ---- numbers that the reader moves ----
+
+  again() {
+    const input = {};
+    for (const name of ["q", "k", "v"]) {
+      const field = this.fields[name];
+      if (!field) return;
+      field.values = input[name] = this.mine[name] ?? field.values;
+    }
+    const made = attend(input.q, input.k, input.v, this.flow.d_k, this.fields.masked?.blocked);
+    for (const [name, values] of Object.entries(made)) if (this.fields[name]) this.fields[name].values = values;
+  }
+
+  change([i, r, c], to) {
+    const field = this.view.fields[i], name = this.names.get(field), far = name === "v" ? 20 : 4;
+    this.mine[name] = field.values.slice();
+    this.mine[name][r * field.columns + c] = Math.max(-far, Math.min(far, to));
+    this.again();
+    this.view.draw();
+  }
+
+  movable(cell) { return cell && this.flow.by_hand && ["q", "k", "v"].includes(this.names.get(this.view.fields[cell[0]])); }
+  step(cell) { return this.names.get(this.view.fields[cell[0]]) === "v" ? 1 : 0.5; }
+  value([i, r, c]) { const f = this.view.fields[i]; return f.values[r * f.columns + c]; }
+
+  press(e) {
+    this.view.point(e);
+    const cell = this.view.cursor;
+    if (!cell) return;
+    if (this.movable(cell)) {
+      this.held = { cell, y: e.clientY, value: this.value(cell) };
+      this.view.canvas.setPointerCapture(e.pointerId);
+    } else this.keep(cell);
+  }
+
+  drag(e) {
+    if (!this.held) { this.view.canvas.style.cursor = this.movable(this.view.cursor) ? "ns-resize" : ""; return; }
+    const { cell, y, value } = this.held;
+    this.view.cursor = cell;
+    this.change(cell, value + Math.round((y - e.clientY) / 12) * this.step(cell));
+  }
+
+  key(e) {
+    const by = { "+": 1, "=": 1, "-": -1, "−": -1 }[e.key], cell = this.view.cursor;
+    if (e.key === "Enter" && cell) { this.keep(cell); return true; }
+    if (!by || !this.movable(cell)) return false;
+    this.change(cell, this.value(cell) + by * this.step(cell));
+    return true;
+  }
+
+  // A click keeps a row and a column; every step then speaks of them.
+  keep([i, r, c]) {
+    const name = this.names.get(this.view.fields[i]);
+    if (PAIRS.includes(name)) this.pick = [r, c];
+    else if (name !== "k") [this.pick[0], this.column[name]] = [r, c];
+    this.view.draw();
+  }
+
+  // ---- what is looked at ----
+
+  // [name, row, column] of the cell under the pointer, or else of the last step, where the reader's finger lies.
+  now() {
+    const at = this.view.cursor;
+    if (at) return [this.names.get(this.view.fields[at[0]]), at[1], at[2]];
+    const [i, j] = this.pick, name = this.flow.last, f = this.fields[name];
+    return [name, i, PAIRS.includes(name) ? j : this.column[name] ?? argmax([...f.values.slice(i * f.columns, (i + 1) * f.columns)])];
+  }
+
+  // The cells that made a number: [block, row or null for all, column or null, role].
+  makers(name, r, c) {
+    const { flow } = this, before = flow.blocks.includes("masked") ? "masked" : "scores";
+    return {
+      q: [["x", r, null, "output"]], k: [["x", c, null, "output"]], v: [["x", r, null, "output"]],
+      products: [["q", r, null, "query"], ["k", null, c, "key"]],
+      scores: [["products", r, c]], masked: [["scores", r, c]], weights: [[before, r, null]],
+      context: [["weights", r, null], ["v", null, c, "value"]],
+      concat: Math.floor(c / flow.d_k) === flow.head ? [["context", r, c % flow.d_k, "value"]] : [],
+      output: [["concat", r, null, "value"]],
+    }[name] ?? [];
+  }
+
+  words(name, r, c) {
+    if (PAIRS.includes(name)) return [[r, "query"], [c, "key"]];
+    if (name === "k") return [[c, "key"]];
+    return [[r, { q: "query", v: "value", context: "query" }[name] ?? "output"]];
+  }
+
+  mark(g) {
+    const [name, r, c] = this.now(), { view, flow } = this;
+    this.lit = this.makers(name, r, c).filter(([block]) => this.fields[block]);
+    for (const [block, row, column, role] of [...this.lit, [name, r, c, "text"]]) {
+      const f = this.fields[block], [x0, y0] = f.box(row ?? 0, column ?? 0);
+      const [x1, y1, w, h] = f.box(row ?? f.rows - 1, column ?? f.columns - 1);
+      const box = [x0 - 1, y0 - 1, x1 + w - x0 + 2, y1 + h - y0 + 2];
+      for (const [width, colour] of [[4.5, `rgb(${view.colours.page})`], [2.5, role === "text" ? view.colours.text : this.tint(role)]]) {
+        g.lineWidth = width;
+        g.strokeStyle = colour;
+        g.strokeRect(...box);
+      }
+    }
+    const tokens = view.scene.marks.filter(([kind]) => kind === "t");
+    for (const [at, role] of this.words(name, r, c)) {
+      const [, x, y, text, size] = tokens[at];
+      g.font = `600 ${size}px ${view.font}`;
+      const width = g.measureText(text).width + 8;
+      g.fillStyle = view.look.roles[role];
+      g.fillRect(x - width / 2, y - 9, width, 19);
+      view.write(g, text, x, y, size, "#FFFFFF", "center", true);
+    }
+  }
+
+  // A role's colour as a line: lighter on a dark page. Without a role, the head's.
+  tint(role) {
+    const { look, colours } = this.view, plain = role ? look.roles[role] : look.heads[this.flow.head % look.heads.length];
+    if (!colours.dark) return plain;
+    return `rgb(${parse(plain).map((v) => Math.round(v + (255 - v) * 0.4))})`;
+  }
+
+  // What made a number: a sentence, and the parts as bars (their labels, and which one is meant).
+  made(name, r, c) {
+    const { flow, fields } = this, at = (block, row, column) => fields[block].values[row * fields[block].columns + column];
+    const line = (block, n, f) => Array.from({ length: n }, (_, i) => f(i));
+    const value = at(name, r, c), word = flow.words[r], other = flow.words[c], d_k = flow.d_k, T = flow.words.length;
+    const few = (parts, text) => parts.length <= 4 ? `${text} = ${two(value)}` : "";
+    const blocked = fields[name].blocked?.[r * fields[name].columns + c];
+    switch (name) {
+      case "products": {
+        const pairs = line(name, d_k, (d) => [at("q", r, d), at("k", d, c)]), parts = pairs.map(([a, b]) => a * b), top = argmax(parts);
+        return { parts, says: `${word} · ${other}: ` + (few(parts, pairs.map(([a, b]) => `${two(a)} · ${two(b)}`).join(" + "))
+          || `${d_k} products add up to ${two(value)}; the largest is ${two(parts[top])}`) };
+      }
+      case "scores":
+        return { parts: line(name, T, (j) => at("scores", r, j)), labels: flow.words, meant: c,
+                 says: `${word} → ${other}: ${two(at("products", r, c))} ÷ √${d_k} = ${two(value)}` };
+      case "masked":
+        return { parts: line(name, T, (j) => (fields.masked.blocked?.[r * T + j] ? 0 : at("scores", r, j))), labels: flow.words, meant: c,
+                 says: `${word} → ${other}: ${blocked ? "blocked, −∞ in place of " + two(at("scores", r, c)) : two(value) + ", as it was"}` };
+      case "weights": {
+        const hidden = fields.masked?.blocked, parts = line(name, T, (j) => (hidden?.[r * T + j] ? 0 : Math.exp(at("scores", r, j))));
+        const power = hidden?.[r * T + c] ? "e^−∞ = 0" : `e^${two(at("scores", r, c))} = ${two(parts[c])}`;
+        return { parts, labels: flow.words, meant: c, says: `${word} → ${other}: ${power}, of the row’s sum ${two(sum(parts))} that is ${two(value)}` };
+      }
+      case "context": {
+        const pairs = line(name, T, (j) => [at("weights", r, j), at("v", j, c)]), parts = pairs.map(([a, b]) => a * b), top = argmax(parts);
+        return { parts, labels: flow.words, says: `${word}, number ${c}: ` + (few(parts, pairs.map(([a, b]) => `${two(a)} · ${two(b)}`).join(" + "))
+          || `${T} values, each times its weight, add up to ${two(value)}; most is from ${flow.words[top]}: ${two(parts[top])}`) };
+      }
+      case "concat":
+        return { parts: [], says: `${word}, number ${c}: ${two(value)}, number ${c % d_k} of head ${Math.floor(c / d_k)}` };
+      case "output": {
+        const n = fields.output.columns, all = fields.output.rows * n, write = (h) => this.data[flow.writes[0] + h * all + r * n + c];
+        const parts = line(name, flow.n_heads, write), bias = flow.bias ? this.data[flow.bias[0] + c] : 0, top = argmax(parts);
+        return { parts, labels: parts.map((_, h) => `head ${h}`), meant: flow.head, heads: true,
+                 says: `${word}, number ${c}: the heads write ${two(sum(parts))} together, head ${top} alone ${two(parts[top])}; with the bias ${two(bias)} that is ${two(value)}` };
+      }
+      default: {
+        const what = { x: "the vector", q: "the query", k: "the key", v: "the value" }[name], [token, number] = name === "k" ? [other, r] : [word, c];
+        const from = flow.blocks.includes("x") && name !== "x" ? `, from its row of X (${fields.x.columns} numbers)` : "";
+        return { parts: [], says: `${what} of ${token}, number ${number}: ${two(value)}${from}${flow.by_hand ? "; drag it up or down, or press + and −" : ""}` };
+      }
+    }
+  }
+
+  read() {
+    const [name, r, c] = this.now(), { parts, labels, meant, says, heads } = this.made(name, r, c);
+    const [p, bars] = this.strip.children, { view } = this;
+    const below = Math.max(0, ...parts.map((v) => -v)), far = below + Math.max(1e-9, ...parts), zero = (100 * below) / far;
+    if (p.textContent !== says) p.textContent = says;
+    bars.replaceChildren(...parts.map((v, i) => {
+      const bar = document.createElement("span"), fill = bar.appendChild(document.createElement("i"));
+      const height = (100 * Math.abs(v)) / far, colour = heads ? view.look.heads[i % view.look.heads.length] : this.tint();
+      fill.style.cssText = `height:${height}%;bottom:${v < 0 ? zero - height : zero}%;background:${colour}`;
+      if (meant === i) bar.className = "mha-meant";
+      if (labels) bar.appendChild(document.createElement("b")).textContent = labels[i];
+      return bar;
+    }));
+  }
+}
+
+const FLOW_STYLE = `
+.mha-flow .mha-stage{overflow-x:auto}
+.mha-flow canvas{max-width:none}
+.mha-flow .mha-more{display:none}
+.mha-flow .mha-caption{min-height:0}
+.mha-strip{width:861px;padding-left:3px;height:78px;color:var(--mha-text)}
+.mha-strip p{margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
+.mha-strip div{display:flex;height:56px;gap:2px}
+.mha-strip span{position:relative;flex:1;max-width:60px;margin-bottom:18px}
+.mha-strip i{position:absolute;left:0;right:0;min-height:1px}
+.mha-strip b{position:absolute;top:100%;left:-8px;right:-8px;text-align:center;font-weight:400;font-size:12px;line-height:17px;white-space:nowrap}
+.mha-strip .mha-meant b{font-weight:700}
+.mha-strip .mha-meant{outline:2px solid var(--mha-text);outline-offset:1px}
+`;

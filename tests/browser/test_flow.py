@@ -1,0 +1,176 @@
+"""The picture of the whole computation in a real browser, as a page without kernel or network."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+lab = pytest.importorskip("lab")
+if lab.CHROMIUM is None:
+    pytest.skip("no Chromium here", allow_module_level=True)
+pytest.importorskip("playwright", reason="playwright is not installed: make setup installs it")
+
+from mha_lesson import causal_mask, explore, scaled_dot_product_attention  # noqa: E402
+from mha_lesson.pictures import live  # noqa: E402
+from mha_lesson.text import sentence  # noqa: E402
+
+pytestmark = pytest.mark.plain
+
+PAGE = (
+    '<!doctype html><html lang="en"><title>flow</title>'
+    '<body style="font:14px sans-serif;color:{};background:{}"><main><h1>flow</h1>{}</main>'
+)
+ATTEND = """async ([source, cases]) => {
+    const {attend} = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})));
+    return cases.map(([q, k, v, blocked]) =>
+        Object.values(attend(...[q, k, v].map(a => new Float32Array(a)), 2, blocked)).map(a => [...a]));
+}"""  # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with lab.chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A page by hand and one of the sentence with everything, in a light and a dark theme."""
+    folder, made = tmp_path_factory.mktemp("flow"), {}
+    for name, until in (("hand", "attention"), ("whole", "output")):
+        inside = live.page(explore.flow(until=until))
+        for theme, colour in (("light", ("#000", "#FFF")), ("dark", ("#EEE", "#111"))):
+            made[name, theme] = folder / f"{name}_{theme}.html"
+            made[name, theme].write_text(PAGE.format(*colour, inside), encoding="utf-8")
+    return made
+
+
+def opened(browser, path, **context):
+    context = {"viewport": {"width": 900, "height": 700}, "offline": True} | context
+    page = browser.new_context(**context).new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("canvas[aria-label]")
+    page.wait_for_function("() => document.querySelector('.mha-strip p').textContent")
+    return page
+
+
+def place(page, block: str, row: int, column: int) -> tuple[float, float]:
+    """The middle of a cell on the screen."""
+    script = """(c, [block, row, column]) => {
+        const [x, y, w, h] = c.mha.flow.fields[block].box(row, column);
+        const at = c.getBoundingClientRect();
+        return [at.left + x + w / 2 + 2, at.top + y + h / 2 + 2];
+    }"""
+    return page.locator("canvas").evaluate(script, [block, row, column])
+
+
+def said(page) -> str:
+    return page.locator(".mha-strip p").text_content()
+
+
+def lit(page) -> list:
+    return page.locator("canvas").evaluate("c => c.mha.flow.lit.map(l => l.slice(0, 3))")
+
+
+def values(page, block: str) -> np.ndarray:
+    script = "(c, block) => [...c.mha.flow.fields[block].values]"
+    return np.array(page.locator("canvas").evaluate(script, block), dtype=float)
+
+
+def test_the_browser_computes_what_python_does(browser):
+    """1,000 numbers for each of Q, K and V, drawn at random, with a mask and without."""
+    generator = torch.Generator().manual_seed(7)
+    cases, expected = [], []
+    for n in range(167):
+        q, k, v = (torch.randn(3, 2, generator=generator) * 4 for _ in range(3))
+        mask = causal_mask(3) if n % 2 else None
+        blocked = None if mask is None else mask.int().flatten().tolist()
+        cases.append([q.flatten().tolist(), k.T.flatten().tolist(), v.flatten().tolist(), blocked])
+        context, weights = scaled_dot_product_attention(q, k, v, mask, return_weights=True)
+        scores = q @ k.T / 2**0.5
+        expected.append([(q @ k.T), scores, scores, weights, context])
+    page = browser.new_context(offline=True).new_page()
+    for made, right in zip(page.evaluate(ATTEND, [live.SCRIPT, cases]), expected, strict=True):
+        for got, tensor in zip(made, right, strict=True):
+            np.testing.assert_allclose(got, tensor.flatten().numpy(), atol=1e-5, rtol=1e-4)
+
+
+def test_pointing_at_a_number_lights_what_made_it_and_says_how(browser, pages):
+    page, creek = opened(browser, pages["whole", "light"]), sentence()
+    it, at, head = creek.tokens.index("it"), creek.tokens.index("creek"), 1
+    q, k, v = creek.head(head)
+    score, weight = float(q[it] @ k[at]), float(creek.weights[head, it, at])
+    context = float(creek.weights[head, it] @ v[:, 5])
+    for block, cell, makers, words in (
+        ("products", (it, at), [["q", it, None], ["k", None, at]], f"add up to {score:.2f}"),
+        ("scores", (it, at), [["products", it, at]], f"{score:.2f} ÷ √32 = {score / 32**0.5:.2f}"),
+        ("weights", (it, at), [["masked", it, None]], f"that is {weight:.2f}".replace("0.", ".")),
+        ("context", (it, 5), [["weights", it, None], ["v", None, 5]],
+         f"add up to {context:.2f}".replace("0.", ".").replace("-", "−")),
+        ("output", (it, 3), [["concat", it, None]], "the heads write"),
+    ):  # fmt: skip
+        page.mouse.move(*place(page, block, *cell))
+        assert lit(page) == makers, block
+        assert words in said(page), block
+    assert page.locator(".mha-strip span").count() == creek.n_heads
+    page.context.close()
+
+
+def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(browser, pages):
+    page, words = opened(browser, pages["whole", "light"]), sentence().labels
+    page.mouse.click(*place(page, "weights", 4, 2))
+    step = page.get_by_role("slider", name="step", exact=True)
+    step.focus()
+    for name in ("concat", "context", "weights", "masked", "scores", "products"):
+        page.keyboard.press("ArrowLeft")
+        assert said(page).startswith(words[4]), name
+        assert page.locator("canvas").evaluate("c => c.mha.flow.now()")[0] == name
+    assert said(page).startswith(f"{words[4]} · {words[2]}")
+    page.context.close()
+
+
+def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(browser, pages):
+    page = opened(browser, pages["hand", "light"])
+    x, y = place(page, "q", 2, 1)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x, y - 24, steps=3)
+    page.mouse.up()
+    q = values(page, "q").reshape(3, 2)
+    assert q.tolist() == [[1, 0], [0, 1], [1, 2]]
+    page.locator("canvas").focus()
+    page.keyboard.press("-")
+    assert values(page, "q").reshape(3, 2)[2, 1] == 1.5
+    step = page.get_by_role("slider", name="step", exact=True)
+    step.focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowRight")  # the reader's numbers stay
+    q, k, v = (
+        values(page, name).reshape(n, m) for name, n, m in (("q", 3, 2), ("k", 2, 3), ("v", 3, 2))
+    )
+    context, weights = scaled_dot_product_attention(
+        *(torch.tensor(a) for a in (q, k.T.copy(), v)), return_weights=True
+    )
+    np.testing.assert_allclose(values(page, "weights"), weights.flatten(), atol=1e-5)
+    np.testing.assert_allclose(values(page, "context"), context.flatten(), atol=1e-4)
+    assert q[2, 1] == 1.5
+    page.context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_fits_a_laptop_scrolls_on_a_phone_and_axe_is_content(browser, pages, theme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = opened(browser, pages["whole", theme])
+    height = "() => document.querySelector('.mha-explorer').offsetHeight"
+    assert page.evaluate(height) <= 560
+    found = axe.run(page).response
+    assert found["passes"] and not found["violations"], found["violations"]
+    page.set_viewport_size({"width": 360, "height": 640})
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
+    assert page.locator(".mha-stage").evaluate("s => s.scrollWidth > s.clientWidth")
+    assert page.locator("canvas").evaluate("c => c.clientWidth") >= 860
+    page.context.close()

@@ -1,0 +1,225 @@
+"""The picture of the whole computation: each of its numbers is the package's own."""
+
+import importlib
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from mha_lesson import (
+    MultiHeadAttention,
+    causal_mask,
+    explore,
+    scaled_dot_product_attention,
+)
+from mha_lesson.pictures.layout import SCREEN, WIDTH, Cells, draw
+from mha_lesson.pictures.panels import HEADS, MAPS, ROLES, contrast, rgb
+from mha_lesson.text import sentence
+
+flow = importlib.import_module("mha_lesson.explore.n00_flow")
+STEPS = tuple(flow.STEPS)
+STRIP = 80  # below the picture: what made a number
+
+
+def module(creek) -> MultiHeadAttention:
+    """The sentence's layer in the class that the course teaches."""
+    mha = MultiHeadAttention(creek.d_model, creek.n_heads).eval()
+    with torch.no_grad():
+        mha.w_qkv.weight.copy_(torch.cat([creek.w_q, creek.w_k, creek.w_v]))
+        mha.w_qkv.bias.copy_(torch.cat([creek.b_q, creek.b_k, creek.b_v]))
+        mha.w_o.weight.copy_(creek.w_o)
+        mha.w_o.bias.copy_(creek.b_o)
+    return mha
+
+
+def random_case(d_model=15, n_heads=5, d_k=7, T=11, bias=True):
+    torch.manual_seed(2)
+    mha = MultiHeadAttention(d_model, n_heads, d_k=d_k, bias=bias).eval()
+    torch.nn.init.normal_(mha.w_qkv.weight)
+    if bias:
+        torch.nn.init.normal_(mha.w_o.bias)
+    return mha, torch.randn(T, d_model)
+
+
+def blocks(panel):
+    return {name: torch.tensor(block.values) for name, block in panel.blocks.items()}
+
+
+def assert_is(mha, x, panel, head, causal):
+    """Every block of `panel` against the module, and its one head against the function."""
+    seen, d_k = blocks(panel), mha.d_k
+    with torch.no_grad():
+        output, weights = mha(x, causal=causal, return_weights=True)
+        q, k, v = (t.unflatten(-1, (-1, d_k))[:, head] for t in mha.w_qkv(x).chunk(3, dim=-1))
+        context = scaled_dot_product_attention(q, k, v, causal=causal)
+    close = {"atol": 2e-4, "rtol": 1e-4, "check_dtype": False}
+    for name, expected in {
+        "x": x, "q": q, "k": k.T, "v": v, "products": q @ k.T, "scores": q @ k.T / d_k**0.5,
+        "weights": weights[head], "context": context, "output": output,
+    }.items():  # fmt: skip
+        torch.testing.assert_close(seen[name], expected.double(), **close)
+    torch.testing.assert_close(seen["masked"], seen["scores"], **close)
+    blocked = causal_mask(len(x)) if causal else torch.zeros(len(x), len(x), dtype=torch.bool)
+    np.testing.assert_array_equal(panel.blocks["masked"].blocked, blocked.numpy())
+    slab = slice(head * d_k, (head + 1) * d_k)
+    torch.testing.assert_close(seen["concat"][:, slab], context.double(), **close)
+    written = torch.tensor(panel.writes).sum(0) + torch.tensor(panel.bias)
+    torch.testing.assert_close(written, output, **close)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_head_of_the_sentence_is_the_package_s(causal):
+    creek = sentence()
+    mha = module(creek)
+    for head in range(creek.n_heads):
+        panel = flow.scene("W^O", head, causal=causal).flat()[0]
+        assert_is(mha, creek.hidden, panel, head, causal)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_module_of_your_own_at_every_head(bias):
+    mha, x = random_case(bias=bias)
+    source = flow._source(mha, x, None)
+    for head, causal in itertools.product(range(mha.n_heads), (False, True)):
+        panel = flow.draw(source, "W^O", head, causal, "output").flat()[0]
+        assert_is(mha, x, panel, head, causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_example_by_hand_is_notebook_1_s(causal):
+    q = k = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    v = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]])
+    context, weights = scaled_dot_product_attention(q, k, v, causal=causal, return_weights=True)
+    seen = blocks(flow.scene(STEPS[-1], example=flow.BY_HAND, causal=causal).flat()[0])
+    for name, expected in {
+        "q": q, "k": k.T, "v": v, "products": q @ k.T, "scores": q @ k.T / 2**0.5,
+        "weights": weights, "context": context,
+    }.items():  # fmt: skip
+        torch.testing.assert_close(seen[name], expected.double())
+
+
+def test_each_part_adds_its_steps_and_each_step_shows_one_more():
+    for n, until in enumerate(flow.PARTS):
+        steps = flow._steps(until)
+        assert set(steps) >= set(flow._steps(flow.PARTS[max(0, n - 1)]))
+        before: tuple[str, ...] = ()
+        for step in steps:
+            panel = flow.scene(step, until=until).flat()[0]
+            assert panel.shown == (*before, *flow.STEPS[step][0])
+            before = panel.shown
+        assert before == tuple(panel.blocks)
+    assert flow._steps("output") == list(STEPS)
+
+
+@pytest.mark.parametrize("until", flow.PARTS)
+def test_it_stands_on_a_laptop_s_screen_and_shows_what_is_there(until):
+    for step, example in itertools.product(flow._steps(until), (flow.BY_HAND, flow.SENTENCE)):
+        scene = flow.scene(step, example=example, until=until)
+        drawing, panel = draw(scene, WIDTH, SCREEN), scene.flat()[0]
+        assert drawing.width <= WIDTH and drawing.height + STRIP <= SCREEN + 20
+        cells = [mark for mark in drawing.marks if isinstance(mark, Cells)]
+        assert [mark.panel.title for mark in cells] == [panel.blocks[n].title for n in panel.shown]
+        for mark in cells:
+            rows, columns = mark.panel.values.shape
+            assert mark.x >= 0 and mark.x + columns * mark.width <= WIDTH + 0.01
+            assert mark.y + rows * mark.height <= drawing.height
+        boxes = [
+            (m.x, m.y, m.x + m.panel.values.shape[1] * m.width,
+             m.y + m.panel.values.shape[0] * m.height) for m in cells
+        ]  # fmt: skip
+        for a, b in itertools.combinations(boxes, 2):
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+
+
+def test_factors_stand_where_their_product_is_read():
+    """Q at the left of the products and Kᵀ above them; V above what the weights make of it."""
+    for until in flow.PARTS:
+        scene = flow.scene(flow._steps(until)[-1], until=until)
+        panel = scene.flat()[0]
+        marks = [mark for mark in draw(scene).marks if isinstance(mark, Cells)]
+        at = dict(zip(panel.shown, marks, strict=True))
+        for left, above, product in (("q", "k", "products"), ("weights", "v", "context")):
+            assert (at[left].y, at[left].height) == (at[product].y, at[product].height)
+            assert at[left].x < at[product].x
+            assert (at[above].x, at[above].width) == (at[product].x, at[product].width)
+            assert at[above].y < at[product].y
+
+
+def test_controls_begin_by_hand_and_go_on_head_by_head():
+    begin = {"step": "weights · V", "head": 1, "example": flow.BY_HAND}
+    assert explore.flow(until="attention").values == begin
+    mha, x = random_case()
+    yours = explore.flow(mha, x, until="mask")
+    assert yours.values == {"step": "weights · V", "head": 0, "causal": True}
+    assert yours.controls["head"].max == mha.n_heads - 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"until": "the end"}, "until must be one of"),
+        ({"step": "mask", "until": "heads"}, "step must be one of"),
+        ({"head": 12}, "head must be"),
+        ({"example": "another"}, "example must be one of"),
+    ],
+)
+def test_refuses(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        flow.scene(**wrong)
+
+
+def test_refuses_what_it_cannot_draw():
+    mha, x = random_case()
+    for wrong, said in (
+        ((mha, None), r"x must be a tensor \(T, d_model = 15\) of at most 24"),
+        ((mha, torch.randn(25, 15)), "x must be a tensor"),
+        ((mha, x, ["one"]), "tokens must be T = 11 labels; got 1"),
+        ((MultiHeadAttention(520, 2, d_k=2), None), "mha must have at most"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            explore.flow(*wrong)
+
+
+@pytest.mark.plain
+def test_refuses_another_module():
+    with pytest.raises(TypeError, match="mha must be a MultiHeadAttention; got Linear"):
+        explore.flow(torch.nn.Linear(2, 2), torch.randn(3, 2))
+
+
+# Machado, Oliveira and Fernandes (2009), without one kind of cone; and the eye that has all three.
+EYES = {
+    "all": np.eye(3),
+    "protan": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "deutan": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "tritan": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+
+
+def seen_by(eye: str, colour: str) -> np.ndarray:
+    """The colour in OKLab (Ottosson, 2020), as this eye sees it."""
+    parts = np.array(rgb(colour)) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    r, g, b = np.clip(np.asarray(EYES[eye]) @ linear, 0, 1)
+    long = np.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b)
+    middle = np.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b)
+    short = np.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b)
+    return np.array([
+        0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
+        1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
+        0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
+    ])  # fmt: skip
+
+
+def apart(one: str, other: str) -> float:
+    return min(float(np.linalg.norm(seen_by(e, one) - seen_by(e, other))) for e in EYES)
+
+
+def test_roles_are_told_apart_by_every_eye_from_each_other_and_from_heads():
+    assert tuple(ROLES) == ("query", "key", "value", "output")
+    for colour in ROLES.values():
+        assert contrast(colour, "#FFFFFF") >= 4.5 and contrast(colour, "#111111") >= 3
+        assert min(apart(colour, head) for head in HEADS) > 0.06
+    assert min(apart(a, b) for a, b in itertools.combinations(ROLES.values(), 2)) > 0.09
+    for role, colour in ROLES.items():
+        assert tuple(MAPS[role][-1][:3]) == rgb(colour)
