@@ -1,0 +1,98 @@
+"""Makes the README's pictures of `explore.flow()` from a real browser.
+
+    python tools/readme_pictures.py
+
+Writes .github/flow.png, the whole computation, and .github/flow.webp, a loop of six seconds: a
+number by hand is dragged, then the sentence is walked through step by step.
+"""
+
+import io
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+from mha_lesson import explore
+from mha_lesson.pictures import live
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "browser"))
+from lab import CHROMIUM, chromium  # noqa: E402
+
+FOLDER = ROOT / ".github"
+VIEWPORT = {"width": 890, "height": 580}
+SECONDS, MOST_BYTES = 6.0, 1_000_000
+PLACE = """(c, [block, row, column]) => {
+    const [x, y, w, h] = c.mha.flow.fields[block].box(row, column);
+    const at = c.getBoundingClientRect();
+    return [at.left + x + w / 2 + 2, at.top + y + h / 2 + 2];
+}"""
+
+
+def pages(folder: Path) -> tuple[str, str]:
+    """The example by hand and the sentence with everything, each a page of its own."""
+    made = []
+    for until in ("attention", "output"):
+        page = folder / f"{until}.html"
+        inside = live.page(explore.flow(until=until))
+        body = '<body style="margin:12px;background:#FFF;font:14px sans-serif">'
+        page.write_text(f"<!doctype html><title>flow</title>{body}{inside}", encoding="utf-8")
+        made.append(page.as_uri())
+    return made[0], made[1]
+
+
+def shoot(page) -> Image.Image:
+    page.wait_for_timeout(350)  # what appears has appeared
+    return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+
+
+def frames(page, hand: str, whole: str) -> list[Image.Image]:
+    """What the loop shows, one after the other; the last is the whole picture."""
+    page.goto(hand)
+    page.wait_for_selector("canvas[aria-label]")
+    made = [shoot(page)]
+    x, y = page.locator("canvas").evaluate(PLACE, ["q", 2, 1])
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in (1, 2, 3, 4):
+        page.mouse.move(x, y - 12 * step)
+        made.append(shoot(page))
+    page.mouse.up()
+    page.goto(whole)
+    page.wait_for_selector("canvas[aria-label]")
+    slider = page.get_by_role("slider", name="step", exact=True)
+    slider.focus()
+    page.keyboard.press("Home")
+    made.append(shoot(page))
+    while slider.input_value() != slider.get_attribute("max"):
+        page.keyboard.press("ArrowRight")
+        made.append(shoot(page))
+    return made
+
+
+def main() -> None:
+    if CHROMIUM is None:
+        sys.exit("No Chromium found: on Debian and Ubuntu, apt install chromium.")
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        hand, whole = pages(Path(folder))
+        shots = frames(browser.new_context(viewport=VIEWPORT).new_page(), hand, whole)
+        sharp = browser.new_context(viewport=VIEWPORT, device_scale_factor=2).new_page()
+        sharp.goto(whole)
+        sharp.wait_for_selector("canvas[aria-label]")
+        still = shoot(sharp).quantize(200, dither=Image.Dither.NONE)
+    still.save(FOLDER / "flow.png", optimize=True)
+    each = round(1000 * SECONDS / (len(shots) + 2))
+    waits = [each] * (len(shots) - 1) + [3 * each]
+    loop = FOLDER / "flow.webp"
+    shots[0].save(
+        loop, save_all=True, append_images=shots[1:], duration=waits, loop=0, quality=70, method=6
+    )
+    for path in (FOLDER / "flow.png", loop):
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1000} KB")
+    if loop.stat().st_size > MOST_BYTES:
+        sys.exit("The loop is larger than a megabyte.")
+
+
+if __name__ == "__main__":
+    main()
