@@ -154,7 +154,7 @@ class Flow {
   }
 
   mark(g) {
-    const [name, r, c] = this.now(), { view, flow } = this;
+    const [name, r, c] = this.now(), { view } = this;
     this.lit = this.makers(name, r, c).filter(([block]) => this.fields[block]);
     for (const [block, row, column, role] of [...this.lit, [name, r, c, "text"]]) {
       const f = this.fields[block], [x0, y0] = f.box(row ?? 0, column ?? 0);
