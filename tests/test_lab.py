@@ -58,6 +58,18 @@ def test_the_copy_has_no_outputs_and_the_repository_keeps_them(course):
     assert lab.sync(source, mine, TODAY) == []
 
 
+def test_an_explorer_says_that_it_wants_to_be_run_and_saving_it_unrun_is_no_change(tmp_path):
+    source, mine = tmp_path / "notebooks", tmp_path / "mine"
+    write(source, "a.ipynb", "explorer = 1", "from mha_lesson import explore\n\nexplore.flow()")
+    lab.sync(source, mine, TODAY)
+    plain, moving = notebooks.read(mine / "a.ipynb").cells[1:]
+    assert not plain.outputs
+    assert [output.data["text/plain"] for output in moving.outputs] == [lab.TO_RUN]
+    notebooks.nbformat.write(notebooks.read(mine / "a.ipynb"), mine / "a.ipynb")
+    write(source, "a.ipynb", "explorer = 2", "explore.flow()")
+    assert lab.sync(source, mine, TODAY) == ["Renewed, you had not changed it: a.ipynb"]
+
+
 def test_every_link_of_the_working_copy_leads_somewhere(tmp_path):
     lab.sync(lab.NOTEBOOKS, tmp_path, TODAY)
     for path in [*tmp_path.glob("*.ipynb"), *tmp_path.glob("*.md")]:

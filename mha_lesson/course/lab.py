@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from datetime import date
@@ -25,6 +26,8 @@ MINE = PROJECT / "my_notebooks"
 LINKED = ("CLAIMS.md",)  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
 SETTINGS = Path(__file__).resolve().parent / "jupyter"  # how the lab opens, and how it saves
+EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
+TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
 # What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": 3},
@@ -97,7 +100,7 @@ def _notebook(content: bytes) -> dict[str, Any] | None:
 
 
 def without_outputs(content: bytes) -> bytes:
-    """A notebook as a learner gets it: nothing run yet; another file as it is.
+    """A notebook as a learner gets it: nothing run yet, which explorers say; another file as it is.
 
     It names the Python that runs it, as Jupyter would on opening it: so opening changes nothing.
     """
@@ -106,7 +109,9 @@ def without_outputs(content: bytes) -> bytes:
         return content
     for cell in notebook["cells"]:
         if cell.get("cell_type") == "code":
-            cell |= {"outputs": [], "execution_count": None}
+            moves = EXPLORER.search("".join(cell["source"]))
+            said = {"output_type": "display_data", "metadata": {}, "data": {"text/plain": [TO_RUN]}}
+            cell |= {"outputs": [said] if moves else [], "execution_count": None}
     notebook.setdefault("metadata", {})["language_info"] = LANGUAGE
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 
