@@ -43,3 +43,28 @@ def test_a_claim_is_quoted_once(text, shown):
 def test_a_verdict_is_true_or_false():
     with pytest.raises(TypeError, match="holds must be True or False; got 1"):
         Claim("a", 1, "b", "c")
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_the_verdict_lies_folded_under_the_claim_and_nothing_before_it_tells(holds):
+    before, _, folded = Claim("a", holds, "b.", "c")._repr_html_().partition("<details")
+    other = Claim("a", not holds, "d.", "e")._repr_html_().partition("<details")[0]
+    assert before == other and "“a”" in before
+    summary, _, inside = folded.partition("</summary>")
+    assert "Your guess" in summary and "b." not in summary
+    assert "b." in inside and "Measured: c" in inside
+
+
+def test_stored_cards_are_what_claims_show_now():
+    for path in notebooks.paths():
+        for cell in notebooks.read(path).cells:
+            if "claim" in cell.metadata.get("tags", ()):
+                assert [o.data["text/html"] for o in cell.outputs] == [
+                    shown(o.data["text/plain"]) for o in cell.outputs
+                ], cell.id
+
+
+def shown(said: str) -> str:
+    """The card of a claim that is stored in plain words."""
+    text, verdict, measured = (line.split(": ", 1) for line in said.splitlines())
+    return Claim(text[1], verdict[0] == "It holds", verdict[1], measured[1])._repr_html_()

@@ -104,9 +104,9 @@ def deck(notebook: NotebookNode) -> NotebookNode:
 
     What a cell shows comes one key press after its code: first predict, then look. Claims and
     predictions are shown without their code, which holds the answer. Exercises keep their task;
-    hints, solutions, stubs and the first cell (imports) are left out.
+    hints, solutions, stubs and the imports are left out.
     """
-    cells, has_imports = [], False
+    cells: list[NotebookNode] = []
 
     def add(cell: NotebookNode, kind: str) -> None:
         cell.metadata["slideshow"] = {"slide_type": kind}
@@ -119,9 +119,7 @@ def deck(notebook: NotebookNode) -> NotebookNode:
                 if part.strip():
                     kind = "slide" if part.startswith("#") else "subslide"
                     add(v4.new_markdown_cell(part.strip()), kind)
-        elif not has_imports:
-            has_imports = True
-        elif not tagged(cell, "exercise", "check"):
+        elif cell.id != "imports" and not tagged(cell, "exercise", "check"):
             shown = v4.new_code_cell(
                 "", outputs=cell.outputs, metadata={"transient": {"remove_source": True}}
             )
@@ -150,11 +148,15 @@ def slides(path: Path) -> str:
 
 
 def printed(path: Path) -> str:
-    """One page with the folded hints and solutions open; predictions stay to be ticked."""
+    """One page with folded hints, solutions and verdicts open; predictions stay to be ticked."""
     notebook = notebooks.read(path)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = cell.source.replace("<details>", "<details open>")
+        elif tagged(cell, "claim"):
+            for output in cell.outputs:
+                html = output.data["text/html"]
+                output.data["text/html"] = html.replace("<details ", "<details open ")
     exporter = HTMLExporter(
         template_file="page.html.j2", extra_loaders=[DictLoader({"page.html.j2": PAGE})]
     )

@@ -7,11 +7,14 @@ from html import escape
 from mha_lesson.refusals import require_text, say
 
 QUOTED = re.compile(r": [“\"']")  # whose claim it is stands before, the claim itself is in quotes
+GUESS = "Your guess: does it hold, or not in general? The verdict is inside."
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One verdict, shown by Jupyter as a card; `str(claim)` says the same in plain words.
+    """One verdict, shown by Jupyter as a card: the claim, and folded below it what came out.
+
+    `str(claim)` says the same in plain words.
 
     Attributes:
         text: whose claim it is, and the claim in the words in which it is usually made:
@@ -42,12 +45,12 @@ class Claim:
 
     def _repr_html_(self) -> str:
         colour = "#009E73" if self.holds else "#D55E00"
-        sign = "✓" if self.holds else "✗"
         said = self.text if QUOTED.search(self.text) else f"“{self.text}”"
         return (
-            f'<div style="border-left:4px solid {colour};padding:.4em 1em;max-width:48em">'
+            '<div style="border:1px solid #808080;padding:.4em 1em;max-width:48em">'
             f"<p style='margin:.2em 0'><em>{escape(said)}</em></p>"
-            f"<p style='margin:.2em 0'><strong>{sign} {self.word}:</strong> "
-            f"{escape(self.verdict)}</p>"
-            f"<p style='margin:.2em 0'>Measured: {escape(self.measured)}</p></div>"
+            f"<details style='margin:.3em 0'><summary style='cursor:pointer'>{GUESS}</summary>"
+            f"<div style='border-left:4px solid {colour};padding-left:.8em;margin:.4em 0'>"
+            f"<p style='margin:.2em 0'><strong>{self.word}:</strong> {escape(self.verdict)}</p>"
+            f"<p style='margin:.2em 0'>Measured: {escape(self.measured)}</p></div></details></div>"
         )
