@@ -5,13 +5,11 @@ that no check uses. `survivors` yields those that do not.
 """
 
 import ast
-import copy
-import inspect
 import math
 import random
-import textwrap
+import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,131 +18,28 @@ from torch import Tensor, nn
 from answers import Answer
 from mha_lesson import check
 from mha_lesson.check.engine.compare import difference
+from mha_lesson.check.engine.places import can_be_changed, changes, versions
 from mha_lesson.check.engine.safely import undisturbed
-
-OPERATORS: dict[type, tuple[type, ...]] = {
-    ast.Add: (ast.Sub, ast.Mult),
-    ast.Sub: (ast.Add,),
-    ast.Mult: (ast.Add, ast.Div),
-    ast.Div: (ast.Mult, ast.FloorDiv),
-    ast.FloorDiv: (ast.Div, ast.Mult),
-    ast.Pow: (ast.Mult,),
-    ast.MatMult: (ast.Mult,),
-    ast.BitAnd: (ast.BitOr,),
-    ast.BitOr: (ast.BitAnd,),
-    ast.Lt: (ast.LtE, ast.Gt),
-    ast.LtE: (ast.Lt,),
-    ast.Gt: (ast.GtE, ast.Lt),
-    ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (ast.NotEq, ast.GtE),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-}
-LAYERS = ("w_q", "w_k", "w_v", "w_o")
+from mha_lesson.check.engine.source import Source
 
 
-def edits(tree: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], None]]]:
-    """Every way to break one place, as what to do to a copy of the tree."""
-    for at, node in enumerate(ast.walk(tree)):
-
-        def edit(change: Callable[[Any], None], at: int = at) -> Callable[[ast.AST], None]:
-            def do(fresh: ast.AST) -> None:
-                change(list(ast.walk(fresh))[at])
-
-            return do
-
-        if isinstance(node, (ast.BinOp, ast.AugAssign)):
-            for op in OPERATORS.get(type(node.op), ()):
-                yield op.__name__, edit(lambda n, op=op: setattr(n, "op", op()))
-            if isinstance(node, ast.BinOp):
-                yield "sides", edit(_exchange)
-                yield "left alone", edit(lambda n: _become(n, n.left))
-                yield "right alone", edit(lambda n: _become(n, n.right))
-        elif isinstance(node, ast.Compare):
-            for op in OPERATORS.get(type(node.ops[0]), ()):
-                yield op.__name__, edit(lambda n, op=op: n.ops.__setitem__(0, op()))
-        elif isinstance(node, ast.UnaryOp):
-            yield "no sign", edit(lambda n: _become(n, n.operand))
-        elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-            for value in {node.value + 1, node.value - 1, -node.value, 2 * node.value, 0}:
-                if value != node.value:
-                    yield f"{value}", edit(lambda n, v=value: setattr(n, "value", v))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-            yield "turned", edit(lambda n: setattr(n, "value", not n.value))
-        elif isinstance(node, ast.Call):
-            for i in range(len(node.keywords)):
-                yield "no keyword", edit(lambda n, i=i: n.keywords.pop(i))
-            for i in range(len(node.args)):
-                yield "no argument", edit(lambda n, i=i: n.args.pop(i))
-            for i in range(len(node.args) - 1):
-                yield "arguments", edit(lambda n, i=i: _swap(n.args, i))
-            if isinstance(node.func, ast.Attribute):
-                yield "no call", edit(lambda n: _become(n, n.func.value))
-            if node.args:
-                yield "argument alone", edit(lambda n: _become(n, n.args[0]))
-        elif isinstance(node, ast.Attribute) and node.attr in LAYERS:
-            for name in LAYERS:
-                if name != node.attr:
-                    yield name, edit(lambda n, name=name: setattr(n, "attr", name))
-        elif isinstance(node, ast.Attribute) and node.attr in ("mT", "T"):
-            yield "not turned", edit(lambda n: _become(n, n.value))
-        elif isinstance(node, ast.Slice):
-            for side in ("lower", "upper", "step"):
-                if getattr(node, side) is not None:
-                    yield f"no {side}", edit(lambda n, side=side: setattr(n, side, None))
-        elif isinstance(node, ast.Tuple) and len(node.elts) > 1:
-            for i in range(len(node.elts) - 1):
-                yield "order", edit(lambda n, i=i: _swap(n.elts, i))
-        elif isinstance(node, ast.IfExp):
-            yield "always", edit(lambda n: _become(n, n.body))
-            yield "never", edit(lambda n: _become(n, n.orelse))
-        elif isinstance(node, (ast.FunctionDef, ast.For, ast.If)) and len(node.body) > 1:
-            for i in range(len(node.body) - 1):
-                yield "line left out", edit(lambda n, i=i: n.body.pop(i))
+def changeable(answer: Any) -> Source | None:
+    source = Source(answer)
+    return source if can_be_changed(source.answer, source.tree) else None
 
 
-def _become(node: Any, other: Any) -> None:
-    kept = copy.copy(other)
-    node.__class__ = type(kept)
-    node.__dict__.clear()
-    node.__dict__.update(kept.__dict__)
-
-
-def _exchange(node: Any) -> None:
-    node.left, node.right = node.right, node.left
-
-
-def _swap(items: list[Any], i: int) -> None:
-    items[i], items[i + 1] = items[i + 1], items[i]
-
-
-def mutants(answer: Any) -> Iterator[tuple[str, Any]]:
-    """The answer with one place changed, and a word for what was done."""
-    inner = inspect.unwrap(answer)
-    if getattr(inner, "__code__", None) is not None and inner.__code__.co_freevars:
-        return
-    try:
-        source = textwrap.dedent(inspect.getsource(inner))
-        tree = ast.parse(source)
-    except (OSError, TypeError, SyntaxError):
-        return
-    top = tree.body[0]
-    if not isinstance(top, (ast.FunctionDef, ast.ClassDef)):
-        return
-    top.decorator_list = []
-    if any(isinstance(n, (ast.While, ast.Import, ast.ImportFrom)) for n in ast.walk(tree)):
-        return  # a changed `while` may never end
-    home = vars(__import__("sys").modules[inner.__module__])
-    for what, edit in edits(tree):
-        fresh = copy.deepcopy(tree)
-        try:
-            edit(fresh)
-            ast.fix_missing_locations(fresh)
-            made: dict[str, Any] = dict(home)
-            exec(compile(fresh, "<mutant>", "exec"), made)
-        except (ValueError, TypeError, SyntaxError, IndexError, AttributeError):
-            continue
-        yield f"{what}: {ast.unparse(fresh)}", made[top.name]
+def mutants(
+    answer: Any, share: float = 1.0, chance: random.Random | None = None
+) -> Iterator[tuple[str, Any]]:
+    """The answer with one place changed, and what was done; a share of all that can be changed."""
+    if source := changeable(answer):
+        home = vars(sys.modules[source.answer.__module__])
+        some = (c for c in changes(source.tree) if chance is None or chance.random() < share)
+        for change, made in versions(source.tree, home, some):
+            yield (
+                f"line {change.node.lineno}: {ast.unparse(change.node)} -> {ast.unparse(change.new)}",
+                made,
+            )
 
 
 # --- the reference: loops, and inputs of its own ------------------------------------------------
@@ -361,8 +256,8 @@ def survivors(
     for answer in answers:
         if not answer.right:
             continue
-        for what, mutant in mutants(answer.function):
-            if chance.random() >= share or not isinstance(mutant, (types.FunctionType, type)):
+        for what, mutant in mutants(answer.function, share, chance):
+            if not isinstance(mutant, (types.FunctionType, type)):
                 continue
             if fails_at_once(answer.exercise, mutant):
                 continue

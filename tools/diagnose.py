@@ -1,9 +1,10 @@
-"""How well the checks judge and name: `make diagnose`, or `python tools/diagnose.py [-v] [name]`.
+"""How well the checks judge and name: `python tools/diagnose.py [-v] [--mutants] [name or file]`.
 
 Runs every answer in tests/answers and prints, per exercise: right answers failed and wrong answers
 passed (both must be 0), the share of wrong answers that were named, and milliseconds per check, of
-the processor's time (p50, p95, most) and by the clock. With `--mutants` it also breaks every right
-answer in one place at a time, and prints those that pass and are wrong (there must be none).
+the processor's time (p50, p95, most) and by the clock. With `--mutants` (as `make diagnose` runs
+it) every right answer is also broken in one place at a time: those that pass and are wrong are
+printed, and there must be none.
 """
 
 import sys
@@ -83,7 +84,7 @@ def table(verdicts: list[Verdict]) -> str:
 def main() -> None:
     verbose = "-v" in sys.argv
     wanted = [a for a in sys.argv[1:] if a[0] != "-"]
-    answers = [a for a in all_answers() if not wanted or a.exercise in wanted]
+    answers = [a for a in all_answers() if not wanted or {*a.id.split("-")} & {*wanted}]
     verdicts = [judge(a) for a in answers]
     for v in verdicts:
         if verbose or v.misjudged or (not v.answer.right and not v.named):

@@ -31,15 +31,15 @@ ERRORS = (
     ),
     Known(
         "three_dots",
-        r"ellipsis",
+        r"'ellipsis'|(?<!no )ellipsis object|not ellipsis",
         "The three dots are still there: what should stand in their place is not written yet.",
         "Which line holds them?",
     ),
     Known(
         "none_used",
         r"NoneType",
-        "It uses `None` as if it were a tensor. A function without `return` gives `None`, and so "
-        "does an argument that nobody passes.",
+        "It computes with `None`, or takes it apart. A function without `return` gives `None`, and "
+        "so does an argument that nobody passes.",
         "Which of the names in that line can be `None`, and what should happen then?",
     ),
     Known(
@@ -64,12 +64,18 @@ ERRORS = (
     Known(
         "matrix_shapes",
         r"shapes cannot be multiplied|Expected size for first two dimensions|"
-        r"size mismatch, got|inconsistent tensor size, expected|"
-        r"einsum\(\).*does not (broadcast|match)|must match the (size|existing size).*bmm",
+        r"size mismatch, got|inconsistent tensor size, expected|must match the .*size.*bmm",
         "A matrix product does not fit: the last axis of the left factor has to be as long as the "
         "second-last of the right one.",
         "Write both shapes in letters (B, T, h, d_k, d_model): which axis has another length than "
         "you thought, or which of the two has to be turned?",
+    ),
+    Known(
+        "einsum_letters",
+        r"einsum\(\)",
+        "In `einsum` every tensor needs as many letters as it has axes, and one letter stands for "
+        "one length. (Three dots stand for whatever axes are in front.)",
+        "Write each tensor's shape below its letters: where do they not fit?",
     ),
     Known(
         "float_mask_overflow",
@@ -169,13 +175,27 @@ ERRORS = (
     ),
     Known(
         "target_dtype",
-        r"expected.*target.*long|not implemented for 'Int'|index.*int64|tensors used as indices",
+        r"expected.*target.*long|type LongTensor|"
+        r"not implemented for 'Int'|index.*int64|tensors used as indices",
         "Integer tensors can be int32 or int64, and this function takes only one of them.",
         "How do you turn an integer tensor into int64?",
     ),
     Known(
+        "loss_counts",
+        r"batch_size .* to match target batch_size",
+        "`cross_entropy` gets another number of predictions than of targets: it wants one row of "
+        "logits for each target.",
+        "Which of the two has been cut to the positions that count, and which has not?",
+    ),
+    Known(
+        "cat_axes",
+        r"Sizes of tensors must match except in dimension|stack expects each tensor to be equal",
+        "What `cat` or `stack` is to join differs in an axis that has to be equally long.",
+        "Along which axis are they to be laid behind each other, and which axis is that here?",
+    ),
+    Known(
         "loss_axes",
-        r"Expected target size|batch_size .* to match target batch_size",
+        r"Expected target size",
         "`cross_entropy` wants the classes in axis 1, or one row of logits per target: with "
         "(B, T, V) it takes T for the classes.",
         "How can logits and targets be laid out as one long list of predictions?",

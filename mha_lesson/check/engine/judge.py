@@ -5,7 +5,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, permutations
 from typing import Any
 
 import torch
@@ -13,18 +13,22 @@ from torch import Tensor
 
 from mha_lesson.check import journal
 from mha_lesson.check.engine import errors
+from mha_lesson.check.engine.atlarge import at_large, where_right
 from mha_lesson.check.engine.compare import same
 from mha_lesson.check.engine.elsewhere import Elsewhere, flat
 from mha_lesson.check.engine.exercise import Bound, Case, Exercise
 from mha_lesson.check.engine.gradients import gradient
 from mha_lesson.check.engine.naming import (
     FIXED_DEVICE,
+    Diagnosis,
     Trial,
     diagnose,
+    explain_crash,
     part_of,
     report_on_values,
     wrong_dtype,
 )
+from mha_lesson.check.engine.places import ALONE, one_place
 from mha_lesson.check.engine.report import Finding, Report
 from mha_lesson.check.engine.safely import (
     Outcome,
@@ -89,15 +93,23 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
             return Report(exercise.name, False, (errors.explain(outcome),))
         trials.append(Trial(case, exercise.variant((), case.inputs), outcome))
-    report = report_on_values(exercise, trials, _random(bound.answer, trials[0], codes))
+    if random := _random(bound.answer, trials[0], codes):
+        diagnosis, report = Diagnosis(), Report(exercise.name, False, (random,))
+    else:
+        diagnosis = diagnose(exercise, trials, exercise.singles)
+        report = report_on_values(exercise, trials, diagnosis)
+    source = Source(answer)
     if report.passed is False:
-        report = _seen_in_the_source(exercise, Source(answer), report, trials)
+        report = _seen_in_the_source(exercise, source, report, trials)
         if "error:interrupted" in report.slips:
             return report
-        if not _explained(report) or all(key.startswith("error:") for key in report.slips):
-            report = _by_other_means(exercise, bound, report, trials, codes)
+        stops = any(key.startswith("error:") for key in report.slips)
+        if diagnosis.how != "complete" and (stops or not _explained(report)):
+            report = _by_other_means(exercise, bound, source, report, trials, codes)
     if report.passed:
-        findings = {f.key: f for f in _beyond_values(exercise, bound, codes) if f is not None}
+        findings = {
+            f.key: f for f in _beyond_values(exercise, bound, source, codes) if f is not None
+        }
         report = replace(report, passed=not findings, findings=tuple(findings.values()))
     writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials)
     if writes and exercise.keeps_inputs:
@@ -108,7 +120,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
     return report
 
 
-VAGUE = ("values", "shape", "nan", "result_count", "result_type")
+VAGUE = ("values", "shape", "nan", "result_count", "result_type", "not_bool")
 
 
 OF_SHAPES = tuple(
@@ -119,9 +131,9 @@ OF_SHAPES = tuple(
 
 def _explained(report: Report) -> bool:
     """Whether there is a name for what it does, and not just what differs."""
-    incomplete = any(note.startswith("On ") for note in report.notes)
+    unsure = any(note.startswith("On ") for note in report.notes)
     vague = (key in VAGUE or key.startswith("relation:") for key in report.slips)
-    return not (incomplete or all(vague))
+    return not (unsure or all(vague))
 
 
 def _seen_in_the_source(
@@ -149,55 +161,68 @@ def _seen_in_the_source(
 
 
 def _by_other_means(
-    exercise: Exercise, bound: Bound, report: Report, trials: list[Trial], codes: set[Any]
+    exercise: Exercise,
+    bound: Bound,
+    source: Source,
+    report: Report,
+    trials: list[Trial],
+    codes: set[Any],
 ) -> Report:
-    """Where no slip fits: arguments in another order, or how far all is right."""
-    if exercise.bind is None and (swapped := _swapped(exercise, bound, trials, codes)):
+    """Where no slip fits: arguments in another order, one place, several slips, or how far."""
+    if exercise.bind is None and (swapped := _swapped(exercise, bound, trials)):
         return Report(exercise.name, False, (swapped,))
-    if slips := _part_by_part(exercise, trials):
-        return replace(report, findings=slips, notes=())
+    stops = any(key.startswith("error:") for key in report.slips)
+    if place := one_place(source, bound.again, trials):
+        if stops:
+            return replace(report, notes=(*report.notes, place.does))
+        return replace(report, findings=(place,), notes=())
+    if several := _several(exercise, trials):
+        return replace(report, findings=several, notes=())
+    if found := at_large(bound.answer, trials):
+        return replace(report, findings=(found,))
+    where = [where_right(trials)]
     wrong = [t for t in trials if t.difference is not None]
     shown = min(wrong, key=lambda t: (isinstance(t.outcome, Raised), bool(t.case.note)))
-    if not _explained(report) and (words := reached(exercise, bound.answer, shown.case, codes)):
-        return replace(report, notes=(*report.notes, words))
-    return report
+    if not stops:
+        where.append(reached(exercise, bound.answer, shown.case, codes))
+    return replace(report, notes=(*report.notes, *filter(None, where)))
 
 
-def _part_by_part(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
-    """The slips of each part, where parts can be looked at one by one; none if one is unnamed."""
-    parts = list(exercise.apart(trials)) if exercise.apart else []
-    if exercise.apart and not parts:
-        diagnosis = diagnose(exercise, trials)
-        return diagnosis.slips if diagnosis.complete else ()
+def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
+    """Slips that come together; where parts can be looked at one by one, those of each."""
     found: list[Finding] = []
-    for part, of_part in parts:
+    for part, of_part in (list(exercise.apart(trials)) if exercise.apart else []) or [
+        (exercise, trials)
+    ]:
         if all(t.difference is None for t in of_part):
             continue
-        diagnosis = diagnose(part, of_part, 2)
-        if not diagnosis.slips or not diagnosis.complete:
+        counts = isinstance(of_part[0].expected, int)  # three terms may meet by chance
+        diagnosis = diagnose(part, of_part, part.singles, grow=not counts)
+        if diagnosis.how != "complete":
+            candidates = chain(part.pairs, () if counts else part.triples)
+            several = diagnose(part, of_part, candidates, grow=not counts)
+            diagnosis = diagnosis if diagnosis.how == "values" != several.how else several
+        if diagnosis.how not in ("complete", "values"):
             return ()
         found += diagnosis.slips
+        if diagnosis.how == "values":
+            found.append(explain_crash(of_part))
     return tuple(found)
 
 
-def _swapped(
-    exercise: Exercise, bound: Bound, trials: list[Trial], codes: set[Any]
-) -> Finding | None:
-    """Whether it is right once two of its arguments change places."""
-    for a, b in combinations(range(len(exercise.inputs)), 2):
+def _swapped(exercise: Exercise, bound: Bound, trials: list[Trial]) -> Finding | None:
+    """Whether it is right once its arguments change places."""
+    for order in list(permutations(range(len(exercise.inputs))))[1:]:
 
-        def other(*inputs: Any, a: int = a, b: int = b) -> Any:
-            turned = list(inputs)
-            turned[a], turned[b] = turned[b], turned[a]
-            return bound.answer(*turned)
+        def other(*inputs: Any, order: tuple[int, ...] = order) -> Any:
+            return bound.answer(*(inputs[i] for i in order))
 
-        if all(
-            replace(t, outcome=run(other, t.case.inputs, codes)).difference is None for t in trials
-        ):
+        if all(t.again(other).difference is None for t in trials):
+            taken = ", ".join(exercise.inputs[i] for i in order)
             return Finding(
                 "arguments_exchanged",
-                f"With `{exercise.inputs[a]}` and `{exercise.inputs[b]}` in each other's place all "
-                f"is right: the exercise passes them as ({', '.join(exercise.inputs)}).",
+                f"All is right once the arguments are given in the order ({taken}): the exercise "
+                f"passes them as ({', '.join(exercise.inputs)}).",
                 "In which order does the first line of the stub name them?",
             )
     return None
@@ -210,10 +235,12 @@ def _bind(exercise: Exercise, answer: Any) -> Bound | Finding | None:
     return exercise.bind(answer)
 
 
-def _beyond_values(exercise: Exercise, bound: Bound, codes: set[Any]) -> Iterator[Finding | None]:
+def _beyond_values(
+    exercise: Exercise, bound: Bound, source: Source, codes: set[Any]
+) -> Iterator[Finding | None]:
     """What an answer with right values in float64 may still do."""
     for dtype in OTHER_DTYPES:
-        yield _in_dtype(exercise, bound, dtype, codes)
+        yield _in_dtype(exercise, bound, source, dtype, codes)
     yield _on_other_device(bound, codes)
     yield gradient(exercise, bound, codes)
     for judge in exercise.further:
@@ -313,8 +340,9 @@ def at(x: Any, dtype: torch.dtype) -> Any:
 
 
 def _in_dtype(
-    exercise: Exercise, bound: Bound, dtype: torch.dtype, codes: set[Any]
+    exercise: Exercise, bound: Bound, source: Source, dtype: torch.dtype, codes: set[Any]
 ) -> Finding | None:
+    trials: list[Trial] = []
     for case in bound.cases:
         if (case.wide and dtype in HALF) or not any(_is_floating(x) for x in case.inputs):
             continue
@@ -323,10 +351,17 @@ def _in_dtype(
         parts = right if isinstance(right, tuple) else (right,)
         parts = tuple(p.to(dtype) if p.is_floating_point() else p for p in parts)
         expected = parts if isinstance(right, tuple) else parts[0]
-        trial = Trial(case, expected, run(bound.answer, inputs, codes))
-        if trial.difference is not None:
-            return _dtype_finding(exercise, trial, dtype)
-    return None
+        trials.append(
+            Trial(replace(case, inputs=inputs), expected, run(bound.answer, inputs, codes))
+        )
+    wrong = [t for t in trials if t.difference is not None]
+    if not wrong:
+        return None
+    finding = _dtype_finding(exercise, wrong[0], dtype)
+    if finding.key == "low_precision" and (place := one_place(source, bound.again, trials)):
+        does = place.does.replace(ALONE, "")
+        return replace(finding, key=place.key, does=f"{finding.does} {does}")
+    return finding
 
 
 def _is_floating(x: Any) -> bool:

@@ -5,8 +5,9 @@ combinations, until one reproduces what the answer gave (Brown & Burton, 1978). 
 what property fails, how the result relates to the right one, or what an error means.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
@@ -20,10 +21,11 @@ from mha_lesson.check.engine.compare import (
     letters_of_all,
     same,
 )
-from mha_lesson.check.engine.exercise import Case, Exercise, Slip
+from mha_lesson.check.engine.exercise import Case, Exercise, Slip, apart
 from mha_lesson.check.engine.report import Finding, Picture, Report, number, picture
-from mha_lesson.check.engine.safely import Outcome, Raised, Returned
+from mha_lesson.check.engine.safely import Outcome, Raised, Returned, run
 
+MOST_BEGUN = 6  # explanations of the first input that are tried with one slip more
 MAX_SAMPLES = 6  # inputs on which a relation has to hold
 
 
@@ -44,6 +46,10 @@ class Trial:
         except Exception:  # an object that only looks like a tensor
             return Difference("type", self.outcome.value, self.expected)
 
+    def again(self, answer: Callable[..., Any]) -> "Trial":
+        """The same with another answer."""
+        return replace(self, outcome=run(answer, self.case.inputs, set()))
+
 
 FIXED_DEVICE = Finding(
     errors.DEVICE,
@@ -53,12 +59,10 @@ FIXED_DEVICE = Finding(
 )
 
 
-def report_on_values(exercise: Exercise, trials: list[Trial], random: Finding | None) -> Report:
+def report_on_values(exercise: Exercise, trials: list[Trial], diagnosis: "Diagnosis") -> Report:
     """Whether the values are right in float64, and if not, what the answer does."""
     name = exercise.name
     wrong = [t for t in trials if t.difference is not None]
-    if random is not None:
-        return Report(name, False, (random,))
     if not wrong:
         return Report(name, True, checked=len(trials))
     shown = _most_telling(wrong)
@@ -66,15 +70,14 @@ def report_on_values(exercise: Exercise, trials: list[Trial], random: Finding | 
     if len(dtypes) == len(wrong):
         return Report(name, False, (wrong_dtype(part_of(exercise, dtypes[0]), dtypes[0]),))
     crashed = [t for t in wrong if isinstance(t.outcome, Raised)]
-    diagnosis = diagnose(exercise, trials, 1 if exercise.apart else 3)
     if diagnosis.slips:
         findings: tuple[Finding, ...] = diagnosis.slips
-        if not all(_reproduces(exercise, diagnosis.slips, t) for t in crashed):
-            findings = (*findings, _explain_crash(crashed[0], trials))
-        notes = () if diagnosis.complete else (MORE.format(diagnosis.fits, len(wrong)),)
+        if diagnosis.how != "complete" and crashed:
+            findings = (*findings, explain_crash(trials))
+        notes = () if diagnosis.how != "partial" else (MORE.format(diagnosis.fits, len(wrong)),)
         return Report(name, False, findings, notes, _picture(exercise, shown), _where(shown))
     if isinstance(shown.outcome, Raised) or len(crashed) > len(trials) / 2:
-        return Report(name, False, (_explain_crash(crashed[0], trials),))
+        return Report(name, False, (explain_crash(trials),))
     finding = _unnamed(exercise, shown, wrong)
     return Report(name, False, (finding,), (), _picture(exercise, shown), _where(shown))
 
@@ -105,11 +108,13 @@ def _most_telling(wrong: list[Trial]) -> Trial:
     return min(wrong, key=size)
 
 
-def _explain_crash(trial: Trial, trials: list[Trial]) -> Finding:
-    assert isinstance(trial.outcome, Raised)
+def explain_crash(trials: list[Trial]) -> Finding:
+    """The first error, and on which input it came, if not on all."""
+    first = next(t for t in trials if isinstance(t.outcome, Raised))
+    assert isinstance(first.outcome, Raised)
     everywhere = all(isinstance(t.outcome, Raised) for t in trials)
-    note = trial.case.note
-    return errors.explain(trial.outcome, "" if everywhere or note[:4] != "with" else note)
+    note = first.case.note
+    return errors.explain(first.outcome, "" if everywhere or note[:4] != "with" else note)
 
 
 def _where(trial: Trial) -> str:
@@ -119,18 +124,26 @@ def _where(trial: Trial) -> str:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Slips that give what the answer gave: on every input, or (not `complete`) on many."""
+    """Slips, and what they give: "complete", what the answer gave on every input; "values", all
+    but its errors; "partial", what it gave on `fits` of the inputs that go wrong.
+    """
 
     slips: tuple[Slip, ...] = ()
-    complete: bool = True
-    fits: int = 0  # of the inputs that go wrong
+    how: str = ""
+    fits: int = 0
 
 
-def diagnose(exercise: Exercise, trials: list[Trial], most_slips: int = 3) -> Diagnosis:
-    """The fewest slips that give, on every input, what the answer gave.
+def diagnose(
+    exercise: Exercise,
+    trials: list[Trial],
+    candidates: Iterable[tuple[Slip, ...]],
+    grow: bool = False,
+) -> Diagnosis:
+    """The first of the candidates that give, on every input, what the answer gave.
 
     An answer that raises somewhere is matched there by slips that raise too. If there are none,
-    those that fit where it returns; if there are none, those that fit on most inputs.
+    those that fit where it returns; if there are none, one that fits on most inputs. With `grow`,
+    those that fit the first input meet one slip more: the one that the first input does not show.
     """
     returned = [t for t in trials if isinstance(t.outcome, Returned)]
     returned.sort(key=lambda t: t.difference is None)  # where it is wrong, slips differ most
@@ -138,38 +151,39 @@ def diagnose(exercise: Exercise, trials: list[Trial], most_slips: int = 3) -> Di
         return Diagnosis()
     wrong = [t for t in returned if t.difference is not None]
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
-    silent: tuple[Slip, ...] = ()  # explains every value, and not the errors
-    best: tuple[Slip, ...] = ()
-    most = max(1, len(wrong) // 2)
+    best = Diagnosis(fits=max(1, len(wrong) // 2))
     memory: dict[Any, Any] = {}
-    for slips in _candidates(exercise, most_slips):
-        if not _reproduces(exercise, slips, returned[0], memory):
+    begun: list[tuple[tuple[Slip, ...], Trial]] = []
+    for slips in chain(candidates, _grown(exercise, begun) if grow else ()):
+        if not reproduces(exercise, slips, returned[0], memory):
             continue
-        fits = [_reproduces(exercise, slips, t) for t in returned]
+        fits = [reproduces(exercise, slips, t) for t in returned]
+        told = tuple(slip for slip in slips if slip.does)
         if all(fits):
-            if all(_reproduces(exercise, slips, t) for t in raised):
-                return Diagnosis(_named(slips))
-            silent = silent or slips
+            if all(reproduces(exercise, slips, t) for t in raised):
+                return Diagnosis(told, "complete")
+            if best.how != "values":
+                best = Diagnosis(told, "values")
+        elif len(begun) < MOST_BEGUN:
+            begun.append((slips, returned[fits.index(False)]))
         # One slip, that no right result speaks against: several meet some inputs by chance.
-        likely = len(_named(slips)) == 1 and all(fits[len(wrong) :])
-        if likely and sum(fits[: len(wrong)]) > most:
-            best, most = slips, sum(fits[: len(wrong)])
-    return Diagnosis(_named(silent)) if silent else Diagnosis(_named(best), False, most)
+        likely = len(told) == 1 and all(fits[len(wrong) :]) and best.how != "values"
+        if likely and sum(fits[: len(wrong)]) > best.fits:
+            best = Diagnosis(told, "partial", sum(fits[: len(wrong)]))
+    return best
 
 
-def _named(slips: tuple[Slip, ...]) -> tuple[Slip, ...]:
-    return tuple(slip for slip in slips if slip.does)
+def _grown(
+    exercise: Exercise, begun: list[tuple[tuple[Slip, ...], Trial]]
+) -> Iterator[tuple[Slip, ...]]:
+    """One slip more, for each of those that fit some inputs: it has to fit the first open one."""
+    for slips, trial in begun:  # which grows meanwhile
+        for more in exercise.singles:
+            if apart(slips + more) and reproduces(exercise, slips + more, trial):
+                yield slips + more
 
 
-def _candidates(exercise: Exercise, most_slips: int) -> Iterator[tuple[Slip, ...]]:
-    yield from exercise.singles
-    if most_slips > 1:
-        yield from exercise.pairs
-    if most_slips > 2:
-        yield from exercise.triples
-
-
-def _reproduces(
+def reproduces(
     exercise: Exercise,
     slips: tuple[Slip, ...],
     trial: Trial,
@@ -265,7 +279,7 @@ def _promised(exercise: Exercise, found: Difference) -> str:
 def part_of(exercise: Exercise, found: Difference) -> str:
     if len(exercise.gives) == 1:
         return "Your result"
-    return f"Your {exercise.gives[found.part].split(' (')[0]}"
+    return f"Your {exercise.gives[found.part].split(' (')[0].removeprefix('the ')}"
 
 
 def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
@@ -280,9 +294,12 @@ def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
         have, want = "a tensor that is sparse, complex or otherwise special", "a plain one"
     if isinstance(found.expected, tuple):
         want = f"{len(found.expected)} results: {', '.join(exercise.gives)}"
+    part = part_of(exercise, found)
+    whole = part == "Your result" or isinstance(found.expected, tuple)
     return Finding(
         f"returns_{name}",
-        f"Your code returns {have}, and it should be {want}.",
+        f"{'Your code returns' if whole else f'In place of {part.lower()} comes'} {have}, and it "
+        f"should be {want}.",
         "What does your last line return?",
     )
 
@@ -295,7 +312,7 @@ _TYPES = {
     "method": "a method that was not called (round brackets are missing)",
     "type": "a class",
     "bool": "True or False",
-    "NoneType": "nothing (`None`) on this input",
+    "NoneType": "`None` on this input",
     "dict": "a dictionary",
     "list": "a list",
     "tuple": "a tuple",

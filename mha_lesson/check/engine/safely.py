@@ -137,6 +137,7 @@ def undisturbed() -> Iterator[io.StringIO]:
         ):
             warnings.simplefilter("ignore")
             torch.set_default_dtype(torch.float32)
+            torch.set_num_threads(1)  # for small tensors more of them only wait for each other
             if device.type != "cpu":
                 torch.set_default_device("cpu")
             seed(0)

@@ -46,7 +46,7 @@ class Source:
     def _nodes(self, kind: Any) -> Iterator[Any]:
         return (n for n in ast.walk(self.tree) if isinstance(n, kind)) if self.tree else iter(())
 
-    def _line(self, node: ast.AST) -> str:
+    def line(self, node: ast.AST) -> str:
         """The statement's first line, as code."""
         while not isinstance(node, ast.stmt) and node in self.parents:
             node = self.parents[node]
@@ -65,7 +65,7 @@ class Source:
                 continue  # `x[..., 0]`: an index
             return Finding(
                 "three_dots",
-                f"Line {node.lineno} still holds the three dots: `{self._line(node)}`.",
+                f"Line {node.lineno} still holds the three dots: `{self.line(node)}`.",
                 "What belongs in their place?",
             )
         return None
@@ -86,7 +86,7 @@ class Source:
             what = f"`{name}` gives a new tensor" if name else "the result is a new one"
             return Finding(
                 "thrown_away",
-                f"Line {node.lineno} computes `{self._line(node)}` and keeps nothing of it: "
+                f"Line {node.lineno} computes `{self.line(node)}` and keeps nothing of it: "
                 f"{what}, and leaves the old one as it is.",
                 "Which name should hold the new one?",
             )
@@ -100,7 +100,7 @@ class Source:
                 return Finding(
                     "fresh_weights",
                     f"Line {node.lineno} makes something new with random numbers, "
-                    f"`{self._line(node)}`: the weights to compute with come as an argument.",
+                    f"`{self.line(node)}`: the weights to compute with come as an argument.",
                     "Which product does a layer compute with its weight?",
                 )
         return None

@@ -48,12 +48,13 @@ def reached(
     exercise: Exercise, answer: Callable[..., Any], case: Case, codes: set[CodeType]
 ) -> str:
     """A sentence about the last stage that the answer comes to; empty if there is none."""
-    stages: list[tuple[str, Any]] = []
+    stages: dict[str, Any] = {}  # of a loop the last turn
 
     def kept(step: Any, words: str) -> Any:
         def and_keep(*inputs: Any) -> Any:
             result = step(*inputs)
-            stages.append((words, result))
+            stages.pop(words, None)
+            stages[words] = result
             return result
 
         return and_keep
@@ -68,12 +69,20 @@ def reached(
     watch = _Watch({code.co_filename for code in codes})
     with watch:
         outcome = run(answer, case.inputs, codes)
-    for words, result in reversed([stage for stage in stages if stage[1] is not final]):
+    given = [(x, 0) for x in flat(case.inputs) if isinstance(x, Tensor)]
+    known = [(w, r) for w, r in stages.items() if r is not final and not _is_among(r, given)]
+    for words, result in reversed(known):
         lines = [_found(x, watch.seen) for x in flat(result) if isinstance(x, Tensor)]
         if lines and all(lines):
             then = "It stops then" if isinstance(outcome, Raised) else "What comes of them is not"
             return f"By line {max(lines)} the right numbers are there for {words}. {then}."
     return ""
+
+
+def _is_among(result: Any, given: list[tuple[Tensor, int]]) -> bool:
+    """Whether a stage has an input's numbers: to come to those is nothing."""
+    parts = [x for x in flat(result) if isinstance(x, Tensor)]
+    return all(any(_found(x, [(g, 1)]) for g, _ in given) for x in parts)
 
 
 def _found(x: Tensor, seen: list[tuple[Tensor, int]]) -> int:

@@ -185,8 +185,9 @@ def scale(scores, Q, K):
     by_d_k_squared = scores / Q.shape[-1] ** 2
     "The scores are divided by d_k², so they shrink towards 0 as d_k grows."
     by_fourth_root = scores / Q.shape[-1] ** 0.25
-    """The root is taken twice: the scores are divided by the fourth root of d_k. | Q and K each
-    share one product. How much of the scale does each of them carry?"""
+    """The scores are divided by the fourth root of d_k: half of the scale is missing. (One root too
+    many does that, and so does scaling only one of Q and K.) | How much of the scale does each of
+    them carry?"""
     by_rounded_root = scores / int(math.sqrt(Q.shape[-1]))
     """The root is rounded down to a whole number: `int(...)` or `//` cuts off what follows the
     point. | Does √d_k have to be a whole number?"""

@@ -191,7 +191,8 @@ def merge_heads(
     join: Any = side_by_side,
 ) -> Any:
     """(B, h, T, d_k) -> (B, T, h·d_k)."""
-    return join(order(arrange(x)), x)
+    x = arrange(x)
+    return join(order(x), x)
 
 
 @merge_heads.step
@@ -258,6 +259,11 @@ def join(y, x):
     "Tokens come before the batch: (T, B, h·d_k). | Batch first: which axis may not move?"
     merged_transposed = merged.transpose(1, 2)
     "The result is (B, h·d_k, T): the right rows, transposed. | Which axis should be last?"
+    an_axis_left = y.reshape(B, T, 1, h * d_k)
+    "There is an axis of size 1 too many, (B, T, 1, h·d_k). | Which three axes are asked for?"
+    heads_below_each_other = x.flatten(1, 2)
+    """The heads are laid one after the other along the *tokens*: (B, h·T, d_k). | Side by side
+    means along the last axis. Which `dim` is that?"""
     as_list = list(merged)
     "The sequences come as a list of matrices. | Which three axes should one tensor have?"
     merged_first_sequence = merged[0]
@@ -271,9 +277,6 @@ def in_another_way(x):
     "The heads are averaged, so only d_k numbers per token remain."
     heads_added = x.sum(1)
     "The heads are added up, so only d_k numbers per token remain."
-    heads_below_each_other = torch.cat(x.unbind(1), 1)
-    """The heads are laid one after the other along the *tokens*: (B, h·T, d_k). | Side by side
-    means along the last axis. Which `dim` is that?"""
     heads_along_batch = torch.cat(x.unbind(1), 0)
     """The heads are laid one after the other along the *batch*: (h·B, T, d_k). | Side by side means
     along the last axis. Which `dim` is that?"""

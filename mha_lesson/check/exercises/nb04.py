@@ -280,6 +280,10 @@ def minus_infinity(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -math.inf)
 
 
+def minus_1e9(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(mask, -1e9)
+
+
 def blocked_rows_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
     """the weights, empty rows at zero"""
     return weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
@@ -334,8 +338,6 @@ def empty(weights, mask):
     gone = mask.all(-1, keepdim=True)
     nan_to_zero = weights.nan_to_num(0.0)
     "right"
-    blocked_to_zero = weights.masked_fill(mask, 0.0)
-    "right"
     blocked_rows_left = weights
     "A row whose every key is blocked is NaN: the softmax of nothing but −∞ is 0/0."
     blocked_rows_uniform = weights.masked_fill(gone, 1 / weights.shape[-1])
@@ -364,6 +366,12 @@ def empty(weights, mask):
     "The rows that still have keys are set to zero, and the empty ones stay. | Which is it to be?"
     last_weight_zeroed = weights.masked_fill(gone, -math.inf)
     "A row whose every key is blocked holds −∞. | Can a weight be negative?"
+
+
+@masked_softmax.step(at="empty", fill=(minus_infinity, minus_1e9))
+def empty_and_blocked(weights, mask):
+    blocked_to_zero = weights.masked_fill(mask, 0.0)
+    "right"
 
 
 @masked_softmax.step
@@ -447,8 +455,12 @@ def fill_wrongly(scores, mask):
     at_1 = scores.masked_fill(mask, -1.0)
     "= too_high"
     added_1e4 = scores + numbers * -1e4
-    """A blocked score loses 1e4: real scores can differ by more than that, and then a blocked key
-    wins. | Which value lies below every possible score, whatever is added to it?"""
+    """Something is only taken away from a blocked score: real scores can differ by more than that,
+    and then a blocked key wins. | Which value lies below every possible score?"""
+    added_1000 = scores + numbers * -1000
+    "= added_1e4"
+    added_100 = scores + numbers * -100
+    "= added_1e4"
     row_by_row = scores.masked_fill(mask.any(-1, keepdim=True), -math.inf)
     "= plus_infinity"
     column_by_column = scores.masked_fill(mask.any(-2, keepdim=True), -math.inf)
@@ -456,6 +468,13 @@ def fill_wrongly(scores, mask):
     smallest_of_all = scores.masked_fill(mask, float(scores.min()))
     """Blocked scores become the smallest score there is: that key still gets weight. | Which value
     lies below every possible score?"""
+
+
+@masked_softmax.step(at="fill", empty=lambda weights, mask: weights.masked_fill(mask, 0.0))
+def fill_and_zero(scores, mask):
+    zero_scores_zeroed = scores.masked_fill(mask, 0.0)
+    """Blocked scores become 0, take their share in the softmax, and are put to 0 only then: rows no
+    longer sum to 1. | Which score has weight 0 after a softmax?"""
 
 
 @masked_softmax.step(at="fill", empty=unchanged)
@@ -491,8 +510,8 @@ def empty_after(weights, mask):
     (no key is open, or the open ones score far below the blocked ones) that is 0/0."""
     kept = weights.masked_fill(mask, 0.0)
     renormalised_cleared = shares(kept).nan_to_num(0.0)
-    """The mask comes after the softmax, and rows are divided by what is left: where the open keys
-    score far below the blocked ones the row is lost, and comes out as 0."""
+    """Where the open keys score far below the blocked ones the row is lost, and comes out as 0: a
+    blocked score still takes part in the softmax, or in the maximum, and is put away only then."""
     renormalised_guarded = kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
     "= renormalised_cleared"
 

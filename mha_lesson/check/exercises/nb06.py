@@ -115,11 +115,22 @@ def bind(cls: Any) -> Bound | Finding | None:
         cases += _cases(layers, sizes, masks, number)
         if _degenerate(module):  # constant or equal weights hide mistakes
             cases += _cases(_randomised(layers), sizes, masks, number + 10)
-    return Bound(_call, cases)
+    return Bound(_call, cases, _of_version)
 
 
 def _call(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
     return layers.module(x) if mask is None else layers.module(x, mask)
+
+
+def _of_version(cls: Any) -> Callable[..., Any]:
+    """What another version of the class makes of the same modules."""
+
+    def call(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
+        module = cls.__new__(cls)
+        vars(module).update(vars(layers.module))
+        return _call(x, mask, replace(layers, module=module))
+
+    return call
 
 
 def _is_stub(module: nn.Module, d_model: int, codes: set[Any]) -> bool:
@@ -389,6 +400,8 @@ def split(x, h, which):
     into (d_k, h) instead of (h, d_k)."""
     split_sizes_exchanged = x.unflatten(-1, (-1, h)).transpose(1, 2)
     "h and d_k are exchanged: the attention has d_k heads of h dimensions."
+    heads_overlap = overlapping(x, h)
+    "Head i begins at column i instead of i·d_k, so the heads overlap."
     heads_attend = x.unflatten(-1, (h, -1))
     """Heads and tokens have not changed places: every token attends among its own heads, (B, T, h,
     d_k), and never looks at another token. | Attention works on the last two axes. Which two should
@@ -400,6 +413,10 @@ def split(x, h, which):
 def by_view(x: Tensor, h: int) -> Tensor:
     B, T, D = x.shape
     return x.reshape(B, h, T, D // h)
+
+
+def overlapping(x: Tensor, h: int) -> Tensor:
+    return x.unfold(-1, x.shape[-1] // h, 1)[:, :, :h].transpose(1, 2)
 
 
 def like_cards(x: Tensor, h: int) -> Tensor:
@@ -424,6 +441,7 @@ def _split_in_part() -> None:
         for key, how, wrongly in (
             ("view", "are cut by `view` alone", by_view),
             ("interleaved", "are dealt out like cards", like_cards),
+            ("overlapping", "begin at column i instead of i·d_k", overlapping),
         ):
 
             def split(x: Any, h: int, which: str, only: str = only, wrongly: Any = wrongly) -> Any:
@@ -553,6 +571,9 @@ def give(output, weights, mask):
 def all_of_it(x, mask, layers):
     right = MultiHeadAttention.right
     blocked = future(x.shape[1])
+    only_causal = right(x, blocked, layers)
+    """The future is blocked, always, and the mask that is given takes no part. | Which keys does
+    the caller want to be blocked?"""
     always_causal = right(x, blocked if mask is None else blocked | mask, layers)
     """The future is always blocked, whatever mask is given. | Where does the triangle come from if
     the caller has not passed it?"""

@@ -82,7 +82,8 @@ def project(T, d, h):
     """The projections are counted for every head with the full width: h times too many. | How wide
     is the projection of one head?"""
     projections_of_one_head = 4 * T * d * (d // h)
-    "The projections are counted for one head only, d_model × d_k. | How many heads are there?"
+    """The projections come out h times too small, d_model × d_k each, as if there were one head. |
+    How wide is what a head reads, and how many heads are there?"""
     projections_squared = 4 * T * T * d * d
     "The projections are counted with T² instead of T: each token goes through them once."
     one_head_in_all_out = 3 * T * d * (d // h) + T * d * d
@@ -95,8 +96,9 @@ def project(T, d, h):
 def attend(T, d, h):
     """A product (a, b) @ (b, c) takes a·b·c multiply-adds. What are a, b and c here?"""
     one_product = T * T * d
-    """Of the two products of attention only one is counted (or a multiply-add counts as 1 there). |
-    Q Kᵀ is one of them. What happens with the weights afterwards?"""
+    """The products of attention come out half as large: one of the two is missing, or a
+    multiply-add counts as 1 there, or each query meets half of the keys. | Q Kᵀ is one product.
+    What happens with the weights afterwards?"""
     no_products = 0
     "The two products of attention are missing. | Where does T² come in?"
     products_of_one_head = 2 * T * T * (d // h)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -62,7 +63,9 @@ def sum_rescaled(total: Tensor, fade: Tensor, powers: Tensor) -> Tensor:
     return total * fade + powers.sum(-1, keepdim=True)
 
 
-def output_rescaled(output: Tensor, fade: Tensor, powers: Tensor, v: Tensor) -> Tensor:
+def output_rescaled(
+    output: Tensor, fade: Tensor, powers: Tensor, v: Tensor, total: Tensor
+) -> Tensor:
     """the running output"""
     return output * fade + powers @ v
 
@@ -76,7 +79,7 @@ class _Sizes(TorchFunctionMode):
 
     def __init__(self, n_queries: int, block: int, n_keys: int, widths: set[int]) -> None:
         super().__init__()
-        self.n_queries, self.widths = n_queries, widths  # of K and V: no scores
+        self.n_queries, self.widths = n_queries, widths  # of K and V, or a column more
         self.block, self.n_keys = n_queries * block, n_keys
         self.largest, self.most, self.fused, self.widest = 0, 0, False, 0
         self._alive: list[weakref.ref[Tensor]] = []
@@ -114,7 +117,7 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
     """Q has 65 numbers, K 115, V 69, and a block of scores 26: all scores would be 299."""
     t_q, t_k, d_k, d_v, block = 13, 23, 5, 3, 2
     Q, K, V = normal(t_q, d_k, seed=7), normal(t_k, d_k, seed=8), normal(t_k, d_v, seed=9)
-    with torch.no_grad(), _Sizes(t_q, block, t_k, {d_k, d_v}) as sizes:
+    with torch.no_grad(), _Sizes(t_q, block, t_k, {d_k, d_v, d_k + 1, d_v + 1}) as sizes:
         answer(Q, K, V, block)
     if sizes.fused:
         what = f"one call of `scaled_dot_product_attention` with all {t_k} keys"
@@ -165,7 +168,8 @@ def blockwise_attention(
         new = top(largest, scores)
         powers = power(scores, largest, new)
         fade = (largest - new).exp()
-        total, output = add(total, fade, powers), collect(output, fade, powers, v)
+        total = add(total, fade, powers)
+        output = collect(output, fade, powers, v, total)
         largest = new
     return finish(output, total, len(parts))
 
@@ -187,7 +191,7 @@ def power(scores, old, new):
 
 
 @blockwise_attention.step
-def collect(output, fade, powers, v):
+def collect(output, fade, powers, v, total):
     """The maximum has grown. By which factor have the old numbers become too large?"""
     output_not_rescaled = output + powers @ v
     """The old output is not rescaled when a block brings a new maximum: earlier blocks weigh too
@@ -200,6 +204,8 @@ def collect(output, fade, powers, v):
     each_block_divided = output * fade + powers @ v / powers.sum(-1, keepdim=True)
     """Each block is divided by its own sum: blocks then count alike, whatever their scores. | By
     which sum should the output be divided, and when?"""
+    divided_each_time = (output * fade + powers @ v) / total
+    "The output is divided by the sum in every turn. | Is what was divided to be divided again?"
     new_rescaled_too = (output + powers @ v) * fade
     "The new block is rescaled as well: only what is old was computed with the old maximum."
     values_added = output * fade + v.sum(0)
@@ -226,7 +232,7 @@ def add(total, fade, powers):
 @blockwise_attention.step(
     at="collect", add=lambda total, fade, powers: total + powers.sum(-1, keepdim=True)
 )
-def collect_neither(output, fade, powers, v):
+def collect_neither(output, fade, powers, v, total):
     neither_rescaled = output + powers @ v
     """Neither the old sum nor the old output is rescaled when a block brings a new maximum. | By
     which factor have the old numbers become too large?"""
@@ -245,7 +251,8 @@ def top(old, scores):
     """The largest score of *all* queries is subtracted: a query whose scores lie far below it is
     left with 0/0."""
     smallest = scores.amin(-1, keepdim=True)
-    "The *smallest* score of a block is subtracted, not the largest: what is large then overflows."
+    """What is taken away is not the largest score so far (the smallest, perhaps, or the largest of
+    one block alone): where scores lie far apart `exp` overflows."""
 
 
 @blockwise_attention.step
@@ -256,9 +263,11 @@ def cut(K, V, block):
     last_dropped = whole
     "The last block is dropped where it is shorter than the others: T_k need not be a multiple."
     first_only = parts[:1]
-    "Only the first block is used. | Does `return` stand inside the loop?"
+    """What comes back is the attention to the first block alone. | Does `return` stand inside the
+    loop?"""
     last_only = parts[-1:]
-    "Only the last block is used. | What should be left of the first block in the end?"
+    """What comes back is the attention to the last block alone. | What should be left of the first
+    block in the end? Which maximum, sum and output does the next turn begin with?"""
     first_left_out = parts[1:]
     "The first block is left out."
     last_left_out = parts[:-1] or parts
@@ -267,12 +276,19 @@ def cut(K, V, block):
     "Every block of keys meets the values of the first block."
     keys_of_first_block = [(K[: len(v)], v) for _, v in parts]
     "Every block of values is weighed by the keys of the first block."
+    rest = -len(K) % block
+    padded = in_turn(F.pad(K, (0, 0, 0, rest)), F.pad(V, (0, 0, 0, rest)), block)
+    padded_with_zeros = padded
+    """The last block is filled up with keys of zeros: their score is 0, and so they get weight. |
+    Which score has weight 0?"""
     one_short = [(k[:-1], v[:-1]) for k, v in parts if len(k) > 1]
     "The last key of every block is left out: a slice `a:b` ends before b."
     overlapping = [(K[i : i + block + 1], V[i : i + block + 1]) for i in range(0, len(K), block)]
     "The blocks overlap by one key, which then counts twice."
     values_reversed = [(k, v.flip(0)) for k, v in parts]
     "Within a block, values come in the reverse order of their keys."
+    overlapping_all = [(K[i : i + block], V[i : i + block]) for i in range(len(K))]
+    "A block begins at every key: keys count several times. | By how much does `range` step?"
     one_by_one = [(K[i : i + 1], V[i : i + 1]) for i in range(0, len(K), block)]
     "Of every block only the first key is used."
 

@@ -96,6 +96,8 @@ def speed(x):
     "The base is 1,000 instead of 10,000. | How many zeros has the base?"
     base_hundred_thousand = 100_000.0 ** (-2 * i / d_k)
     "The base is 100,000 instead of 10,000. | How many zeros has the base?"
+    base_of_another = 500_000.0 ** (-2 * i / d_k)
+    "The base is 500,000, as in some other models, instead of 10,000. | Which base is asked for?"
     full_turn = 2 * torch.pi * 10_000.0 ** (-2 * i / d_k)
     """Pair 0 turns by a *full* turn a token: 2π is multiplied in, and the angle is meant in
     radians."""
@@ -226,6 +228,13 @@ def _neighbours(x):
     turns with dimension i + d_k/2."""
 
 
+@rotate.step(at="pair", join=lambda a, b: torch.cat((a, b.flip(-1)), dim=-1))
+def _mirrored(x):
+    """Which dimension turns with dimension 0?"""
+    from_both_ends = (halves(x)[0], halves(x)[1].flip(-1))
+    "Dimension 0 is turned with the last one, 1 with the last but one, and so on."
+
+
 @rotate.step(at="pair")
 def _neighbours_to_halves(x):
     """Which dimension turns with dimension 0?"""
@@ -237,6 +246,10 @@ def _neighbours_to_halves(x):
 def _whole(x, positions):
     """Is x turned, or is something added to it?"""
     angle = positions[:, None] * base_to_minus_2i_over_d_k(x)
+    twice, (a, b) = angle.repeat_interleave(2, dim=-1), halves(x)
+    mixed_layouts = x * twice.cos() + torch.cat((-b, a), dim=-1) * twice.sin()
+    """The angles are laid out for pairs of neighbours, each twice side by side, and the dimensions
+    are paired as halves. | Which angle belongs to dimension 1, which to dimension 1 + d_k/2?"""
     added = torch.cat((angle.sin(), angle.cos()), dim=-1) + x
     """Sines and cosines are *added* to x, as the sinusoidal positions are. Here x is turned by
     them."""

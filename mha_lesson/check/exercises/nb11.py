@@ -50,22 +50,28 @@ def new_tokens_and_a_cache() -> Iterator[Case]:
             yield Case(large, sizes, "where scores go up to ±1e4", 2e-3, True)
 
 
-def bind(answer: Any) -> Bound | Finding | None:
-    """The learner's function of flat inputs, with a flat result; findings about its form."""
-    codes = codes_of(answer)
-    cases = list(new_tokens_and_a_cache())
+def flat(answer: Any) -> Callable[..., Any]:
+    """The learner's function of flat inputs, with a flat result."""
 
-    def flat(q: Tensor, k: Tensor, v: Tensor, old_k: Tensor | None, old_v: Tensor | None) -> Any:
+    def of(q: Tensor, k: Tensor, v: Tensor, old_k: Tensor | None, old_v: Tensor | None) -> Any:
         given = answer(q, k, v, None if old_k is None else (old_k, old_v))
         if not (isinstance(given, (tuple, list)) and len(given) == 2):
             return given
         context, cache = given
         return (context, *cache) if isinstance(cache, (tuple, list)) else (context, cache)
 
+    return of
+
+
+def bind(answer: Any) -> Bound | Finding | None:
+    """The learner's function with its cases; findings about the form of what comes back."""
+    codes = codes_of(answer)
+    cases = list(new_tokens_and_a_cache())
+
     outcome = run(answer, (*cases[0].inputs[:3], cases[0].inputs[3:]), codes)
     if isinstance(outcome, Raised):
         asked = isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
-        return None if asked else Bound(flat, cases)
+        return None if asked else Bound(flat(answer), cases, flat)
     given = outcome.value
     if given is None or given is ...:
         return None
@@ -73,7 +79,7 @@ def bind(answer: Any) -> Bound | Finding | None:
         return ONE_RESULT
     if isinstance(given, (tuple, list)) and len(given) == 3:
         return THREE_RESULTS
-    return Bound(flat, cases)
+    return Bound(flat(answer), cases, flat)
 
 
 ONE_RESULT = Finding(
@@ -185,6 +191,12 @@ def join(new, old):
     "Only the last of the new tokens is put behind the old ones."
 
 
+@cached_attention.step(at=WHOLE)
+def read_wrongly(q, k, v, old_k, old_v):
+    cache_read_exchanged = cached_attention.right(q, k, v, old_v, old_k)
+    "The cache is read as (values, keys): it was given as (keys, values)."
+
+
 @cached_attention.step
 def block(scores, n_old):
     """The last query belongs to the last key. Which columns may the *first* new query see?"""
@@ -209,11 +221,18 @@ def block(scores, n_old):
     "True and False are the wrong way round: the future is open and all the rest is blocked."
     new_blocked = torch.arange(n_all).expand(n_new, n_all) >= n_old
     "All new keys are blocked: the new tokens see the cache only, not even themselves."
+    new_blocked_later = (
+        torch.arange(n_all).expand(n_new, n_all) >= n_old if n_old else square.triu(1)
+    )
+    """As soon as there is a cache all new keys are blocked: the new tokens see the cache only, not
+    even themselves."""
     old_blocked = square.triu(n_old + 1) | (torch.arange(n_all) < n_old)
     "The old keys are blocked: the cache is there, and nobody looks at it."
     from_the_other_end = square.triu(n_new + 1)
     """The diagonal is moved by the number of *new* tokens instead of the number of those in the
     cache."""
+    from_the_other_end_later = square.triu(n_new + 1 if n_old else 1)
+    "= from_the_other_end"
     moved_by_all = square.triu(n_all + 1)
     "= no_mask"
     all_alike = square.triu(n_old + 1)[-1:].expand(n_new, n_all)
@@ -306,9 +325,9 @@ def share(k, q):
     """With h = 6 and h_kv = 3: which key head do query heads 0 and 1 look with?"""
     h, h_kv = q.shape[1], k.shape[1]
     dealt_out = k.repeat(1, h // h_kv, 1, 1)
-    """The key heads are dealt out in turn, 0, 1, 2, 0, 1, 2 (`repeat`): query head i looks with key
-    head i % h_kv. | Neighbouring query heads are to share a key head. Which function repeats each
-    entry on the spot?"""
+    """The key heads are dealt out in turn, 0, 1, 2, 0, 1, 2, as `repeat` does it: query head i
+    looks with key head i % h_kv. | Neighbouring query heads are to share a key head. Which function
+    repeats each entry on the spot?"""
     first_for_all = k[:, :1].expand(-1, h, -1, -1)
     "All query heads look with key head 0."
     last_for_all = k[:, -1:].expand(-1, h, -1, -1)
@@ -337,6 +356,8 @@ def finish(scores):
     "The scores are averaged over the heads: (B, T_q, T_k)."
     summed_over_heads = scores.sum(1)
     "The scores are added up over the heads: (B, T_q, T_k)."
+    heads_first = scores.transpose(0, 1)
+    "The heads come before the batch: (h, B, T_q, T_k). | Batch first: which axis may not move?"
 
 
 @grouped_scores.step(at=WHOLE)
@@ -353,6 +374,9 @@ def _whole(q, k):
     "The *queries* of a group are averaged, (B, h_kv, …): only the keys are shared."
     first_query_of_group = groups[:, :, 0] @ k.mT / math.sqrt(d_k)
     "Only the first query head of each group takes part: (B, h_kv, T_q, T_k)."
+    groups_put_back_wrongly = five.transpose(1, 2).flatten(1, 2)
+    """The groups are right, and are put together in another order: head 0 of each group, then head
+    1 of each. | Which of the two axes has to stand in front when they become one?"""
     groups_by_remainder = (
         q.unflatten(1, (-1, h_kv)).transpose(1, 2) @ k[:, :, None].mT / math.sqrt(d_k)
     ).flatten(1, 2)
@@ -414,14 +438,16 @@ def cached_mask(
 def queries(n_new, n_cached):
     """At which place of the whole text does the first new token stand?"""
     not_offset = torch.arange(n_new)[:, None]
-    """The new tokens are counted from 0, as if nothing stood before them: the mask is not moved by
-    the cache's length."""
-    one_too_far = torch.arange(n_cached + 1, n_cached + n_new + 1)[:, None]
-    "The new tokens stand one place too far: each sees the one after it."
-    one_too_early = torch.arange(n_cached - 1, n_cached + n_new - 1)[:, None]
-    "The new tokens stand one place too early: none sees itself."
+    """The rows are those of tokens 0, 1, …, as if nothing stood before the new ones: the mask is
+    not moved by the cache's length."""
     moved_by_new = torch.arange(n_new, 2 * n_new)[:, None]
     "The new tokens are moved by their own number instead of the number of those cached."
+    moved_by_new_later = torch.arange(n_new)[:, None] + (n_new if n_cached else 0)
+    "= moved_by_new"
+    one_too_far = torch.arange(n_cached + 1, n_cached + n_new + 1)[:, None]
+    "The rows are those of tokens one place later: each sees the one after it."
+    one_too_early = torch.arange(n_cached - 1, n_cached + n_new - 1)[:, None]
+    "The rows are those of tokens one place earlier: none sees itself."
     all_at_the_end = torch.full((n_new, 1), n_cached + n_new - 1)
     "Every new token is taken for the last one: all of them see all keys."
     all_at_the_beginning = torch.full((n_new, 1), n_cached)
@@ -467,12 +493,14 @@ def past(query, key, window):
     window_ignored = none
     """The window takes no part: everything earlier stays visible. | What may a token see with a
     window of 1?"""
-    one_too_wide = none if window is None else back > window
-    """Off by one: a token sees itself and `window` tokens before it, one too many. | What may a
-    token see with a window of 1?"""
     one_too_narrow = none if window is None else back >= window - 1
     """Off by one: a token sees one too few; with a window of 1 not even itself. | What may a token
     see with a window of 1?"""
+    one_too_wide = none if window is None else back > window
+    """Off by one: a token sees itself and `window` tokens before it, one too many. | What may a
+    token see with a window of 1?"""
+    front_blocked = none if window is None else (key < window) & (key < query)
+    "The first `window` keys are blocked, and not those that lie `window` or more places back."
     inside_blocked = none if window is None else back < window
     "What lies *inside* the window is blocked, and what lies outside is open."
     only_at_the_edge = none if window is None else back == window
@@ -490,10 +518,18 @@ def past(query, key, window):
     cache's length."""
     without_cache_only = none if window is None or query[0] > 0 else back >= window
     "The window is applied only while the cache is empty: the cached path ignores it."
-    both_sides = none if window is None else back.abs() >= window
-    right = none if window is None else back >= window
+    among_new_only = none if window is None else (back >= window) & (key >= query[0])
+    "The window is laid over the new tokens only: everything cached stays visible."
     none_is_one = back >= (1 if window is None else window)
     "Where the window is `None`, everything but the token itself is blocked: None means no window."
+
+
+@cached_mask.step(at="past", future=lambda query, key: torch.zeros_like(query - key) > 0)
+def both_sides(query, key, window):
+    """May a token look ahead within its window?"""
+    back = query - key
+    symmetric = back < 0 if window is None else back.abs() >= window
+    "The window reaches to both sides: what lies ahead within it is open."
 
 
 @cached_mask.step

@@ -74,6 +74,8 @@ def put(heads, where):
     "Head i is halved."
     averaged = torch.where(where, heads.mean(), heads)
     "Head i becomes the mean of all numbers."
+    own_mean = torch.where(where, heads.mean(2, keepdim=True), heads)
+    "Head i becomes its own mean over the tokens."
     ones = heads.masked_fill(where, 1.0)
     "Head i becomes 1."
     infinite = heads.masked_fill(where, -torch.inf)
@@ -145,7 +147,7 @@ def read(weights, query):
     first_row = weights[:, 0]
     "Row 0 is read, whatever `query` is."
     all_rows = weights.mean(1)
-    "The rows of all queries are averaged."
+    "The rows of all queries are averaged, or added up: `query` takes no part."
 
 
 @solved.step
@@ -190,3 +192,12 @@ def give(found):
     "Only head 0 is judged."
     axis_kept = found[:, None]
     "There is an axis too many, (n_heads, 1)."
+
+
+@solved.step(at=WHOLE)
+def without_heads(weights, query, right, wrong):
+    """Which axis of (n_heads, T, T) counts the heads?"""
+    rows_compared = weights[:, right] > weights[:, wrong]
+    "The rows of `right` and `wrong` are compared, (n_heads, T): `query` takes no part."
+    heads_forgotten = weights[query, right] > weights[query, wrong]
+    "The first axis is indexed with `query`: there stand the heads."

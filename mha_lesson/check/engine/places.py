@@ -1,0 +1,324 @@
+"""One place away from right: the learner's own code, changed in one place at a time.
+
+What is found is true whatever the learner had in mind: with something else at that place, and
+nothing else changed, every input comes out right.
+"""
+
+import ast
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from time import process_time
+from typing import Any, NamedTuple
+
+from mha_lesson.check.engine.naming import Trial
+from mha_lesson.check.engine.report import Finding
+from mha_lesson.check.engine.safely import Raised
+from mha_lesson.check.engine.source import Source
+
+SECONDS = 0.5  # of the processor's time: slow answers are given up
+
+OPERATORS: dict[type, tuple[type, ...]] = {
+    ast.Add: (ast.Sub, ast.Mult),
+    ast.Sub: (ast.Add, ast.Mult),
+    ast.Mult: (ast.Add, ast.Div, ast.FloorDiv, ast.MatMult),
+    ast.Div: (ast.Mult, ast.FloorDiv),
+    ast.FloorDiv: (ast.Div, ast.Mult, ast.Mod),
+    ast.Mod: (ast.FloorDiv,),
+    ast.Pow: (ast.Mult,),
+    ast.MatMult: (ast.Mult,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
+    ast.BitXor: (ast.BitOr,),
+    ast.Lt: (ast.LtE, ast.Gt, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt, ast.GtE),
+    ast.Gt: (ast.GtE, ast.Lt, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt, ast.LtE),
+    ast.Eq: (ast.NotEq, ast.GtE, ast.LtE),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+}
+COMMUTATIVE = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr)
+ALIKE = (
+    {"sum", "mean", "prod", "amax", "median"},
+    {"amax", "amin"},
+    {"max", "min"},
+    {"maximum", "minimum"},
+    {"all", "any"},
+    {"triu", "tril"},
+    {"sin", "cos"},
+    {"exp", "log"},
+    {"sqrt", "square"},
+    {"argmax", "argmin"},
+    {"softmax", "log_softmax"},
+    {"zeros", "ones"},
+    {"zeros_like", "ones_like"},
+    {"cat", "stack"},
+    {"w_q", "w_k", "w_v", "w_o"},
+)
+
+
+class Change(NamedTuple):
+    """What would stand in place of a node: `holder[key] = new` makes it, `= node` takes it back."""
+
+    kind: str
+    holder: Any
+    key: Any
+    node: ast.AST
+    new: ast.AST
+
+
+KINDS = {
+    "operator": ("another sign belongs there", "Which operation is meant?"),
+    "function": ("another function belongs there", "Which one is meant?"),
+    "order": ("the order of what stands there is wrong", "Which of them comes first?"),
+    "number": ("another number belongs there", "Which one, and could it be read from a shape?"),
+    "name": ("another name belongs there", "What is meant to be computed with in this place?"),
+    "missing": ("something is still to be done to it there", "Which sign, or which order of axes?"),
+    "much": ("something is too much there", "What would be left without it?"),
+}
+
+
+def changes(tree: ast.AST) -> list[Change]:
+    """Every way to change one place, the likeliest first."""
+    names = _names(tree)
+    found = [
+        Change(kind, holder, key, node, ast.fix_missing_locations(ast.copy_location(new, node)))
+        for holder, key, node in _places(tree)
+        for kind, new in _instead(node, names)
+    ]
+    ranks = list(KINDS)
+    return sorted(found, key=lambda change: ranks.index(change.kind))
+
+
+def _places(node: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
+    """Every node below, but for annotations and texts, and what holds it."""
+    for field, child in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list", "bases", "ctx", "ops", "op"):
+            continue
+        if getattr(node, "name", "") == "__init__":
+            continue
+        if _number(node) is not None:
+            continue  # its sign belongs to it
+        parts = enumerate(child) if isinstance(child, list) else [(field, child)]
+        holder = child if isinstance(child, list) else vars(node)
+        for key, part in parts:
+            if isinstance(part, ast.AST):
+                yield holder, key, part
+                yield from _places(part)
+
+
+def _names(tree: ast.AST) -> list[str]:
+    """The arguments, and what has been given a name."""
+    found = [n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)]
+    found += [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _stored(n)]
+    return [n for n in dict.fromkeys(found) if n not in ("self", "_")]
+
+
+def _stored(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _number(node: ast.AST) -> int | float | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        below = _number(node.operand)
+        return None if below is None else -below
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if type(value) in (int, float) else None  # type: ignore[return-value]
+
+
+def _instead(node: ast.AST, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
+    """(kind, node) for everything that could stand in its place."""
+    number = _number(node)
+    if number is not None:
+        yield from _other_numbers(number, names)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield "number", ast.Constant(not node.value)
+    elif isinstance(node, ast.UnaryOp):
+        yield "much", node.operand
+    elif isinstance(node, ast.BinOp):
+        yield from _other_products(node)
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        for sign in OPERATORS.get(type(node.ops[0]), ()):
+            yield "operator", ast.Compare(node.left, [sign()], node.comparators)
+    elif isinstance(node, ast.Call):
+        yield from _other_calls(node)
+    elif isinstance(node, ast.Attribute):
+        for group in ALIKE:
+            for name in sorted(group - {node.attr}) if node.attr in group else ():
+                yield "function", ast.Attribute(node.value, name, node.ctx)
+        if node.attr in ("mT", "T"):
+            yield "much", node.value
+    elif isinstance(node, ast.Slice):
+        yield from _other_slices(node)
+    elif isinstance(node, (ast.Tuple, ast.List)) and isinstance(node.ctx, ast.Load):
+        for parts in _exchanged(node.elts):
+            yield "order", type(node)(parts, node.ctx)
+    elif isinstance(node, ast.IfExp):
+        yield "much", node.body
+        yield "much", node.orelse
+    elif isinstance(node, ast.stmt):
+        yield from _other_statements(node)
+    if isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        yield from _more(node, names)
+
+
+def _more(node: ast.AST, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
+    """Another name, or something done to it."""
+    if isinstance(node, ast.Name) and node.id in names:
+        for name in names:
+            if name != node.id:
+                yield "name", ast.Name(name, ast.Load())
+    if isinstance(node, (ast.Name, ast.Call, ast.Subscript, ast.Compare)):
+        yield "missing", ast.UnaryOp(ast.USub(), node)
+        yield "missing", ast.UnaryOp(ast.Invert(), node)
+        yield "missing", ast.Attribute(node, "mT", ast.Load())
+
+
+def _other_numbers(n: int | float, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
+    for other in dict.fromkeys((n + 1, n - 1, -n, 0, 1, 2, 3, -1, -2, 2 * n, n / 2, n + 2)):
+        if other != n:
+            whole = isinstance(n, int) and other == int(other)
+            yield "number", ast.Constant(int(other) if whole else other)
+    if isinstance(n, int) and n > 3:
+        for name in names:
+            yield "number", ast.Name(name, ast.Load())
+
+
+def _other_products(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
+    left, op, right = node.left, node.op, node.right
+    for sign in OPERATORS.get(type(op), ()):
+        if _number(right) != 1 or sign in (ast.Add, ast.Sub):
+            yield "operator", ast.BinOp(left, sign(), right)
+    if not isinstance(op, COMMUTATIVE):
+        yield "order", ast.BinOp(right, op, left)
+    yield "much", left
+    yield "much", right
+    if isinstance(right, ast.BinOp) and not isinstance(right.op, ast.Pow):  # brackets too many
+        yield "order", ast.BinOp(ast.BinOp(left, op, right.left), right.op, right.right)
+    if isinstance(left, ast.BinOp):  # brackets left out
+        yield "order", ast.BinOp(left.left, left.op, ast.BinOp(left.right, op, right))
+
+
+def _other_slices(node: ast.Slice) -> Iterator[tuple[str, ast.AST]]:
+    minus_one = ast.UnaryOp(ast.USub(), ast.Constant(1))
+    for side, end in (("lower", ast.Constant(1)), ("upper", minus_one), ("step", None)):
+        parts = {s: getattr(node, s) for s in ("lower", "upper", "step")}
+        if parts[side] is not None:
+            yield "much", ast.Slice(**parts | {side: None})
+        elif end is not None:
+            yield "missing", ast.Slice(**parts | {side: end})
+
+
+def _other_calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    function, args, keywords = node.func, node.args, node.keywords
+    for i in range(len(keywords)):
+        yield "much", ast.Call(function, args, keywords[:i] + keywords[i + 1 :])
+    for i in range(len(args)):
+        yield "much", ast.Call(function, args[:i] + args[i + 1 :], keywords)
+    for parts in _exchanged(args):
+        yield "order", ast.Call(function, parts, keywords)
+    if isinstance(function, ast.Attribute):
+        yield "much", function.value
+    if args:
+        yield "much", args[0]
+
+
+def _other_statements(node: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node, (ast.For, ast.With, ast.If)) and node.body:
+        *before, last = node.body
+        if isinstance(node, ast.For) and before and isinstance(last, ast.Return):
+            loop = ast.For(node.target, node.iter, before, node.orelse)
+            yield "order", ast.If(ast.Constant(True), [loop, last], [])
+    if isinstance(node, ast.If):
+        yield "much", ast.If(ast.Constant(True), node.body, [])
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        yield "missing", ast.AugAssign(node.targets[0], ast.Add(), node.value)
+    if isinstance(node, ast.AugAssign):
+        for other in OPERATORS.get(type(node.op), ()):
+            yield "operator", ast.AugAssign(node.target, other(), node.value)
+        yield "operator", ast.Assign([node.target], node.value)
+    if not isinstance(node, (ast.FunctionDef, ast.Return)):
+        yield "much", ast.Pass()
+
+
+def _exchanged(parts: list[Any]) -> Iterator[list[Any]]:
+    for i in range(len(parts)):
+        for j in range(i + 1, len(parts)):
+            other = list(parts)
+            other[i], other[j] = parts[j], parts[i]
+            yield other
+
+
+# --- trying them ---------------------------------------------------------------------------------
+
+
+def versions(
+    tree: ast.Module, home: dict[str, Any], some: Iterable[Change] | None = None
+) -> Iterator[tuple[Change, Any]]:
+    """The function or class of a tree with one place changed, for each change or some of them."""
+    top = tree.body[0]
+    assert isinstance(top, (ast.FunctionDef, ast.ClassDef))
+    top.decorator_list = []
+    for change in changes(tree) if some is None else some:
+        change.holder[change.key] = change.new
+        made = dict(home)
+        try:
+            exec(compile(tree, "<changed>", "exec"), made)
+        except Exception:
+            continue
+        finally:
+            change.holder[change.key] = change.node
+        yield change, made[top.name]
+
+
+_NEVER = (ast.While, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Yield, ast.Await)
+
+
+def can_be_changed(answer: Any, tree: ast.AST | None) -> bool:
+    """Whether versions of it can be run: a changed `while` may never end."""
+    return (
+        isinstance(tree, ast.Module)
+        and isinstance(tree.body[0], (ast.FunctionDef, ast.ClassDef))
+        and not any(isinstance(n, _NEVER) for n in ast.walk(tree))
+        and not getattr(getattr(answer, "__code__", None), "co_freevars", ())
+    )
+
+
+def one_place(
+    source: Source, again: Callable[[Any], Callable[..., Any]], trials: list[Trial]
+) -> Finding | None:
+    """The place that keeps an answer from being right, if it is one.
+
+    Args:
+        source: the learner's code.
+        again: makes a function of a case's inputs of another version of it.
+        trials: what the code did on each case.
+    """
+    if not can_be_changed(source.answer, source.tree):
+        return None
+    assert isinstance(source.tree, ast.Module)
+    first = sorted(trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised)))
+    end = process_time() + SECONDS
+    for change, made in versions(source.tree, vars(sys.modules[source.answer.__module__])):
+        answer = again(made)
+        if process_time() > end:
+            return None
+        if all(t.again(answer).difference is None for t in first):
+            return _told(source, change)
+    return None
+
+
+def _told(source: Source, change: Change) -> Finding:
+    what, asks = KINDS[change.kind]
+    place = change.node
+    line = source.line(place)
+    part = ast.unparse(place).splitlines()[0]
+    if change.kind == "much" and isinstance(change.new, ast.expr):
+        part = part.replace(ast.unparse(change.new), "…", 1)
+    there = f"`{line}`" if part in (line, "…") else f"`{part}` in `{line}`"
+    number = getattr(place, "lineno", 0)
+    return Finding("one_place", f"Line {number}, {there}: {what}.{ALONE}", asks)
+
+
+ALONE = " All the rest is right."
