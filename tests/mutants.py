@@ -36,10 +36,7 @@ def mutants(
         home = vars(sys.modules[source.answer.__module__])
         some = (c for c in changes(source.tree) if chance is None or chance.random() < share)
         for change, made in versions(source.tree, home, some):
-            yield (
-                f"line {change.node.lineno}: {ast.unparse(change.node)} -> {ast.unparse(change.new)}",
-                made,
-            )
+            yield f"{ast.unparse(change.node)} -> {ast.unparse(change.new)}", made
 
 
 # --- the reference: loops, and inputs of its own ------------------------------------------------

@@ -1,6 +1,7 @@
 """What all trials together show, where no single result says what was done."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -45,10 +46,12 @@ def where_right(trials: list[Trial]) -> str:
         return ""
     if max(map(_axes, right)) == 2 < min(map(_axes, wrong)):
         return "For single matrices all is right; it goes wrong with axes (B, h) in front of them."
-    notes = dict.fromkeys(t.case.note for t in right)
-    if "" in notes or len(notes) > MOST or notes.keys() & {t.case.note for t in wrong}:
+    also_wrong = {t.case.note for t in wrong}
+    notes = Counter(t.case.note for t in right if t.case.note not in also_wrong)
+    often = [note for note, n in notes.items() if n > 1] or [*notes]
+    if "" in often or not 0 < len(often) <= MOST:
         return ""
-    return f"It is right {', and '.join(notes)}."
+    return f"It is right {', and '.join(often)}."
 
 
 def _apart(trials: list[Trial]) -> tuple[list[Trial], list[Trial]]:
@@ -56,12 +59,9 @@ def _apart(trials: list[Trial]) -> tuple[list[Trial], list[Trial]]:
     return right, [t for t in trials if t.difference is not None]
 
 
-def _tensors(inputs: Iterable[object]) -> list[Tensor]:
-    return [x for x in inputs if isinstance(x, Tensor)]
-
-
 def _axes(trial: Trial) -> int:
-    return max((x.ndim for x in _tensors(trial.case.inputs)), default=0)
+    first = trial.case.inputs[0]
+    return first.ndim if isinstance(first, Tensor) else 0
 
 
 def _returned(trial: Trial) -> bool:

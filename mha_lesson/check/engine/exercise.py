@@ -96,6 +96,8 @@ class Exercise:
             to be there, None where nothing can be learnt.
         apart: takes trials apart where the answer shows what it has got in between: gives (an
             exercise for a part, the trials of that part), so that slips of several parts are found.
+        ready_made: the function that does all of it; a right answer that calls it is told so.
+        remark: what else is worth saying of a right answer: `remark(answer, cases) -> str`.
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
     """
 
@@ -108,6 +110,8 @@ class Exercise:
     bind: Callable[[Any], Any] | None = None
     gradient: str | None = "full"
     keeps_inputs: bool = False
+    ready_made: str = ""
+    remark: Callable[..., str] | None = None
     apart: Callable[..., Any] | None = None
     _known: list[Slip] = field(default_factory=list, repr=False)
     _unread: list[Callable[[], None]] = field(default_factory=list, repr=False)

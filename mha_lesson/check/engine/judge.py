@@ -111,6 +111,8 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
             f.key: f for f in _beyond_values(exercise, bound, source, codes) if f is not None
         }
         report = replace(report, passed=not findings, findings=tuple(findings.values()))
+    if report.passed:
+        report = replace(report, notes=(*report.notes, *_remarks(exercise, bound, source)))
     writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials)
     if writes and exercise.keeps_inputs:
         kept = (*report.findings, Finding("writes_into_input", WRITES, KEPT))
@@ -245,6 +247,14 @@ def _beyond_values(
     yield gradient(exercise, bound, codes)
     for judge in exercise.further:
         yield judge(bound.answer, bound.cases)
+
+
+def _remarks(exercise: Exercise, bound: Bound, source: Source) -> Iterator[str]:
+    """What is worth knowing of a right answer."""
+    if source.calls(name := exercise.ready_made or exercise.name):
+        yield f"It leaves the work to `{name}`, which does all of it: how would yours look?"
+    if exercise.remark and (remark := exercise.remark(bound.answer, bound.cases)):
+        yield remark
 
 
 KEPT = "Which line changes a tensor in place, and how could it work on one of its own?"

@@ -147,6 +147,12 @@ class Source:
             )
         return None
 
+    def calls(self, name: str) -> bool:
+        return any(
+            name in (getattr(n.func, "attr", ""), getattr(n.func, "id", ""))
+            for n in self._nodes(ast.Call)
+        )
+
     def a_stub_is_called(self) -> Finding | None:
         for name, value in _globals_of(self.answer):
             if isinstance(value, FunctionType) and _returns_nothing(value.__code__):

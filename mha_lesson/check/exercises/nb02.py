@@ -1,10 +1,11 @@
 """Exercises 3 and 4, notebook 02: one fused projection, and how many weights there are."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_count, orders_of_results
@@ -39,9 +40,30 @@ def queries_keys_values(Q: Tensor, K: Tensor, V: Tensor) -> Three:
     return Q, K, V
 
 
+class _Products(TorchFunctionMode):
+    """Counts matrix products."""
+
+    count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += getattr(func, "__name__", "") in PRODUCTS
+        return func(*args, **(kwargs or {}))
+
+
+PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "linear", "mm", "bmm", "einsum", "tensordot"}
+
+
+def products(answer: Callable[..., Any], cases: list[Case]) -> str:
+    with torch.no_grad(), _Products() as seen:
+        answer(*cases[0].inputs)
+    asked = "With *one* product it could be done: all three thirds lie in one matrix."
+    return f"It takes {seen.count} products. {asked}" if seen.count > 1 else ""
+
+
 @exercise(
     3,
     "02",
+    remark=products,
     cases=tokens_and_weights,
     gives=("Q (B, T, d_model)", "K (B, T, d_model)", "V (B, T, d_model)"),
 )

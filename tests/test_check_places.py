@@ -1,0 +1,206 @@
+"""One place that keeps an answer from being right, and what all inputs together show."""
+
+import ast
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from mha_lesson import check
+from mha_lesson.check.engine.places import KINDS, changes
+from mha_lesson.check.exercises.nb11 import cached_mask
+
+
+def scale_doubled(Q, K):
+    scores = Q @ K.mT
+    return scores / math.sqrt(Q.shape[-1] * 5)
+
+
+def weights_rounded(Q, K, V):
+    w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1).round(decimals=1)
+    return w @ V, w
+
+
+def wrong_loop(Q, K, V, block):
+    m = torch.full_like(Q[:, :1], -torch.inf)
+    total, mix = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[1])
+    for i in range(0, len(Q), block):
+        s = Q @ K[i : i + block].T / math.sqrt(Q.shape[1])
+        new = torch.maximum(m, s.amax(1, keepdim=True))
+        e = (s - new).exp()
+        total = total * (m - new).exp() + e.sum(1, keepdim=True)
+        mix = mix * (m - new).exp() + e @ V[i : i + block]
+        m = new
+    return mix / total
+
+
+def both_needed_in_a_window(n_new, n_cached, window):
+    query = torch.arange(n_cached, n_cached + n_new)[:, None]
+    key = torch.arange(n_cached + n_new)
+    future = key > query
+    return future if window is None else future & (query - key >= window)
+
+
+class SoftmaxOverHeads(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q, self.w_k = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+        self.w_v, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, D = x.shape
+        q, k, v = (w(x).view(B, T, self.n_heads, -1).mT for w in (self.w_q, self.w_k, self.w_v))
+        q, k, v = (y.permute(0, 3, 1, 2) for y in (q, k, v))
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(mask, -math.inf)
+        return self.w_o((scores.softmax(1).nan_to_num() @ v).transpose(1, 2).reshape(B, T, D))
+
+
+def with_a_cache_of_values(q, k, v, cache):
+    if cache is not None:
+        k, v = torch.cat((cache[1], k), 2), torch.cat((cache[1], v), 2)
+    n, m = q.shape[2], k.shape[2]
+    later = torch.ones(n, m, dtype=torch.bool, device=q.device).triu(m - n + 1)
+    return (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(later, -math.inf).softmax(-1) @ v, (k, v)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "part"),
+    [
+        ("attention_scores", scale_doubled, "`5`"),
+        ("attention", weights_rounded, "`….round(decimals=1)`"),
+        ("blockwise_attention", wrong_loop, "`Q` in `for i in range(0, len(Q), block):`"),
+        ("cached_mask", both_needed_in_a_window, "another sign"),
+        ("MultiHeadAttention", SoftmaxOverHeads, "`1` in"),
+        ("cached_attention", with_a_cache_of_values, "`1` in"),
+    ],
+    ids=lambda x: x if isinstance(x, str) and x.isidentifier() else "",
+)
+def test_the_place_is_told(exercise, answer, part) -> None:
+    report = getattr(check, exercise)(answer)
+    assert report.slips == ("one_place",) and part in str(report), str(report)
+    assert "All the rest is right." in str(report)
+
+
+def test_a_slip_with_words_of_its_own_comes_first() -> None:
+    report = check.attention_scores(lambda Q, K: Q @ K.mT / Q.shape[-1])
+    assert report.slips == ("by_d_k",)
+
+
+def test_beside_an_error_the_place_is_a_note() -> None:
+    def turned(X, W_qkv):
+        return (X @ W_qkv).chunk(3, -1)
+
+    report = check.project_qkv(turned)
+    assert report.slips == ("error:matrix_shapes",)
+    assert "`W_qkv`" in report.notes[-1] and "still to be done" in report.notes[-1]
+
+
+def test_a_loop_that_may_not_end_is_never_changed() -> None:
+    def with_while(n_new, n_cached, window):
+        i = 0
+        while i < 3:
+            i += 1
+        return torch.zeros(n_new, n_cached + n_new, dtype=torch.bool)
+
+    assert "one_place" not in cached_mask(with_while).slips
+
+
+def test_every_change_is_of_a_kind_and_is_taken_back() -> None:
+    tree = ast.parse(
+        "def f(x, n):\n    y = x[1:, ..., 0] @ x.T * -2\n    return y if n else (y, n)"
+    )
+    before = ast.dump(tree)
+    found = changes(tree)
+    texts = set()
+    for change in found:
+        change.holder[change.key] = change.new
+        texts.add(ast.unparse(tree))
+        change.holder[change.key] = change.node
+    assert ast.dump(tree) == before
+    assert {c.kind for c in found} <= set(KINDS)
+    for wanted in ("* 2", "x[:, ..., 0]", "n if n else", "(n, y)", "@ x * -2", "~y", "x[2:"):
+        assert any(wanted in text for text in texts), wanted
+
+
+# --- what all inputs together show ---------------------------------------------------------------
+
+
+def test_right_for_matrices_only() -> None:
+    def loops(Q, K):
+        out = Q.new_zeros(len(Q), len(K))
+        for i, q in enumerate(Q):
+            for j, k in enumerate(K):
+                out[i, j] = (q * k).sum() / math.sqrt(Q.shape[-1])
+        return out
+
+    report = check.attention_scores(loops)
+    assert any(note.startswith("For single matrices all is right") for note in report.notes)
+
+
+def test_the_masks_that_come_out_right_are_said() -> None:
+    class OneMaskForEachHead(SoftmaxOverHeads):
+        def forward(self, x, mask=None):
+            heads = []
+            q, k, v = (
+                w(x).unflatten(-1, (self.n_heads, -1)) for w in (self.w_q, self.w_k, self.w_v)
+            )
+            for i in range(self.n_heads):
+                scores = q[:, :, i] @ k[:, :, i].mT / math.sqrt(q.shape[-1])
+                if mask is not None:
+                    scores = scores.masked_fill(mask, -math.inf)
+                heads.append(scores.softmax(-1) @ v[:, :, i])
+            return self.w_o(torch.cat(heads, -1))
+
+    notes = check.MultiHeadAttention(OneMaskForEachHead).notes
+    assert "It is right without a mask, and with a causal mask (T, T)." in notes
+
+
+def test_what_hangs_on_memory() -> None:
+    def strided(x, n_heads):
+        B, T, D = x.shape
+        d = D // n_heads
+        return torch.as_strided(x, (B, n_heads, T, d), (T * D, d, D, 1)).clone()
+
+    assert check.split_heads(strided).slips == ("hangs_on_memory",)
+
+
+def test_what_comes_near() -> None:
+    def in_half(Q, K):
+        return (Q.half() @ K.half().mT).to(Q.dtype) / Q.shape[-1] ** 0.5
+
+    assert "coarse" in check.attention_scores(in_half).slips
+
+
+def test_arguments_in_any_other_order() -> None:
+    def solved(right, wrong, weights, query):
+        return weights[:, query, right] > weights[:, query, wrong]
+
+    report = check.solved(solved)
+    assert report.slips == ("arguments_exchanged",)
+    assert "(right, wrong, weights, query)" in str(report)
+
+
+# --- remarks on right answers --------------------------------------------------------------------
+
+
+def test_a_right_answer_that_leaves_the_work_to_another_is_told_so() -> None:
+    def by_torch(Q, K, V):
+        weights = F.scaled_dot_product_attention(Q, K, torch.eye(K.shape[-2]).to(K))
+        return weights @ V, weights
+
+    report = check.attention(by_torch)
+    assert report.passed is True and "scaled_dot_product_attention" in report.notes[0]
+
+
+def test_three_products_are_right_and_counted() -> None:
+    def three(X, W):
+        return tuple(X @ W[i * X.shape[-1] : (i + 1) * X.shape[-1]].mT for i in range(3))
+
+    report = check.project_qkv(three)
+    assert report.passed and "It takes 3 products" in report.notes[0]
+    assert not check.project_qkv(lambda X, W: F.linear(X, W).chunk(3, -1)).notes
