@@ -135,7 +135,7 @@ def test_slips_alone_and_in_pairs_are_named(exercise: Exercise) -> None:
     cases, chance = cases_of(exercise), random.Random(0)
     right = results(exercise, (), cases)
     known = {s.key for s in exercise.slips}
-    for slips in (*chance.sample(exercise.singles, 6), *chance.sample(exercise.pairs, 6)):
+    for slips in (*chance.sample(exercise.singles, 5), *chance.sample(exercise.pairs, 3)):
         if are_right(results(exercise, slips, cases), right, cases):
             continue
         report = judge(exercise, answer_with(exercise, slips))

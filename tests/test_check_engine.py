@@ -24,7 +24,7 @@ from mha_lesson.check.engine.elsewhere import DEVICE, Elsewhere
 from mha_lesson.check.engine.errors import explain
 from mha_lesson.check.engine.exercise import (
     COMMON,
-    MAX_COMBINATIONS,
+    MOST_PAIRS,
     WHOLE,
     Bound,
     Case,
@@ -425,7 +425,7 @@ def test_combinations_are_many_and_not_too_many() -> None:
     many = exercise(0, "00", cases=lambda: [], gives=("y",))(three)
     for site, i in product("abc", range(COMMON + 40)):
         many.slip(site, f"{site} {i}.", key=f"{site}{i}")(print)
-    assert len(many.pairs) == MAX_COMBINATIONS
+    assert len(many.pairs) == MOST_PAIRS
     assert {s.key for s in many.pairs[0]} == {"a0", "b0"}
     assert len(many.triples) == COMMON**3 and {s.key for s in many.triples[-1]} == {
         "a5",

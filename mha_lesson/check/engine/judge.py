@@ -193,9 +193,8 @@ def _by_other_means(
 def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
     """Slips that come together; where parts can be looked at one by one, those of each."""
     found: list[Finding] = []
-    for part, of_part in (list(exercise.apart(trials)) if exercise.apart else []) or [
-        (exercise, trials)
-    ]:
+    parts = list(exercise.apart(trials)) if exercise.apart else []
+    for part, of_part in parts or [(exercise, trials)]:
         if all(t.difference is None for t in of_part):
             continue
         counts = isinstance(of_part[0].expected, int)  # three terms may meet by chance
@@ -207,8 +206,9 @@ def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
         if diagnosis.how not in ("complete", "values"):
             return ()
         found += diagnosis.slips
-        if diagnosis.how == "values":
-            found.append(explain_crash(of_part))
+    explained = not parts and diagnosis.how == "complete"
+    if found and not explained and any(isinstance(t.outcome, Raised) for t in trials):
+        found.append(explain_crash(trials))
     return tuple(found)
 
 

@@ -123,9 +123,6 @@ def product(Q, K):
     query_with_query = Q @ Q.transpose(-2, -1)
     """Q is compared with itself: K takes no part. | Whose rows should the columns of the scores
     stand for?"""
-    key_with_key = K @ K.transpose(-2, -1)
-    """K is compared with itself: Q takes no part. | Whose rows should the rows of the scores stand
-    for?"""
     entry_by_entry = Q * K
     """Q and K are multiplied entry by entry (`*`): query i only meets key i, and nothing is summed.
     | How many numbers should come out for T_q queries and T_k keys?"""
@@ -135,11 +132,6 @@ def product(Q, K):
     cosines = F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).transpose(-2, -1)
     """Rows are brought to length 1 first, so the scores are cosines: how long a query or key is no
     longer counts. | Does the formula Q Kᵀ / √d_k divide by the lengths of the vectors?"""
-    distances = torch.cdist(Q, K)
-    """Your scores are distances between queries and keys, not dot products. | What does Q Kᵀ
-    compute for one row of Q and one row of K?"""
-    negated = -Q @ K.transpose(-2, -1)
-    "The products have the wrong sign. | Should a similar key score high or low?"
 
 
 @attention_scores.step
@@ -153,8 +145,6 @@ def scale(scores, Q, K):
     times_root_d_k = scores * math.sqrt(Q.shape[-1])
     """The scores are *multiplied* by √d_k: they grow with d_k instead of staying put. | Should the
     scale make large scores larger or smaller?"""
-    times_d_k = scores * Q.shape[-1]
-    "The scores are multiplied by d_k."
     by_root_t_k = scores / math.sqrt(K.shape[-2])
     """The scores are divided by √T_k, the root of the number of keys (`K.shape[-2]`), not of their
     width. | Which axis is summed over in the dot product? Its length is what makes scores large."""
@@ -182,8 +172,6 @@ def scale(scores, Q, K):
     precedence_two = scores / Q.shape[-1] / 2
     """`/ d_k ** 1/2` divides by d_k and then by 2, since `**` binds before `/`. | How do brackets,
     or `0.5`, say what is meant?"""
-    by_d_k_squared = scores / Q.shape[-1] ** 2
-    "The scores are divided by d_k², so they shrink towards 0 as d_k grows."
     by_fourth_root = scores / Q.shape[-1] ** 0.25
     """The scores are divided by the fourth root of d_k: half of the scale is missing. (One root too
     many does that, and so does scaling only one of Q and K.) | How much of the scale does each of
@@ -191,23 +179,8 @@ def scale(scores, Q, K):
     by_rounded_root = scores / int(math.sqrt(Q.shape[-1]))
     """The root is rounded down to a whole number: `int(...)` or `//` cuts off what follows the
     point. | Does √d_k have to be a whole number?"""
-    floor_division = scores // math.sqrt(Q.shape[-1])
-    """The scores are divided with `//`, which rounds every one of them down. | Which division keeps
-    what follows the point?"""
-    minus_root = scores - math.sqrt(Q.shape[-1])
-    """√d_k is subtracted instead of divided by. | A difference moves all scores alike. What changes
-    how far they spread?"""
-    by_own_spread = scores / scores.std()
-    """The scores are divided by their own standard deviation, so they depend on the other tokens. |
-    The scale in the formula depends on d_k only. Which number is that?"""
     by_d_model_of_both = scores / math.sqrt(Q.shape[-1] * K.shape[-1])
     "= by_d_k"
-    by_logarithm = scores / math.log(Q.shape[-1])
-    "The scores are divided by log d_k: `math.log` is not `math.sqrt`."
-    root_plus_one = scores / (math.sqrt(Q.shape[-1]) + 1)
-    "The scores are divided by √d_k + 1. | What does the formula divide by?"
-    by_root_both_axes = scores / math.sqrt(Q.shape[-1] * Q.shape[-2])
-    "The scores are divided by √(T_q·d_k), the root of all the numbers of Q."
 
 
 fixed_numbers(attention_scores)
@@ -218,19 +191,9 @@ def finish(scores):
     """Where does Q Kᵀ / √d_k end, and where does the softmax begin?"""
     softmax_too_early = scores.softmax(-1)
     "A softmax is applied already: these are weights, and the scores were asked for."
-    softmax_too_early_over_queries = scores.softmax(-2)
-    "A softmax is applied already, and over the queries at that: the scores were asked for."
     causal_already = causal(scores)
     """The future is blocked as well (−∞ above the diagonal): masks come later, here every query
     sees every key. | Which line makes that triangle, and was it asked for?"""
-    not_negative = scores.relu()
-    "Negative scores become 0. | May a score be below zero?"
-    averaged_too = scores.mean(-1)
-    "The scores are averaged over the keys: one number per query. | How many scores has a query?"
-    summed_too = scores.sum(-1)
-    "The scores are summed over the keys: one number per query. | How many scores has a query?"
-    absolute = scores.abs()
-    "Negative scores lose their sign. | May a score be below zero?"
 
 
 @exercise(
@@ -257,7 +220,7 @@ def attention(
     return give(mix(weights, Q, K, V), weights, scores)
 
 
-attention.adopt(attention_scores, "product", "scale", but=("negated", "minus_root"))
+attention.adopt(attention_scores, "product", "scale")
 
 
 @attention.step
@@ -298,9 +261,6 @@ def normalise(scores):
     naive_exponentials = shares(scores.exp())
     """`exp` of the scores as they are overflows when scores are large: exp(1000) is ∞, and ∞/∞ is
     NaN. | Adding one number to a whole row does not change its softmax. Which number would help?"""
-    naive_exponentials_over_queries = scores.exp() / scores.exp().sum(-2, keepdim=True)
-    """The exponentials are divided by the sum over the queries (axis −2), and overflow for large
-    scores."""
     naive_exponentials_over_everything = scores.exp() / scores.exp().sum()
     "The exponentials are divided by the sum over everything, and overflow for large scores."
 
@@ -308,34 +268,11 @@ def normalise(scores):
     """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
     it lose all their weight, and become 0/0. | Which maximum may be taken away from a row without
     changing its softmax?"""
-    last_axes_maximum = shares((scores - scores.amax(-2, keepdim=True)).exp())
-    """The largest score of each *column* is subtracted before `exp`, and the rows are then divided
-    by their sums: that changes the weights. | What may be taken away from a row without changing
-    its softmax?"""
     naive_guarded = scores.exp() / (scores.exp().sum(-1, keepdim=True) + 1e-9)
     "= naive_exponentials"
-    length_one = F.normalize(scores, dim=-1)
-    """Every row is divided by its length, so that its *squares* sum to 1. | What should the weights
-    of one query sum to, and can they be negative?"""
-    relu_shares = shares(scores.relu())
-    """Negative scores become 0 and the rest is divided by its sum: there is no exponential. | What
-    does the softmax do before it divides?"""
-    squares = shares(scores.pow(2))
-    """The scores are squared and divided by their sum: there is no exponential. | What does the
-    softmax do before it divides?"""
-    base_two = (scores * math.log(2)).softmax(-1)
-    "The weights are shares of 2 to the power of the scores, not of e. | Which base has `exp`?"
-    softmax_twice = scores.softmax(-1).softmax(-1)
-    """The softmax is applied twice: the second one makes the weights nearly equal. | What do
-    weights between 0 and 1 look like after another softmax?"""
     only_the_best = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
     """Only the best key counts: the maximum takes all the weight. | Soft lookup: how much weight do
     the other keys keep?"""
-    uniform = torch.full_like(scores, 1 / scores.shape[-1])
-    "All keys get the same weight, whatever their scores. | Where do the scores enter the weights?"
-    softmin = (-scores).softmax(-1)
-    """The scores have their sign turned round before the softmax: the least similar key gets most.
-    | Should a similar key score high or low?"""
     causal_softmax = causal(scores).softmax(-1)
     """The future is blocked as well: masks come later, here every query sees every key. | Which
     line makes that triangle, and was it asked for?"""
@@ -352,25 +289,11 @@ def mix(weights, Q, K, V):
     keys_collected = weights @ K
     """The weights collect keys: K stands where V should. | What are keys for, and what are values
     for?"""
-    queries_collected = weights @ Q
-    "The weights collect queries: Q stands where V should. | What is it that a query takes home?"
-    values_first = V @ weights
-    """V is multiplied from the left, V · weights: values meet queries instead of weights of keys. |
-    Which axis do weights and V share, and on which side must it stand?"""
     values_transposed = weights @ V.transpose(-2, -1)
     """V is transposed before the product: dimensions are weighed instead of tokens. | Which axis of
     V belongs to the keys?"""
-    entrywise_values = weights * V
-    """Weights and values are multiplied entry by entry, and not summed over the keys. | An output
-    row is one weighted mean. Which product sums as it multiplies?"""
     values_alone = V
     "The output is V itself: the weights are not used. | What do the weights do to the values?"
-    output_scaled = weights @ V / math.sqrt(Q.shape[-1])
-    """The output is divided by √d_k once more (or the scale came after the softmax). | Where does
-    the scale stand in softmax(Q Kᵀ / √d_k) V?"""
-    residual = Q + weights @ V
-    """The query is added to the output: a residual connection belongs around attention, not in it.
-    | What remains if you leave the sum out?"""
 
 
 @attention.step
@@ -386,11 +309,6 @@ def give(output, weights, scores):
     scores_returned = (output, scores)
     """Beside the output come the scaled scores, from before the softmax, instead of the weights. |
     Which of your variables sums to 1 over the keys?"""
-    three_results = (output, weights, scores)
-    "Three things come back: output, weights and scores. | Which two does the exercise ask for?"
-    output_twice = (output, output)
-    """The output comes back twice. | The exercise asks for the weights beside the output. Which
-    variable are they?"""
     weights_returned_transposed = (output, weights.transpose(-2, -1))
     """The weights come back transposed: rows are keys and columns are queries. | Row i should hold
     the weights of query i."""
@@ -412,18 +330,9 @@ def whole(Q, K, V):
     scores_mix_values = (scores @ V, scores.softmax(-1))
     """The output mixes V by the raw scores; only what you return beside it went through the
     softmax. | By which of the two should the values be weighed?"""
-    softmax_of_output = ((scores @ V).softmax(-1), scores)
-    """The softmax comes last, over the output: values are mixed by raw scores, and what comes out
-    is squashed. | Does the softmax stand around Q Kᵀ / √d_k, or around the whole product with V?"""
-    softmax_of_output_and_scores = ((scores @ V).softmax(-1), scores.softmax(-1))
-    """The output is a softmax of what the raw scores mix; the weights beside it are right. | Does
-    the softmax stand around Q Kᵀ / √d_k, or around the whole product with V?"""
     unscaled_weights_returned = (scores.softmax(-1) @ V, raw.softmax(-1))
     """The output is right, and the weights beside it are those of scores without the scale. | Can
     output and weights come from one and the same softmax?"""
-    unscaled_scores_returned = (scores.softmax(-1) @ V, raw)
-    """Beside the output come the scores from before scale and softmax instead of the weights. |
-    Which of your variables sums to 1 over the keys?"""
 
 
 def mixed(weights: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:

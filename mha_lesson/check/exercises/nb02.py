@@ -98,11 +98,6 @@ def give(Q, K, V):
     each_transposed = (Q.mT, K.mT, V.mT)
     """The three come transposed, (B, d_model, T). | Tokens in the middle, dimensions last: which
     product gives that?"""
-    added_up = Q + K + V
-    "The three are added up. | The exercise asks for three tensors. What takes one apart?"
-    keys_transposed = (Q, K.mT, V)
-    """K comes transposed, (B, d_model, T): that belongs to the product Q Kᵀ, later. | Which shape
-    does the exercise ask for?"""
     queries_scaled = (Q / Q.shape[-1] ** 0.5, K, V)
     """The queries are scaled by √d_model already: here they are only projected. | Where in
     softmax(Q Kᵀ / √d_k) V does the scale belong?"""
@@ -123,22 +118,9 @@ def cut(y):
     cut_through_batch = y.chunk(3, dim=0)
     "The cut goes through the batch (dim 0), not through the last axis."
 
-    d = y.shape[-1] // 3
-    overlapping = (y[..., :d], y[..., d - 1 : 2 * d - 1], y[..., 2 * d - 1 : 3 * d - 1])
-    """The cuts of K and V begin one column too early. | Q takes columns 0 to d_model−1. Where does
-    K start?"""
-    a_column_lost = (y[..., : d - 1], y[..., d : 2 * d - 1], y[..., 2 * d : -1])
-    """Each part lacks its last column: a slice `a:b` ends before b. | How many columns does `:d`
-    have, and how many `:d - 1`?"""
-    all_that_follows = (y[..., :d], y[..., d:], y[..., 2 * d :])
-    "K runs on to the very end, V's columns included. | Where does K's slice end?"
-    from_the_start = (y[..., :d], y[..., : 2 * d], y[..., : 3 * d])
-    "Every part begins at column 0. | Where does K's slice begin?"
     pieces_of_three = y.split(3, -1)
     """`split(3)` makes pieces that are 3 *wide*, not 3 pieces. | Which number does `split` want,
     and which does `chunk`?"""
-    in_two = y.chunk(2, -1)
-    "The product is cut into two parts. | How many blocks does W_qkv hold?"
 
 
 orders_of_results(
@@ -151,17 +133,6 @@ orders_of_results(
 
 @project_qkv.step
 def product(X, W):
-    upside_down = X @ W.flip(0).mT
-    "The rows of W_qkv are used from the last to the first. | Which rows are Q's?"
-    normed = X @ W.mT / X.shape[-1] ** 0.5
-    """Everything is divided by √d_model: here tokens are only projected. | Where in softmax(Q Kᵀ /
-    √d_k) V does the scale belong?"""
-    tokens_averaged = X.mean(1, keepdim=True) @ W.mT
-    "The tokens are averaged before they are projected. | How many rows should Q have?"
-    squashed = (X @ W.mT).relu()
-    "Negative numbers become 0: a projection has no ReLU. | Can a query have negative entries?"
-    softmaxed = (X @ W.mT).softmax(-1)
-    "A softmax follows the product: here tokens are only projected. | What is a softmax for?"
     first_sequence_only = X[0] @ W.mT
     "Only the first sequence of the batch is projected. | What about the other sequences?"
     weight_reshaped = X @ W.reshape(W.shape[1], W.shape[0])
@@ -172,9 +143,6 @@ def product(X, W):
 
 @project_qkv.step(at=WHOLE)
 def one_by_one(X, W_qkv):
-    blocks_of_weights = W_qkv.tensor_split(3)
-    """The three blocks of W_qkv come back, and X takes no part. | What has to be multiplied with
-    what?"""
     rows_dealt_like_cards = (X @ W_qkv[0::3].mT, X @ W_qkv[1::3].mT, X @ W_qkv[2::3].mT)
     "= dealt_like_cards"
     W_q, W_k, W_v = W_qkv.tensor_split(3)
@@ -182,21 +150,8 @@ def one_by_one(X, W_qkv):
     """W_qkv is cut into its three blocks rightly, and then each is used untransposed: X @ W instead
     of X @ Wᵀ. Square blocks fit either way, so nothing complains. | `nn.Linear` keeps a row for
     each *output*. Which axis of the block has to meet X's last?"""
-    only_keys_transposed = (X @ W_q, X @ W_k.mT, X @ W_v)
-    """W_q and W_v are used untransposed, and only W_k rightly. | Can one and the same line make all
-    three?"""
-    chained = (X @ W_q.mT, X @ W_q.mT @ W_k.mT, X @ W_q.mT @ W_k.mT @ W_v.mT)
-    """K is projected from Q, and V from K: the projections are chained. | From what does each of
-    the three projections start?"""
     values_not_projected = (X @ W_q.mT, X @ W_k.mT, X)
     "V is X itself: the values are not projected. | What are the last d_model rows of W_qkv for?"
-    queries_not_projected = (X, X @ W_k.mT, X @ W_v.mT)
-    "Q is X itself: the queries are not projected. | What are the first rows of W_qkv for?"
-    keys_not_projected = (X @ W_q.mT, X, X @ W_v.mT)
-    "K is X itself: the keys are not projected. | What are the middle rows of W_qkv for?"
-    scores_already = X @ W_q.mT @ (X @ W_k.mT).mT
-    """What comes back are products of queries and keys: Q, K and V themselves are asked for. |
-    Where in softmax(Q Kᵀ / √d_k) V does this exercise stop?"""
 
 
 def widths() -> Iterator[Case]:
@@ -252,9 +207,6 @@ def inward(d_model, h, d_k):
     full_width_heads = 3 * h * d_model**2
     """Every head gets W_q, W_k and W_v of the full width, d_model × d_model. | How many dimensions
     does one head have?"""
-    inputs_forgotten = 3 * h * d_k
-    """d_model is missing in W_q, W_k and W_v: only their outputs are counted. | A matrix has rows
-    and columns. What are they for W_q?"""
     nothing_inward = 0
     "Only W_o is counted. | Which projections lead into the heads?"
     one_projection = d_model * h * d_k
@@ -264,10 +216,6 @@ def inward(d_model, h, d_k):
     Which is missing?"""
     four_inward = 4 * d_model * h * d_k
     "Five matrices are counted where there are four. | Which four are they?"
-    squared_width = 3 * d_model * d_k**2
-    "W_q, W_k and W_v are counted as d_model × d_k²: h is missing, and d_k stands there twice."
-    heads_squared = 3 * d_model * h**2 * d_k
-    "h stands twice in the sizes of W_q, W_k and W_v. | How wide are h heads of d_k dimensions?"
     from_heads_to_heads = 3 * (h * d_k) ** 2
     """W_q, W_k and W_v are counted as (h·d_k) × (h·d_k): what they read is d_model wide. | What
     goes into W_q?"""
@@ -277,8 +225,6 @@ def inward(d_model, h, d_k):
 def outward(d_model, h, d_k):
     output_forgotten = 0
     "= two_projections"
-    output_thrice = 3 * h * d_k * d_model
-    "W_o is counted three times. | How many matrices lead back to d_model?"
     d_model_forgotten = h * d_k
     "d_model is missing in W_o. | A matrix has rows and columns. What are they for W_o?"
     square_outward = d_model**2

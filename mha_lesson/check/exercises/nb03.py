@@ -96,10 +96,6 @@ def in_memory_order(x, n_heads):
     view_tokens_last = x.reshape(B, n_heads, D // n_heads, T)
     """The shape is (B, h, d_k, T) in memory's order: `view` alone cannot move the tokens there. |
     Which call exchanges two axes instead of refilling a shape?"""
-    view_then_last_two = x.reshape(B, n_heads, D // n_heads, T).transpose(2, 3)
-    """x is filled into (B, h, d_k, T) in memory's order, and then the last two axes change places:
-    the tokens are torn apart before. | Memory runs token by token, and each token column by column.
-    Which cut keeps tokens whole?"""
     tokens_times_heads = x.reshape(B, T * n_heads, D // n_heads)
     """Tokens and heads are one axis, (B, T·h, d_k): three axes, and four are asked for. | Which
     axis should h have for itself, and where does it stand?"""
@@ -130,8 +126,6 @@ def cut(x, h):
     transposed_before_cut = x.transpose(1, 2).reshape(B, T, h, D // h)
     """The tokens of each sequence come in another order: axes are exchanged before the cut, and the
     cut then goes through the tokens. | What does memory look like at the moment when you cut it?"""
-    halves_of_each = x.reshape(B, T, h, -1).flip(-1)
-    "Each head's columns come back to front. | In which order do the numbers of one head stand?"
     d_k = D // h
     in_steps_of_one = torch.stack([x[..., i : i + d_k] for i in range(h)], 2)
     "Head i begins at column i, so the heads overlap. | How wide is each head that comes before?"
@@ -157,18 +151,11 @@ def finish(x):
     "= order_B_T_d_k_h"
     an_axis_more = x[:, None]
     "There is an axis of size 1 too many in front of the heads. | Which four axes are asked for?"
-    last_head = x[:, -1]
-    "Only the last head comes back. | How many heads should axis 1 hold?"
-    first_sequence = x[0]
-    "Only the first sequence comes back. | What about the other sequences?"
     list_of_heads = x.unbind(1)
     """The heads come as a list or tuple, one tensor for each, instead of as one axis. | Which call
     makes one tensor with a new axis out of several?"""
     one_head = x[:, 0]
     "Only head 0 comes back. | How many heads should axis 1 hold?"
-    joined_again = x.flatten(2)
-    """In the end the dimensions of a head are joined again, (B, h, T·d_k): one axis too few. |
-    Which four axes are asked for?"""
 
 
 def tokens_before_heads(x: Tensor) -> Tensor:
@@ -224,15 +211,6 @@ def arrange(x):
     merged_in_reverse = x.flip(1)
     """The heads come in reverse order: the last head's numbers stand first. | Whose numbers should
     fill the first d_k columns?"""
-    last_head_everywhere = x[:, -1:].expand_as(x)
-    """The last head fills every place: the other heads are lost. | Which head belongs in columns 0
-    to d_k−1?"""
-    heads_rolled = x.roll(1, 1)
-    """The heads are shifted by one: the last stands first. | Whose numbers fill the first d_k
-    columns?"""
-    first_head_everywhere = x[:, :1].expand_as(x)
-    """Head 0 fills every place: the other heads are lost. | Which head belongs in columns d_k to
-    2·d_k?"""
 
 
 @merge_heads.step
@@ -252,8 +230,6 @@ def join(y, x):
     should the last axis hold?"""
     tokens_and_dimensions_joined = y.reshape(B, h, T * d_k)
     "The result is (B, h, T·d_k): the tokens are joined with the dimensions."
-    all_joined = y.reshape(B, T * h * d_k)
-    "Everything behind the batch is joined: (B, T·h·d_k). | How many axes does the result have?"
     merged = side_by_side(y, x)
     merged_tokens_first = merged.transpose(0, 1)
     "Tokens come before the batch: (T, B, h·d_k). | Batch first: which axis may not move?"
@@ -266,8 +242,6 @@ def join(y, x):
     means along the last axis. Which `dim` is that?"""
     as_list = list(merged)
     "The sequences come as a list of matrices. | Which three axes should one tensor have?"
-    merged_first_sequence = merged[0]
-    "Only the first sequence comes back. | What about the other sequences?"
 
 
 @merge_heads.step(at=WHOLE)
@@ -292,8 +266,6 @@ def in_another_way(x):
     "Of every dimension only the largest number over the heads remains."
     heads_stacked_last = torch.stack(x.unbind(1), -1).flatten(2)
     "= dimensions_before_heads"
-    heads_multiplied = x.prod(1)
-    "The heads are multiplied with each other, so only d_k numbers per token remain."
     heads_listed = list(x.unbind(1))
     "The heads come as a list. | Which call lays tensors side by side?"
     first_head_only = x[:, 0]

@@ -61,8 +61,6 @@ def triangle(T):
     only_next = mask & ~square.triu(2)
     """Only the next token is blocked, not all that follow. | Which keys lie in the future of query
     0?"""
-    only_previous = square.tril(-1) & ~square.tril(-2)
-    "Only the previous token is blocked. | Which keys lie in the future of query 0?"
     only_itself = ~torch.eye(T, dtype=torch.bool)
     """All but the diagonal is blocked: each token only sees itself. | Query i may see keys 0 … i.
     Which are missing?"""
@@ -82,11 +80,6 @@ def triangle(T):
     one_row = mask[0]
     """The mask is a single row of T entries: which keys are blocked depends on the query, too. |
     What is the shape of one True or False per query and key?"""
-    last_column_open = mask & (torch.arange(T) < T - 1)
-    "The last key is open to everybody. | Which queries may see the last key?"
-    keep_next = square.tril(1)
-    """True and False are the wrong way round, and off by one: your True stands where looking is
-    allowed, and at the next token."""
 
 
 kinds_of_mask(causal_mask)
@@ -152,15 +145,9 @@ def where(positions, lengths):
     3 has tokens at positions 0, 1, 2. Where does padding begin?"""
     tokens_and_one_marked = positions <= lengths
     "The wrong way round, and off by one: `<=` marks the tokens and the first padding key."
-    only_the_first_pad = positions == lengths
-    """Only the key at position lengths[b] is True, and not those after it. | How many padding keys
-    does a sequence of length 3 have among T = 7?"""
     padding_in_front = positions < len(positions) - lengths
     """Padding is taken to stand *in front*: the first T − lengths[b] keys are blocked. | At which
     end of a sequence do its tokens begin here?"""
-    counted_from_end = positions >= len(positions) - lengths
-    """The first lengths[b] keys are counted from the end: positions run backwards. | At which end
-    of a sequence do its tokens begin here?"""
     no_padding = (positions >= lengths) & False
     "Nothing is blocked: every entry is False."
     longest_for_all = (positions >= lengths.max()).expand(len(lengths), -1)
@@ -169,12 +156,6 @@ def where(positions, lengths):
     shortest_for_all = (positions >= lengths.min()).expand(len(lengths), -1)
     """Every sequence gets the same mask, by the shortest length. | Which axis of the mask should
     tell sequences apart?"""
-    two_late = positions >= lengths + 2
-    "Off by two: the first two padding keys can be seen. | Where does padding begin?"
-    only_the_last = (positions >= len(positions) - 1) | (lengths < 0)
-    "Only the last key is True, whatever the length. | Where does padding begin?"
-    everything_padded = (positions >= lengths) | True
-    "Everything is blocked: every entry is True."
     first_length_for_all = (positions >= lengths[0]).expand(len(lengths), -1)
     """Every sequence gets the same mask, by the length of sequence 0. | Which axis of the mask
     should tell sequences apart?"""
@@ -206,16 +187,9 @@ def axes_of_padding(mask):
     queries_and_keys = mask[:, None, None, :] | mask[:, None, :, None]
     """Padding queries are blocked as well, (B, 1, T, T): a row with every key blocked has nothing
     left to attend to. | Should the padding be unseen, or unseeing?"""
-    queries_with_keys = mask[:, None, None, :] & mask[:, None, :, None]
-    """Only where query *and* key are padding is blocked, (B, 1, T, T): real tokens still see it. |
-    What does a real query see of the padding keys?"""
     three_axes = mask[:, None, :].expand(-1, mask.shape[1], -1)
     """The mask is one tensor (B, T, T), for each query and key, without an axis for the heads. |
     From the right the axes of the scores are keys, queries, heads, batch. Which are missing?"""
-    one_axis_many = mask[:, None, None, None, :]
-    "The mask has five axes, (B, 1, 1, 1, T). | How many axes have the scores?"
-    first_sequence = mask[:1, None, None, :]
-    "Only the first sequence has a mask, (1, 1, 1, T). | Which axis tells sequences apart?"
     transposed_mask = mask.mT
     """The mask is transposed, (T, B): sequences are the last axis. | Which axis of the scores does
     the last axis of the mask meet?"""
@@ -343,8 +317,6 @@ def empty(weights, mask):
     blocked_rows_uniform = weights.masked_fill(gone, 1 / weights.shape[-1])
     """A row whose every key is blocked still shares out a weight of 1, evenly over what was
     blocked. (That is what a softmax gives of equal scores, be they all −1e9 or all 0.)"""
-    blocked_rows_one = weights.masked_fill(gone, 1.0)
-    "In a row whose every key is blocked all keys get weight 1."
     any_for_all = weights.masked_fill(mask.any(-1, keepdim=True), 0.0)
     """Any row that has *one* blocked key is set to zero: `any` where `all` is meant. | Which rows
     have nothing left to look at?"""
@@ -357,15 +329,8 @@ def empty(weights, mask):
     only_if_all_is_blocked = torch.zeros_like(weights) if mask.all() else weights
     """Blocked rows are only dealt with if *every* entry of the mask is True; one blocked row alone
     stays 0/0 = NaN. | Over which axis do you ask whether all keys of a query are blocked?"""
-    rows_of_first_sequence = weights.masked_fill(mask[:1].all(-1, keepdim=True), 0.0)
-    """Which rows are empty is read from the first sequence only. | Over which axes does the mask
-    differ?"""
     zero_where_any_nan = torch.zeros_like(weights) if weights.isnan().any() else weights
     "= everything_zeroed"
-    open_rows_zeroed = weights.masked_fill(~gone, 0.0)
-    "The rows that still have keys are set to zero, and the empty ones stay. | Which is it to be?"
-    last_weight_zeroed = weights.masked_fill(gone, -math.inf)
-    "A row whose every key is blocked holds −∞. | Can a weight be negative?"
 
 
 @masked_softmax.step(at="empty", fill=(minus_infinity, minus_1e9))
@@ -380,9 +345,6 @@ def fill(scores, mask):
     "right"
     finite = scores.masked_fill(mask, -1e9)
     "right"
-    only_blocked_rows = scores
-    """Only rows whose every key is blocked are dealt with; everywhere else the mask takes no part.
-    | What has to happen to a score so that its weight becomes 0, and the others sum to 1?"""
 
 
 @masked_softmax.step
@@ -404,14 +366,6 @@ def read(mask, scores):
     mask_of_head_0 = mask[:, :1] if mask.ndim == 4 else mask
     """All heads are masked alike, by the mask of head 0. | The mask may have an axis for the heads.
     How long can it be?"""
-    mask_of_sequence_0 = mask[:1] if mask.ndim > 2 else mask
-    """All sequences are masked alike, by the mask of sequence 0. | Which axis of the mask tells
-    sequences apart?"""
-    first_row_for_all = mask[..., :1, :]
-    """All queries are masked alike, by the mask of query 0. | Which axis of the mask tells queries
-    apart?"""
-    diagonal_too = mask | torch.eye(scores.shape[-2], scores.shape[-1]).bool()
-    "The diagonal is blocked as well: no token may look at itself. | Does the mask say so?"
     any_head_for_all = mask.any(-3, keepdim=True) if mask.ndim == 4 else mask
     "What one head blocks is blocked for all heads. | Which axis of the mask tells heads apart?"
 
@@ -463,11 +417,6 @@ def fill_wrongly(scores, mask):
     "= added_1e4"
     row_by_row = scores.masked_fill(mask.any(-1, keepdim=True), -math.inf)
     "= plus_infinity"
-    column_by_column = scores.masked_fill(mask.any(-2, keepdim=True), -math.inf)
-    "A key that one query may not see is blocked for all queries. | Which entries are to become −∞?"
-    smallest_of_all = scores.masked_fill(mask, float(scores.min()))
-    """Blocked scores become the smallest score there is: that key still gets weight. | Which value
-    lies below every possible score?"""
 
 
 @masked_softmax.step(at="fill", empty=lambda weights, mask: weights.masked_fill(mask, 0.0))
@@ -499,12 +448,6 @@ def empty_after(weights, mask):
     blocked_kept_after = weights * mask
     """After the softmax the weights are multiplied by the mask itself: blocked keys are what stays.
     | True means *blocked* in this course. In which row of your result do you see the opposite?"""
-    infinite_after = weights.masked_fill(mask, -math.inf)
-    """After the softmax blocked weights become −∞: a weight is a share, and cannot be negative. |
-    Does the mask belong before or after the softmax?"""
-    low_after = weights.masked_fill(mask, -1e9)
-    """After the softmax blocked weights become −1e9: a weight is a share, and cannot be negative. |
-    Does the mask belong before or after the softmax?"""
     renormalised_after = shares(weights.masked_fill(mask, 0.0))
     """The mask comes after the softmax, and rows are divided by what is left: where nothing is left
     (no key is open, or the open ones score far below the blocked ones) that is 0/0."""

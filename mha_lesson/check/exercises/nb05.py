@@ -82,14 +82,9 @@ def slab(W_o, i, h, d_k):
     of its axes is h·d_k long?"""
     first_slab_for_all = W_o[:, :d_k]
     "Every head writes through the columns of head 0 (adding the heads first is the same)."
-    steps_of_h = W_o[:, i * h : i * h + d_k]
-    """The slabs start at i·h instead of i·d_k, so they overlap or leave gaps. | How wide is the
-    slab of each head that comes before?"""
     steps_of_one = W_o[:, i : i + d_k]
     """The slabs start at i instead of i·d_k, so they overlap. | How wide is the slab of each head
     that comes before?"""
-    columns_back_to_front = neighbouring_columns(W_o, i, h, d_k).flip(-1)
-    "Each slab's columns come back to front. | Which column meets a head's first number?"
     w_o_reshaped = W_o.reshape(h * d_k, -1)[i * d_k : (i + 1) * d_k].mT
     """W_o is pressed into (h·d_k, d_model) by `view` or `reshape` instead of being transposed. |
     Which call exchanges two axes instead of refilling a shape?"""
@@ -123,8 +118,6 @@ def collect(writes):
     by W_o: does it divide by h anywhere?"""
     not_added = torch.stack(writes, 1)
     "The writes come back one by one, along an axis for the heads: they are not added up."
-    listed = writes
-    "The writes come back as a list: they are not added up."
     last_only = writes[-1]
     """Only the last head's write comes back: each overwrites the one before (`=` where `+=` is
     meant), or `return` stands after the loop without a sum. | What should be left of head 0 in the
@@ -137,8 +130,6 @@ def collect(writes):
     token in the end?"""
     multiplied = torch.stack(writes).prod(0)
     "The writes are multiplied with each other. | Σ stands for which operation?"
-    largest = torch.stack(writes).amax(0)
-    "The largest of the writes is kept. | Σ stands for which operation?"
     none = torch.zeros_like(writes[0])
     last_left_out = sum(writes[:-1])
     "The last head is left out. | Which values does `range(h - 1)` run through?"
@@ -148,23 +139,6 @@ def collect(writes):
     "Head 0 is left out. | Which values does `range(1, h)` run through?"
     first_left_out_of_zeros = sum(writes[1:], none)
     "= first_left_out"
-    every_other = sum(writes[::2], none)
-    "Only every other head is counted. | Which heads write?"
-    zeros = none
-    "Nothing is added up: all is 0. | Does the line of the loop keep what it adds?"
-    signs_alternate = sum((w if i % 2 == 0 else -w for i, w in enumerate(writes)), none)
-    "Writes are subtracted, too. | Σ stands for which operation?"
-    minus_the_rest = writes[0] - sum(writes[1:], none)
-    "All writes after the first are subtracted. | Σ stands for which operation?"
-    per_root = added(writes) / len(writes) ** 0.5
-    "The sum is divided by √h. | Concatenating and multiplying by W_o: does it divide anywhere?"
-    tokens_added_too = added(writes).sum(1)
-    "The sum runs over the tokens as well: one row per sequence. | Which axis counts the heads?"
-    first_twice = added(writes) + writes[0]
-    "The sum starts with the first write counted twice. | With what does an empty sum begin?"
-    batch_added_too = added(writes).sum(0)
-    """The sum runs over the batch as well: one result for all sequences. | Which axis counts the
-    heads?"""
 
 
 @sum_of_head_writes.step
@@ -179,12 +153,8 @@ def each(heads):
     """The tokens are torn apart before W_o: a `reshape` or `view` to (B, T, …) of what lies in
     memory as (B, h, T, d_k), so a row holds h tokens of one head. | Memory runs head by head here.
     Which axes have to change places before?"""
-    last_head_always = [heads[:, -1]] * h
-    "Every write is made by the last head. | Which head belongs to the i-th slab?"
     heads_back_to_front = list(heads.flip(1).unbind(1))
     "= slabs_reversed"
-    over_the_tokens = list(heads.unbind(2))
-    "The loop runs over the tokens (axis 2), not over the heads. | Which axis counts the heads?"
 
 
 @sum_of_head_writes.step(at=WHOLE)
@@ -205,5 +175,3 @@ def all_at_once(heads, W_o):
     concatenated_with_tokens = heads.transpose(1, 2).reshape(B * T, h * d_k) @ W_o.mT
     """Batch and tokens are one axis in the result, (B·T, d_model). | Which axes should remain as
     they are?"""
-    transposed_result = (merged @ W_o.mT).mT
-    "The result is (B, d_model, T): the right numbers, transposed. | Which axis should be last?"

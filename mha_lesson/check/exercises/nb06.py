@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mha_lesson.check.engine import errors
-from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, exercise
+from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, Exercise, exercise
 from mha_lesson.check.engine.families import orders_of_axes
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.naming import Trial
@@ -322,8 +322,6 @@ def scale(scores, Q, K):
     "The scores are divided by √d_model: each head's dot product sums over d_k dimensions only."
     by_root_h = scores / math.sqrt(Q.shape[1])
     "The scores are divided by √h, the root of the number of heads."
-    by_d_model = scores / (Q.shape[1] * Q.shape[-1])
-    "The scores are divided by d_model."
 
 
 @MultiHeadAttention.step
@@ -340,18 +338,9 @@ def project(x, layers):
     biases_left_out = tuple(x @ getattr(layers.module, name).weight.mT for name in NAMES[:3])
     """The biases of `w_q`, `w_k` and `w_v` are left out (x @ w.weight.T). | What does calling the
     layer, `self.w_q(x)`, do for you?"""
-    Q, K, V = layers.projected(x)
-    projections_chained = (Q, layers.apply("w_k", Q), layers.apply("w_v", layers.apply("w_k", Q)))
-    "The projections are chained: keys are made from queries, and values from keys."
-    keys_of_queries = (Q, layers.apply("w_k", Q), V)
-    "The keys are made from the queries, `w_k(w_q(x))`."
+    Q, K, _ = layers.projected(x)
     values_of_keys = (Q, K, layers.apply("w_v", K))
     "The values are made from the keys, `w_v(w_k(x))`."
-    values_of_queries = (Q, K, layers.apply("w_v", Q))
-    "The values are made from the queries, `w_v(w_q(x))`."
-    activated = (Q.relu(), K.relu(), V.relu())
-    """A ReLU follows the projections: attention has no activation of its own. | Can a query have
-    negative entries?"""
 
 
 def _wrong_layers() -> None:
@@ -461,7 +450,7 @@ MultiHeadAttention.adopt(
     "read",
     "fill",
     "empty",
-    but=("only_if_all_is_blocked", "last_weight_zeroed"),  # w_o spreads any NaN over the token
+    but=("only_if_all_is_blocked",),  # w_o spreads any NaN over the token
 )
 
 
@@ -477,15 +466,6 @@ def merge(context):
     """The concatenation interleaves the heads: dimension 0 of every head, then dimension 1 of each.
     | Head 0's d_k numbers should stand together. Which axis has to be last before joining?"""
 
-    joined_in_reverse = heads_side_by_side(context.flip(1))
-    """The heads come in reverse order before `w_o`. | Whose numbers should fill the first d_k
-    columns?"""
-    head_0_everywhere = heads_side_by_side(context[:, :1].expand_as(context))
-    "Head 0 fills every place before `w_o`. | Which head belongs in columns d_k to 2·d_k?"
-    joined_by_mean = heads_side_by_side(context.mean(1, keepdim=True).expand_as(context))
-    """The heads are averaged (and repeated to fit), not laid side by side. | To concatenate is to
-    keep all of them."""
-
 
 @MultiHeadAttention.step
 def mix(weights, V):
@@ -494,12 +474,6 @@ def mix(weights, V):
     "The weights are transposed before they meet V: value j is shared out instead of collected."
     values_alone = V
     "The heads hand on V itself: the weights are not used."
-    scaled_once_more = weights @ V / math.sqrt(V.shape[-1])
-    "What the heads collect is divided by √d_k once more, or the scale comes after the softmax."
-    averaged_weights = weights.mean(1, keepdim=True) @ V
-    "The weights are averaged over the heads: all heads collect alike. | What does each head own?"
-    heads_of_values_reversed = weights @ V.flip(1)
-    "Head i's weights meet the values of another head. | Which head's values belong to them?"
 
 
 orders_of_axes(
@@ -522,12 +496,8 @@ def leave(merged, layers, x):
     with_residual = x + layers.apply("w_o", merged)
     """x is added to the output: a residual connection belongs around the module, not in it. | What
     remains if you leave the sum out?"""
-    with_layer_norm = F.layer_norm(layers.apply("w_o", merged), merged.shape[-1:])
-    "A normalisation follows `w_o`: a layer norm belongs around the module, not in it."
     with_residual_and_norm = F.layer_norm(x + layers.apply("w_o", merged), merged.shape[-1:])
     "x is added and a layer norm follows: both belong around the module, not in it."
-    w_o_twice = layers.apply("w_o", layers.apply("w_o", merged))
-    "`w_o` is applied twice. | How often does W^O stand in the formula?"
     w_o_untransposed = layers.apply_transposed("w_o", merged)
     """W_o is used untransposed, x @ w_o.weight. | What does calling the layer, `self.w_o(x)`, do
     for you?"""
@@ -540,8 +510,6 @@ def leave(merged, layers, x):
     "`w_q` is applied at the end where `w_o` should be. | Which layer mixes the heads?"
     w_k_at_the_end = layers.apply("w_k", merged)
     "`w_k` is applied at the end where `w_o` should be. | Which layer mixes the heads?"
-    merged_added = merged + layers.apply("w_o", merged)
-    "The concatenation is added to what `w_o` makes of it. | What remains without the sum?"
     with_relu = layers.apply("w_o", merged).relu()
     "A ReLU follows `w_o`: attention has no activation of its own. | Can an output be negative?"
 
@@ -553,10 +521,6 @@ def give(output, weights, mask):
     "Two things come back, output and weights. | What does the exercise ask for?"
     weights_alone = weights
     "The weights come back and not the output. | What does the exercise ask for?"
-    first_sequence = output[0]
-    "Only the first sequence comes back. | What about the others?"
-    tokens_averaged = output.mean(1)
-    "The tokens are averaged: one row per sequence. | How many rows should a sequence have?"
     nobody = torch.zeros_like(weights).bool()
     gone = (nobody if mask is None else nobody | mask).all(-1)
     zero_output_row = output.masked_fill(gone.all(1)[..., None], 0.0)
@@ -584,8 +548,6 @@ def all_of_it(x, mask, layers):
         x, mask, layers, scale=unchanged, normalise=lambda scores: scores.softmax(-1) / root
     )
     "The scale comes after the softmax. | Where does √d_k stand in softmax(Q Kᵀ / √d_k) V?"
-    input_again = x
-    "x comes back as it went in. | Which steps lie between x and the output?"
 
 
 # Last, since some of these come to the same as a slip above, which says it better.
@@ -595,7 +557,7 @@ MultiHeadAttention.adopt(
     "product",
     "normalise",
     but=(
-        *("roles_exchanged", "query_with_query", "key_with_key"),  # wrong layers
+        *("roles_exchanged", "query_with_query"),  # wrong layers
         *("by_root_t_q", "by_root_axis_1", "by_root_axis_1_of_k"),  # T_k is T_q, and axis 1 h
         *("softmax_over_axis_2", "softmax_without_axis", "causal_softmax"),
     ),
@@ -605,26 +567,13 @@ MultiHeadAttention.adopt(
 # --- in two parts: what enters `w_o`, and what is made of it --------------------------------------
 
 
-@exercise(11, "06", cases=lambda: (), gives=("merged (B, T, d_model)",))
-def up_to_w_o(
-    x: Tensor,
-    mask: Tensor | None,
-    layers: Layers,
-    *,
-    project: Any = three_layers,
-    split: Any = into_heads,
-    product: Any = every_query_with_every_key,
-    scale: Any = by_root_d_k,
-    read: Any = unchanged,
-    fill: Any = minus_infinity,
-    normalise: Any = softmax_over_keys,
-    empty: Any = blocked_rows_to_zero,
-    mix: Any = weights_times_values,
-    merge: Any = heads_side_by_side,
-) -> Any:
-    """The heads side by side."""
-    steps = {name: step for name, step in locals().items() if name in up_to_w_o.sites}
-    return MultiHeadAttention.right(x, mask, layers, leave=unchanged, **steps)
+up_to_w_o = Exercise(
+    partial(MultiHeadAttention.right, leave=unchanged),
+    11,
+    "06",
+    cases=tuple,
+    gives=("merged (B, T, d_model)",),
+)
 
 
 @exercise(11, "06", cases=lambda: (), gives=("output (B, T, d_model)",))
@@ -633,12 +582,15 @@ def from_w_o_on(merged: Tensor, layers: Layers, x: Tensor, *, leave: Any = throu
     return leave(merged, layers, x)
 
 
-up_to_w_o.adopt(MultiHeadAttention, *up_to_w_o.sites)
+up_to_w_o.adopt(MultiHeadAttention, *(set(MultiHeadAttention.sites) - {"leave", "give"}))
 from_w_o_on.adopt(MultiHeadAttention, "leave")
 
 
 def in_two_parts(trials: list[Trial]) -> Iterator[tuple[Any, list[Trial]]]:
-    """What a hook on `w_o` sees divides the module; nothing where it is not called once."""
+    """What a hook on `w_o` sees divides the module; nothing where it is not called once.
+
+    Trials that raise are left out.
+    """
     before, after = [], []
     for trial in trials:
         x, mask, layers = trial.case.inputs
@@ -646,7 +598,9 @@ def in_two_parts(trials: list[Trial]) -> Iterator[tuple[Any, list[Trial]]]:
         module = layers.again().to(torch.float64)
         module.w_o.register_forward_pre_hook(lambda _, given, seen=seen: seen.append(given[0]))
         outcome = run(_call, (x, mask, Layers(module, layers.n_heads, layers.remake)), set())
-        if isinstance(outcome, Raised) or len(seen) != 1 or seen[0].shape != x.shape:
+        if isinstance(outcome, Raised):
+            continue
+        if len(seen) != 1 or seen[0].shape != x.shape:
             return
         merged = seen[0].detach()
         right = up_to_w_o.variant((), trial.case.inputs)

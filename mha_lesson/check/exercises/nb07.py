@@ -80,15 +80,11 @@ def shift(logits, tokens):
     "The shift goes the wrong way: each position is asked for the token *before* it."
     last_dropped = (logits[:, :-1], tokens[:, :-1])
     "The last position is dropped on both sides, and nothing is shifted."
-    first_dropped = (logits[:, 1:], tokens[:, 1:])
-    "The first position is dropped on both sides, and nothing is shifted."
     shift_by_two = (logits[:, :-2], tokens[:, 2:])
     "The shift is by two: each position is asked for the token after the next."
     rolled = (logits, tokens.roll(-1, 1))
     """The tokens are rolled round: the last position is asked to predict token 0 of its sequence. |
     Which token follows the last one? How many predictions can be judged?"""
-    rolled_backwards = (logits, tokens.roll(1, 1))
-    "The tokens are rolled the wrong way round, by +1."
     shifted_across_sequences = (logits.reshape(-1, logits.shape[-1])[:-1], tokens.reshape(-1)[1:])
     """All sequences are laid end to end before the shift: the last position of each is asked for
     the first token of the next sequence. | Along which axis has the shift to happen, and is it
@@ -118,13 +114,6 @@ def shift(logits, tokens):
     mixes vocabulary and positions. | Which call exchanges two axes instead of refilling a shape?"""
     vocabulary_mixed_before = (logits.reshape(B, V, T).mT[:, :-1], targets)
     "= vocabulary_mixed"
-    last_sequence_only = (late[-1:], targets[-1:])
-    "Only the last sequence of the batch is judged. | What about the other sequences?"
-    first_prediction_only = (late[:, :1], targets[:, :1])
-    "Only the first prediction of each sequence is judged. | How many predictions are there?"
-    first_target_dropped = (logits[:, 1:-1], tokens[:, 2:])
-    """The first prediction is left out: position 0 is not asked for token 1. | Has the model seen
-    anything there?"""
     last_target_dropped = (logits[:, :-2], tokens[:, 1:-1])
     "The last prediction is left out. | How many positions have a next token?"
 
@@ -144,11 +133,6 @@ def normalise(logits):
     softmax_over_positions = logits.log_softmax(-2)
     """The softmax runs over the positions, not over the vocabulary. | Among what does the model
     choose, tokens of the vocabulary or places in the sequence?"""
-    softmax_over_everything = logits - logits.logsumexp((-2, -1), keepdim=True)
-    """One softmax runs over all positions of a sequence together. | How many predictions are there,
-    and how many softmaxes?"""
-    softmax_over_batch = logits.log_softmax(0)
-    "The softmax runs over axis 0. | Among what does the model choose? Which axis is that?"
     log_of_softmax = logits.softmax(-1).log()
     """For large logits the loss is ∞: written apart, exp, sum and log run out of numbers. (A
     softmax becomes exactly 0, and its log −∞; or `exp` overflows.)"""
@@ -172,19 +156,12 @@ def normalise(logits):
     "= log_of_guarded_softmax"
     clamped_12 = p.clamp(min=1e-12).log()
     "= log_of_guarded_softmax"
-    log_of_sigmoid_shares = (logits.sigmoid() / logits.sigmoid().sum(-1, keepdim=True)).log()
-    "The probabilities are shares of sigmoids, not of exponentials. | What is a softmax?"
     negated_logits = (-logits).log_softmax(-1)
     """The logits have their sign turned round: the least likely token is taken for the best. |
     Should a large logit mean a large probability?"""
     in_bits = logits.log_softmax(-1) / math.log(2)
     """The logarithm is taken to the base 2: the loss is in bits, 1.44 times too large. |
     Cross-entropy in PyTorch is in nats. Which base is that?"""
-    base_ten = logits.log_softmax(-1) / math.log(10)
-    """The logarithm is taken to the base 10. | Cross-entropy in PyTorch is in nats. Which base is
-    that?"""
-    sigmoids = F.logsigmoid(logits)
-    "A sigmoid judges every token of the vocabulary on its own. | Which function lets them compete?"
 
 
 @next_token_loss.step
@@ -207,19 +184,6 @@ def pick(logs, targets):
     "The probability itself is averaged: its logarithm is missing."
     negative_probability = -(-minus_the_right_one(logs, targets)).exp()
     "= probabilities"
-    least_likely = -logs.amin(-1)
-    "The loss is taken of the least likely token. | Against which token is it judged?"
-    summed_over_vocabulary = -logs.sum(-1)
-    "The log-probabilities of *all* tokens are added, without the targets. | Whose counts?"
-    entropy = -(logs.exp() * logs).sum(-1)
-    """What is averaged is the entropy of the predictions: the targets take no part. | Against which
-    token is the prediction judged?"""
-    next_in_vocabulary = minus_the_right_one(logs.roll(-1, -1), targets)
-    "The loss is taken of the token whose number is one larger. | Which index has a token?"
-    squared = minus_the_right_one(logs, targets) ** 2
-    "The losses are squared before they are averaged. | Where does the formula square?"
-    one_minus_p = 1 - (-minus_the_right_one(logs, targets)).exp()
-    "1 − p is taken instead of −log p."
 
 
 @next_token_loss.step
@@ -249,9 +213,6 @@ def reduce(losses, targets):
     zero_is_padding = losses[targets != 0].mean()
     """Targets with token 0 are left out as if they were padding: token 0 is an ordinary token here.
     | Which tokens does the exercise want to be predicted?"""
-    zero_counts_nothing = (losses * (targets != 0)).mean()
-    """Targets with token 0 count as 0 and still are divided by: token 0 is an ordinary token here.
-    | Which tokens does the exercise want to be predicted?"""
     perplexity = losses.mean().exp()
     "exp of the loss comes back: that is the perplexity. | Which of the two does the stub promise?"
     number_only = losses.mean().item()
@@ -260,18 +221,8 @@ def reduce(losses, targets):
     one_axis_left = losses.mean().reshape(1)
     """The loss comes as a tensor with one axis, (1,): a scalar has none. | Which call, or which
     `keepdim`, leaves that axis?"""
-    median = losses.median()
-    "The median of the losses comes back. | Which average does the exercise ask for?"
-    best = losses.min()
-    "The smallest loss comes back. | Which average does the exercise ask for?"
     last_token_counts = losses[:, -1].mean()
     "= last_prediction_only"
-    one_less = losses.sum() / max(1, losses.numel() - 1)
-    "The sum is divided by one prediction too few. | How many predictions are there?"
-    weighted_by_position = (losses * torch.arange(1, losses.shape[-1] + 1)).mean()
-    "Later positions count more. | Which weights does a plain mean have?"
-    worst = losses.max()
-    "The largest loss comes back. | Which average does the exercise ask for?"
 
 
 @next_token_loss.step(at=WHOLE)
@@ -282,8 +233,6 @@ def another_loss(logits, tokens):
     squared_error = F.mse_loss(late.softmax(-1), hot)
     """The loss is the squared difference between probabilities and one-hot targets: that is a
     regression."""
-    squared_error_of_logits = F.mse_loss(late, hot)
-    "The loss is the squared difference between logits and one-hot targets: that is a regression."
     each_on_its_own = F.binary_cross_entropy_with_logits(late, hot)
     """Every token of the vocabulary is judged on its own, as true or false (binary cross-entropy).
     | Which function lets them compete?"""

@@ -49,15 +49,11 @@ def pick(weights):
     "The main diagonal is read: what each token gives to *itself*."
     itself_from_one = weights.diagonal(0, dim1=-2, dim2=-1)[:, 1:]
     "The main diagonal is read, without its first entry: what each token gives to *itself*."
-    itself_but_last = weights.diagonal(0, dim1=-2, dim2=-1)[:, :-1]
-    "The main diagonal is read, without its last entry: what each token gives to *itself*."
     two_before = weights.diagonal(-2, dim1=-2, dim2=-1)
     "The token two places before is read."
     wrapped_round = weights.roll(1, -1).diagonal(0, dim1=-2, dim2=-1)
     """Query 0 is counted too, and index −1 takes it round to the *last* token. | Which queries have
     a token before them?"""
-    next_wrapped_round = weights.roll(-1, -1).diagonal(0, dim1=-2, dim2=-1)
-    "The next token is read, and the last query goes round to token 0."
     last_left_out = just_before(weights)[:, :-1]
     "The last query is left out. | Which queries have a token before them?"
     first_left_out = just_before(weights)[:, 1:]
@@ -69,31 +65,11 @@ def pick(weights):
     "All earlier tokens and the token itself are counted together."
     first_column = weights[:, 1:, 0]
     "Column 0 is read: what each query gives to the first token."
-    last_column = weights[:, :, -1]
-    "Column T−1 is read: what each query gives to the last token."
-    last_query = just_before(weights)[:, -1:]
-    "Only the last query is read. | Which queries have a token before them?"
-    query_one = just_before(weights)[:, :1]
-    "Only query 1 is read. | Which queries have a token before them?"
 
     T = weights.shape[-1]
     how_often_largest = (weights[:, 1:].argmax(-1) == torch.arange(T - 1)).to(weights.dtype)
     """It counts how often the token before has the *largest* weight, and not how much it gets. |
     The exercise asks for a mean weight."""
-    before_or_itself = just_before(weights) + weights.diagonal(0, dim1=-2, dim2=-1)[:, 1:]
-    "The token itself is counted together with the one before it."
-    both_neighbours = just_before(weights) + weights.diagonal(1, dim1=-2, dim2=-1)
-    "The token before and the one after are counted together."
-    share_of_itself = just_before(weights) / weights.diagonal(0, dim1=-2, dim2=-1)[:, 1:]
-    "The weight is divided by the one that the token gives to itself. | Is a share asked for?"
-    other_diagonal = weights.flip(-1).diagonal(0, dim1=-2, dim2=-1)
-    "The other diagonal is read, from top right to bottom left."
-    row_before = weights[:, :-1].amax(-1)
-    "It takes the largest weight of each query but the last, wherever it lies."
-    last_row = weights[:, -1, :-1]
-    "The last row is read: what the last query gives to the tokens before it."
-    largest_anywhere = weights[:, 1:].amax(-1)
-    "It takes the largest weight of each query, wherever it lies."
     heads_and_queries = weights.diagonal(-1)
     """The diagonal is taken of axes 0 and 1, of heads and queries, and not of queries and keys. |
     `diagonal` takes the first two axes unless told otherwise. Which two are meant?"""
@@ -108,8 +84,6 @@ def reduce(found, T):
     "The sum is divided by T, and only T−1 queries have a token before them."
     divided_by_t_squared = found.sum(-1) / T**2
     "The mean runs over the whole matrix, T·T entries, most of which are not the previous token."
-    divided_by_pairs = found.sum(-1) / (T * (T - 1))
-    "The sum is divided by T·(T−1)."
     heads_averaged = found.mean()
     """The heads are averaged too: one number instead of one per head. | Over which axis should the
     mean run?"""
@@ -122,25 +96,9 @@ def reduce(found, T):
     per head."""
     largest_of_all = found.amax(-1)
     "The largest of them comes back. | Which average does the exercise ask for?"
-    median_of_all = found.median(-1).values
-    "The median comes back. | Which average does the exercise ask for?"
     as_list = found.mean(-1).tolist()
     """The scores come as a list of numbers, not as a tensor. | Which call makes a tensor of them,
     of the dtype and on the device of the weights?"""
-    largest_minus = 1 - found.mean(-1)
-    "What comes back is 1 minus the score. | What does the exercise ask for?"
-    in_percent = 100 * found.mean(-1)
-    "The scores are in percent: 100 times too large. | What is the largest possible score?"
-    logarithm = found.mean(-1).log()
-    "The logarithm of the scores comes back. | What does the exercise ask for?"
-    mean_of_logarithms = found.log().mean(-1)
-    "The logarithms of the weights are averaged. | What does the exercise ask for?"
-    smallest_of_all = found.amin(-1)
-    "The smallest of them comes back. | Which average does the exercise ask for?"
-    root_mean_square = found.pow(2).mean(-1).sqrt()
-    "The weights are squared before they are averaged. | Which average does the exercise ask for?"
-    rounded = found.mean(-1).round()
-    "The scores are rounded. | Can a mean weight lie between 0 and 1?"
     axis_kept = found.mean(-1, keepdim=True)
     "The scores have an axis too many, (n_heads, 1). | Which `keepdim` or index leaves it there?"
 

@@ -69,8 +69,6 @@ def project(T, d, h):
     "Of the four projections one is counted. | Which layers does a token pass through?"
     no_projections = 0
     "The projections are missing. | Which layers does a token pass through?"
-    five_projections = 5 * T * d * d
-    "Of the four projections five are counted. | Which layers does a token pass through?"
     head_to_head = 4 * T * (d // h) ** 2
     "The projections are counted as d_k × d_k. | What goes into a projection, and what comes out?"
     width_once = 4 * T * d
@@ -84,8 +82,6 @@ def project(T, d, h):
     projections_of_one_head = 4 * T * d * (d // h)
     """The projections come out h times too small, d_model × d_k each, as if there were one head. |
     How wide is what a head reads, and how many heads are there?"""
-    projections_squared = 4 * T * T * d * d
-    "The projections are counted with T² instead of T: each token goes through them once."
     one_head_in_all_out = 3 * T * d * (d // h) + T * d * d
     "W_q, W_k and W_v are counted for one head only, and W_o in full. | How many heads are there?"
     projections_exchanged = 4 * T * T * d
@@ -110,20 +106,8 @@ def attend(T, d, h):
     "The products are counted as T·d_model² instead of T²·d_model."
     products_linear = 2 * T * d
     "The products are counted with T instead of T². | How many pairs of query and key are there?"
-    three_products = 3 * T * T * d
-    "Three products of attention are counted. | Q Kᵀ, weights · V: which third one is there?"
-    products_of_d_k = 2 * T * T * (d // h) ** 2
-    "The width of a head is squared in the products."
-    products_with_one_head_of_scores = T * T * d + T * T * (d // h)
-    "One of the two products is counted for one head only. | How many heads compute such products?"
-    products_over_pairs = T * (T - 1) * d
-    "The products are counted for pairs of *different* tokens. | Does a token look at itself?"
-    four_products = 4 * T * T * d
-    "Each of the two products is counted twice. | Q Kᵀ, weights · V: which others are there?"
     products_without_width = 2 * T * T * h
     "The width of a head is missing in the products, h·T² instead of h·T²·d_k."
-    products_bare = 2 * T * T
-    "The width and the heads are missing in the products: T² alone."
     products_halved = T * (T + 1) * d
     "The products are halved, as for a causal mask. | Does the exercise say anything about a mask?"
 
@@ -150,8 +134,6 @@ kinds_of_count(count_flops, "finish")
 def all_in_all(T, d_model, n_heads):
     parameters = 4 * d_model**2
     "What is counted are the weights, and not the operations. | What does each token do with them?"
-    feed_forward_alone = 16 * T * d_model**2
-    "The feed-forward network is counted instead. | Which four projections and two products?"
     times_heads = n_heads * count_flops.right(T, d_model, n_heads)
     """The whole is multiplied by h: but h heads of d_model / h dimensions are as much work as one
     of d_model. | Where does h already stand in d_model = h · d_k?"""

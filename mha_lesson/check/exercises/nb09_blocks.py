@@ -186,8 +186,6 @@ def power(scores, old, new):
     no_maximum = scores.exp()
     """`exp` takes the scores of a block as they are, and the rest as if the maximum had been
     subtracted."""
-    linear = scores - new
-    "There is no `exp`. | What makes the weights of a query positive?"
 
 
 @blockwise_attention.step
@@ -206,10 +204,6 @@ def collect(output, fade, powers, v, total):
     which sum should the output be divided, and when?"""
     divided_each_time = (output * fade + powers @ v) / total
     "The output is divided by the sum in every turn. | Is what was divided to be divided again?"
-    new_rescaled_too = (output + powers @ v) * fade
-    "The new block is rescaled as well: only what is old was computed with the old maximum."
-    values_added = output * fade + v.sum(0)
-    "The values are added up without their weights. | What weighs a value?"
 
 
 @blockwise_attention.step
@@ -221,12 +215,6 @@ def add(total, fade, powers):
     "The sum is that of the last block only. | Which exponentials does the softmax divide by?"
     sum_rescaled_wrongly = total / fade + powers.sum(-1, keepdim=True)
     "= old_maximum"
-    sum_of_new_rescaled = (total + powers.sum(-1, keepdim=True)) * fade
-    "The new block's sum is rescaled as well: only the old was computed with the old maximum."
-    counted = total * fade + powers.shape[-1]
-    "Keys are counted instead of their exponentials being summed. | What does a softmax divide by?"
-    mean_for_sum = total * fade + powers.mean(-1, keepdim=True)
-    "The exponentials of a block are averaged and not summed. | What does a softmax divide by?"
 
 
 @blockwise_attention.step(
@@ -274,8 +262,6 @@ def cut(K, V, block):
     "The last block is left out, even where it is complete."
     values_of_first_block = [(k, V[: len(k)]) for k, _ in parts]
     "Every block of keys meets the values of the first block."
-    keys_of_first_block = [(K[: len(v)], v) for _, v in parts]
-    "Every block of values is weighed by the keys of the first block."
     rest = -len(K) % block
     padded = in_turn(F.pad(K, (0, 0, 0, rest)), F.pad(V, (0, 0, 0, rest)), block)
     padded_with_zeros = padded
@@ -285,12 +271,8 @@ def cut(K, V, block):
     "The last key of every block is left out: a slice `a:b` ends before b."
     overlapping = [(K[i : i + block + 1], V[i : i + block + 1]) for i in range(0, len(K), block)]
     "The blocks overlap by one key, which then counts twice."
-    values_reversed = [(k, v.flip(0)) for k, v in parts]
-    "Within a block, values come in the reverse order of their keys."
     overlapping_all = [(K[i : i + block], V[i : i + block]) for i in range(len(K))]
     "A block begins at every key: keys count several times. | By how much does `range` step?"
-    one_by_one = [(K[i : i + 1], V[i : i + 1]) for i in range(0, len(K), block)]
-    "Of every block only the first key is used."
 
 
 @blockwise_attention.step
@@ -300,16 +282,8 @@ def score(Q, k):
     "The scores are not scaled: nothing divides Q Kᵀ."
     by_d_k = Q @ k.mT / Q.shape[-1]
     "The scores are divided by d_k itself, not by its root."
-    times_root = Q @ k.mT * math.sqrt(Q.shape[-1])
-    "The scores are *multiplied* by √d_k."
     by_root_block = Q @ k.mT / math.sqrt(len(k))
     "The scores are divided by √block, the root of how many keys there are in a block."
-    by_root_t_q = Q @ k.mT / math.sqrt(len(Q))
-    "The scores are divided by √T_q, the root of the number of queries."
-    future_blocked = scaled_scores(Q, k).masked_fill(
-        torch.ones(len(Q), len(k)).triu(1).bool(), -1e9
-    )
-    "In every block a triangle is blocked: here every query sees every key."
 
 
 @blockwise_attention.step
@@ -317,14 +291,6 @@ def finish(output, total, n):
     """What does a softmax divide by?"""
     not_divided = output
     "The output is never divided by the sum of the exponentials."
-    divided_twice = output / total / total
-    "The output is divided by the sum twice."
-    by_blocks = output / total / n
-    "The output is divided by the number of blocks, too."
-    only_blocks = output / n
-    "The output is divided by the number of blocks, and not by the sum of the exponentials."
-    sum_too = (output / total, total)
-    "Two things come back, output and sum. | What does the exercise ask for?"
 
 
 @blockwise_attention.step(at=WHOLE)
@@ -337,9 +303,3 @@ def block_by_block(Q, K, V, block):
     "Every block has a softmax of its own, and their outputs are averaged: blocks count alike."
     blocks_side_by_side = torch.cat(list(own), -1)
     "Every block has a softmax of its own, and their outputs are laid side by side."
-    blocks_listed = list(own)
-    "Every block has a softmax of its own, and their outputs come as a list."
-    weights_alone = scaled_scores(Q, K).softmax(-1)
-    "The weights come back, and V takes no part. | What does a query collect, by these weights?"
-    values_unweighed = V.mean(0).expand(len(Q), -1)
-    "All values count alike: the scores take no part. | Where do the scores enter?"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
-from mha_lesson.check.engine.inputs import normal, strided, unchanged
+from mha_lesson.check.engine.inputs import normal, strided
 
 
 def rows_and_positions() -> Iterator[Case]:
@@ -65,11 +65,10 @@ def rotate(
     pair: Any = halves,
     turn: Any = turned,
     join: Any = side_by_side,
-    finish: Any = unchanged,
 ) -> Any:
     """Dimension i turns with dimension i + d_k/2 by position · base^(−2i/d_k)."""
     first, second = pair(x)
-    return finish(join(*turn(first, second, angle(speed(x), positions, x))))
+    return join(*turn(first, second, angle(speed(x), positions, x)))
 
 
 @rotate.step
@@ -94,22 +93,13 @@ def speed(x):
     What distinguishes pair 0 from pair 1?"""
     base_one_thousand = 1000.0 ** (-2 * i / d_k)
     "The base is 1,000 instead of 10,000. | How many zeros has the base?"
-    base_hundred_thousand = 100_000.0 ** (-2 * i / d_k)
-    "The base is 100,000 instead of 10,000. | How many zeros has the base?"
     base_of_another = 500_000.0 ** (-2 * i / d_k)
     "The base is 500,000, as in some other models, instead of 10,000. | Which base is asked for?"
     full_turn = 2 * torch.pi * 10_000.0 ** (-2 * i / d_k)
     """Pair 0 turns by a *full* turn a token: 2π is multiplied in, and the angle is meant in
     radians."""
-    linear = 1 / (1 + 10_000.0 * 2 * i / d_k)
-    "The speed falls like 1 / (1 + …): the base is a factor in it and not raised to a power."
-    times_base = -2 * i / d_k * 10_000.0
-    """The base is *multiplied* by −2i/d_k instead of raised to it. | Which operator raises to a
-    power in Python?"""
     quotient_cut = 10_000.0 ** (-2.0 * (i // d_k))
     "= all_alike"
-    last_first = (10_000.0 ** (-2 * i / d_k)).flip(0)
-    "The speeds are in reverse order: the last pair is the fastest."
 
 
 @rotate.step
@@ -121,27 +111,15 @@ def angle(speed, positions, x):
     stands at place 50. By how much is it to be turned?"""
     one_further = (positions[:, None] + 1) * speed
     "Every position is one too large: the token at position 0 should not turn at all."
-    one_less = (positions[:, None] - 1) * speed
-    "Every position is one too small: the token at position 1 does not turn at all."
-    backwards_in_text = positions.flip(0)[:, None] * speed
-    "The positions run backwards: the last row gets the first position."
-    only_first_position = positions[:1, None] * speed
-    "Every row is turned by the first position's angle. | Which axis of `positions` is T?"
-    only_last_position = positions[-1:, None] * speed
-    "Every row is turned by the last position's angle. | Which axis of `positions` is T?"
     no_position = speed.expand(T, -1)
     """Every row is turned by the speeds alone, as if it stood at position 1: `positions` takes no
     part."""
-    position_plus_speed = positions[:, None] + speed
-    "The position is *added* to the speed, where it has to be multiplied by it."
     position_in_degrees = (positions[:, None] * speed).deg2rad()
     """The angle is taken for degrees and turned into radians: all turns are 57 times too small. |
     In which unit does `cos` want its angle?"""
     other_sign = -positions[:, None] * speed
     """All turns go the other way: the angle has the other sign, or cos · a + sin · b and −sin · a +
     cos · b are mixed up. | Turn (1, 0) by a quarter turn: is it (0, 1) or (0, −1)?"""
-    relative_to_first = (positions - positions[0])[:, None] * speed
-    "Positions are counted from the first row's, so that row 0 never turns."
 
 
 @rotate.step
@@ -149,10 +127,6 @@ def pair(x):
     """Which dimension turns with dimension 0?"""
     exchanged = (x.chunk(2, dim=-1)[1], x.chunk(2, dim=-1)[0])
     "The halves are exchanged before they are turned."
-    first_twice = (x.chunk(2, dim=-1)[0], x.chunk(2, dim=-1)[0])
-    "The first half is taken twice, and the second half takes no part."
-    second_twice = (x.chunk(2, dim=-1)[1], x.chunk(2, dim=-1)[1])
-    "The second half is taken twice, and the first half takes no part."
 
 
 @rotate.step
@@ -167,24 +141,11 @@ def turn(a, b, angle):
     at position 0?"""
     sin_and_cos_exchanged = (a * sin - b * cos, a * cos + b * sin)
     "Sine and cosine are exchanged: at position 0 a row should stay as it is."
-    only_cosine = (a * cos, b * cos)
-    "Only the cosine's part is there: each number is scaled, and none is mixed with its partner."
-    second_untouched = (a * cos - b * sin, b)
-    "Only the first half is turned, the second comes back as it was."
-    first_untouched = (a, a * sin + b * cos)
-    "Only the second half is turned, the first comes back as it was."
     already_turned = (a * cos - b * sin, (a * cos - b * sin) * sin + b * cos)
     """The second sum uses the first half *after* it was turned: it was written over. | Which value
     of `a` does your second line read?"""
     nothing = (a, b)
     "Nothing turns: the rows come back as they were."
-    turned_twice = (
-        a * (2 * angle).cos() - b * (2 * angle).sin(),
-        a * (2 * angle).sin() + b * (2 * angle).cos(),
-    )
-    "Every row is turned by twice its angle. | Is it turned twice on its way?"
-    scaled_only = (a * angle, b * angle)
-    "The numbers are multiplied by the angle itself: there is no cosine and no sine."
 
 
 @rotate.step
@@ -197,23 +158,10 @@ def join(a, b):
     "The halves come back in the wrong order: the second before the first."
     stacked = torch.stack((a, b), dim=-1)
     "The halves are stacked along a new axis, (…, T, d_k/2, 2): `cat` lays them side by side."
-    stacked_in_front = torch.stack((a, b))
-    "The halves are stacked along a new axis in front: `cat` lays them side by side."
     below_each_other = torch.cat((a, b), dim=-2)
     "The halves are laid below each other, along T, and not side by side along d_k."
-    only_first_half = a
-    "Only the first half comes back."
     as_a_pair = (a, b)
     "A pair of halves comes back, and one tensor (…, T, d_k) is asked for."
-
-
-@rotate.step
-def finish(x):
-    """Is a turned row as long as it was before?"""
-    negated = -x
-    "All signs are turned round."
-    normalised = x / x.norm(dim=-1, keepdim=True)
-    "Every row is brought to length 1."
 
 
 def interleaved_again(a: Tensor, b: Tensor) -> Tensor:

@@ -169,7 +169,6 @@ cached_attention.adopt(
         "softmax_without_axis",
         "key_not_transposed",
         "entry_by_entry",
-        "values_first",
         "values_transposed",
         "entrywise_values",
         "own_key_only",
@@ -185,10 +184,6 @@ def join(new, old):
     earlier tokens come in?"""
     new_before_old = new if old is None else torch.cat((new, old), dim=2)
     "The new keys and values stand *before* the old ones."
-    first_new_only = new if old is None else torch.cat((old, new[:, :, :1]), dim=2)
-    "Only the first of the new tokens is put behind the old ones."
-    last_only = new if old is None else torch.cat((old, new[:, :, -1:]), dim=2)
-    "Only the last of the new tokens is put behind the old ones."
 
 
 @cached_attention.step(at=WHOLE)
@@ -237,10 +232,6 @@ def block(scores, n_old):
     "= no_mask"
     all_alike = square.triu(n_old + 1)[-1:].expand(n_new, n_all)
     "= no_mask"
-    first_row_for_all = square.triu(n_old + 1)[:1].expand(n_new, n_all)
-    "The first row of the mask is used for every new token: later ones do not see themselves."
-    other_diagonal = square.triu(n_old + 1).flip(0)
-    "The rows of the mask are in reverse order: the first new token sees most."
 
 
 @cached_attention.step
@@ -248,8 +239,6 @@ def fill(scores, blocked):
     """What has to stand at a blocked place so that its weight becomes 0?"""
     zeros_before_softmax = scores.masked_fill(blocked, 0.0)
     """Blocked scores become 0, and e to the power 0 is 1: they keep a share."""
-    added_as_numbers = scores + blocked
-    "The mask is *added* as 0 and 1: blocked keys get a larger score instead of none."
     multiplied_out = scores * ~blocked
     "= zeros_before_softmax"
     opposite = scores.masked_fill(~blocked, -math.inf)
@@ -259,7 +248,7 @@ def fill(scores, blocked):
 @cached_attention.step
 def give(context, k, v, new):
     """What does the next call need as its `cache`?"""
-    q_new, k_new, v_new, k_old, v_old = new
+    _, k_new, v_new, k_old, v_old = new
     old_or_new = (k_new, v_new) if k_old is None else (k_old, v_old)
     old_cache = (context, *old_or_new)
     """The cache comes back as it was, without the new tokens: the next call will not see them. |
@@ -268,12 +257,6 @@ def give(context, k, v, new):
     "The new cache holds the new tokens only: what was before them is forgotten."
     keys_and_values_exchanged = (context, v, k)
     "In the new cache keys and values are exchanged."
-    keys_twice = (context, k, k)
-    "The new cache holds the keys twice, and no values."
-    values_twice = (context, v, v)
-    "The new cache holds the values twice, and no keys."
-    queries_in_cache = (context, q_new, v)
-    "The new cache holds the queries in place of the keys."
     cache_first = (k, v, context)
     "The cache comes first and the context last: the other order is asked for."
     whole_context = (torch.cat((v[:, :, : v.shape[2] - context.shape[2]], context), 2), k, v)
@@ -330,8 +313,6 @@ def share(k, q):
     repeats each entry on the spot?"""
     first_for_all = k[:, :1].expand(-1, h, -1, -1)
     "All query heads look with key head 0."
-    last_for_all = k[:, -1:].expand(-1, h, -1, -1)
-    "All query heads look with the last key head."
     mean_of_all = k.mean(1, keepdim=True).expand(-1, h, -1, -1)
     "All query heads look with the mean of the key heads: the groups are lost."
     sum_of_all = k.sum(1, keepdim=True).expand(-1, h, -1, -1)
@@ -343,19 +324,11 @@ def share(k, q):
     h_kv. | How many query heads share one key head?"""
     group_of_size_h_kv = k.repeat_interleave(h_kv, dim=1)[:, :h]
     "= by_number_of_groups"
-    own_head_or_last = k[:, torch.arange(h).clamp(max=h_kv - 1)]
-    "Query head i looks with key head i as long as there are any, and with the last one after that."
-    shifted = k[:, (torch.arange(h) // (h // h_kv) + 1) % h_kv]
-    "Every group looks with the next group's key head."
 
 
 @grouped_scores.step
 def finish(scores):
     """How many query heads are there, and how many maps of scores?"""
-    averaged_over_heads = scores.mean(1)
-    "The scores are averaged over the heads: (B, T_q, T_k)."
-    summed_over_heads = scores.sum(1)
-    "The scores are added up over the heads: (B, T_q, T_k)."
     heads_first = scores.transpose(0, 1)
     "The heads come before the batch: (h, B, T_q, T_k). | Batch first: which axis may not move?"
 
@@ -372,8 +345,6 @@ def _whole(q, k):
     call lays two neighbouring axes together?"""
     mean_query_of_group = groups.mean(2) @ k.mT / math.sqrt(d_k)
     "The *queries* of a group are averaged, (B, h_kv, …): only the keys are shared."
-    first_query_of_group = groups[:, :, 0] @ k.mT / math.sqrt(d_k)
-    "Only the first query head of each group takes part: (B, h_kv, T_q, T_k)."
     groups_put_back_wrongly = five.transpose(1, 2).flatten(1, 2)
     """The groups are right, and are put together in another order: head 0 of each group, then head
     1 of each. | Which of the two axes has to stand in front when they become one?"""
@@ -448,21 +419,11 @@ def queries(n_new, n_cached):
     "The rows are those of tokens one place later: each sees the one after it."
     one_too_early = torch.arange(n_cached - 1, n_cached + n_new - 1)[:, None]
     "The rows are those of tokens one place earlier: none sees itself."
-    all_at_the_end = torch.full((n_new, 1), n_cached + n_new - 1)
-    "Every new token is taken for the last one: all of them see all keys."
-    all_at_the_beginning = torch.full((n_new, 1), n_cached)
-    "Every new token is taken for the first one: the later ones do not see themselves."
-    in_reverse = torch.arange(n_cached + n_new - 1, n_cached - 1, -1)[:, None]
-    "The rows are in reverse order: the first new token sees most."
 
 
 @cached_mask.step
 def keys(n_new, n_cached):
     """How many keys are there in all, and where does the first one stand?"""
-    counted_from_the_new = torch.arange(-n_cached, n_new)
-    "The keys are counted from the first new token on, and the queries are not."
-    in_reverse_order = torch.arange(n_cached + n_new - 1, -1, -1)
-    "The columns are in reverse order: the last key stands first."
     from_one = torch.arange(1, n_cached + n_new + 1)
     "= one_too_early"
 
@@ -476,13 +437,9 @@ def future(query, key):
     "The *past* is blocked instead of the future."
     keep_instead = key <= query
     "The future is open and all the rest is blocked: your True means *keep* there."
-    next_one_open = key > query + 1
-    "Off by one: each token sees the one after it."
     nothing = torch.zeros_like(query - key, dtype=torch.bool)
     """The future is not blocked at all. | With one new token nothing has to be blocked. And with
     two?"""
-    only_next = key == query + 1
-    "Only the next token is blocked, not all that follow."
 
 
 @cached_mask.step
@@ -503,8 +460,6 @@ def past(query, key, window):
     "The first `window` keys are blocked, and not those that lie `window` or more places back."
     inside_blocked = none if window is None else back < window
     "What lies *inside* the window is blocked, and what lies outside is open."
-    only_at_the_edge = none if window is None else back == window
-    "Only the one token just outside the window is blocked, not all before it."
     from_the_end = none if window is None else key < key.max() + 1 - window + 0 * query
     """The window is counted back from the last token for everybody: earlier new tokens lose what
     they still should see."""
@@ -552,12 +507,8 @@ def axes(mask):
     "Rows and columns are exchanged: rows are queries, columns are keys."
     new_columns_only = mask[:, n_all - n_new :]
     "The mask has columns for the new tokens only; the cached ones are keys as well."
-    cached_columns_only = mask[:, : n_all - n_new]
-    "The mask has columns for the cached tokens only; the new ones are keys as well."
     two_more_axes = mask[None, None]
     "The mask has axes of size 1 in front; (n_new, n_cached + n_new) is asked for."
-    one_row = mask[-1]
-    "The mask is a single row: which keys are blocked depends on the query, too."
 
 
 @cached_mask.step(at=WHOLE)

@@ -47,8 +47,6 @@ def another_place(heads, i):
     "Token i is silenced (axis 2), not head i."
     dimension_silenced = nothing.index_fill(3, torch.tensor(i), True)
     "Dimension i is silenced (the last axis), not head i."
-    next_head = nothing.index_fill(1, torch.tensor((i + 1) % heads.shape[1]), True)
-    "The head after i is silenced. | Which number has the first head?"
     head_before = nothing.index_fill(1, torch.tensor((i - 1) % heads.shape[1]), True)
     "The head before i is silenced. | Which number has the first head?"
     always_head_0 = nothing.index_fill(1, torch.tensor(0), True)
@@ -57,12 +55,8 @@ def another_place(heads, i):
     "All heads up to i are silenced. | What does `:i` mean, and what `i`?"
     last_heads = torch.arange(heads.shape[1])[:, None, None].expand(heads.shape) >= i
     "All heads from i on are silenced. | What does `i:` mean, and what `i`?"
-    everything = ~nothing
-    "Everything is silenced. | Which heads should still be heard?"
     others = ~all_of_head(heads, i)
     "All heads *but* head i are silenced. | Which head should be zero?"
-    first_token_only = all_of_head(heads, i) & (torch.arange(heads.shape[2]) == 0)[:, None]
-    "Only head i's first token is silenced. | How many tokens does a head have?"
     not_at_all = nothing
     "Nothing is silenced. | Is a new tensor made, and is it the one that comes back?"
 
@@ -70,25 +64,13 @@ def another_place(heads, i):
 @silence.step
 def put(heads, where):
     """What should stand in head i?"""
-    halved = torch.where(where, heads / 2, heads)
-    "Head i is halved."
-    averaged = torch.where(where, heads.mean(), heads)
-    "Head i becomes the mean of all numbers."
     own_mean = torch.where(where, heads.mean(2, keepdim=True), heads)
     "Head i becomes its own mean over the tokens."
-    ones = heads.masked_fill(where, 1.0)
-    "Head i becomes 1."
-    infinite = heads.masked_fill(where, -torch.inf)
-    "Head i becomes −∞: that is how scores are blocked, before a softmax."
-    not_a_number = heads.masked_fill(where, torch.nan)
-    "Head i becomes NaN."
 
 
 @silence.step(at=WHOLE)
 def another_shape(heads, i):
     """Which four axes should come back?"""
-    head_alone = heads[:, i]
-    "Only head i comes back, and it is not silenced."
     taken_out = torch.cat([heads[:, :i], heads[:, i + 1 :]], 1)
     "Head i is taken out: h − 1 heads come back."
     zeros_of_head = torch.zeros_like(heads[:, i])
@@ -138,14 +120,6 @@ def read(weights, query):
     """Row t is query t. Which axis of (n_heads, T, T) counts the queries?"""
     column = weights[:, :, query]
     "Column `query` is read and not row `query`: what the others give to it."
-    row_after = weights[:, (query + 1) % weights.shape[1]]
-    "The row after `query` is read."
-    row_before = weights[:, query - 1]
-    "The row before `query` is read."
-    last_row = weights[:, -1]
-    "The last row is read, whatever `query` is."
-    first_row = weights[:, 0]
-    "Row 0 is read, whatever `query` is."
     all_rows = weights.mean(1)
     "The rows of all queries are averaged, or added up: `query` takes no part."
 
@@ -161,8 +135,6 @@ def compare(row, right, wrong):
     "A head counts only if `right` gets the most of *all* tokens, not just more than `wrong`."
     above_half = row[:, right] > 0.5
     "`right` is compared with one half, and not with `wrong`."
-    above_mean = row[:, right] > row.mean(-1)
-    "`right` is compared with the mean of the row, and not with `wrong`."
     unequal = row[:, right] != row[:, wrong]
     "What is asked is only whether the two differ."
     difference = row[:, right] - row[:, wrong]
@@ -188,8 +160,6 @@ def give(found):
     "The numbers of the heads that solve it come back."
     turned = ~found
     "True and False are the wrong way round, ties included."
-    first_head = found[0]
-    "Only head 0 is judged."
     axis_kept = found[:, None]
     "There is an axis too many, (n_heads, 1)."
 
