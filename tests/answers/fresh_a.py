@@ -47,7 +47,11 @@ def scores_root_of_tokens(Q, K):
     return s / math.sqrt(n)
 
 
-@wrong("attention_scores", "multiplies elementwise with * instead of the matrix product")
+@wrong(
+    "attention_scores",
+    "multiplies elementwise with * instead of the matrix product",
+    slips=("error:broadcast_shapes",),
+)
 def scores_star(Q, K):
     return Q * K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
 
@@ -151,7 +155,7 @@ def project_chunk_batch(X, W_qkv):
     return qkv.chunk(3)
 
 
-@wrong("project_qkv", "cuts along the tokens (dim=1) instead of the features")
+@wrong("project_qkv", "cuts along the tokens (dim=1) instead of the features", slips=("one_place",))
 def project_chunk_tokens(X, W_qkv):
     out = torch.matmul(X, W_qkv.transpose(0, 1))
     q, k, v = torch.tensor_split(out, 3, dim=1)
@@ -358,7 +362,7 @@ def merge_prepend(x):
     return result
 
 
-@wrong("merge_heads", "the last head is left out (range ends one too early)")
+@wrong("merge_heads", "the last head is left out (range ends one too early)", slips=("one_place",))
 def merge_loses_last(x):
     pieces = []
     for head in range(x.shape[1] - 1):
@@ -514,7 +518,7 @@ def masked_where_swapped(scores, mask):
     return s.softmax(-1).nan_to_num(0.0)
 
 
-@wrong("masked_softmax", "softmax runs over the queries (dim=-2)")
+@wrong("masked_softmax", "softmax runs over the queries (dim=-2)", slips=("one_place",))
 def masked_dim(scores, mask):
     empty = mask.all(dim=-1, keepdim=True)
     s = scores.masked_fill(mask & ~empty, -math.inf)
@@ -855,7 +859,9 @@ def loss_classes_last(logits, tokens):
 
 
 @wrong(
-    "next_token_loss", "the logits are not cut, so there are more predictions than answers (raises)"
+    "next_token_loss",
+    "the logits are not cut, so there are more predictions than answers (raises)",
+    slips=("error:loss_counts",),
 )
 def loss_forgot_logits(logits, tokens):
     target = tokens[:, 1:].flatten()
@@ -1024,7 +1030,7 @@ def block_drops_rest(Q, K, V, block):
     return mix / total
 
 
-@wrong("blockwise_attention", "m is not updated at the end of the loop")
+@wrong("blockwise_attention", "m is not updated at the end of the loop", slips=("last_only",))
 def block_m_stays(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)
     total = torch.zeros_like(m)
@@ -1243,7 +1249,11 @@ def cached_new_first(q, k, v, cache):
     return weights @ v, (k, v)
 
 
-@wrong("cached_attention", "cats along the heads (dim=1): raises where the lengths differ")
+@wrong(
+    "cached_attention",
+    "cats along the heads (dim=1): raises where the lengths differ",
+    slips=("error:cat_axes",),
+)
 def cached_cat_heads(q, k, v, cache):
     if cache is not None:
         k = torch.cat((cache[0], k), dim=1)
@@ -1376,6 +1386,7 @@ def cmask_from_zero(n_new, n_cached, window):
 @wrong(
     "cached_mask",
     "& instead of |: future and too far back at once is never true, so with a window nothing is blocked",
+    slips=("one_place",),
 )
 def cmask_and(n_new, n_cached, window):
     q = torch.arange(n_cached, n_cached + n_new).unsqueeze(1)

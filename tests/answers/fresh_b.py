@@ -20,7 +20,11 @@ def bmm_scores(query, key):
     return torch.bmm(query, key.transpose(1, 2)).div_(math.sqrt(query.size(-1)))
 
 
-@wrong("attention_scores", "the einsum is written for four axes and raises for any other number")
+@wrong(
+    "attention_scores",
+    "the einsum is written for four axes and raises for any other number",
+    slips=("error:einsum_letters",),
+)
 def einsum_four_axes(q, k):
     scale = q.size(-1) ** -0.5
     return torch.einsum("bhid,bhjd->bhij", q, k) * scale
@@ -41,7 +45,11 @@ def scale_of_64(Q, K):
     return (Q * SCALE) @ K.mT
 
 
-@wrong("attention_scores", "the query alone is scaled by the fourth root; the key is not")
+@wrong(
+    "attention_scores",
+    "the query alone is scaled by the fourth root; the key is not",
+    slips=("by_fourth_root",),
+)
 def fourth_root_once(Q, K):
     s = Q.shape[-1] ** -0.25
     return (Q * s) @ K.transpose(-1, -2)
@@ -66,7 +74,9 @@ def cosine_scores(Q, K):
 
 # ------------------------------------------------------------------ 2 attention
 @wrong(
-    "attention", "F.scaled_dot_product_attention gives the output only; None stands for the weights"
+    "attention",
+    "F.scaled_dot_product_attention gives the output only; None stands for the weights",
+    slips=("returns_NoneType",),
 )
 def sdpa_no_weights(Q, K, V):
     return F.scaled_dot_product_attention(Q, K, V), None
@@ -129,6 +139,7 @@ def averaged_weights(Q, K, V):
 @wrong(
     "attention",
     "quiet softmax: one is added to the denominator (softmax1), so the weights do not add up to one",
+    slips=("one_place",),
 )
 def softmax_one(Q, K, V):
     s = Q @ K.mT / math.sqrt(Q.shape[-1])
@@ -179,7 +190,7 @@ def prescaled_q(X, W_qkv):
     return q / math.sqrt(q.shape[-1]), k, v
 
 
-@wrong("project_qkv", "gives time first, (T, B, d_model)")
+@wrong("project_qkv", "gives time first, (T, B, d_model)", slips=("one_place",))
 def time_first(X, W_qkv):
     return F.linear(X.transpose(0, 1), W_qkv).chunk(3, dim=-1)
 
@@ -198,7 +209,11 @@ def multi_query(d_model, n_heads, d_k):
     return q + kv + n_heads * d_k * d_model
 
 
-@wrong("count_parameters", "bytes in float32, not parameters: four times too many")
+@wrong(
+    "count_parameters",
+    "bytes in float32, not parameters: four times too many",
+    slips=("one_place",),
+)
 def in_bytes(d_model, n_heads, d_k):
     return 4 * (4 * d_model * n_heads * d_k)
 
@@ -244,6 +259,7 @@ def gpt_keys(x, n_heads):
 @wrong(
     "split_heads",
     "as_strided with the strides of a contiguous tensor: wrong for non-contiguous input",
+    slips=("hangs_on_memory",),
 )
 def strided(x, n_heads):
     B, T, D = x.shape
@@ -276,6 +292,7 @@ def flash_layout(x, n_heads):
 @wrong(
     "split_heads",
     "squeeze takes away every axis of size 1: the batch of one, a single head, a single token",
+    slips=("one_place",),
 )
 def squeezed(x, n_heads):
     B, T, D = x.shape
@@ -312,6 +329,7 @@ def merge_two_axes(x):
 @wrong(
     "merge_heads",
     "as_strided over the memory as if x were a transposed view of (B, T, h, d): wrong for contiguous input",
+    slips=("hangs_on_memory",),
 )
 def memory_assumed(x):
     B, h, T, d = x.shape
@@ -381,7 +399,11 @@ def exchanged(T):
 
 
 # ------------------------------------------------------------------ 8 padding_mask
-@wrong("padding_mask", "HF's attention_mask: 1 for real tokens, int64, (B, T)")
+@wrong(
+    "padding_mask",
+    "HF's attention_mask: 1 for real tokens, int64, (B, T)",
+    slips=("tokens_marked", "no_axes_for_heads", "as_integers"),
+)
 def hf_mask(lengths, T):
     return (
         torch.arange(T, device=lengths.device).expand(len(lengths), T) < lengths.unsqueeze(1)
@@ -399,7 +421,11 @@ def longest(lengths, T):
     return (pos >= lengths.view(-1, 1))[:, None, None, :]
 
 
-@wrong("padding_mask", "one_hot and cumsum: raises for int32 lengths, since one_hot wants int64")
+@wrong(
+    "padding_mask",
+    "one_hot and cumsum: raises for int32 lengths, since one_hot wants int64",
+    slips=("error:target_dtype",),
+)
 def one_hot_cumsum(lengths, T):
     return F.one_hot(lengths, T + 1).cumsum(-1)[:, :T].bool()[:, None, None]
 
@@ -497,6 +523,7 @@ def no_gradient(scores, mask):
 @wrong(
     "masked_softmax",
     "the maximum that is subtracted includes blocked keys: open keys far below underflow to zeros",
+    slips=("renormalised_cleared",),
 )
 def max_of_all(scores, mask):
     e = (scores - scores.amax(-1, keepdim=True)).exp() * ~mask
@@ -705,6 +732,7 @@ class HeadsAttendHeads(_Base):
 @wrong(
     "MultiHeadAttention",
     "always unsqueezes the mask at axis 1, so that a mask with four axes raises or gives five axes",
+    slips=("one_place",),
 )
 class AlwaysUnsqueezes(_Base):
     def forward(self, x, mask=None):
@@ -819,7 +847,11 @@ def wraps_round(weights):
     return weights[:, i, i - 1].mean(-1)
 
 
-@wrong("previous_token_score", "mean of the whole sub-block [1:, :-1], not of its diagonal")
+@wrong(
+    "previous_token_score",
+    "mean of the whole sub-block [1:, :-1], not of its diagonal",
+    slips=("mean_of_a_block",),
+)
 def whole_block(weights):
     return weights[:, 1:, :-1].mean(dim=(-2, -1))
 
@@ -904,6 +936,7 @@ def shared_maximum(Q, K, V, block):
 @wrong(
     "blockwise_attention",
     "the last block is padded with zero keys, which get a score of 0 and so a weight",
+    slips=("padded_with_zeros",),
 )
 def zero_padded(Q, K, V, block):
     pad = -K.size(0) % block
@@ -994,6 +1027,7 @@ def merged_by_sums(Q, K, V, block):
 @wrong(
     "blockwise_attention",
     "the rescaling factor is turned round: exp(new - old) instead of exp(old - new), guarded at the first block",
+    slips=("one_place",),
 )
 def factor_inverted(Q, K, V, block):
     state = None
@@ -1064,6 +1098,7 @@ def no_minus(x, positions):
 @wrong(
     "rotate",
     "halves are paired right, but the angles are repeat_interleaved (GPT-J) so that each half gets other speeds",
+    slips=("mixed_layouts",),
 )
 def mixed_layouts(x, positions):
     d = x.shape[-1]
@@ -1087,7 +1122,7 @@ def other_layout(x, positions):
     return torch.cat((a * c - b * s, a * s + b * c), -1)
 
 
-@wrong("rotate", "base 500,000 as in Llama 3 instead of 10,000")
+@wrong("rotate", "base 500,000 as in Llama 3 instead of 10,000", slips=("base_of_another",))
 def llama3_base(x, positions):
     h = x.size(-1) // 2
     inv = 5e5 ** (-torch.arange(h, device=x.device, dtype=torch.float64) / h)
@@ -1346,7 +1381,11 @@ def same_for_all_rows(n_new, n_cached, window):
     return m
 
 
-@wrong("cached_mask", "the window is symmetrical (abs): the future inside the window is open")
+@wrong(
+    "cached_mask",
+    "the window is symmetrical (abs): the future inside the window is open",
+    slips=("symmetric",),
+)
 def symmetrical(n_new, n_cached, window):
     rel = torch.arange(n_cached, n_cached + n_new)[:, None] - torch.arange(n_cached + n_new)
     if window is None:
@@ -1354,7 +1393,11 @@ def symmetrical(n_new, n_cached, window):
     return rel.abs() >= window
 
 
-@wrong("cached_mask", "the cache is never blocked: the window is applied to the new columns only")
+@wrong(
+    "cached_mask",
+    "the cache is never blocked: the window is applied to the new columns only",
+    slips=("among_new_only",),
+)
 def cache_always_open(n_new, n_cached, window):
     i = torch.arange(n_new)
     rel = i[:, None] - i
@@ -1384,7 +1427,11 @@ def sliced_copy(heads, i):
     return out
 
 
-@wrong("silence", "the head is replaced by its mean over tokens, not by zeros (mean ablation)")
+@wrong(
+    "silence",
+    "the head is replaced by its mean over tokens, not by zeros (mean ablation)",
+    slips=("own_mean",),
+)
 def mean_ablation(heads, i):
     out = heads.clone()
     out[:, i] = heads[:, i].mean(dim=1, keepdim=True)
@@ -1400,7 +1447,11 @@ def like_dropout(heads, i):
 
 
 # ------------------------------------------------------------------ solved
-@wrong("solved", "weights is taken as (query, key, head): the heads' axis is the last")
+@wrong(
+    "solved",
+    "weights is taken as (query, key, head): the heads' axis is the last",
+    slips=("heads_forgotten",),
+)
 def heads_last(weights, query, right, wrong):
     return weights[query, right] > weights[query, wrong]
 
@@ -1421,7 +1472,11 @@ def keeps_axis(weights, query, right, wrong):
     return row[:, right : right + 1] > row[:, wrong : wrong + 1]
 
 
-@wrong("solved", "isclose guards against ties with a tolerance, so that a small lead is a no")
+@wrong(
+    "solved",
+    "isclose guards against ties with a tolerance, so that a small lead is a no",
+    slips=("one_place",),
+)
 def with_tolerance(weights, query, right, wrong):
     a, b = weights[:, query, right], weights[:, query, wrong]
     return (a > b) & ~torch.isclose(a, b, atol=0.1)

@@ -44,6 +44,7 @@ def s3_einsum_letter(Q, K):
 @wrong(
     "attention_scores",
     "the loop over the keys runs to T_q: right only when there are as many keys as queries",
+    slips=("one_place",),
 )
 def s3_loop_t_q(Q, K):
     columns = []
@@ -282,6 +283,7 @@ def h3_swapaxes(x, n_heads):
 @wrong(
     "merge_heads",
     "two mistakes: heads and tokens not exchanged, and the result keeps a fourth axis of size 1",
+    slips=("not_permuted_back", "an_axis_left"),
 )
 def m3_two(x):
     B, h, T, d = x.shape
@@ -289,7 +291,9 @@ def m3_two(x):
 
 
 @wrong(
-    "merge_heads", "two mistakes: heads in reverse order, and laid side by side along the tokens"
+    "merge_heads",
+    "two mistakes: heads in reverse order, and laid side by side along the tokens",
+    slips=("merged_in_reverse", "heads_below_each_other"),
 )
 def m3_reverse_tokens(x):
     return torch.cat(list(x.flip(1).unbind(1)), dim=1)
@@ -342,7 +346,11 @@ def m3_leftover(x):
 
 
 # ------------------------------------------------------------------ 7 causal_mask
-@wrong("causal_mask", "two mistakes: the diagonal is blocked, and the dtype is int64")
+@wrong(
+    "causal_mask",
+    "two mistakes: the diagonal is blocked, and the dtype is int64",
+    slips=("diagonal_blocked", "as_integers"),
+)
 def k3_int_diag(T):
     i = torch.arange(T)
     return (i[None, :] >= i[:, None]).long()
@@ -427,6 +435,7 @@ def w3_inverted_after(scores, mask):
 @wrong(
     "masked_softmax",
     "two mistakes: fills with 0 instead of -inf, and zeroes blocked weights afterwards without normalising",
+    slips=("zero_scores_zeroed",),
 )
 def w3_zero_fill_after(scores, mask):
     w = scores.masked_fill(mask, 0.0).softmax(-1)
@@ -436,6 +445,7 @@ def w3_zero_fill_after(scores, mask):
 @wrong(
     "masked_softmax",
     "two mistakes: the fill is -100, far from enough beside large scores, and an empty row gets equal weights",
+    slips=("added_1e4",),
 )
 def w3_minus_100(scores, mask):
     return F.softmax(torch.where(mask, scores - 100.0, scores), dim=-1)
@@ -483,7 +493,11 @@ def w3_loop(scores, mask):
     return out
 
 
-@wrong("masked_softmax", "adds 1e-3 to the denominator, so that rows do not quite add up to one")
+@wrong(
+    "masked_softmax",
+    "adds 1e-3 to the denominator, so that rows do not quite add up to one",
+    slips=("coarse",),
+)
 def w3_epsilon(scores, mask):
     top = scores.masked_fill(mask, -torch.finfo(scores.dtype).max).amax(-1, keepdim=True)
     e = torch.where(mask, 0.0, (scores - top).masked_fill(mask, 0.0).exp()).to(scores.dtype)
@@ -544,7 +558,11 @@ def o3_mul(heads, W_o):
 
 
 # ------------------------------------------------------------------ 11 MultiHeadAttention
-@wrong("MultiHeadAttention", "two mistakes: no scaling, and a wholly blocked row is NaN")
+@wrong(
+    "MultiHeadAttention",
+    "two mistakes: no scaling, and a wholly blocked row is NaN",
+    slips=("no_scale", "blocked_rows_left"),
+)
 class M3NoScaleNaN(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -616,6 +634,7 @@ class M3PatternMismatch(nn.Module):
 @wrong(
     "MultiHeadAttention",
     "a loop over heads with a slice that forgets the factor d_k for the keys: q[i * d_k:…] meets k[i:…]",
+    slips=("split_overlapping_k",),
 )
 class M3LoopSlip(nn.Module):
     def __init__(self, d_model, n_heads):
@@ -644,7 +663,7 @@ class M3LoopSlip(nn.Module):
         return self.w_o(torch.cat(contexts, dim=-1))
 
 
-@wrong("MultiHeadAttention", "softmax over the heads (dim=1)")
+@wrong("MultiHeadAttention", "softmax over the heads (dim=1)", slips=("one_place",))
 class M3SoftmaxHeads(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -671,6 +690,7 @@ class M3SoftmaxHeads(nn.Module):
 @wrong(
     "MultiHeadAttention",
     "two mistakes: values are not projected (w_v unused), and the weights of blocked keys are zeroed after the softmax only",
+    slips=("made_by_qkx", "zeroed_after"),
 )
 class M3NoValuesLateMask(nn.Module):
     def __init__(self, d_model, n_heads):
@@ -856,7 +876,11 @@ def f3_two(T, d_model, n_heads):
     return 3 * 2 * T * d_model * d_model + 2 * T * T * d_model
 
 
-@wrong("count_flops", "two mistakes: T is not squared, and n_heads remains in the products")
+@wrong(
+    "count_flops",
+    "two mistakes: T is not squared, and n_heads remains in the products",
+    slips=("one_place",),
+)
 def f3_t(T, d_model, n_heads):
     return 8 * T * d_model**2 + 4 * n_heads * T * d_model
 
@@ -925,6 +949,7 @@ def b3_rows(Q, K, V, block):
 @wrong(
     "blockwise_attention",
     "blocks start at every key (step 1), so that keys are counted several times: right only for block 1 (or a single key)",
+    slips=("overlapping_all",),
 )
 def b3_step(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)
@@ -940,6 +965,7 @@ def b3_step(Q, K, V, block):
 @wrong(
     "blockwise_attention",
     "the running maximum is the last block's, not the larger of both: overflows or underflows once an earlier block was larger",
+    slips=("smallest",),
 )
 def b3_last_maximum(Q, K, V, block):
     m = None
@@ -956,7 +982,11 @@ def b3_last_maximum(Q, K, V, block):
     return mix / total
 
 
-@wrong("blockwise_attention", "divides by the running total in every step and not only at the end")
+@wrong(
+    "blockwise_attention",
+    "divides by the running total in every step and not only at the end",
+    slips=("divided_each_time", "not_divided"),
+)
 def b3_divides_each(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)
     total = torch.zeros_like(m)
@@ -1059,7 +1089,9 @@ def r3_floor(x, positions):
 
 
 @wrong(
-    "rotate", "a loop that pairs i with d_k - 1 - i instead of i + d_k/2 (right only for d_k = 2)"
+    "rotate",
+    "a loop that pairs i with d_k - 1 - i instead of i + d_k/2 (right only for d_k = 2)",
+    slips=("from_both_ends",),
 )
 def r3_mirror(x, positions):
     d = x.shape[-1]
@@ -1132,6 +1164,7 @@ def t3_old_cache_dim(q, k, v, cache):
 @wrong(
     "cached_attention",
     "the offset is T_new instead of T_old: right only when as many are new as are cached",
+    slips=("from_the_other_end",),
 )
 def t3_offset(q, k, v, cache):
     n = q.shape[2]
@@ -1226,6 +1259,7 @@ def g3_pattern(q, k):
 @wrong(
     "grouped_scores",
     "cut rightly, put together as (n g): the query heads of the result are in another order",
+    slips=("groups_put_back_wrongly",),
 )
 def g3_order(q, k):
     qg = rearrange(q, "b (g n) t d -> b g n t d", g=k.shape[1])
@@ -1267,7 +1301,11 @@ def g3_modulus(q, k):
 
 
 # ------------------------------------------------------------------ 19 cached_mask
-@wrong("cached_mask", "two mistakes: the token itself is blocked, and the window is one too wide")
+@wrong(
+    "cached_mask",
+    "two mistakes: the token itself is blocked, and the window is one too wide",
+    slips=("one_too_early",),
+)
 def n3_two(n_new, n_cached, window):
     q = torch.arange(n_new)[:, None] + n_cached
     k = torch.arange(n_new + n_cached)
@@ -1284,7 +1322,11 @@ def n3_two_more(n_new, n_cached, window):
     return ok if window is None else ok & (rel < window)
 
 
-@wrong("cached_mask", "two mistakes: the future is open, and the window one too narrow")
+@wrong(
+    "cached_mask",
+    "two mistakes: the future is open, and the window one too narrow",
+    slips=("nothing", "one_too_narrow"),
+)
 def n3_future_narrow(n_new, n_cached, window):
     w = window or n_new + n_cached + 1
     rows = [[(n_cached + i) - j >= w - 1 for j in range(n_cached + n_new)] for i in range(n_new)]
@@ -1325,6 +1367,7 @@ def n3_sign(n_new, n_cached, window):
 @wrong(
     "cached_mask",
     "a loop that blocks from 0 up to window instead of up to query - window: the wrong end",
+    slips=("front_blocked",),
 )
 def n3_loop(n_new, n_cached, window):
     m = torch.zeros(n_new, n_cached + n_new, dtype=torch.bool)
@@ -1395,12 +1438,20 @@ def z3_two(weights, query, right, wrong):
     return weights[:, query, right] <= weights[:, query, wrong]
 
 
-@wrong("solved", "two mistakes: rows and columns exchanged, and int64 instead of bool")
+@wrong(
+    "solved",
+    "two mistakes: rows and columns exchanged, and int64 instead of bool",
+    slips=("column", "as_integers"),
+)
 def z3_two_more(weights, query, right, wrong):
     return (weights[:, right, query] > weights[:, wrong, query]).long()
 
 
-@wrong("solved", "compares the whole rows of the right and wrong tokens: (n_heads, T)")
+@wrong(
+    "solved",
+    "compares the whole rows of the right and wrong tokens: (n_heads, T)",
+    slips=("rows_compared",),
+)
 def z3_rows(weights, query, right, wrong):
     return weights[:, right] > weights[:, wrong]
 
@@ -1421,6 +1472,7 @@ def z3_half(weights, query, right, wrong):
 @wrong(
     "split_heads",
     "two mistakes: views straight to (B, n_heads, T, d_k), and then exchanges heads and tokens: (B, T, n_heads, d_k)",
+    slips=("one_place",),
 )
 def h3_view_then_permute(x, n_heads):
     B, T, d_model = x.shape

@@ -26,6 +26,7 @@ from mha_lesson.check.engine.naming import (
     explain_crash,
     part_of,
     report_on_values,
+    reproduces,
     wrong_dtype,
 )
 from mha_lesson.check.engine.places import ALONE, one_place
@@ -195,7 +196,7 @@ def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
     found: list[Finding] = []
     parts = list(exercise.apart(trials)) if exercise.apart else []
     for part, of_part in parts or [(exercise, trials)]:
-        if all(t.difference is None for t in of_part):
+        if all(reproduces(part, (), t) for t in of_part):
             continue
         counts = isinstance(of_part[0].expected, int)  # three terms may meet by chance
         diagnosis = diagnose(part, of_part, part.singles, grow=not counts)

@@ -222,7 +222,8 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
         plain = f"Your code gives {found.yours}, and the right number is {found.expected}."
         relation = relations.relate_numbers(numbers) if len(numbers) == len(wrong) > 2 else None
         if relation is None:
-            return Finding("values", plain)
+            asks = "Which terms does your sum have on this input, and which should it have?"
+            return Finding("values", plain, asks)
         return replace(relation, does=f"{plain} {relation.does}")
     sizes = trial.case.sizes
     alike = list(_alike(found, wrong))

@@ -391,12 +391,16 @@ def split(x, h, which):
     "h and d_k are exchanged: the attention has d_k heads of h dimensions."
     heads_overlap = overlapping(x, h)
     "Head i begins at column i instead of i·d_k, so the heads overlap."
+    split_same_columns = into_heads(x, h, which)[:, :1].expand(-1, h, -1, -1)
+    "Every head gets the same columns, those of head 0. | Which columns belong to head 1?"
+
+
+@MultiHeadAttention.step(at="split", merge=(None, lambda context: context.flatten(2)))
+def without_exchange(x, h, which):
     heads_attend = x.unflatten(-1, (h, -1))
     """Heads and tokens have not changed places: every token attends among its own heads, (B, T, h,
     d_k), and never looks at another token. | Attention works on the last two axes. Which two should
     they be?"""
-    split_same_columns = into_heads(x, h, which)[:, :1].expand(-1, h, -1, -1)
-    "Every head gets the same columns, those of head 0. | Which columns belong to head 1?"
 
 
 def by_view(x: Tensor, h: int) -> Tensor:

@@ -406,29 +406,6 @@ def cached_mask(
 
 
 @cached_mask.step
-def queries(n_new, n_cached):
-    """At which place of the whole text does the first new token stand?"""
-    not_offset = torch.arange(n_new)[:, None]
-    """The rows are those of tokens 0, 1, …, as if nothing stood before the new ones: the mask is
-    not moved by the cache's length."""
-    moved_by_new = torch.arange(n_new, 2 * n_new)[:, None]
-    "The new tokens are moved by their own number instead of the number of those cached."
-    moved_by_new_later = torch.arange(n_new)[:, None] + (n_new if n_cached else 0)
-    "= moved_by_new"
-    one_too_far = torch.arange(n_cached + 1, n_cached + n_new + 1)[:, None]
-    "The rows are those of tokens one place later: each sees the one after it."
-    one_too_early = torch.arange(n_cached - 1, n_cached + n_new - 1)[:, None]
-    "The rows are those of tokens one place earlier: none sees itself."
-
-
-@cached_mask.step
-def keys(n_new, n_cached):
-    """How many keys are there in all, and where does the first one stand?"""
-    from_one = torch.arange(1, n_cached + n_new + 1)
-    "= one_too_early"
-
-
-@cached_mask.step
 def future(query, key):
     """True means *blocked*. May a token look at itself, and at the one after it?"""
     itself_too = key >= query
@@ -485,6 +462,29 @@ def both_sides(query, key, window):
     back = query - key
     symmetric = back < 0 if window is None else back.abs() >= window
     "The window reaches to both sides: what lies ahead within it is open."
+
+
+@cached_mask.step
+def queries(n_new, n_cached):
+    """At which place of the whole text does the first new token stand?"""
+    not_offset = torch.arange(n_new)[:, None]
+    """The rows are those of tokens 0, 1, …, as if nothing stood before the new ones: the mask is
+    not moved by the cache's length."""
+    moved_by_new = torch.arange(n_new, 2 * n_new)[:, None]
+    "The new tokens are moved by their own number instead of the number of those cached."
+    moved_by_new_later = torch.arange(n_new)[:, None] + (n_new if n_cached else 0)
+    "= moved_by_new"
+    one_too_far = torch.arange(n_cached + 1, n_cached + n_new + 1)[:, None]
+    "The rows are those of tokens one place later: each sees the one after it."
+    one_too_early = torch.arange(n_cached - 1, n_cached + n_new - 1)[:, None]
+    "The rows are those of tokens one place earlier: none sees itself."
+
+
+@cached_mask.step
+def keys(n_new, n_cached):
+    """How many keys are there in all, and where does the first one stand?"""
+    from_one = torch.arange(1, n_cached + n_new + 1)
+    "= one_too_early"
 
 
 @cached_mask.step
