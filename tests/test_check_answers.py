@@ -10,6 +10,8 @@ from mha_lesson.check.engine import places
 ANSWERS = all_answers()
 NAMES = [e.name for e in (*check.EXERCISES, *check.SHORT)]
 
+pytestmark = pytest.mark.plain  # checked annotations take three times as long
+
 
 @pytest.fixture(autouse=True)
 def however_slow_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -612,6 +612,7 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:view_needs_contiguous": lambda: _x.T.view(6),
     "error:shape_for_view": lambda: _x.view(5),
     "error:matrix_shapes": lambda: _x @ _x,
+    "error:einsum_letters": lambda: torch.einsum("ij,jk->ik", _x, _x),
     "error:float_mask_overflow": lambda: _x.half().masked_fill(_mask, -1e9),
     "error:mask_not_bool": lambda: _x.masked_fill(_x, 0.0),
     "error:dtype_mix": lambda: _x @ _x.double().T,
@@ -627,7 +628,9 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:not_callable": lambda: _x(3),  # type: ignore[operator]
     "error:integer_needed": lambda: torch.ones(2.0),  # type: ignore[call-overload]
     "error:target_dtype": lambda: _x[torch.ones(2)],
-    "error:loss_axes": lambda: F.cross_entropy(torch.ones(2, 3), torch.ones(5).long()),
+    "error:loss_counts": lambda: F.cross_entropy(torch.ones(2, 3), torch.ones(5).long()),
+    "error:cat_axes": lambda: torch.cat((_x, torch.ones(3, 4))),
+    "error:loss_axes": lambda: F.cross_entropy(torch.ones(2, 3, 4), torch.ones(2, 5).long()),
     "error:half_not_implemented": lambda: torch.ones(2).bool().softmax(0),
     "error:unknown_name": lambda: never_defined,  # type: ignore[name-defined]  # noqa: F821
     "error:no_such_attribute": lambda: _x.no_such,
@@ -860,7 +863,7 @@ def test_what_no_slip_explains_is_described(
     for text in filter(None, (finding.does, finding.asks, report.where, *report.notes)):
         assert reads_well(text), text
     assert not report.picture or report.where == "It shows on B = 2, T = 5, d = 3."
-    assert bool(finding.asks) != (asked is count and key in ("values", "relation:gap"))
+    assert finding.asks
     assert (report.picture is not None) == (
         asked in (squares, squares_and_signs)
         and key in ("values", "nan", "relation:factor", "relation:constant")
@@ -942,7 +945,7 @@ def test_a_slip_that_explains_many_inputs_is_named(
     ways = ["tripled"] * tripled + ["strange"] * strange + ["right"] * 8
     report = judge(named(), by_length(lambda i, T: ways[i]))
     assert report.slips == (("tripled",) if is_named else ("values",))
-    assert len(report.notes) == (is_named and tripled < 8)
+    assert any(note.startswith("On ") for note in report.notes) == (is_named and tripled < 8)
     assert all(reads_well(note) for note in report.notes)
 
 

@@ -133,7 +133,7 @@ RULES = [
     ("attention_scores", xor_for_power, "error:half_not_implemented", "a power is `**`"),
     ("attention", a_stub_inside, "calls_a_stub", "`attention_scores` returns nothing yet"),
     ("attention_scores", by_bmm, "error:bmm_axes", "exactly three axes"),
-    ("split_heads", parameters_exchanged, "arguments_exchanged", "all is right"),
+    ("split_heads", parameters_exchanged, "arguments_exchanged", "All is right"),
     ("masked_softmax", empty_rows_open, "added_1e9", "as if nothing were blocked"),
     ("masked_softmax", empty_rows_even, "blocked_rows_uniform", "still shares out a weight of 1"),
 ]

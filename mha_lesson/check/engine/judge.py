@@ -135,7 +135,7 @@ OF_SHAPES = tuple(
 def _explained(report: Report) -> bool:
     """Whether there is a name for what it does, and not just what differs."""
     unsure = any(note.startswith("On ") for note in report.notes)
-    vague = (key in VAGUE or key.startswith("relation:") for key in report.slips)
+    vague = (key in VAGUE or key.startswith(("relation:", "returns_")) for key in report.slips)
     return not (unsure or all(vague))
 
 

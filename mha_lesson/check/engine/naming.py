@@ -221,10 +221,10 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
         ]
         plain = f"Your code gives {found.yours}, and the right number is {found.expected}."
         relation = relations.relate_numbers(numbers) if len(numbers) == len(wrong) > 2 else None
+        asks = "Which terms has your sum on this input, and which should it have?"
         if relation is None:
-            asks = "Which terms does your sum have on this input, and which should it have?"
             return Finding("values", plain, asks)
-        return replace(relation, does=f"{plain} {relation.does}")
+        return replace(relation, does=f"{plain} {relation.does}", asks=asks)
     sizes = trial.case.sizes
     alike = list(_alike(found, wrong))
     have = letters_of_all(

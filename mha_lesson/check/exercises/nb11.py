@@ -189,7 +189,7 @@ def join(new, old):
 @cached_attention.step(at=WHOLE)
 def read_wrongly(q, k, v, old_k, old_v):
     cache_read_exchanged = cached_attention.right(q, k, v, old_v, old_k)
-    "The cache is read as (values, keys): it was given as (keys, values)."
+    "The cache is read as (values, keys). | In which order does the stub name its two parts?"
 
 
 @cached_attention.step
