@@ -2,6 +2,7 @@
 
 import ast
 import math
+import sys
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from torch import nn
 
 from mha_lesson import check
 from mha_lesson.check.engine import places
-from mha_lesson.check.engine.places import KINDS, changes
+from mha_lesson.check.engine.places import KINDS, can_be_changed, changes
+from mha_lesson.check.engine.source import Source
 from mha_lesson.check.exercises.nb11 import cached_mask
 
 
@@ -106,14 +108,32 @@ def test_beside_an_error_the_place_is_a_note() -> None:
     assert "`W_qkv`" in report.notes[-1] and "still to be done" in report.notes[-1]
 
 
-def test_a_loop_that_may_not_end_is_never_changed() -> None:
+def test_a_changed_loop_that_would_not_end_is_stopped() -> None:
     def with_while(n_new, n_cached, window):
-        i = 0
-        while i < 3:
+        rows, i = [], 0
+        while i < n_new:
+            rows.append([j > i + n_new for j in range(n_cached + n_new)])
             i += 1
-        return torch.zeros(n_new, n_cached + n_new, dtype=torch.bool)
+        mask = torch.tensor(rows)
+        if window is None:
+            return mask
+        place = torch.arange(n_cached, n_cached + n_new)[:, None]
+        return mask | (place - torch.arange(n_cached + n_new) >= window)
 
-    assert "one_place" not in cached_mask(with_while).slips
+    tracing = sys.gettrace()
+    report = cached_mask(with_while)
+    assert report.slips == ("moved_by_new",) or "`n_new`" in str(report), str(report)
+    assert sys.gettrace() is tracing
+
+
+def test_what_reaches_out_of_itself_is_never_changed() -> None:
+    def writes(n_new, n_cached, window):
+        open("/dev/null").close()
+        return torch.zeros(n_new, n_cached + n_new, dtype=torch.bool) & (window == 7.5)
+
+    source = Source(writes)
+    assert not can_be_changed(writes, source.tree)
+    assert can_be_changed(wrong_loop, Source(wrong_loop).tree)
 
 
 def test_every_change_is_of_a_kind_and_is_taken_back() -> None:
@@ -162,8 +182,9 @@ def test_the_masks_that_come_out_right_are_said() -> None:
                 heads.append(scores.softmax(-1) @ v[:, :, i])
             return self.w_o(torch.cat(heads, -1))
 
-    notes = check.MultiHeadAttention(OneMaskForEachHead).notes
-    assert "It is right without a mask, and with a causal mask (T, T)." in notes
+    report = check.MultiHeadAttention(OneMaskForEachHead)
+    notes = report.notes
+    assert "It is right without a mask, and with a causal mask (T, T)." in notes, str(report)
 
 
 def test_what_hangs_on_memory() -> None:
