@@ -15,6 +15,8 @@ from mha_lesson.check.engine.places import KINDS, can_be_changed, changes
 from mha_lesson.check.engine.source import Source
 from mha_lesson.check.exercises.nb11 import cached_mask
 
+pytestmark = pytest.mark.plain  # checked annotations take three times as long
+
 
 @pytest.fixture(autouse=True)
 def however_slow_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +170,9 @@ def test_right_for_matrices_only() -> None:
     assert any(note.startswith("For single matrices all is right") for note in report.notes)
 
 
-def test_the_masks_that_come_out_right_are_said() -> None:
+def test_the_masks_that_come_out_right_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "SECONDS", 0)
+
     class OneMaskForEachHead(SoftmaxOverHeads):
         def forward(self, x, mask=None):
             heads = []
