@@ -194,7 +194,7 @@ class Server:
         assert self.process.poll() is None, self.log.read_text()[-2000:]
         try:
             return self.ask("GET", "api/status")[0] == 200
-        except urllib.error.URLError:
+        except OSError:  # nobody listens yet, or it only tries out whether the port is free
             return False
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
