@@ -18,7 +18,7 @@ from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_att
 from mha_lesson.pictures import live
 from mha_lesson.pictures.layout import SCREEN, WIDTH, draw
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, number
+from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, sentence
 from readable import assert_readable
@@ -247,6 +247,10 @@ class TestMemory:
             stored = x[step].untyped_storage()
             flat = torch.tensor([], dtype=torch.long).set_(stored)
             assert [i for i in strip.links.ravel() if i >= 0] == flat.tolist()
+            first = next(p for p in tiles if p.title.startswith("storage"))
+            if first.path:  # the way along the first strip is the tensor's order
+                assert first.links[0, list(first.path)].tolist() == x[step].flatten().tolist()
+            assert [p.copied for p in tiles if p.copied] == [True] * (first is not strip)
             # each cell's address leads to its own number on the strip
             for r, c in np.ndindex(seen.links.shape):
                 place = int(re.search(r"place (\d+) of", seen.says[r][c]).group(1))
@@ -371,16 +375,24 @@ class TestHeadWrites:
             with torch.no_grad():
                 whole = mha(creek.hidden) - creek.b_o
             it = creek.tokens.index("it")
-            lengths, numbers = head_writes.scene(h).flat()
+            lengths, numbers, walk = head_writes.scene(h).flat()
             assert lengths.columns == creek.labels
             np.testing.assert_allclose(lengths.values[-1], whole.norm(dim=-1), rtol=1e-4)
             np.testing.assert_allclose(numbers.values[-1], whole[it, :24], atol=1e-5)
+            far = float(whole[it].norm())  # all writes, tip to tail, end at their sum
+            np.testing.assert_allclose(walk.corners()[-1], (far, 0), atol=1e-4)
+            assert (np.linalg.norm(walk.steps, axis=1) <= lengths.values[:-1, it] + 1e-4).all()
             for off in range(h):
                 on = tuple(i != off for i in range(h))
-                lengths, numbers = head_writes.scene(h, on).flat()
+                lengths, numbers, less = head_writes.scene(h, on).flat()
                 written = lengths.values.any(axis=1).tolist()
                 assert written == [*on, h > 1]
                 assert [", off" in name for name in lengths.rows] == [*(not o for o in on), False]
+                taken = np.where(np.array(on)[:, None], walk.steps, 0)
+                np.testing.assert_allclose(less.steps, taken, atol=1e-5)
+                left, right, lowest, highest = less.frame
+                x, y = less.corners().T
+                assert left < x.min() and x.max() < right and lowest < y.min() <= y.max() < highest
                 mine = head_writes._writes(h)[off, it, :24]
                 np.testing.assert_allclose(
                     numbers.values[-1] + mine.numpy(), whole[it, :24], atol=1e-5
@@ -391,7 +403,7 @@ class TestHeadWrites:
         for h in head_writes.HEADS:
             for on in ([False] * h, [True] + [False] * (h - 1), [True] * h):
                 ((_, scene),) = every("head_writes", h=[h], on=[tuple(on)])
-                for panel in scene.flat():
+                for panel in heatmaps(scene):
                     seen = panel.values[~panel.blocked]
                     assert np.abs(seen).max() <= panel.limits[1] + 1e-4
                 assert scene.caption.startswith(f"Heads that write: {sum(on)} of {h}.")
@@ -465,20 +477,22 @@ class TestRealHeads:
             assert (large.values == small[state["head"]].values).all()
             for panel in small:
                 assert_weights(panel)
-            links = scene.flat()[-1]
-            assert "{} → {}, {}".format(*links.rows[0]) in scene.caption
-            inner = np.sort(large.values[1:-1, 1:-1].ravel())[::-1]
-            assert [row[2] for row in links.rows] == [
-                number(v, 2) for v in inner[: len(links.rows)]
-            ]
+            lines = scene.flat()[0]
+            assert isinstance(lines, Words) and lines.weights is large
+            assert [panel.picked for panel in small] == [i == state["head"] for i in range(12)]
+            assert {panel.picks for panel in small} == {("head", i) for i in range(12)}
+            said, value = re.search(r"words: (.* → .*), (\S+)\. On", scene.caption).groups()
+            inner = large.values[1:-1, 1:-1]
+            r, c = np.unravel_index(inner.argmax(), inner.shape)
+            assert (said, value) == (
+                f"{large.rows[1:][r]} → {large.columns[1:][c]}", number(inner.max(), 2)
+            )  # fmt: skip
 
     def test_pieces_of_a_typed_word_are_labelled_as_elsewhere(self) -> None:
         scene = module("real_heads").scene(text="spunky unfathomable well-read ##ky")
         words = ("[CLS]", "spun-", "-ky", "un-", "-fat-", "-hom-", "-able", "well", "-", "read",
                  "#", "#", "ky", "[SEP]")  # fmt: skip
         assert all(panel.rows == panel.columns == words for panel in heatmaps(scene))
-        names = {re.sub(r" \(\d+\)", "", name) for row in scene.flat()[-1].rows for name in row[:2]}
-        assert names <= set(words)
 
     def test_layer_3_is_the_layer_of_the_sentence(self) -> None:
         panels = heatmaps(module("real_heads").scene())[1:]
@@ -621,25 +635,29 @@ def test_controls_move_the_ranges_of_others() -> None:
     assert (heads["d_k"].max, heads["d_k"].value) == (96, 96)
 
 
-@pytest.mark.parametrize("name", ["scaling", "projections", "memory", "cost", "rotation"])
+@pytest.mark.parametrize("name", ["scaling", "memory"])
 def test_states_of_a_page_follow_the_controls_and_are_a_small_parcel(name: str) -> None:
     explorer = getattr(explore, name)()
-    assert explorer.has_page and "<script" in live.page(explorer)
+    assert explorer.has_page and len(live.page(explorer)) < 600_000
     stored, values = explorer.states()
-    assert len(json.dumps(stored)) + len(values) < 1.5e6
     positions = [live._positions(control)[1] for control in explorer.controls.values()]
     data = np.frombuffer(values, np.float32)
-    for place, sent in zip(itertools.product(*positions), stored["states"], strict=True):
+    pairs = zip(itertools.product(*positions), stored["states"], strict=True)
+    for place, state in list(pairs)[::7]:
         scene = explorer.scene_at(**dict(zip(explorer.controls, place, strict=True)))
-        alone, raw = live.pack(scene)
-        assert {**sent, "marks": []} == {**json.loads(json.dumps(alone)), "marks": []}
-        own = np.frombuffer(raw, np.float32)
-        marks = [stored["marks"][i] for i in sent["marks"]]
-        for mark, expected in zip(marks, json.loads(json.dumps(alone["marks"])), strict=True):
-            if mark[0] == "h":
-                (start, size), (first, same) = mark[1].pop("values"), expected[1].pop("values")
-                np.testing.assert_array_equal(data[start:][:size], own[first:][:same])
-            assert mark == expected
+        for room, sent in zip(stored["rooms"], state["layouts"], strict=True):
+            alone, raw = live.pack(scene, room)
+            alone = json.loads(json.dumps(alone))
+            own = np.frombuffer(raw, np.float32)
+            assert {"width": alone["width"], "caption": alone["caption"]} == {
+                "width": sent["width"], "caption": state["caption"]
+            }  # fmt: skip
+            marks = [stored["marks"][i] for i in sent["marks"]]
+            for mark, expected in zip(marks, alone["marks"], strict=True):
+                if mark[0] == "h":
+                    (start, size), (first, same) = (m[1].pop("values") for m in (mark, expected))
+                    np.testing.assert_array_equal(data[start:][:size], own[first:][:same])
+                assert mark == expected
 
 
 def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:

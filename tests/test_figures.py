@@ -19,6 +19,7 @@ from mha_lesson.pictures.panels import (
     Scene,
     Table,
     Tiles,
+    Words,
     contrast,
     head_colour,
     rgb,
@@ -142,7 +143,7 @@ def test_a_table_alone_is_a_table_that_can_be_selected():
 def test_the_browser_gets_the_marks_that_the_figure_draws(name):
     header, raw = live.pack(SCENES[name])
     values = np.frombuffer(raw, np.float32)
-    drawing = layout.draw(SCENES[name])
+    drawing = layout.draw(SCENES[name], height=layout.SCREEN)
     texts = [m.text for m in drawing.marks if isinstance(m, layout.Text)]
     assert [m[3] for m in header["marks"] if m[0] == "t"] == texts
     assert len(header["marks"]) == len(drawing.marks)
@@ -154,6 +155,18 @@ def test_the_browser_gets_the_marks_that_the_figure_draws(name):
                 values[start : start + size].reshape(sent["shape"]), mark.panel.values, rtol=1e-6
             )
         assert (sent["x"], sent["w"]) == (mark.x, mark.width)
+
+
+def test_a_ribbon_is_as_wide_as_its_weight():
+    values = np.array([[0.25, 0.0], [0.0, 0.75]])
+    scene = Scene(Words(Heatmap(values), head=5))
+    [ribbons] = [m for m in layout.draw(scene).marks if isinstance(m, layout.Ribbons)]
+    image = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("RGB")).astype(int)
+    middle = round(2 * (ribbons.x + ribbons.width / 2 + figures.MARGIN))
+    coloured = (np.ptp(image[:, middle], axis=-1) > 30).astype(int)
+    starts, ends = np.flatnonzero(np.diff(coloured) > 0), np.flatnonzero(np.diff(coloured) < 0)
+    wanted = 2 * (ribbons.pitch - 2) * np.diag(values)
+    np.testing.assert_allclose(ends - starts, wanted, atol=1.5)
 
 
 FRAME = rgb(figures.INK)

@@ -268,6 +268,10 @@ def heatmap(**more: Any) -> panels.Heatmap:
     return panels.Heatmap(looks(3, 5), **more)
 
 
+def walk() -> panels.Walk:
+    return panels.Walk(normal(3, 2), (-3, 3, -2, 2))
+
+
 def bars() -> panels.Bars:
     return panels.Bars(normal(2, 3), series=("a", "b"))
 
@@ -585,6 +589,17 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     ),
     "panels.Heatmap.text": (heatmap().text, lambda: {"row": 1, "column": 2}),
     "panels.Heatmap.largest": (heatmap().largest, lambda: {"n": 2}),
+    "panels.Walk": (
+        shown(panels.Walk),
+        lambda: {"steps": normal(5, 2), "frame": (-3, 3, -2, 2), "x_name": "a", "title": "b"},
+    ),
+    "panels.Walk.text": (walk().text, lambda: {"step": 1}),
+    "panels.Walk.largest": (walk().largest, lambda: {"n": 2}),
+    "panels.Words": (
+        shown(panels.Words),
+        lambda: {"weights": heatmap(), "row": 1, "title": "a", "head": 3},
+    ),
+    "panels.Words.largest": (panels.Words(heatmap()).largest, lambda: {"n": 2}),
     "panels.Bars": (
         shown(panels.Bars),
         lambda: {

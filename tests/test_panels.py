@@ -19,6 +19,8 @@ from mha_lesson.pictures.panels import (
     Scene,
     Table,
     Tiles,
+    Walk,
+    Words,
     number,
 )
 
@@ -327,3 +329,30 @@ def test_a_picture_shrinks_to_the_height_that_it_is_given():
     maps = Scene([Heatmap(np.eye(13), numbers=False) for _ in range(12)], columns=4)
     assert layout.draw(maps).height > 600
     assert layout.draw(maps, layout.WIDTH, 480).height <= 480
+
+
+def test_a_walk_goes_on_from_the_tip_of_the_arrow_before():
+    walk = Walk([[1, 2], [0, 0], [3, -1]], (-1, 5, -1, 3))
+    np.testing.assert_array_equal(walk.corners(), [[0, 0], [1, 2], [1, 2], [4, 1]])
+    assert walk.largest(1) == [("head 2", "3.00 along, 1.00 down")]
+    assert walk.alt == "3 arrows, tip to tail, to (4.00, 1.00)"
+    lines = [m for m in layout.draw(Scene(walk)).marks if isinstance(m, layout.Path)]
+    gone = Walk([[1, 2], [0, 0], [0, 0]], (-1, 5, -1, 3))
+    assert len(lines) == sum(isinstance(m, layout.Path) for m in layout.draw(Scene(gone)).marks)
+    with pytest.raises(ValueError, match="steps must be"):
+        Walk([[1, 2, 3]], (0, 1, 0, 1))
+    with pytest.raises(ValueError, match="frame must be"):
+        Walk([[1, 2]], (0, 1, 0))
+
+
+def test_ribbons_are_the_weights_that_can_be_seen_the_strongest_on_top():
+    values = np.array([[0.7, 0.27, 0.03], [0.2, 0.5, 0.3]])
+    words = Words(Heatmap(values, blocked=[[0, 0, 0], [0, 1, 0]]), row=1)
+    assert words.ribbons == [(1, 0, 0.2), (0, 1, 0.27), (1, 2, 0.3), (0, 0, 0.7)]
+    assert words.largest(1) == [("0 → 0", ".70")]
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Words(Heatmap([[-1, 2]]))
+    with pytest.raises(ValueError, match="row must be"):
+        Words(Heatmap(values), row=2)
+    with pytest.raises(TypeError, match="weights must be"):
+        Words(values)

@@ -39,22 +39,30 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
     gradient = weights * (1 - weights)
     keys = [f"k{i}" for i in range(N_KEYS)]
     low, high = float(row.min()), float(row.max())
-    far = SPREAD * (1 if scaled else math.sqrt(SIZES[-1]))  # one axis for every d_k: bars compare
+    far = SPREAD * math.sqrt(SIZES[-1])  # one axis for all positions, so that bars compare
     curves = {
         "unscaled": [_largest(d, False) for d in SIZES],
-        "divided by √d_k": [_largest(d, True) for d in SIZES],
+        "÷ √d_k": [_largest(d, True) for d in SIZES],
     }
     how = "divided by √d_k" if scaled else "unscaled"
     return Scene(
         [
             [
-                Bars(row, keys, name="score", limits=(-far, far), title="scores of one row"),
+                Bars(
+                    row,
+                    keys,
+                    name="score",
+                    limits=(-far, far),
+                    decimals=0 if max(-low, high) >= 9.95 else 1,
+                    title="scores of one row",
+                    wide=1.12,
+                ),
                 Bars(
                     weights,
                     keys,
                     name="weight",
                     limits=(0, 1),
-                    decimals=3,
+                    decimals=2,
                     title="weights of that row",
                 ),
             ],
@@ -64,7 +72,7 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
                     keys,
                     name="p (1 − p)",
                     limits=(0, 0.25),
-                    decimals=3,
+                    decimals=2,
                     title="slope of each weight by its score",
                 ),
                 Curve(

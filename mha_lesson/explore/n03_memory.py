@@ -66,9 +66,13 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
     strips = [(now, "storage: one strip of memory")]
     if now.data_ptr() != before.data_ptr():
         strips = [(before, "storage before this step"), (now, "storage after it: a copy")]
-    side_by_side = len(strips) == 2 and h * d_k * 2 <= STRIP
+    wrapped = T * h * d_k > STRIP
+    side_by_side = len(strips) == 2 and wrapped and h * d_k * 2 <= STRIP
     most = STRIP // 2 if side_by_side else STRIP
-    drawn = [_strip(t, h, d_k, title, most) for t, title in strips]
+    drawn = [
+        _strip(t, h, d_k, title, most, path=[] if wrapped or i else _order(now, t), copied=i > 0)
+        for i, (t, title) in enumerate(strips)
+    ]
     rows: list[list[Panel]] = [[*drawn]] if side_by_side else [[strip] for strip in drawn]
     pictures: list[Panel] = [_seen(now, h, d_k, f"the tensor after: {step}")]
     if wrong is not None:
@@ -105,11 +109,21 @@ def wrong_way(x: dict[str, Tensor], step: str) -> Tensor | None:
     return source.view(x[step].shape)
 
 
-def _strip(x: Tensor, h: int, d_k: int, title: str, most: int) -> Tiles:
+def _stored(x: Tensor) -> list[int]:
+    return torch.as_strided(x, (x.numel(),), (1,), 0).tolist()
+
+
+def _order(x: Tensor, storage: Tensor) -> list[int]:
+    """The places on a strip where the numbers of x lie, in the order of x."""
+    places = {number: place for place, number in enumerate(_stored(storage))}
+    return [places[number] for number in x.flatten().tolist()]
+
+
+def _strip(x: Tensor, h: int, d_k: int, title: str, most: int, **more: Any) -> Tiles:
     """The storage of x in rows of whole tokens."""
-    stored = torch.as_strided(x, (x.numel(),), (1,), 0).tolist()
+    stored = _stored(x)
     width = most // (h * d_k) * (h * d_k)
-    rows = [stored[i : i + width] for i in range(0, len(stored), width)]
+    rows: list[list[int | None]] = [[*stored[i : i + width]] for i in range(0, len(stored), width)]
     if len(rows) > 1:
         rows[-1] += [None] * (width - len(rows[-1]))
     says = [
@@ -117,7 +131,7 @@ def _strip(x: Tensor, h: int, d_k: int, title: str, most: int) -> Tiles:
         for r, row in enumerate(rows)
     ]
     names = [str(r * width) for r in range(len(rows))] if len(rows) > 1 else None
-    return _tiles(rows, says, h, d_k, title, rows=names)
+    return _tiles(rows, says, h, d_k, title, rows=names, **more)
 
 
 def _seen(x: Tensor, h: int, d_k: int, title: str, wrong: Tensor | None = None) -> Tiles:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_lesson.attention import scaled_dot_product_attention, split_heads
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Heatmap, Scene
+from mha_lesson.pictures.panels import Heatmap, Scene, Walk
 from mha_lesson.refusals import listed, require_bool, require_one_of
 from mha_lesson.text import sentence
 
@@ -53,6 +53,7 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     names = [f"head {i}" if on[i] else f"head {i}, off" for i in range(h)]
     lengths = torch.cat([writes.norm(dim=-1), total.norm(dim=-1)[None]])
     numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]])
+    plane, frame = _plane(h)
     missing = float((full - total).norm() / full.norm())
     return Scene(
         [
@@ -79,6 +80,13 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
                     quantity="value",
                     title="what they write into “it”",
                 ),
+                Walk(
+                    writes[:, it] @ plane.mT,
+                    frame,
+                    x_name="→ along the sum, ↑ across",
+                    title="the same, tip to tail",
+                    wide=1.6,
+                ),
             ]
         ],
         caption=(
@@ -91,6 +99,23 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
             + ("" if h == 12 else " The model was trained with 12; this cut is for comparison.")
         ),
     )
+
+
+@cache
+def _plane(h: int) -> tuple[Tensor, tuple[float, ...]]:
+    """(2, d_model): the direction of all writes' sum into “it”, and the one across it in which
+    they differ most; and the part of that plane which the writes need, one after the other.
+    """
+    writes = _writes(h)[:, sentence().tokens.index("it")]
+    along = torch.nn.functional.normalize(writes.sum(dim=0), dim=0)
+    across = torch.linalg.svd(writes - (writes @ along)[:, None] * along)[2][0]
+    across = torch.nn.functional.normalize(across - (across @ along) * along, dim=0)
+    across = across * (1 if (writes @ across)[-1] >= 0 else -1)  # else either way
+    plane = torch.stack([along, across])
+    steps = writes @ plane.mT
+    low, high = steps.clamp(max=0).sum(dim=0), steps.clamp(min=0).sum(dim=0)  # with any heads off
+    (left, lowest), (right, highest) = (low - 0.2).tolist(), (high + 0.2).tolist()
+    return plane, (left, right, lowest, highest)
 
 
 @cache

@@ -4,17 +4,15 @@ from functools import cache, lru_cache
 from typing import Any
 
 import ipywidgets as widgets
-from torch import Tensor
 
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Heatmap, Scene, Stack, Table, number
+from mha_lesson.pictures.panels import Heatmap, Scene, Stack, Table, Words
 from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
 from mha_lesson.refusals import require_bool, require_text, require_whole
 from mha_lesson.text import LAYER, SENTENCE
 
 N_LAYERS, N_HEADS = 6, 12
 MOST_TOKENS = 48  # more cannot be read in a picture
-N_LINKS = 8
 HEAD = 1  # of layer 3: it → creek
 
 
@@ -46,7 +44,7 @@ def real_heads(text: str = SENTENCE) -> Explorer:
 def scene(
     layer: int = LAYER, head: int = HEAD, text: str = SENTENCE, hide_ends: bool = False
 ) -> Scene:
-    """One head large, its strongest links, and all heads of the layer.
+    """One head as lines between words and as a large map, and all heads of the layer.
 
     Raises:
         ValueError: there is no such layer or head, or the sentence cannot be shown; it says why.
@@ -68,40 +66,25 @@ def scene(
             weights[i][shown, shown], labels, labels, head=i, limits=(0, 1), numbers=False, **more
         )
 
-    large = picture(head, title=f"layer {layer}, head {head}", wide=1.2)
-    small = [picture(i, title=f"{i}", bare=True) for i in range(N_HEADS)]
+    large = picture(head, title=f"layer {layer}, head {head}", wide=1.1)
+    it = labels.index("it") if "it" in labels else None
+    lines = Words(large, row=it, head=head, title="what each word looks at")
+    small = [
+        picture(i, title=f"{i}", bare=True, picks=("head", i), picked=i == head)
+        for i in range(N_HEADS)
+    ]
     parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
-    links = _links(weights[head], words)
-    query, key, most = links[0]
+    link, most = large.largest(1)[0]
     caption = (
-        f"Layer {layer}, head {head}: strongest link between words: {query} → {key}, {most}. "
+        f"Layer {layer}, head {head}: strongest link between words: {link}, {most}. "
         f"On average a token gives {parked:.0%} of its weight to [CLS] and [SEP]."
     )
-    table = Table(
-        links, ("query", "key", "weight"), title="strongest links between words of the large one"
-    )
     return Scene(
-        [
-            [large, Stack([small[:6], small[6:], [table]], wide=1.5)],
-        ],
+        [[lines, large, Stack([small[i : i + 3] for i in range(0, N_HEADS, 3)], wide=0.9)]],
         caption=caption,
-        alt=f"The weights of layer {layer}, head {head}, large; those of all {N_HEADS} heads of "
-            "the layer, small; and a table of the strongest links.",
+        alt=f"The weights of layer {layer}, head {head}, as ribbons between the words and as a "
+            f"large map; those of all {N_HEADS} heads of the layer, small.",
     )  # fmt: skip
-
-
-def _links(weights: Tensor, words: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    """The largest weights that neither leave nor enter [CLS] and [SEP], as words."""
-    inner = weights[1:-1, 1:-1]
-    names = [word if words.count(word) == 1 else f"{word} ({i})" for i, word in enumerate(words)][
-        1:-1
-    ]
-    values, places = inner.flatten().topk(min(N_LINKS, inner.numel()))
-    queries, keys = places // len(names), places % len(names)
-    return [
-        (names[i], names[j], number(value, 2))
-        for i, j, value in zip(queries.tolist(), keys.tolist(), values.tolist(), strict=True)
-    ]
 
 
 @cache

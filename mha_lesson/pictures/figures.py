@@ -20,12 +20,28 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, Rectangle
+from matplotlib.patches import Circle, PathPatch, Rectangle
+from matplotlib.path import Path as Line
 from PIL import Image
 
-from mha_lesson.pictures.layout import Cells, ColourBar, Dot, Drawing, Path, Rect, Text, draw
+from mha_lesson.pictures.layout import (
+    LETTER,
+    Cells,
+    ColourBar,
+    Dot,
+    Drawing,
+    Path,
+    Rect,
+    Ribbons,
+    Text,
+    draw,
+)
 from mha_lesson.pictures.panels import (
     MAPS,
+    RIBBON,
+    RIBBON_FAR,
+    TILE,
+    WRONG,
     Heatmap,
     Scene,
     Table,
@@ -218,6 +234,18 @@ def _(mark: ColourBar, axes: Axes) -> None:
 
 
 @_draw.register
+def _(mark: Ribbons, axes: Axes) -> None:
+    x, middle, right = mark.x, mark.x + mark.width / 2, mark.x + mark.width
+    for row, column, weight in mark.panel.ribbons:
+        start, end = mark.ends(row, column)
+        curve = Line([(x, start), (middle, start), (middle, end), (right, end)], [1, 4, 4, 4])
+        strong = mark.panel.row is None or row == mark.panel.row
+        wide = _points(weight * (mark.pitch - 2))
+        axes.add_patch(PathPatch(curve, fc="none", ec=mark.colour, lw=wide,
+                                 alpha=RIBBON if strong else RIBBON_FAR))  # fmt: skip
+
+
+@_draw.register
 def _(mark: Cells, axes: Axes) -> None:
     if isinstance(mark.panel, Tiles):
         _draw_tiles(mark, mark.panel, axes)
@@ -226,7 +254,7 @@ def _(mark: Cells, axes: Axes) -> None:
 
 
 def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
-    gap = 1.0 if min(mark.width, mark.height) >= 8 else 0.0
+    gap = mark.gap
     table = on_plate(MAPS[panel.colours]) if mark.numbers else MAPS[panel.colours]
     levels = shares(panel)
     opened, colours, blocked, written = [], [], [], []
@@ -263,19 +291,19 @@ def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
 
 
 def _draw_tiles(mark: Cells, panel: Tiles, axes: Axes) -> None:
-    gap = 2.0 if mark.width >= 8 else 0.5
+    gap = mark.gap
     for r, row in enumerate(panel.labels):
         for c, text in enumerate(row):
             if text is None:
                 continue
             (x, y), head = mark.at(r, c), int(panel.heads[r, c])
-            fill = head_colour(head) if head >= 0 else "#D3D7DC"
+            fill = head_colour(head) if head >= 0 else TILE
             wrong = panel.wrong[r, c]
             axes.add_patch(Rectangle((x, y), mark.width - gap, mark.height - gap, fc=fill, lw=0))
             if wrong:
                 inner = (x + 1.5, y + 1.5), mark.width - gap - 3, mark.height - gap - 3
-                axes.add_patch(Rectangle(*inner, fc="none", ec="#111111", lw=1.2, ls=(0, (2, 1.5))))
-            if text and mark.width - gap >= 7.4 * len(text) + 2:
+                axes.add_patch(Rectangle(*inner, fc="none", ec=WRONG, lw=1.2, ls=(0, (2, 1.5))))
+            if text and mark.width - gap >= LETTER * len(text) + 2:
                 axes.text(
                     x + (mark.width - gap) / 2,
                     y + (mark.height - gap) / 2,

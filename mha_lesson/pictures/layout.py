@@ -7,10 +7,10 @@ No text is smaller than 12 px (9 pt).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from mha_lesson.pictures.panels import (
     Stack,
     Table,
     Tiles,
+    Walk,
+    Words,
     head_colour,
     number,
     ticks,
@@ -35,10 +37,12 @@ from mha_lesson.pictures.panels import (
 from mha_lesson.refusals import MOST, require_kind, require_positive
 
 WIDTH = 860  # fits the output of a notebook cell on a laptop
-SCREEN = 480  # so high that controls, sentence and picture stand on a laptop's screen together
+ROOMS = (WIDTH, 620, 330)  # widths that a saved page is laid out for: a laptop, a tablet, a phone
+SCREEN = 420  # with controls and sentence it takes 560 px of a laptop's screen
 FOLDED = 700  # a narrower page stacks panels and is scrolled: no limit to its height
 SMALL, BODY, TITLE = 12, 13, 15
 GAP = 28
+BREAK, LETTER = 8.0, 7.4  # the gap between blocks of tiles; the width of a letter in a tile
 PLAIN = "#2878CC"  # bars and lines that belong to no head
 PLAINS = (PLAIN, "#CF5A08", "#009E73", "#CC79A7", "#808080", "#E69F00", "#56B4E9", "#8A6D00")
 
@@ -99,6 +103,13 @@ class Cells:
     panel: Heatmap | Tiles
     numbers: bool = False
 
+    @property
+    def gap(self) -> float:
+        """The room between two cells."""
+        if isinstance(self.panel, Tiles):
+            return 2.0 if self.width >= 8 else 0.5
+        return 1.0 if min(self.width, self.height) >= 8 else 0.0
+
     def at(self, row: int, column: int) -> tuple[float, float]:
         """The top left corner of a cell, breaks between blocks included."""
         tiles = self.panel if isinstance(self.panel, Tiles) else None
@@ -106,6 +117,26 @@ class Cells:
             self.x + column * self.width + _breaks(column, tiles.break_columns if tiles else 0),
             self.y + row * self.height + _breaks(row, tiles.break_rows if tiles else 0),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Ribbons:
+    """The ribbons of words, between x and x + width; one word every `pitch`."""
+
+    x: float
+    y: float
+    width: float
+    pitch: float
+    panel: Words
+    margin: float  # that the words take on either side
+
+    @property
+    def colour(self) -> str:
+        return PLAIN if self.panel.head is None else head_colour(self.panel.head)
+
+    def ends(self, row: int, column: int) -> tuple[float, float]:
+        """The y of a ribbon's two ends."""
+        return self.y + (row + 0.5) * self.pitch, self.y + (column + 0.5) * self.pitch
 
 
 @dataclass(frozen=True)
@@ -123,7 +154,7 @@ class ColourBar:
         return Text(self.x + self.width + 8, self.y + self.height / 2, self.end)
 
 
-Mark = Text | Rect | Path | Dot | Cells | ColourBar
+Mark = Text | Rect | Path | Dot | Cells | Ribbons | ColourBar
 
 
 @dataclass(eq=False)
@@ -153,7 +184,7 @@ def _moved(mark: Mark, dx: float, dy: float, panel: int | None) -> Mark:
 
 def _breaks(index: int, every: int) -> float:
     """The room that breaks between blocks have taken before cell `index`."""
-    return 8.0 * (index // every) if every else 0.0
+    return BREAK * (index // every) if every else 0.0
 
 
 _EMS = dict.fromkeys("iljtfrI.,:;'|!()[] ·", 0.38) | dict.fromkeys("mwMW@%→−+=", 0.92)
@@ -310,10 +341,8 @@ def _same(panel: Panel, other: Panel, axis: str) -> bool:
     if not (isinstance(panel, Heatmap) and isinstance(other, Heatmap)):
         return False
     name = "row_name" if axis == "rows" else "column_name"
-    return (
-        panel.rows == other.rows
-        and panel.columns == other.columns
-        and getattr(panel, name) == getattr(other, name)
+    return getattr(panel, axis) == getattr(other, axis) and (
+        getattr(panel, name) == getattr(other, name)
     )
 
 
@@ -336,7 +365,7 @@ class _Piece:
         """The height of what stands above the plot."""
         p = self.panel
         own_bar = isinstance(p, Heatmap) and (self.bar or p.mask) and not _numbers_only(p)
-        return (26.0 if p.title else 0.0) + (26.0 if own_bar else 0.0)
+        return (20.0 if p.bare else 26.0) * bool(p.title) + 26.0 * own_bar
 
     @property
     def sides(self) -> tuple[float, float]:
@@ -414,6 +443,11 @@ def _fit(grid: list[list[_Piece]], width: float) -> tuple[list[list[Drawing]], l
         if sum(gaps) + sum(widths) > width:  # labels and titles took more than their share
             shares = before
             made, widths = drawn()
+    over = sum(gaps) + sum(widths) - width
+    if 0 < over < max(shares) - 60:  # labels and titles took it: the widest plot gives it back
+        widest = shares.index(max(shares))
+        shares[widest] = min(shares[widest], widths[widest] - sides[widest]) - over - 1
+        made, widths = drawn()
     lefts = [0.0]
     for w, gap in zip(widths, gaps[1:], strict=False):
         lefts.append(float(round(lefts[-1] + w + gap)))
@@ -497,10 +531,12 @@ def _cell_size(piece: _Piece, room: float) -> tuple[float, float]:
     width = _half(min(max(46.0, said + 14) if said else 27.0, room / n_columns))
     if said:
         return width, 32.0 if most >= 27 else max(most, 16.0)
-    if panel.bare:
-        width = min(width, _half(most))
+    if panel.bare:  # a thumbnail of a size that hardly depends on its number of cells
+        width = _half(min(room / n_columns, 3.6 * most / n_columns))
+        return width, width
     low = 15.0 if n_rows <= 8 else 11.5 if piece.rows else 0.0  # so high that labels fit
-    return width, piece.cell or min(max(width, low), most)
+    height = piece.cell or min(max(width, low), most)
+    return min(width, _half(1.7 * height)), height
 
 
 def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
@@ -510,10 +546,14 @@ def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
     if piece.title > top:
         key = _boxes([("True", True), ("False", False)]) if panel.mask else None
         drawing.paste(key or _colour_bar(panel, bool(panel.blocked.any())), 0, top)
-        top = piece.title
+    top = piece.title
     width, height = _cell_size(piece, room)
     drawing.add(Cells(left, top, width, height, panel, _numbered(panel, room) > 0))
     right, bottom = left + n_columns * width, top + n_rows * height
+    if panel.picked:
+        x, y = left - 3, top - 3
+        frame = ((x, y), (right + 2, y), (right + 2, bottom + 2), (x, bottom + 2), (x, y))
+        drawing.add(Path(frame, LOW, width=2.5))
     named = 0.0
     if piece.rows:
         every = math.ceil(11.5 / height)
@@ -534,6 +574,30 @@ def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
             right = max(right, middle + half)
             bottom += 20
     drawing.width, drawing.height = max(right, drawing.width), max(bottom, named)
+    return drawing
+
+
+def _words(panel: Words, piece: _Piece, room: float) -> Drawing:
+    drawing, weights = Drawing(), panel.weights
+    top = piece.title if _title(drawing, panel) else 0.0
+    sides = [[_short(t) for t in labels] for labels in (weights.rows, weights.columns)]
+    named = max(text_width(name, BODY) for name in (weights.row_name, weights.column_name))
+    margin = math.ceil(max(named, _widest([*sides[0], *sides[1]]))) + 8.0
+    pitch = min(22.0, max(piece.sizes.cell, 6.0))
+    width = max(60.0, min(170.0, room - 2 * margin))
+    drawing.add(Ribbons(margin, top, width, pitch, panel, margin))
+    every = math.ceil(11.5 / pitch)
+    places = (margin - 7, "right"), (margin + width + 7, "left")
+    for labels, (x, align) in zip(sides, places, strict=True):
+        drawing.add(*(
+            Text(x, top + (i + 0.5) * pitch, label, align=align)
+            for i, label in enumerate(labels) if i % every == 0 and label
+        ))  # fmt: skip
+    bottom = top + pitch * max(map(len, sides))
+    names = (weights.row_name, "right"), (weights.column_name, "left")
+    for (name, align), (x, _) in zip(names, places, strict=True):
+        drawing.add(Text(x, bottom + 12, name, BODY, align))
+    drawing.width, drawing.height = max(drawing.width, 2 * margin + width), bottom + 22
     return drawing
 
 
@@ -625,7 +689,8 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
     slot = min(max(wanted, _widest([_short(t) for t in panel.labels]) + 8), room / n)
     bar = min(44.0 * n_series, slot * 0.76) / n_series
     turned = widest + 3 > (slot if n_series == 1 else bar)
-    deep = widest if turned else 10.0  # of a number
+    deepest = _widest([number(v, panel.decimals) for v in panel.limits])  # so that nothing jumps
+    deep = max(widest, deepest) if turned else 10.0  # of a number
     top += deep + 8
     bottom = top + tall
     right = left + n * slot
@@ -719,8 +784,11 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
             points = tuple((x(panel.x[k]), y(values[k])) for k in run)
             if len(points) > 1:
                 drawing.add(Path(points, colours[i], dashed=hollow))
+        every = math.ceil(len(seen) / 64)  # more could not be told apart
         for k in seen:
             big = k == panel.now() and panel.marker is not None
+            if k % every and not big:
+                continue
             size = 4.5 if big else 2.5 if len(seen) <= 24 and not hollow else 0.0
             spot = Dot(x(panel.x[k]), y(values[k]), colours[i], size, panel.text(i, int(k)))
             drawing.add(spot)
@@ -739,6 +807,45 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
     return drawing
 
 
+def _walk(panel: Walk, piece: _Piece, room: float) -> Drawing:
+    drawing = Drawing()
+    top = _title(drawing, panel) + 4
+    x0, x1, y0, y1 = panel.frame
+    unit = min(room / (x1 - x0), 2 * piece.sizes.plot / (y1 - y0))  # pixels, on both axes
+
+    def at(point: Sequence[float]) -> tuple[float, float]:
+        return (point[0] - x0) * unit, top + (y1 - point[1]) * unit
+
+    width, bottom = (x1 - x0) * unit, top + (y1 - y0) * unit
+    drawing.add(
+        Path((at((x0, 0)), at((x1, 0))), width=1), Path((at((0, y0)), at((0, y1))), width=1)
+    )
+    corners = [at(corner) for corner in panel.corners().tolist()]
+    _arrowhead(drawing, (corners[0], corners[-1]), INK, dashed=True)
+    for i, (start, end) in enumerate(pairwise(corners)):
+        _arrowhead(drawing, (start, end), head_colour(i), dashed=i >= 8)
+        drawing.add(Dot(*end, head_colour(i), says=panel.text(i)))
+    if panel.x_name:
+        drawing.add(Text(0, bottom + 12, panel.x_name))
+        drawing.width = text_width(panel.x_name)
+    drawing.width, drawing.height = max(drawing.width, width), bottom + 22
+    return drawing
+
+
+def _arrowhead(
+    drawing: Drawing, line: tuple[tuple[float, float], ...], colour: str, dashed: bool
+) -> None:
+    """An arrow; of no length, still as many marks, so that it can grow."""
+    (x0, y0), (x, y) = line
+    far = math.hypot(x - x0, y - y0)
+    size = min(7.0, far) / (far or 1.0)
+    back = [((x0 - x) * size, (y0 - y) * size)]
+    wings = [(x + a * c - b * s, y + a * s + b * c) for a, b in back
+             for c, s in ((0.87, 0.5), (0.87, -0.5))]  # fmt: skip
+    drawing.add(Path(line, colour, dashed=dashed, width=2.5))
+    drawing.add(Path((wings[0], (x, y), wings[1]), colour, width=2.5))
+
+
 def _tiles(panel: Tiles, piece: _Piece, room: float) -> Drawing:
     drawing = Drawing()
     top, left = _title(drawing, panel), piece.left
@@ -747,8 +854,12 @@ def _tiles(panel: Tiles, piece: _Piece, room: float) -> Drawing:
     breaks = _breaks(n_columns - 1, panel.break_columns)
     width = _half(max(3.0, min(max(28.0, wanted), (room - breaks) / n_columns)))
     height = min(26.0 if n_rows <= 16 else 16.0, max(piece.sizes.cell, 11.5))
+    if panel.path:
+        top += 20
     cells = Cells(left, top, width, height, panel)
     drawing.add(cells)
+    if panel.path:
+        drawing.add(Path(tuple(_hops(panel.path, left, top, width)), INK, width=1.5))
     for i, label in enumerate(panel.rows):
         drawing.add(Text(left - 7, cells.at(i, 0)[1] + height / 2, label, align="right"))
     right, last = cells.at(n_rows - 1, n_columns - 1)
@@ -763,6 +874,16 @@ def _tiles(panel: Tiles, piece: _Piece, room: float) -> Drawing:
         bottom += 24
     drawing.width, drawing.height = max(drawing.width, right), max(bottom, named)
     return drawing
+
+
+def _hops(path: Sequence[int], left: float, top: float, width: float) -> Iterator[tuple]:
+    """The way along a strip above its cells: level to the next one, in an arc to any other."""
+    for here, there in pairwise(path):
+        lift = 0.0 if there == here + 1 else min(16.0, 4.0 + 1.5 * abs(there - here))
+        for i in range(9):
+            share = i / 8
+            x = left + (here + (there - here) * share + 0.5) * width
+            yield x, top - 3 - 4 * lift * share * (1 - share)
 
 
 def _stack(panel: Stack, piece: _Piece, room: float) -> Drawing:
@@ -847,5 +968,6 @@ def _arrow(drawing: Drawing, points: tuple[tuple[float, float], ...], dashed: bo
 
 _DRAW: dict[str, Callable[..., Drawing]] = {
     "heatmap": _heatmap, "bars": _bars, "curve": _curve, "tiles": _tiles, "table": _table,
-    "diagram": _diagram, "stack": _stack,
+    "diagram": _diagram, "stack": _stack, "words": _words,
+    "walk": _walk,
 }  # fmt: skip

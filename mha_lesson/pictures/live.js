@@ -2,24 +2,33 @@
 // pointer and by keyboard. In a notebook it is an anywidget; a saved page calls `mount`.
 
 const STYLE = `
-.mha-view{position:relative;max-width:100%;font-size:13px;line-height:1.5;color:var(--mha-text)}
-.mha-view canvas{display:block;max-width:100%;height:auto;border-radius:2px}
-.mha-view canvas:focus-visible{outline:2px solid var(--mha-focus);outline-offset:3px}
-.mha-view .mha-stage{position:relative;max-width:100%}
+.mha-explorer,.mha-view{max-width:100%;font-size:13px;line-height:1.45;color:var(--mha-text)}
+.mha-view{position:relative}
+.mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);padding:2px 0}
+.mha-bar>.mha-head{flex:1 0 100%}
+.mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(>.mha-explorer){overflow:visible}
+.mha-head p{margin:.2em 0;max-width:120ch}
+.mha-head .mha-caption{min-height:2.9em}
+.mha-head .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
+.mha-head .mha-alert:empty,.mha-head .mha-alert:not(:empty)+.mha-caption{display:none}
+.mha-view .mha-stage{max-width:100%;overflow:auto hidden}
+.mha-view canvas{display:block;max-width:100%;height:auto;border-radius:2px;touch-action:pan-x pan-y}
+.mha-view canvas:focus-visible{outline:2px solid var(--mha-focus);outline-offset:-2px}
 .mha-view .mha-reading{position:absolute;left:0;top:0;pointer-events:none;padding:2px 8px;border-radius:4px;
  background:var(--mha-text);color:var(--mha-page);white-space:nowrap;font-weight:600;z-index:2;opacity:0}
-.mha-view p{margin:.5em 0}
-.mha-view .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
-.mha-view .mha-alert:empty{display:none}
-.mha-view .mha-caption{min-height:3em}
 .mha-view .mha-stale canvas{opacity:.35}
 .mha-view summary{cursor:pointer}
+.mha-view summary,.mha-view label,.mha-bar button{min-height:24px}
 .mha-view label{display:flex;gap:.5em;align-items:center;cursor:pointer}
 .mha-view table{border-collapse:collapse;margin:.3em 0}
 .mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;color:inherit;background:none}
-.mha-view .mha-more{display:flex;min-height:26px;gap:1.6em;align-items:flex-start;flex-wrap:wrap}
-.mha-controls{display:flex;flex-wrap:wrap;gap:.3em 1.6em;margin:.4em 0;color:var(--mha-text)}
-.mha-controls label{display:flex;gap:.6em;align-items:center}
+.mha-view .mha-more{display:flex;min-height:26px;gap:0 1.6em;align-items:flex-start;flex-wrap:wrap}
+.mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
+.mha-controls label{display:flex;gap:.6em;align-items:center;min-height:28px}
+.mha-controls input[type=checkbox]{width:18px;height:18px}
+.mha-explorer .noUi-handle{min-width:24px;min-height:24px}
+.mha-explorer .slider-container{margin:0 12px}
+.mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
 `;
 
 // ---- numbers as mha_lesson.pictures.panels.number writes them ---------------------------------------------
@@ -78,28 +87,32 @@ function theme(el) {
 
 // ---- fields: what can be pointed at -----------------------------------------------------------------
 
-const gaps = (index, every) => (every ? 8 * Math.floor(index / every) : 0);
-
+// Of kind "h" (a heatmap's cells), "g" (tiles), "l" (words: queries in column 0, keys in column 1),
+// "i" (bars or dots: items in a row).
 class Field {
-  constructor(kind, m, data) {
+  constructor(kind, m, data, look) {
     this.kind = kind;
     this.m = m;
+    this.look = look;
     if (kind === "h") {
       [this.rows, this.columns] = m.shape;
       this.values = data.subarray(m.values[0], m.values[0] + m.values[1]);
       this.blocked = m.blocked && data.subarray(m.blocked[0], m.blocked[0] + m.blocked[1]);
     } else if (kind === "g") {
       [this.rows, this.columns] = [m.labels.length, m.labels[0].length];
+    } else if (kind === "l") {
+      [this.rows, this.columns] = [Math.max(m.rows.length, m.columns.length), 2];
     } else {
       [this.rows, this.columns] = [1, m.length];
     }
   }
+  gaps(index, every) { return every ? this.look.break * Math.floor(index / every) : 0; }
   box(r, c) {
     const m = this.m;
     if (this.kind === "i") return m[c].box;
-    const gap = this.kind === "g" ? (m.w >= 8 ? 2 : 0.5) : Math.min(m.w, m.h) >= 8 ? 1 : 0;
-    return [m.x + c * m.w + gaps(c, m.break_columns), m.y + r * m.h + gaps(r, m.break_rows),
-            m.w - gap, m.h - gap];
+    if (this.kind === "l") return [c ? m.x + m.w + 2 : m.x - m.margin + 2, m.y + r * m.h, m.margin - 4, m.h];
+    return [m.x + c * m.w + this.gaps(c, m.break_columns), m.y + r * m.h + this.gaps(r, m.break_rows),
+            m.w - m.gap, m.h - m.gap];
   }
   hit(x, y) {
     if (this.kind === "i") {
@@ -107,10 +120,14 @@ class Field {
       return c < 0 ? null : [0, c];
     }
     const m = this.m;
+    if (this.kind === "l") {
+      const r = Math.floor((y - m.y) / m.h), c = Number(x > m.x + m.w / 2);
+      return x > m.x - m.margin && x < m.x + m.w + m.margin && this.says(r, c) ? [r, c] : null;
+    }
     if (x < m.x || y < m.y) return null;
     const place = (d, size, every) => {
-      const block = every ? Math.floor(d / (every * size + 8)) : 0;
-      return Math.floor((d - 8 * block) / size);
+      const block = every ? Math.floor(d / (every * size + this.look.break)) : 0;
+      return Math.floor((d - this.look.break * block) / size);
     };
     const r = place(y - m.y, m.h, m.break_rows), c = place(x - m.x, m.w, m.break_columns);
     return r < this.rows && c < this.columns && this.says(r, c) !== null ? [r, c] : null;
@@ -119,12 +136,22 @@ class Field {
     const m = this.m;
     if (this.kind === "i") return m[c].says;
     if (this.kind === "g") return m.labels[r][c] === null ? null : m.says[r][c];
+    if (this.kind === "l") {
+      const word = (c ? m.columns : m.rows)[r], others = c ? m.rows : m.columns;
+      if (word === undefined) return null;
+      const links = m.ribbons.filter((ribbon) => ribbon[c] === r).slice(-4).reverse();
+      return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${l[3]}`).join(", ") || "nothing much"}`;
+    }
     return `${m.rows[r]} → ${m.columns[c]} = ${this.cell(r, c)}`;
   }
   cell(r, c) {
     const i = r * this.columns + c;
     if (this.m.mask) return this.values[i] ? "True" : "False";
     return this.blocked && this.blocked[i] ? "blocked" : number(this.values[i], this.m.decimals);
+  }
+  same(other) {
+    const names = (f) => [f.m.rows, f.m.columns].join();
+    return [this, other].every((f) => f.kind === "h" || f.kind === "l") && names(this) === names(other);
   }
   levels(perRow) {
     // where each value lies in its map, 0 to 255: mha_lesson.pictures.panels.shares
@@ -147,34 +174,59 @@ class Field {
   }
 }
 
+// ---- motion -------------------------------------------------------------------------------------------
+
+const MOTION = 250; // ms on the way from one picture to the next
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+const mix = (a, b, t) => {
+  if (typeof a === "number" && typeof b === "number") return a + (b - a) * t;
+  return Array.isArray(a) && a.length === b?.length ? b.map((v, i) => mix(a[i], v, t)) : b;
+};
+
+// The marks on the way: those of a kind move if there are as many as before, others are there at once.
+function between(before, after, t) {
+  const places = new Map(), of = (marks, kind) => marks.filter((m) => m[0] === kind);
+  return after.map((mark) => {
+    const kind = mark[0];
+    if (!places.has(kind)) {
+      const old = "tprd".includes(kind) ? of(before, kind) : [];
+      places.set(kind, old.length === of(after, kind).length ? old : []);
+    }
+    return mix(places.get(kind).shift(), mark, t);
+  });
+}
+
 // ---- one view ---------------------------------------------------------------------------------------
 
 export class View {
-  constructor(el, look) {
+  // `choose(key, position)` moves a control, where a panel stands for one of its positions.
+  constructor(el, look, choose = () => {}) {
     this.look = look;
     this.el = el;
+    this.choose = choose;
     el.classList.add("mha-view");
-    el.innerHTML = `<style>${STYLE}${FLOW_STYLE}</style><p class="mha-alert" role="alert"></p>
-      <p class="mha-caption" aria-live="polite"></p><div class="mha-stage"><canvas tabindex="0" role="application"
-      aria-roledescription="picture" data-lm-suppress-shortcuts="true"></canvas><div class="mha-reading"
-      role="status" aria-live="polite"></div></div><div class="mha-more"><details><summary>Values in words
+    el.innerHTML = `<style>${STYLE}${FLOW_STYLE}</style><div class="mha-head"><p class="mha-alert" role="alert"></p>
+      <p class="mha-caption" aria-live="polite"></p></div><div class="mha-stage"><canvas tabindex="0" role="application"
+      aria-roledescription="picture" data-lm-suppress-shortcuts="true"></canvas></div><div class="mha-reading"
+      role="status" aria-live="polite"></div><div class="mha-more"><details><summary>Values in words
       </summary><table><tbody></tbody></table></details><label><input type="checkbox" data-lm-suppress-shortcuts="true">
       colours: each row up to its own largest</label></div>`;
     const $ = (s) => el.querySelector(s);
-    [this.stage, this.canvas, this.reading] = [$(".mha-stage"), $("canvas"), $(".mha-reading")];
+    [this.head, this.stage, this.canvas, this.reading] = [$(".mha-head"), $(".mha-stage"), $("canvas"), $(".mha-reading")];
     [this.alert, this.caption, this.details] = [$(".mha-alert"), $(".mha-caption"), $("details")];
     this.ownRange = $("input");
     this.context = this.canvas.getContext("2d");
-    this.cursor = null;
+    this.cursor = this.pinned = null;
     this.tallest = 0;
     this.drawn = [];
     this.ownRange.addEventListener("change", () => this.draw());
     this.details.addEventListener("toggle", () => this.tell());
     this.canvas.addEventListener("pointermove", (e) => this.point(e));
-    this.canvas.addEventListener("pointerleave", (e) => { if (e.pointerType === "mouse") this.move(null); });
-    this.canvas.addEventListener("pointerdown", (e) => this.tap(e));
+    this.canvas.addEventListener("pointerleave", () => this.move(this.pinned));
+    this.canvas.addEventListener("click", (e) => { this.point(e); this.press(); });
     this.canvas.addEventListener("keydown", (e) => this.key(e));
-    this.canvas.addEventListener("blur", () => this.move(null));
+    this.canvas.addEventListener("blur", () => this.move(this.pinned));
     this.canvas.addEventListener("focus", () => {
       if (this.canvas.matches(":focus-visible") && !this.cursor && this.fields?.length) this.move([0, 0, 0]);
     });
@@ -193,12 +245,16 @@ export class View {
   }
 
   show(scene, data) {
+    const copies = (marks) => marks?.some(([kind, m]) => kind === "g" && m.copied);
+    this.before = still.matches ? null : this.shown;
+    this.fly = copies(scene.marks) && !copies(this.before);
+    this.started = performance.now();
     this.scene = scene;
     this.fields = [];
     const items = new Map();
     for (const mark of scene.marks) {
       const [kind, m] = mark;
-      if (kind === "h" || kind === "g") this.fields.push(new Field(kind, m, data));
+      if ("hgl".includes(kind)) this.fields.push(new Field(kind, m, data, this.look));
       const says = kind === "r" ? mark[7] : kind === "d" ? mark[5] : "";
       if (says) {
         const [, x, y, w, h] = mark;
@@ -208,7 +264,7 @@ export class View {
         items.get(group).push({ box, says });
       }
     }
-    for (const list of items.values()) this.fields.push(new Field("i", list, data));
+    for (const list of items.values()) this.fields.push(new Field("i", list, data, this.look));
     if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow, data);
     this.offered = scene.marks.some(([kind, m]) => kind === "h" && m.by_row && !m.numbers);
     this.ownRange.parentElement.style.display = scene.marks.some(([kind]) => kind === "h") ? "" : "none";
@@ -240,9 +296,9 @@ export class View {
     if (!this.colours) {
       this.colours = theme(this.el);
       this.font = getComputedStyle(this.el).fontFamily || "sans-serif";
+      const root = this.el.closest(".mha-explorer") ?? this.el;
       for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus], ["page", `rgb(${this.colours.page})`]])
-        this.el.style.setProperty(`--mha-${name}`, value);
-      (this.el.closest(".mha-explorer") ?? this.el).style.setProperty("--mha-text", this.colours.text);
+        root.style.setProperty(`--mha-${name}`, value);
     }
     const dpr = Math.max(1, window.devicePixelRatio || 1);
     const [width, height] = [scene.width + 4, scene.height + 4];
@@ -250,19 +306,24 @@ export class View {
     if (canvas.width !== w || canvas.height !== h) {
       [canvas.width, canvas.height] = [w, h];
       canvas.style.width = `${width}px`;
+      canvas.style.minWidth = `${0.92 * width}px`; // a little narrower is read as well; then it is scrolled
     }
     this.tallest = Math.max(this.tallest, height);
-    const room = this.el.clientWidth || width;
-    this.stage.style.minHeight = `${this.tallest * Math.min(1, room / width)}px`;
+    this.stage.style.minHeight = `${this.tallest * Math.min(1, Math.max(0.92, (this.el.clientWidth || width) / width))}px`;
     g.setTransform(dpr, 0, 0, dpr, 2 * dpr, 2 * dpr);
     g.clearRect(-2, -2, width, height);
     this.drawn = [];
+    const share = this.before ? Math.min(1, (performance.now() - this.started) / MOTION) : 1;
+    this.way = share * (2 - share);
+    this.shown = share < 1 ? between(this.before, scene.marks, this.way) : scene.marks;
+    if (share < 1) requestAnimationFrame(() => this.draw());
     let field = 0;
-    for (const mark of scene.marks) {
+    for (const mark of this.shown) {
       const [kind, ...a] = mark;
       g.globalAlpha = kind === "h" && this.flow ? this.flow.alpha(this.fields[field]) : 1;
       if (kind === "h") this.heatmap(g, this.fields[field++]);
-      else if (kind === "g") this.tiles(g, this.fields[field++]);
+      else if (kind === "g") this.tiles(g, this.fields[field], this.fields[field++ - 1]);
+      else if (kind === "l") this.ribbons(g, this.fields[field++]);
       else this[{ t: "text", r: "rect", p: "path", d: "dot", b: "bar" }[kind]](g, ...a);
     }
     this.mark(g);
@@ -379,27 +440,53 @@ export class View {
     for (const [r, c] of f.m.marks) this.frame(g, f.box(r, c), 2);
   }
 
-  tiles(g, f) {
-    const { m } = f;
+  // Copied tiles fly from where they are in the tiles before.
+  tiles(g, f, from) {
+    const { m } = f, flies = m.copied && this.fly && this.way < 1, homes = new Map();
+    if (flies) from.m.links.forEach((row, r) => row.forEach((link, c) => homes.set(link, from.box(r, c))));
     for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) {
       const text = m.labels[r][c];
       if (text === null) continue;
-      const [x, y, w, h] = f.box(r, c), head = m.heads[r][c];
-      const fill = head >= 0 ? this.look.heads[head % this.look.heads.length] : "#D3D7DC";
+      let [x, y, w, h] = f.box(r, c);
+      if (flies) [x, y] = mix(homes.get(m.links[r][c]).slice(0, 2), [x, y], this.way);
+      const head = m.heads[r][c];
+      const fill = head >= 0 ? this.look.heads[head % this.look.heads.length] : this.look.tile;
       g.fillStyle = fill;
       g.fillRect(x, y, w, h);
       if (m.wrong[r][c]) {
-        g.strokeStyle = "#111111";
+        g.strokeStyle = this.look.wrong;
         g.lineWidth = 1.6;
         g.setLineDash([3, 2.4]);
         g.strokeRect(x + 1.5, y + 1.5, w - 3, h - 3);
         g.setLineDash([]);
       }
-      if (text && w >= 7.4 * text.length + 2) this.write(g, text, x + w / 2, y + h / 2, 12, textOn(parse(fill)));
+      if (text && w >= this.look.letter * text.length + 2) this.write(g, text, x + w / 2, y + h / 2, 12, textOn(parse(fill)));
     }
   }
 
+  ribbons(g, f) {
+    const { m } = f, [near, far] = this.look.ribbon, [row, column] = this.looksAt(f) ?? [m.row, null];
+    g.strokeStyle = m.colour;
+    for (const [r, c, weight] of m.ribbons) {
+      const [y, to, middle] = [m.y + (r + 0.5) * m.h, m.y + (c + 0.5) * m.h, m.x + m.w / 2];
+      g.globalAlpha = (row ?? r) === r && (column ?? c) === c ? near : far;
+      g.lineWidth = weight * (m.h - 2);
+      g.beginPath();
+      g.moveTo(m.x, y);
+      g.bezierCurveTo(middle, y, middle, to, m.x + m.w, to);
+      g.stroke();
+    }
+    g.globalAlpha = 1;
+  }
+
   // ---- pointing ----
+
+  // The row and the column of a map that the cursor, perhaps on an equal map, points at.
+  looksAt(f) {
+    const on = this.cursor && this.fields[this.cursor[0]], [, r, c] = this.cursor ?? [];
+    if (!on?.same(f) || r >= on.rows) return null;
+    return on.kind === "h" ? [r, c] : c ? [null, r] : [r, null];
+  }
 
   at(x, y) {
     for (let i = 0; i < this.fields.length; i++) {
@@ -413,15 +500,20 @@ export class View {
     if (!this.scene) return;
     const box = this.canvas.getBoundingClientRect();
     const scale = (this.scene.width + 4) / box.width;
-    this.move(this.at((e.clientX - box.left) * scale - 2, (e.clientY - box.top) * scale - 2));
+    const cursor = this.at((e.clientX - box.left) * scale - 2, (e.clientY - box.top) * scale - 2);
+    this.canvas.style.cursor = cursor && this.fields[cursor[0]].m.picks ? "pointer" : "";
+    this.move(cursor ?? this.pinned);
   }
 
-  // A finger has no hover: a tap reads a cell, a second one on it lets go.
-  tap(e) {
-    if (e.pointerType === "mouse" || !this.scene) return;
-    const before = String(this.cursor);
-    this.point(e);
-    if (String(this.cursor) === before) this.move(null);
+  // A click, a tap or Enter: a panel that stands for a position of a control moves it there,
+  // any other cell is kept until it is pressed again.
+  press() {
+    if (!this.cursor || this.flow) return;
+    const picks = this.fields[this.cursor[0]].m.picks;
+    if (picks) return this.choose(...picks);
+    this.pinned = String(this.pinned) === String(this.cursor) ? null : this.cursor;
+    this.move(this.pinned);
+    this.draw();
   }
 
   move(cursor) {
@@ -433,11 +525,12 @@ export class View {
   key(e) {
     if (this.flow?.key(e)) return e.preventDefault();
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
-    const known = step || ["Home", "End", "PageUp", "PageDown", "Escape"].includes(e.key);
+    const known = step || ["Home", "End", "PageUp", "PageDown", "Escape", "Enter", " "].includes(e.key);
     if (!known || e.ctrlKey || e.metaKey || e.altKey || !this.fields?.length) return;
     e.preventDefault();
     e.stopPropagation();
-    if (e.key === "Escape") return this.move(null);
+    if (e.key === "Escape") { this.pinned = null; return this.move(null); }
+    if (e.key === "Enter" || e.key === " ") return this.press();
     let [i, r, c] = this.cursor ?? [0, 0, -1];
     const count = this.fields.length, turn = (by) => { i = (i + by + count) % count; };
     if (e.key === "PageDown") turn(1);
@@ -456,22 +549,37 @@ export class View {
     this.move([i, Math.min(Math.max(r, 0), f.rows - 1), Math.min(Math.max(c, 0), f.columns - 1)]);
   }
 
+  // What belongs to the cursor: cells of one link, the same cell of equal maps, its row and column.
   mark(g) {
     this.lit = [];
     if (this.flow) return this.flow.mark(g);
+    const fits = ([i, r, c]) => this.fields[i] && r < this.fields[i].rows && c < this.fields[i].columns;
+    if (this.pinned && !fits(this.pinned)) this.pinned = null;
+    if (this.cursor && !fits(this.cursor)) this.cursor = this.pinned;
     if (!this.cursor) return;
     const [i, r, c] = this.cursor, f = this.fields[i];
-    if (!f || r >= f.rows || c >= f.columns) { this.cursor = null; return; }
     const link = f.kind === "g" ? f.m.links[r][c] : -1;
     this.fields.forEach((other, k) => {
-      if (other.kind !== "g" || link < 0) return;
-      other.m.links.forEach((row, y) => row.forEach((l, x) => {
-        if (l !== link) return;
-        this.lit.push([k, y, x]);
-        this.frame(g, other.box(y, x), 2.5);
-      }));
+      if (other.kind === "g" && link >= 0) {
+        other.m.links.forEach((row, y) => row.forEach((l, x) => { if (l === link) this.lit.push([k, y, x]); }));
+      } else if (f.same(other)) {
+        const [row, column] = this.looksAt(other);
+        if (other.kind === "h") this.cross(g, other.m, row, column);
+        else for (const [y, x] of [[row, 0], [column, 1]]) if (y !== null) this.lit.push([k, y, x]);
+        if (other.kind === "h" && f.kind === "h" && k !== i) this.lit.push([k, r, c]);
+      }
     });
-    this.frame(g, f.box(r, c), 2);
+    for (const [k, y, x] of this.lit) this.frame(g, this.fields[k].box(y, x), 2);
+    this.frame(g, f.box(r, c), this.pinned ? 3 : 2);
+  }
+
+  cross(g, m, row, column) { // around a row and a column of a map
+    const [rows, columns] = m.shape;
+    g.strokeStyle = this.colours.text;
+    g.lineWidth = 1;
+    if (m.picks) return;
+    if (row !== null) g.strokeRect(m.x - 1, m.y + row * m.h - 1, columns * m.w + 1, m.h + 1);
+    if (column !== null) g.strokeRect(m.x + column * m.w - 1, m.y - 1, m.w + 1, rows * m.h + 1);
   }
 
   frame(g, box, width) { // in the colour of text with the page around it: seen on every cell
@@ -487,13 +595,13 @@ export class View {
     if (this.flow) return this.flow.read();
     if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
     const [i, r, c] = cursor, f = this.fields[i], said = f.says(r, c) ?? "";
-    const title = f.kind === "h" && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
+    const title = "hl".includes(f.kind) && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
     if (reading.textContent !== title + said) reading.textContent = title + said;
     reading.style.opacity = said ? 1 : 0;
     const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.box(r, c);
-    const left = Math.min((x + w / 2) * scale, this.stage.clientWidth - reading.offsetWidth - 4);
-    const above = y * scale - reading.offsetHeight - 8;
-    reading.style.transform = `translate(${Math.max(0, left)}px, ${above >= 0 ? above : (y + h) * scale + 10}px)`;
+    const left = Math.min((x + w / 2) * scale - this.stage.scrollLeft, this.stage.clientWidth - reading.offsetWidth - 4);
+    const above = y * scale - reading.offsetHeight - 8, top = this.stage.offsetTop + (above >= 0 ? above : (y + h) * scale + 10);
+    reading.style.transform = `translate(${Math.max(0, left)}px, ${top}px)`;
   }
 }
 
@@ -520,38 +628,79 @@ function nameSliders(root) {
 
 // ---- stored states ---------------------------------------------------------------------------------
 
-// A state picks its marks from one list that all states share.
-const storedState = ({ marks, states }, index) => ({ ...states[index], marks: states[index].marks.map((i) => marks[i]) });
+// A state picks its marks from one list that all share; it is laid out for several widths.
+function storedState({ rooms, marks, states }, index, width) {
+  const { layouts, ...words } = states[index];
+  const room = rooms.findIndex((r) => r <= width), layout = layouts[room < 0 ? rooms.length - 1 : room];
+  return { ...words, ...layout, marks: layout.marks.map((i) => marks[i]) };
+}
 
 const floats = (view) => new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
 
-// Where a control stands among its positions: mha_lesson.pictures.live._positions.
-function position(model, control) {
-  if (control.kind === "index") return model.get("index");
-  if (control.kind === "bool") return Number(model.get("value"));
-  return Math.round((model.get("value") - control.min) / control.step);
+// ---- controls: a deck says where each stands, `at(k)`, and moves it, `set(k, position)` ---------------
+
+const stateOf = (deck) => deck.controls.reduce((i, c, k) => i * c.count + deck.at(k), 0);
+
+const chooser = (deck) => (key, position) => {
+  const k = deck.controls.findIndex((c) => c.key === key);
+  if (k >= 0) deck.set(k, position);
+};
+
+// A button that moves one control through its positions, once.
+function player(deck, key) {
+  const k = deck.controls.findIndex((c) => c.key === key), button = document.createElement("button");
+  let timer = 0;
+  const stop = () => { clearInterval(timer); timer = 0; button.textContent = "▶ Play"; };
+  const step = () => { if (deck.at(k) + 1 < deck.controls[k].count) deck.set(k, deck.at(k) + 1); else stop(); };
+  button.addEventListener("click", () => {
+    if (timer) return stop();
+    if (deck.at(k) + 1 === deck.controls[k].count) deck.set(k, 0);
+    timer = setInterval(step, 160);
+    button.textContent = "❚❚ Pause";
+  });
+  button.setAttribute("data-lm-suppress-shortcuts", "true");
+  stop();
+  return { button, stop };
+}
+
+// Where a model stands among its positions: mha_lesson.pictures.live._positions.
+function modelDeck(controls, models) {
+  const at = (k) => {
+    const [c, m] = [controls[k], models[k]];
+    if (c.kind === "index") return m.get("index");
+    return c.kind === "bool" ? Number(m.get("value")) : Math.round((m.get("value") - c.min) / c.step);
+  };
+  const set = (k, position) => {
+    const c = controls[k];
+    if (c.kind === "index") models[k].set("index", position);
+    else models[k].set("value", c.kind === "bool" ? Boolean(position) : c.min + c.step * position);
+    models[k].save_changes();
+  };
+  return { controls, at, set };
 }
 
 // ---- the widget --------------------------------------------------------------------------------------
 
 async function render({ model, el }) {
-  const view = new View(el, model.get("look"));
   const stored = model.get("stored"), off = [];
+  let deck = null;
+  const view = new View(el, model.get("look"), (...where) => deck && chooser(deck)(...where));
   const listen = (m, event, f) => { m.on(event, f); off.push(() => m.off(event, f)); };
-  let room = 0;
+  let room = 860, go = () => view.show(model.get("scene"), floats(model.get("data")));
   const resize = new ResizeObserver(() => {
     const now = Math.floor((el.clientWidth - 8) / 20) * 20;
-    if (!now || now === room) return;
+    if (now <= 0 || now === room) return;
     room = now;
     view.tallest = 0;
     const wanted = Math.min(860, Math.max(320, now));
-    if (!stored.states && wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
+    if (stored.states) go();
+    else if (wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
     view.again();
   });
   const fail = () => view.fail(model.get("error"));
   listen(model, "change:error", fail);
   const start = async () => {
-    const explorer = el.closest(".mha-explorer");
+    const explorer = el.closest(".mha-explorer"), bar = explorer?.querySelector(".mha-bar");
     if (explorer) {
       const names = new MutationObserver(() => nameSliders(explorer));
       names.observe(explorer, { subtree: true, childList: true, attributes: true, characterData: true,
@@ -559,20 +708,25 @@ async function render({ model, el }) {
       nameSliders(explorer);
       off.push(() => names.disconnect());
     }
-    if (stored.states) {
-      const data = floats(model.get("data"));
-      const controls = await Promise.all(stored.controls.map((c) => model.widget_manager.get_model(c.id)));
-      const go = () => {
-        const index = stored.controls.reduce((i, c, k) => i * c.count + position(controls[k], c), 0);
-        view.show(storedState(stored, index), data);
-      };
-      controls.forEach((m, k) => listen(m, stored.controls[k].kind === "index" ? "change:index" : "change:value", go));
-      go();
-    } else {
-      const go = () => view.show(model.get("scene"), floats(model.get("data")));
-      listen(model, "change:scene", go);
-      go();
+    if (stored.controls) {
+      deck = modelDeck(stored.controls, await Promise.all(stored.controls.map((c) => model.widget_manager.get_model(c.id))));
+      if (stored.states) {
+        const data = floats(model.get("data"));
+        go = () => view.show(storedState(stored, stateOf(deck), room), data);
+        stored.controls.forEach((c) => {
+          const event = c.kind === "index" ? "change:index" : "change:value";
+          model.widget_manager.get_model(c.id).then((m) => listen(m, event, () => go()));
+        });
+      }
+      if (stored.play) {
+        const { button, stop } = player(deck, stored.play);
+        bar?.append(button);
+        off.push(stop);
+      }
     }
+    bar?.append(view.head);
+    listen(model, "change:scene", () => go());
+    go();
     fail();
     resize.observe(el);
   };
@@ -582,30 +736,44 @@ async function render({ model, el }) {
 
 // ---- a saved page ------------------------------------------------------------------------------------
 
-export function mount(el, { look, stored, bytes }) {
-  const data = new Float32Array(Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)).buffer);
+const bytesOf = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+
+export async function mount(el, parcel) {
+  const unpacked = new Blob([bytesOf(parcel)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const { look, stored, bytes } = await new Response(unpacked).json();
+  const data = new Float32Array(bytesOf(bytes).buffer);
   const bar = document.createElement("div"), stage = document.createElement("div");
-  bar.className = "mha-controls";
+  bar.className = "mha-bar mha-controls";
   el.classList.add("mha-explorer");
   el.replaceChildren(bar, stage);
-  const view = new View(stage, look), at = stored.controls.map((c) => c.start);
-  const go = () => view.show(storedState(stored, stored.controls.reduce((i, c, k) => i * c.count + at[k], 0)), data);
+  const at = stored.controls.map((c) => c.start), shows = [];
+  const deck = { controls: stored.controls, at: (k) => at[k], set: (k, position) => { at[k] = position; shows[k](); go(); } };
+  const view = new View(stage, look, chooser(deck));
+  const go = () => view.show(storedState(stored, stateOf(deck), stage.clientWidth), data);
   stored.controls.forEach((c, k) => {
     const label = bar.appendChild(document.createElement("label")), input = document.createElement("input");
     const now = document.createElement("output");
     const bool = c.kind === "bool";
-    Object.assign(input, bool ? { type: "checkbox", checked: at[k] === 1 }
-                              : { type: "range", min: 0, max: c.count - 1, step: 1, value: at[k] });
-    const say = () => {
-      if (bool) return;
+    Object.assign(input, bool ? { type: "checkbox" } : { type: "range", min: 0, max: c.count - 1, step: 1 });
+    shows[k] = () => {
+      if (bool) { input.checked = at[k] === 1; return; }
+      input.value = at[k];
       now.textContent = c.said[at[k]];
       input.setAttribute("aria-valuetext", c.said[at[k]]);
     };
     label.append(c.name, input, now);
-    input.addEventListener("input", () => { at[k] = bool ? Number(input.checked) : Number(input.value); say(); go(); });
-    say();
+    input.addEventListener("input", () => deck.set(k, Number(bool ? input.checked : input.value)));
+    shows[k]();
   });
-  go();
+  if (stored.play) bar.append(player(deck, stored.play).button);
+  bar.append(view.head);
+  let width = 0;
+  new ResizeObserver(() => { // also the first time
+    if (stage.clientWidth === width) return;
+    width = stage.clientWidth;
+    view.tallest = 0;
+    go();
+  }).observe(stage);
 }
 
 export default { render };

@@ -8,11 +8,13 @@ at once and the browser picks: then it moves in a saved page as well.
 from __future__ import annotations
 
 import base64
+import contextlib
 import inspect
 import itertools
 import json
 import math
 import os
+import zlib
 from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path as FilePath
@@ -26,6 +28,9 @@ import traitlets
 from mha_lesson.pictures import figures
 from mha_lesson.pictures.flow import Flow
 from mha_lesson.pictures.layout import (
+    BREAK,
+    LETTER,
+    ROOMS,
     SCREEN,
     WIDTH,
     Cells,
@@ -34,20 +39,39 @@ from mha_lesson.pictures.layout import (
     Drawing,
     Path,
     Rect,
+    Ribbons,
     Text,
     draw,
 )
-from mha_lesson.pictures.panels import HEADS, MAPS, ROLES, Heatmap, Scene, Tiles, scene_of
-from mha_lesson.refusals import require_bool, require_callable, require_kind, say
+from mha_lesson.pictures.panels import (
+    HEADS,
+    MAPS,
+    RIBBON,
+    RIBBON_FAR,
+    ROLES,
+    TILE,
+    WRONG,
+    Heatmap,
+    Scene,
+    Tiles,
+    number,
+    scene_of,
+)
+from mha_lesson.refusals import require_bool, require_callable, require_kind, require_one_of, say
 
 __all__ = ["Explorer", "LiveView", "page"]
 
 FILES = [FilePath(__file__).with_name(name) for name in ("live.js", "flow.js")]
 SCRIPT = "".join(file.read_text(encoding="utf-8") for file in FILES)  # one module
 EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
-LOOK = {
+LOOK = {  # what the script needs of the numbers that a still picture is drawn with
     "heads": list(HEADS),
     "roles": ROLES,
+    "tile": TILE,
+    "wrong": WRONG,
+    "break": BREAK,
+    "letter": LETTER,
+    "ribbon": [RIBBON, RIBBON_FAR],
     "maps": {name: table.ravel().tolist() for name, table in MAPS.items()},
 }
 MOST_STATES = 1000
@@ -79,19 +103,24 @@ def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
     Arrays stand among the marks as [offset, length] in the values (float32).
     """
     values = _Values()
-    return _header(scene, width, values), values.bytes()
+    return _layout(scene, width, values) | _words(scene), values.bytes()
 
 
-def _header(scene: Scene, width: float, values: _Values) -> dict[str, Any]:
+def _words(scene: Scene) -> dict[str, Any]:
+    return {
+        "caption": scene.caption,
+        "alt": scene.alt,
+        "text": [list(row) for row in scene.text()],
+    }
+
+
+def _layout(scene: Scene, width: float, values: _Values) -> dict[str, Any]:
     drawing = draw(scene, width, SCREEN)
     flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
     return {
         "width": round(drawing.width, 1),
         "height": round(drawing.height, 1),
         "marks": _marks(drawing, values.put),
-        "caption": scene.caption,
-        "alt": scene.alt,
-        "text": [list(row) for row in scene.text()],
         "flow": flow and flow.described(values.put),
     }
 
@@ -102,8 +131,10 @@ def _marks(drawing: Drawing, put: Callable[[np.ndarray], list[int]]) -> list[lis
         if isinstance(mark, Cells):
             kind = "g" if isinstance(mark.panel, Tiles) else "h"
             said = _tiles(mark.panel) if isinstance(mark.panel, Tiles) else _heatmap(mark, put)
-            place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height}
+            place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height, "gap": mark.gap}
             out.append([kind, place | said])
+        elif isinstance(mark, Ribbons):
+            out.append(["l", _ribbons(mark)])
         elif isinstance(mark, Path):
             points = [round(float(v), 1) for point in mark.points for v in point]
             out.append(["p", points, mark.colour, mark.dashed, mark.width])
@@ -131,6 +162,7 @@ def _heatmap(mark: Cells, put: Callable[[np.ndarray], list[int]]) -> dict[str, A
         "numbers": mark.numbers,
         "mask": panel.mask,
         "title": panel.title,
+        "picks": list(panel.picks or ()) or None,
     }
 
 
@@ -143,6 +175,7 @@ def _tiles(panel: Tiles) -> dict[str, Any]:
         "wrong": panel.wrong.astype(int).tolist(),
         "break_rows": panel.break_rows,
         "break_columns": panel.break_columns,
+        "copied": panel.copied,
         "title": panel.title,
     }
 
@@ -191,36 +224,57 @@ def _count(controls: Mapping[str, widgets.Widget]) -> int:
         return 0
 
 
+def _ribbons(mark: Ribbons) -> dict[str, Any]:
+    weights = mark.panel.weights
+    return {
+        "x": mark.x, "y": mark.y, "w": mark.width, "h": mark.pitch, "margin": mark.margin,
+        "rows": list(weights.rows), "columns": list(weights.columns), "row": mark.panel.row,
+        "ribbons": [[r, c, round(weight, 3), number(weight, 2)]
+                    for r, c, weight in mark.panel.ribbons],
+        "colour": mark.colour, "title": mark.panel.title,
+    }  # fmt: skip
+
+
+def _describe(controls: Mapping[str, widgets.Widget]) -> list[dict[str, Any]]:
+    """What the browser must know of each control, to read it and to move it."""
+    described = []
+    for key, control in controls.items():
+        said: dict[str, Any] = {"id": control.model_id, "key": key, "name": _name(control, key)}
+        with contextlib.suppress(TypeError):  # a control without a list of positions
+            kind, values = _positions(control)
+            names = [label for label, _ in control._options_full] if kind == "index" else values
+            said |= {
+                "kind": kind, "count": len(values), "said": [str(name) for name in names],
+                "start": values.index(control.value),
+                "min": getattr(control, "min", 0), "step": getattr(control, "step", 1),
+            }  # fmt: skip
+        described.append(said)
+    return described
+
+
 def _store(
     controls: Mapping[str, widgets.Widget], scene_at: Callable[..., Scene]
 ) -> tuple[dict[str, Any], bytes]:
-    """All states and their values. Marks stand in one list, equal ones once; a state picks some."""
-    kinds = {key: _positions(control) for key, control in controls.items()}
-    count = math.prod(len(values) for _, values in kinds.values())
+    """All states, each laid out for every room, and their values.
+
+    Marks stand in one list, equal ones once; a layout picks some.
+    """
+    positions = [_positions(control)[1] for control in controls.values()]
+    count = math.prod(map(len, positions))
     if count > MOST_STATES:
         raise ValueError(f"stored states must be at most {MOST_STATES}, these have {count}")
     states: list[dict[str, Any]] = []
     marks: dict[str, int] = {}
-    arrays = _Values()
-    for state in itertools.product(*(values for _, values in kinds.values())):
-        scene = scene_of(scene_at(**dict(zip(controls, state, strict=True))))
-        header = _header(scene, WIDTH, arrays)
-        picked = [marks.setdefault(json.dumps(mark), len(marks)) for mark in header["marks"]]
-        states.append({**header, "marks": picked})
-    described = []
-    for key, control in controls.items():
-        kind, values = kinds[key]
-        said = values
-        if kind == "index":
-            said = [label for label, _ in control._options_full]
-        described.append({
-            "id": control.model_id, "name": _name(control, key), "kind": kind,
-            "count": len(values), "said": [str(s) for s in said],
-            "start": values.index(control.value),
-            "min": getattr(control, "min", 0), "step": getattr(control, "step", 1),
-        })  # fmt: skip
+    values = _Values()
+    for place in itertools.product(*positions):
+        scene = scene_of(scene_at(**dict(zip(controls, place, strict=True))))
+        layouts = [_layout(scene, room, values) for room in ROOMS]
+        for layout in layouts:
+            said = map(json.dumps, layout["marks"])
+            layout["marks"] = [marks.setdefault(mark, len(marks)) for mark in said]
+        states.append(_words(scene) | {"layouts": layouts})
     pool = [json.loads(mark) for mark in marks]
-    return {"controls": described, "marks": pool, "states": states}, arrays.bytes()
+    return {"rooms": ROOMS, "marks": pool, "states": states}, values.bytes()
 
 
 def _require_controls(controls: Any, scene_at: Callable[..., Any]) -> None:
@@ -243,7 +297,8 @@ class Explorer:
 
     `controls` maps the function's argument names to ipywidgets. With `stored` every state is
     computed at once (at most 1000) and the browser moves between them without the kernel. A
-    ValueError of the function is shown as a sentence, any other exception with its type.
+    ValueError of the function is shown as a sentence, any other exception with its type. A button
+    plays the positions of the control `play`, one after the other.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
     a notebook that was not run, paper) stands the first state as a still picture. An exported page
@@ -256,10 +311,13 @@ class Explorer:
         scene_at: Callable[..., Any],
         *,
         stored: bool = False,
+        play: str | None = None,
     ) -> None:
         require_callable("scene_at", scene_at)
         _require_controls(controls, scene_at)
         require_bool("stored", stored)
+        if play is not None:
+            require_one_of("play", play, tuple(controls))
         self.controls = dict(controls)
         self._scene_at = scene_at
         self.first = self.scene
@@ -268,16 +326,19 @@ class Explorer:
             if not control.description:
                 control.description = key
             control.style.description_width = "initial"
+        self._described = {"controls": _describe(self.controls), "play": play}
         if stored:
             with self.view.hold_sync():
-                self.view.stored, self.view.data = _store(self.controls, scene_at)
+                self.view.stored, self.view.data = self.states()
         else:
+            self.view.stored = self._described
             self.view.show(self.first)
             self.view.observe(self._move, "room")
             for control in self.controls.values():
                 control.observe(self._move, "value")
         bar = widgets.Box(list(self.controls.values()))
         bar.layout.flex_flow = "row wrap"
+        bar.add_class("mha-bar")
         self.box = widgets.VBox([bar, self.view])
         self.box.add_class("mha-explorer")
 
@@ -298,13 +359,14 @@ class Explorer:
     @property
     def has_page(self) -> bool:
         """Whether all its states can be sent beforehand, so that a page moves without a kernel."""
-        return bool(self.view.stored) or 0 < _count(self.controls) <= MOST_STATES
+        return 0 < _count(self.controls) <= MOST_STATES
 
     def states(self) -> tuple[dict[str, Any], bytes]:
         """All its states as a page takes them; computed now where a kernel has moved it so far."""
-        if self.view.stored:
+        if "states" in self.view.stored:
             return self.view.stored, self.view.data
-        return _store(self.controls, self._scene_at)
+        stored, values = _store(self.controls, self._scene_at)
+        return self._described | stored, values
 
     def _move(self, _change: Any) -> None:
         try:
@@ -334,15 +396,13 @@ def page(explorer: Explorer) -> str:
     if not explorer.has_page:
         raise ValueError(f"explorer must have at most {MOST_STATES} states, all of them known")
     stored, values = explorer.states()
-    parcel = json.dumps({
-        "look": LOOK, "stored": stored, "bytes": base64.b64encode(values).decode(),
-    })  # fmt: skip
-    parcel = parcel.replace("<", "\\u003c")
+    said = {"look": LOOK, "stored": stored, "bytes": base64.b64encode(values).decode()}
+    parcel = base64.b64encode(zlib.compress(json.dumps(said).encode(), 9)).decode()
     still = figures.html(explorer.first, SCREEN)
     source = base64.b64encode(SCRIPT.encode()).decode()
     name = f"mha-{explorer.box.model_id[:12]}"
     return (
         f'<div id="{escape(name)}">{still}</div><script type="module">'
         f'import {{ mount }} from "data:text/javascript;base64,{source}";'
-        f'mount(document.getElementById("{name}"), {parcel});</script>'
+        f'mount(document.getElementById("{name}"), "{parcel}");</script>'
     )

@@ -1,8 +1,9 @@
 """What a picture says: values, labels, colours and words, without any drawing.
 
-A `Scene` is rows of panels: `Heatmap`, `Bars`, `Curve`, `Tiles`, `Table`, `Diagram`. `figures`
-draws it on paper, `live` in the browser; both take words, colours, ticks and limits from here,
-so they agree.
+A `Scene` is rows of panels: `Heatmap`, `Words`, `Bars`, `Curve`, `Walk`, `Tiles`, `Table`,
+`Diagram`.
+`figures` draws it on paper, `live` in the browser; both take words, colours, ticks and limits from
+here, so they agree.
 Values may be lists, numpy arrays or torch tensors.
 """
 
@@ -34,7 +35,7 @@ from mha_lesson.refusals import (
 
 __all__ = [
     "Bars", "Box", "Curve", "Diagram", "Heatmap", "Panel", "Scene", "Stack", "Table", "Tiles",
-    "head_colour", "number", "scene_of",
+    "Walk", "Words", "head_colour", "number", "scene_of",
 ]  # fmt: skip
 
 # Okabe and Ito's colours (2008), with black as a grey that shows on light and dark pages.
@@ -50,6 +51,9 @@ HIGH, LOW = "#2878CC", "#CF5A08"  # the far ends of the maps: more and less than
 RAMP = 256
 FLOAT32_END = float(np.finfo(np.float32).max)  # a browser gets the cells in float32
 ENDS = ("[CLS]", "[SEP]")  # around a sentence: much is parked there, and little is said by it
+TILE, WRONG = "#D3D7DC", "#111111"  # a cell of no head; the dashes around a cell in a wrong place
+RIBBON, RIBBON_FAR = 0.75, 0.18  # opacity of those that one looks at, and of the others
+FAINT = 0.04  # a weight below it has no ribbon
 ROWS_LARGEST = "row’s largest"  # at the end of a colour bar, where each row has its own
 
 
@@ -316,7 +320,8 @@ class Heatmap(Panel):
     `blocked` (bool, True = blocked) cells are hatched and carry no value. `limits` None means the
     panel's own range; `per_row` stretches the colours up to each row's own largest instead.
     `marks` are (row, column) cells to frame. `numbers` None writes values where they fit.
-    A `mask` is of bools: True is hatched, False empty.
+    A `mask` is of bools: True is hatched, False empty. A map that `picks` (control, position) moves
+    an explorer's control there when it is pressed; the one that is `picked` is framed.
     """
 
     values: Any
@@ -334,6 +339,8 @@ class Heatmap(Panel):
     numbers: bool | None = None
     decimals: int | None = None
     mask: bool = False
+    picks: tuple[str, int] | None = None
+    picked: bool = False
 
     kind: ClassVar[str] = "heatmap"
 
@@ -443,6 +450,42 @@ class Heatmap(Panel):
         if np.isnan(self.values[~self.blocked]).any():
             words.append(f"{int(np.isnan(self.values[~self.blocked]).sum())} NaN")
         return "; ".join(words)
+
+
+@dataclass(frozen=True, eq=False)
+class Words(Panel):
+    """A map of weights as ribbons from each query's word, left, to the keys' words, right.
+
+    A ribbon is as wide as its weight; weights below `FAINT` have none. Those of query `row` stand
+    out, until the reader points at another word.
+    """
+
+    weights: Any
+    _: KW_ONLY
+    row: int | None = None
+
+    kind: ClassVar[str] = "words"
+
+    def _check(self) -> None:
+        require_kind("weights", self.weights, Heatmap)
+        values = self.weights.values
+        if not (values[np.isfinite(values)] >= 0).all() or (values > 1).any():
+            raise ValueError("weights must lie between 0 and 1")
+        if self.row is not None:
+            require_whole("row", self.row, 0, len(values) - 1)
+
+    @property
+    def ribbons(self) -> list[tuple[int, int, float]]:
+        """(row, column, weight) of each ribbon, the strong ones last."""
+        seen = np.where(self.weights.blocked, 0, np.nan_to_num(self.weights.values))
+        places = [divmod(int(i), seen.shape[1]) for i in np.argsort(seen, axis=None, kind="stable")]
+        return [(r, c, float(seen[r, c])) for r, c in places if seen[r, c] >= FAINT]
+
+    def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        return self.weights.largest(n)
+
+    def _describe(self) -> str:
+        return f"ribbons between words: {self.weights._describe()}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -626,13 +669,59 @@ class Curve(Panel):
 
 
 @dataclass(frozen=True, eq=False)
+class Walk(Panel):
+    """Arrows in a plane, each from the tip of the one before, and a dashed one: their sum.
+
+    `steps` is (n, 2), the arrow of head 0 first. `frame` is (left, right, lowest, highest): what
+    of the plane is shown.
+    """
+
+    steps: Any
+    frame: Any
+    _: KW_ONLY
+    x_name: str = ""
+
+    kind: ClassVar[str] = "walk"
+
+    def _check(self) -> None:
+        steps, frame = _array(self.steps, "steps", (2,)), _array(self.frame, "frame", (1,))
+        if steps.shape[1] != 2 or not len(steps) or not np.isfinite(steps).all():
+            raise ValueError(f"steps must be finite and of shape (n, 2), got {steps.shape}")
+        if frame.shape != (4,):
+            raise ValueError(f"frame must be four numbers, got {len(frame)}")
+        sides = [_range(frame[:2]), _range(frame[2:])]
+        self._set(steps=steps, frame=tuple(end for side in sides for end in side))
+
+    def corners(self) -> np.ndarray:
+        """(n + 1, 2): where the arrows begin and end."""
+        return np.concatenate([np.zeros((1, 2)), self.steps.cumsum(axis=0)])
+
+    def text(self, step: int) -> str:
+        """What an arrow says: "head 3: 1.03 along, .94 down"."""
+        require_whole("step", step, 0, len(self.steps) - 1)
+        along, up = self.steps[step]
+        side = "up" if up >= 0 else "down"
+        return f"head {step}: {number(along, 2)} along, {number(abs(up), 2)} {side}"
+
+    def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        require_whole("n", n, 0, MOST)
+        order = np.argsort(-np.linalg.norm(self.steps, axis=1), kind="stable")[:n]
+        return [(where, value) for i in order for where, value in [self.text(int(i)).split(": ")]]
+
+    def _describe(self) -> str:
+        along, up = self.corners()[-1]
+        return f"{len(self.steps)} arrows, tip to tail, to ({number(along, 2)}, {number(up, 2)})"
+
+
+@dataclass(frozen=True, eq=False)
 class Tiles(Panel):
     """Cells of memory or of a tensor: a strip or a grid of labelled, coloured cells.
 
     `labels` is (rows, columns) of text, or one row; None leaves a hole. `heads` colours each cell
     (-1 or None: no colour). Cells of one number in `links`, in any panel of the scene, light up
     together. `says` is what a cell reads when it is pointed at; `wrong` cells (True) are marked as
-    faulty. A thin gap follows every `break_rows` rows and `break_columns` columns.
+    faulty. A thin gap follows every `break_rows` rows and `break_columns` columns. `path` is the
+    order in which the cells of a strip are read. `copied` cells come from the tiles drawn before.
     """
 
     labels: Any
@@ -647,6 +736,8 @@ class Tiles(Panel):
     column_name: str = ""
     break_rows: int = 0
     break_columns: int = 0
+    path: Sequence[int] = ()
+    copied: bool = False
 
     kind: ClassVar[str] = "tiles"
 
@@ -666,10 +757,14 @@ class Tiles(Panel):
                 raise ValueError(f"{name} must have the shape of labels {shape}, got {got}")
             return [[default if cell is None else cell for cell in row] for row in grid]
 
+        path = tuple(listed_ints("path", self.path))
+        if path and (shape[0] > 1 or not all(is_whole(c, 0, shape[1] - 1) for c in path)):
+            raise ValueError(f"path must be cells of one row of {shape[1]}, got {say(path)}")
         words = tuple(tuple(None if c is None else _word(c) for c in row) for row in labels)
         says = words if self.says is None else given("says", "")
         self._set(
             labels=words,
+            path=path,
             says=tuple(tuple("" if c is None else _word(c) for c in row) for row in says),
             heads=_array(given("heads", -1), "heads", (2,), int),
             links=_array(given("links", -1), "links", (2,), int),
@@ -876,7 +971,8 @@ class Scene:
 
 _KINDS = {
     "heatmap": "heatmap", "bars": "bar chart", "curve": "line chart", "tiles": "cell grid",
-    "table": "table", "diagram": "diagram", "flow": "flow",
+    "table": "table", "diagram": "diagram", "words": "sentence with ribbons",
+    "walk": "walk of arrows", "flow": "flow",
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from mha_lesson.course.export import export  # noqa: E402
 from mha_lesson.pictures import figures, layout, live, panels  # noqa: E402
 
 SETUP = f"import sys\nsys.path.insert(0, {str(HERE)!r})\nimport demo"
-COMPUTED, STORED = ".mha-view >> nth=0", ".mha-view >> nth=1"
+COMPUTED, STORED = ".mha-explorer >> nth=0", ".mha-explorer >> nth=1"
 # Nothing here takes a second when all is well; a machine may be busy.
 SOON = 300_000
 
@@ -206,6 +206,26 @@ def test_pointing_at_a_cell_reads_it_and_lights_its_twin(page):
     assert page.locator(COMPUTED).locator(".mha-reading").text_content() == ""
 
 
+def test_a_pressed_cell_is_kept_while_a_slider_moves_and_framed_in_all_equal_maps(page):
+    canvas, status = (
+        page.locator(COMPUTED).locator("canvas"),
+        page.locator(COMPUTED).get_by_role("status"),
+    )
+    x, y, w, h = view(page, COMPUTED, "v.fields[0].box(2, 1)")
+    canvas.click(position={"x": x + w / 2 + 2, "y": y + h / 2 + 2})
+    slider(page, "n").focus()
+    page.keyboard.press("ArrowLeft")
+    scene = demo.computed(29, "it", "none")
+    settle(page, COMPUTED, scene.caption)
+    assert status.text_content() == "head 0: " + scene.flat()[0].text(2, 1)
+    assert view(page, COMPUTED, "v.lit") == [[1, 2, 1]]
+    page.keyboard.press("ArrowRight")
+    settle(page, COMPUTED, demo.computed(30, "it", "none").caption)
+    canvas.focus()
+    page.keyboard.press("Escape")
+    assert status.text_content() == ""
+
+
 def test_what_is_typed_is_text_and_no_markup(page):
     word = page.get_by_label("word", exact=True)
     word.fill("<img src=x onerror=alert(1)>")
@@ -263,7 +283,7 @@ def test_the_picture_is_crisp_narrow_and_in_the_theme_of_the_page(server, browse
     page.wait_for_function(dark)  # the theme may come after the picture
     ratio = view(page, COMPUTED, "v.canvas.width / v.canvas.clientWidth")
     assert ratio == pytest.approx(2, abs=0.02)
-    assert view(page, COMPUTED, "v.canvas.clientWidth <= v.el.parentElement.clientWidth")
+    assert view(page, COMPUTED, "v.stage.clientWidth <= v.el.parentElement.clientWidth")
     light = "{theme: 'JupyterLab Light'}"
     page.evaluate(f"() => jupyterapp.commands.execute('apputils:change-theme', {light})")
     page.wait_for_function("() => !document.querySelector('.mha-view canvas').mha.colours?.dark")
@@ -287,23 +307,44 @@ def test_numbers_read_alike_in_python_and_in_the_browser(page):
         assert panels.number(value, 2) == fixed, value
 
 
-def test_every_explorer_draws_and_axe_finds_nothing_serious(server, browser):
+@pytest.fixture(scope="module")
+def gallery(server, browser):
+    """Every explorer on a laptop's page, run."""
     cells = [
         "from mha_lesson import explore, training\n"
         "runs = training.two_sides_runs(2, [0], n_steps=20, snapshot_every=10)",
         *(f"explore.{name}({'runs' * (name == 'training')})" for name in explore.__all__),
     ]
     lab.notebook(server.work / "all.ipynb", cells)
-    page = server.open(browser, "all.ipynb", viewport={"width": 1400, "height": 9000})
+    page = server.open(browser, "all.ipynb", viewport={"width": 1366, "height": 9000})
     done = f"() => document.querySelectorAll('canvas[aria-label]').length === {len(cells) - 1}"
     page.wait_for_function(done)
     page.wait_for_timeout(1000)  # whatever failed later would show
-    assert page.locator(".jp-RenderedText[data-mime-type*=error]").count() == 0
-    assert set(page.locator(".mha-alert").all_text_contents()) == {""}
-    for handle in page.get_by_role("slider").all():
-        assert handle.get_attribute("aria-label")
-    assert not _serious(page)
+    yield page
     page.context.close()
+
+
+def test_every_explorer_draws_and_axe_finds_nothing_serious(gallery):
+    assert gallery.locator(".jp-RenderedText[data-mime-type*=error]").count() == 0
+    assert set(gallery.locator(".mha-alert").all_text_contents()) == {""}
+    for handle in gallery.get_by_role("slider").all():
+        assert handle.get_attribute("aria-label")
+    assert not _serious(gallery)
+
+
+def test_every_explorer_stands_on_a_laptop_s_screen(gallery):
+    for explorer in gallery.locator(".mha-explorer").all():
+        assert explorer.evaluate("e => e.offsetHeight") <= 560
+        assert explorer.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
+
+
+def test_a_thumbnail_moves_the_slider(gallery):
+    shown = gallery.locator(".mha-explorer").nth(explore.__all__.index("real_heads"))
+    canvas = shown.locator("canvas")
+    x, y, w, h = canvas.evaluate("c => c.mha.fields.find(f => f.m.picks?.[1] === 8).box(5, 5)")
+    canvas.click(position={"x": x + w / 2 + 2, "y": y + h / 2 + 2})
+    shown.locator(".mha-caption").filter(has_text="Layer 3, head 8").wait_for(timeout=SOON)
+    assert shown.get_by_role("slider", name="head").get_attribute("aria-valuetext") == "8"
 
 
 def test_the_colour_bar_says_when_each_row_has_its_own_range(server, browser):
@@ -332,9 +373,29 @@ def test_a_saved_page_moves_without_kernel_or_network(browser, tmp_path):
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
     scene = demo.stored(16, True)
-    settle(page, ".mha-view", scene.caption)
+    settle(page, ".mha-explorer", scene.caption)
     assert sorted(view(page, ".mha-view", "v.drawn")) == texts(scene)
     page.context.close()
+
+
+@pytest.mark.parametrize("width", [700, 360])
+def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(browser, tmp_path, width):
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html><title>t</title>{live.page(explore.memory())}")
+    context = browser.new_context(viewport={"width": width, "height": 700}, has_touch=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("canvas[aria-label]")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("canvas").evaluate("c => c.clientWidth / c.mha.scene.width") > 0.9
+    box = page.locator("canvas").evaluate("c => c.mha.fields[0].box(0, 1)")
+    page.locator("canvas").tap(
+        position={"x": box[0] + box[2] / 2 + 2, "y": box[1] + box[3] / 2 + 2}
+    )
+    assert "place 1 of the strip" in page.get_by_role("status").text_content()
+    heights = "all => all.map(e => e.offsetHeight)"
+    assert min(page.locator("label, summary").evaluate_all(heights)) >= 24
+    context.close()
 
 
 def test_a_page_without_scripts_shows_the_still_picture(browser, tmp_path):
