@@ -249,7 +249,7 @@ const FLOW_STYLE = `
 .mha-flow .mha-stage{overflow-x:auto}
 .mha-flow canvas{max-width:none}
 .mha-flow .mha-more{display:none}
-.mha-flow .mha-caption{min-height:0}
+.mha-explorer:has(.mha-flow) .mha-caption{min-height:0}
 .mha-strip{width:861px;padding-left:3px;height:78px;color:var(--mha-text)}
 .mha-strip p{margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
 .mha-strip div{display:flex;height:56px;gap:2px}

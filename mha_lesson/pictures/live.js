@@ -224,7 +224,7 @@ export class View {
     this.details.addEventListener("toggle", () => this.tell());
     this.canvas.addEventListener("pointermove", (e) => this.point(e));
     this.canvas.addEventListener("pointerleave", () => this.move(this.pinned));
-    this.canvas.addEventListener("click", (e) => { this.point(e); this.press(); });
+    this.canvas.addEventListener("click", (e) => { if (!this.flow) { this.point(e); this.press(); } });
     this.canvas.addEventListener("keydown", (e) => this.key(e));
     this.canvas.addEventListener("blur", () => this.move(this.pinned));
     this.canvas.addEventListener("focus", () => {
@@ -508,7 +508,7 @@ export class View {
   // A click, a tap or Enter: a panel that stands for a position of a control moves it there,
   // any other cell is kept until it is pressed again.
   press() {
-    if (!this.cursor || this.flow) return;
+    if (!this.cursor) return;
     const picks = this.fields[this.cursor[0]].m.picks;
     if (picks) return this.choose(...picks);
     this.pinned = String(this.pinned) === String(this.cursor) ? null : this.cursor;
