@@ -102,6 +102,7 @@ class Cells:
     height: float
     panel: Heatmap | Tiles
     numbers: bool = False
+    key: bool = False  # says what hatching means; not to be pointed at
 
     @property
     def gap(self) -> float:
@@ -487,7 +488,7 @@ def _boxes(names: Sequence[tuple[str, bool]], x: float = 0.0) -> Drawing:
     drawing = Drawing(x, 20)
     for name, hatched in names:
         key = Heatmap([[hatched]], mask=True, numbers=False, alt=name)
-        drawing.add(Cells(x, 4, 12, 12, key), Text(x + 20, 10, name))
+        drawing.add(Cells(x, 4, 12, 12, key, key=True), Text(x + 20, 10, name))
         drawing.width = x + 20 + text_width(name)
         x = drawing.width + 14
     return drawing

@@ -6,7 +6,7 @@ const STYLE = `
 .mha-view{position:relative}
 .mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);padding:2px 0}
 .mha-bar>.mha-head{flex:1 0 100%}
-.mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(>.mha-explorer){overflow:visible}
+.mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(>.mha-explorer){overflow:visible;min-width:0}
 .mha-head p{margin:.2em 0;max-width:120ch}
 .mha-head .mha-caption{min-height:2.9em}
 .mha-head .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
@@ -250,11 +250,14 @@ export class View {
     this.fly = copies(scene.marks) && !copies(this.before);
     this.started = performance.now();
     this.scene = scene;
-    this.fields = [];
+    [this.fields, this.areas] = [[], []]; // what can be pointed at, and with it the boxes of a key
     const items = new Map();
     for (const mark of scene.marks) {
       const [kind, m] = mark;
-      if ("hgl".includes(kind)) this.fields.push(new Field(kind, m, data, this.look));
+      if ("hgl".includes(kind)) {
+        this.areas.push(new Field(kind, m, data, this.look));
+        if (!m.key) this.fields.push(this.areas.at(-1));
+      }
       const says = kind === "r" ? mark[7] : kind === "d" ? mark[5] : "";
       if (says) {
         const [, x, y, w, h] = mark;
@@ -320,10 +323,10 @@ export class View {
     let field = 0;
     for (const mark of this.shown) {
       const [kind, ...a] = mark;
-      g.globalAlpha = kind === "h" && this.flow ? this.flow.alpha(this.fields[field]) : 1;
-      if (kind === "h") this.heatmap(g, this.fields[field++]);
-      else if (kind === "g") this.tiles(g, this.fields[field], this.fields[field++ - 1]);
-      else if (kind === "l") this.ribbons(g, this.fields[field++]);
+      g.globalAlpha = kind === "h" && this.flow ? this.flow.alpha(this.areas[field]) : 1;
+      if (kind === "h") this.heatmap(g, this.areas[field++]);
+      else if (kind === "g") this.tiles(g, this.areas[field], this.areas[field++ - 1]);
+      else if (kind === "l") this.ribbons(g, this.areas[field++]);
       else this[{ t: "text", r: "rect", p: "path", d: "dot", b: "bar" }[kind]](g, ...a);
     }
     this.mark(g);

@@ -132,6 +132,7 @@ def _marks(drawing: Drawing, put: Callable[[np.ndarray], list[int]]) -> list[lis
             kind = "g" if isinstance(mark.panel, Tiles) else "h"
             said = _tiles(mark.panel) if isinstance(mark.panel, Tiles) else _heatmap(mark, put)
             place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height, "gap": mark.gap}
+            place["key"] = mark.key
             out.append([kind, place | said])
         elif isinstance(mark, Ribbons):
             out.append(["l", _ribbons(mark)])
