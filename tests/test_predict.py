@@ -6,6 +6,7 @@ again, from formulas in float64 or from the modules below the explorers.
 
 import math
 import re
+import sys
 from html import escape
 
 import numpy as np
@@ -13,11 +14,15 @@ import pytest
 from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
 import notebooks
+from mha_lesson import explore, models, text
 from mha_lesson.course import predict
-from mha_lesson.explore import n01_scaling
+from mha_lesson.explore import n01_scaling, n04_masks, n09_cost, n11_cache
+from mha_lesson.pictures import panels
+from mha_lesson.training import weight_by_offset
 
 BOOKS = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
 QUESTIONS = predict.questions()
+MODULES = {"05": "n05_head_writes", "06": "n06_heads", "08": "n08_real_heads"}
 FOLD = re.compile(r'<details name="(\w+)"><summary>(.*?)</summary>.*?<strong>(.*?)</strong>')
 
 
@@ -78,6 +83,148 @@ def share_of_products(d_model: int, T: int) -> float:
     return 4 * T * d_model / (8 * d_model**2 + 4 * T * d_model)
 
 
+# --- from here on the notebooks compute with the modules themselves, and these ask the pictures ---
+
+
+def caption(book: str, **state) -> str:
+    [stem] = [m for m in vars(explore) if m.startswith(f"n{book}_")]
+    return getattr(explore, stem).scene(**state).caption
+
+
+def number_in(text: str, pattern: str) -> float:
+    return float(re.search(pattern, text)[1].replace(",", ""))
+
+
+def maps(book: str, **state) -> dict[str, np.ndarray]:
+    """Title -> values of every map in a picture."""
+    found, waiting = {}, [sys.modules[f"mha_lesson.explore.{MODULES[book]}"].scene(**state).panels]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, panels.Heatmap):
+            found[part.title] = np.asarray(part.values, float)
+        elif isinstance(part, panels.Stack):
+            waiting.append(part.panels)
+        elif isinstance(part, list | tuple):
+            waiting.extend(part)
+    return found
+
+
+def table(**state) -> dict[str, int]:
+    """What the explorer of notebook 11 says a step makes with a cache."""
+    work = n11_cache.scene(**{"T": 8, "h": 4, **state}).panels[-1][0]
+    return {row[0]: int(row[2]) for row in work.rows}
+
+
+def stored(book: str, cell: str) -> str:
+    """What a cell of a notebook said when it was stored."""
+    [found] = [c for c in BOOKS[book].cells if c.id == cell]
+    return found.outputs[0].data["text/plain"]
+
+
+def first_copy() -> str:
+    """Index arithmetic: a step moves numbers if its own strides are those of its shape."""
+    shape, strides = np.arange(18).reshape(3, 2, 3).transpose(1, 0, 2).shape, (3, 6, 1)
+    own = (shape[1] * shape[2], shape[2], 1)
+    return "contiguous" if strides != own else "permute"
+
+
+def misplaced(T: int, h: int, d_k: int) -> int:
+    strip = np.arange(T * h * d_k)
+    return int((strip.reshape(h, T, d_k) != strip.reshape(T, h, d_k).transpose(1, 0, 2)).sum())
+
+
+def mask_weights(lengths, causal, turned=False, added=False) -> tuple[np.ndarray, np.ndarray]:
+    """The mask, and the softmax of scores with it, by hand."""
+    T = 6
+    mask = np.arange(T)[None, None] >= np.array(lengths)[:, None, None]
+    mask = mask | (np.triu(np.ones((T, T), bool), 1) if causal else False)
+    mask = np.broadcast_to(mask, (2, T, T))
+    # No mask is read: the scores of the picture as they are.
+    open_mask = n04_masks.torch.zeros(2, T, T, dtype=n04_masks.torch.bool)
+    scores = n04_masks.attend(open_mask, n04_masks.BLOCKED)[0].double().numpy()
+    blocked = ~mask if turned else mask
+    scores = scores + mask if added else np.where(blocked, -np.inf, scores)
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(scores)
+        return mask, np.nan_to_num(powers / powers.sum(-1, keepdims=True))
+
+
+def empty_rows(weights: np.ndarray) -> int:
+    return int((weights.sum(-1) == 0).sum())
+
+
+def least_left() -> str:
+    """The head whose silence the picture's caption calls the largest loss."""
+    lost = {}
+    for i in range(12):
+        words = caption("05", on=tuple(j != i for j in range(12)))
+        lost[i] = number_in(words, r"(\d+)% of the whole")
+    most = max(lost, key=lost.get)
+    [label] = [c for c in QUESTIONS["writes_most"].choices if c.split(",")[0] == f"head {most}"]
+    return label
+
+
+def lengths(h: int) -> np.ndarray:
+    return maps("05", h=h)["how much each head writes into each token"]
+
+
+def head_maps(**state) -> np.ndarray:
+    found = maps("06", **state)
+    return np.stack([found[f"head {i}"] for i in range(len(found))])
+
+
+def creek() -> tuple[int, int]:
+    tokens = text.sentence().tokens
+    return tokens.index("it"), tokens.index("creek")
+
+
+def noun(sentence: str) -> str:
+    """What the picture's large map gives “it” for dog and cat, in layer 3, head 1."""
+    weights = maps("08", layer=3, head=1, text=sentence)["layer 3, head 1"]
+    words = ["[CLS]", "the", "dog", "chased", "the", "cat", "because", "it"]
+    row = weights[words.index("it")]
+    return max("dog", "cat", key=lambda word: row[words.index(word)])
+
+
+CHASED = "The dog chased the cat because it was {}."
+
+
+def before(layer: int, head: int, sentence: str = text.SENTENCE) -> float:
+    weights = maps("08", layer=layer, head=head, text=sentence)[f"layer {layer}, head {head}"]
+    return float(np.diagonal(weights, -1).mean())
+
+
+def untrained_looks() -> float:
+    """The largest mean weight on either neighbour, of models that nobody trained."""
+    looks = []
+    for seed in range(5):
+        models.torch.manual_seed(seed)
+        weights = models.TwoSidesModel(2).weights()
+        looks.append(float(weight_by_offset(weights, (-1, 1)).max()))
+    return max(looks)
+
+
+def gflop(T: int) -> float:
+    return 8 * T * 512**2 + 4 * T**2 * 512
+
+
+def megabytes(T: int, h: int, core: str) -> float:
+    """Megabytes in the caption of notebook 9's picture."""
+    words = caption("09", T=T, d_model=512, h=h)
+    pattern = {"explicit": r"explicit core holds ([\d.]+) (\w+)",
+               "fused": r"fused (?:one|one:|core).*? ([\d.]+) (kB|MB|GB)"}[core]  # fmt: skip
+    amount, unit = re.search(pattern, words).groups()
+    return float(amount) * {"kB": 1e-3, "MB": 1, "GB": 1e3}[unit]
+
+
+def cosine_mean(distance: int, base: float) -> float:
+    return float(np.mean([math.cos(distance * base ** (-i / 8)) for i in range(8)]))
+
+
+def slow(base: float) -> int:
+    return sum(16 * base ** (-i / 8) < 2 * math.pi / 10 for i in range(8))
+
+
 KEYS = {
     "scaling_sharp": first_over_nine_tenths,
     "scaling_root": scaled_tops,
@@ -99,6 +246,134 @@ KEYS = {
         "about a seventh" if round(1 / share_of_products(384, 128)) == 7 else "no"
     ),
     "projections_one": lambda: "all have the same" if len({*parameters(384, 1, 64)}) == 1 else "no",
+    "memory_moves": first_copy,
+    "memory_one": lambda: "none" if misplaced(3, 1, 3) == 0 else "all but the first and the last",
+    "memory_wrong": lambda: str(misplaced(3, 2, 3)),
+    "memory_stride": lambda: str(np.arange(18).reshape(3, 2, 3)[1, 0, 0]),
+    "memory_back": lambda: "yes" if "new strip" in caption("03", step="merged") else "no",
+    "masks_empty": lambda: (
+        "rows of zeros"
+        if "zero there, not NaN" in caption("04", length_1=0)
+        else "NaN in every row"
+    ),
+    "masks_padding": lambda: (
+        "none" if empty_rows(mask_weights((6, 3), False)[1]) == 0 else "its three rows of padding"
+    ),
+    "masks_keep": lambda: (
+        "at everything but itself"
+        if (mask_weights((6, 6), True, turned=True)[1][:, 0] > 0).sum() == 10
+        and not mask_weights((6, 6), True, turned=True)[1][:, 0, 0].any()
+        else "no"
+    ),
+    "masks_rows": lambda: str(empty_rows(mask_weights((6, 6), True, turned=True)[1])),
+    "masks_added": lambda: (
+        "on average more than an open cell"
+        if (found := mask_weights((6, 3), True, added=True))[1][found[0]].mean()
+        > found[1][~found[0]].mean()
+        else "no"
+    ),
+    "writes_sum": lambda: (
+        "about three times as long"
+        if 2.4 < (lengths(12)[:-1].sum(0) / lengths(12)[-1]).mean() < 3.7
+        else "no"
+    ),
+    "writes_most": least_left,
+    "writes_alone": lambda: (
+        "more than 75%"
+        if 75 < number_in(caption("05", on=tuple(i == 9 for i in range(12))), r"(\d+)% of") < 100
+        else "no"
+    ),
+    "writes_off": lambda: (
+        "zeros"
+        if not maps("05", on=(False,) * 12)["how much each head writes into each token"].any()
+        else "no"
+    ),
+    "writes_one": lambda: (
+        "less than half" if lengths(1)[-1].mean() < lengths(12)[-1].mean() / 2 else "no"
+    ),
+    "heads_one": lambda: (
+        "sharper" if head_maps(h=1).max(-1).mean() > head_maps(h=12).max(-1).mean() else "no"
+    ),
+    "heads_it": lambda: f"at {text.sentence().tokens[head_maps(h=1)[0, creek()[0]].argmax()]}",
+    "heads_which": lambda: (
+        "in one" if (head_maps(h=12)[:, creek()[0]].argmax(-1) == creek()[1]).sum() == 1 else "no"
+    ),
+    "heads_few": lambda: str(
+        min(d for d in range(1, 33) if head_maps(h=12, d_k=d)[1][creek()] > 0.25)
+    ),
+    "heads_flat": lambda: (
+        "flatter"
+        if head_maps(h=12, d_k=1).max(-1).mean() < head_maps(h=12).max(-1).mean()
+        else "no"
+    ),
+    "training_when": lambda: (
+        "all at once, in the first hundred"
+        if "between steps 20 and 50" in "".join(c.source for c in BOOKS["07"].cells)
+        else "no"
+    ),
+    # Where both letters are known and their order is not, a reader is right half of the time.
+    "training_loss": lambda: "yes, far below" if math.log(2) < math.log(16) / 2 else "no",
+    "training_both": lambda: (
+        "in less than a tenth"
+        if "h = 1: 0 of 4 runs over 99%, 4 below 10%" in stored("07", "seeds")
+        else "no"
+    ),
+    "training_start": lambda: "to no side in particular" if untrained_looks() < 0.3 else "no",
+    # No second route that takes less than training anew: the film's cell computes it under nbval.
+    "training_eight": lambda: "about as soon",
+    "real_previous": lambda: (
+        "one, in layer 0"
+        if [n for n in range(6) if any(before(n, i) > 0.95 for i in range(12))] == [0]
+        else "no"
+    ),
+    "real_ends": lambda: (
+        "more than half"
+        if np.mean([number_in(caption("08", layer=4, head=i), r"(\d+)%") for i in range(12)]) > 50
+        else "no"
+    ),
+    "real_it": lambda: "the cat" if noun(CHASED.format("hungry")) == "cat" else "no",
+    "real_pair": lambda: (
+        "the same one twice"
+        if noun(CHASED.format("hungry")) == noun(CHASED.format("slow"))
+        else "no"
+    ),
+    "real_words": lambda: (
+        "it still looks at the token before"
+        if before(0, 2, "over it jump the dog cold creek") > 0.95
+        else "no"
+    ),
+    "cost_gigabyte": lambda: f"{min(T for T in n09_cost.LENGTHS if 2 * 4 * 8 * T**2 > 1e9):,}",
+    "cost_heads": lambda: (
+        "the memory of the explicit core"
+        if megabytes(1024, 16, "explicit") > 1.9 * megabytes(1024, 8, "explicit")
+        else "no"
+    ),
+    "cost_double": lambda: f"{gflop(2048) / gflop(1024):.0f} times",
+    "cost_fused": lambda: f"{megabytes(2048, 8, 'fused') / megabytes(1024, 8, 'fused'):.0f} times",
+    "cost_even": lambda: (
+        f"{min(T for T in n09_cost.LENGTHS if 4 * T**2 * 512 >= 8 * T * 512**2):,}"
+    ),
+    "rotation_slow": lambda: str(slow(1e4)),
+    "rotation_base": lambda: "more" if slow(1e6) > slow(1e4) else "as many",
+    "rotation_rises": lambda: (
+        "it rises" if cosine_mean(24, 1e4) > cosine_mean(16, 1e4) else "it falls: farther is weaker"
+    ),
+    "rotation_far": lambda: (
+        "between a tenth and a half" if 0.1 < cosine_mean(128, 1e4) < 0.5 else "nothing, or less"
+    ),
+    "rotation_short": lambda: "lower" if cosine_mean(16, 100) < cosine_mean(16, 1e4) else "higher",
+    "cache_scores": lambda: str(table(h_kv=1, window=3, step=7)["scores made"]),
+    "cache_rows": lambda: str(table(h_kv=1, window=3, step=7)["rows of k, v read back"]),
+    "cache_wide": lambda: str(table(h_kv=1, step=7)["scores made"]),
+    "cache_shared": lambda: (
+        "what is held"
+        if [k for k, n in table(h_kv=4, step=7).items() if n > table(h_kv=1, step=7)[k]]
+        == ["rows of k, v made", "rows of k, v read back"]
+        else "no"
+    ),
+    "cache_longer": lambda: (
+        "no" if table(T=8, step=3) == table(T=12, step=3) else "yes: the cache is larger"
+    ),
 }
 
 
@@ -114,6 +389,9 @@ def test_the_right_choice_is_the_one_another_route_gives(name):
 
 
 def test_every_question_is_asked_once():
+    assert 50 <= len(QUESTIONS) <= 60 and all(
+        len(names) >= 4 for names in list(asked().values())[1:]
+    )
     names = [name for book in asked().values() for name in book]
     assert sorted(names) == sorted(QUESTIONS) == sorted(KEYS)
 
