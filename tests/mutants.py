@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from answers import Answer
 from mha_lesson import check
 from mha_lesson.check.engine.compare import difference
-from mha_lesson.check.engine.places import can_be_changed, changes, ended, versions
+from mha_lesson.check.engine.places import Ended, can_be_changed, changes, versions
 from mha_lesson.check.engine.safely import undisturbed
 from mha_lesson.check.engine.source import Source
 
@@ -198,7 +198,7 @@ def of_a_class(cls: Any, chance: random.Random) -> tuple[Any, Any]:
             rows = _attend(Q[b, :, part], K[b, :, part], V[b, :, part], whole[b, i].tolist())
             out[b, :, part] = rows[0]
     right = nn.functional.linear(out, module.w_o.weight, module.w_o.bias)
-    call = ended(module)
+    call = Ended(module)
     return (call(x) if mask is None else call(x, mask)), right
 
 
@@ -257,7 +257,7 @@ def survivors(
         for what, mutant in mutants(answer.function, share, chance):
             if not isinstance(mutant, (types.FunctionType, type)):
                 continue
-            own = ended(mutant) if isinstance(mutant, types.FunctionType) else mutant
+            own = Ended(mutant) if isinstance(mutant, types.FunctionType) else mutant
             if fails_at_once(answer.exercise, own) or not differs(answer.exercise, own):
                 continue
             if getattr(check, answer.exercise)(mutant).passed:

@@ -290,27 +290,27 @@ def can_be_changed(answer: Any, tree: ast.AST | None) -> bool:
     )
 
 
-def ended(version: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, stopped after many lines: a changed loop may never end."""
+class Ended:
+    """A version that is stopped after many lines: a changed loop may never end."""
 
-    def call(*inputs: Any) -> Any:
-        left, before = [LINES], sys.gettrace()
+    def __init__(self, version: Callable[..., Any]) -> None:
+        self.version, self.left = version, 0
 
-        def count(frame: Any, event: str, _: Any) -> Any:
-            if frame.f_code.co_filename != MADE:
-                return None
-            left[0] -= 1
-            if left[0] < 0:
-                raise TimeoutError("too many lines")
-            return count
-
-        sys.settrace(count)
+    def __call__(self, *inputs: Any) -> Any:
+        self.left, before = LINES, sys.gettrace()
+        sys.settrace(self._count)
         try:
-            return version(*inputs)
+            return self.version(*inputs)
         finally:
             sys.settrace(before)
 
-    return call
+    def _count(self, frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != MADE:
+            return None
+        self.left -= 1
+        if self.left < 0:
+            raise TimeoutError("too many lines")
+        return self._count
 
 
 def one_place(
@@ -329,7 +329,7 @@ def one_place(
     first = sorted(trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised)))
     end = process_time() + SECONDS
     for change, made in versions(source.tree, vars(sys.modules[source.answer.__module__])):
-        answer = ended(again(made))
+        answer = Ended(again(made))
         if process_time() > end:
             return None
         if all(t.again(answer).difference is None for t in first):

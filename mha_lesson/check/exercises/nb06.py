@@ -115,22 +115,18 @@ def bind(cls: Any) -> Bound | Finding | None:
         cases += _cases(layers, sizes, masks, number)
         if _degenerate(module):  # constant or equal weights hide mistakes
             cases += _cases(_randomised(layers), sizes, masks, number + 10)
-    return Bound(_call, cases, _of_version)
+    return Bound(_call, cases, partial(partial, _of_version))
 
 
 def _call(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
     return layers.module(x) if mask is None else layers.module(x, mask)
 
 
-def _of_version(cls: Any) -> Callable[..., Any]:
+def _of_version(cls: Any, x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
     """What another version of the class makes of the same modules."""
-
-    def call(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
-        module = cls.__new__(cls)
-        vars(module).update(vars(layers.module))
-        return _call(x, mask, replace(layers, module=module))
-
-    return call
+    module = cls.__new__(cls)
+    vars(module).update(vars(layers.module))
+    return _call(x, mask, replace(layers, module=module))
 
 
 def _is_stub(module: nn.Module, d_model: int, codes: set[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -50,17 +51,15 @@ def new_tokens_and_a_cache() -> Iterator[Case]:
             yield Case(large, sizes, "where scores go up to ±1e4", 2e-3, True)
 
 
-def flat(answer: Any) -> Callable[..., Any]:
-    """The learner's function of flat inputs, with a flat result."""
-
-    def of(q: Tensor, k: Tensor, v: Tensor, old_k: Tensor | None, old_v: Tensor | None) -> Any:
-        given = answer(q, k, v, None if old_k is None else (old_k, old_v))
-        if not (isinstance(given, (tuple, list)) and len(given) == 2):
-            return given
-        context, cache = given
-        return (context, *cache) if isinstance(cache, (tuple, list)) else (context, cache)
-
-    return of
+def flat(
+    answer: Any, q: Tensor, k: Tensor, v: Tensor, old_k: Tensor | None, old_v: Tensor | None
+) -> Any:
+    """What the learner's function gives, of flat inputs, and flat itself."""
+    given = answer(q, k, v, None if old_k is None else (old_k, old_v))
+    if not (isinstance(given, (tuple, list)) and len(given) == 2):
+        return given
+    context, cache = given
+    return (context, *cache) if isinstance(cache, (tuple, list)) else (context, cache)
 
 
 def bind(answer: Any) -> Bound | Finding | None:
@@ -71,7 +70,7 @@ def bind(answer: Any) -> Bound | Finding | None:
     outcome = run(answer, (*cases[0].inputs[:3], cases[0].inputs[3:]), codes)
     if isinstance(outcome, Raised):
         asked = isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
-        return None if asked else Bound(flat(answer), cases, flat)
+        return None if asked else Bound(partial(flat, answer), cases, partial(partial, flat))
     given = outcome.value
     if given is None or given is ...:
         return None
@@ -79,7 +78,7 @@ def bind(answer: Any) -> Bound | Finding | None:
         return ONE_RESULT
     if isinstance(given, (tuple, list)) and len(given) == 3:
         return THREE_RESULTS
-    return Bound(flat(answer), cases, flat)
+    return Bound(partial(flat, answer), cases, partial(partial, flat))
 
 
 ONE_RESULT = Finding(
