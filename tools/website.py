@@ -31,7 +31,8 @@ SITE = BUILD / "site"
 LOOK = Path(__file__).with_name("pages")
 FRONT = ("", "Two commands", "The map", "Licence")  # the README's parts that the first page shows
 TEXTS = {"TEACHING": "For teachers", "CLAIMS": "Claims, put to the test"}
-EXPLORER = re.compile(r"^explore\.(\w+)\([^\n]*\)\s*$", re.M)
+EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M)
+LARGEST = 1_200_000  # characters of an explorer: beyond them a page keeps the still picture
 FORMULA = re.compile(r"\$[^$\n]+\$")
 
 
@@ -67,9 +68,9 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
             del cell.outputs[1:]  # what a running notebook writes below the box
         moving = EXPLORER.search(cell.source)
         if cell.cell_type == "code" and moving:
-            explorer = getattr(explore, moving[1])()
-            if explorer.view.stored:
-                data = {"text/html": live.page(explorer)}
+            explorer = getattr(explore, moving[1])(**({"until": moving[2]} if moving[2] else {}))
+            data = {"text/html": live.page(explorer)} if explorer.has_page else {}
+            if 0 < len(data.get("text/html", "")) < LARGEST:
                 cell.outputs = [v4.new_output("display_data", data)]
         if cell.cell_type == "markdown" and FORMULA.search(cell.source):
             raise ValueError(f"{cell.id}: formulas stand in plain characters, as 4 · d_model².")
@@ -159,7 +160,7 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     style = (LOOK / "page.css").read_text(encoding="utf-8")
     (place / "page.css").write_text(f"{code}\n{style}", encoding="utf-8")
     shutil.copy(LOOK / "page.js", place)
-    for picture in sorted((ROOT / ".github").glob("*.png")):
+    for picture in sorted((ROOT / ".github").glob("*.*p*")):
         shutil.copy(picture, place)
     return sorted(place.iterdir())
 
