@@ -40,12 +40,14 @@ def test_a_deck_is_one_file(monkeypatch):
     assert not LOADS.search(page)
 
 
-def test_a_printed_page_is_one_file_with_everything_open():
+def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     path = notebooks.paths("06")[0]
     page = handout.printed(path)
     cells = notebooks.read(path).cells
     folded = sum(c.source.count("<details") + handout.tagged(c, "claim") for c in cells)
-    assert page.count("<details open") == page.count("<details") == folded > 0
+    [asked] = [c.outputs[0].data["text/html"] for c in cells if handout.tagged(c, "prediction")]
+    assert page.count("<details open") == folded > 0
+    assert page.count("<details") == folded + asked.count("<details") > folded
     assert not LOADS.search(page)
     assert "07_training_the_heads.html" in page
 

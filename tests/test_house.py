@@ -67,9 +67,7 @@ def test_no_file_name_is_there_twice():
     assert [name for name, n in names.items() if n > 1] == []
 
 
-@pytest.mark.skipif(
-    not (from_npm.BUILD / "npm" / lint_js.OXLINT).exists(), reason="make lint has not fetched it"
-)
+@pytest.mark.skipif(not from_npm.is_there(lint_js.OXLINT), reason="make lint could not fetch it")
 def test_an_undefined_name_in_a_script_is_found(tmp_path):
     script = tmp_path / "script.js"
     script.write_text("const seen = document.title;\nexport const length = seen.length;\n")

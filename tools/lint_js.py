@@ -3,8 +3,8 @@
     python tools/lint_js.py
 
 Scripts of one folder are one module in the browser, so they are joined first. npm fetches oxlint,
-once. Without npm (part of Node.js) or a network nothing is looked at, and a line says so; in CI
-that is an error.
+once. Without npm (part of Node.js) or a network nothing is looked at, and a line says so; on
+GitHub's runners that is an error.
 """
 
 import os
@@ -40,6 +40,6 @@ if __name__ == "__main__":
         found = lint(*map(joined, folders))
     except (SystemExit, subprocess.CalledProcessError) as error:
         print(f"The package's scripts were not looked at: {error}")
-        sys.exit("CI" in os.environ)
+        sys.exit("GITHUB_ACTIONS" in os.environ)
     print(found.stdout, end="")
     sys.exit(found.returncode)

@@ -163,7 +163,8 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
     T, d_k = q.shape
     products = q @ k.T
     scores = products / d_k**0.5
-    blocked = causal_mask(T) if causal else torch.zeros(T, T, dtype=torch.bool)
+    blocked = causal_mask(T, scores.device)
+    blocked = blocked if causal else torch.zeros_like(blocked)
     weights = scores.masked_fill(blocked, -torch.inf).softmax(dim=-1)
     colour = f"head {head % 8}"
     words, dims = source.words, [f"{c}" for c in range(d_k)]
@@ -212,7 +213,7 @@ def _concat(source: Source, causal: bool) -> Tensor:
     T, d_k = source.q.shape[1:]
     scores = source.q @ source.k.mT / d_k**0.5
     if causal:
-        scores = scores.masked_fill(causal_mask(T), -torch.inf)
+        scores = scores.masked_fill(causal_mask(T, scores.device), -torch.inf)
     return merge_heads((scores.softmax(dim=-1) @ source.v)[None])[0]
 
 
@@ -277,8 +278,8 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
 @cache
 def _by_hand() -> Source:
     """The example of notebook 1: Q and K are the same three rows."""
-    q = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    v = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]])
+    q = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], device="cpu")
+    v = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]], device="cpu")
     return Source(("token 1", "token 2", "token 3"), q[None], q[None], v[None], pick=(2, 2))
 
 
@@ -315,7 +316,7 @@ def _source(mha: MultiHeadAttention, x: Tensor | None, tokens: list[str] | None)
     with torch.no_grad():
         q, k, v = (split_heads(t[None], mha.n_heads)[0] for t in mha.w_qkv(x).chunk(3, dim=-1))
         _, weights = mha(x, return_weights=True)
-    bias = torch.zeros(mha.d_model) if mha.w_o.bias is None else mha.w_o.bias.detach()
+    bias = weight.new_zeros(mha.d_model) if mha.w_o.bias is None else mha.w_o.bias.detach()
     parts = q, k, v, x.detach(), mha.w_o.weight.detach(), bias
     q, k, v, x, w_o, bias = (part.float().cpu() for part in parts)
     at = int(weights[0, -1].argmax())

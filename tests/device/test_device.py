@@ -317,8 +317,10 @@ PUBLIC: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("name", PUBLIC)
 def test_works_where_the_device_is_the_default(name: str, there: torch.device) -> None:
     """As after torch.set_default_device("cuda"), which some write in their first cell."""
+    before = torch.get_default_device()
     with torch.device(there):
         PUBLIC[name]()
+    assert torch.get_default_device() == before
 
 
 def test_a_mask_made_of_an_int_may_live_anywhere(there: torch.device) -> None:

@@ -107,7 +107,15 @@ def _places(node: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
         for key, part in parts:
             if isinstance(part, ast.AST):
                 yield holder, key, part
-                yield from _places(part)
+                if not _power(part):
+                    yield from _places(part)
+
+
+def _power(node: ast.AST) -> bool:
+    """2 ** 60 is one number: with another exponent it may ask for all of the memory."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)):
+        return False
+    return _number(node.left) is not None and _number(node.right) is not None
 
 
 def _names(tree: ast.AST) -> list[str]:

@@ -134,12 +134,11 @@ def undisturbed() -> Iterator[io.StringIO]:
             warnings.catch_warnings(),
             torch.inference_mode(False),
             torch.enable_grad(),
+            contextlib.nullcontext() if device.type == "cpu" else torch.device("cpu"),
         ):
             warnings.simplefilter("ignore")
             torch.set_default_dtype(torch.float32)
             torch.set_num_threads(1)  # for small tensors more of them only wait for each other
-            if device.type != "cpu":
-                torch.set_default_device("cpu")
             seed(0)
             yield printed
     finally:
