@@ -1,7 +1,6 @@
 """The explorers: every position of every control, held against torch itself and against counts."""
 
 import itertools
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -619,27 +618,6 @@ def test_controls_move_the_ranges_of_others() -> None:
     heads = explore.heads().controls
     heads["h"].value = 4
     assert (heads["d_k"].max, heads["d_k"].value) == (96, 96)
-
-
-@pytest.mark.parametrize("name", ["scaling", "projections", "memory", "cost", "rotation"])
-def test_states_of_a_page_follow_the_controls_and_are_a_small_parcel(name: str) -> None:
-    explorer = getattr(explore, name)()
-    assert explorer.has_page and "<script" in live.page(explorer)
-    stored, values = explorer.states()
-    assert len(json.dumps(stored)) + len(values) < 1.5e6
-    positions = [live._positions(control)[1] for control in explorer.controls.values()]
-    data = np.frombuffer(values, np.float32)
-    for place, sent in zip(itertools.product(*positions), stored["states"], strict=True):
-        scene = explorer.scene_at(**dict(zip(explorer.controls, place, strict=True)))
-        alone, raw = live.pack(scene)
-        assert {**sent, "marks": []} == {**json.loads(json.dumps(alone)), "marks": []}
-        own = np.frombuffer(raw, np.float32)
-        marks = [stored["marks"][i] for i in sent["marks"]]
-        for mark, expected in zip(marks, json.loads(json.dumps(alone["marks"])), strict=True):
-            if mark[0] == "h":
-                (start, size), (first, same) = mark[1].pop("values"), expected[1].pop("values")
-                np.testing.assert_array_equal(data[start:][:size], own[first:][:same])
-            assert mark == expected
 
 
 def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:

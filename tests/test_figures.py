@@ -144,11 +144,12 @@ def test_the_browser_gets_the_marks_that_the_figure_draws(name):
     values = np.frombuffer(raw, np.float32)
     drawing = layout.draw(SCENES[name])
     texts = [m.text for m in drawing.marks if isinstance(m, layout.Text)]
-    assert [m[3] for m in header["marks"] if m[0] == "t"] == texts
+    assert [m["text"] for m in header["marks"] if m["kind"] == "text"] == texts
     assert len(header["marks"]) == len(drawing.marks)
     cells = [m for m in drawing.marks if isinstance(m, layout.Cells)]
-    for (kind, sent), mark in zip((m for m in header["marks"] if m[0] in "gh"), cells, strict=True):
-        if kind == "h":
+    places = [m for m in header["marks"] if m["kind"] in ("heatmap", "tiles")]
+    for sent, mark in zip(places, cells, strict=True):
+        if sent["kind"] == "heatmap":
             start, size = sent["values"]
             np.testing.assert_allclose(
                 values[start : start + size].reshape(sent["shape"]), mark.panel.values, rtol=1e-6

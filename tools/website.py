@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from bs4 import BeautifulSoup
@@ -31,7 +32,7 @@ SITE = BUILD / "site"
 LOOK = Path(__file__).with_name("pages")
 FRONT = ("", "Two commands", "The map", "Licence")  # the README's parts that the first page shows
 TEXTS = {"TEACHING": "For teachers", "CLAIMS": "Claims, put to the test"}
-EXPLORER = re.compile(r"^explore\.(\w+)\([^\n]*\)\s*$", re.M)
+EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M)
 FORMULA = re.compile(r"\$[^$\n]+\$")
 
 
@@ -65,12 +66,12 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
     for cell in notebook.cells:
         if "prediction" in cell.metadata.get("tags", ()):
             del cell.outputs[1:]  # what a running notebook writes below the box
-        moving = EXPLORER.search(cell.source)
-        if cell.cell_type == "code" and moving:
-            explorer = getattr(explore, moving[1])()
-            if explorer.view.stored:
-                data = {"text/html": live.page(explorer)}
-                cell.outputs = [v4.new_output("display_data", data)]
+        shown = EXPLORER.search(cell.source)
+        if cell.cell_type == "code" and shown:
+            name = "-".join(filter(None, ("explore", *shown.groups())))
+            still = "".join(o.data.get("text/html", "") for o in cell.outputs if "data" in o)
+            made = f'<div id="{name}">{still}</div><script src="{name}.js" defer></script>'
+            cell.outputs = [v4.new_output("display_data", {"text/html": made})]
         if cell.cell_type == "markdown" and FORMULA.search(cell.source):
             raise ValueError(f"{cell.id}: formulas stand in plain characters, as 4 · d_model².")
     return notebook
@@ -136,6 +137,13 @@ def contents(soup: BeautifulSoup) -> None:
     mark.replace_with(inner)
 
 
+def moving(name: str) -> str:
+    """The script of an explorer, explore-NAME or explore-NAME-UNTIL, with all its states."""
+    _, kind, *until = name.split("-")
+    given = {"until": until[0]} if until else {}
+    return live.script(getattr(explore, kind)(**given), name)
+
+
 def build(place: Path, paths: list[Path]) -> list[Path]:
     """Writes the site of these notebooks into `place`, anew, and gives the files' paths."""
     shutil.rmtree(place, ignore_errors=True)
@@ -144,10 +152,12 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     exporter = HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(LOOK)])
     listed = [{"name": name, "title": title} for name, (title, _) in found.items()]
     index: list[dict[str, str]] = []
+    soups: list[BeautifulSoup] = []
     for name, (title, notebook) in found.items():
         told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
         soup = adapt(exporter.from_notebook_node(prepare(notebook), told)[0], set(found))
         contents(soup)
+        soups.append(soup)
         if soup.body and soup.select(".mha-guess"):
             soup.body.append(BeautifulSoup(predict.script(), "html.parser"))
         index += sections(soup, name, title)
@@ -155,6 +165,10 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     (place / "search.js").write_text(
         f"window.SECTIONS = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8"
     )
+    shown = {script["src"][:-3] for soup in soups for script in soup.select("[src^=explore-]")}
+    with ProcessPoolExecutor(2) as pool:  # the one thing that takes its time
+        for name, script in zip(sorted(shown), pool.map(moving, sorted(shown)), strict=True):
+            (place / f"{name}.js").write_text(script, encoding="utf-8")
     code = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
     style = (LOOK / "page.css").read_text(encoding="utf-8")
     (place / "page.css").write_text(f"{code}\n{style}", encoding="utf-8")

@@ -44,6 +44,7 @@ def memory() -> Explorer:
             "step": widgets.SelectionSlider(options=STEPS, value="permute", description="step"),
         },
         scene,
+        stored=True,
     )
 
 

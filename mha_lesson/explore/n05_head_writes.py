@@ -1,6 +1,6 @@
 """What every head writes into the tokens, and the sum of it: W^O, taken apart."""
 
-from functools import cache
+from functools import cache, partial
 
 import ipywidgets as widgets
 import torch
@@ -33,9 +33,15 @@ def head_writes() -> Explorer:
     explorer = Explorer(
         {"h": h_control, **boxes},
         lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
+        reach={f"head_{i}": partial(_places, i) for i in range(HEADS[-1])},
     )
     h_control.observe(show_boxes, "value")  # after the explorer's own: the picture comes first
     return explorer
+
+
+def _places(head: int, h: int, **_: bool) -> tuple[bool, ...]:
+    """Where the box of a head can stand: one that is not there stays off."""
+    return (False, True) if head < h else (False,)
 
 
 def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:

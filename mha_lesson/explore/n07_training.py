@@ -52,6 +52,7 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
             "silence": silence,
         },
         lambda h, step, silence: draw(by_h[h], step, silence),
+        reach={"silence": lambda h, **_: _silences(h)},
     )
 
 

@@ -16,6 +16,20 @@ N_LAYERS, N_HEADS = 6, 12
 MOST_TOKENS = 48  # more cannot be read in a picture
 N_LINKS = 8
 HEAD = 1  # of layer 3: it → creek
+OFFERED = (  # where nobody can type
+    SENTENCE,
+    "The trophy does not fit into the suitcase because it is too large.",
+    "The trophy does not fit into the suitcase because it is too small.",
+    "Anna told Mary that she had won the prize.",
+    "The old man the boat.",
+    "Time flies like an arrow; fruit flies like a banana.",
+    "The keys to the cabinet are on the table.",
+    "Dogs that chase cats bark.",
+    "I saw the man with the telescope.",
+    "To be or not to be, that is the question.",
+    "One two three four five six seven.",
+    "the the the the the the",
+)
 
 
 def real_heads(text: str = SENTENCE) -> Explorer:
@@ -40,6 +54,7 @@ def real_heads(text: str = SENTENCE) -> Explorer:
             ),
         },
         scene,
+        reach={"text": lambda **_: [*dict.fromkeys((text, *OFFERED))]},
     )
 
 
@@ -59,7 +74,7 @@ def scene(
         encoded = _encode(text)
     except WeightsMissing as error:
         return Scene(Table([[str(error)]]), caption="There are no weights to look at.")
-    weights, words = encoded.weights[layer], encoded.labels
+    weights, words = encoded.weights[layer].round(decimals=4), encoded.labels
     shown = slice(1, -1) if hide_ends else slice(None)
     labels = words[shown]
 

@@ -38,6 +38,7 @@ def cost(measured: Measured | None = None) -> Explorer:
             "h": widgets.SelectionSlider(options=heads, value=h, description="h"),
         },
         partial(scene, measured=measured),
+        stored=True,
     )
 
 

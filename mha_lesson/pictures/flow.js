@@ -166,9 +166,9 @@ class Flow {
         g.strokeRect(...box);
       }
     }
-    const tokens = view.scene.marks.filter(([kind]) => kind === "t");
+    const tokens = view.scene.marks.filter((mark) => mark.kind === "text");
     for (const [at, role] of this.words(name, r, c)) {
-      const [, x, y, text, size] = tokens[at];
+      const { x, y, text, size } = tokens[at];
       g.font = `600 ${size}px ${view.font}`;
       const width = g.measureText(text).width + 8;
       g.fillStyle = view.look.roles[role];

@@ -710,7 +710,7 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
     if panel.marker is not None:
         here = x(panel.marker)
         drawing.add(Path(((here, top), (here, bottom)), dashed=True, width=1.5))
-    ends = []
+    ends, now = [], panel.now()
     colours = _colours(panel.heads)
     for i, (name, values) in enumerate(panel.lines.items()):
         hollow = name in panel.dashed or (panel.heads[i] or 0) >= 8
@@ -720,9 +720,9 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
             if len(points) > 1:
                 drawing.add(Path(points, colours[i], dashed=hollow))
         for k in seen:
-            big = k == panel.now() and panel.marker is not None
+            big = k == now and panel.marker is not None
             size = 4.5 if big else 2.5 if len(seen) <= 24 and not hollow else 0.0
-            spot = Dot(x(panel.x[k]), y(values[k]), colours[i], size, panel.text(i, int(k)))
+            spot = Dot(x(panel.x[k]), y(values[k]), colours[i], size, panel.said[i][k])
             drawing.add(spot)
         if len(seen):
             ends.append((y(values[seen[-1]]), name, colours[i]))

@@ -19,7 +19,10 @@ const STYLE = `
 .mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;color:inherit;background:none}
 .mha-view .mha-more{display:flex;min-height:26px;gap:1.6em;align-items:flex-start;flex-wrap:wrap}
 .mha-controls{display:flex;flex-wrap:wrap;gap:.3em 1.6em;margin:.4em 0;color:var(--mha-text)}
-.mha-controls label{display:flex;gap:.6em;align-items:center}
+.mha-controls label{display:flex;gap:.6em;align-items:center;min-height:26px;flex-wrap:wrap}
+.mha-controls label[hidden]{display:none}
+.mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit}
+.mha-controls input[type=checkbox]{width:20px}
 `;
 
 // ---- numbers as mha_lesson.pictures.panels.number writes them ---------------------------------------------
@@ -84,11 +87,11 @@ class Field {
   constructor(kind, m, data) {
     this.kind = kind;
     this.m = m;
-    if (kind === "h") {
+    if (kind === "heatmap") {
       [this.rows, this.columns] = m.shape;
       this.values = data.subarray(m.values[0], m.values[0] + m.values[1]);
       this.blocked = m.blocked && data.subarray(m.blocked[0], m.blocked[0] + m.blocked[1]);
-    } else if (kind === "g") {
+    } else if (kind === "tiles") {
       [this.rows, this.columns] = [m.labels.length, m.labels[0].length];
     } else {
       [this.rows, this.columns] = [1, m.length];
@@ -96,13 +99,13 @@ class Field {
   }
   box(r, c) {
     const m = this.m;
-    if (this.kind === "i") return m[c].box;
-    const gap = this.kind === "g" ? (m.w >= 8 ? 2 : 0.5) : Math.min(m.w, m.h) >= 8 ? 1 : 0;
+    if (this.kind === "items") return m[c].box;
+    const gap = this.kind === "tiles" ? (m.w >= 8 ? 2 : 0.5) : Math.min(m.w, m.h) >= 8 ? 1 : 0;
     return [m.x + c * m.w + gaps(c, m.break_columns), m.y + r * m.h + gaps(r, m.break_rows),
             m.w - gap, m.h - gap];
   }
   hit(x, y) {
-    if (this.kind === "i") {
+    if (this.kind === "items") {
       const c = this.m.findIndex(({ box: [a, b, w, h] }) => x >= a && x <= a + w && y >= b && y <= b + h);
       return c < 0 ? null : [0, c];
     }
@@ -117,8 +120,8 @@ class Field {
   }
   says(r, c) {
     const m = this.m;
-    if (this.kind === "i") return m[c].says;
-    if (this.kind === "g") return m.labels[r][c] === null ? null : m.says[r][c];
+    if (this.kind === "items") return m[c].says;
+    if (this.kind === "tiles") return m.labels[r][c] === null ? null : m.says[r][c];
     return `${m.rows[r]} → ${m.columns[c]} = ${this.cell(r, c)}`;
   }
   cell(r, c) {
@@ -197,21 +200,18 @@ export class View {
     this.fields = [];
     const items = new Map();
     for (const mark of scene.marks) {
-      const [kind, m] = mark;
-      if (kind === "h" || kind === "g") this.fields.push(new Field(kind, m, data));
-      const says = kind === "r" ? mark[7] : kind === "d" ? mark[5] : "";
-      if (says) {
-        const [, x, y, w, h] = mark;
-        const box = kind === "r" ? [x, y - 6, w, h + 6] : [x - 7, y - 7, 14, 14];
-        const group = mark[mark.length - 1];
-        if (!items.has(group)) items.set(group, []);
-        items.get(group).push({ box, says });
+      const { kind, says, x, y, width, height, panel } = mark;
+      if (kind === "heatmap" || kind === "tiles") this.fields.push(new Field(kind, mark, data));
+      if ((kind === "rect" || kind === "dot") && says) {
+        const box = kind === "rect" ? [x, y - 6, width, height + 6] : [x - 7, y - 7, 14, 14];
+        if (!items.has(panel)) items.set(panel, []);
+        items.get(panel).push({ box, says });
       }
     }
-    for (const list of items.values()) this.fields.push(new Field("i", list, data));
+    for (const list of items.values()) this.fields.push(new Field("items", list, data));
     if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow, data);
-    this.offered = scene.marks.some(([kind, m]) => kind === "h" && m.by_row && !m.numbers);
-    this.ownRange.parentElement.style.display = scene.marks.some(([kind]) => kind === "h") ? "" : "none";
+    this.offered = scene.marks.some((m) => m.kind === "heatmap" && m.by_row && !m.numbers);
+    this.ownRange.parentElement.style.display = scene.marks.some((m) => m.kind === "heatmap") ? "" : "none";
     this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
     this.details.style.display = scene.text.length ? "" : "none";
     this.canvas.setAttribute("aria-label", scene.alt);
@@ -259,11 +259,9 @@ export class View {
     this.drawn = [];
     let field = 0;
     for (const mark of scene.marks) {
-      const [kind, ...a] = mark;
-      g.globalAlpha = kind === "h" && this.flow ? this.flow.alpha(this.fields[field]) : 1;
-      if (kind === "h") this.heatmap(g, this.fields[field++]);
-      else if (kind === "g") this.tiles(g, this.fields[field++]);
-      else this[{ t: "text", r: "rect", p: "path", d: "dot", b: "bar" }[kind]](g, ...a);
+      const cells = mark.kind === "heatmap" || mark.kind === "tiles";
+      g.globalAlpha = mark.kind === "heatmap" && this.flow ? this.flow.alpha(this.fields[field]) : 1;
+      this[mark.kind](g, cells ? this.fields[field++] : mark);
     }
     this.mark(g);
     this.read();
@@ -281,7 +279,7 @@ export class View {
     this.drawn.push(text);
   }
 
-  text(g, x, y, text, size, align, turned, bold) {
+  text(g, { x, y, text, size, align, turned, bold }) {
     if (!turned) return this.write(g, text, x, y, size, this.colours.text, align, bold);
     g.save();
     g.translate(x, y);
@@ -290,14 +288,14 @@ export class View {
     g.restore();
   }
 
-  rect(g, x, y, w, h, colour, hollow) {
+  rect(g, { x, y, width: w, height: h, colour, hollow }) {
     g.fillStyle = g.strokeStyle = colour;
     g.lineWidth = 3;
     if (hollow) g.strokeRect(x + 1.5, y + 1.5, w - 3, h - 3);
     else g.fillRect(x, y, w, h);
   }
 
-  path(g, points, colour, dashed, width) {
+  path(g, { points, colour, dashed, width }) {
     g.strokeStyle = colour || (dashed ? this.colours.hatch : this.colours.faint);
     g.lineWidth = width;
     g.setLineDash(dashed ? [4 * width, 3 * width] : []);
@@ -308,7 +306,7 @@ export class View {
     g.setLineDash([]);
   }
 
-  dot(g, x, y, colour, radius) {
+  dot(g, { x, y, colour, radius }) {
     if (!radius) return;
     g.fillStyle = colour;
     g.beginPath();
@@ -323,14 +321,14 @@ export class View {
     return [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
   }
 
-  bar(g, x, y, w, h, map, end, byRow) {
+  bar(g, { x, y, width: w, height: h, colours, end, by_row: byRow }) {
     if (this.byRow && byRow) { // the longer label takes its room from the bar: nothing else moves
       g.font = `12px ${this.font}`;
       w -= g.measureText(byRow).width - g.measureText(end).width;
       end = byRow;
     }
     const ramp = g.createLinearGradient(x, y, x + w, y);
-    for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, `rgba(${this.ink(map, i * 4)})`);
+    for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, `rgba(${this.ink(colours, i * 4)})`);
     g.fillStyle = ramp;
     g.fillRect(x, y, w, h);
     this.write(g, end, x + w + 8, y + h / 2, 12, this.colours.text, "left");
@@ -462,7 +460,7 @@ export class View {
     if (!this.cursor) return;
     const [i, r, c] = this.cursor, f = this.fields[i];
     if (!f || r >= f.rows || c >= f.columns) { this.cursor = null; return; }
-    const link = f.kind === "g" ? f.m.links[r][c] : -1;
+    const link = f.kind === "tiles" ? f.m.links[r][c] : -1;
     this.fields.forEach((other, k) => {
       if (other.kind !== "g" || link < 0) return;
       other.m.links.forEach((row, y) => row.forEach((l, x) => {
@@ -487,7 +485,7 @@ export class View {
     if (this.flow) return this.flow.read();
     if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
     const [i, r, c] = cursor, f = this.fields[i], said = f.says(r, c) ?? "";
-    const title = f.kind === "h" && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
+    const title = f.kind === "heatmap" && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
     if (reading.textContent !== title + said) reading.textContent = title + said;
     reading.style.opacity = said ? 1 : 0;
     const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.box(r, c);
@@ -520,23 +518,39 @@ function nameSliders(root) {
 
 // ---- stored states ---------------------------------------------------------------------------------
 
-// A state picks its marks from one list that all states share.
-const storedState = ({ marks, states }, index) => ({ ...states[index], marks: states[index].marks.map((i) => marks[i]) });
+// What mha_lesson.pictures.states.squeezed made: states, their marks and values, and the way to each.
+export async function unpack(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const buffer = await new Response(stream).arrayBuffer(), [size] = new Uint32Array(buffer, 0, 1);
+  const stored = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+  return { ...stored, values: new Float32Array(buffer, 4 + size) };
+}
+
+// The nodes on the way to the state at these positions; one that earlier controls do not leave is the last they do.
+function way({ tree }, at) {
+  const nodes = [tree];
+  for (const place of at) nodes.push(nodes.at(-1)[Math.min(place, nodes.at(-1).length - 1)]);
+  return nodes;
+}
+
+export function stateAt(stored, at) {
+  const state = stored.states[way(stored, at).at(-1)];
+  return { ...state, marks: state.marks.map((i) => stored.marks[i]) };
+}
 
 const floats = (view) => new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
 
-// Where a control stands among its positions: mha_lesson.pictures.live._positions.
-function position(model, control) {
-  if (control.kind === "index") return model.get("index");
-  if (control.kind === "bool") return Number(model.get("value"));
-  return Math.round((model.get("value") - control.min) / control.step);
+// Where a control stands among its positions.
+function position(model, { input, min, step }) {
+  if (input === "checkbox") return Number(model.get("value"));
+  return model.get("index") ?? Math.round((model.get("value") - min) / step);
 }
 
 // ---- the widget --------------------------------------------------------------------------------------
 
 async function render({ model, el }) {
   const view = new View(el, model.get("look"));
-  const stored = model.get("stored"), off = [];
+  const off = [];
   const listen = (m, event, f) => { m.on(event, f); off.push(() => m.off(event, f)); };
   let room = 0;
   const resize = new ResizeObserver(() => {
@@ -545,7 +559,7 @@ async function render({ model, el }) {
     room = now;
     view.tallest = 0;
     const wanted = Math.min(860, Math.max(320, now));
-    if (!stored.states && wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
+    if (!view.stored && wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
     view.again();
   });
   const fail = () => view.fail(model.get("error"));
@@ -559,20 +573,21 @@ async function render({ model, el }) {
       nameSliders(explorer);
       off.push(() => names.disconnect());
     }
-    if (stored.states) {
-      const data = floats(model.get("data"));
+    const ask = () => { if (!view.stored) view.show(model.get("scene"), floats(model.get("data"))); };
+    listen(model, "change:scene", ask);
+    ask();
+    const arrive = async () => { // all states are here: from now on the kernel is not asked
+      if (!model.get("stored").byteLength) return;
+      const stored = await unpack(model.get("stored"));
       const controls = await Promise.all(stored.controls.map((c) => model.widget_manager.get_model(c.id)));
-      const go = () => {
-        const index = stored.controls.reduce((i, c, k) => i * c.count + position(controls[k], c), 0);
-        view.show(storedState(stored, index), data);
-      };
-      controls.forEach((m, k) => listen(m, stored.controls[k].kind === "index" ? "change:index" : "change:value", go));
+      const go = () => view.show(stateAt(stored, controls.map((m, k) => position(m, stored.controls[k]))), stored.values);
+      controls.forEach((m, k) => listen(m, stored.controls[k].input === "checkbox" || !("index" in m.attributes)
+        ? "change:value" : "change:index", go));
+      view.stored = stored;
       go();
-    } else {
-      const go = () => view.show(model.get("scene"), floats(model.get("data")));
-      listen(model, "change:scene", go);
-      go();
-    }
+    };
+    listen(model, "change:stored", arrive);
+    arrive();
     fail();
     resize.observe(el);
   };
@@ -582,29 +597,46 @@ async function render({ model, el }) {
 
 // ---- a saved page ------------------------------------------------------------------------------------
 
-export function mount(el, { look, stored, bytes }) {
-  const data = new Float32Array(Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)).buffer);
+export async function mount(el, look, bytes) {
+  const stored = await unpack(Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)));
   const bar = document.createElement("div"), stage = document.createElement("div");
   bar.className = "mha-controls";
   el.classList.add("mha-explorer");
   el.replaceChildren(bar, stage);
   const view = new View(stage, look), at = stored.controls.map((c) => c.start);
-  const go = () => view.show(storedState(stored, stored.controls.reduce((i, c, k) => i * c.count + at[k], 0)), data);
-  stored.controls.forEach((c, k) => {
-    const label = bar.appendChild(document.createElement("label")), input = document.createElement("input");
-    const now = document.createElement("output");
-    const bool = c.kind === "bool";
-    Object.assign(input, bool ? { type: "checkbox", checked: at[k] === 1 }
-                              : { type: "range", min: 0, max: c.count - 1, step: 1, value: at[k] });
-    const say = () => {
-      if (bool) return;
-      now.textContent = c.said[at[k]];
-      input.setAttribute("aria-valuetext", c.said[at[k]]);
-    };
-    label.append(c.name, input, now);
-    input.addEventListener("input", () => { at[k] = bool ? Number(input.checked) : Number(input.value); say(); go(); });
-    say();
+  const controls = stored.controls.map((c, k) => {
+    const label = bar.appendChild(document.createElement("label")), now = document.createElement("output");
+    const input = document.createElement(c.input === "select" ? "select" : "input");
+    if (c.input === "select") input.append(...c.said.map((said, i) => new Option(said, i)));
+    else Object.assign(input, { type: c.input, min: 0, step: 1 });
+    label.append(c.name, input, ...(c.input === "range" ? [now] : []));
+    if (c.typed) label.append("(to type your own, open the notebook in JupyterLab)");
+    input.addEventListener("input", () => {
+      at[k] = wish(Number(c.input === "checkbox" ? input.checked : input.value), k);
+      go();
+    });
+    return { label, input, now };
   });
+  // Who goes to the end of a slider wants the end, wherever other controls put it later.
+  const left = (k) => way(stored, at.slice(0, k)).at(-1).length;
+  const wish = (place, k) => (stored.controls[k].input === "range" && place === left(k) - 1 ? Infinity : place);
+  function go() {
+    stored.controls.forEach((c, k) => {
+      const { label, input, now } = controls[k], count = left(k), place = Math.min(at[k], count - 1);
+      if (c.input === "checkbox") {
+        label.hidden = count === 1;
+        input.checked = place === 1;
+        return;
+      }
+      if (c.input === "select") [...input.options].forEach((o, i) => { o.hidden = o.disabled = i >= count; });
+      else input.max = count - 1;
+      input.value = place;
+      now.textContent = c.said[place];
+      if (c.input === "range") input.setAttribute("aria-valuetext", c.said[place]);
+    });
+    view.show(stateAt(stored, at), stored.values);
+  }
+  at.forEach((place, k) => { at[k] = wish(place, k); });
   go();
 }
 

@@ -1,20 +1,18 @@
 """Moving pictures: sliders over a pure function from their values to a scene.
 
 `Explorer` lays out ipywidgets controls above a `LiveView`, which draws the same marks as `figures`
-on a canvas in the browser. Either the kernel computes a scene for each move, or all states are sent
-at once and the browser picks: then it moves in a saved page as well.
+on a canvas in the browser. The kernel computes a scene for each move, until all states have been
+sent and the browser picks; a saved page has them all.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import inspect
-import itertools
 import json
-import math
 import os
-from collections.abc import Callable, Mapping
-from html import escape
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -23,7 +21,7 @@ import ipywidgets as widgets
 import numpy as np
 import traitlets
 
-from mha_lesson.pictures import figures
+from mha_lesson.pictures import figures, states
 from mha_lesson.pictures.flow import Flow
 from mha_lesson.pictures.layout import (
     SCREEN,
@@ -38,9 +36,10 @@ from mha_lesson.pictures.layout import (
     draw,
 )
 from mha_lesson.pictures.panels import HEADS, MAPS, ROLES, Heatmap, Scene, Tiles, scene_of
-from mha_lesson.refusals import require_bool, require_callable, require_kind, say
+from mha_lesson.pictures.states import Values
+from mha_lesson.refusals import require_bool, require_callable, require_kind, require_text, say
 
-__all__ = ["Explorer", "LiveView", "page"]
+__all__ = ["Explorer", "LiveView", "page", "script"]
 
 FILES = [FilePath(__file__).with_name(name) for name in ("live.js", "flow.js")]
 SCRIPT = "".join(file.read_text(encoding="utf-8") for file in FILES)  # one module
@@ -50,27 +49,9 @@ LOOK = {
     "roles": ROLES,
     "maps": {name: table.ravel().tolist() for name, table in MAPS.items()},
 }
-MOST_STATES = 1000
-_KIND = {Text: "t", Rect: "r", Path: "p", Dot: "d", ColourBar: "b"}
-
-
-class _Values:
-    """Arrays one after the other, in float32; equal ones once."""
-
-    def __init__(self) -> None:
-        self.spans: dict[bytes, list[int]] = {}
-        self.size = 0
-
-    def put(self, array: np.ndarray) -> list[int]:
-        """Where the array stands: [offset, length]."""
-        raw = np.asarray(array, np.float32).tobytes()
-        if raw not in self.spans:
-            self.spans[raw] = [self.size, len(raw) // 4]
-            self.size += len(raw) // 4
-        return self.spans[raw]
-
-    def bytes(self) -> bytes:
-        return b"".join(self.spans)
+SERVED = "JPY_SESSION_NAME"  # set by a Jupyter server: somebody looks at the notebook live
+PAUSE = 0.5  # seconds until a browser has said how wide its view is
+_KIND = {Text: "text", Rect: "rect", Path: "path", Dot: "dot", ColourBar: "bar"}
 
 
 def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
@@ -78,11 +59,11 @@ def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
 
     Arrays stand among the marks as [offset, length] in the values (float32).
     """
-    values = _Values()
+    values = Values()
     return _header(scene, width, values), values.bytes()
 
 
-def _header(scene: Scene, width: float, values: _Values) -> dict[str, Any]:
+def _header(scene: Scene, width: float, values: Values) -> dict[str, Any]:
     drawing = draw(scene, width, SCREEN)
     flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
     return {
@@ -96,20 +77,19 @@ def _header(scene: Scene, width: float, values: _Values) -> dict[str, Any]:
     }
 
 
-def _marks(drawing: Drawing, put: Callable[[np.ndarray], list[int]]) -> list[list[Any]]:
-    out: list[list[Any]] = []
+def _marks(drawing: Drawing, put: Callable[[np.ndarray], list[int]]) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
     for mark in drawing.marks:
         if isinstance(mark, Cells):
-            kind = "g" if isinstance(mark.panel, Tiles) else "h"
+            tiles = isinstance(mark.panel, Tiles)
             said = _tiles(mark.panel) if isinstance(mark.panel, Tiles) else _heatmap(mark, put)
             place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height}
-            out.append([kind, place | said])
-        elif isinstance(mark, Path):
-            points = [round(float(v), 1) for point in mark.points for v in point]
-            out.append(["p", points, mark.colour, mark.dashed, mark.width])
+            out.append({"kind": "tiles" if tiles else "heatmap"} | place | said)
         else:
-            parts = (round(v, 1) if isinstance(v, float) else v for v in vars(mark).values())
-            out.append([_KIND[type(mark)], *parts])
+            parts = {k: round(v, 1) if isinstance(v, float) else v for k, v in vars(mark).items()}
+            if isinstance(mark, Path):
+                parts["points"] = [round(float(v), 1) for point in mark.points for v in point]
+            out.append({"kind": _KIND[type(mark)]} | parts)
     return out
 
 
@@ -154,7 +134,7 @@ class LiveView(anywidget.AnyWidget):
     look = traitlets.Dict(LOOK).tag(sync=True)
     scene = traitlets.Dict().tag(sync=True)
     data = traitlets.Bytes().tag(sync=True)
-    stored = traitlets.Dict().tag(sync=True)
+    stored = traitlets.Bytes().tag(sync=True)
     error = traitlets.Unicode().tag(sync=True)
     room = traitlets.Int(WIDTH).tag(sync=True)
 
@@ -163,64 +143,6 @@ class LiveView(anywidget.AnyWidget):
         header, values = pack(scene_of(thing), self.room)
         with self.hold_sync():
             self.scene, self.data, self.error = header, values, ""
-
-
-def _name(control: widgets.Widget, key: str) -> str:
-    return getattr(control, "description", "") or key
-
-
-def _positions(control: widgets.Widget) -> tuple[str, list[Any]]:
-    """How the browser finds where a control stands, and the values of all its positions."""
-    if isinstance(control, widgets.Checkbox | widgets.ToggleButton):
-        return "bool", [False, True]
-    if isinstance(control, widgets.IntSlider | widgets.BoundedIntText):
-        return "step", list(range(control.min, control.max + 1, control.step))
-    if hasattr(control, "index") and hasattr(control, "options"):
-        return "index", [value for _, value in control._options_full]
-    raise TypeError(
-        "stored states need controls with a list of positions (IntSlider, SelectionSlider, "
-        f"Dropdown, ToggleButtons, Checkbox), got {type(control).__name__}"
-    )
-
-
-def _count(controls: Mapping[str, widgets.Widget]) -> int:
-    """The number of states, or 0 where a control has no list of positions."""
-    try:
-        return math.prod(len(_positions(control)[1]) for control in controls.values())
-    except TypeError:
-        return 0
-
-
-def _store(
-    controls: Mapping[str, widgets.Widget], scene_at: Callable[..., Scene]
-) -> tuple[dict[str, Any], bytes]:
-    """All states and their values. Marks stand in one list, equal ones once; a state picks some."""
-    kinds = {key: _positions(control) for key, control in controls.items()}
-    count = math.prod(len(values) for _, values in kinds.values())
-    if count > MOST_STATES:
-        raise ValueError(f"stored states must be at most {MOST_STATES}, these have {count}")
-    states: list[dict[str, Any]] = []
-    marks: dict[str, int] = {}
-    arrays = _Values()
-    for state in itertools.product(*(values for _, values in kinds.values())):
-        scene = scene_of(scene_at(**dict(zip(controls, state, strict=True))))
-        header = _header(scene, WIDTH, arrays)
-        picked = [marks.setdefault(json.dumps(mark), len(marks)) for mark in header["marks"]]
-        states.append({**header, "marks": picked})
-    described = []
-    for key, control in controls.items():
-        kind, values = kinds[key]
-        said = values
-        if kind == "index":
-            said = [label for label, _ in control._options_full]
-        described.append({
-            "id": control.model_id, "name": _name(control, key), "kind": kind,
-            "count": len(values), "said": [str(s) for s in said],
-            "start": values.index(control.value),
-            "min": getattr(control, "min", 0), "step": getattr(control, "step", 1),
-        })  # fmt: skip
-    pool = [json.loads(mark) for mark in marks]
-    return {"controls": described, "marks": pool, "states": states}, arrays.bytes()
 
 
 def _require_controls(controls: Any, scene_at: Callable[..., Any]) -> None:
@@ -238,16 +160,28 @@ def _require_controls(controls: Any, scene_at: Callable[..., Any]) -> None:
         raise TypeError(f"scene_at must take what controls are named: {error}.") from None
 
 
+def _require_reach(reach: Any, controls: Mapping[str, Any]) -> None:
+    if reach is None:
+        return
+    require_kind("reach", reach, Mapping)
+    for key, places in reach.items():
+        if key not in controls:
+            raise ValueError(f"reach must name controls, {', '.join(controls)}; got {say(key)}.")
+        require_callable(f"reach[{key!r}]", places)
+
+
 class Explorer:
     """Controls over a pure function `scene_at(**values) -> Scene`, the last line of a cell.
 
-    `controls` maps the function's argument names to ipywidgets. With `stored` every state is
-    computed at once (at most 1000) and the browser moves between them without the kernel. A
-    ValueError of the function is shown as a sentence, any other exception with its type.
+    `controls` maps the function's argument names to ipywidgets. `reach` says which positions a
+    control has where that depends on earlier ones, or for a page where it has no list: a function
+    of the earlier values. With `stored` a kernel that rests computes all states, and from then on
+    the browser moves without it. A ValueError of the function is shown as a sentence, any other
+    exception with its type.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
     a notebook that was not run, paper) stands the first state as a still picture. An exported page
-    moves as well, wherever its states can be counted and are at most 1000.
+    moves as well, if every control has a list of positions.
     """
 
     def __init__(
@@ -255,27 +189,28 @@ class Explorer:
         controls: Mapping[str, widgets.Widget],
         scene_at: Callable[..., Any],
         *,
+        reach: states.Reach | None = None,
         stored: bool = False,
     ) -> None:
         require_callable("scene_at", scene_at)
         _require_controls(controls, scene_at)
         require_bool("stored", stored)
+        _require_reach(reach, controls)
         self.controls = dict(controls)
+        self.reach = dict(reach or {})
         self._scene_at = scene_at
+        self._to_store = stored
+        self._sending: asyncio.Task[None] | None = None
         self.first = self.scene
         self.view = LiveView()
         for key, control in self.controls.items():
             if not control.description:
                 control.description = key
             control.style.description_width = "initial"
-        if stored:
-            with self.view.hold_sync():
-                self.view.stored, self.view.data = _store(self.controls, scene_at)
-        else:
-            self.view.show(self.first)
-            self.view.observe(self._move, "room")
-            for control in self.controls.values():
-                control.observe(self._move, "value")
+        self.view.show(self.first)
+        self.view.observe(self._move, "room")
+        for control in self.controls.values():
+            control.observe(self._move, "value")
         bar = widgets.Box(list(self.controls.values()))
         bar.layout.flex_flow = "row wrap"
         self.box = widgets.VBox([bar, self.view])
@@ -297,14 +232,28 @@ class Explorer:
 
     @property
     def has_page(self) -> bool:
-        """Whether all its states can be sent beforehand, so that a page moves without a kernel."""
-        return bool(self.view.stored) or 0 < _count(self.controls) <= MOST_STATES
+        """Whether all its positions are known, so that a page moves without a kernel."""
+        return all(states.has_positions(k, c, self.reach) for k, c in self.controls.items())
 
-    def states(self) -> tuple[dict[str, Any], bytes]:
-        """All its states as a page takes them; computed now where a kernel has moved it so far."""
-        if self.view.stored:
-            return self.view.stored, self.view.data
-        return _store(self.controls, self._scene_at)
+    def states(self, width: float = WIDTH) -> Iterator[tuple[dict[str, Any], bytes] | None]:
+        """All its states and their values, at last; before that None after each."""
+        return states.parcel(
+            self.controls, self.reach, self.scene_at, lambda scene, put: _header(scene, width, put)
+        )
+
+    async def _send_all(self) -> None:
+        """Sends all states, bit by bit: whatever else the kernel has to do goes first."""
+        await asyncio.sleep(PAUSE)
+        for made in self.states(self.view.room):
+            await asyncio.sleep(0)
+            if made is not None:
+                self.view.stored = states.squeezed(*made)
+                self._ask_no_more()
+
+    def _ask_no_more(self) -> None:
+        self.view.unobserve(self._move, "room")
+        for control in self.controls.values():
+            control.unobserve(self._move, "value")
 
     def _move(self, _change: Any) -> None:
         try:
@@ -314,35 +263,42 @@ class Explorer:
         except Exception as error:  # shown, since a callback has no cell to print it under
             self.view.error = f"{type(error).__name__}: {error}"
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        words = {"text/plain": self.first.alt}
         if os.environ.get(EXPORT) and self.has_page:
-            return {"text/html": page(self), "text/plain": self.first.alt}
-        return {
-            "text/plain": self.first.alt,
-            "text/html": figures.html(self.first, SCREEN),
-            "application/vnd.jupyter.widget-view+json": {
-                "version_major": 2,
-                "version_minor": 0,
-                "model_id": self.box.model_id,
-            },
-        }
+            return words | {"text/html": page(self)}, {}
+        _, for_colab = self.view._repr_mimebundle_() or ({}, {})
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
+        bundle = words | {"application/vnd.jupyter.widget-view+json": view}
+        if SERVED not in os.environ:
+            return bundle | {"text/html": figures.html(self.first, SCREEN)}, for_colab
+        if self._to_store and self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send_all())
+        return bundle, for_colab
 
 
 def page(explorer: Explorer) -> str:
-    """An explorer with stored states as HTML that needs nothing else: no kernel, no network."""
+    """An explorer with all its states as HTML that needs nothing else: no kernel, no network."""
     require_kind("explorer", explorer, Explorer)
-    if not explorer.has_page:
-        raise ValueError(f"explorer must have at most {MOST_STATES} states, all of them known")
-    stored, values = explorer.states()
-    parcel = json.dumps({
-        "look": LOOK, "stored": stored, "bytes": base64.b64encode(values).decode(),
-    })  # fmt: skip
-    parcel = parcel.replace("<", "\\u003c")
-    still = figures.html(explorer.first, SCREEN)
-    source = base64.b64encode(SCRIPT.encode()).decode()
-    name = f"mha-{explorer.box.model_id[:12]}"
+    place = f"mha-{explorer.box.model_id[:12]}"
+    moving = script(explorer, place)
     return (
-        f'<div id="{escape(name)}">{still}</div><script type="module">'
-        f'import {{ mount }} from "data:text/javascript;base64,{source}";'
-        f'mount(document.getElementById("{name}"), {parcel});</script>'
+        f'<div id="{place}">{figures.html(explorer.first, SCREEN)}</div><script>{moving}</script>'
+    )
+
+
+def script(explorer: Explorer, place: str) -> str:
+    """A script that puts the explorer, with all its states, into the element of this id."""
+    require_kind("explorer", explorer, Explorer)
+    require_text(place=place)
+    if not explorer.has_page:
+        raise ValueError("explorer must have a list of positions for each control, or a reach")
+    *_, made = explorer.states()
+    assert made is not None
+    source = base64.b64encode(SCRIPT.encode()).decode()
+    states_of_it = base64.b64encode(states.squeezed(*made)).decode()
+    return (
+        f'import("data:text/javascript;base64,{source}").then(({{ mount }}) => '
+        f"mount(document.getElementById({json.dumps(place)}), {json.dumps(LOOK)}, "
+        f'"{states_of_it}"));'
     )

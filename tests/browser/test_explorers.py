@@ -104,7 +104,7 @@ def test_a_live_notebook_shows_the_moving_picture_and_not_the_still_one(page):
 
 
 def test_a_notebook_without_its_kernel_shows_the_still_picture(server, browser):
-    bundle = demo.stored_explorer()._repr_mimebundle_()
+    bundle, _ = demo.stored_explorer()._repr_mimebundle_()
     bundle.pop("application/vnd.jupyter.widget-view+json")
     path = lab.notebook(server.work / "still.ipynb", ["demo.stored_explorer()"])
     made = nbformat.read(path, 4)
@@ -243,6 +243,7 @@ def test_nothing_jumps_and_nothing_is_wider_than_its_cell(page):
 
 
 def test_stored_states_move_without_a_word_from_the_kernel(page):
+    page.wait_for_function("() => document.querySelectorAll('canvas')[1].mha.stored")
     page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     slider(page, "size").focus()
     page.keyboard.press("End")
@@ -334,6 +335,36 @@ def test_a_saved_page_moves_without_kernel_or_network(browser, tmp_path):
     scene = demo.stored(16, True)
     settle(page, ".mha-view", scene.caption)
     assert sorted(view(page, ".mha-view", "v.drawn")) == texts(scene)
+    page.context.close()
+
+
+def test_a_control_of_a_page_has_the_positions_that_the_others_leave(browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html><title>t</title>{live.page(demo.dependent_explorer())}")
+    page = browser.new_context(offline=True).new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("canvas[aria-label]")
+
+    def stands(n: int, part: int, word: str = "it") -> None:
+        settle(page, ".mha-view", demo.part_of(n, part, word).caption)
+        assert slider(page, "part").get_attribute("max") == str(n - 1)
+        assert slider(page, "part").get_attribute("aria-valuetext") == str(part)
+
+    stands(3, 1)
+    slider(page, "n").focus()
+    page.keyboard.press("Home")
+    stands(1, 0)
+    page.keyboard.press("End")
+    stands(5, 1)  # where it stood before there was too little room
+    slider(page, "part").focus()
+    page.keyboard.press("End")
+    stands(5, 4)
+    slider(page, "n").focus()
+    page.keyboard.press("ArrowLeft")
+    stands(4, 3)  # who wants the end gets the end
+    page.get_by_role("combobox").select_option("creek")
+    stands(4, 3, "creek")
+    assert "JupyterLab" in page.locator(".mha-controls").text_content()
     page.context.close()
 
 
