@@ -36,7 +36,7 @@ def browser():
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     place = tmp_path_factory.mktemp("site")
-    website.build(place, notebooks.paths("00", "01"))
+    website.build(place, notebooks.paths("01"))
     return place
 
 
