@@ -26,7 +26,9 @@ process.stdout.write(JSON.stringify(places.map((at) => {
   const state = stateAt(stored, at);
   const marks = state.marks.map((m) =>
     m.kind === "heatmap" ? { ...m, values: array(m.values), blocked: array(m.blocked) } : m);
-  return { ...state, marks };
+  const { writes, bias } = state.flow ?? {};
+  const flow = state.flow && { ...state.flow, writes: array(writes), bias: array(bias) };
+  return { ...state, marks, flow };
 })));
 """
 FEW = 2  # positions of each control: all states of all explorers take a minute
@@ -53,8 +55,8 @@ def comparable(state: dict, values: np.ndarray | None = None) -> dict:
 
     `values`: what [offset, length] points into; None if the state's own strings are meant.
     """
-    for mark in state["marks"]:
-        for key in ("values", "blocked"):
+    for mark in [*state["marks"], state["flow"] or {}]:
+        for key in ("values", "blocked", "writes", "bias"):
             if mark.get(key) is not None:
                 at = mark[key]
                 array = np.array(at, np.float32) if values is None else values[at[0] :][: at[1]]

@@ -81,12 +81,13 @@ def test_a_page_fits_and_axe_finds_nothing_serious(opened, name):
 
 def test_an_explorer_moves_and_a_cell_is_read(opened):
     page = opened(SCALING)
-    page.wait_for_selector("canvas[aria-label]")
-    page.get_by_role("slider").first.focus()
+    cell = page.locator("#cell-explorer")
+    canvas = cell.locator("canvas[aria-label]")
+    canvas.wait_for()
+    cell.get_by_role("slider").focus()
     page.keyboard.press("End")
-    said = page.locator(".mha-caption")
+    said = cell.locator(".mha-caption")
     said.filter(has_text=scene(4096, False).caption).wait_for()
-    canvas = page.locator("canvas")
     x, y, w, h = canvas.evaluate("c => c.mha.fields[0].box(0, 3)")
     scale = canvas.evaluate("c => c.clientWidth / (c.mha.scene.width + 4)")
     canvas.scroll_into_view_if_needed()
@@ -95,7 +96,7 @@ def test_an_explorer_moves_and_a_cell_is_read(opened):
         canvas.tap(position=place)
     else:
         canvas.hover(position=place)
-    assert "k3" in page.locator(".mha-reading").text_content()
+    assert "k3" in cell.locator(".mha-reading").text_content()
 
 
 def test_a_word_is_found_across_pages_by_keyboard(opened):
