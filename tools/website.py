@@ -173,7 +173,7 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     style = (LOOK / "page.css").read_text(encoding="utf-8")
     (place / "page.css").write_text(f"{code}\n{style}", encoding="utf-8")
     shutil.copy(LOOK / "page.js", place)
-    for picture in sorted((ROOT / ".github").glob("*.png")):
+    for picture in sorted((ROOT / ".github").glob("*.*p*")):
         shutil.copy(picture, place)
     return sorted(place.iterdir())
 
