@@ -32,6 +32,8 @@ LOOK = Path(__file__).with_name("pages")
 FRONT = ("", "Two commands", "The map", "Licence")  # the README's parts that the first page shows
 TEXTS = {"TEACHING": "For teachers", "CLAIMS": "Claims, put to the test"}
 EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M)
+# The other controls' ranges depend on each other, which a page does not know.
+MOVING = {"cost", "flow", "memory", "projections", "rotation", "scaling"}
 LARGEST = 1_200_000  # characters of an explorer: beyond them a page keeps the still picture
 FORMULA = re.compile(r"\$[^$\n]+\$")
 
@@ -67,7 +69,7 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
         if "prediction" in cell.metadata.get("tags", ()):
             del cell.outputs[1:]  # what a running notebook writes below the box
         moving = EXPLORER.search(cell.source)
-        if cell.cell_type == "code" and moving:
+        if cell.cell_type == "code" and moving and moving[1] in MOVING:
             explorer = getattr(explore, moving[1])(**({"until": moving[2]} if moving[2] else {}))
             data = {"text/html": live.page(explorer)} if explorer.has_page else {}
             if 0 < len(data.get("text/html", "")) < LARGEST:
