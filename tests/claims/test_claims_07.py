@@ -176,13 +176,14 @@ def test_queries_as_much_longer_as_the_root_undo_it():
 
 
 def test_whether_the_root_is_needed_depends_on_d_k():
+    seeds = (4, 5, 7)
     mean = {
-        (kind, d_k): sum(left_share(kind, d_k, seed) for seed in (5, 7)) / 2
+        (kind, d_k): sum(left_share(kind, d_k, seed) for seed in seeds) / 3
         for kind in (TwoSidesModel, WithoutRoot)
-        for d_k in (16, 64)
+        for d_k in (16, 128)
     }
-    assert min(mean[TwoSidesModel, d_k] for d_k in (16, 64)) > 0.9
-    assert mean[WithoutRoot, 16] > 0.5 > 0.3 > mean[WithoutRoot, 64]
+    assert min(mean[TwoSidesModel, d_k] for d_k in (16, 128)) > 0.9
+    assert mean[WithoutRoot, 16] > 0.5 > 0.3 > mean[WithoutRoot, 128]
 
 
 def without(model, part):
@@ -223,13 +224,13 @@ def test_what_each_part_of_the_language_model_is_worth():
     gain = {}
     for name, model in variants.items():
         batches = text_batches(ids[:cut], 24, 48, seed=5)
-        train(model, batches, predict_next, n_steps=300, learning_rate=1e-2)
+        train(model, batches, predict_next, n_steps=800, learning_rate=8e-3)
         with torch.no_grad():
             gain[name] = pairs - predict_next(model, windows).item()
             if name == "whole":
                 swapped = with_uniform_attention(model)
                 gain["swapped"] = pairs - predict_next(swapped, windows).item()
-    assert gain["whole"] > 0.15 and gain["whole"] > gain["no feed-forward"] + 0.03
-    assert 0.02 < gain["uniform"] < gain["whole"] / 2
-    assert abs(gain["no attention"]) < 0.02
+    assert gain["whole"] > 0.4 and gain["whole"] > gain["no feed-forward"] + 0.1
+    assert 0.1 < gain["uniform"] < gain["whole"] / 2
+    assert abs(gain["no attention"]) < 0.1
     assert gain["no feed-forward"] > 0.1 and gain["swapped"] < 0
