@@ -46,8 +46,8 @@ lab: $(SET_UP)  ## open the course in JupyterLab, on your own copy of the notebo
 	@$(PY) -m mha_lesson.course.lab
 
 # One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
-test: lint  ## every check; the notebooks from a default seed at random
-	@$(FROM_A_SEED) $(PY) -m pytest -q $(NBVAL) -n 3 --dist loadfile notebooks tests
+test: lint  ## every check; the notebooks from a default seed at random, a third of the long trainings
+	@$(FROM_A_SEED) $(PY) -m pytest -q --turn $$seed $(NBVAL) -n 3 --dist loadfile notebooks tests
 
 test-quick: $(FOR_TESTS)  ## a minute's worth: form, types, the core, the notebooks' form
 	@$(MAKE) --no-print-directory lint
@@ -65,13 +65,14 @@ test-code: $(FOR_TESTS)  ## package, data, form of the notebooks; every exercise
 test-notebooks: $(FOR_TESTS)  ## every notebook, from any default seed, against its stored outputs (nbval)
 	@$(FROM_A_SEED) $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
 
-test-again: $(FOR_TESTS)  ## every notebook from three default seeds; no unseeded draws
+test-again: $(FOR_TESTS)  ## every notebook from three default seeds; no unseeded draws; all long trainings
 	@rm -rf build/luck; set -e; for seed in 1 2 3; do threads=$$((1 + seed % 2)); \
 	  echo "Default seed $$seed, files in random order, threads: $$threads"; \
 	  $(LUCK) MHA_LESSON_SEED=$$seed MHA_LESSON_LUCK="$(CURDIR)/build/luck" \
 	    OMP_NUM_THREADS=$$threads $(PY) -m pytest -q $(NBVAL) -n $$((2 / threads)) \
 	    --dist loadfile $$(ls notebooks/*.ipynb | sort -R); \
 	done; $(PY) tests/luck/other_seeds.py build/luck
+	@$(PY) -m pytest -q -m in_turn -n 2 --ignore=tests/browser tests
 
 test-device: $(FOR_TESTS)  ## the core's tests and all notebooks on a second, pretended device
 	@$(PRETEND) $(PY) -m pytest -q -n 2 --ignore=tests/browser --device pretend tests

@@ -8,6 +8,8 @@
 - `device`: the device under test, the CPU unless `--device cuda` (or `pretend`, see `device/`);
   then only tests that use this fixture run, and `mha_lesson.device` is that one. Tests that use
   `there` (in `device/`) want such a device, and are left out on the CPU.
+- `in_turn` marks long trainings that repeat a notebook's with other seeds: `--turn N` keeps every
+  third of them, and three neighbouring N keep all, as no `--turn` does.
 - Full float32 products, also where somebody has turned TF32 on: its 10 bits are not what a
   tolerance of 1e-5 is about.
 """
@@ -35,6 +37,7 @@ settings.load_profile("fixed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="run the tests that use `device` on this one")
+    parser.addoption("--turn", type=int, help="of the tests marked in_turn only every third")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,12 +53,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    on_the_cpu = config.getoption("--device") == "cpu"
+    on_the_cpu, turn = config.getoption("--device") == "cpu", config.getoption("--turn")
+    long = [item for item in items if item.get_closest_marker("in_turn")]
+    waiting = set(long) - set(long if turn is None else long[turn % 3 :: 3])
     chosen = [
         item
         for item in items
         for uses in [getattr(item, "fixturenames", ())]
-        if ("there" not in uses if on_the_cpu else "device" in uses)
+        if ("there" not in uses if on_the_cpu else "device" in uses) and item not in waiting
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
