@@ -16,7 +16,7 @@ from nbconvert.filters.markdown_mistune import markdown2html_mistune
 import notebooks
 from mha_lesson import explore, models, text
 from mha_lesson.course import predict
-from mha_lesson.explore import n01_scaling, n04_masks, n09_cost, n11_cache
+from mha_lesson.explore import n01_scaling, n03_memory, n04_masks, n09_cost, n11_cache
 from mha_lesson.pictures import panels
 from mha_lesson.training import weight_by_offset
 
@@ -121,11 +121,14 @@ def stored(book: str, cell: str) -> str:
     return found.outputs[0].data["text/plain"]
 
 
-def first_copy() -> str:
-    """Index arithmetic: a step moves numbers if its own strides are those of its shape."""
-    shape, strides = np.arange(18).reshape(3, 2, 3).transpose(1, 0, 2).shape, (3, 6, 1)
-    own = (shape[1] * shape[2], shape[2], 1)
-    return "contiguous" if strides != own else "permute"
+AFTER = ("view", "permute", "contiguous", "merged")
+
+
+def moves(step: str) -> bool:
+    """Whether the picture's table says that this step, with one head, makes a new strip."""
+    rules = n03_memory.scene(h=1, step=step).panels[-1][0].rows
+    [storage] = [row[-1] for row in rules if row[0] == step]
+    return storage == "new"
 
 
 def misplaced(T: int, h: int, d_k: int) -> int:
@@ -153,15 +156,18 @@ def empty_rows(weights: np.ndarray) -> int:
     return int((weights.sum(-1) == 0).sum())
 
 
-def least_left() -> str:
-    """The head whose silence the picture's caption calls the largest loss."""
-    lost = {}
-    for i in range(12):
-        words = caption("05", on=tuple(j != i for j in range(12)))
-        lost[i] = number_in(words, r"(\d+)% of the whole")
-    most = max(lost, key=lost.get)
-    [label] = [c for c in QUESTIONS["writes_most"].choices if c.split(",")[0] == f"head {most}"]
-    return label
+def recommended() -> float:
+    """Of the rows with a blocked cell, the share that gives such a cell more than an open one."""
+    mask, weights = mask_weights((6, 3), True, added=True)
+    rows = [(row[m].mean(), row[~m].mean()) for row, m in zip(
+        weights.reshape(12, 6), mask.reshape(12, 6), strict=True) if m.any()]  # fmt: skip
+    return sum(blocked > seen for blocked, seen in rows) / len(rows)
+
+
+def away(*off: int) -> float:
+    """How far the sum is from the whole output without these heads, as the caption says, in %."""
+    words = caption("05", on=tuple(i not in off for i in range(12)))
+    return number_in(words, r"(\d+)% of the whole")
 
 
 def lengths(h: int) -> np.ndarray:
@@ -232,7 +238,7 @@ KEYS = {
     "scaling_order": leader,
     "scaling_spread": spread,
     "projections_tied": lambda: (
-        "none" if parameters(384, 1, 384) == parameters(384, 24, 16) else "all"
+        "neither" if {4 * 128 * h * (384 // h) for h in (1, 2, 12, 24)} == {4 * 128 * 384} else "no"
     ),
     "projections_free": lambda: (
         "twice as much of everything"
@@ -243,14 +249,25 @@ KEYS = {
         f"{sum(parameters(768, 12, 64)) // sum(parameters(384, 12, 32))} times"
     ),
     "projections_products": lambda: (
-        "about a seventh" if round(1 / share_of_products(384, 128)) == 7 else "no"
+        "more than a half"
+        if round(1 / share_of_products(384, 128)) == 7 and share_of_products(48, 128) > 0.5
+        else "no"
     ),
     "projections_one": lambda: "all have the same" if len({*parameters(384, 1, 64)}) == 1 else "no",
-    "memory_moves": first_copy,
     "memory_one": lambda: "none" if misplaced(3, 1, 3) == 0 else "all but the first and the last",
-    "memory_wrong": lambda: str(misplaced(3, 2, 3)),
-    "memory_stride": lambda: str(np.arange(18).reshape(3, 2, 3)[1, 0, 0]),
-    "memory_back": lambda: "yes" if "new strip" in caption("03", step="merged") else "no",
+    "memory_moves": lambda: next((step for step in AFTER if moves(step)), "at none"),
+    "memory_wrong": lambda: (
+        "all of token a, and nothing else"
+        if np.arange(27).reshape(3, 3, 3)[0].max() == 8
+        else "a third of every token"
+    ),
+    "memory_stride": lambda: str(np.arange(36).reshape(4, 3, 3)[1, 0, 0]),
+    "memory_back": lambda: (
+        "half of a, then half of b"
+        if np.arange(18).reshape(3, 2, 3).swapaxes(0, 1).flatten()[:6].tolist()
+        == [0, 1, 2, 6, 7, 8]
+        else "token a, a0 to a5"
+    ),
     "masks_empty": lambda: (
         "rows of zeros"
         if "zero there, not NaN" in caption("04", length_1=0)
@@ -266,18 +283,19 @@ KEYS = {
         else "no"
     ),
     "masks_rows": lambda: str(empty_rows(mask_weights((6, 6), True, turned=True)[1])),
-    "masks_added": lambda: (
-        "on average more than an open cell"
-        if (found := mask_weights((6, 3), True, added=True))[1][found[0]].mean()
-        > found[1][~found[0]].mean()
+    "masks_added": lambda: {0: "in none", 1: "in all that have one"}.get(
+        share := recommended(), "in most, but not in all" if share > 0.5 else "in few"
+    ),
+    "writes_pair": lambda: (
+        "about 30%, as without one of them"
+        if 25 < min(away(3, 4), away(3), away(4)) <= max(away(3, 4), away(3), away(4)) < 35
         else "no"
     ),
-    "writes_sum": lambda: (
-        "about three times as long"
-        if 2.4 < (lengths(12)[:-1].sum(0) / lengths(12)[-1]).mean() < 3.7
+    "writes_least": lambda: (
+        "about 10%, the least of all"
+        if 5 < away(5) < 15 and away(5) == min(away(i) for i in range(12))
         else "no"
     ),
-    "writes_most": least_left,
     "writes_alone": lambda: (
         "more than 75%"
         if 75 < number_in(caption("05", on=tuple(i == 9 for i in range(12))), r"(\d+)% of") < 100

@@ -365,7 +365,7 @@ SEEN: dict[str, Callable[[], None]] = {
     "between .16 and .53 from 4 to 4096": scaled_stays,
     "Where one weight is near 1": gradient_vanishes,
     "None. 12 heads or one": tied_moves_nothing,
-    "1,179,648 weights instead of 589,824": set_doubles_all,
+    "1,179,648 parameters instead of 589,824": set_doubles_all,
     "`contiguous`: everything before it": moved_at_contiguous,
     "with one head, or one token": one_head_one_token,
     "a3, which is head 1's; and b0": after_permute,
