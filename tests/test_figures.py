@@ -13,6 +13,8 @@ from PIL import Image
 
 from mha_lesson.pictures import figures, layout, live, module
 from mha_lesson.pictures.panels import (
+    MAPS,
+    ROLES,
     Bars,
     Curve,
     Heatmap,
@@ -23,6 +25,7 @@ from mha_lesson.pictures.panels import (
     contrast,
     head_colour,
     rgb,
+    shares,
     text_on,
 )
 from readable import assert_readable
@@ -101,6 +104,44 @@ def test_a_picture_is_a_light_card_with_dark_ink_and_heads_have_their_colours():
     for head in range(8):
         chip = image[..., :3] - rgb(head_colour(head))
         assert (abs(chip).max(-1) < 3).sum() > 300, head
+
+
+def test_every_cell_has_the_colour_of_its_map_without_bands():
+    ramp = np.linspace(-1, 1, 128).reshape(8, 16)
+    maps = ["query", "key", "value", "output", "diverging", "head 1"]
+    scene = Scene([Heatmap(ramp, colours=c, limits=(-1, 1), numbers=False, title=c) for c in maps])
+    image = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("RGB")).astype(float)
+    fields = [m for m in layout.draw(scene).marks if isinstance(m, layout.Cells)]
+    assert len(fields) == len(maps)
+    for name, field in zip(maps, fields, strict=True):
+        for (row, column), level in np.ndenumerate(shares(field.panel)):
+            x, y = field.at(row, column)
+            middle = x + (field.width - field.gap) / 2, y + (field.height - field.gap) / 2
+            at = [round(figures.DENSITY * (figures.MARGIN + side)) for side in middle]
+            *colour, opacity = MAPS[name][level] / 255
+            wanted = 255 * (1 - opacity * (1 - np.array(colour)))  # on a white card
+            assert abs(image[at[1], at[0]] - wanted).max() <= 1.5, (name, row, column)
+
+
+def test_boxes_of_the_module_wear_the_colour_of_what_they_make():
+    panel = module.scene().flat()[0]
+    squares = {
+        (mark.x, mark.y): mark.colour
+        for mark in layout.draw(module.scene()).marks
+        if isinstance(mark, layout.Rect) and mark.width == 10
+    }
+    frames = [m for m in layout.draw(module.scene()).marks if isinstance(m, layout.Rect)]
+    worn = {}
+    for frame in (f for f in frames if f.hollow):
+        inside = [c for (x, y), c in squares.items()
+                  if 0 < x - frame.x < frame.width and 0 < y - frame.y < frame.height]  # fmt: skip
+        worn[frame.says.split(" (")[0]] = inside
+    assert worn["Q"] == worn["W^Q"] == [ROLES["query"]]
+    assert worn["K"] == worn["W^K"] == [ROLES["key"]]
+    assert worn["V"] == worn["W^V"] == worn["weights · V"] == [ROLES["value"]]
+    assert worn["W^O"] == worn["query + output"] == [ROLES["output"]]
+    assert worn["softmax over the keys"] == worn["query"] == []
+    assert len(worn) == len(panel.boxes)
 
 
 def test_a_stronger_weight_has_more_ink():

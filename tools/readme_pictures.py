@@ -80,7 +80,7 @@ def main() -> None:
         sharp = browser.new_context(viewport=VIEWPORT, device_scale_factor=2).new_page()
         sharp.goto(whole)
         sharp.wait_for_selector("canvas[aria-label]")
-        still = shoot(sharp).quantize(200, dither=Image.Dither.NONE)
+        still = shoot(sharp)
     still.save(FOLDER / "flow.png", optimize=True)
     each = round(1000 * SECONDS / (len(shots) + 2))
     waits = [each] * (len(shots) - 1) + [3 * each]

@@ -1,12 +1,38 @@
 """The whole module as one picture; `python -m mha_lesson.pictures.module FILE` writes it as PNG."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
-from mha_lesson.pictures import figures
-from mha_lesson.pictures.panels import Box, Diagram, Scene
+from mha_lesson.pictures import figures, layout
+from mha_lesson.pictures.layout import Drawing, Rect
+from mha_lesson.pictures.panels import ROLES, Box, Diagram, Scene
 
 SHOWN = 4  # heads that are drawn
+ROLE = {  # of the vectors that a box makes
+    "w_q": "query", "q": "query", "w_k": "key", "k": "key", "w_v": "value", "v": "value",
+    "context": "value", "merge": "value", "w_o": "output", "sum": "output",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Module(Diagram):
+    """A diagram whose boxes wear a square in the colour of their role, where they have one."""
+
+    kind: ClassVar[str] = "module"
+
+
+def _lay_out(panel: Module, piece: Any, room: float) -> Drawing:
+    drawing = layout._DRAW[Diagram.kind](panel, piece, room)
+    frames = [mark for mark in drawing.marks if isinstance(mark, Rect) and mark.hollow]
+    for name, frame in zip(panel.boxes, frames, strict=True):
+        if name in ROLE:
+            drawing.add(Rect(frame.x + 11, frame.y + 8, 10, 10, ROLES[ROLE[name]]))
+    return drawing
+
+
+layout._DRAW[Module.kind] = _lay_out
 
 
 def scene() -> Scene:
@@ -40,8 +66,9 @@ def scene() -> Scene:
         "merge (5)", "every head writes (5)", "in a model: added to x (5)",
     ]  # fmt: skip
     return Scene(
-        Diagram(boxes, arrows, around=[("query", "sum")], notes=notes),
-        caption="Coloured frames: every head has its own. Dashed: what a model does around it.",
+        Module(boxes, arrows, around=[("query", "sum")], notes=notes),
+        caption="Squares: the box makes queries, keys, values (also mixed), or outputs. "
+        "Coloured frames: every head has its own. Dashed: what a model does around it.",
         alt="The whole module from top to bottom. "
         + " ".join(f"{box.text}: {box.shape}." for box in boxes.values())
         + " A dashed line leads from the query round all of it to the sum.",

@@ -972,7 +972,7 @@ class Scene:
 _KINDS = {
     "heatmap": "heatmap", "bars": "bar chart", "curve": "line chart", "tiles": "cell grid",
     "table": "table", "diagram": "diagram", "words": "sentence with ribbons",
-    "walk": "walk of arrows", "flow": "flow",
+    "walk": "walk of arrows", "flow": "flow", "module": "diagram",
 }  # fmt: skip
 
 
