@@ -507,6 +507,7 @@ class TestRealHeads:
             ("  \n ", "no word in the field"),
             ("dog " * 60, "at most 48 tokens"),
             ("ကခဂ ☃", "vocabulary"),
+            ("a" * 150, "at most 100 letters"),
         ],
     )
     def test_answers_a_sentence_that_it_cannot_show(self, typed: str, says: str) -> None:

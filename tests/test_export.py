@@ -1,20 +1,40 @@
-"""A page that moves: links lead to pages, and nothing is fetched unless a formula needs it."""
+"""A page that moves: links lead to pages, formulas are set, and nothing is fetched."""
 
 import re
 
 import nbformat
 import pytest
+from nbconvert import HTMLExporter
 
 from mha_lesson.course.export import export
+from mha_lesson.course.formulas import typeset
 
 
-@pytest.mark.parametrize("formula", ["", " and $x^2$"])
-def test_a_page_fetches_nothing_without_a_formula(tmp_path, formula):
-    text = f"On to [the next](02_next.ipynb#top){formula}; 5 $ is a price."
+def test_a_page_fetches_nothing(tmp_path):
+    text = "On to [the next](02_next.ipynb#top): $x^2$; 5 $ is a price.\n\n$$a < b$$\n\n`$HOME`"
     cells = [nbformat.v4.new_markdown_cell(text), nbformat.v4.new_code_cell("6 * 7")]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "a.ipynb")
     page = export(tmp_path / "a.ipynb").read_text(encoding="utf-8")
     assert 'href="02_next.html#top"' in page and ">42<" in re.sub(r"\s", "", page)
-    assert bool(re.search(r"""(?:src|href)=["']https?://""", page)) == bool(formula)
+    assert not re.search(r"""(?:src|href)=["']https?://""", page)
+    assert "<msup><mi>x</mi><mn>2</mn></msup>" in page and "5 $ is" in page and "$HOME" in page
+    assert page.count("<math ") == 2 and 'display="block"' in page
     stored = nbformat.read(tmp_path / "a.ipynb", as_version=4)
     assert stored.cells[0].source == text
+
+
+@pytest.mark.parametrize(
+    ("latex", "shown"),
+    [
+        (r"a & b", "<mi>&amp;</mi>"),
+        (r"x^", "<code>x^</code>"),  # not to be converted: its source
+        (r"\begin{matrix} <", r"<code>\begin{matrix} &lt;</code>"),
+        (r"\text{softmax}", "<mtext>softmax</mtext>"),  # a word is read as a word
+    ],
+)
+def test_a_formula_is_set_or_keeps_its_source(latex, shown):
+    cell = nbformat.v4.new_markdown_cell(f"So $${latex}$$ it is")
+    page, _ = typeset(HTMLExporter(template_name="basic")).from_notebook_node(
+        nbformat.v4.new_notebook(cells=[cell])
+    )
+    assert shown in page and "$" not in page

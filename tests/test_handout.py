@@ -21,7 +21,7 @@ def test_slides_hold_everything_but_answers(path):
     slides = [c for c in deck.cells if c.cell_type == "code"]
     told = [c.source for c in shown if not handout.tagged(c, "claim", "prediction")]
     assert [c.source for c in slides if c.source] == told
-    assert [c.outputs for c in slides if c.outputs] == [c.outputs for c in shown if c.outputs]
+    assert [said(c) for c in slides if c.outputs] == [said(c) for c in shown if c.outputs]
 
     text = "\n".join(c.source for c in deck.cells if c.cell_type == "markdown")
     headings = re.findall(r"^##? .*", "\n".join(c.source for c in before.cells), re.M)
@@ -31,6 +31,36 @@ def test_slides_hold_everything_but_answers(path):
     assert all(c.source.startswith("#") for c in starts)
 
 
+def said(cell):
+    """What a cell shows, in words."""
+    return [o.get("text") or o.get("data", {}).get("text/plain") for o in cell.outputs]
+
+
+@each_notebook
+def test_slides_are_large_have_a_heading_each_and_a_verdict_at_a_key_press(path):
+    before, deck = notebooks.read(path), handout.deck(notebooks.read(path))
+    heading = None
+    for cell in deck.cells:
+        kind = cell.metadata.slideshow.slide_type
+        if kind == "slide":
+            heading = cell.source.splitlines()[0].lstrip("# ")
+        elif kind == "subslide":
+            assert re.sub("<[^>]*>", "", cell.source).strip() == heading
+
+    def seen(notebook):
+        return "".join(o.get("data", {}).get("text/html", "")
+                       for c in notebook.cells for o in c.get("outputs", ()))  # fmt: skip
+
+    html = seen(deck)
+    widths = [[int(w) for w in re.findall(r'<img [^>]*width="(\d+)"', seen(n))]
+              for n in (before, deck)]  # fmt: skip
+    assert all(new == min(1180, round(1.5 * old)) for old, new in zip(*widths, strict=True))
+    claims = [c for c in before.cells if handout.tagged(c, "claim")]
+    assert html.count('<div class="fragment"') == len(claims)
+    explorers = [c for c in before.cells if c.source.lstrip().startswith("explore.")]
+    assert html.count("stands still") >= len(explorers)
+
+
 def test_a_deck_is_one_file(monkeypatch):
     fetched = {"reveal_js": "/* R */", "reveal_css": "/* C */"}
     monkeypatch.setattr(handout, "reveal", lambda: fetched)
@@ -38,6 +68,7 @@ def test_a_deck_is_one_file(monkeypatch):
     assert "<script>/* R */</script>" in page and "<style>/* C */</style>" in page
     assert page.count("<section") == page.count("</section>") > 30
     assert not LOADS.search(page)
+    assert page.count("<math ") == 2 and "$$" not in page
 
 
 def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
@@ -50,6 +81,7 @@ def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     assert page.count("<details") == folded + asked.count("<details") > folded
     assert not LOADS.search(page)
     assert "07_training_the_heads.html" in page
+    assert page.count("<math ") == 2 and "$$" not in page
 
 
 @each_notebook

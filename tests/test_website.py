@@ -5,10 +5,12 @@ import re
 
 import pytest
 from bs4 import BeautifulSoup
+from nbconvert import HTMLExporter
 from nbformat import v4
 
 import notebooks
 import website
+from mha_lesson.course.formulas import typeset
 
 CHOSEN = notebooks.paths("01", "03")  # with exercises, and explorers that move
 
@@ -96,10 +98,17 @@ def test_an_explorer_moves_in_its_page(soups):
     assert "mount(" in script.string
 
 
-def test_a_formula_is_refused():
-    notebook = v4.new_notebook(cells=[v4.new_markdown_cell("so $x^2$ it is", id="here")])
-    with pytest.raises(ValueError, match="here: formulas"):
-        website.prepare(notebook)
+def test_every_formula_of_the_course_is_set_without_a_script():
+    exporter = typeset(HTMLExporter(template_name="basic"))
+    found = []
+    for path in notebooks.paths():
+        texts = [c for c in notebooks.read(path).cells if c.cell_type == "markdown"]
+        page, _ = exporter.from_notebook_node(v4.new_notebook(cells=texts))
+        formulas = BeautifulSoup(page, "html.parser").find_all("math", display="block")
+        assert len(formulas) == "".join(c.source for c in texts).count("$$") / 2, path
+        found += [formula.get_text() for formula in formulas]
+    assert len(found) >= 4
+    assert not any(re.search(r"[\\&$]", said) for said in found), found
 
 
 def test_a_prediction_is_remembered_and_its_answers_are_not_found(site, soups):

@@ -18,11 +18,16 @@ from nbformat import NotebookNode, v4
 
 import notebooks
 from from_npm import BUILD, fetch
+from mha_lesson.course.formulas import typeset
 
 REVEAL = "reveal.js@5.2.1"
 DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)
 WAY = re.compile(r"^[←→·] ?\[.*$", re.M)  # a line that leads to the neighbouring notebooks
 SOLUTION = re.compile(r"<details>\s*<summary>Solution.*?</details>", re.S)
+EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
+IMAGE = re.compile(r'(<img [^>]*width=")(\d+)')
+LARGER, WIDEST = 1.5, 1180  # pictures on slides, in times and in pixels
+STILL = "<p><em>On a slide this picture stands still; in the notebook it moves.</em></p>"
 DOTS = re.compile(r"^( *)\.\.\.$", re.M)
 NOTEBOOK_LINK = re.compile(r'(href="\w+)\.ipynb\b')
 
@@ -72,7 +77,8 @@ DECK = (
   .jp-InputPrompt, .jp-OutputPrompt, .jp-Collapser, a.anchor-link { display: none; }
   .jp-RenderedHTMLCommon pre, .jp-CodeCell pre { line-height: 1.35; white-space: pre-wrap; }
   .reveal .slide-number { left: 8px; right: auto; }
-  .reveal img { max-width: 1180px; max-height: 680px; }
+  .reveal img { max-width: 100%; max-height: 640px; object-fit: contain; object-position: left; }
+  .again { color: #59636C; font-size: 18px; }
 </style>
 </head>
 {%- endblock -%}
@@ -87,6 +93,10 @@ DECK = (
   };
   Reveal.on("ready", fit);
   Reveal.on("slidechanged", fit);
+  Reveal.on("fragmentshown", (e) => {
+    const folded = e.fragment.closest("details");
+    if (folded) folded.open = true;
+  });
   Reveal.initialize({ width: 1280, height: 800, margin: 0.02, center: false, hash: true,
                       slideNumber: "c/t", transition: "none" });
 </script>
@@ -103,19 +113,26 @@ def deck(notebook: NotebookNode) -> NotebookNode:
     """The notebook as slides: a heading starts one, a further text, code or picture the next.
 
     What a cell shows comes one key press after its code: first predict, then look. Claims and
-    predictions are shown without their code, which holds the answer. Exercises keep their task;
-    hints, solutions, stubs and the imports are left out.
+    predictions are shown without their code, which holds the answer; a verdict is one key press
+    away. Exercises keep their task; hints, solutions, stubs and the imports are left out. A further
+    slide repeats the heading, small.
     """
     cells: list[NotebookNode] = []
+    heading = ""
 
     def add(cell: NotebookNode, kind: str) -> None:
-        cell.metadata["slideshow"] = {"slide_type": kind}
-        cells.append(cell)
+        again = v4.new_markdown_cell(f'<div class="again">\n\n{heading}\n\n</div>')
+        parts = [(again, kind), (cell, "-")] if kind == "subslide" else [(cell, kind)]
+        for part, kind in parts:
+            part.metadata["slideshow"] = {"slide_type": kind}
+            cells.append(part)
 
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             text = DETAILS.sub("", WAY.sub("", cell.source))
             for part in re.split(r"^(?=## )", text, flags=re.M):
+                if part.startswith("#"):
+                    heading = part.splitlines()[0].lstrip("# ")
                 if part.strip():
                     kind = "slide" if part.startswith("#") else "subslide"
                     add(v4.new_markdown_cell(part.strip()), kind)
@@ -124,6 +141,9 @@ def deck(notebook: NotebookNode) -> NotebookNode:
                 "", outputs=cell.outputs, metadata={"transient": {"remove_source": True}}
             )
             outputs, cell.outputs = cell.outputs, []
+            for output in outputs:
+                if "text/html" in output.get("data", {}):
+                    output.data["text/html"] = on_a_slide(cell, output.data["text/html"])
             if not tagged(cell, "claim", "prediction"):
                 add(cell, "subslide" if cells[-1].cell_type == "code" else "-")
             if outputs:
@@ -131,6 +151,14 @@ def deck(notebook: NotebookNode) -> NotebookNode:
                 add(shown, "subslide" if large else "fragment")
     notebook.cells = cells
     return notebook
+
+
+def on_a_slide(cell: NotebookNode, html: str) -> str:
+    """What a cell shows, larger; explorers say that they are still, a verdict is a fragment."""
+    html = IMAGE.sub(lambda m: f"{m[1]}{min(WIDEST, round(LARGER * int(m[2])))}", html)
+    if tagged(cell, "claim"):
+        return html.replace("</summary><div ", '</summary><div class="fragment" ')
+    return html + STILL * bool(EXPLORER.search(cell.source))
 
 
 def reveal() -> dict[str, str]:
@@ -144,7 +172,7 @@ def slides(path: Path) -> str:
         template_file="deck.html.j2", extra_loaders=[DictLoader({"deck.html.j2": DECK})]
     )
     resources = {"metadata": {"name": path.stem}, **reveal()}
-    return exporter.from_notebook_node(deck(notebooks.read(path)), resources)[0]
+    return typeset(exporter).from_notebook_node(deck(notebooks.read(path)), resources)[0]
 
 
 def printed(path: Path) -> str:
@@ -160,7 +188,7 @@ def printed(path: Path) -> str:
     exporter = HTMLExporter(
         template_file="page.html.j2", extra_loaders=[DictLoader({"page.html.j2": PAGE})]
     )
-    page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": path.stem}})
+    page, _ = typeset(exporter).from_notebook_node(notebook, {"metadata": {"name": path.stem}})
     return NOTEBOOK_LINK.sub(r"\1.html", page)
 
 

@@ -24,6 +24,7 @@ import notebooks
 from from_npm import BUILD
 from mha_lesson import explore
 from mha_lesson.course import predict
+from mha_lesson.course.formulas import typeset
 from mha_lesson.pictures import live
 
 ROOT = BUILD.parent
@@ -35,7 +36,6 @@ EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M
 # The other controls' ranges depend on each other, which a page does not know.
 MOVING = {"cost", "flow", "memory", "projections", "rotation", "scaling"}
 LARGEST = 1_200_000  # characters of an explorer: beyond them a page keeps the still picture
-FORMULA = re.compile(r"\$[^$\n]+\$")
 
 
 def front() -> NotebookNode:
@@ -59,11 +59,7 @@ def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
 
 
 def prepare(notebook: NotebookNode) -> NotebookNode:
-    """Explorers move; a check that has nothing to say yet is left out.
-
-    Raises:
-        ValueError: a text has a formula set in LaTeX, which no browser shows by itself.
-    """
+    """Explorers move; a check that has nothing to say yet is left out."""
     notebook.cells = [c for c in notebook.cells if "check" not in c.metadata.get("tags", ())]
     for cell in notebook.cells:
         if "prediction" in cell.metadata.get("tags", ()):
@@ -74,8 +70,6 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
             data = {"text/html": live.page(explorer)} if explorer.has_page else {}
             if 0 < len(data.get("text/html", "")) < LARGEST:
                 cell.outputs = [v4.new_output("display_data", data)]
-        if cell.cell_type == "markdown" and FORMULA.search(cell.source):
-            raise ValueError(f"{cell.id}: formulas stand in plain characters, as 4 · d_model².")
     return notebook
 
 
@@ -144,7 +138,9 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     found = pages(paths)
-    exporter = HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(LOOK)])
+    exporter = typeset(
+        HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(LOOK)])
+    )
     listed = [{"name": name, "title": title} for name, (title, _) in found.items()]
     index: list[dict[str, str]] = []
     for name, (title, notebook) in found.items():

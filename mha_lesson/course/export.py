@@ -2,8 +2,7 @@
 
 `python -m mha_lesson.course.export NOTEBOOK.ipynb` runs it and writes NOTEBOOK.html beside it.
 Explorers that send all their states beforehand move; the others show the still picture of their
-first state. Links to other notebooks become links to their pages. Only where a notebook has set
-formulas does the page ask for MathJax from the network, and without it shows their source.
+first state. Links to other notebooks become links to their pages.
 """
 
 import argparse
@@ -17,16 +16,14 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 from mha_lesson.course import predict
+from mha_lesson.course.formulas import typeset
 from mha_lesson.pictures.live import EXPORT
 from mha_lesson.refusals import require_kind
 
-FORMULA = re.compile(r"\$[^$\n]+\$")
 LINK = re.compile(r'(href="\w+)\.ipynb\b')
 PAGE = """
 {%- extends 'index.html.j2' -%}
-{%- block html_head_js_mathjax -%}
-{%- if resources.formulas %}{{ super() }}{% endif -%}
-{%- endblock -%}
+{%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_css -%}
 {{ super() }}
 <style>.jp-RenderedMarkdown { max-width: 75ch; } .jp-Notebook { max-width: 80rem; }</style>
@@ -57,15 +54,13 @@ def export(notebook: Path) -> Path:
     finally:
         del os.environ[EXPORT]
     made.metadata.pop("widgets", None)
-    texts = [cell for cell in made.cells if cell.cell_type == "markdown"]
     exporter = HTMLExporter(
         template_file="page.html.j2",
         extra_loaders=[DictLoader({"page.html.j2": PAGE})],
         **dict.fromkeys(UNUSED, ""),
     )
-    formulas = any(FORMULA.search(cell.source) for cell in texts)
-    told = {"metadata": {"name": notebook.stem}, "formulas": formulas}
-    body, _ = exporter.from_notebook_node(made, told)
+    told = {"metadata": {"name": notebook.stem}}
+    body, _ = typeset(exporter).from_notebook_node(made, told)
     page = notebook.with_suffix(".html")
     linked = LINK.sub(r"\1.html", body).replace("</body>", f"{predict.script()}</body>")
     page.write_text(linked, encoding="utf-8")

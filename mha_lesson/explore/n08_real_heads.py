@@ -106,7 +106,7 @@ def _encode(text: str) -> Encoded:
         )
     if set(tokens[1:-1]) == {"[UNK]"}:
         raise ValueError(
-            "The model's vocabulary knows no word of this sentence, and no letter: every token "
-            "would be [UNK]. It was made for English."
+            "Every token of this sentence would be [UNK], unknown: the model's vocabulary was made "
+            "for English, and for words of at most 100 letters."
         )
     return model.encode(text)
