@@ -74,7 +74,7 @@ def scene(distance: int = 3, d_k: int = 16, base: int = 10_000) -> Scene:
         ],
         caption=(
             f"Distance {distance}, d_k = {d_k}, base {number(base)}: the pairs add up to "
-            f"{number(float(score[distance]))} of their score side by side; {backwards} of {half} "
+            f"{number(float(score[distance]))} of their score at distance 0; {backwards} of {half} "
             f"pairs {'counts' if backwards == 1 else 'count'} against it."
         ),
     )

@@ -131,11 +131,14 @@ def test_the_four_rows_of_the_proof(one_head):
         assert min(n_wrong) >= 1
 
 
+# With seed 32 both heads look to the same side at two of the ten places: the worst of 36 seeds.
 @pytest.mark.in_turn
-def test_two_and_more_heads_learn_both():
-    for n_heads in (2, 4):
-        [run] = two_sides_runs(n_heads, [23])
-        assert side_accuracy(run.model, LETTERS).both > 0.99
+@pytest.mark.parametrize(
+    ("n_heads", "seed", "least"), [(2, 23, 0.99), (4, 23, 0.99), (4, 32, 0.99), (2, 32, 0.75)]
+)
+def test_two_and_more_heads_learn_both_but_for_a_place_or_two(n_heads, seed, least):
+    [run] = two_sides_runs(n_heads, [seed])
+    assert side_accuracy(run.model, LETTERS).both > least
 
 
 @pytest.mark.in_turn
