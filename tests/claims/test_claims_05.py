@@ -77,6 +77,15 @@ def test_cls_is_looked_at_and_says_little(tokens):
     assert written.mean() < 0.5 * looked.mean() and written.mean() < 0.15
 
 
+def test_cls_has_next_to_no_value_in_eleven_heads():
+    """In the last head it has one, and gets little attention."""
+    creek = sentence()
+    lengths = creek.heads[2].double().square().sum(dim=-1).sqrt()  # (12, 17)
+    shorter = lengths[:, 0] / lengths[:, 1:].mean(dim=-1)
+    assert (shorter[:11] < 0.1).all() and shorter[11] > 0.5
+    assert creek.weights[11, :, 0].mean() < 0.1
+
+
 @SEEDS
 @pytest.mark.parametrize(("h", "d_k"), [(3, 5), (7, 2)])
 def test_only_a_full_matrix_mixes_heads(seed, h, d_k):
