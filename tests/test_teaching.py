@@ -145,6 +145,53 @@ def titled(shown: Scene, start: str) -> list:
     return [panel for panel in panels if panel.title.startswith(start)]
 
 
+def flowing(name: str, **state) -> np.ndarray:
+    """A block of the whole computation."""
+    [flow] = scene("00", **state).flat()
+    return values(flow.blocks[name])
+
+
+def by_hand_weights(keys: np.ndarray) -> np.ndarray:
+    given = {"example": "by hand", "until": "attention", "step": "softmax"}
+    scores = flowing("q", **given) @ keys / 2**0.5
+    return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+
+
+def only_token_1_stays() -> None:
+    given = {"example": "by hand", "until": "attention", "step": "softmax"}
+    keys = flowing("k", **given)  # a column for each token
+    before, moved = by_hand_weights(keys), keys.copy()
+    np.testing.assert_allclose(before, flowing("weights", **given), atol=1e-6)
+    moved[1, 2] += 1
+    stays = np.isclose(by_hand_weights(moved), before).all(axis=-1)
+    assert stays.tolist() == [True, False, False]
+    assert flowing("q", **given)[0].tolist() == [1, 0]
+
+
+def values_make_no_weight() -> None:
+    given = {"example": "by hand", "until": "attention", "step": "weights · V"}
+    weights = by_hand_weights(flowing("k", **given))  # without V
+    np.testing.assert_allclose(flowing("weights", **given), weights, atol=1e-6)
+    np.testing.assert_allclose(flowing("context", **given), weights @ flowing("v", **given), 1e-6)
+
+
+def it_takes_most_from_creek() -> None:
+    [flow] = scene("00").flat()
+    words = list(flow.words)
+    row = np.stack([flowing("weights", head=i)[words.index("it")] for i in range(12)])
+    first = [words[i] for i in row.argmax(-1)]
+    assert [i for i, word in enumerate(first) if word == "creek"] == [1]
+    assert f"{row[1].max():.2f}" == "0.85" and first.count("[CLS]") == 8
+
+
+def first_and_last_row() -> None:
+    for head in range(12):
+        free, masked = (flowing("weights", head=head, causal=c) for c in (False, True))
+        assert masked[0, 0] == 1 and not masked[0, 1:].any()
+        stays = np.isclose(free, masked, atol=1e-6).all(axis=-1)
+        assert stays.tolist() == [False] * (len(free) - 1) + [True]
+
+
 def largest_weights(scaled: bool) -> dict[int, float]:
     sizes = [2**i for i in range(2, 13)]
     [weights] = zip(
@@ -361,6 +408,10 @@ def h_costs_bytes() -> None:
 
 # What stands in the right-hand column -> what it is computed from.
 SEEN: dict[str, Callable[[], None]] = {
+    "Token 1's: its query is (1, 0)": only_token_1_stays,
+    "None: weights are made of queries and keys": values_make_no_weight,
+    "In one, head 1, with .85. In eight": it_takes_most_from_creek,
+    "The first, which is left with itself, and the last": first_and_last_row,
     "At 32, for these vectors.": at_32,
     "between .16 and .53 from 4 to 4096": scaled_stays,
     "Where one weight is near 1": gradient_vanishes,
