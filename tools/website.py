@@ -95,6 +95,8 @@ def adapt(page: str, names: set[str]) -> BeautifulSoup:
         image["src"] = Path(image["src"]).name
     for table in main.select(".text table"):
         table.wrap(soup.new_tag("div", attrs={"class": "scroll"}))
+    for formula in main.find_all("math", display="block"):
+        formula.wrap(soup.new_tag("span", attrs={"class": "scroll"}))
     for figure in main.find_all("figure"):
         figure["class"] = "scroll"
     return soup

@@ -69,9 +69,9 @@ def scene() -> Scene:
         Module(boxes, arrows, around=[("query", "sum")], notes=notes),
         caption="Squares: the box makes queries, keys, values (also mixed), or outputs. "
         "Coloured frames: every head has its own. Dashed: what a model does around it.",
-        alt="The whole module from top to bottom. "
-        + " ".join(f"{box.text}: {box.shape}." for box in boxes.values())
-        + " A dashed line leads from the query round all of it to the sum.",
+        alt="The whole module as boxes with their shapes: query, key and value are projected, "
+        "split into heads, compared, masked, turned into weights and mixed; the heads, side by "
+        "side, go through W^O, and the query is added.",
     )
 
 
