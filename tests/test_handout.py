@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from bs4 import BeautifulSoup
 from nbformat import reads
 
 import handout
@@ -78,6 +79,11 @@ def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     folded = sum(c.source.count("<details") + handout.tagged(c, "claim") for c in cells)
     [asked] = [c.outputs[0].data["text/html"] for c in cells if handout.tagged(c, "prediction")]
     assert page.count("<details open") == folded > 0
+    soup = BeautifulSoup(page, "html.parser")
+    folds = [d for d in soup.find_all("details") if d.summary.text.startswith("Solution")]
+    [end] = [h for h in soup.find_all("h2") if h.text.startswith("Solutions")]
+    assert len(folds) == len(notebooks.solutions(notebooks.read(path))) > 0
+    assert all(end in fold.find_all_previous("h2") for fold in folds)
     assert page.count("<details") == folded + asked.count("<details") > folded
     assert not LOADS.search(page)
     assert "07_training_the_heads.html" in page

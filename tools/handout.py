@@ -44,7 +44,9 @@ PAGE = (
     + """
 {%- block html_head_css -%}
 <style>
+  @page { margin: 10mm; }
   .jp-Notebook { max-width: 60rem; margin: auto; }
+  .jp-InputPrompt, .jp-OutputPrompt { display: none; }
   summary { font-weight: bold; }
   .jp-RenderedHTMLCommon pre, .jp-CodeCell pre { white-space: pre-wrap; overflow-wrap: anywhere; }
   pre, tr, img, details { break-inside: avoid; }
@@ -176,15 +178,23 @@ def slides(path: Path) -> str:
 
 
 def printed(path: Path) -> str:
-    """One page with folded hints, solutions and verdicts open; predictions stay to be ticked."""
+    """One page with hints and verdicts open, solutions at the end; predictions to be ticked."""
     notebook = notebooks.read(path)
+    solutions = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
+            for solution in SOLUTION.findall(cell.source):
+                heading = cell.source.splitlines()[0].lstrip("# ")
+                solutions.append(f"### {heading}\n\n{solution}")
+            cell.source = SOLUTION.sub("*The solution stands at the end.*", cell.source)
             cell.source = cell.source.replace("<details>", "<details open>")
         elif tagged(cell, "claim"):
             for output in cell.outputs:
                 html = output.data["text/html"]
                 output.data["text/html"] = html.replace("<details ", "<details open ")
+    if solutions:
+        last = "\n\n".join(["## Solutions", *solutions]).replace("<details>", "<details open>")
+        notebook.cells.append(v4.new_markdown_cell(last))
     exporter = HTMLExporter(
         template_file="page.html.j2", extra_loaders=[DictLoader({"page.html.j2": PAGE})]
     )

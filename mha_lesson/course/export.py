@@ -26,7 +26,11 @@ PAGE = """
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_css -%}
 {{ super() }}
-<style>.jp-RenderedMarkdown { max-width: 75ch; } .jp-Notebook { max-width: 80rem; }</style>
+<style>
+  .jp-RenderedMarkdown { max-width: 75ch; }
+  .jp-Notebook { max-width: 80rem; }
+  @media print { pre { white-space: pre-wrap !important; overflow-wrap: anywhere; } }
+</style>
 {%- endblock -%}
 """
 UNUSED = ("require_js_url", "jquery_url", "jupyter_widgets_base_url", "mermaid_js_url")
