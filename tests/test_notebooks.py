@@ -14,6 +14,7 @@ import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
 import notebooks
+from mha_lesson.pictures.panels import ROLES
 
 NOTEBOOKS = notebooks.paths()
 ORDER = [path.name for path in NOTEBOOKS]
@@ -103,7 +104,7 @@ def test_what_is_not_compared_is_listed():
 
 @each_notebook
 def test_size_and_style(path):
-    assert path.stat().st_size < 280_000  # half of it one or two pictures of ribbons
+    assert path.stat().st_size < 250_000  # a third of it one or two pictures of ribbons
     fewest = 12 if path.name.startswith("00") else 25
     assert len(notebooks.read(path).cells) >= fewest
     for cell in cells(path, "markdown"):
@@ -123,6 +124,14 @@ def test_what_a_reader_sees_is_narrow_and_begins_with_its_heading(path):
         folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
         assert folded or max(map(len, cell.source.splitlines())) <= 88, cell.id
         assert folded or "claim" not in tags(cell), f"{cell.id}: a claim's code is plumbing"
+
+
+def test_coloured_squares_stand_beside_the_word_for_their_role():
+    texts = [cell.source for path in NOTEBOOKS for cell in cells(path, "markdown")]
+    found = re.findall(r"color:(#\w{6})\"[^*]*\*\*(\w+)\*\*", "\n".join(texts))
+    assert {word for _, word in found} >= {"query", "key", "value"}
+    assert all(ROLES[word] == colour for colour, word in found)
+    assert "\n".join(texts).count("color:") == len(found)  # and colour is used for nothing else
 
 
 @each_notebook
