@@ -207,3 +207,30 @@ class Several(Strange):
 def test_of_a_class_the_mistakes_of_both_parts_are_told() -> None:
     report = check.MultiHeadAttention(Several)
     assert set(report.slips) == {"by_root_d_model", "joined_interleaved", "with_residual"}
+
+
+CELL = """\
+import torch
+from torch import nn
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.w_q, self.w_k = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+        self.w_v, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+    def forward(self, x, mask=None):
+        Q = ...
+        return self.w_o(Q)
+"""
+
+
+def test_a_class_of_a_notebooks_cell_is_read() -> None:
+    """`inspect` knows no file of it: only its methods do."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    try:
+        shell.run_cell(CELL, silent=True)
+        report = check.MultiHeadAttention(shell.user_ns["MultiHeadAttention"])
+    finally:
+        InteractiveShell.clear_instance()
+    assert report.slips == ("three_dots",) and "Line 9 still holds" in str(report), str(report)

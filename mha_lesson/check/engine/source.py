@@ -6,6 +6,8 @@ Each is worded as what stands there, so it is true whatever else is wrong.
 import ast
 import dis
 import inspect
+import linecache
+import re
 import textwrap
 from collections.abc import Iterator
 from types import CodeType, FunctionType
@@ -24,6 +26,23 @@ _FRESH = frozenset(["Linear", "Parameter", "randn", "rand", "randn_like", "rand_
 STOP = (ast.Subscript, ast.arg)  # three dots below these are an index, or an annotation
 
 
+def _lines(answer: Any) -> tuple[list[str], int]:
+    """The lines of a function or class, and the number of the first.
+
+    Of a class that a notebook's cell defines `inspect` knows no file; its methods know theirs.
+    """
+    if not isinstance(answer, type):
+        return inspect.getsourcelines(answer)
+    within = answer.__qualname__ + "."
+    methods = [m for m in vars(answer).values() if isinstance(m, FunctionType)]
+    codes = [m.__code__ for m in methods if m.__qualname__.startswith(within)]
+    code = min(codes, key=lambda code: code.co_firstlineno)
+    lines = linecache.getlines(code.co_filename)
+    head = re.compile(rf"\s*class\s+{answer.__name__}\b")
+    first = max(i for i in range(code.co_firstlineno) if head.match(lines[i]))
+    return inspect.getblock(lines[first:]), first + 1
+
+
 class Source:
     """The learner's code as a tree, with lines counted as the learner's cell counts them."""
 
@@ -31,13 +50,13 @@ class Source:
         self.answer = inspect.unwrap(answer) if callable(answer) else answer
         self.tree: ast.AST | None = None
         try:
-            lines, first = inspect.getsourcelines(self.answer)
+            lines, first = _lines(self.answer)
             self.tree = ast.parse(textwrap.dedent("".join(lines)))
             ast.increment_lineno(self.tree, first - 1)
             if getattr(self.answer, "__name__", "") == "<lambda>":
                 found = [n for n in ast.walk(self.tree) if isinstance(n, ast.Lambda)]
                 self.tree = found[0] if len(found) == 1 else None
-        except (OSError, TypeError, SyntaxError, ValueError, RecursionError):
+        except (OSError, TypeError, SyntaxError, ValueError, LookupError, RecursionError):
             self.tree = None
         if self.tree is None:
             return
