@@ -7,7 +7,6 @@ that no check uses. `survivors` yields those that do not.
 import ast
 import math
 import random
-import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from answers import Answer
 from mha_lesson import check
 from mha_lesson.check.engine.compare import difference
+from mha_lesson.check.engine.exercise import Bound, Case, Exercise
 from mha_lesson.check.engine.places import Ended, can_be_changed, changes, versions
 from mha_lesson.check.engine.safely import undisturbed
 from mha_lesson.check.engine.source import Source
@@ -33,9 +33,8 @@ def mutants(
 ) -> Iterator[tuple[str, Any]]:
     """The answer with one place changed, and what was done; a share of all that can be changed."""
     if source := changeable(answer):
-        home = vars(sys.modules[source.answer.__module__])
         some = (c for c in changes(source.tree) if chance is None or chance.random() < share)
-        for change, made in versions(source.tree, home, some):
+        for change, made in versions(source, some):
             yield f"{ast.unparse(change.node)} -> {ast.unparse(change.new)}", made
 
 
@@ -221,15 +220,17 @@ def differs(name: str, answer: Any, trials: int = 25) -> bool:
 
 
 def fails_at_once(name: str, answer: Any) -> bool:
-    """Whether a function is wrong on the check's own inputs already: then it will not pass."""
+    """Whether it is wrong on the check's own inputs already: then it will not pass."""
     exercise = getattr(check, name)
-    if exercise.bind is not None:  # bound anew for every answer
-        return False
     with undisturbed(), torch.no_grad():
-        for case in _own_cases(name):
+        bound = exercise.bind(answer) if exercise.bind else Bound(answer, _own_cases(name))
+        if not isinstance(bound, Bound):
+            return True
+        call = Ended(bound.answer)
+        for case in bound.cases:
             try:
-                found = answer(*(x.clone() if isinstance(x, Tensor) else x for x in case.inputs))
-                right = exercise.variant((), case.inputs)
+                found = call(*(x.clone() if isinstance(x, Tensor) else x for x in case.inputs))
+                right = _right(exercise, case)
                 if difference(found, right, case.tolerance) is not None:
                     return True
             except Exception:
@@ -237,13 +238,23 @@ def fails_at_once(name: str, answer: Any) -> bool:
     return False
 
 
-_cases_of: dict[str, list[Any]] = {}
+_cases_of: dict[str, list[Case]] = {}
+_right_of: dict[int, Any] = {}
 
 
-def _own_cases(name: str) -> list[Any]:
+def _own_cases(name: str) -> list[Case]:
     if name not in _cases_of:
         _cases_of[name] = list(getattr(check, name).cases())
     return _cases_of[name]
+
+
+def _right(exercise: Exercise, case: Case) -> Any:
+    """What is right for a case: computed once where the case stays the same."""
+    if exercise.bind is not None:
+        return exercise.variant((), case.inputs)
+    if id(case) not in _right_of:
+        _right_of[id(case)] = exercise.variant((), case.inputs)
+    return _right_of[id(case)]
 
 
 def survivors(
@@ -257,8 +268,10 @@ def survivors(
         for what, mutant in mutants(answer.function, share, chance):
             if not isinstance(mutant, (types.FunctionType, type)):
                 continue
+            if fails_at_once(answer.exercise, mutant):
+                continue
             own = Ended(mutant) if isinstance(mutant, types.FunctionType) else mutant
-            if fails_at_once(answer.exercise, own) or not differs(answer.exercise, own):
+            if not differs(answer.exercise, own):
                 continue
             if getattr(check, answer.exercise)(mutant).passed:
                 yield answer, what

@@ -155,7 +155,78 @@ def test_every_change_is_of_a_kind_and_is_taken_back() -> None:
         assert any(wanted in text for text in texts), wanted
 
 
+# --- a place, and a slip that is left ------------------------------------------------------------
+
+
+def transposed_and_both_needed(n_new, n_cached, window):
+    query = torch.arange(n_cached, n_cached + n_new)
+    key = torch.arange(n_cached + n_new)[:, None]
+    later = key > query
+    return later if window is None else later & (query - key >= window)
+
+
+def ignored_and_smoothed(logits, tokens):
+    late, targets = logits[:, :-1].mT, tokens[:, 1:]
+    return F.cross_entropy(late, targets, ignore_index=0, label_smoothing=0.1)
+
+
+def softmax_twice_unscaled(Q, K, V):
+    weights = (Q @ K.mT).softmax(-1).softmax(-1)
+    return weights @ V, weights
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "slips"),
+    [
+        ("cached_mask", transposed_and_both_needed, ("one_place", "transposed")),
+        ("next_token_loss", ignored_and_smoothed, ("smoothed", "zero_is_padding")),
+        ("attention", softmax_twice_unscaled, ("one_place", "no_scale")),
+    ],
+)
+def test_two_mistakes_of_which_one_is_known(exercise, answer, slips) -> None:
+    assert getattr(check, exercise)(answer).slips == slips
+
+
+def test_what_a_change_takes_out_is_not_said_to_be_missing() -> None:
+    """Without its mask this answer makes a known mistake, and so it does with other numbers."""
+
+    def strange_mask(scores, mask):
+        return scores.masked_fill(mask.roll(1, -1) & mask, -0.7).softmax(-1)
+
+    def strange_scale(Q, K):
+        return Q @ K.mT / (1.37 + Q.shape[-2] ** 1.7)
+
+    assert "mask_ignored" not in check.masked_softmax(strange_mask).slips
+    assert check.attention_scores(strange_scale).slips == ("relation:factor",)
+
+
+def test_a_letter_of_an_equation_and_an_axis_left_out() -> None:
+    def other_letter(Q, K):
+        return torch.einsum("...ie,...jf->...ij", Q, K) / math.sqrt(Q.shape[-1])
+
+    def no_axis(x, n_heads):
+        return torch.stack(torch.chunk(x, n_heads), dim=1)
+
+    assert "another letter belongs there" in str(check.attention_scores(other_letter))
+    assert "an argument is left out there" in str(check.split_heads(no_axis))
+
+
+def test_a_version_of_a_method_is_a_class_over_the_learners() -> None:
+    found = [made for _, made in places.versions(Source(SoftmaxOverHeads))]
+    assert all(issubclass(made, SoftmaxOverHeads) for made in found)
+    assert len({made.forward.__code__.co_code for made in found}) > 50
+
+
 # --- what all inputs together show ---------------------------------------------------------------
+
+
+def test_one_for_all() -> None:
+    def first_only(x, n_heads):
+        one = x[0].reshape(x.shape[1], n_heads, -1).transpose(0, 1)
+        return one.expand(x.shape[0], *one.shape)
+
+    report = check.split_heads(first_only)
+    assert report.slips == ("one_for_all",) and "position 0 of axis 0" in str(report)
 
 
 def test_right_for_matrices_only() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lesson.check.engine.compare import close
+from mha_lesson.check.engine.compare import Difference, close
 from mha_lesson.check.engine.naming import Trial
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Returned, run
@@ -27,6 +27,8 @@ def at_large(answer: Callable[..., Any], trials: list[Trial]) -> Finding | None:
             "Are they rounded on the way, or computed in a smaller dtype, or is a small number "
             "added?",
         )
+    if words := _one_for_all(wrong):
+        return Finding("one_for_all", words, "Which line looks at one of them only?")
     again = replace(wrong[0].case, inputs=tuple(map(_laid_otherwise, wrong[0].case.inputs)))
     other = Trial(again, wrong[0].expected, run(answer, again.inputs, set()))
     if _returned(other) and _returned(wrong[0]) and other.difference is None:
@@ -37,6 +39,22 @@ def at_large(answer: Callable[..., Any], trials: list[Trial]) -> Finding | None:
             "Which call looks at memory (`as_strided`, `storage`, strides) and not at axes?",
         )
     return None
+
+
+def _one_for_all(wrong: list[Trial]) -> str:
+    """Whether what is right for position 0 of an axis stands at all its positions."""
+    found = [t.difference for t in wrong]
+    for axis in range(4):
+        if all(d is not None and d.kind == "values" and _repeats(d, axis) for d in found):
+            return f"What is right at position 0 of axis {axis} stands at all positions of it."
+    return ""
+
+
+def _repeats(found: Difference, axis: int) -> bool:
+    right = found.expected
+    if not isinstance(right, Tensor) or right.ndim <= axis or right.shape[axis] == 1:
+        return False
+    return close(found.yours, right.narrow(axis, 0, 1).expand_as(right), COARSE / 1e3)
 
 
 def where_right(trials: list[Trial]) -> str:

@@ -42,7 +42,7 @@ from mha_lesson.check.engine.safely import (
     undisturbed,
 )
 from mha_lesson.check.engine.source import Source
-from mha_lesson.check.engine.stages import reached
+from mha_lesson.check.engine.stages import parting, reached
 
 HALF = (torch.bfloat16, torch.float16)
 OTHER_DTYPES = (torch.float32, *HALF)
@@ -123,7 +123,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
     return report
 
 
-VAGUE = ("values", "shape", "nan", "result_count", "result_type", "not_bool")
+VAGUE = ("values", "shape", "nan", "result_count", "result_type", "not_bool", "formula")
 
 
 OF_SHAPES = tuple(
@@ -134,9 +134,15 @@ OF_SHAPES = tuple(
 
 def _explained(report: Report) -> bool:
     """Whether there is a name for what it does, and not just what differs."""
-    unsure = any(note.startswith("On ") for note in report.notes)
+    if report.slips == ("returns_ndarray",):
+        return True
     vague = (key in VAGUE or key.startswith(("relation:", "returns_")) for key in report.slips)
-    return not (unsure or all(vague))
+    return not (_partly(report) or all(vague))
+
+
+def _partly(report: Report) -> bool:
+    """Whether what is said holds on some inputs only."""
+    return any(note.startswith("On ") for note in report.notes)
 
 
 def _seen_in_the_source(
@@ -175,11 +181,11 @@ def _by_other_means(
     if exercise.bind is None and (swapped := _swapped(exercise, bound, trials)):
         return Report(exercise.name, False, (swapped,))
     stops = any(key.startswith("error:") for key in report.slips)
-    if place := one_place(source, bound.again, trials):
-        if stops:
-            return replace(report, notes=(*report.notes, place.does))
-        return replace(report, findings=(place,), notes=())
-    if several := _several(exercise, trials):
+    place = one_place(source, bound.again, trials, exercise)
+    if stops and place.alone:
+        return replace(report, notes=(*report.notes, place.alone.does))
+    several = (place.alone,) if place.alone else _several(exercise, trials)
+    if several := several or (() if stops or _partly(report) else place.with_slip):
         return replace(report, findings=several, notes=())
     if found := at_large(bound.answer, trials):
         return replace(report, findings=(found,))
@@ -369,10 +375,21 @@ def _in_dtype(
     if not wrong:
         return None
     finding = _dtype_finding(exercise, wrong[0], dtype)
-    if finding.key == "low_precision" and (place := one_place(source, bound.again, trials)):
+    if finding.key != "low_precision":
+        return finding
+    if place := one_place(source, bound.again, trials).alone:
         does = place.does.replace(ALONE, "")
         return replace(finding, key=place.key, does=f"{finding.does} {does}")
-    return finding
+    rounded = wrong[0].case
+    exact = replace(rounded, inputs=tuple(at(x, torch.float64) for x in rounded.inputs))
+    number, line = parting(bound.answer, exact, rounded, codes)
+    if not line:
+        return finding
+    return Finding(
+        "digits_lost",
+        f"{finding.does} The numbers part from those in float64 in line {number}, `{line}`.",
+        "Which numbers go into that line, and does their dtype hold enough digits of them?",
+    )
 
 
 def _is_floating(x: Any) -> bool:

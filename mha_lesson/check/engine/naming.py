@@ -5,6 +5,7 @@ combinations, until one reproduces what the answer gave (Brown & Burton, 1978). 
 what property fails, how the result relates to the right one, or what an error means.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -21,7 +22,7 @@ from mha_lesson.check.engine.compare import (
     letters_of_all,
     same,
 )
-from mha_lesson.check.engine.exercise import Case, Exercise, Slip, apart
+from mha_lesson.check.engine.exercise import Case, Exercise, Memory, Slip, apart
 from mha_lesson.check.engine.report import Finding, Picture, Report, number, picture
 from mha_lesson.check.engine.safely import Outcome, Raised, Returned, run
 
@@ -152,7 +153,7 @@ def diagnose(
     wrong = [t for t in returned if t.difference is not None]
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
     best = Diagnosis(fits=max(1, len(wrong) // 2))
-    memory: dict[Any, Any] = {}
+    memory = Memory()
     begun: list[tuple[tuple[Slip, ...], Trial]] = []
     for slips in chain(candidates, _grown(exercise, begun) if grow else ()):
         if not reproduces(exercise, slips, returned[0], memory):
@@ -177,9 +178,11 @@ def _grown(
     exercise: Exercise, begun: list[tuple[tuple[Slip, ...], Trial]]
 ) -> Iterator[tuple[Slip, ...]]:
     """One slip more, for each of those that fit some inputs: it has to fit the first open one."""
+    memories: dict[int, Memory] = defaultdict(Memory)
     for slips, trial in begun:  # which grows meanwhile
+        memory = memories[id(trial)]
         for more in exercise.singles:
-            if apart(slips + more) and reproduces(exercise, slips + more, trial):
+            if apart(slips + more) and reproduces(exercise, slips + more, trial, memory):
                 yield slips + more
 
 
@@ -187,7 +190,7 @@ def reproduces(
     exercise: Exercise,
     slips: tuple[Slip, ...],
     trial: Trial,
-    memory: dict[Any, Any] | None = None,
+    memory: Memory | None = None,
 ) -> bool:
     """Whether these slips give what the answer gave, or raise where it raised."""
     outcome = trial.outcome
@@ -195,7 +198,12 @@ def reproduces(
         result = exercise.variant(slips, trial.case.inputs, memory)
     except Exception:
         return isinstance(outcome, Raised)
-    return isinstance(outcome, Returned) and same(outcome.value, result, trial.case.tolerance)
+    if memory is not None and id(result) in memory.compared:
+        return memory.compared[id(result)][1]
+    fits = isinstance(outcome, Returned) and same(outcome.value, result, trial.case.tolerance)
+    if memory is not None:
+        memory.compared[id(result)] = result, fits
+    return fits
 
 
 def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
@@ -221,7 +229,7 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
         ]
         plain = f"Your code gives {found.yours}, and the right number is {found.expected}."
         relation = relations.relate_numbers(numbers) if len(numbers) == len(wrong) > 2 else None
-        asks = "Which terms has your sum on this input, and which should it have?"
+        asks = "What does each of its terms count, and which should there be?"
         if relation is None:
             return Finding("values", plain, asks)
         return replace(relation, does=f"{plain} {relation.does}", asks=asks)

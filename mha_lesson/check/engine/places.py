@@ -5,17 +5,26 @@ nothing else changed, every input comes out right.
 """
 
 import ast
+import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations
 from time import process_time
 from typing import Any, NamedTuple
 
-from mha_lesson.check.engine.naming import Trial
+import torch
+from torch import Tensor
+
+from mha_lesson.check.engine.compare import allowed, close_cells
+from mha_lesson.check.engine.exercise import Exercise, Memory, Slip
+from mha_lesson.check.engine.naming import Trial, reproduces
 from mha_lesson.check.engine.report import Finding
-from mha_lesson.check.engine.safely import Raised
+from mha_lesson.check.engine.safely import Raised, Returned
 from mha_lesson.check.engine.source import Source
 
 MADE = "<changed>"
+OWN = "_the_learners_own"
 LINES = 5_000  # of one run
 SECONDS = 0.5  # of the processor's time: slow answers are given up
 
@@ -60,6 +69,11 @@ ALIKE = (
 )
 
 
+# Functions that take an axis as their last argument.
+ALONG = {"chunk", "split", "cat", "stack", "flatten", "softmax", "log_softmax", "cumsum"}
+ALONG |= {"sum", "mean", "max", "amax", "argmax"}
+
+
 class Change(NamedTuple):
     """What would stand in place of a node: `holder[key] = new` makes it, `= node` takes it back."""
 
@@ -75,9 +89,11 @@ KINDS = {
     "function": ("another function belongs there", "Which one is meant?"),
     "order": ("the order of what stands there is wrong", "Which of them comes first?"),
     "number": ("another number belongs there", "Which one, and could it be read from a shape?"),
+    "letter": ("another letter belongs there", "Which axis does each letter stand for?"),
     "name": ("another name belongs there", "What is meant to be computed with in this place?"),
     "missing": ("something is still to be done to it there", "Which sign, or which order of axes?"),
     "much": ("something is too much there", "What would be left without it?"),
+    "argument": ("an argument is left out there", "Along which axis should it work?"),
 }
 
 
@@ -144,6 +160,9 @@ def _instead(node: ast.AST, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
         yield from _other_numbers(number, names)
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield "number", ast.Constant(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "->" in node.value:
+        for text in _other_letters(node.value):
+            yield "letter", ast.Constant(text)
     elif isinstance(node, ast.UnaryOp):
         yield "much", node.operand
     elif isinstance(node, ast.BinOp):
@@ -161,6 +180,8 @@ def _instead(node: ast.AST, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
             yield "much", node.value
     elif isinstance(node, ast.Slice):
         yield from _other_slices(node)
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        yield "much", node.value
     elif isinstance(node, (ast.Tuple, ast.List)) and isinstance(node.ctx, ast.Load):
         for parts in _exchanged(node.elts):
             yield "order", type(node)(parts, node.ctx)
@@ -222,6 +243,8 @@ def _other_slices(node: ast.Slice) -> Iterator[tuple[str, ast.AST]]:
 
 def _other_calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     function, args, keywords = node.func, node.args, node.keywords
+    if getattr(function, "id", "") == "float":  # float("-inf")
+        yield "number", ast.Constant(0.0)
     for i in range(len(keywords)):
         yield "much", ast.Call(function, args, keywords[:i] + keywords[i + 1 :])
     for i in range(len(args)):
@@ -230,8 +253,26 @@ def _other_calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
         yield "order", ast.Call(function, parts, keywords)
     if isinstance(function, ast.Attribute):
         yield "much", function.value
+        if function.attr in ALONG and not any(k.arg in ("dim", "axis") for k in keywords):
+            for axis in (-1, 1):
+                yield "argument", ast.Call(function, [*args, ast.Constant(axis)], keywords)
     if args:
         yield "much", args[0]
+
+
+def _other_letters(text: str) -> Iterator[str]:
+    """An equation of `einsum` or `rearrange` with one name, or two of one side, in other places."""
+    parts = re.split(r"(\w+)" if " " in text else r"(\w)", text)
+    names = range(1, len(parts), 2)
+    for i in names:
+        for name in dict.fromkeys(parts[j] for j in names):
+            if name != parts[i]:
+                yield "".join([*parts[:i], name, *parts[i + 1 :]])
+    for i, j in combinations(names, 2):
+        if parts[i] != parts[j] and "->" not in "".join(parts[i:j]):
+            other = list(parts)
+            other[i], other[j] = parts[j], parts[i]
+            yield "".join(other)
 
 
 def _other_statements(node: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
@@ -263,22 +304,28 @@ def _exchanged(parts: list[Any]) -> Iterator[list[Any]]:
 # --- trying them ---------------------------------------------------------------------------------
 
 
-def versions(
-    tree: ast.Module, home: dict[str, Any], some: Iterable[Change] | None = None
-) -> Iterator[tuple[Change, Any]]:
-    """The function or class of a tree with one place changed, for each change or some of them."""
-    top = tree.body[0]
-    assert isinstance(top, (ast.FunctionDef, ast.ClassDef))
+def versions(source: Source, some: Iterable[Change] | None = None) -> Iterator[tuple[Change, Any]]:
+    """The learner's function or class with one place changed, for each change or some of them."""
+    tree, home = source.tree, vars(sys.modules[source.answer.__module__])
+    assert isinstance(tree, ast.Module)
+    top: Any = tree.body[0]
     top.decorator_list = []
+    whole, bases = top.body, getattr(top, "bases", None)
+    own = [ast.copy_location(ast.Name(OWN, ast.Load()), top)]
+    alone = [p for p in whole if isinstance(top, ast.ClassDef) and "super" not in ast.dump(p)]
+    part_of = {id(node): part for part in alone for node in ast.walk(part)}
     for change in changes(tree) if some is None else some:
         change.holder[change.key] = change.new
-        made = dict(home)
+        made = home | {OWN: source.answer}
+        if part := part_of.get(id(change.node)):  # a class over the learner's compiles faster
+            top.body, top.bases = [part], own
         try:
             exec(compile(tree, MADE, "exec"), made)
         except Exception:
             continue
         finally:
             change.holder[change.key] = change.node
+            top.body, top.bases = whole, bases
         yield change, made[top.name]
 
 
@@ -321,31 +368,147 @@ class Ended:
         return self._count
 
 
+class Found(NamedTuple):
+    """The place that keeps an answer from being right; or one that leaves a known slip behind."""
+
+    alone: Finding | None = None
+    with_slip: tuple[Finding, ...] = ()
+
+
 def one_place(
-    source: Source, again: Callable[[Any], Callable[..., Any]], trials: list[Trial]
-) -> Finding | None:
-    """The place that keeps an answer from being right, if it is one.
+    source: Source,
+    again: Callable[[Any], Callable[..., Any]],
+    trials: list[Trial],
+    exercise: Exercise | None = None,
+) -> Found:
+    """Looks for one place in which an answer goes wrong.
 
     Args:
         source: the learner's code.
         again: makes a function of a case's inputs of another version of it.
         trials: what the code did on each case.
+        exercise: whose slips may be left when the place is mended.
     """
     if not can_be_changed(source.answer, source.tree):
-        return None
-    assert isinstance(source.tree, ast.Module)
+        return Found()
     first = sorted(trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised)))
+    left = _Left(exercise, first)
     end = process_time() + SECONDS
-    for change, made in versions(source.tree, vars(sys.modules[source.answer.__module__])):
+    for n, (change, made) in enumerate(versions(source)):
         answer = Ended(again(made))
-        if process_time() > end:
-            return None
-        if all(t.again(answer).difference is None for t in first):
-            return _told(source, change)
-    return None
+        if n % 8 == 0 and process_time() > end:  # on some machines a slow question
+            break
+        trial = first[0].again(answer)
+        if trial.difference is None and all(t.again(answer).difference is None for t in first[1:]):
+            return Found(_told(source, change, ALONE))
+        left.look(change, trial, answer)
+    return Found(None, left.told(source))
 
 
-def _told(source: Source, change: Change) -> Finding:
+class _Left:
+    """The slip that is left once a place is mended.
+
+    If one place can be mended so that several slips are left, none of them is meant: a change can
+    make a mistake, too. If two places leave a slip each, those two slips are what was made.
+    """
+
+    def __init__(self, exercise: Exercise | None, trials: list[Trial]) -> None:
+        self.exercise, self.trials = exercise, trials
+        self.found: dict[Slip, list[Change]] = {}
+        self.slips: dict[Any, list[Slip]] = {}  # by what they give on the first input
+        memory = Memory()
+        if exercise is None or isinstance(trials[0].expected, int):
+            return  # a count and a changed count meet by chance
+        for (slip,) in exercise.singles:
+            with contextlib.suppress(Exception):
+                result = exercise.variant((slip,), trials[0].case.inputs, memory)
+                self.slips.setdefault(_print_of(result), []).append(slip)
+
+    def look(self, change: Change, trial: Trial, answer: Callable[..., Any]) -> None:
+        if not isinstance(trial.outcome, Returned) or _removes(change):
+            return
+        for slip in self.slips.get(_print_of(trial.outcome.value), ()):
+            same = next((s for s in self.found if s.does == slip.does), slip)
+            if self._leaves(slip, answer):
+                self.found.setdefault(same, []).append(change)
+                return
+
+    def told(self, source: Source) -> tuple[Finding, ...]:
+        match list(self.found.items()):
+            case [(slip, changes)]:
+                ranked = sorted(changes, key=lambda c: c.kind != "much")
+                return _told(source, ranked[0]), slip
+            case [(one, these), (other, those)]:
+                meet = all(_overlap(a.node, b.node) for a in these for b in those)
+                return () if meet else (one, other)
+        return ()
+
+    def _leaves(self, slip: Slip, answer: Callable[..., Any]) -> bool:
+        """Whether the slip is all that is left, and was there before."""
+        assert self.exercise is not None
+        for t in self.trials:
+            if not reproduces(self.exercise, (slip,), t.again(answer)):
+                return False
+            with contextlib.suppress(Exception):
+                result = self.exercise.variant((slip,), t.case.inputs)
+                if not _is_in(result, t):
+                    return False
+        return True
+
+
+def _removes(change: Change) -> bool:
+    """Whether a change takes a step out: what is missing then was not missing before."""
+    if change.kind != "much":
+        return False
+    if not isinstance(change.node, ast.Call):
+        return True
+    name = getattr(change.node.func, "attr", "")  # but what is done twice
+    return f".{name}(" not in ast.unparse(change.new) or not name
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    ends = [(n.end_lineno, n.end_col_offset) for n in (one, other)]
+    starts = [(n.lineno, n.col_offset) for n in (one, other)]
+    return max(starts) < min(ends)
+
+
+def _print_of(result: Any) -> Any:
+    """Alike for results that are alike, but for rounding."""
+    if isinstance(result, (tuple, list)):
+        return tuple(map(_print_of, result))
+    if isinstance(result, Tensor):
+        return tuple(result.shape), f"{float(result.detach().double().sum()):.5g}"
+    return result if isinstance(result, (int, float, str)) else None
+
+
+def _is_in(result: Any, trial: Trial) -> bool:
+    """Whether all that a slip spoils is spoilt in the answer as well."""
+    if isinstance(trial.outcome, Raised):
+        return True
+    yours, expected = trial.outcome.value, trial.expected
+    rows = zip(*map(_parts, (result, yours, expected)), strict=False)
+    for of_slip, mine, right in rows:
+        if not all(isinstance(x, Tensor) for x in (of_slip, mine, right)):
+            continue
+        if of_slip.dtype != right.dtype:
+            return False  # such a slip tells what numbers there are, and a change makes others
+        if of_slip.shape != right.shape:
+            if mine.shape != of_slip.shape:
+                return False
+        elif mine.shape == right.shape:
+            limit = allowed(right.dtype, trial.case.tolerance)
+            fine, still = (close_cells(x, right, limit) for x in (mine, of_slip))
+            masks = right.dtype == torch.bool  # where two wrongs may make a right
+            if fine.sum() > still.sum() if masks else (fine & ~still).any():
+                return False
+    return True
+
+
+def _parts(x: Any) -> tuple[Any, ...]:
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
+
+
+def _told(source: Source, change: Change, then: str = "") -> Finding:
     what, asks = KINDS[change.kind]
     place = change.node
     line = source.line(place)
@@ -354,7 +517,7 @@ def _told(source: Source, change: Change) -> Finding:
         part = part.replace(ast.unparse(change.new), "…", 1)
     there = f"`{line}`" if part in (line, "…") else f"`{part}` in `{line}`"
     number = getattr(place, "lineno", 0)
-    return Finding("one_place", f"Line {number}, {there}: {what}.{ALONE}", asks)
+    return Finding("one_place", f"Line {number}, {there}: {what}.{then}", asks)
 
 
 ALONE = " All the rest is right."

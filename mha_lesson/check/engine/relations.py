@@ -7,7 +7,8 @@ what is true on every input is said: on one of them √d_k and √2 may be the s
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import permutations, product
+from itertools import combinations, permutations, product
+from operator import mul
 
 import torch
 from torch import Tensor
@@ -210,21 +211,55 @@ def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:
     if len(ratios) == 1 and not ratios & {0, 1}:
         times = number(float(ratios.pop()))
         return Finding("relation:factor", f"Your number is {times} times the right one, always.")
-    letters = list(results[0][2])
-    for powers in sorted(product(range(4), repeat=len(letters)), key=sum):
-        if sum(powers) > 4:
-            continue
-        powered = [[s[x] ** p for x, p in zip(letters, powers, strict=True)] for *_, s in results]
-        rows = zip(results, map(math.prod, powered), strict=True)
-        shares = {Fraction(yours - expected, term) for (yours, expected, _), term in rows}
-        share = shares.pop()
-        if shares or not share or share.denominator > 2:
-            continue
-        term = "·".join(
-            name + ["", "", "²", "³"][p] for name, p in zip(letters, powers, strict=True) if p
-        )
-        much = number(float(abs(share)))
-        amount = term if term and much == "1" else "·".join(filter(None, (much, term)))
-        word = "too many" if share > 0 else "too few"
-        return Finding("relation:gap", f"That is {amount} {word}, on every input.")
+    terms = _terms([sizes for *_, sizes in results])
+    sides = {yours > expected for yours, expected, _ in results if yours != expected}
+    gaps = [abs(yours - expected) for yours, expected, _ in results]
+    for n in (1, 2):
+        if len(sides) == 1 and (gap := _sum_of(gaps, terms, n)):
+            word = "many" if sides == {True} else "few"
+            return Finding("relation:gap", f"That is {gap} too {word}, on every input.")
+        if sides and (found := _sum_of([yours for yours, *_ in results], terms, n)):
+            return Finding("formula", f"On every input your number is {found}.")
     return None
+
+
+def _terms(sizes: Sequence[Sizes]) -> dict[str, list[int]]:
+    """Products of sizes, the simplest first; h · d_k is left out where it is d_model."""
+    letters = list(sizes[0])
+    tied = all(s.get("d_model") == s.get("n_heads", 0) * s.get("d_k", 0) for s in sizes)
+    terms = {}
+    for powers in sorted(product(range(4), repeat=len(letters)), key=sum):
+        used = [(x, p) for x, p in zip(letters, powers, strict=True) if p]
+        if sum(powers) <= 4 and not (tied and {"n_heads", "d_k"} <= {x for x, _ in used}):
+            name = "·".join(x + ["", "", "²", "³"][p] for x, p in used)
+            terms[name] = [math.prod(s[x] ** p for x, p in used) for s in sizes]
+    return terms
+
+
+def _sum_of(wanted: list[int], terms: dict[str, list[int]], n: int) -> str:
+    """Numbers as a sum of n terms, one or two, each with a factor; empty if they are none."""
+    for some in combinations(terms, n):
+        rows = [[terms[x][i] for x in some] for i in range(len(wanted))]
+        factors = _factors(rows[:2], wanted[:2])
+        told = zip(wanted, rows, strict=True)
+        if factors and all(y == sum(map(mul, factors, row)) for y, row in told):
+            parts = zip(factors, some, strict=True)
+            return " + ".join("·".join(filter(None, _times(f, x))) for f, x in parts)
+    return ""
+
+
+def _times(factor: Fraction, term: str) -> tuple[str, str]:
+    return ("" if factor == 1 and term else number(float(factor)), term)
+
+
+def _factors(rows: list[list[int]], wanted: list[int]) -> list[Fraction]:
+    """The factors that two inputs leave: positive halves up to 24."""
+    if len(rows[0]) == 1:
+        found = [Fraction(wanted[0], rows[0][0])]
+    else:
+        (a, b), (c, d) = rows
+        if not (base := a * d - b * c):
+            return []
+        (x, y) = wanted
+        found = [Fraction(x * d - b * y, base), Fraction(a * y - x * c, base)]
+    return found if all(0 < f <= 24 and f.denominator <= 2 for f in found) else []

@@ -202,6 +202,13 @@ kinds_of_mask(padding_mask)
 def in_another_way(lengths, T):
     as_wide_as_longest = (torch.arange(int(lengths.max())) >= lengths[:, None])[:, None, None, :]
     "The mask is as wide as the longest sequence instead of T. | How many keys do the scores have?"
+    padded = torch.arange(T) >= lengths[:, None]
+    full_length_blocked = (padded | (lengths == T)[:, None])[:, None, None, :]
+    """A sequence without any padding is blocked from end to end. (A slice from −0 on does that: it
+    begins at 0.) | What is T − length there, and what does your line make of it?"""
+    lengths_as_tokens = (lengths == 0)[:, None, None, None].expand(-1, 1, 1, T)
+    """The lengths are compared with 0, as if they were tokens and 0 the one for padding. | What
+    does a length of 3 say about keys 0 to T − 1?"""
     counted_from_one = (torch.arange(1, T + 1) >= lengths[:, None])[:, None, None, :]
     "= pad_one_early"
     causal_too = (torch.arange(T) >= lengths[:, None])[:, None, None, :] | future(T)
@@ -457,6 +464,15 @@ def empty_after(weights, mask):
     blocked score still takes part in the softmax, or in the maximum, and is put away only then."""
     renormalised_guarded = kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
     "= renormalised_cleared"
+
+
+@masked_softmax.step(at=WHOLE)
+def one_maximum(scores, mask):
+    """Which number may be taken away from a row without changing its softmax?"""
+    kept = (scores - scores.max()).exp().masked_fill(mask, 0.0)
+    global_maximum_cleared = kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
+    """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
+    it lose all their weight, and come out as 0."""
 
 
 masked_softmax.adopt(attention, "normalise", but=("causal_softmax",))

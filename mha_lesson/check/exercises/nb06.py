@@ -220,12 +220,17 @@ def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Ite
     keys[0, 0] = True
     yield Case((x, keys, layers), sizes, "with one row for all queries of a head, (1, h, 1, T)")
     if seed == 0:
+        everything = torch.ones(T, T, dtype=torch.bool)
+        yield Case((x, everything, layers), sizes, "with every key of every query blocked")
         yield Case((strided(x), future(T), layers), sizes, "with x not contiguous")
         wide = 60 * x
         yield Case((wide, None, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
         yield Case((wide, some, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
-        x = torch.cat([_scoring_low(layers, sizes).expand(B, 1, -1), x[:, 1:]], 1)
-        note = "with a causal mask, where token 0 scores itself near −1e4"
+        low = _scoring_low(layers, sizes).expand(B, 1, -1)
+        x = torch.cat(
+            [low, x[:, 1:-1], low], 1
+        )  # the first row has one open key, as the last column
+        note = "with a causal mask, where the first token scores itself near −1e4"
         yield Case((x, future(T), layers), sizes, note, 2e-3, True)
 
 
@@ -544,6 +549,12 @@ def all_of_it(x, mask, layers):
     causal_without_mask = right(x, blocked if mask is None else mask, layers)
     "The future is blocked where no mask is given. | What should `mask=None` mean?"
     root = math.sqrt(x.shape[-1] / layers.n_heads)
+    Q, K, V = layers.projected(x)
+    scores = Q @ K.mT / root
+    weights = (scores if mask is None else scores.masked_fill(mask, -1e9)).softmax(-1)
+    never_split = layers.apply("w_o", weights @ V)
+    """x is never cut into heads: one attention runs over all d_model dimensions, and n_heads only
+    takes part in the scale. | How many weights does a query have with h heads?"""
     scale_after_softmax = right(
         x, mask, layers, scale=unchanged, normalise=lambda scores: scores.softmax(-1) / root
     )

@@ -213,6 +213,9 @@ def reduce(losses, targets):
     zero_is_padding = losses[targets != 0].mean()
     """Targets with token 0 are left out as if they were padding: token 0 is an ordinary token here.
     | Which tokens does the exercise want to be predicted?"""
+    log_of_mean = -losses.neg().exp().mean().log()
+    """Mean and logarithm are exchanged: the probabilities are averaged first. | Of what should the
+    mean be taken?"""
     perplexity = losses.mean().exp()
     "exp of the loss comes back: that is the perplexity. | Which of the two does the stub promise?"
     number_only = losses.mean().item()

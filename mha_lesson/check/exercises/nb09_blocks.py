@@ -19,7 +19,7 @@ from mha_lesson.check.engine.report import Finding
 def blocks() -> Iterator[Case]:
     for seed, (t_q, t_k, d_k, d_v, block) in enumerate(
         ((3, 7, 5, 2, 3), (2, 11, 3, 5, 4), (5, 6, 2, 3, 2), (4, 5, 7, 3, 5), (3, 5, 2, 7, 8),
-         (2, 7, 3, 3, 1), (1, 1, 2, 3, 1), (3, 3, 3, 3, 2), (1, 13, 5, 2, 5))
+         (2, 7, 3, 3, 1), (1, 1, 1, 3, 1), (3, 3, 3, 3, 2), (1, 13, 5, 2, 5))
     ):  # fmt: skip
         sizes = {"T_q": t_q, "T_k": t_k, "d_k": d_k, "d_v": d_v, "block": block}
         Q = normal(t_q, d_k, seed=seed)
@@ -250,6 +250,8 @@ def cut(K, V, block):
     whole = [(k, v) for k, v in parts if len(k) == block]
     last_dropped = whole
     "The last block is dropped where it is shorter than the others: T_k need not be a multiple."
+    dropped_but_the_first = whole or parts[:1]
+    "= last_dropped"
     first_only = parts[:1]
     """What comes back is the attention to the first block alone. | Does `return` stand inside the
     loop?"""

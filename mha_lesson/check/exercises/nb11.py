@@ -78,6 +78,8 @@ def bind(answer: Any) -> Bound | Finding | None:
         return ONE_RESULT
     if isinstance(given, (tuple, list)) and len(given) == 3:
         return THREE_RESULTS
+    if isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[1], Tensor):
+        return CACHE_IN_ONE
     return Bound(partial(flat, answer), cases, partial(partial, flat))
 
 
@@ -85,6 +87,11 @@ ONE_RESULT = Finding(
     "only_context",
     "One tensor comes back; the context *and* the longer cache are asked for.",
     "What does the next call need that only this one has seen?",
+)
+CACHE_IN_ONE = Finding(
+    "cache_in_one",
+    "The cache comes back as one tensor; it should be a pair of two, (k, v), as it came in.",
+    "How do keys and values stay two things?",
 )
 THREE_RESULTS = Finding(
     "cache_not_a_pair",
@@ -118,6 +125,10 @@ def old_then_new(new: Tensor, old: Tensor | None) -> Tensor:
 def future_of_each(scores: Tensor, n_old: int) -> Tensor:
     """True at the future: the last query belongs to the last key."""
     return torch.ones_like(scores[0, 0], dtype=torch.bool).triu(n_old + 1)
+
+
+def unscaled(scores: Tensor, *_: Any) -> Tensor:
+    return scores
 
 
 def minus_infinity(scores: Tensor, blocked: Tensor) -> Tensor:
@@ -187,6 +198,14 @@ def join(new, old):
 
 @cached_attention.step(at=WHOLE)
 def read_wrongly(q, k, v, old_k, old_v):
+    scaled = k / math.sqrt(k.shape[-1])
+    scaled_keys_kept = cached_attention.right(q, scaled, v, old_k, old_v, scale=unscaled)
+    """The new keys go into the cache already divided by √d_k, and nothing else is scaled: keys that
+    come from outside are used as they are. | Should the cache depend on what is done with it?"""
+    rows = q if old_k is None else torch.cat((old_k, q), dim=2)
+    old_keys_ask = cached_attention.right(rows, k, v, old_k, old_v)
+    """The cached keys are joined to the new queries as if they were old ones: there is a row for
+    every token, old and new. | Which tokens want a context now?"""
     cache_read_exchanged = cached_attention.right(q, k, v, old_v, old_k)
     "The cache is read as (values, keys). | In which order does the stub name its two parts?"
 
@@ -258,6 +277,8 @@ def give(context, k, v, new):
     "In the new cache keys and values are exchanged."
     cache_first = (k, v, context)
     "The cache comes first and the context last: the other order is asked for."
+    oldest_dropped = (context, k[:, :, 1:], v[:, :, 1:])
+    "The oldest token is dropped from the cache that comes back: all of them are asked for."
     whole_context = (torch.cat((v[:, :, : v.shape[2] - context.shape[2]], context), 2), k, v)
     "The context has rows for old tokens, too; only those of the new ones are asked for."
     last_context = (context[:, :, -1:], k, v)
@@ -344,6 +365,8 @@ def _whole(q, k):
     call lays two neighbouring axes together?"""
     mean_query_of_group = groups.mean(2) @ k.mT / math.sqrt(d_k)
     "The *queries* of a group are averaged, (B, h_kv, …): only the keys are shared."
+    sum_query_of_group = groups.sum(2) @ k.mT / math.sqrt(d_k)
+    "The *queries* of a group are added up, (B, h_kv, …): only the keys are shared."
     groups_put_back_wrongly = five.transpose(1, 2).flatten(1, 2)
     """The groups are right, and are put together in another order: head 0 of each group, then head
     1 of each. | Which of the two axes has to stand in front when they become one?"""
@@ -413,6 +436,9 @@ def future(query, key):
     "The *past* is blocked instead of the future."
     keep_instead = key <= query
     "The future is open and all the rest is blocked: your True means *keep* there."
+    from_the_top_left = key > query - query[:1]
+    """The future is counted from the top left, in rows of the mask: it is not moved by the cache's
+    length, and the window is. | At which place of the text does the first new token stand?"""
     nothing = torch.zeros_like(query - key, dtype=torch.bool)
     """The future is not blocked at all. | With one new token nothing has to be blocked. And with
     two?"""
@@ -459,6 +485,8 @@ def past(query, key, window):
 def both_sides(query, key, window):
     """May a token look ahead within its window?"""
     back = query - key
+    future_or_window = back < 0 if window is None else back >= window
+    "As soon as there is a window the future is open: only what lies too far back is blocked."
     symmetric = back < 0 if window is None else back.abs() >= window
     "The window reaches to both sides: what lies ahead within it is open."
 

@@ -152,6 +152,8 @@ def give(found):
     "The result is a list, not a tensor."
     any_head = found.any()
     "One answer for all heads comes back: whether any of them solves it."
+    share = found.to(torch.float32).mean()
+    "What comes back is the share of heads that solve it: one number for all."
     all_heads = found.all()
     "One answer for all heads comes back: whether all of them solve it."
     how_many = found.sum()
@@ -167,6 +169,8 @@ def give(found):
 @solved.step(at=WHOLE)
 def without_heads(weights, query, right, wrong):
     """Which axis of (n_heads, T, T) counts the heads?"""
+    query_for_head = weights[query, :, right] > weights[query, :, wrong]
+    "The first axis is indexed with `query`, and there stand the heads: one head's rows come back."
     rows_compared = weights[:, right] > weights[:, wrong]
     "The rows of `right` and `wrong` are compared, (n_heads, T): `query` takes no part."
     heads_forgotten = weights[query, right] > weights[query, wrong]
