@@ -78,7 +78,14 @@ class EmptyIfFirstQueryIs(Base):
         return super().weights(scores, mask)
 
 
+class AveragesWhereAllIsBlocked(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        whole = mask is not None and bool(mask.all())
+        return torch.full_like(scores, 0.1) if whole else super().weights(scores, mask)
+
+
 WRONG = (
+    AveragesWhereAllIsBlocked,
     AllHeadsZeroWhereOneIsEmpty,
     AveragesWhatIsBlockedInOneHead,
     NaNWhereOneHeadIsEmpty,
@@ -204,6 +211,19 @@ def test_a_gradient_that_stops_with_an_error_is_none() -> None:
 
     report = check.masked_softmax(written_over)
     assert report.passed is False and "where the gradient is computed" in str(report)
+
+
+def test_heads_may_be_one_number_wide() -> None:
+    def wider(Q: Tensor, K: Tensor, V: Tensor, block: int) -> Tensor:
+        out, lse = Q.new_zeros(len(Q), V.shape[1]), torch.full_like(Q[:, 1], -math.inf)
+        for k, v in zip(K.split(block), V.split(block), strict=True):
+            scores = Q @ k.T / math.sqrt(Q.shape[1])
+            new = torch.logaddexp(lse, scores.logsumexp(1))
+            out = out * (lse - new).exp()[:, None] + (scores - new[:, None]).exp() @ v
+            lse = new
+        return out
+
+    assert check.blockwise_attention(wider).passed is False
 
 
 def test_tokens_are_int64() -> None:
