@@ -661,17 +661,17 @@ def _stop() -> Any:
         ),
         (
             lambda x: x * 2e5 / 1e5,
-            "low_precision",
+            "precision_lost",
             "for float16 input your result has other values",
         ),
         (
             lambda x: 2 * x + 1e5 * x - 1e5 * x,
-            "low_precision",
+            "precision_lost",
             "your result has",
         ),
         (
             lambda x: 2 * x + (x * 1e9 - x * 1e9),
-            "low_precision",
+            "precision_lost",
             "for float16 input your result has NaN",
         ),
         (

@@ -1013,7 +1013,7 @@ def _forgets(x: Tensor) -> Any:
         (squares, _forgets, "no_return"),
         (squares, lambda x: x * torch.empty(()).uniform_(), "random"),
         (squares, lambda x: x * x + torch.zeros(x.shape, dtype=x.dtype), "fixed_device"),
-        (squares, lambda x: x * x * 2e5 / 2e5, "low_precision"),
+        (squares, lambda x: x * x * 2e5 / 2e5, "precision_lost"),
         (replace(squares, further=(_breaks,)), lambda x: x * x, "unjudged"),
     ],
 )

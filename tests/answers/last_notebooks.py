@@ -74,7 +74,7 @@ def the_other_way(x, positions):
     return in_halves(x, -positions)
 
 
-@wrong("rotate", "computes the angle in half precision", slips=("low_precision",))
+@wrong("rotate", "computes the angle in half precision", slips=("precision_lost",))
 def angle_in_x_dtype(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=x.dtype)

@@ -386,9 +386,9 @@ def _in_dtype(
     if not line:
         return finding
     return Finding(
-        "digits_lost",
+        "precision_lost",
         f"{finding.does} The numbers part from those in float64 in line {number}, `{line}`.",
-        "Which numbers go into that line, and does their dtype hold enough digits of them?",
+        "How large are the numbers in that line, and how many digits of them does the dtype hold?",
     )
 
 
