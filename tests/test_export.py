@@ -16,7 +16,7 @@ def test_a_page_fetches_nothing(tmp_path):
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "a.ipynb")
     page = export(tmp_path / "a.ipynb").read_text(encoding="utf-8")
     assert 'href="02_next.html#top"' in page and ">42<" in re.sub(r"\s", "", page)
-    assert not re.search(r"""(?:src|href)=["']https?://""", page)
+    assert not re.search(r"""(?:src|href)=["']https?://|import\(""", page)
     assert "<msup><mi>x</mi><mn>2</mn></msup>" in page and "5 $ is" in page and "$HOME" in page
     assert page.count("<math ") == 2 and 'display="block"' in page
     stored = nbformat.read(tmp_path / "a.ipynb", as_version=4)

@@ -24,6 +24,7 @@ LINK = re.compile(r'(href="\w+)\.ipynb\b')
 PAGE = """
 {%- extends 'index.html.j2' -%}
 {%- block html_head_js_mathjax -%}{%- endblock -%}
+{%- block html_head_js_mermaidjs -%}{%- endblock -%}
 {%- block html_head_css -%}
 {{ super() }}
 <style>
@@ -33,7 +34,7 @@ PAGE = """
 </style>
 {%- endblock -%}
 """
-UNUSED = ("require_js_url", "jquery_url", "jupyter_widgets_base_url", "mermaid_js_url")
+UNUSED = ("require_js_url", "jquery_url", "jupyter_widgets_base_url")
 
 
 def export(notebook: Path) -> Path:
