@@ -686,6 +686,15 @@ def test_other_dtypes_are_tried(answer: Any, key: str, words: str) -> None:
     assert report.passed is False and report.slips[-1] == key and words in str(report)
 
 
+def test_an_operation_that_torch_has_in_float64_only_is_no_mistake() -> None:
+    def far(x: Tensor) -> Tensor:
+        return 2 * x + 0 * torch.cdist(x[None], x[None]).sum()  # not there for float16
+
+    assert judge(_doubled(), far).passed
+    wide = judge(_doubled(), lambda x: far(x) if x.dtype == torch.half else 2 * x.double())
+    assert wide.slips == ("fixed_dtype",)
+
+
 def test_wide_numbers_are_tried_where_they_fit() -> None:
     assert judge(_doubled(cases=_wide), lambda x: 2 * x).passed
     stops = judge(
