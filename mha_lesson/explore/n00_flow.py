@@ -267,7 +267,7 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
         "mask": "blocked keys get −∞" if causal else "nothing is blocked here",
         "softmax": "each row becomes shares that add up to 1"
         + ("." if hand or blocked else f"; {query} takes {at('weights')} from {key}."),
-        "weights · V": "each token takes a mean of all values, weighted by its row.",
+        "weights · V": "each token takes a mean of the values, weighted by its row.",
         "concat": f"the contexts of all {len(source.q)} heads lie side by side.",
         "W^O": "the output is the sum of what all heads write.",
     }[step]

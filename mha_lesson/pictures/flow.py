@@ -27,6 +27,7 @@ SIDES = (*range(16, 1, -1), 1.5, 1.0, 0.5)  # of a cell of a (T, T) block
 MODEL = 384.0  # the most that a matrix of d_model columns may take
 NUMBER = 36.0, 54.0  # a cell that shows its number is at least, and at most, so wide
 GAP = 80.0  # at most, between two blocks
+SLICES = 36.0  # the heads' colours beside W^Q, W^K and W^V
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Flow(Panel):
         shown: the names of those whose numbers are there; of the others stands the frame.
         words: T labels, the tokens.
         n_heads: h; `head` is the one that is seen.
-        cut: whether the cut of the columns into heads is drawn.
+        cut: whether it is drawn that what W^Q, W^K and W^V make is cut into heads.
         pick: (query, key) of the numbers that are explained at first.
         by_hand: whether the numbers of Q, K and V may be moved.
         writes: (h, T, d_model), what every head adds to "output", and `bias` (d_model,).
@@ -116,12 +117,9 @@ def _lay_out(panel: Flow, _piece: Any, room: float) -> Drawing:
         n = blocks["x"].values.shape[1]
         column = min(_column(blocks["x"]), (right - left - 80) / n)
         width = column * n
-        row = min(high, (middle - above - 14) / T) if panel.cut else high
         x["x"], y["x"] = round((left + right - width) / 2), above
-        size["x"] = (column, row)
+        size["x"] = (column, high)
         _projections(drawing, panel, x, y, size, lane)
-        if panel.cut:
-            _heads(drawing, panel, x["x"], above + T * row + 4, width)
     if "output" in blocks:
         _after(drawing, panel, x, y, size, end)
     for name, block in blocks.items():
@@ -208,7 +206,7 @@ def _projections(
     size: dict[str, tuple[float, float]],
     lane: float,
 ) -> None:
-    """Arrows from X to Q, K and V, in their colours."""
+    """Arrows from X to Q, K and V, in their colours; what each makes is cut into heads, not X."""
     T, width = panel.blocks["x"].values.shape
     left, right = x["x"], x["x"] + width * size["x"][0]
     across = y["x"] + T * size["x"][1] / 2
@@ -217,17 +215,21 @@ def _projections(
         ("v", right + 6, x["v"] - 8),
     ):
         drawing.add(Text((start + end) / 2, across - 10, f"W^{name.upper()}", align="center"))
+        if panel.cut:
+            _heads(drawing, panel, (start + end - SLICES) / 2, across + 5, SLICES)
         way = [(start, across), (end, across)]
         if y[name] > across:  # a low block: from above
             middle = x[name] + panel.blocks[name].values.shape[1] * size[name][0] / 2
             way[1:] = [(middle, across), (middle, y[name] - TITLE)]
         _arrow(drawing, way, ROLES[ROLE[name]])
     down, at = left + 14, panel.blocks["q"].values.shape[1] * size["q"][0] / 2
-    start = y["x"] + T * size["x"][1] + (18 if panel.cut else 2)
+    start = y["x"] + T * size["x"][1] + 2
     turn = lane - 8
     way = [(down, min(start, turn - 3)), (down, turn), (at, turn), (at, lane + 1)]
     _arrow(drawing, way, ROLES["query"])
     drawing.add(Text(at + 10, turn - 9, "W^Q"))
+    if panel.cut:
+        _heads(drawing, panel, at + 46, turn - 13, SLICES)
 
 
 def _after(
