@@ -106,6 +106,14 @@ def test_a_picture_is_a_light_card_with_dark_ink_and_heads_have_their_colours():
         assert (abs(chip).max(-1) < 3).sum() > 300, head
 
 
+@pytest.mark.parametrize("title", ["", "The best head", "The best head of twelve"])
+def test_a_frame_has_four_sides(title):
+    bars = Bars([1, 2], ["a", "b"], name="weight", title=title)
+    pixels = np.asarray(Image.open(io.BytesIO(figures.png(bars))).convert("L"))
+    for side in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+        assert (side < 240).all()
+
+
 def test_every_cell_has_the_colour_of_its_map_without_bands():
     ramp = np.linspace(-1, 1, 128).reshape(8, 16)
     maps = ["query", "key", "value", "output", "diverging", "head 1"]

@@ -95,7 +95,7 @@ def html(thing: Any, height: float = math.inf) -> str:
     ).decode()
     return (
         f'<figure style="margin:0.6em 0"><img src="data:image/webp;base64,{source}" '
-        f'alt="{escape(scene.alt)}" width="{drawing.width + 2 * MARGIN:.0f}" '
+        f'alt="{escape(scene.alt)}" width="{_size(drawing)[0]}" '
         f'style="max-width:100%;height:auto">{_caption(scene)}</figure>'
     )
 
@@ -130,8 +130,13 @@ def png(thing: Any) -> bytes:
     return _bytes(draw(scene_of(thing)), "png", optimize=True)
 
 
+def _size(drawing: Drawing) -> tuple[int, int]:
+    """Width and height in CSS pixels, whole ones: a part of one would cost the frame a line."""
+    return math.ceil(drawing.width + 2 * MARGIN), math.ceil(drawing.height + 2 * MARGIN)
+
+
 def _bytes(drawing: Drawing, kind: str, **options: Any) -> bytes:
-    width, height = drawing.width + 2 * MARGIN, drawing.height + 2 * MARGIN
+    width, height = _size(drawing)
     figure = Figure(
         figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH),
         dpi=PIXELS_PER_INCH * DENSITY,
