@@ -7,10 +7,12 @@ No text is smaller than 12 px (9 pt).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as fields_of
 from functools import lru_cache
-from itertools import count, pairwise
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -160,19 +162,46 @@ Mark = Text | Rect | Path | Dot | Cells | Ribbons | ColourBar
 
 @dataclass(eq=False)
 class Drawing:
-    """Marks, and the room they need."""
+    """Marks and other drawings, and the room they need."""
 
     width: float = 0.0
     height: float = 0.0
-    marks: list[Mark] = field(default_factory=list)
+    edge: float = 0.0  # where turned texts end, which need no room of their own
+    parts: list[Mark | _Pasted] = field(default_factory=list)
+
+    @property
+    def marks(self) -> list[Mark]:
+        """All marks, at their places."""
+        return list(self._placed(0.0, 0.0, None))
 
     def add(self, *marks: Mark) -> None:
-        self.marks.extend(marks)
+        self.parts.extend(marks)
+        turned = [mark.x + SMALL / 2 for mark in marks if isinstance(mark, Text) and mark.turned]
+        self.edge = max([self.edge, *turned])
 
     def paste(self, other: Drawing, x: float, y: float, panel: int | None = None) -> None:
-        self.marks.extend(_moved(mark, x, y, panel) for mark in other.marks)
+        self.parts.append(_Pasted(other, x, y, panel))
         self.width = max(self.width, x + other.width)
         self.height = max(self.height, y + other.height)
+        self.edge = max(self.edge, x + other.edge)
+
+    def _placed(self, dx: float, dy: float, panel: int | None) -> Iterator[Mark]:
+        for part in self.parts:
+            if isinstance(part, _Pasted):
+                number = part.panel if panel is None else panel
+                yield from part.drawing._placed(dx + part.x, dy + part.y, number)
+            else:
+                yield _moved(part, dx, dy, panel)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pasted:
+    """A drawing within another one, moved; `panel` numbers its marks."""
+
+    drawing: Drawing
+    x: float
+    y: float
+    panel: int | None
 
 
 def _moved(mark: Mark, dx: float, dy: float, panel: int | None) -> Mark:
@@ -229,24 +258,88 @@ def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawin
     """
     require_kind("scene", scene, Scene)
     require_positive("width", width)
+    key = scene.title, tuple(tuple(map(_frame, row)) for row in scene.panels)
+    return _draw_scene(scene, width, *_fitting(_Framed(key, scene), width, height))
+
+
+@lru_cache(4096)
+def _fitting(framed: _Framed, width: float, height: float) -> tuple[_Sizes, int]:
+    """The largest sizes, and the most panels in a row, with which a scene fits."""
+    scene: Scene = framed.thing
     if width < FOLDED:
-        for most in range(max(1, int(width / 190)), 0, -1):  # panels in a row
-            drawing = _draw_scene(scene, width, _SIZES[0], most)
-            if drawing.width <= width:
-                break
-        return drawing
-    drawing = _draw_scene(scene, width, _SIZES[0])
-    if drawing.height <= height:
-        return drawing
+        for most in range(max(1, int(width / 190)), 1, -1):
+            if _draw_scene(scene, width, _SIZES[0], most).width <= width:
+                return _SIZES[0], most
+        return _SIZES[0], 1
+    if _draw_scene(scene, width, _SIZES[0], MOST).height <= height:
+        return _SIZES[0], MOST
     low, high = 1, len(_SIZES) - 1  # the first of the sizes that fits, or the last one
     while low < high:
         middle = (low + high) // 2
-        fits = _draw_scene(scene, width, _SIZES[middle]).height <= height
+        fits = _draw_scene(scene, width, _SIZES[middle], MOST).height <= height
         low, high = (low, middle) if fits else (middle + 1, high)
-    return _draw_scene(scene, width, _SIZES[low])
+    return _SIZES[low], MOST
 
 
-def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int = MOST) -> Drawing:
+@dataclass(frozen=True)
+class _Framed:
+    """Something to be measured: all that have the same key take the same room."""
+
+    key: Hashable
+    thing: Any = field(compare=False)
+
+
+# What of a panel takes no room. Of values only their number does, and how wide they are written.
+_ROOMLESS = {
+    "heatmap": {"values", "blocked", "marks", "picks"},
+    "words": {"weights", "row"},
+    "bars": {"values", "heads"},
+    "curve": {"marker"},
+    "tiles": {"labels", "heads", "links", "says", "wrong"},
+    "walk": {"steps"},
+    "stack": {"panels"},
+}
+
+
+def _frame(panel: Panel) -> Hashable:
+    """All that the room of a panel depends on; the panel itself where nobody has said what."""
+    if panel.kind not in _ROOMLESS:
+        return panel
+    without = _ROOMLESS[panel.kind] | {"alt"}
+    named = [f.name for f in fields_of(panel) if f.name not in without]
+    return panel.kind, *(_fixed(getattr(panel, name)) for name in named), _written(panel)
+
+
+def _fixed(value: Any) -> Hashable:
+    if isinstance(value, np.ndarray):
+        return value.shape, value.tobytes()
+    if isinstance(value, Mapping):
+        return tuple((name, _fixed(v)) for name, v in value.items())
+    return value
+
+
+def _written(panel: Panel) -> Hashable:
+    """The room of what a panel holds: how many cells, how wide their numbers or words."""
+    if isinstance(panel, Heatmap):
+        return panel.values.shape, bool(panel.blocked.any()), _numbered(panel, math.inf)
+    if isinstance(panel, Words):
+        return _frame(panel.weights)
+    if isinstance(panel, Bars):
+        low = panel.values[panel.values < 0].tobytes()  # numbers hang below such bars
+        more = range(2 if panel.decimals else 1)
+        said = [[number(v, panel.decimals and panel.decimals - less)
+                 for v in panel.values.ravel()] for less in more]  # fmt: skip
+        heads = tuple(head is None for head in panel.heads)
+        return panel.values.shape, low, tuple(map(_widest, said)), heads
+    if isinstance(panel, Tiles):
+        words = [text for row in panel.labels for text in row if text]
+        return len(panel.labels), len(panel.labels[0]), _widest(words, BODY)
+    if isinstance(panel, Stack):
+        return tuple(tuple(map(_frame, row)) for row in panel.panels)
+    return None
+
+
+def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int) -> Drawing:
     drawing = Drawing()
     top = 0.0
     bar = shared_bar(scene)
@@ -265,15 +358,19 @@ def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int = MOST) -> 
             drawing.paste(key, beside, 0)
             top = 34
     folded = [part for row in scene.panels for part in _folded(row, most)]
-    rows = _draw_rows(folded, width, sizes, not shared, count())
+    order = {id(panel): i for i, panel in enumerate(scene.flat())}
+    rows = _draw_rows(folded, width, sizes, not shared, order)
     drawing.paste(rows, 0, top)
-    turned = [mark.x for mark in rows.marks if isinstance(mark, Text) and mark.turned]
-    drawing.width = max([drawing.width, *(x + SMALL / 2 for x in turned)])
+    drawing.width = max(drawing.width, rows.edge)
     return drawing
 
 
 def _draw_rows(
-    panels: Sequence[tuple[Panel, ...]], width: float, sizes: _Sizes, bars: bool, order: count
+    panels: Sequence[tuple[Panel, ...]],
+    width: float,
+    sizes: _Sizes,
+    bars: bool,
+    order: Mapping[int, int],
 ) -> Drawing:
     """Rows of panels, aligned in columns where rows are alike; `order` numbers the panels."""
     drawing, top = Drawing(), 0.0
@@ -296,11 +393,11 @@ def _draw_rows(
         ]  # fmt: skip
         drawn, lefts = _fit(pieces, width)
         for row, ones in zip(pieces, drawn, strict=True):
-            top += sizes.gap if drawing.marks else 0
+            top += sizes.gap if drawing.parts else 0
             heads = max(piece.title for piece in row)
             for piece, one, x in zip(row, ones, lefts, strict=False):
                 y = round(top + heads - piece.title)
-                drawing.paste(one, x, y, None if piece.panel.kind == "stack" else next(order))
+                drawing.paste(one, x, y, order.get(id(piece.panel)))
             top = drawing.height
     return drawing
 
@@ -356,7 +453,7 @@ class _Piece:
     columns: bool
     bar: bool
     sizes: _Sizes
-    order: count
+    order: Mapping[int, int]  # a panel's number in the scene, by its id
     left: float = 0.0  # what labels take beside the plot, the same in a column of panels
     right: float = 0.0
     cell: float = 0.0  # the height of a cell, where neighbours have given it
@@ -408,51 +505,64 @@ def _scale(limits: tuple[float, float], log: bool) -> tuple[tuple[float, ...], l
 
 
 def _fit(grid: list[list[_Piece]], width: float) -> tuple[list[list[Drawing]], list[float]]:
-    """Shares the width by the panels' `wide`; what a column does not need goes to the others.
-
-    Gives the drawings and the left end of each column.
-    """
-    columns = [
-        [row[c] for row in grid if c < len(row)] for c in range(max(len(row) for row in grid))
-    ]
-    for column in columns:
+    """Shares the width among the columns; gives the drawings and the left end of each column."""
+    for column in _columns(grid):
         left, right = (max(side) for side in zip(*(p.sides for p in column), strict=True))
         for piece in column:
             piece.left, piece.right = left, right
-    gaps = [0.0, *(max(p.gap for p in column) for column in columns[1:])]
+    key = tuple(
+        tuple((_frame(p.panel), p.rows, p.columns, p.bar, p.sizes) for p in row) for row in grid
+    )
+    made, widths = _drawn(grid, _shares(_Framed(key, grid), width))
+    lefts = [0.0]
+    for w, gap in zip(widths, _gaps(grid)[1:], strict=False):
+        lefts.append(float(round(lefts[-1] + w + gap)))
+    return made, lefts
+
+
+@lru_cache(16384)
+def _shares(framed: _Framed, width: float) -> tuple[float, ...]:
+    """The room for the plots of each column, by the panels' `wide`; what one does not need goes to
+    the others.
+    """
+    grid: list[list[_Piece]] = framed.thing
+    columns, gaps = _columns(grid), _gaps(grid)
     sides = [column[0].left + column[0].right for column in columns]
     room = width - sum(gaps) - sum(sides) - 4  # labels under the last cells may be wider
     weights = [max(p.panel.wide for p in column) for column in columns]
     shares = [max(24.0, room * w / sum(weights)) for w in weights]
-
-    def drawn() -> tuple[list[list[Drawing]], list[float]]:
-        for row in grid:
-            _align(row, shares)
-        made = [[p.draw(s) for p, s in zip(row, shares, strict=False)] for row in grid]
-        return made, [
-            max(row[c].width for row in made if c < len(row)) for c in range(len(columns))
-        ]
-
-    made, widths = drawn()
+    _, widths = _drawn(grid, shares)
     hungry = [w - b > s - 12 for w, b, s in zip(widths, sides, shares, strict=True)]
     slack = width - sum(gaps) - sum(widths)
     if slack > 24 and any(hungry) and not all(hungry):
         more = slack / sum(w for w, h in zip(weights, hungry, strict=True) if h)
-        before = shares
-        shares = [s + more * w * h for s, w, h in zip(shares, weights, hungry, strict=True)]
-        made, widths = drawn()
-        if sum(gaps) + sum(widths) > width:  # labels and titles took more than their share
-            shares = before
-            made, widths = drawn()
+        fed = [s + more * w * h for s, w, h in zip(shares, weights, hungry, strict=True)]
+        _, wider = _drawn(grid, fed)
+        if sum(gaps) + sum(wider) <= width:  # else labels and titles took more than their share
+            shares, widths = fed, wider
     over = sum(gaps) + sum(widths) - width
     if 0 < over < max(shares) - 60:  # labels and titles took it: the widest plot gives it back
         widest = shares.index(max(shares))
         shares[widest] = min(shares[widest], widths[widest] - sides[widest]) - over - 1
-        made, widths = drawn()
-    lefts = [0.0]
-    for w, gap in zip(widths, gaps[1:], strict=False):
-        lefts.append(float(round(lefts[-1] + w + gap)))
-    return made, lefts
+    return tuple(shares)
+
+
+def _columns(grid: list[list[_Piece]]) -> list[list[_Piece]]:
+    return [[row[c] for row in grid if c < len(row)] for c in range(max(len(row) for row in grid))]
+
+
+def _gaps(grid: list[list[_Piece]]) -> list[float]:
+    return [0.0, *(max(p.gap for p in column) for column in _columns(grid)[1:])]
+
+
+def _drawn(
+    grid: list[list[_Piece]], shares: Sequence[float]
+) -> tuple[list[list[Drawing]], list[float]]:
+    """The drawings with so much room for each column, and how wide the columns are."""
+    for row in grid:
+        _align(row, shares)
+    made = [[p.draw(s) for p, s in zip(row, shares, strict=False)] for row in grid]
+    return made, [max(row[c].width for row in made if c < len(row)) for c in range(len(shares))]
 
 
 def _align(row: list[_Piece], shares: Sequence[float]) -> None:
@@ -776,7 +886,7 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
     if panel.marker is not None:
         here = x(panel.marker)
         drawing.add(Path(((here, top), (here, bottom)), dashed=True, width=1.5))
-    ends = []
+    ends, now = [], panel.now()
     colours = _colours(panel.heads)
     for i, (name, values) in enumerate(panel.lines.items()):
         hollow = name in panel.dashed or (panel.heads[i] or 0) >= 8
@@ -787,11 +897,11 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
                 drawing.add(Path(points, colours[i], dashed=hollow))
         every = math.ceil(len(seen) / 64)  # more could not be told apart
         for k in seen:
-            big = k == panel.now() and panel.marker is not None
+            big = k == now and panel.marker is not None
             if k % every and not big:
                 continue
             size = 4.5 if big else 2.5 if len(seen) <= 24 and not hollow else 0.0
-            spot = Dot(x(panel.x[k]), y(values[k]), colours[i], size, panel.text(i, int(k)))
+            spot = Dot(x(panel.x[k]), y(values[k]), colours[i], size, panel.said[i][k])
             drawing.add(spot)
         if len(seen):
             ends.append((y(values[seen[-1]]), name, colours[i]))

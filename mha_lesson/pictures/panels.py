@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from dataclasses import fields as fields_of
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -644,6 +645,11 @@ class Curve(Panel):
         if self.marker is None:
             return len(self.x) - 1
         return int(np.argmin(np.abs(self.x - self.marker)))
+
+    @cached_property
+    def said(self) -> list[list[str]]:
+        """What every point of every line says: a layout is tried in several sizes."""
+        return [[self.text(i, k) for k in range(len(self.x))] for i in range(len(self.lines))]
 
     def text(self, line: int, index: int) -> str:
         """What a point says: "measured at T = 512: 3.2"."""
