@@ -1,5 +1,7 @@
 """Can a drawing be read? Every text on the page, none on another, none too small."""
 
+import numpy as np
+
 from mha_lesson.pictures import layout
 
 
@@ -27,3 +29,16 @@ def assert_readable(drawing: layout.Drawing, width: float = layout.WIDTH) -> Non
         for other, x2, y2, w2, h2 in boxes[:i]:
             apart = x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y
             assert apart, f"{text!r} lies on {other!r}"
+
+
+def unpacked(sizes: list[list[int]], raw: bytes) -> list[np.ndarray]:
+    """The arrays of `states.packed`, read as the browser reads them."""
+    arrays, at = [], 0
+    for length, scale in sizes:
+        width = 2 if scale else 4
+        planes = np.frombuffer(raw, np.uint8, width * length, at).reshape(width, length)
+        numbers = np.ascontiguousarray(planes.T).view("<i2" if scale else "<f4").ravel()
+        arrays.append((numbers / scale if scale else numbers).astype(np.float32))
+        at += width * length
+    assert at == len(raw)
+    return arrays

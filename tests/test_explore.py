@@ -1,7 +1,6 @@
 """The explorers: every position of every control, held against torch itself and against counts."""
 
 import itertools
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -15,7 +14,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
-from mha_lesson.pictures import live
+from mha_lesson.pictures import states
 from mha_lesson.pictures.layout import SCREEN, WIDTH, draw
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
@@ -60,13 +59,19 @@ def heatmaps(scene: Scene) -> list[Heatmap]:
     return [panel for panel in scene.flat() if isinstance(panel, Heatmap)]
 
 
-def assert_weights(panel: Heatmap, dead_rows: bool = False) -> None:
-    """Weights: not negative, zero where blocked, each row's sum 1, or 0 where nothing is open."""
+FOUR = 5.1e-5  # half of the fourth decimal: pictures with many states have no more
+
+
+def assert_weights(panel: Heatmap, dead_rows: bool = False, off: float = 0.0) -> None:
+    """Weights: not negative, zero where blocked, each row's sum 1, or 0 where nothing is open.
+
+    Each may be `off` by so much.
+    """
     rows = panel.values.sum(axis=1)
     assert (panel.values >= 0).all()
     assert (panel.values[panel.blocked] == 0).all()
     alive = ~panel.blocked.all(axis=1)
-    np.testing.assert_allclose(rows, alive.astype(float), atol=1e-5)
+    np.testing.assert_allclose(rows, alive.astype(float), atol=1e-5 + off * len(panel.columns))
     assert dead_rows or alive.all()
 
 
@@ -126,8 +131,7 @@ def test_every_position_of_every_control_shows_its_scene(name: str) -> None:
         for position in positions:
             control.value = position
             assert not explorer.view.error, (key, position)
-            if not explorer.view.stored:
-                assert explorer.view.scene["caption"] == explorer.scene.caption, (key, position)
+            assert explorer.view.scene["caption"] == explorer.scene.caption, (key, position)
         for other, value in first.items():  # a control may have moved the range of another
             explorer.controls[other].value = value
     assert explorer.scene.caption == explorer.first.caption
@@ -378,7 +382,7 @@ class TestHeadWrites:
             lengths, numbers, walk = head_writes.scene(h).flat()
             assert lengths.columns == creek.labels
             np.testing.assert_allclose(lengths.values[-1], whole.norm(dim=-1), rtol=1e-4)
-            np.testing.assert_allclose(numbers.values[-1], whole[it, :24], atol=1e-5)
+            np.testing.assert_allclose(numbers.values[-1], whole[it, :24], atol=FOUR)
             far = float(whole[it].norm())  # all writes, tip to tail, end at their sum
             np.testing.assert_allclose(walk.corners()[-1], (far, 0), atol=1e-4)
             assert (np.linalg.norm(walk.steps, axis=1) <= lengths.values[:-1, it] + 1e-4).all()
@@ -387,7 +391,6 @@ class TestHeadWrites:
                 lengths, numbers, less = head_writes.scene(h, on).flat()
                 written = lengths.values.any(axis=1).tolist()
                 assert written == [*on, h > 1]
-                assert [", off" in name for name in lengths.rows] == [*(not o for o in on), False]
                 taken = np.where(np.array(on)[:, None], walk.steps, 0)
                 np.testing.assert_allclose(less.steps, taken, atol=1e-5)
                 left, right, lowest, highest = less.frame
@@ -395,7 +398,7 @@ class TestHeadWrites:
                 assert left < x.min() and x.max() < right and lowest < y.min() <= y.max() < highest
                 mine = head_writes._writes(h)[off, it, :24]
                 np.testing.assert_allclose(
-                    numbers.values[-1] + mine.numpy(), whole[it, :24], atol=1e-5
+                    numbers.values[-1] + mine.numpy(), whole[it, :24], atol=FOUR
                 )
 
     def test_all_states_fit_in_one_scale(self) -> None:
@@ -425,7 +428,7 @@ class TestHeads:
             panels = heatmaps(scene)
             assert [panel.head for panel in panels] == list(range(h))
             for panel in panels:
-                assert_weights(panel)
+                assert_weights(panel, off=FOUR)
                 assert panel.rows == panel.columns == creek.labels
             assert_says_largest(scene, panels)
             assert ("Trained with" in scene.caption) == (state["h"] != 12 or state["d_k"] != 32)
@@ -433,7 +436,7 @@ class TestHeads:
     def test_trained_state_is_the_layer(self) -> None:
         panels = heatmaps(module("heads").scene())
         np.testing.assert_allclose(
-            [p.values for p in panels], sentence().weights.numpy(), atol=1e-5
+            [p.values for p in panels], sentence().weights.numpy(), atol=FOUR
         )
 
     @pytest.mark.parametrize(("h", "d_k"), [(3, 7), (12, 5)])
@@ -445,14 +448,14 @@ class TestHeads:
         )
         expected = (q @ k.mT / d_k**0.5).softmax(dim=-1)
         shown = [p.values for p in heatmaps(module("heads").scene(h, d_k))]
-        np.testing.assert_allclose(shown, expected.numpy(), atol=1e-5)
+        np.testing.assert_allclose(shown, expected.numpy(), atol=FOUR)
 
     def test_own_module(self) -> None:
         mha, x = MultiHeadAttention(30, 5, d_k=7), torch.randn(11, 30)
         scene = explore.heads(mha, x, list("abcdefghijk")).scene
         with torch.no_grad():
             _, weights = mha(x, return_weights=True)
-        np.testing.assert_allclose([p.values for p in heatmaps(scene)], weights, atol=1e-5)
+        np.testing.assert_allclose([p.values for p in heatmaps(scene)], weights, atol=FOUR)
         assert heatmaps(scene)[0].rows == tuple("abcdefghijk")
 
     def test_refuses(self) -> None:
@@ -476,7 +479,7 @@ class TestRealHeads:
             assert len(small) == 12
             assert (large.values == small[state["head"]].values).all()
             for panel in small:
-                assert_weights(panel)
+                assert_weights(panel, off=FOUR)
             lines = scene.flat()[0]
             assert isinstance(lines, Words) and lines.weights is large
             assert [panel.picked for panel in small] == [i == state["head"] for i in range(12)]
@@ -636,31 +639,6 @@ def test_controls_move_the_ranges_of_others() -> None:
     assert (heads["d_k"].max, heads["d_k"].value) == (96, 96)
 
 
-@pytest.mark.parametrize("name", ["scaling", "memory"])
-def test_states_of_a_page_follow_the_controls_and_are_a_small_parcel(name: str) -> None:
-    explorer = getattr(explore, name)()
-    assert explorer.has_page and len(live.page(explorer)) < 600_000
-    stored, values = explorer.states()
-    positions = [live._positions(control)[1] for control in explorer.controls.values()]
-    data = np.frombuffer(values, np.float32)
-    pairs = zip(itertools.product(*positions), stored["states"], strict=True)
-    for place, state in list(pairs)[::7]:
-        scene = explorer.scene_at(**dict(zip(explorer.controls, place, strict=True)))
-        for room, sent in zip(stored["rooms"], state["layouts"], strict=True):
-            alone, raw = live.pack(scene, room)
-            alone = json.loads(json.dumps(alone))
-            own = np.frombuffer(raw, np.float32)
-            assert {"width": alone["width"], "caption": alone["caption"]} == {
-                "width": sent["width"], "caption": state["caption"]
-            }  # fmt: skip
-            marks = [stored["marks"][i] for i in sent["marks"]]
-            for mark, expected in zip(marks, alone["marks"], strict=True):
-                if mark[0] == "h":
-                    (start, size), (first, same) = (m[1].pop("values") for m in (mark, expected))
-                    np.testing.assert_array_equal(data[start:][:size], own[first:][:same])
-                assert mark == expected
-
-
 def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
     """The states at the ends of all controls; of many boxes: all on, all off."""
     ends: dict[str, list[Any]] = {}
@@ -668,7 +646,7 @@ def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
         if key == "text":
             ends[key] = ["it", SENTENCE, "The old man the boat and " * 7 + "go"]
         elif hasattr(control, "options"):
-            options = live._positions(control)[1]
+            options = [value for _, value in states.places_of(control)]
             ends[key] = [options[0], options[len(options) // 2], options[-1]]
         elif isinstance(control.value, bool):
             ends[key] = [False, True]

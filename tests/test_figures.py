@@ -28,7 +28,7 @@ from mha_lesson.pictures.panels import (
     shares,
     text_on,
 )
-from readable import assert_readable
+from readable import assert_readable, unpacked
 
 TOKENS = ["the", "creek", "was", "cold", "and", "the", "spunky", "dog", "wanted", "to", "jump",
           "over", "it"]  # fmt: skip
@@ -191,18 +191,17 @@ def test_a_table_alone_is_a_table_that_can_be_selected():
 @pytest.mark.parametrize("name", SCENES)
 def test_the_browser_gets_the_marks_that_the_figure_draws(name):
     header, raw = live.pack(SCENES[name])
-    values = np.frombuffer(raw, np.float32)
+    arrays = unpacked(header["arrays"], raw)
     drawing = layout.draw(SCENES[name], height=layout.SCREEN)
     texts = [m.text for m in drawing.marks if isinstance(m, layout.Text)]
-    assert [m[3] for m in header["marks"] if m[0] == "t"] == texts
+    assert [m["text"] for m in header["marks"] if m["kind"] == "text"] == texts
     assert len(header["marks"]) == len(drawing.marks)
     cells = [m for m in drawing.marks if isinstance(m, layout.Cells)]
-    for (kind, sent), mark in zip((m for m in header["marks"] if m[0] in "gh"), cells, strict=True):
-        if kind == "h":
-            start, size = sent["values"]
-            np.testing.assert_allclose(
-                values[start : start + size].reshape(sent["shape"]), mark.panel.values, rtol=1e-6
-            )
+    places = [m for m in header["marks"] if m["kind"] in ("heatmap", "tiles")]
+    for sent, mark in zip(places, cells, strict=True):
+        if sent["kind"] == "heatmap":
+            shape, shown = sent["shape"], arrays[sent["values"]]
+            np.testing.assert_allclose(shown.reshape(shape), mark.panel.values, rtol=1e-6)
         assert (sent["x"], sent["w"]) == (mark.x, mark.width)
 
 

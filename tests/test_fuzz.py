@@ -670,11 +670,12 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         live.Explorer,
         lambda: {
             "controls": {"n": widgets.IntSlider(value=2, min=1, max=3)},
-            "scene_at": lambda n: heatmap(decimals=n), "stored": True,
+            "scene_at": lambda n: heatmap(decimals=n), "reach": None,
         },
     ),
     "live.Explorer.scene_at": (move().scene_at, lambda: {"n": 2}),
-    "live.page": (live.page, lambda: {"explorer": move(stored=True)}),
+    "live.page": (live.page, lambda: {"explorer": move()}),
+    "live.states_script": (live.states_script, lambda: {"explorer": move(), "place": "here"}),
     "explore.cost.scene": (
         scene_of("cost"),
         lambda: {"T": 131, "d_model": 384, "h": 12, "measured": measured()},

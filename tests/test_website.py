@@ -92,10 +92,15 @@ def test_what_can_be_found_is_there_and_holds_no_answer(site, soups):
             assert answer.splitlines()[-1].strip() not in everything
 
 
-def test_an_explorer_moves_in_its_page(soups):
-    main = soups["01_scaled_dot_product_attention.html"].main
-    [script] = main.find(id="cell-explorer").find_all("script")
-    assert "mount(" in script.string
+def test_every_explorer_moves_in_its_page(site, soups):
+    for path in CHOSEN:
+        main = soups[f"{path.stem}.html"].main
+        places = main.select("[id^=explore-]")
+        assert len(places) == 2
+        for place in places:
+            names = [script["src"] for script in place.parent.find_all("script")]
+            assert names == ["explore.js", f"{place['id']}.js"]
+            assert f'show("{place["id"]}"' in (site / names[1]).read_text("utf-8")
 
 
 def test_every_formula_of_the_course_is_set_without_a_script():

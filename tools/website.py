@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from bs4 import BeautifulSoup
@@ -33,9 +34,6 @@ LOOK = Path(__file__).with_name("pages")
 FRONT = ("", "Two commands", "The map", "Licence")  # the README's parts that the first page shows
 TEXTS = {"TEACHING": "For teachers", "CLAIMS": "Claims, put to the test"}
 EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M)
-# The other controls' ranges depend on each other, which a page does not know.
-MOVING = {"cost", "flow", "memory", "projections", "rotation", "scaling"}
-LARGEST = 1_200_000  # characters of an explorer: beyond them a page keeps the still picture
 
 
 def front() -> NotebookNode:
@@ -64,12 +62,13 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
     for cell in notebook.cells:
         if "prediction" in cell.metadata.get("tags", ()):
             del cell.outputs[1:]  # what a running notebook writes below the box
-        moving = EXPLORER.search(cell.source)
-        if cell.cell_type == "code" and moving and moving[1] in MOVING:
-            explorer = getattr(explore, moving[1])(**({"until": moving[2]} if moving[2] else {}))
-            data = {"text/html": live.page(explorer)} if explorer.has_page else {}
-            if 0 < len(data.get("text/html", "")) < LARGEST:
-                cell.outputs = [v4.new_output("display_data", data)]
+        shown = EXPLORER.search(cell.source)
+        if cell.cell_type == "code" and shown:
+            name = "-".join(filter(None, ("explore", *shown.groups())))
+            still = "".join(o.data.get("text/html", "") for o in cell.outputs if "data" in o)
+            made = f'<div id="{name}">{still}</div><script src="explore.js" defer></script>'
+            made += f'<script src="{name}.js" defer></script>'
+            cell.outputs = [v4.new_output("display_data", {"text/html": made})]
     return notebook
 
 
@@ -135,6 +134,13 @@ def contents(soup: BeautifulSoup) -> None:
     mark.replace_with(inner)
 
 
+def moving(name: str) -> str:
+    """The script of an explorer, explore-NAME or explore-NAME-UNTIL, with all its states."""
+    _, kind, *until = name.split("-")
+    given = {"until": until[0]} if until else {}
+    return live.states_script(getattr(explore, kind)(**given), name)
+
+
 def build(place: Path, paths: list[Path]) -> list[Path]:
     """Writes the site of these notebooks into `place`, anew, and gives the files' paths."""
     shutil.rmtree(place, ignore_errors=True)
@@ -145,10 +151,12 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     )
     listed = [{"name": name, "title": title} for name, (title, _) in found.items()]
     index: list[dict[str, str]] = []
+    shown: set[str] = set()
     for name, (title, notebook) in found.items():
         told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
         soup = adapt(exporter.from_notebook_node(prepare(notebook), told)[0], set(found))
         contents(soup)
+        shown |= {str(script["src"])[:-3] for script in soup.select("script[src^=explore-]")}
         if soup.body and soup.select(".mha-guess"):
             soup.body.append(BeautifulSoup(predict.script(), "html.parser"))
         index += sections(soup, name, title)
@@ -156,6 +164,10 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     (place / "search.js").write_text(
         f"window.SECTIONS = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8"
     )
+    (place / "explore.js").write_text(live.script(), encoding="utf-8")
+    with ProcessPoolExecutor(2) as pool:  # the one thing that takes its time
+        for name, script in zip(sorted(shown), pool.map(moving, sorted(shown)), strict=True):
+            (place / f"{name}.js").write_text(script, encoding="utf-8")
     code = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
     style = (LOOK / "page.css").read_text(encoding="utf-8")
     (place / "page.css").write_text(f"{code}\n{style}", encoding="utf-8")

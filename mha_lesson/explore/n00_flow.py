@@ -35,6 +35,7 @@ STEPS = {  # what each step makes, and the part it belongs to
     "concat": (("concat",), "output"),
     "W^O": (("output",), "output"),
 }
+DECIMALS = 4  # two are said; more would take twice the room in a page
 MOST_TOKENS, MOST_HEADS, MOST_DIMENSIONS, WIDEST = 24, 12, 64, 512
 
 
@@ -105,7 +106,7 @@ def flow(
         source = sources[example]
         return draw(source, step, min(head, len(source.q) - 1), causal, until)
 
-    return Explorer(controls, scene_at, stored=True)
+    return Explorer(controls, scene_at)
 
 
 def scene(
@@ -171,9 +172,13 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
     hand = source.x is None
     wide = 15 if hand else _far(v)
 
+    def rounded(values: Tensor) -> Tensor:
+        return values if hand else values.round(decimals=DECIMALS)
+
     def pair(values: Tensor, title: str, far: float, hidden: Tensor | None = None) -> Heatmap:
         return Heatmap(
-            values, words, words, title=title, limits=(-far, far), colours=colour, blocked=hidden,
+            rounded(values), words, words, title=title, limits=(-far, far),
+            colours=colour, blocked=hidden,
             decimals=None if hand and title.startswith("Q") else 2,
         )  # fmt: skip
 
@@ -181,7 +186,8 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
         labels = (dims, words) if turned else (words, dims)
         values = values.T if turned else values
         return Heatmap(
-            values, *labels, colours=role, limits=(-far, far), title=f"{title} {_shape(values)}",
+            rounded(values), *labels, colours=role, limits=(-far, far),
+            title=f"{title} {_shape(values)}",
         )  # fmt: skip
 
     far, largest = (2.5, 4.0) if hand else (max(_far(q), _far(k)), _far(products))
@@ -222,14 +228,16 @@ def _writes(source: Source, causal: bool) -> Tensor:
     """(h, T, d_model): what every head adds to the output."""
     assert source.after
     slabs = source.after[0].T.unflatten(0, (len(source.q), -1))  # (h, d_k, d_model)
-    return split_heads(_concat(source, causal)[None], len(source.q))[0] @ slabs
+    sums = (split_heads(_concat(source, causal)[None], len(source.q))[0] @ slabs).cumsum(dim=0)
+    # Not each write: then the sum of all would be off by h roundings.
+    return sums.round(decimals=DECIMALS).diff(dim=0, prepend=torch.zeros_like(sums[:1]))
 
 
 def _model(values: Tensor, words: tuple[str, ...], title: str, role: str) -> Heatmap:
     far = _far(values)
     return Heatmap(
-        values, words, range(values.shape[1]), title=f"{title} {_shape(values)}", colours=role,
-        limits=(-far, far), numbers=False,
+        values.round(decimals=DECIMALS), words, range(values.shape[1]),
+        title=f"{title} {_shape(values)}", colours=role, limits=(-far, far), numbers=False,
     )  # fmt: skip
 
 

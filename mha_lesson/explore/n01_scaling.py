@@ -26,7 +26,6 @@ def scaling() -> Explorer:
             "scaled": widgets.Checkbox(value=False, description="divide by √d_k", indent=False),
         },
         scene,
-        stored=True,
     )
 
 

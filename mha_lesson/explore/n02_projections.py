@@ -24,7 +24,6 @@ def projections() -> Explorer:
             "d_k": widgets.SelectionSlider(options=(TIED, *FREE), description="d_k"),
         },
         lambda d_model, h, d_k: scene(d_model, h, None if d_k == TIED else d_k),
-        stored=True,
     )
 
 

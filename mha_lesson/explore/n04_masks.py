@@ -39,6 +39,7 @@ def masks() -> Explorer:
             ),
         },
         scene,
+        reach={f"length_{b}": lambda T, **_: range(T + 1) for b in range(2)},
     )
     t_control.observe(fit, "value")  # after the explorer's own: the picture comes first
     return explorer

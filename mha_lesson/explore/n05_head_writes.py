@@ -1,6 +1,6 @@
 """What every head writes into the tokens, and the sum of it: W^O, taken apart."""
 
-from functools import cache
+from functools import cache, partial
 
 import ipywidgets as widgets
 import torch
@@ -33,9 +33,15 @@ def head_writes() -> Explorer:
     explorer = Explorer(
         {"h": h_control, **boxes},
         lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
+        reach={f"head_{i}": partial(_places, i) for i in range(HEADS[-1])},
     )
     h_control.observe(show_boxes, "value")  # after the explorer's own: the picture comes first
     return explorer
+
+
+def _places(head: int, h: int, **_: bool) -> tuple[bool, ...]:
+    """Where the box of a head can stand: one that is not there stays off."""
+    return (False, True) if head < h else (False,)
 
 
 def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
@@ -50,9 +56,9 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     writes = _writes(h) * torch.tensor(on, device="cpu")[:, None, None]  # a head off writes 0
     total = writes.sum(dim=0)
     it = creek.tokens.index("it")
-    names = [f"head {i}" if on[i] else f"head {i}, off" for i in range(h)]
-    lengths = torch.cat([writes.norm(dim=-1), total.norm(dim=-1)[None]])
-    numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]])
+    names = [f"head {i}" for i in range(h)]
+    lengths = torch.cat([writes.norm(dim=-1), total.norm(dim=-1)[None]]).round(decimals=4)
+    numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]]).round(decimals=4)
     plane, frame = _plane(h)
     missing = float((full - total).norm() / full.norm())
     return Scene(

@@ -46,6 +46,7 @@ def heads(
         lambda h, d_k, hide_ends=False: draw(
             q, k, labels, h, min(d_k, width // h), trained, hide_ends
         ),
+        reach={"d_k": lambda h, **_: range(1, width // h + 1)},
     )
 
 
@@ -75,6 +76,7 @@ def draw(
         raise ValueError(f"d_k must be at most {width} / {h} = {width // h}; got {d_k}.")
     q, k = (split_heads(x[None], h)[0, ..., :d_k] for x in (q, k))
     _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
+    weights = weights.round(decimals=4)  # more is never said, and takes twice the room in a page
     words = [i for i, token in enumerate(tokens) if token not in ENDS] or [*range(len(tokens))]
     between = weights[:, words][:, :, words]  # what words look at among words
     names = tuple(tokens[i] for i in words)

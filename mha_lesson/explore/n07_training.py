@@ -52,6 +52,7 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
             "silence": silence,
         },
         lambda h, step, silence: draw(by_h[h], step, silence),
+        reach={"silence": lambda h, **_: _silences(h)},
         play="step",
     )
 
@@ -92,7 +93,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
             column_name="key position",
             numbers=False,
         )
-        for i, one in enumerate(weights)
+        for i, one in enumerate(weights.round(decimals=4))  # half the room in a page
     ]
     return Scene(
         [

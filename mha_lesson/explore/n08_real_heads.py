@@ -1,9 +1,11 @@
 """What the heads of a published model look at, in any sentence."""
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 import ipywidgets as widgets
+from torch import Tensor
 
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Heatmap, Scene, Stack, Table, Words
@@ -14,6 +16,20 @@ from mha_lesson.text import LAYER, SENTENCE
 N_LAYERS, N_HEADS = 6, 12
 MOST_TOKENS = 48  # more cannot be read in a picture
 HEAD = 1  # of layer 3: it → creek
+OFFERED = (  # where nobody can type
+    SENTENCE,
+    "The trophy does not fit into the suitcase because it is too large.",
+    "The trophy does not fit into the suitcase because it is too small.",
+    "Anna told Mary that she had won the prize.",
+    "The old man the boat.",
+    "Time flies like an arrow; fruit flies like a banana.",
+    "The keys to the cabinet are on the table.",
+    "Dogs that chase cats bark.",
+    "I saw the man with the telescope.",
+    "To be or not to be, that is the question.",
+    "One two three four five six seven.",
+    "the the the the the the",
+)
 
 
 def real_heads(text: str = SENTENCE) -> Explorer:
@@ -38,6 +54,7 @@ def real_heads(text: str = SENTENCE) -> Explorer:
             ),
         },
         scene,
+        reach={"text": lambda **_: [*dict.fromkeys((text, *OFFERED))]},
     )
 
 
@@ -57,21 +74,22 @@ def scene(
         encoded = _encode(text)
     except WeightsMissing as error:
         return Scene(Table([[str(error)]]), caption="There are no weights to look at.")
-    weights, words = encoded.weights[layer], encoded.labels
+    weights, words = encoded.weights[layer].round(decimals=4), encoded.labels
     shown = slice(1, -1) if hide_ends else slice(None)
     labels = words[shown]
 
-    def picture(i: int, **more: Any) -> Heatmap:
-        return Heatmap(
-            weights[i][shown, shown], labels, labels, head=i, limits=(0, 1), numbers=False, **more
-        )
-
-    large = picture(head, title=f"layer {layer}, head {head}", wide=1.1)
+    large = _picture(
+        weights[head, shown, shown],
+        labels,
+        head=head,
+        title=f"layer {layer}, head {head}",
+        wide=1.1,
+    )
     it = labels.index("it") if "it" in labels else None
     lines = Words(large, row=it, head=head, title="what each word looks at")
     small = [
-        picture(i, title=f"{i}", bare=True, picks=("head", i), picked=i == head)
-        for i in range(N_HEADS)
+        _picture(one, labels, head=i, title=f"{i}", bare=True, picks=("head", i), picked=i == head)
+        for i, one in enumerate(weights[:, shown, shown])
     ]
     parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
     link, most = large.largest(1)[0]
@@ -85,6 +103,10 @@ def scene(
         alt=f"The weights of layer {layer}, head {head}, as ribbons between the words and as a "
             f"large map; those of all {N_HEADS} heads of the layer, small.",
     )  # fmt: skip
+
+
+def _picture(weights: Tensor, labels: Sequence[str], **more: Any) -> Heatmap:
+    return Heatmap(weights, labels, labels, limits=(0, 1), numbers=False, **more)
 
 
 @cache

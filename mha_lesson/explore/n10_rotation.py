@@ -25,7 +25,6 @@ def rotation() -> Explorer:
             "base": widgets.SelectionSlider(options=BASES, value=10_000, description="base"),
         },
         scene,
-        stored=True,
     )
 
 

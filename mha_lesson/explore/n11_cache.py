@@ -22,6 +22,10 @@ def cache() -> Explorer:
             "step": widgets.IntSlider(value=3, min=0, max=LENGTHS[-1] - 1, description="step"),
         },
         scene,
+        reach={
+            "h_kv": lambda h, **_: [n for n in HEADS if n <= h],
+            "step": lambda T, **_: range(T),
+        },
     )
 
 

@@ -26,6 +26,7 @@ from PIL import Image
 
 from mha_lesson.pictures.layout import (
     LETTER,
+    Arrows,
     Cells,
     ColourBar,
     Dot,
@@ -257,6 +258,13 @@ def _(mark: Ribbons, axes: Axes) -> None:
         wide = _points(weight * (mark.pitch - 2))
         axes.add_patch(PathPatch(curve, fc="none", ec=mark.colour, lw=wide,
                                  alpha=RIBBON if strong else RIBBON_FAR))  # fmt: skip
+
+
+@_draw.register
+def _(mark: Arrows, axes: Axes) -> None:
+    for line, tip in mark.parts():
+        _draw(line, axes)
+        _draw(tip, axes)
 
 
 @_draw.register

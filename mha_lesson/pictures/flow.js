@@ -38,9 +38,9 @@ class Flow {
     for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => { this.held = null; });
   }
 
-  show(flow, data) {
+  show(flow) {
     const before = this.flow, { view } = this;
-    Object.assign(this, { flow, data, fields: {} });
+    Object.assign(this, { flow, fields: {} });
     flow.blocks.forEach((name, i) => { this.fields[name] = view.fields[i]; });
     this.names = new Map(flow.blocks.map((name, i) => [view.fields[i], name]));
     if (before?.words.join() !== flow.words.join()) [this.pick, this.column] = [flow.pick.slice(), {}];
@@ -166,9 +166,9 @@ class Flow {
         g.strokeRect(...box);
       }
     }
-    const tokens = view.scene.marks.filter(([kind]) => kind === "t");
+    const tokens = view.scene.marks.filter((mark) => mark.kind === "text");
     for (const [at, role] of this.words(name, r, c)) {
-      const [, x, y, text, size] = tokens[at];
+      const { x, y, text, size } = tokens[at];
       g.font = `600 ${size}px ${view.font}`;
       const width = g.measureText(text).width + 8;
       g.fillStyle = view.look.roles[role];
@@ -216,8 +216,8 @@ class Flow {
       case "concat":
         return { parts: [], says: `${word}, number ${c}: ${two(value)}, number ${c % d_k} of head ${Math.floor(c / d_k)}` };
       case "output": {
-        const n = fields.output.columns, all = fields.output.rows * n, write = (h) => this.data[flow.writes[0] + h * all + r * n + c];
-        const parts = line(name, flow.n_heads, write), bias = flow.bias ? this.data[flow.bias[0] + c] : 0, top = argmax(parts);
+        const n = fields.output.columns, all = fields.output.rows * n, write = (h) => flow.writes[h * all + r * n + c];
+        const parts = line(name, flow.n_heads, write), bias = flow.bias ? flow.bias[c] : 0, top = argmax(parts);
         return { parts, labels: parts.map((_, h) => `head ${h}`), meant: flow.head, heads: true,
                  says: `${word}, number ${c}: the heads write ${two(sum(parts))} together, head ${top} alone ${two(parts[top])}; with the bias ${two(bias)} that is ${two(value)}` };
       }

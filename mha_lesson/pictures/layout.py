@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -142,6 +143,24 @@ class Ribbons:
         return self.y + (row + 0.5) * self.pitch, self.y + (column + 0.5) * self.pitch
 
 
+@dataclass(frozen=True, eq=False)
+class Arrows:
+    """The arrows of a walk; its plane's (0, 0) is at (x, y)."""
+
+    x: float
+    y: float
+    unit: float  # pixels
+    panel: Walk
+
+    def parts(self) -> Iterator[tuple[Path, Path]]:
+        """Each arrow and its tip, the dashed sum first; of no length, still as many."""
+        corners = [(self.x + a * self.unit, self.y - b * self.unit)
+                   for a, b in self.panel.corners().tolist()]  # fmt: skip
+        yield _arrowhead((corners[0], corners[-1]), INK, dashed=True)
+        for i, line in enumerate(pairwise(corners)):
+            yield _arrowhead(line, head_colour(i), dashed=i >= 8)
+
+
 @dataclass(frozen=True)
 class ColourBar:
     x: float
@@ -157,7 +176,7 @@ class ColourBar:
         return Text(self.x + self.width + 8, self.y + self.height / 2, self.end)
 
 
-Mark = Text | Rect | Path | Dot | Cells | Ribbons | ColourBar
+Mark = Text | Rect | Path | Dot | Cells | Ribbons | Arrows | ColourBar
 
 
 @dataclass(eq=False)
@@ -291,7 +310,7 @@ class _Framed:
 
 # What of a panel takes no room. Of values only their number does, and how wide they are written.
 _ROOMLESS = {
-    "heatmap": {"values", "blocked", "marks", "picks"},
+    "heatmap": {"values", "blocked", "marks", "picks", "picked"},
     "words": {"weights", "row"},
     "bars": {"values", "heads"},
     "curve": {"marker"},
@@ -299,15 +318,19 @@ _ROOMLESS = {
     "walk": {"steps"},
     "stack": {"panels"},
 }
+_FRAMES: WeakKeyDictionary[Panel, Hashable] = WeakKeyDictionary()
 
 
 def _frame(panel: Panel) -> Hashable:
     """All that the room of a panel depends on; the panel itself where nobody has said what."""
     if panel.kind not in _ROOMLESS:
         return panel
-    without = _ROOMLESS[panel.kind] | {"alt"}
-    named = [f.name for f in fields_of(panel) if f.name not in without]
-    return panel.kind, *(_fixed(getattr(panel, name)) for name in named), _written(panel)
+    if panel not in _FRAMES:
+        without = _ROOMLESS[panel.kind] | {"alt", "title", "head"}
+        parts = [_fixed(getattr(panel, f.name)) for f in fields_of(panel) if f.name not in without]
+        title = text_width(panel.title, BODY), panel.head is None
+        _FRAMES[panel] = panel.kind, title, *parts, _written(panel)
+    return _FRAMES[panel]
 
 
 def _fixed(value: Any) -> Hashable:
@@ -593,9 +616,10 @@ def _numbers_only(panel: Heatmap) -> bool:
     return panel.numbers is not False and panel.values.size <= 64
 
 
-def _boxes(names: Sequence[tuple[str, bool]], x: float = 0.0) -> Drawing:
+@cache
+def _boxes(*names: tuple[str, bool]) -> Drawing:
     """A key of cells: hatched ones (True) and empty ones, with their names."""
-    drawing = Drawing(x, 20)
+    drawing, x = Drawing(height=20), 0.0
     for name, hatched in names:
         key = Heatmap([[hatched]], mask=True, numbers=False, alt=name)
         drawing.add(Cells(x, 4, 12, 12, key, key=True), Text(x + 20, 10, name))
@@ -615,7 +639,7 @@ def _colour_bar(panel: Heatmap, blocked: bool) -> Drawing:
     drawing.add(ColourBar(x, 4, 110, 12, panel.colours, end, by_row))
     drawing.width = x + 118 + text_width(end)
     if blocked:
-        drawing.paste(_boxes([("blocked", True)], drawing.width + 18), 0, 0)
+        drawing.paste(_boxes(("blocked", True)), drawing.width + 18, 0)
     return drawing
 
 
@@ -655,7 +679,7 @@ def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
     n_rows, n_columns = panel.values.shape
     top, left = _title(drawing, panel), piece.left
     if piece.title > top:
-        key = _boxes([("True", True), ("False", False)]) if panel.mask else None
+        key = _boxes(("True", True), ("False", False)) if panel.mask else None
         drawing.paste(key or _colour_bar(panel, bool(panel.blocked.any())), 0, top)
     top = piece.title
     width, height = _cell_size(piece, room)
@@ -924,18 +948,10 @@ def _walk(panel: Walk, piece: _Piece, room: float) -> Drawing:
     x0, x1, y0, y1 = panel.frame
     unit = min(room / (x1 - x0), 2 * piece.sizes.plot / (y1 - y0))  # pixels, on both axes
 
-    def at(point: Sequence[float]) -> tuple[float, float]:
-        return (point[0] - x0) * unit, top + (y1 - point[1]) * unit
-
-    width, bottom = (x1 - x0) * unit, top + (y1 - y0) * unit
-    drawing.add(
-        Path((at((x0, 0)), at((x1, 0))), width=1), Path((at((0, y0)), at((0, y1))), width=1)
-    )
-    corners = [at(corner) for corner in panel.corners().tolist()]
-    _arrowhead(drawing, (corners[0], corners[-1]), INK, dashed=True)
-    for i, (start, end) in enumerate(pairwise(corners)):
-        _arrowhead(drawing, (start, end), head_colour(i), dashed=i >= 8)
-        drawing.add(Dot(*end, head_colour(i), says=panel.text(i)))
+    x, y, bottom = -x0 * unit, top + y1 * unit, top + (y1 - y0) * unit
+    width = (x1 - x0) * unit
+    drawing.add(Path(((0, y), (width, y)), width=1), Path(((x, top), (x, bottom)), width=1))
+    drawing.add(Arrows(x, y, unit, panel))
     if panel.x_name:
         drawing.add(Text(0, bottom + 12, panel.x_name))
         drawing.width = text_width(panel.x_name)
@@ -944,17 +960,16 @@ def _walk(panel: Walk, piece: _Piece, room: float) -> Drawing:
 
 
 def _arrowhead(
-    drawing: Drawing, line: tuple[tuple[float, float], ...], colour: str, dashed: bool
-) -> None:
-    """An arrow; of no length, still as many marks, so that it can grow."""
+    line: tuple[tuple[float, float], ...], colour: str, dashed: bool
+) -> tuple[Path, Path]:
     (x0, y0), (x, y) = line
     far = math.hypot(x - x0, y - y0)
     size = min(7.0, far) / (far or 1.0)
     back = [((x0 - x) * size, (y0 - y) * size)]
     wings = [(x + a * c - b * s, y + a * s + b * c) for a, b in back
              for c, s in ((0.87, 0.5), (0.87, -0.5))]  # fmt: skip
-    drawing.add(Path(line, colour, dashed=dashed, width=2.5))
-    drawing.add(Path((wings[0], (x, y), wings[1]), colour, width=2.5))
+    tip = Path((wings[0], (x, y), wings[1]), colour, width=2.5)
+    return Path(line, colour, dashed=dashed, width=2.5), tip
 
 
 def _tiles(panel: Tiles, piece: _Piece, room: float) -> Drawing:

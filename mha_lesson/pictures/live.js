@@ -24,7 +24,9 @@ const STYLE = `
 .mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;color:inherit;background:none}
 .mha-view .mha-more{display:flex;min-height:26px;gap:0 1.6em;align-items:flex-start;flex-wrap:wrap}
 .mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
-.mha-controls label{display:flex;gap:.6em;align-items:center;min-height:28px}
+.mha-controls label{display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;min-height:28px}
+.mha-controls label[hidden]{display:none}
+.mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit}
 .mha-controls input[type=checkbox]{width:18px;height:18px}
 .mha-explorer .noUi-handle{min-width:24px;min-height:24px}
 .mha-explorer .slider-container{margin:0 12px}
@@ -85,23 +87,31 @@ function theme(el) {
            hatch: dark ? "#E4E4E466" : "#2B2B2B66", focus: dark ? "#6FB1F5" : "#1565B8" };
 }
 
+// [row, column, weight] of each ribbon, the strong ones last: mha_lesson.pictures.panels.Words.
+function linksOf({ values, blocked, columns }, faint) {
+  const links = [];
+  values.forEach((weight, i) => {
+    if (weight >= faint && !blocked?.[i]) links.push([Math.floor(i / columns.length), i % columns.length, weight]);
+  });
+  return links.sort((a, b) => a[2] - b[2]);
+}
+
 // ---- fields: what can be pointed at -----------------------------------------------------------------
 
-// Of kind "h" (a heatmap's cells), "g" (tiles), "l" (words: queries in column 0, keys in column 1),
-// "i" (bars or dots: items in a row).
-class Field {
-  constructor(kind, m, data, look) {
+// Of kind "heatmap", "tiles", "ribbons" (queries in column 0, keys in column 1), "items" (bars or dots in a row).
+export class Field {
+  constructor(kind, m, look) {
     this.kind = kind;
     this.m = m;
     this.look = look;
-    if (kind === "h") {
+    if (kind === "heatmap") {
       [this.rows, this.columns] = m.shape;
-      this.values = data.subarray(m.values[0], m.values[0] + m.values[1]);
-      this.blocked = m.blocked && data.subarray(m.blocked[0], m.blocked[0] + m.blocked[1]);
-    } else if (kind === "g") {
+      [this.values, this.blocked] = [m.values, m.blocked];
+    } else if (kind === "tiles") {
       [this.rows, this.columns] = [m.labels.length, m.labels[0].length];
-    } else if (kind === "l") {
+    } else if (kind === "ribbons") {
       [this.rows, this.columns] = [Math.max(m.rows.length, m.columns.length), 2];
+      this.links = linksOf(m, look.faint);
     } else {
       [this.rows, this.columns] = [1, m.length];
     }
@@ -109,18 +119,18 @@ class Field {
   gaps(index, every) { return every ? this.look.break * Math.floor(index / every) : 0; }
   box(r, c) {
     const m = this.m;
-    if (this.kind === "i") return m[c].box;
-    if (this.kind === "l") return [c ? m.x + m.w + 2 : m.x - m.margin + 2, m.y + r * m.h, m.margin - 4, m.h];
+    if (this.kind === "items") return m[c].box;
+    if (this.kind === "ribbons") return [c ? m.x + m.w + 2 : m.x - m.margin + 2, m.y + r * m.h, m.margin - 4, m.h];
     return [m.x + c * m.w + this.gaps(c, m.break_columns), m.y + r * m.h + this.gaps(r, m.break_rows),
             m.w - m.gap, m.h - m.gap];
   }
   hit(x, y) {
-    if (this.kind === "i") {
+    if (this.kind === "items") {
       const c = this.m.findIndex(({ box: [a, b, w, h] }) => x >= a && x <= a + w && y >= b && y <= b + h);
       return c < 0 ? null : [0, c];
     }
     const m = this.m;
-    if (this.kind === "l") {
+    if (this.kind === "ribbons") {
       const r = Math.floor((y - m.y) / m.h), c = Number(x > m.x + m.w / 2);
       return x > m.x - m.margin && x < m.x + m.w + m.margin && this.says(r, c) ? [r, c] : null;
     }
@@ -134,13 +144,13 @@ class Field {
   }
   says(r, c) {
     const m = this.m;
-    if (this.kind === "i") return m[c].says;
-    if (this.kind === "g") return m.labels[r][c] === null ? null : m.says[r][c];
-    if (this.kind === "l") {
+    if (this.kind === "items") return m[c].says;
+    if (this.kind === "tiles") return m.labels[r][c] === null ? null : m.says[r][c];
+    if (this.kind === "ribbons") {
       const word = (c ? m.columns : m.rows)[r], others = c ? m.rows : m.columns;
       if (word === undefined) return null;
-      const links = m.ribbons.filter((ribbon) => ribbon[c] === r).slice(-4).reverse();
-      return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${l[3]}`).join(", ") || "nothing much"}`;
+      const links = this.links.filter((link) => link[c] === r).slice(-4).reverse();
+      return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ") || "nothing much"}`;
     }
     return `${m.rows[r]} → ${m.columns[c]} = ${this.cell(r, c)}`;
   }
@@ -151,7 +161,7 @@ class Field {
   }
   same(other) {
     const names = (f) => [f.m.rows, f.m.columns].join();
-    return [this, other].every((f) => f.kind === "h" || f.kind === "l") && names(this) === names(other);
+    return [this, other].every((f) => f.kind === "heatmap" || f.kind === "ribbons") && names(this) === names(other);
   }
   levels(perRow) {
     // where each value lies in its map, 0 to 255: mha_lesson.pictures.panels.shares
@@ -174,6 +184,16 @@ class Field {
   }
 }
 
+// Where the arrows of a walk begin and end.
+function cornersOf({ x, y, unit, steps }) {
+  const corners = [[x, y]];
+  for (let i = 0; i < steps.length; i += 2) {
+    const [a, b] = corners.at(-1);
+    corners.push([a + steps[i] * unit, b - steps[i + 1] * unit]);
+  }
+  return corners;
+}
+
 // ---- motion -------------------------------------------------------------------------------------------
 
 const MOTION = 250; // ms on the way from one picture to the next
@@ -181,16 +201,19 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 const mix = (a, b, t) => {
   if (typeof a === "number" && typeof b === "number") return a + (b - a) * t;
-  return Array.isArray(a) && a.length === b?.length ? b.map((v, i) => mix(a[i], v, t)) : b;
+  if (Array.isArray(b)) return a?.length === b.length ? b.map((v, i) => mix(a[i], v, t)) : b;
+  return a && b && typeof b === "object" ? Object.fromEntries(Object.entries(b).map(([k, v]) => [k, mix(a[k], v, t)])) : b;
 };
+const MOVES = ["text", "path", "rect", "dot", "arrows"];
 
 // The marks on the way: those of a kind move if there are as many as before, others are there at once.
 function between(before, after, t) {
-  const places = new Map(), of = (marks, kind) => marks.filter((m) => m[0] === kind);
+  const places = new Map(), of = (marks, kind) => marks.filter((m) => m.kind === kind);
   return after.map((mark) => {
-    const kind = mark[0];
+    const { kind } = mark;
+    if (!MOVES.includes(kind)) return mark;
     if (!places.has(kind)) {
-      const old = "tprd".includes(kind) ? of(before, kind) : [];
+      const old = of(before, kind);
       places.set(kind, old.length === of(after, kind).length ? old : []);
     }
     return mix(places.get(kind).shift(), mark, t);
@@ -244,8 +267,9 @@ export class View {
     this.scheme.removeEventListener("change", this.again);
   }
 
-  show(scene, data) {
-    const copies = (marks) => marks?.some(([kind, m]) => kind === "g" && m.copied);
+  // `scene` as `fill` makes it.
+  show(scene) {
+    const copies = (marks) => marks?.some((m) => m.kind === "tiles" && m.copied);
     this.before = still.matches ? null : this.shown;
     this.fly = copies(scene.marks) && !copies(this.before);
     this.started = performance.now();
@@ -253,24 +277,24 @@ export class View {
     [this.fields, this.areas] = [[], []]; // what can be pointed at, and with it the boxes of a key
     const items = new Map();
     for (const mark of scene.marks) {
-      const [kind, m] = mark;
-      if ("hgl".includes(kind)) {
-        this.areas.push(new Field(kind, m, data, this.look));
-        if (!m.key) this.fields.push(this.areas.at(-1));
+      const { kind, says, x, y, width, height, panel } = mark;
+      if (["heatmap", "tiles", "ribbons"].includes(kind)) {
+        this.areas.push(new Field(kind, mark, this.look));
+        if (!mark.key) this.fields.push(this.areas.at(-1));
       }
-      const says = kind === "r" ? mark[7] : kind === "d" ? mark[5] : "";
-      if (says) {
-        const [, x, y, w, h] = mark;
-        const box = kind === "r" ? [x, y - 6, w, h + 6] : [x - 7, y - 7, 14, 14];
-        const group = mark[mark.length - 1];
-        if (!items.has(group)) items.set(group, []);
-        items.get(group).push({ box, says });
+      if (["rect", "dot"].includes(kind) && says) {
+        const box = kind === "rect" ? [x, y - 6, width, height + 6] : [x - 7, y - 7, 14, 14];
+        if (!items.has(panel)) items.set(panel, []);
+        items.get(panel).push({ box, says });
       }
+      if (kind === "arrows") items.set(mark, cornersOf(mark).slice(1).map(([a, b], i) => (
+        { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })));
     }
-    for (const list of items.values()) this.fields.push(new Field("i", list, data, this.look));
-    if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow, data);
-    this.offered = scene.marks.some(([kind, m]) => kind === "h" && m.by_row && !m.numbers);
-    this.ownRange.parentElement.style.display = scene.marks.some(([kind]) => kind === "h") ? "" : "none";
+    for (const list of items.values()) this.fields.push(new Field("items", list, this.look));
+    if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow);
+    const maps = scene.marks.filter((m) => m.kind === "heatmap");
+    this.offered = maps.some((m) => m.by_row && !m.numbers);
+    this.ownRange.parentElement.style.display = maps.length ? "" : "none";
     this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
     this.details.style.display = scene.text.length ? "" : "none";
     this.canvas.setAttribute("aria-label", scene.alt);
@@ -322,12 +346,10 @@ export class View {
     if (share < 1) requestAnimationFrame(() => this.draw());
     let field = 0;
     for (const mark of this.shown) {
-      const [kind, ...a] = mark;
-      g.globalAlpha = kind === "h" && this.flow ? this.flow.alpha(this.areas[field]) : 1;
-      if (kind === "h") this.heatmap(g, this.areas[field++]);
-      else if (kind === "g") this.tiles(g, this.areas[field], this.areas[field++ - 1]);
-      else if (kind === "l") this.ribbons(g, this.areas[field++]);
-      else this[{ t: "text", r: "rect", p: "path", d: "dot", b: "bar" }[kind]](g, ...a);
+      const { kind } = mark;
+      g.globalAlpha = kind === "heatmap" && this.flow ? this.flow.alpha(this.areas[field]) : 1;
+      if (["text", "rect", "path", "dot", "bar", "arrows"].includes(kind)) this[kind](g, mark);
+      else this[kind](g, this.areas[field], this.areas[field++ - 1]);
     }
     this.mark(g);
     this.read();
@@ -345,7 +367,7 @@ export class View {
     this.drawn.push(text);
   }
 
-  text(g, x, y, text, size, align, turned, bold) {
+  text(g, { x, y, text, size, align, turned, bold }) {
     if (!turned) return this.write(g, text, x, y, size, this.colours.text, align, bold);
     g.save();
     g.translate(x, y);
@@ -354,14 +376,14 @@ export class View {
     g.restore();
   }
 
-  rect(g, x, y, w, h, colour, hollow) {
+  rect(g, { x, y, width: w, height: h, colour, hollow }) {
     g.fillStyle = g.strokeStyle = colour;
     g.lineWidth = 3;
     if (hollow) g.strokeRect(x + 1.5, y + 1.5, w - 3, h - 3);
     else g.fillRect(x, y, w, h);
   }
 
-  path(g, points, colour, dashed, width) {
+  path(g, { points, colour, dashed, width }) {
     g.strokeStyle = colour || (dashed ? this.colours.hatch : this.colours.faint);
     g.lineWidth = width;
     g.setLineDash(dashed ? [4 * width, 3 * width] : []);
@@ -372,12 +394,27 @@ export class View {
     g.setLineDash([]);
   }
 
-  dot(g, x, y, colour, radius) {
+  dot(g, { x, y, colour, radius }) {
     if (!radius) return;
     g.fillStyle = colour;
     g.beginPath();
     g.arc(x, y, radius, 0, 7);
     g.fill();
+  }
+
+  step(i, along, up) { return `head ${i}: ${number(along, 2)} along, ${number(Math.abs(up), 2)} ${up >= 0 ? "up" : "down"}`; }
+
+  arrows(g, mark) { // the dashed sum, then each arrow from the tip of the one before
+    const corners = cornersOf(mark), { heads, ink } = this.look;
+    this.arrow(g, corners[0], corners.at(-1), ink, true);
+    for (let i = 0; i + 1 < corners.length; i++) this.arrow(g, corners[i], corners[i + 1], heads[i % heads.length], i >= 8);
+  }
+
+  arrow(g, [x0, y0], [x, y], colour, dashed) {
+    const far = Math.hypot(x - x0, y - y0), size = Math.min(7, far) / (far || 1), [a, b] = [(x0 - x) * size, (y0 - y) * size];
+    const wing = (c, s) => [x + a * c - b * s, y + a * s + b * c];
+    this.path(g, { points: [x0, y0, x, y], colour, dashed, width: 2.5 });
+    this.path(g, { points: [...wing(0.87, 0.5), x, y, ...wing(0.87, -0.5)], colour, dashed: false, width: 2.5 });
   }
 
   ink(map, level) {
@@ -387,14 +424,14 @@ export class View {
     return [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
   }
 
-  bar(g, x, y, w, h, map, end, byRow) {
+  bar(g, { x, y, width: w, height: h, colours, end, by_row: byRow }) {
     if (this.byRow && byRow) { // the longer label takes its room from the bar: nothing else moves
       g.font = `12px ${this.font}`;
       w -= g.measureText(byRow).width - g.measureText(end).width;
       end = byRow;
     }
     const ramp = g.createLinearGradient(x, y, x + w, y);
-    for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, `rgba(${this.ink(map, i * 4)})`);
+    for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, `rgba(${this.ink(colours, i * 4)})`);
     g.fillStyle = ramp;
     g.fillRect(x, y, w, h);
     this.write(g, end, x + w + 8, y + h / 2, 12, this.colours.text, "left");
@@ -470,7 +507,7 @@ export class View {
   ribbons(g, f) {
     const { m } = f, [near, far] = this.look.ribbon, [row, column] = this.looksAt(f) ?? [m.row, null];
     g.strokeStyle = m.colour;
-    for (const [r, c, weight] of m.ribbons) {
+    for (const [r, c, weight] of f.links) {
       const [y, to, middle] = [m.y + (r + 0.5) * m.h, m.y + (c + 0.5) * m.h, m.x + m.w / 2];
       g.globalAlpha = (row ?? r) === r && (column ?? c) === c ? near : far;
       g.lineWidth = weight * (m.h - 2);
@@ -488,7 +525,7 @@ export class View {
   looksAt(f) {
     const on = this.cursor && this.fields[this.cursor[0]], [, r, c] = this.cursor ?? [];
     if (!on?.same(f) || r >= on.rows) return null;
-    return on.kind === "h" ? [r, c] : c ? [null, r] : [r, null];
+    return on.kind === "heatmap" ? [r, c] : c ? [null, r] : [r, null];
   }
 
   at(x, y) {
@@ -561,15 +598,15 @@ export class View {
     if (this.cursor && !fits(this.cursor)) this.cursor = this.pinned;
     if (!this.cursor) return;
     const [i, r, c] = this.cursor, f = this.fields[i];
-    const link = f.kind === "g" ? f.m.links[r][c] : -1;
+    const link = f.kind === "tiles" ? f.m.links[r][c] : -1;
     this.fields.forEach((other, k) => {
-      if (other.kind === "g" && link >= 0) {
+      if (other.kind === "tiles" && link >= 0) {
         other.m.links.forEach((row, y) => row.forEach((l, x) => { if (l === link) this.lit.push([k, y, x]); }));
       } else if (f.same(other)) {
         const [row, column] = this.looksAt(other);
-        if (other.kind === "h") this.cross(g, other.m, row, column);
+        if (other.kind === "heatmap") this.cross(g, other.m, row, column);
         else for (const [y, x] of [[row, 0], [column, 1]]) if (y !== null) this.lit.push([k, y, x]);
-        if (other.kind === "h" && f.kind === "h" && k !== i) this.lit.push([k, r, c]);
+        if (other.kind === "heatmap" && f.kind === "heatmap" && k !== i) this.lit.push([k, r, c]);
       }
     });
     for (const [k, y, x] of this.lit) this.frame(g, this.fields[k].box(y, x), 2);
@@ -598,7 +635,7 @@ export class View {
     if (this.flow) return this.flow.read();
     if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
     const [i, r, c] = cursor, f = this.fields[i], said = f.says(r, c) ?? "";
-    const title = "hl".includes(f.kind) && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
+    const title = ["heatmap", "ribbons"].includes(f.kind) && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
     if (reading.textContent !== title + said) reading.textContent = title + said;
     reading.style.opacity = said ? 1 : 0;
     const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.box(r, c);
@@ -629,20 +666,62 @@ function nameSliders(root) {
   }
 }
 
-// ---- stored states ---------------------------------------------------------------------------------
+// ---- states --------------------------------------------------------------------------------------------
 
-// A state picks its marks from one list that all share; it is laid out for several widths.
-function storedState({ rooms, marks, states }, index, width) {
-  const { layouts, ...words } = states[index];
-  const room = rooms.findIndex((r) => r <= width), layout = layouts[room < 0 ? rooms.length - 1 : room];
-  return { ...words, ...layout, marks: layout.marks.map((i) => marks[i]) };
+// The arrays of mha_lesson.pictures.states.packed.
+export function arraysOf(sizes, bytes) {
+  let at = 0;
+  return sizes.map(([n, scale]) => {
+    const size = scale ? 2 : 4, raw = new Uint8Array(n * size);
+    for (let i = 0; i < n; i++) for (let k = 0; k < size; k++) raw[i * size + k] = bytes[at + k * n + i];
+    at += n * size;
+    return scale ? Float32Array.from(new Int16Array(raw.buffer), (v) => v / scale) : new Float32Array(raw.buffer);
+  });
 }
 
-const floats = (view) => new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
+// A scene with its arrays in place of their numbers.
+function fill(scene, arrays) {
+  const of = (number) => (number === null ? null : arrays[number]), { flow } = scene;
+  const marks = scene.marks.map((m) => {
+    if (m.kind === "arrows") return { ...m, steps: [...of(m.steps)] };
+    return m.kind === "heatmap" || m.kind === "ribbons" ? { ...m, values: of(m.values), blocked: of(m.blocked) } : m;
+  });
+  return { ...scene, marks, flow: flow && { ...flow, writes: of(flow.writes), bias: of(flow.bias) } };
+}
+
+// What mha_lesson.pictures.states.parcel made: states, their marks and arrays, and the way to each.
+export async function unpack(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const buffer = await new Response(stream).arrayBuffer(), [size] = new Uint32Array(buffer, 0, 1);
+  const stored = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+  return { ...stored, arrays: arraysOf(stored.arrays, new Uint8Array(buffer, 4 + size)) };
+}
+
+// Where a control stands when only so many positions are left: mha_lesson.pictures.states.settled.
+const within = ({ input }, place, count) => (place < count ? place : input === "range" ? count - 1 : 0);
+
+// The nodes on the way to the state at these positions.
+function way({ tree, controls }, at) {
+  const nodes = [tree];
+  at.forEach((place, k) => {
+    const node = nodes.at(-1);
+    nodes.push(node && place >= 0 ? node[within(controls[k], place, node.length)] : null);
+  });
+  return nodes;
+}
+
+// The scene at these positions, in a room so wide; null where the parcel does not hold it.
+export function stateAt(stored, at, width) {
+  const state = stored.states[way(stored, at).at(-1)];
+  if (!state) return null;
+  const room = stored.rooms.findIndex((r) => r <= width), layout = state.layouts.at(room);
+  const [wide, high, ...steps] = stored.layouts[layout];
+  let mark = 0;
+  const scene = { ...state, width: wide, height: high, marks: steps.map((step) => stored.marks[mark += step]) };
+  return fill(scene, state.arrays.map((i) => stored.arrays[i]));
+}
 
 // ---- controls: a deck says where each stands, `at(k)`, and moves it, `set(k, position)` ---------------
-
-const stateOf = (deck) => deck.controls.reduce((i, c, k) => i * c.count + deck.at(k), 0);
 
 const chooser = (deck) => (key, position) => {
   const k = deck.controls.findIndex((c) => c.key === key);
@@ -654,10 +733,11 @@ function player(deck, key) {
   const k = deck.controls.findIndex((c) => c.key === key), button = document.createElement("button");
   let timer = 0;
   const stop = () => { clearInterval(timer); timer = 0; button.textContent = "▶ Play"; };
-  const step = () => { if (deck.at(k) + 1 < deck.controls[k].count) deck.set(k, deck.at(k) + 1); else stop(); };
+  const last = () => deck.controls[k].said.length - 1;
+  const step = () => { if (deck.at(k) < last()) deck.set(k, deck.at(k) + 1); else stop(); };
   button.addEventListener("click", () => {
     if (timer) return stop();
-    if (deck.at(k) + 1 === deck.controls[k].count) deck.set(k, 0);
+    if (deck.at(k) === last()) deck.set(k, 0);
     timer = setInterval(step, 160);
     button.textContent = "❚❚ Pause";
   });
@@ -666,42 +746,40 @@ function player(deck, key) {
   return { button, stop };
 }
 
-// Where a model stands among its positions: mha_lesson.pictures.live._positions.
+// Where a model stands among the positions of a control; −1 at none of them.
+function placeOf(model, { input, indexed, typed, said, min, step }) {
+  if (typed) return said.indexOf(model.get("value"));
+  if (indexed) return model.get("index");
+  return input === "checkbox" ? Number(model.get("value")) : Math.round((model.get("value") - min) / step);
+}
+
 function modelDeck(controls, models) {
-  const at = (k) => {
-    const [c, m] = [controls[k], models[k]];
-    if (c.kind === "index") return m.get("index");
-    return c.kind === "bool" ? Number(m.get("value")) : Math.round((m.get("value") - c.min) / c.step);
-  };
-  const set = (k, position) => {
-    const c = controls[k];
-    if (c.kind === "index") models[k].set("index", position);
-    else models[k].set("value", c.kind === "bool" ? Boolean(position) : c.min + c.step * position);
+  const set = (k, place) => {
+    const { input, indexed, min, step } = controls[k];
+    if (indexed) models[k].set("index", place);
+    else models[k].set("value", input === "checkbox" ? Boolean(place) : min + step * place);
     models[k].save_changes();
   };
-  return { controls, at, set };
+  return { controls, at: (k) => placeOf(models[k], controls[k]), set };
 }
 
 // ---- the widget --------------------------------------------------------------------------------------
 
 async function render({ model, el }) {
-  const stored = model.get("stored"), off = [];
-  let deck = null;
+  const off = [], { controls, play } = model.get("deck");
+  let deck = null, stored = null, room = 860;
   const view = new View(el, model.get("look"), (...where) => deck && chooser(deck)(...where));
   const listen = (m, event, f) => { m.on(event, f); off.push(() => m.off(event, f)); };
-  let room = 860, go = () => view.show(model.get("scene"), floats(model.get("data")));
   const resize = new ResizeObserver(() => {
     const now = Math.floor((el.clientWidth - 8) / 20) * 20;
     if (now <= 0 || now === room) return;
     room = now;
     view.tallest = 0;
     const wanted = Math.min(860, Math.max(320, now));
-    if (stored.states) go();
-    else if (wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
+    if (wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
     view.again();
   });
   const fail = () => view.fail(model.get("error"));
-  listen(model, "change:error", fail);
   const start = async () => {
     const explorer = el.closest(".mha-explorer"), bar = explorer?.querySelector(".mha-bar");
     if (explorer) {
@@ -711,25 +789,35 @@ async function render({ model, el }) {
       nameSliders(explorer);
       off.push(() => names.disconnect());
     }
-    if (stored.controls) {
-      deck = modelDeck(stored.controls, await Promise.all(stored.controls.map((c) => model.widget_manager.get_model(c.id))));
-      if (stored.states) {
-        const data = floats(model.get("data"));
-        go = () => view.show(storedState(stored, stateOf(deck), room), data);
-        stored.controls.forEach((c) => {
-          const event = c.kind === "index" ? "change:index" : "change:value";
-          model.widget_manager.get_model(c.id).then((m) => listen(m, event, () => go()));
-        });
-      }
-      if (stored.play) {
-        const { button, stop } = player(deck, stored.play);
-        bar?.append(button);
-        off.push(stop);
-      }
+    const models = await Promise.all((controls ?? []).map((c) => model.widget_manager.get_model(c.id)));
+    deck = modelDeck(controls ?? [], models);
+    // What the kernel has sent beforehand for where the controls stand.
+    const known = () => {
+      if (!stored || stored.rooms[0] !== model.get("room")) return null;
+      return stateAt(stored, models.map((m, k) => placeOf(m, stored.controls[k])), room);
+    };
+    const moved = () => { // a kernel that is asked will answer
+      const scene = known();
+      if (scene) { view.fail(""); view.show(scene); }
+    };
+    const answered = () => view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays, bytesIn(model.get("data")))));
+    const arrive = async () => {
+      if (!model.get("stored").byteLength) return;
+      view.stored = stored = await unpack(bytesIn(model.get("stored")));
+      moved();
+    };
+    models.forEach((m, k) => listen(m, controls[k].indexed ? "change:index" : "change:value", moved));
+    if (play) {
+      const { button, stop } = player(deck, play);
+      bar?.append(button);
+      off.push(stop);
     }
     bar?.append(view.head);
-    listen(model, "change:scene", () => go());
-    go();
+    listen(model, "change:scene", answered);
+    listen(model, "change:stored", arrive);
+    listen(model, "change:error", fail);
+    answered();
+    arrive();
     fail();
     resize.observe(el);
   };
@@ -737,38 +825,53 @@ async function render({ model, el }) {
   return () => { off.forEach((f) => f()); resize.disconnect(); view.remove(); };
 }
 
+const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+
 // ---- a saved page ------------------------------------------------------------------------------------
 
-const bytesOf = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-
-export async function mount(el, parcel) {
-  const unpacked = new Blob([bytesOf(parcel)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const { look, stored, bytes } = await new Response(unpacked).json();
-  const data = new Float32Array(bytesOf(bytes).buffer);
-  const bar = document.createElement("div"), stage = document.createElement("div");
+export async function mount(el, look, bytes) {
+  const stored = await unpack(Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)));
+  const { controls, play } = stored, bar = document.createElement("div"), stage = document.createElement("div");
   bar.className = "mha-bar mha-controls";
   el.classList.add("mha-explorer");
   el.replaceChildren(bar, stage);
-  const at = stored.controls.map((c) => c.start), shows = [];
-  const deck = { controls: stored.controls, at: (k) => at[k], set: (k, position) => { at[k] = position; shows[k](); go(); } };
+  // Where the reader wants each control; who goes to a slider's end wants the end, wherever it will be.
+  const wishes = controls.map((c) => c.start), left = (k) => way(stored, wishes.slice(0, k)).at(-1).length;
+  const deck = {
+    controls,
+    at: (k) => within(controls[k], wishes[k], left(k)),
+    set: (k, place) => { wishes[k] = wish(place, k); go(); },
+  };
+  const wish = (place, k) => (controls[k].input === "range" && place === left(k) - 1 ? Infinity : place);
   const view = new View(stage, look, chooser(deck));
-  const go = () => view.show(storedState(stored, stateOf(deck), stage.clientWidth), data);
-  stored.controls.forEach((c, k) => {
-    const label = bar.appendChild(document.createElement("label")), input = document.createElement("input");
-    const now = document.createElement("output");
-    const bool = c.kind === "bool";
-    Object.assign(input, bool ? { type: "checkbox" } : { type: "range", min: 0, max: c.count - 1, step: 1 });
-    shows[k] = () => {
-      if (bool) { input.checked = at[k] === 1; return; }
-      input.value = at[k];
-      now.textContent = c.said[at[k]];
-      input.setAttribute("aria-valuetext", c.said[at[k]]);
-    };
-    label.append(c.name, input, now);
-    input.addEventListener("input", () => deck.set(k, Number(bool ? input.checked : input.value)));
-    shows[k]();
+  const inputs = controls.map((c, k) => {
+    const label = bar.appendChild(document.createElement("label")), now = document.createElement("output");
+    const input = document.createElement(c.input === "select" ? "select" : "input");
+    if (c.input === "select") input.append(...c.said.map((said, i) => new Option(said, i)));
+    else Object.assign(input, { type: c.input, min: 0, step: 1 });
+    label.append(c.name, input, ...(c.input === "range" ? [now] : []));
+    if (c.typed) label.append("To type your own, open the notebook in JupyterLab: that needs a kernel.");
+    input.addEventListener("input", () => deck.set(k, Number(c.input === "checkbox" ? input.checked : input.value)));
+    return { label, input, now };
   });
-  if (stored.play) bar.append(player(deck, stored.play).button);
+  function go() {
+    controls.forEach((c, k) => {
+      const { label, input, now } = inputs[k], count = left(k), place = deck.at(k);
+      if (c.input === "checkbox") {
+        label.hidden = count === 1;
+        input.checked = place === 1;
+        return;
+      }
+      if (c.input === "select") [...input.options].forEach((o, i) => { o.hidden = o.disabled = i >= count; });
+      else input.max = count - 1;
+      input.value = place;
+      now.textContent = c.said[place];
+      if (c.input === "range") input.setAttribute("aria-valuetext", c.said[place]);
+    });
+    view.show(stateAt(stored, wishes, stage.clientWidth));
+  }
+  wishes.forEach((place, k) => { wishes[k] = wish(place, k); });
+  if (play) bar.append(player(deck, play).button);
   bar.append(view.head);
   let width = 0;
   new ResizeObserver(() => { // also the first time

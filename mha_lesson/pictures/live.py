@@ -1,22 +1,20 @@
 """Moving pictures: sliders over a pure function from their values to a scene.
 
 `Explorer` lays out ipywidgets controls above a `LiveView`, which draws the same marks as `figures`
-on a canvas in the browser. Either the kernel computes a scene for each move, or all states are sent
-at once and the browser picks: then it moves in a saved page as well.
+on a canvas in the browser. A saved page holds all states. A notebook's kernel computes a scene for
+a move; once it rests it sends what is one move away, and the browser picks from that.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import inspect
-import itertools
 import json
-import math
 import os
-import zlib
-from collections.abc import Callable, Mapping
-from html import escape
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -25,7 +23,7 @@ import ipywidgets as widgets
 import numpy as np
 import traitlets
 
-from mha_lesson.pictures import figures
+from mha_lesson.pictures import figures, states
 from mha_lesson.pictures.flow import Flow
 from mha_lesson.pictures.layout import (
     BREAK,
@@ -33,6 +31,7 @@ from mha_lesson.pictures.layout import (
     ROOMS,
     SCREEN,
     WIDTH,
+    Arrows,
     Cells,
     ColourBar,
     Dot,
@@ -44,7 +43,9 @@ from mha_lesson.pictures.layout import (
     draw,
 )
 from mha_lesson.pictures.panels import (
+    FAINT,
     HEADS,
+    INK,
     MAPS,
     RIBBON,
     RIBBON_FAR,
@@ -54,16 +55,17 @@ from mha_lesson.pictures.panels import (
     Heatmap,
     Scene,
     Tiles,
-    number,
     scene_of,
 )
-from mha_lesson.refusals import require_bool, require_callable, require_kind, require_one_of, say
+from mha_lesson.pictures.states import Arrays, State
+from mha_lesson.refusals import require_callable, require_kind, require_one_of, require_text, say
 
-__all__ = ["Explorer", "LiveView", "page"]
+__all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
 
 FILES = [FilePath(__file__).with_name(name) for name in ("live.js", "flow.js")]
 SCRIPT = "".join(file.read_text(encoding="utf-8") for file in FILES)  # one module
 EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
+SERVED = "JPY_SESSION_NAME"  # set by a Jupyter server: somebody looks at the notebook live
 LOOK = {  # what the script needs of the numbers that a still picture is drawn with
     "heads": list(HEADS),
     "roles": ROLES,
@@ -71,81 +73,77 @@ LOOK = {  # what the script needs of the numbers that a still picture is drawn w
     "wrong": WRONG,
     "break": BREAK,
     "letter": LETTER,
+    "ink": INK,
     "ribbon": [RIBBON, RIBBON_FAR],
+    "faint": FAINT,
     "maps": {name: table.ravel().tolist() for name, table in MAPS.items()},
 }
-MOST_STATES = 1000
-_KIND = {Text: "t", Rect: "r", Path: "p", Dot: "d", ColourBar: "b"}
-
-
-class _Values:
-    """Arrays one after the other, in float32; equal ones once."""
-
-    def __init__(self) -> None:
-        self.spans: dict[bytes, list[int]] = {}
-        self.size = 0
-
-    def put(self, array: np.ndarray) -> list[int]:
-        """Where the array stands: [offset, length]."""
-        raw = np.asarray(array, np.float32).tobytes()
-        if raw not in self.spans:
-            self.spans[raw] = [self.size, len(raw) // 4]
-            self.size += len(raw) // 4
-        return self.spans[raw]
-
-    def bytes(self) -> bytes:
-        return b"".join(self.spans)
+REST = 0.15  # seconds after the last move until the states around it are sent
+FIRST = 1.0  # the same after it was shown: until then a browser has said how wide its view is
+KEPT = 512  # states that are kept: those around a position share many with those around the next
+_KIND = {Text: "text", Rect: "rect", Path: "path", Dot: "dot", ColourBar: "bar"}
 
 
 def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
-    """A scene as the browser takes it: marks and words that JSON can write, and all values.
+    """A scene as the browser takes it: words and marks that JSON can write, and all arrays.
 
-    Arrays stand among the marks as [offset, length] in the values (float32).
+    Marks name arrays by their number; `arrays` says how each stands in the bytes.
     """
-    values = _Values()
-    return _layout(scene, width, values) | _words(scene), values.bytes()
+    state = _state(scene, (width,))
+    [(width, height, marks)] = state.layouts
+    sizes, raw = states.packed(state.arrays)
+    layout = {"width": width, "height": height, "marks": [_plain(mark) for mark in marks]}
+    return {**state.words, **layout, "arrays": sizes}, raw
 
 
-def _words(scene: Scene) -> dict[str, Any]:
-    return {
+def _state(scene: Scene, rooms: Sequence[float]) -> State:
+    arrays = Arrays()
+    drawings = [draw(scene, room, SCREEN) for room in rooms]
+    flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
+    words = {
         "caption": scene.caption,
         "alt": scene.alt,
         "text": [list(row) for row in scene.text()],
+        "flow": flow and flow.described(arrays.put),
     }
+    layouts = [(_short(d.width), _short(d.height), _marks(d, arrays.put)) for d in drawings]
+    return State(words, [*arrays.known], layouts)
 
 
-def _layout(scene: Scene, width: float, values: _Values) -> dict[str, Any]:
-    drawing = draw(scene, width, SCREEN)
-    flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
-    return {
-        "width": round(drawing.width, 1),
-        "height": round(drawing.height, 1),
-        "marks": _marks(drawing, values.put),
-        "flow": flow and flow.described(values.put),
-    }
+def _marks(drawing: Drawing, put: Callable[[np.ndarray], int]) -> list[Hashable]:
+    """The marks; those that are no plain values already as JSON writes them."""
+    return [
+        json.dumps(_TOLD[type(mark)](mark, put)) if type(mark) in _TOLD else mark
+        for mark in drawing.marks
+    ]
 
 
-def _marks(drawing: Drawing, put: Callable[[np.ndarray], list[int]]) -> list[list[Any]]:
-    out: list[list[Any]] = []
-    for mark in drawing.marks:
-        if isinstance(mark, Cells):
-            kind = "g" if isinstance(mark.panel, Tiles) else "h"
-            said = _tiles(mark.panel) if isinstance(mark.panel, Tiles) else _heatmap(mark, put)
-            place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height, "gap": mark.gap}
-            place["key"] = mark.key
-            out.append([kind, place | said])
-        elif isinstance(mark, Ribbons):
-            out.append(["l", _ribbons(mark)])
-        elif isinstance(mark, Path):
-            points = [round(float(v), 1) for point in mark.points for v in point]
-            out.append(["p", points, mark.colour, mark.dashed, mark.width])
-        else:
-            parts = (round(v, 1) if isinstance(v, float) else v for v in vars(mark).values())
-            out.append([_KIND[type(mark)], *parts])
-    return out
+def _plain(mark: Any) -> dict[str, Any]:
+    """A mark by the names of its parts."""
+    if isinstance(mark, str):
+        told: dict[str, Any] = json.loads(mark)
+        return told
+    parts = {name: _short(value) for name, value in vars(mark).items()}
+    if isinstance(mark, Path):
+        parts["points"] = [_short(float(v)) for point in mark.points for v in point]
+    return {"kind": _KIND[type(mark)]} | parts
 
 
-def _heatmap(mark: Cells, put: Callable[[np.ndarray], list[int]]) -> dict[str, Any]:
+def _short(value: Any) -> Any:
+    """Pixels with one decimal at most."""
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else round(value, 1)
+
+
+def _cells(mark: Cells, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
+    place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height, "gap": mark.gap}
+    if isinstance(mark.panel, Tiles):
+        return {"kind": "tiles", **place, "key": mark.key, **_tiles(mark.panel)}
+    return {"kind": "heatmap", **place, "key": mark.key, **_heatmap(mark, put)}
+
+
+def _heatmap(mark: Cells, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
     panel = mark.panel
     assert isinstance(panel, Heatmap)
     return {
@@ -181,6 +179,28 @@ def _tiles(panel: Tiles) -> dict[str, Any]:
     }
 
 
+def _ribbons(mark: Ribbons, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
+    weights = mark.panel.weights
+    return {
+        "kind": "ribbons",
+        "x": mark.x, "y": mark.y, "w": mark.width, "h": mark.pitch, "margin": mark.margin,
+        "values": put(weights.values),
+        "blocked": put(weights.blocked) if weights.blocked.any() else None,
+        "rows": list(weights.rows), "columns": list(weights.columns), "row": mark.panel.row,
+        "colour": mark.colour, "title": mark.panel.title,
+    }  # fmt: skip
+
+
+def _arrows(mark: Arrows, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
+    place = {"x": mark.x, "y": mark.y, "unit": mark.unit}
+    return {"kind": "arrows", **place, "steps": put(mark.panel.steps)}
+
+
+_TOLD: dict[type, Callable[..., dict[str, Any]]] = {
+    Cells: _cells, Ribbons: _ribbons, Arrows: _arrows,
+}  # fmt: skip
+
+
 class LiveView(anywidget.AnyWidget):
     """One canvas that shows a scene: `show(scene)` sends the next in a single message."""
 
@@ -188,7 +208,8 @@ class LiveView(anywidget.AnyWidget):
     look = traitlets.Dict(LOOK).tag(sync=True)
     scene = traitlets.Dict().tag(sync=True)
     data = traitlets.Bytes().tag(sync=True)
-    stored = traitlets.Dict().tag(sync=True)
+    deck = traitlets.Dict().tag(sync=True)
+    stored = traitlets.Bytes().tag(sync=True)
     error = traitlets.Unicode().tag(sync=True)
     room = traitlets.Int(WIDTH).tag(sync=True)
 
@@ -197,85 +218,6 @@ class LiveView(anywidget.AnyWidget):
         header, values = pack(scene_of(thing), self.room)
         with self.hold_sync():
             self.scene, self.data, self.error = header, values, ""
-
-
-def _name(control: widgets.Widget, key: str) -> str:
-    return getattr(control, "description", "") or key
-
-
-def _positions(control: widgets.Widget) -> tuple[str, list[Any]]:
-    """How the browser finds where a control stands, and the values of all its positions."""
-    if isinstance(control, widgets.Checkbox | widgets.ToggleButton):
-        return "bool", [False, True]
-    if isinstance(control, widgets.IntSlider | widgets.BoundedIntText):
-        return "step", list(range(control.min, control.max + 1, control.step))
-    if hasattr(control, "index") and hasattr(control, "options"):
-        return "index", [value for _, value in control._options_full]
-    raise TypeError(
-        "stored states need controls with a list of positions (IntSlider, SelectionSlider, "
-        f"Dropdown, ToggleButtons, Checkbox), got {type(control).__name__}"
-    )
-
-
-def _count(controls: Mapping[str, widgets.Widget]) -> int:
-    """The number of states, or 0 where a control has no list of positions."""
-    try:
-        return math.prod(len(_positions(control)[1]) for control in controls.values())
-    except TypeError:
-        return 0
-
-
-def _ribbons(mark: Ribbons) -> dict[str, Any]:
-    weights = mark.panel.weights
-    return {
-        "x": mark.x, "y": mark.y, "w": mark.width, "h": mark.pitch, "margin": mark.margin,
-        "rows": list(weights.rows), "columns": list(weights.columns), "row": mark.panel.row,
-        "ribbons": [[r, c, round(weight, 3), number(weight, 2)]
-                    for r, c, weight in mark.panel.ribbons],
-        "colour": mark.colour, "title": mark.panel.title,
-    }  # fmt: skip
-
-
-def _describe(controls: Mapping[str, widgets.Widget]) -> list[dict[str, Any]]:
-    """What the browser must know of each control, to read it and to move it."""
-    described = []
-    for key, control in controls.items():
-        said: dict[str, Any] = {"id": control.model_id, "key": key, "name": _name(control, key)}
-        with contextlib.suppress(TypeError):  # a control without a list of positions
-            kind, values = _positions(control)
-            names = [label for label, _ in control._options_full] if kind == "index" else values
-            said |= {
-                "kind": kind, "count": len(values), "said": [str(name) for name in names],
-                "start": values.index(control.value),
-                "min": getattr(control, "min", 0), "step": getattr(control, "step", 1),
-            }  # fmt: skip
-        described.append(said)
-    return described
-
-
-def _store(
-    controls: Mapping[str, widgets.Widget], scene_at: Callable[..., Scene]
-) -> tuple[dict[str, Any], bytes]:
-    """All states, each laid out for every room, and their values.
-
-    Marks stand in one list, equal ones once; a layout picks some.
-    """
-    positions = [_positions(control)[1] for control in controls.values()]
-    count = math.prod(map(len, positions))
-    if count > MOST_STATES:
-        raise ValueError(f"stored states must be at most {MOST_STATES}, these have {count}")
-    states: list[dict[str, Any]] = []
-    marks: dict[str, int] = {}
-    values = _Values()
-    for place in itertools.product(*positions):
-        scene = scene_of(scene_at(**dict(zip(controls, place, strict=True))))
-        layouts = [_layout(scene, room, values) for room in ROOMS]
-        for layout in layouts:
-            said = map(json.dumps, layout["marks"])
-            layout["marks"] = [marks.setdefault(mark, len(marks)) for mark in said]
-        states.append(_words(scene) | {"layouts": layouts})
-    pool = [json.loads(mark) for mark in marks]
-    return {"rooms": ROOMS, "marks": pool, "states": states}, values.bytes()
 
 
 def _require_controls(controls: Any, scene_at: Callable[..., Any]) -> None:
@@ -293,17 +235,27 @@ def _require_controls(controls: Any, scene_at: Callable[..., Any]) -> None:
         raise TypeError(f"scene_at must take what controls are named: {error}.") from None
 
 
+def _require_reach(reach: Any, controls: Mapping[str, Any]) -> None:
+    if reach is None:
+        return
+    require_kind("reach", reach, Mapping)
+    for key, places in reach.items():
+        if key not in controls:
+            raise ValueError(f"reach must name controls, {', '.join(controls)}; got {say(key)}.")
+        require_callable(f"reach[{key!r}]", places)
+
+
 class Explorer:
     """Controls over a pure function `scene_at(**values) -> Scene`, the last line of a cell.
 
-    `controls` maps the function's argument names to ipywidgets. With `stored` every state is
-    computed at once (at most 1000) and the browser moves between them without the kernel. A
-    ValueError of the function is shown as a sentence, any other exception with its type. A button
-    plays the positions of the control `play`, one after the other.
+    `controls` maps the function's argument names to ipywidgets. `reach` says which positions a
+    control has where that depends on earlier ones, or on a page where it has no list: a function of
+    the earlier values. A ValueError of `scene_at` is shown as a sentence, any other exception with
+    its type. A button plays the positions of the control `play`, one after the other.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
-    a notebook that was not run, paper) stands the first state as a still picture. An exported page
-    moves as well, wherever its states can be counted and are at most 1000.
+    a notebook that was not run, paper) stands the first state as a still picture. A page moves as
+    well, if every control has a list of positions.
     """
 
     def __init__(
@@ -311,32 +263,32 @@ class Explorer:
         controls: Mapping[str, widgets.Widget],
         scene_at: Callable[..., Any],
         *,
-        stored: bool = False,
+        reach: states.Reach | None = None,
         play: str | None = None,
     ) -> None:
         require_callable("scene_at", scene_at)
         _require_controls(controls, scene_at)
-        require_bool("stored", stored)
+        _require_reach(reach, controls)
         if play is not None:
             require_one_of("play", play, tuple(controls))
         self.controls = dict(controls)
+        self.reach = dict(reach or {})
+        self.play = play
         self._scene_at = scene_at
+        self._state_at = lru_cache(KEPT)(self._state_anew)
+        self._sent: set[tuple[Any, ...]] = set()  # positions that the browser shows by itself
+        self._sending: asyncio.Task[None] | None = None
         self.first = self.scene
         self.view = LiveView()
         for key, control in self.controls.items():
             if not control.description:
                 control.description = key
             control.style.description_width = "initial"
-        self._described = {"controls": _describe(self.controls), "play": play}
-        if stored:
-            with self.view.hold_sync():
-                self.view.stored, self.view.data = self.states()
-        else:
-            self.view.stored = self._described
-            self.view.show(self.first)
-            self.view.observe(self._move, "room")
-            for control in self.controls.values():
-                control.observe(self._move, "value")
+        self.view.deck = {"controls": self._described(), "play": play}
+        self.view.show(self.first)
+        self.view.observe(self._widen, "room")
+        for control in self.controls.values():
+            control.observe(self._move, "value")
         bar = widgets.Box(list(self.controls.values()))
         bar.layout.flex_flow = "row wrap"
         bar.add_class("mha-bar")
@@ -359,17 +311,44 @@ class Explorer:
 
     @property
     def has_page(self) -> bool:
-        """Whether all its states can be sent beforehand, so that a page moves without a kernel."""
-        return 0 < _count(self.controls) <= MOST_STATES
+        """Whether all its positions are known, so that a page moves without a kernel."""
+        return all(states.has_places(k, c, self.reach) for k, c in self.controls.items())
 
-    def states(self) -> tuple[dict[str, Any], bytes]:
-        """All its states as a page takes them; computed now where a kernel has moved it so far."""
-        if "states" in self.view.stored:
-            return self.view.stored, self.view.data
-        stored, values = _store(self.controls, self._scene_at)
-        return self._described | stored, values
+    def parcel(self) -> Generator[None, None, bytes]:
+        """All its states, for pages of all widths; stops after each of them."""
+
+        def state_at(at: dict[str, Any]) -> State:
+            return _state(self.scene_at(**at), ROOMS)
+
+        return states.parcel(self.controls, self.reach, state_at, _plain, ROOMS)
+
+    def _state_anew(self, room: int, *values: Any) -> State:
+        scene = self.scene_at(**dict(zip(self.controls, values, strict=True)))
+        return _state(scene, (room,))
+
+    def _described(self) -> list[dict[str, Any]]:
+        described = []
+        for key, control in self.controls.items():
+            try:
+                places = states.places_of(control)
+            except TypeError:  # typed, or without a list of positions
+                places = [(str(control.value), control.value)]
+            described.append(states.described(key, control, places))
+        return described
+
+    def _widen(self, change: Any) -> None:
+        self._sent.clear()
+        self._move(change)
 
     def _move(self, _change: Any) -> None:
+        at = states.settled(self.controls, self.reach, self.values)
+        if tuple(at.values()) in self._sent:
+            self.view.error = ""
+        else:
+            self._show()
+        self._send()
+
+    def _show(self) -> None:
         try:
             self.view.show(self.scene)
         except ValueError as error:
@@ -377,33 +356,80 @@ class Explorer:
         except Exception as error:  # shown, since a callback has no cell to print it under
             self.view.error = f"{type(error).__name__}: {error}"
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _send(self, rest: float = REST) -> None:
+        """Sends the states around this one, once nothing has moved for a while."""
+        if self._sending:
+            self._sending.cancel()
+        with contextlib.suppress(RuntimeError):  # no loop: nobody looks
+            self._sending = asyncio.get_running_loop().create_task(self._send_around(rest))
+
+    async def _send_around(self, rest: float) -> None:
+        await asyncio.sleep(rest)
+        here = states.settled(self.controls, self.reach, self.values)
+        room, known = self.view.room, set[tuple[Any, ...]]()
+
+        def state_at(at: dict[str, Any]) -> State | None:
+            with contextlib.suppress(Exception):  # it is said when somebody goes there
+                state = self._state_at(room, *at.values())
+                known.add(tuple(at.values()))
+                return state
+            return None
+
+        making = states.parcel(self.controls, self.reach, state_at, _plain, (room,), here)
+        while True:
+            try:
+                next(making)
+            except StopIteration as made:
+                self._sent, self.view.stored = known, made.value
+                return
+            await asyncio.sleep(0)  # whatever else the kernel has to do goes first
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        words = {"text/plain": self.first.alt}
         if os.environ.get(EXPORT) and self.has_page:
-            return {"text/html": page(self), "text/plain": self.first.alt}
-        return {
-            "text/plain": self.first.alt,
-            "text/html": figures.html(self.first, SCREEN),
-            "application/vnd.jupyter.widget-view+json": {
-                "version_major": 2,
-                "version_minor": 0,
-                "model_id": self.box.model_id,
-            },
-        }
+            return words | {"text/html": page(self)}, {}
+        _, for_colab = self.view._repr_mimebundle_() or ({}, {})
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
+        bundle = words | {"application/vnd.jupyter.widget-view+json": view}
+        if SERVED not in os.environ:
+            return bundle | {"text/html": figures.html(self.first, SCREEN)}, for_colab
+        self._send(FIRST)
+        return bundle, for_colab
 
 
 def page(explorer: Explorer) -> str:
-    """An explorer with stored states as HTML that needs nothing else: no kernel, no network."""
+    """An explorer with all its states as HTML that needs nothing else: no kernel, no network."""
     require_kind("explorer", explorer, Explorer)
-    if not explorer.has_page:
-        raise ValueError(f"explorer must have at most {MOST_STATES} states, all of them known")
-    stored, values = explorer.states()
-    said = {"look": LOOK, "stored": stored, "bytes": base64.b64encode(values).decode()}
-    parcel = base64.b64encode(zlib.compress(json.dumps(said).encode(), 9)).decode()
+    place = f"mha-{explorer.box.model_id[:12]}"
     still = figures.html(explorer.first, SCREEN)
-    source = base64.b64encode(SCRIPT.encode()).decode()
-    name = f"mha-{explorer.box.model_id[:12]}"
-    return (
-        f'<div id="{escape(name)}">{still}</div><script type="module">'
-        f'import {{ mount }} from "data:text/javascript;base64,{source}";'
-        f'mount(document.getElementById("{name}"), "{parcel}");</script>'
+    moves = "".join(
+        f"<script>{said}</script>" for said in (script(), states_script(explorer, place))
     )
+    return f'<div id="{place}">{still}</div>{moves}'
+
+
+def script() -> str:
+    """What every page with explorers has before them, once or more often."""
+    source = base64.b64encode(SCRIPT.encode()).decode()
+    return (
+        f'window.mhaShow ??= import("data:text/javascript;base64,{source}").then(({{ mount }}) => '
+        f"(place, states) => mount(document.getElementById(place), {json.dumps(LOOK)}, states));"
+    )
+
+
+def states_script(explorer: Explorer, place: str) -> str:
+    """What puts the explorer, with all its states, into the element of this id."""
+    require_kind("explorer", explorer, Explorer)
+    require_text(place=place)
+    if not explorer.has_page:
+        raise ValueError("explorer must have a list of positions for each control, or a reach")
+    said = base64.b64encode(_whole(explorer.parcel())).decode()
+    return f'mhaShow.then((show) => show({json.dumps(place)}, "{said}"));'
+
+
+def _whole(making: Generator[None, None, bytes]) -> bytes:
+    while True:
+        try:
+            next(making)
+        except StopIteration as made:
+            return bytes(made.value)

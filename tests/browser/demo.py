@@ -54,9 +54,24 @@ def computed_explorer() -> Explorer:
     return Explorer(controls, computed)
 
 
+def part_of(n: int, part: int, word: str) -> Scene:
+    """How many parts there are depends on n."""
+    return Scene(Table([[n, part, word]]), caption=f"part {part} of {n}: {word}")
+
+
+def dependent_explorer() -> Explorer:
+    controls = {
+        "n": widgets.IntSlider(value=3, min=1, max=5, description="n"),
+        "part": widgets.IntSlider(value=1, min=0, max=2, description="part"),
+        "word": widgets.Text(value="it", description="word"),
+    }
+    places = {"part": lambda n: range(n), "word": lambda **_: ["it", "creek"]}
+    return Explorer(controls, part_of, reach=places)
+
+
 def stored_explorer() -> Explorer:
     controls = {
         "size": widgets.SelectionSlider(options=[4, 16, 64, 256], description="size"),
         "scaled": widgets.Checkbox(value=True, description="scaled"),
     }
-    return Explorer(controls, stored, stored=True)
+    return Explorer(controls, stored)

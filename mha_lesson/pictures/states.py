@@ -1,0 +1,217 @@
+"""States of an explorer in one parcel, from which a browser picks: no kernel is asked.
+
+Python computes every state; the browser looks up the one that its controls stand at. A page gets
+all of them, a live notebook those that are one move away.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import ipywidgets as widgets
+import numpy as np
+
+# For a control that depends on earlier ones, or has no list of its own: from their values to its
+# positions, values or (label, value) pairs. Fewer positions are always the first of the others.
+Reach = Mapping[str, Callable[..., Sequence[Any]]]
+Controls = Mapping[str, widgets.Widget]
+Places = list[tuple[str, Any]]  # label and value of each position of a control
+SCALES = (10_000, 1_000)  # a rounded array is sent as whole numbers, so many to the unit
+FAR = 32_767  # the largest of them
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What is seen at one position of the controls.
+
+    Attributes:
+        words: what JSON can write of it: the caption, for example.
+        arrays: float32, one after the other; words and marks name them by their number.
+        layouts: width, height and marks, one for each width that was asked for.
+    """
+
+    words: Mapping[str, Any]
+    arrays: Sequence[bytes]
+    layouts: Sequence[tuple[float, float, Sequence[Hashable]]]
+
+
+class Pool:
+    """Things in the order in which they first came; equal ones once."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, int] = {}
+
+    def put(self, thing: Hashable) -> int:
+        """The number of this thing."""
+        return self.known.setdefault(thing, len(self.known))
+
+
+class Arrays(Pool):
+    """Arrays, as float32."""
+
+    def put(self, thing: Any) -> int:
+        """The number of this array."""
+        return super().put(np.asarray(thing, np.float32).tobytes())
+
+
+def packed(arrays: Sequence[bytes]) -> tuple[list[list[int]], bytes]:
+    """[length, scale] of each array, and their bytes: all first ones, then all second ones.
+
+    Numbers of scale 0 are float32, of others int16.
+    """
+    sizes, parts = list[list[int]](), list[bytes]()
+    for raw in arrays:
+        values = np.frombuffer(raw, np.float32)
+        scale, coded = _coded(values)
+        sizes.append([len(values), scale])
+        parts.append(coded.view(np.uint8).reshape(len(values), -1).T.tobytes())
+    return sizes, b"".join(parts)
+
+
+def _coded(values: np.ndarray) -> tuple[int, np.ndarray]:
+    if np.isfinite(values).all():
+        for scale in SCALES:
+            whole = np.round(values.astype(float) * scale)
+            same = (whole / scale).astype(np.float32) == values
+            if same.all() and np.abs(whole).max(initial=0) <= FAR:
+                return scale, whole.astype("<i2")
+    return 0, values.astype("<f4")
+
+
+def _steps(numbers: list[int]) -> list[int]:
+    """From each number to the next, from 0 on: mostly 1, which takes little room."""
+    return [b - a for a, b in pairwise([0, *numbers])]
+
+
+def places_of(control: widgets.Widget, given: Sequence[Any] | None = None) -> Places:
+    """Label and value of every position of a control; `given` by what reaches it.
+
+    Raises:
+        TypeError: it has no list of positions.
+    """
+    if given is not None:
+        return [place if isinstance(place, tuple) else (str(place), place) for place in given]
+    if isinstance(control.value, bool):
+        return [("off", False), ("on", True)]
+    if isinstance(control, widgets.IntSlider | widgets.BoundedIntText):
+        return [(str(n), n) for n in range(control.min, control.max + 1, control.step)]
+    if hasattr(control, "index") and hasattr(control, "options"):
+        return list(control._options_full)
+    raise TypeError(
+        "states need controls with a list of positions (IntSlider, SelectionSlider, Dropdown, "
+        f"ToggleButtons, Checkbox) or a reach, got {type(control).__name__}"
+    )
+
+
+def has_places(key: str, control: widgets.Widget, reach: Reach) -> bool:
+    """Whether all positions of a control are known."""
+    try:
+        return key in reach or bool(places_of(control))
+    except TypeError:
+        return False
+
+
+def described(key: str, control: widgets.Widget, places: Places) -> dict[str, Any]:
+    """What a page needs to make the control, and a notebook to find where it stands."""
+    values = [value for _, value in places]
+    boxed = isinstance(control.value, bool)
+    return {
+        "id": control.model_id,
+        "key": key,
+        "name": control.description or key,
+        "input": "checkbox" if boxed else "range" if _slides(control) else "select",
+        "indexed": hasattr(control, "index"),
+        "typed": isinstance(control, widgets.Text),
+        "said": [label for label, _ in places],
+        "start": values.index(control.value) if control.value in values else 0,
+        "min": getattr(control, "min", 0),
+        "step": getattr(control, "step", 1),
+    }
+
+
+def _slides(control: widgets.Widget) -> bool:
+    return isinstance(control, widgets.IntSlider | widgets.SelectionSlider)
+
+
+def settled(controls: Controls, reach: Reach, wished: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the controls stand when these values are wished for, each among those that earlier
+    ones leave: beyond them a slider stands at its end, anything else at its first position.
+    """
+    at: dict[str, Any] = {}
+    for key, control in controls.items():
+        left = None
+        if key in reach and not isinstance(control, widgets.Text):
+            left = [value for _, value in places_of(control, reach[key](**at))]
+        fits = left is None or wished[key] in left
+        at[key] = wished[key] if fits else left[-1 if _slides(control) else 0]  # type: ignore[index]
+    return at
+
+
+def parcel(
+    controls: Controls,
+    reach: Reach,
+    state_at: Callable[[dict[str, Any]], State | None],
+    plain: Callable[[Any], Any],
+    rooms: Sequence[float],
+    around: dict[str, Any] | None = None,
+) -> Generator[None, None, bytes]:
+    """All states, or those at most one move from `around`. Stops after each, so that others may go
+    on, and gives the parcel at last: the length of a JSON text, the text and arrays, deflated.
+
+    `state_at` gives a state, or None where the function refuses; `plain` a mark as JSON writes it.
+    Marks and layouts stand in lists, equal ones once; a layout has the steps from mark to mark.
+    `tree` leads from the positions of the controls, one after the other, to a state; a node has the
+    positions that earlier ones leave.
+    """
+    arrays, marks, layouts = Pool(), Pool(), Pool()
+    states: list[dict[str, Any]] = []
+    longest: dict[str, Places] = {key: [] for key in controls}
+
+    def put(state: State) -> int:
+        states.append({
+            **state.words,
+            "arrays": [arrays.put(raw) for raw in state.arrays],
+            "layouts": [
+                layouts.put((width, height, *_steps([marks.put(mark) for mark in there])))
+                for width, height, there in state.layouts
+            ],
+        })  # fmt: skip
+        return len(states) - 1
+
+    def below(at: dict[str, Any], moved: bool) -> Generator[None, None, Any]:
+        if len(at) == len(controls):
+            state = state_at(at)
+            yield
+            return None if state is None else put(state)
+        key = [*controls][len(at)]
+        given = reach[key](**at) if key in reach else None
+        if around and isinstance(controls[key], widgets.Text):
+            given = [around[key]]
+        places = places_of(controls[key], given)
+        longest[key] = max(longest[key], places, key=len)
+        stays = settled(controls, reach, {**around, **at})[key] if around else None
+        node: list[Any] = []
+        for _, value in places:
+            leaves = around is not None and value != stays
+            far = moved and leaves
+            node.append(None if far else (yield from below({**at, key: value}, moved or leaves)))
+        return node
+
+    tree = yield from below({}, False)
+    sizes, raw = packed([*arrays.known])
+    told = {
+        "rooms": list(rooms),
+        "controls": [described(key, controls[key], longest[key]) for key in controls],
+        "arrays": sizes,
+        "marks": [plain(mark) for mark in marks.known],
+        "layouts": [*layouts.known],
+        "states": states,
+        "tree": tree,
+    }
+    said = json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    return zlib.compress(len(said).to_bytes(4, "little") + said + raw)

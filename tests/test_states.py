@@ -1,0 +1,335 @@
+"""The parcel of states: what the browser looks up is what Python's function says."""
+
+import asyncio
+import base64
+import hashlib
+import json
+import random
+import shutil
+import subprocess
+import zlib
+from functools import cache
+
+import ipywidgets as widgets
+import numpy as np
+import pytest
+import torch
+
+from mha_lesson import explore
+from mha_lesson.explore.n07_training import HEADS
+from mha_lesson.pictures import layout, live, panels, states
+from mha_lesson.pictures.flow import Flow
+from mha_lesson.pictures.layout import Arrows, Cells, Drawing, Ribbons, Text
+from mha_lesson.training import two_sides_runs
+from readable import unpacked
+
+# Runs the browser's own script: reads a parcel and positions, writes what is found there, arrays as
+# their digests.
+LOOK_UP = """
+import { createHash } from "node:crypto";
+const chunks = []; for await (const chunk of process.stdin) chunks.push(chunk);
+const { source, look, parcel, places, rooms } = JSON.parse(Buffer.concat(chunks));
+globalThis.matchMedia = () => ({ matches: true });
+const { unpack, stateAt, Field } = await import("data:text/javascript;base64," + source);
+const stored = await unpack(Buffer.from(parcel, "base64"));
+const known = new Map();
+const digest = (array) => {
+  if (!known.has(array)) {
+    const bytes = new Uint8Array(Float32Array.from(array, (v) => v + 0).buffer); // no −0
+    known.set(array, createHash("sha1").update(bytes).digest("hex"));
+  }
+  return known.get(array);
+};
+const write = (key, v) => (v instanceof Float32Array ? digest(v) : v);
+const cells = (m) => {
+  const field = new Field(m.kind, m, look), count = (n) => [...Array(n).keys()];
+  return count(field.rows).map((r) => count(field.columns).map((c) => field.says(r, c)));
+};
+const seen = places.flatMap((at) => rooms.map((room) => {
+  const scene = stateAt(stored, at, room);
+  const read = (m) => ["heatmap", "tiles"].includes(m.kind) && !m.key;
+  return scene && { scene, says: scene.marks.filter(read).map(cells) };
+}));
+process.stdout.write(JSON.stringify(seen, write));
+"""
+MOST = 1000  # positions of an explorer that are looked up
+NAMES = [*explore.__all__, *(f"flow-{part}" for part in ("attention", "mask"))]
+ARRAYS = ("values", "blocked", "writes", "bias")  # what a mark, or a flow, may hold
+
+
+def look_up(parcel: bytes, places: list[list[int]], rooms: list[int]) -> list[dict]:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node runs the browser's script here, and is not installed")
+    sent = {
+        "source": base64.b64encode(live.SCRIPT.encode()).decode(), "look": live.LOOK,
+        "parcel": base64.b64encode(parcel).decode(), "places": places, "rooms": rooms,
+    }  # fmt: skip
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", LOOK_UP],
+        input=json.dumps(sent), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def found(scene: dict) -> dict:
+    """A scene from the browser, without what only the parcel knows."""
+    return {key: part for key, part in scene.items() if key not in ("arrays", "layouts")}
+
+
+def expected(scene: panels.Scene, room: int) -> dict:
+    """The same of a scene as the kernel would send it."""
+    header, raw = live.pack(scene, room)
+    header = json.loads(json.dumps(header))
+    arrays = unpacked(header.pop("arrays"), raw)
+    digests = [hashlib.sha1((array + 0).tobytes()).hexdigest() for array in arrays]
+    for thing in [*header["marks"], header["flow"] or {}]:
+        thing |= {key: digests[thing[key]] for key in ARRAYS if thing.get(key) is not None}
+        if thing.get("kind") == "arrows":
+            thing["steps"] = arrays[thing["steps"]].tolist()
+    return header
+
+
+@cache
+def explorer_of(name: str) -> live.Explorer:
+    kind, _, until = name.partition("-")
+    if kind == "training":
+        runs = [r for h in HEADS for r in two_sides_runs(h, [0], n_steps=4, snapshot_every=2)]
+        return explore.training(runs)
+    return getattr(explore, kind)(**({"until": until} if until else {}))
+
+
+def all_of(making) -> bytes:
+    return live._whole(making)
+
+
+def positions(explorer: live.Explorer) -> list[tuple[list[int], dict]]:
+    """Every position: the place of each control, and the values."""
+    seen: list[dict] = []
+    all_of(states.parcel(explorer.controls, explorer.reach, seen.append, str, ()))
+    places = []
+    for at in seen:
+        before: dict = {}
+        place = []
+        for key, value in at.items():
+            given = explorer.reach[key](**before) if key in explorer.reach else None
+            values = [v for _, v in states.places_of(explorer.controls[key], given)]
+            place.append(values.index(value))
+            before[key] = value
+        places.append(place)
+    return list(zip(places, seen, strict=True))
+
+
+def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
+    """All that a picture says, without its layout, which takes most of the time."""
+    drawing = Drawing()
+    for panel in scene.flat():
+        drawing.add(Text(0, 0, f"{panel.title} {panel.alt}"))
+        for part in panel.blocks.values() if isinstance(panel, Flow) else [panel]:
+            if isinstance(part, panels.Heatmap | panels.Tiles):
+                drawing.add(Cells(0, 0, 1, 1, part))
+            elif isinstance(part, panels.Words):
+                drawing.add(Ribbons(0, 0, 1, 1, part, 0))
+            elif isinstance(part, panels.Walk):
+                drawing.add(Arrows(0, 0, 1, part))
+            else:
+                drawing.add(*(Text(0, 0, " ".join(words)) for words in part.largest(99)))
+    return drawing
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("name", NAMES)
+def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch):
+    """Of every one, or of 1,000 at random: caption, labels and values."""
+    monkeypatch.setattr(live, "draw", only_words)
+    explorer = explorer_of(name)
+    assert explorer.has_page
+    every = positions(explorer)
+    asked = random.Random(name).sample(every, min(MOST, len(every)))
+    scenes = {tuple(at.values()): explorer.scene_at(**at) for _, at in asked}
+
+    def state_at(at):
+        scene = scenes.get(tuple(at.values()))
+        return scene and live._state(scene, (layout.WIDTH,))
+
+    parcel = all_of(
+        states.parcel(explorer.controls, explorer.reach, state_at, live._plain, (layout.WIDTH,))
+    )
+    shown = look_up(parcel, [place for place, _ in asked], [layout.WIDTH])
+    for (_, at), state in zip(asked, shown, strict=True):
+        scene = scenes[tuple(at.values())]
+        assert state is not None, at
+        assert found(state["scene"]) == expected(scene, layout.WIDTH), at
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("name", NAMES)
+def test_the_browser_finds_the_picture_laid_out_for_each_width(name, monkeypatch):
+    """At the first two positions of each control; and what each cell says."""
+    places_of = states.places_of
+    monkeypatch.setattr(states, "places_of", lambda *given: places_of(*given)[:2])
+    explorer = explorer_of(name)
+    every = positions(explorer)
+    asked = random.Random(name).sample(every, min(3, len(every)))
+    shown = look_up(all_of(explorer.parcel()), [place for place, _ in asked], [*layout.ROOMS])
+    wanted = [(at, room) for _, at in asked for room in layout.ROOMS]
+    for (at, room), state in zip(wanted, shown, strict=True):
+        scene = explorer.scene_at(**at)
+        assert found(state["scene"]) == expected(scene, room), (at, room)
+        read = [p for p in scene.flat() if isinstance(p, panels.Heatmap | panels.Tiles)]
+        for panel, rows in zip(read, state["says"] if read else [], strict=True):
+            for r, row in enumerate(rows):
+                for c, says in enumerate(row):
+                    assert says is None or says == panel.text(r, c), (at, r, c)
+
+
+def chosen(n: int, on: bool, word: str = "it") -> panels.Heatmap:
+    if n == 3 and not on:
+        raise ValueError("n must not be 3 here")
+    return panels.Heatmap([[n, on, len(word)]], limits=(0, 9), title=word)
+
+
+def small(**more: widgets.Widget) -> live.Explorer:
+    controls = {
+        "n": widgets.IntSlider(value=2, min=1, max=4),
+        "on": widgets.Checkbox(value=True, description="on"),
+    }
+    return live.Explorer(controls | more, chosen, reach={"on": lambda n: [False, True][:n]})
+
+
+def told(parcel: bytes) -> dict:
+    raw = zlib.decompress(parcel)
+    return json.loads(raw[4 : 4 + int.from_bytes(raw[:4], "little")])
+
+
+def test_the_tree_has_the_positions_that_earlier_controls_leave():
+    explorer = small()
+    explorer._scene_at = lambda n, on: panels.Heatmap([[n, on]], limits=(0, 9))
+    said = told(all_of(explorer.parcel()))
+    assert said["tree"] == [[0], [1, 2], [3, 4], [5, 6]]
+    assert [c["said"] for c in said["controls"]] == [["1", "2", "3", "4"], ["False", "True"]]
+    assert [c["start"] for c in said["controls"]] == [1, 1]
+
+
+def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
+    controls = {
+        "n": widgets.IntSlider(value=4, min=1, max=4),
+        "part": widgets.IntSlider(value=3, min=0, max=3),
+        "name": widgets.Dropdown(options=["a", "b", "c"], value="c"),
+    }
+    reach = {"part": lambda n: range(n), "name": lambda n, **_: ["a", "b", "c"][:n]}
+    assert states.settled(controls, reach, {"n": 2, "part": 3, "name": "c"}) == {
+        "n": 2, "part": 1, "name": "a",
+    }  # fmt: skip
+    explorer = live.Explorer(
+        controls, lambda **at: panels.Heatmap([[0]], title=str(at)), reach=reach
+    )
+    [state] = look_up(all_of(explorer.parcel()), [[1, 3, 2]], [860])
+    assert state["scene"]["marks"][0]["text"] == str({"n": 2, "part": 1, "name": "a"})
+
+
+def test_around_a_position_is_what_one_move_leads_to():
+    explorer = small(word=widgets.Text(value="creek", description="word"))
+    at = {"n": 2, "on": True, "word": "creek"}
+    seen = []
+
+    def state_at(values):
+        seen.append(tuple(values.values()))
+        return live._state(explorer.scene_at(**values), (500,))
+
+    making = states.parcel(explorer.controls, explorer.reach, state_at, live._plain, (500,), at)
+    said = told(all_of(making))
+    assert said["tree"] == [[[0]], [[1], [2]], [None, [3]], [None, [4]]]
+    assert seen == [
+        (1, False, "creek"),
+        (2, False, "creek"),
+        *((n, True, "creek") for n in (2, 3, 4)),
+    ]
+
+
+def test_a_kernel_that_rests_sends_what_is_near_and_answers_for_the_rest():
+    """The positions that the browser shows by itself are not drawn again."""
+
+    async def live_one() -> None:
+        explorer = small(word=widgets.Text(value="it", description="word"))
+        shown = []
+        explorer.view.show = lambda scene: shown.append(scene.alt)
+        explorer.controls["n"].value = 4
+        assert len(shown) == 1
+        await explorer._sending
+        parcel = explorer.view.stored
+        assert parcel and not explorer.view.error
+        explorer.controls["n"].value = 3
+        explorer.controls["n"].value = 2
+        explorer.controls["n"].value = 3
+        assert len(shown) == 1
+        explorer.controls["on"].value = False  # it is refused, and was not sent
+        assert explorer.view.error == "n must not be 3 here"
+        explorer.controls["on"].value = True
+        assert not explorer.view.error
+        explorer.controls["word"].value = "creek"
+        assert len(shown) == 2
+        await explorer._sending
+        assert explorer.view.stored != parcel
+        explorer.view.room = 400  # another layout for every state
+        assert len(shown) == 3 and not explorer._sent
+        explorer._sending.cancel()
+
+    asyncio.run(live_one())
+
+
+def test_an_explorer_with_a_typed_field_has_no_page_without_a_list_for_it():
+    controls = {"word": widgets.Text(value="it", description="word")}
+    explorer = live.Explorer(controls, lambda word: panels.Heatmap([[len(word)]], limits=(0, 9)))
+    assert not explorer.has_page
+    with pytest.raises(ValueError, match="must have a list of positions"):
+        live.page(explorer)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("reach", [{"m": lambda: [1]}, {"n": [1, 2]}, [1]])
+def test_a_wrong_reach_is_refused(reach):
+    controls = {"n": widgets.IntSlider(value=2, min=1, max=3)}
+    with pytest.raises((ValueError, TypeError), match="reach"):
+        live.Explorer(controls, lambda n: panels.Heatmap([[n]], limits=(0, 3)), reach=reach)
+
+
+def test_where_somebody_looks_live_no_still_picture_is_made(monkeypatch):
+    monkeypatch.setattr(live.figures, "html", lambda *_: pytest.fail("nobody will see it"))
+    monkeypatch.setenv(live.SERVED, "notebook.ipynb")
+    bundle, _ = explore.masks()._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "application/vnd.jupyter.widget-view+json"}
+
+
+@pytest.mark.parametrize("decimals", [2, 3, 4, 5, 9])
+def test_arrays_arrive_as_they_are(decimals):
+    generator = torch.Generator().manual_seed(decimals)
+    values = torch.rand(50, generator=generator).round(decimals=decimals).numpy()
+    odd = np.array([np.nan, np.inf, -0.0, 1e-30, 4e5, 32.768], np.float32)
+    sizes, raw = states.packed([values.tobytes(), odd.tobytes()])
+    assert (sizes[0][1] > 0) == (decimals <= 4) and sizes[1] == [6, 0]
+    for sent, array in zip(unpacked(sizes, raw), (values, odd), strict=True):
+        np.testing.assert_array_equal(sent, array)
+
+
+@pytest.mark.parametrize("name", ["masks", "real_heads", "head_writes", "cost", "memory"])
+def test_a_layout_that_is_remembered_is_the_one_that_would_be_found_anew(name):
+    """What has the same frame takes the same room, whatever its values."""
+    explorer = explorer_of(name)
+    asked = random.Random(name).sample(positions(explorer), 12)
+    scenes = [explorer.scene_at(**at) for _, at in asked]
+
+    def rooms() -> list:
+        drawn = [
+            layout.draw(scene, width, layout.SCREEN) for scene in scenes for width in (860, 330)
+        ]
+        return [(d.width, d.height, [m for m in d.marks if isinstance(m, Text)]) for d in drawn]
+
+    remembered = rooms()
+    for i, scene in enumerate(scenes):
+        layout._fitting.cache_clear()
+        layout._shares.cache_clear()
+        anew = layout.draw(scene, 330, layout.SCREEN), layout.draw(scene, 860, layout.SCREEN)
+        for drawing, (width, height, texts) in zip(anew[::-1], remembered[2 * i :], strict=False):
+            assert (drawing.width, drawing.height) == (width, height)
+            assert [m for m in drawing.marks if isinstance(m, Text)] == texts
