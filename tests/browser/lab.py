@@ -80,6 +80,7 @@ class Lab:
             f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={self.work}", "--LabApp.extension_manager=readonly",
             "--LabApp.expose_app_in_browser=True",
+            "--JupyterNotebookApp.expose_app_in_browser=True",
         ]  # fmt: skip
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             command.append("--allow-root")
@@ -112,12 +113,15 @@ class Lab:
         theme = "JupyterLab Dark" if on else "JupyterLab Light"
         (self.settings / "themes.jupyterlab-settings").write_text(f'{{"theme": "{theme}"}}')
 
-    def open(self, browser, name: str, *, run: bool = True, **context):
-        """The notebook `name` in a page of its own; with `run`, all its cells have been run."""
+    def open(self, browser, name: str, *, run: bool = True, where: str = "lab/tree", **context):
+        """The notebook `name` in a page of its own; with `run`, all its cells have been run.
+
+        `where` is JupyterLab, or "notebooks": Notebook 7, which the same server shows.
+        """
         viewport = context.pop("viewport", {"width": 1400, "height": 1100})
         page = browser.new_context(viewport=viewport, **context).new_page()
         page.set_default_timeout(1000 * START)
-        page.goto(f"{self.url}lab/tree/{name}?token={self.token}&reset")
+        page.goto(f"{self.url}{where}/{name}?token={self.token}&reset")
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         if run:
             page.evaluate(RUN_ALL)

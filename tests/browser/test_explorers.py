@@ -102,6 +102,22 @@ def test_a_live_notebook_shows_the_moving_picture_and_not_the_still_one(page):
     assert page.locator(".jp-OutputArea figure").count() == 0
 
 
+def test_the_same_in_notebook_7(server, browser):
+    page = server.open(browser, "demo.ipynb", where="notebooks")
+    page.wait_for_selector(f"{STORED} >> canvas[aria-label]", timeout=SOON)
+    assert "JupyterNotebook" in page.evaluate("() => jupyterapp.name.replaceAll(' ', '')")
+    assert page.locator(".jp-OutputArea figure").count() == 0
+    for which, name, key, scene in (
+        (COMPUTED, "n", "ArrowRight", demo.computed(4, "it", "none")),
+        (STORED, "size", "End", demo.stored(256, True)),
+    ):
+        slider(page, name).focus()
+        page.keyboard.press(key)
+        settle(page, which, scene.caption)
+        assert sorted(view(page, which, "v.drawn")) == texts(scene)
+    page.context.close()
+
+
 def test_a_notebook_without_its_kernel_shows_the_still_picture(server, browser):
     bundle, _ = demo.stored_explorer()._repr_mimebundle_()
     bundle.pop("application/vnd.jupyter.widget-view+json")
