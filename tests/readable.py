@@ -34,11 +34,12 @@ def assert_readable(drawing: layout.Drawing, width: float = layout.WIDTH) -> Non
 def unpacked(sizes: list[list[int]], raw: bytes) -> list[np.ndarray]:
     """The arrays of `states.packed`, read as the browser reads them."""
     arrays, at = [], 0
-    for length, scale in sizes:
-        width = 2 if scale else 4
-        planes = np.frombuffer(raw, np.uint8, width * length, at).reshape(width, length)
-        numbers = np.ascontiguousarray(planes.T).view("<i2" if scale else "<f4").ravel()
-        arrays.append((numbers / scale if scale else numbers).astype(np.float32))
-        at += width * length
+    for length, wide, scale in sizes:
+        planes = np.zeros((length, 4), np.uint8)
+        planes[:, 4 - wide :] = np.frombuffer(raw, np.uint8, wide * length, at).reshape(wide, -1).T
+        numbers = planes.view("<i4").ravel() >> 8 * (4 - wide)
+        whole = (numbers / scale if scale else numbers.view("<f4")).astype(np.float32)
+        arrays.append(whole)
+        at += wide * length
     assert at == len(raw)
     return arrays

@@ -14,6 +14,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import torch
 from bs4 import BeautifulSoup
 from jinja2 import FileSystemLoader
 from jupyterlab_pygments import JupyterStyle
@@ -165,8 +166,9 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
         f"window.SECTIONS = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8"
     )
     (place / "explore.js").write_text(live.script(), encoding="utf-8")
-    with ProcessPoolExecutor(2) as pool:  # the one thing that takes its time
-        for name, script in zip(sorted(shown), pool.map(moving, sorted(shown)), strict=True):
+    names = sorted(shown, reverse=True)  # `training` first, which takes longest
+    with ProcessPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        for name, script in zip(names, pool.map(moving, names), strict=True):
             (place / f"{name}.js").write_text(script, encoding="utf-8")
     code = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
     style = (LOOK / "page.css").read_text(encoding="utf-8")

@@ -230,7 +230,8 @@ def _writes(source: Source, causal: bool) -> Tensor:
     slabs = source.after[0].T.unflatten(0, (len(source.q), -1))  # (h, d_k, d_model)
     sums = (split_heads(_concat(source, causal)[None], len(source.q))[0] @ slabs).cumsum(dim=0)
     # Not each write: then the sum of all would be off by h roundings.
-    return sums.round(decimals=DECIMALS).diff(dim=0, prepend=torch.zeros_like(sums[:1]))
+    writes = sums.round(decimals=DECIMALS).diff(dim=0, prepend=torch.zeros_like(sums[:1]))
+    return writes.round(decimals=DECIMALS)
 
 
 def _model(values: Tensor, words: tuple[str, ...], title: str, role: str) -> Heatmap:

@@ -671,11 +671,10 @@ function nameSliders(root) {
 // The arrays of mha_lesson.pictures.states.packed.
 export function arraysOf(sizes, bytes) {
   let at = 0;
-  return sizes.map(([n, scale]) => {
-    const size = scale ? 2 : 4, raw = new Uint8Array(n * size);
-    for (let i = 0; i < n; i++) for (let k = 0; k < size; k++) raw[i * size + k] = bytes[at + k * n + i];
-    at += n * size;
-    return scale ? Float32Array.from(new Int16Array(raw.buffer), (v) => v / scale) : new Float32Array(raw.buffer);
+  return sizes.map(([n, wide, scale]) => {
+    const numbers = new Int32Array(n), empty = 8 * (4 - wide);
+    for (let k = 0; k < wide; k++) for (let i = 0; i < n; i++) numbers[i] |= bytes[at++] << (empty + 8 * k);
+    return scale ? Float32Array.from(numbers, (v) => (v >> empty) / scale) : new Float32Array(numbers.buffer);
   });
 }
 

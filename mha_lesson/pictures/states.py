@@ -21,8 +21,7 @@ import numpy as np
 Reach = Mapping[str, Callable[..., Sequence[Any]]]
 Controls = Mapping[str, widgets.Widget]
 Places = list[tuple[str, Any]]  # label and value of each position of a control
-SCALES = (10_000, 1_000)  # a rounded array is sent as whole numbers, so many to the unit
-FAR = 32_767  # the largest of them
+SCALE = 10_000  # arrays of four decimals are sent as whole numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,27 +59,26 @@ class Arrays(Pool):
 
 
 def packed(arrays: Sequence[bytes]) -> tuple[list[list[int]], bytes]:
-    """[length, scale] of each array, and their bytes: all first ones, then all second ones.
+    """[length, bytes of a number, scale] of each array, and their bytes: all lowest ones first.
 
-    Numbers of scale 0 are float32, of others int16.
+    Rounded numbers are sent as whole ones, `scale` to the unit; those of scale 0 are float32.
     """
     sizes, parts = list[list[int]](), list[bytes]()
     for raw in arrays:
-        values = np.frombuffer(raw, np.float32)
-        scale, coded = _coded(values)
-        sizes.append([len(values), scale])
-        parts.append(coded.view(np.uint8).reshape(len(values), -1).T.tobytes())
+        values = np.frombuffer(raw, "<f4")
+        wide, scale, coded = _coded(values)
+        sizes.append([len(values), wide, scale])
+        parts.append(coded.view(np.uint8).reshape(len(values), 4)[:, :wide].T.tobytes())
     return sizes, b"".join(parts)
 
 
-def _coded(values: np.ndarray) -> tuple[int, np.ndarray]:
+def _coded(values: np.ndarray) -> tuple[int, int, np.ndarray]:
     if np.isfinite(values).all():
-        for scale in SCALES:
-            whole = np.round(values.astype(float) * scale)
-            same = (whole / scale).astype(np.float32) == values
-            if same.all() and np.abs(whole).max(initial=0) <= FAR:
-                return scale, whole.astype("<i2")
-    return 0, values.astype("<f4")
+        whole = np.round(values.astype(float) * SCALE)
+        far = np.abs(whole).max(initial=0)
+        if far < 2**23 and ((whole / SCALE).astype(np.float32) == values).all():
+            return 2 if far < 2**15 else 3, SCALE, whole.astype("<i4")
+    return 4, 0, values
 
 
 def _steps(numbers: list[int]) -> list[int]:
