@@ -3,9 +3,10 @@
 A real JupyterHub on 127.0.0.1 with the configuration of `notebooks/TEACHING.md`. Only the
 authenticator (anybody, any password) and the spawner (local processes) are for demonstration:
 never give such a hub to a class. Each learner has a server, opens notebooks 01, 03 and 06 one
-after the other, runs every cell in a kernel of their own, and moves the explorer's slider to three
-places; then the kernel is shut down, as TEACHING.md tells learners to do. They do everything at
-the same moment, which is harder than a class is.
+after the other, runs every cell in a kernel of their own, and moves the explorer's slider: once
+straight away, when the kernel is asked for the picture, and twice when the browser has the states
+of all pictures. Then the kernel is shut down, as TEACHING.md tells learners to do. They do
+everything at the same moment, which is harder than a class is.
 """
 
 import argparse
@@ -68,6 +69,7 @@ class Findings:
     first_picture: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     whole: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     moves: list[float] = field(default_factory=list)
+    states: list[float] = field(default_factory=list)  # after the last cell, till all have come
     near: int = 0  # moves that the kernel had sent beforehand: it draws nothing for them
     memory: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     hub_memory: int = 0
@@ -201,6 +203,7 @@ class Kernel:
     def __init__(self, connection: WebSocketClientConnection) -> None:
         self.connection = connection
         self.models: dict[str, dict[str, Any]] = {}  # widgets, by comm id
+        self.full: set[str] = set()  # pictures of which all states have come
 
     async def ask(
         self, kind: str, content: dict[str, Any], seen: Callable[[dict], None] = lambda _: None
@@ -218,15 +221,9 @@ class Kernel:
         answer = None
         awaited = {"idle", "reply"} if kind == "execute_request" else {"idle"}
         while awaited:
-            raw = await asyncio.wait_for(self.connection.read_message(), PATIENCE)
-            if raw is None:
-                raise ConnectionError("the kernel hung up")
-            got = deserialize_binary_message(raw) if isinstance(raw, bytes) else json.loads(raw)
+            got = await self.next()
             if got["parent_header"].get("msg_id") != message["header"]["msg_id"]:
                 continue
-            if got["msg_type"] == "comm_open":
-                data = got["content"]["data"]
-                self.models[got["content"]["comm_id"]] = data.get("state", {})
             seen(got)
             if got["msg_type"] == "execute_reply":
                 answer = got["content"]
@@ -234,6 +231,23 @@ class Kernel:
             if got["msg_type"] == "status" and got["content"]["execution_state"] == "idle":
                 awaited.discard("idle")
         return answer
+
+    async def next(self) -> dict[str, Any]:
+        """The next message, whatever it answers."""
+        raw = await asyncio.wait_for(self.connection.read_message(), PATIENCE)
+        if raw is None:
+            raise ConnectionError("the kernel hung up")
+        got = deserialize_binary_message(raw) if isinstance(raw, bytes) else json.loads(raw)
+        if got["msg_type"] == "comm_open":
+            self.models[got["content"]["comm_id"]] = got["content"]["data"].get("state", {})
+        if brings(got, "stored"):
+            self.full.add(got["content"]["comm_id"])
+        return got
+
+    async def sends_all(self) -> None:
+        """Waits until every picture has its states: from then on the browser moves it alone."""
+        while not {i for i, state in self.models.items() if "deck" in state} <= self.full:
+            await self.next()
 
     def slider(self, name: str) -> str:
         """The comm id of the newest control of this name."""
@@ -251,9 +265,11 @@ def is_picture(message: dict[str, Any]) -> bool:
     )
 
 
-def is_new_scene(message: dict[str, Any]) -> bool:
+def brings(message: dict[str, Any], trait: str) -> bool:
+    """Whether it sends a widget's trait, as JSON or as bytes beside it."""
     data = message["content"].get("data") or {}
-    return message["msg_type"] == "comm_msg" and "scene" in data.get("state", {})
+    sent = trait in data.get("state", {}) or [trait] in data.get("buffer_paths", [])
+    return message["msg_type"] == "comm_msg" and sent
 
 
 async def visit(hub: Hub, learner: str, what: Visit, found: Findings) -> str:
@@ -289,13 +305,16 @@ async def visit(hub: Hub, learner: str, what: Visit, found: Findings) -> str:
     found.first_picture[what.notebook].append(pictures[0])
     found.whole[what.notebook].append(time.perf_counter() - start)
 
-    slider = kernel.slider(what.slider)
-    for place in what.places:
+    slider, ready = kernel.slider(what.slider), time.perf_counter()
+    for number, place in enumerate(what.places):
+        if number == 1:  # the first move comes before the states, the others after them
+            await kernel.sends_all()
+            found.states.append(time.perf_counter() - ready)
         scenes: list[float] = []
         moved = time.perf_counter()
 
         def drawn(message: dict[str, Any], scenes=scenes, moved=moved) -> None:
-            if is_new_scene(message):
+            if brings(message, "scene"):
                 scenes.append(time.perf_counter() - moved)
 
         update = {"method": "update", "state": {what.trait: place}, "buffer_paths": []}
@@ -363,10 +382,10 @@ def spread(values: list[float], digits: int = 1) -> str:
 def report(found: Findings, learners: int, threads: int) -> None:
     print(f"\n{learners} learners, {threads} thread{'s' * (threads > 1)} each, p50 / p95\n")
     print(f"- sign in to a server that is ready: {spread(found.server)} s")
-    print(
-        f"- slider to picture: {spread([1000 * s for s in found.moves], 0)} ms where the kernel is"
-    )
-    print(f"  asked ({len(found.moves)} moves); at once, from what it had sent, {found.near} moves")
+    asked = spread([1000 * s for s in found.moves], 0)
+    print(f"- slider to picture, while the kernel is asked: {asked} ms ({len(found.moves)} moves)")
+    print(f"- from the last cell until the browser has all states: {spread(found.states)} s")
+    print(f"- moves that it then drew by itself: {found.near}")
     print(f"- memory of the hub and its proxy: {found.hub_memory / 2**20:.0f} MiB")
     print("\n| notebook | first picture, s | all cells, s | MiB a learner (PSS), median / most |")
     print("|---|---|---|---|")
