@@ -14,6 +14,8 @@ CORE := tests/test_attention.py tests/test_masks.py tests/test_refusals.py tests
 # Loaded by `import torch` from these folders, in kernels too: another device, other default seeds.
 PRETEND := env PYTHONPATH="$(CURDIR)/tests/device" MHA_LESSON_DEVICE=pretend
 LUCK := env PYTHONPATH="$(CURDIR)/tests/luck"
+# Written also where a container says not to: else each of the many kernels compiles torch anew.
+export PYTHONDONTWRITEBYTECODE :=
 FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(10**6))')}; \
 	echo "Default seed of the notebooks: $$seed (SEED=$$seed repeats it)"; \
 	$(LUCK) MHA_LESSON_SEED=$$seed
