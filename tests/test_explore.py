@@ -33,7 +33,7 @@ CONTROLS = {
     "heads": ("h", "d_k", "hide_ends"),
     "real_heads": ("layer", "head", "hide_ends", "text"),
     "cost": ("T", "d_model", "h"),
-    "flow": ("step", "head", "example", "causal"),
+    "flow": ("example", "step", "head", "causal"),
 }
 
 

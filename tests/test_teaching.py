@@ -157,7 +157,7 @@ def by_hand_weights(keys: np.ndarray) -> np.ndarray:
     return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
 
 
-def only_token_1_stays() -> None:
+def only_token_0_stays() -> None:
     given = {"example": "by hand", "until": "attention", "step": "softmax"}
     keys = flowing("k", **given)  # a column for each token
     before, moved = by_hand_weights(keys), keys.copy()
@@ -408,7 +408,7 @@ def h_costs_bytes() -> None:
 
 # What stands in the right-hand column -> what it is computed from.
 SEEN: dict[str, Callable[[], None]] = {
-    "Token 1's: its query is (1, 0)": only_token_1_stays,
+    "Token 0's: its query is (1, 0)": only_token_0_stays,
     "None: weights are made of queries and keys": values_make_no_weight,
     "In one, head 1, with .85. In eight": it_takes_most_from_creek,
     "The first, which is left with itself, and the last": first_and_last_row,

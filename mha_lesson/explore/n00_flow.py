@@ -68,7 +68,7 @@ def flow(
     *,
     until: str | None = None,
 ) -> Explorer:
-    """`step` and `head` over the blocks of attention, from X to the output.
+    """`example`, `step` and `head` over the blocks of attention, from X to the output.
 
     It begins with three tokens of two numbers, whose entries can be moved, and goes on to the
     course's sentence; with `mha` and `x` it shows your own.
@@ -89,24 +89,37 @@ def flow(
     last = list(sources)[-1]
     if not by_hand:
         sources = {last: sources[last]}
-    steps = _steps(until)
-    controls: dict[str, Any] = {
-        "step": widgets.SelectionSlider(options=steps, value=steps[-1], description="step"),
-        "head": widgets.IntSlider(
-            value=sources[last].head, max=len(sources[last].q) - 1, description="head"
-        ),
-    }
-    if len(sources) > 1:
-        controls["example"] = widgets.Dropdown(options=list(sources), description="example")
+    first = next(iter(sources))
+    example = widgets.Dropdown(options=list(sources), description="example")
+    steps = _steps(until, sources[first])
+    step = widgets.SelectionSlider(options=steps, value=steps[-1], description="step")
+    head = widgets.IntSlider(
+        value=sources[last].head, max=len(sources[last].q) - 1, description="head"
+    )
+
+    def fit(change: dict[str, Any]) -> None:
+        source = sources[change["new"]]
+        _refill(step, _steps(until, source))
+        head.layout.display = None if len(source.q) > 1 else "none"
+
+    # Registered before the explorer's own: step and head fit the example before it is drawn.
+    example.observe(fit, "value")
+    fit({"new": first})
+    controls: dict[str, Any] = {"example": example} if len(sources) > 1 else {}
+    controls |= {"step": step, "head": head}
     if until in PARTS[3:]:
         causal = widgets.Checkbox(value=until == "mask", description="causal mask", indent=False)
         controls["causal"] = causal
 
-    def scene_at(step: str, head: int, example: str = last, causal: bool = False) -> Scene:
+    def scene_at(step: str, head: int, example: str = first, causal: bool = False) -> Scene:
         source = sources[example]
         return draw(source, step, min(head, len(source.q) - 1), causal, until)
 
-    return Explorer(controls, scene_at)
+    reach = {
+        "step": lambda example=first, **_: _steps(until, sources[example]),
+        "head": lambda example=first, **_: range(len(sources[example].q)),
+    }
+    return Explorer(controls, scene_at, reach=reach)
 
 
 def scene(
@@ -151,9 +164,20 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
     )
 
 
-def _steps(until: str) -> list[str]:
+def _steps(until: str, source: Source | None = None) -> list[str]:
+    """The steps as far as `until`, those of W^O only where the source has one."""
     here = PARTS.index(until)
+    if source and not source.after:
+        here = min(here, PARTS.index("output") - 1)
     return [step for step, (_, part) in STEPS.items() if PARTS.index(part) <= here]
+
+
+def _refill(slider: widgets.SelectionSlider, options: list[str]) -> None:
+    """Other positions: who stood at the end stands at the end, others where they stood."""
+    stays = slider.value in options and slider.value != slider.options[-1]
+    value = slider.value if stays else options[-1]
+    slider.options = options
+    slider.value = value
 
 
 @cache
@@ -289,7 +313,7 @@ def _by_hand() -> Source:
     """The example of notebook 1: Q and K are the same three rows."""
     q = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], device="cpu")
     v = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]], device="cpu")
-    return Source(("token 1", "token 2", "token 3"), q[None], q[None], v[None], pick=(2, 2))
+    return Source(("token 0", "token 1", "token 2"), q[None], q[None], v[None], pick=(2, 2))
 
 
 @cache

@@ -856,8 +856,8 @@ export async function mount(el, look, bytes) {
   function go() {
     controls.forEach((c, k) => {
       const { label, input, now } = inputs[k], count = left(k), place = deck.at(k);
+      label.hidden = count === 1;
       if (c.input === "checkbox") {
-        label.hidden = count === 1;
         input.checked = place === 1;
         return;
       }

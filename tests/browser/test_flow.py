@@ -41,7 +41,7 @@ def browser():
 def pages(tmp_path_factory):
     """A page by hand and one of the sentence with everything, in a light and a dark theme."""
     folder, made = tmp_path_factory.mktemp("flow"), {}
-    for name, until in (("hand", "attention"), ("whole", "output")):
+    for name, until in (("hand", "attention"), ("whole", "output"), ("grown", None)):
         inside = live.page(explore.flow(until=until))
         for theme, colour in (("light", ("#000", "#FFF")), ("dark", ("#EEE", "#111"))):
             made[name, theme] = folder / f"{name}_{theme}.html"
@@ -158,6 +158,17 @@ def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(browser, pages):
     np.testing.assert_allclose(values(page, "weights"), weights.flatten(), atol=1e-5)
     np.testing.assert_allclose(values(page, "context"), context.flatten(), atol=1e-4)
     assert q[2, 1] == 1.5
+    page.context.close()
+
+
+def test_by_hand_there_is_one_head_and_no_step_beyond_it(browser, pages):
+    page = opened(browser, pages["grown", "light"])
+    step = page.get_by_role("slider", name="step", exact=True)
+    head = page.get_by_role("slider", name="head", exact=True)
+    assert step.get_attribute("aria-valuetext") == "weights · V" and not head.is_visible()
+    assert said(page).startswith("token 2, number 0: ")
+    page.get_by_label("example").select_option("the sentence")
+    assert step.get_attribute("aria-valuetext") == "W^O" and head.is_visible()
     page.context.close()
 
 
