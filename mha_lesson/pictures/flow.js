@@ -172,8 +172,8 @@ class Flow {
       g.font = `600 ${size}px ${view.font}`;
       const width = g.measureText(text).width + 8;
       g.fillStyle = view.look.roles[role];
-      g.fillRect(x - width / 2, y - 9, width, 19);
-      view.write(g, text, x, y, size, "#FFFFFF", "center", true);
+      g.fillRect(x - 4, y - 9, width, 19);
+      view.write(g, text, x, y, size, "#FFFFFF", "left", true);
     }
   }
 
@@ -250,7 +250,7 @@ const FLOW_STYLE = `
 .mha-flow canvas{max-width:none}
 .mha-flow .mha-more{display:none}
 .mha-explorer:has(.mha-flow) .mha-caption{min-height:0}
-.mha-strip{width:861px;padding-left:3px;height:78px;color:var(--mha-text)}
+.mha-strip{width:861px;padding-left:2px;height:78px;color:var(--mha-text)}
 .mha-strip p{margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
 .mha-strip div{display:flex;height:56px;gap:2px}
 .mha-strip span{position:relative;flex:1;max-width:60px;margin-bottom:18px}

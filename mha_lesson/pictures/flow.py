@@ -192,7 +192,7 @@ def _sentence(drawing: Drawing, panel: Flow) -> None:
     space = min(14.0, (WIDTH - sum(widths)) / max(1, len(widths)))
     left = 0.0
     for word, width in zip(panel.words, widths, strict=True):
-        drawing.add(Text(left + width / 2, 10, word, align="center"))
+        drawing.add(Text(left, 10, word))
         left += width + space
     if left + text_width(SIGNS) < WIDTH:
         drawing.add(Text(WIDTH, 10, SIGNS, align="right"))

@@ -11,7 +11,7 @@ const STYLE = `
 .mha-head .mha-caption{min-height:2.9em}
 .mha-head .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
 .mha-head .mha-alert:empty,.mha-head .mha-alert:not(:empty)+.mha-caption{display:none}
-.mha-view .mha-stage{max-width:100%;overflow:auto hidden}
+.mha-view .mha-stage{margin-left:-2px;max-width:calc(100% + 2px);overflow:auto hidden}
 .mha-view canvas{display:block;max-width:100%;height:auto;border-radius:2px;touch-action:pan-x pan-y}
 .mha-view canvas:focus-visible{outline:2px solid var(--mha-focus);outline-offset:-2px}
 .mha-view .mha-reading{position:absolute;left:0;top:0;pointer-events:none;padding:2px 8px;border-radius:4px;
@@ -29,7 +29,12 @@ const STYLE = `
 .mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit}
 .mha-controls input[type=checkbox]{width:18px;height:18px}
 .mha-explorer .noUi-handle{min-width:24px;min-height:24px}
-.mha-explorer .slider-container{margin:0 12px}
+.mha-explorer .mha-bar{gap:0 1.6em;align-items:center}
+.mha-explorer .mha-bar>*{width:auto;margin:2px 0}
+.mha-explorer .mha-bar .widget-label{width:auto;margin:0 4px 0 0;overflow:visible}
+.mha-explorer .mha-bar .slider-container{flex:0 0 128px;margin:0 14px}
+.mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
+.mha-bar .widget-dropdown select{width:auto}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
 `;
 
@@ -384,7 +389,7 @@ export class View {
   }
 
   path(g, { points, colour, dashed, width }) {
-    g.strokeStyle = colour || (dashed ? this.colours.hatch : this.colours.faint);
+    g.strokeStyle = this.shade(colour) || (dashed ? this.colours.hatch : this.colours.faint);
     g.lineWidth = width;
     g.setLineDash(dashed ? [4 * width, 3 * width] : []);
     g.lineJoin = "round";
@@ -781,6 +786,9 @@ async function render({ model, el }) {
   const fail = () => view.fail(model.get("error"));
   const start = async () => {
     const explorer = el.closest(".mha-explorer"), bar = explorer?.querySelector(".mha-bar");
+// The room of the longest word that a slider says, so that its neighbours stay where they are.
+const longest = ({ said }) => `${Math.max(...said.map((word) => word.length))}ch`;
+
     if (explorer) {
       const names = new MutationObserver(() => nameSliders(explorer));
       names.observe(explorer, { subtree: true, childList: true, attributes: true, characterData: true,
@@ -830,6 +838,7 @@ const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byte
 
 export async function mount(el, look, bytes) {
   const stored = await unpack(Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)));
+    (controls ?? []).forEach((c, k) => bar?.children[k]?.style.setProperty("--mha-longest", longest(c)));
   const { controls, play } = stored, bar = document.createElement("div"), stage = document.createElement("div");
   bar.className = "mha-bar mha-controls";
   el.classList.add("mha-explorer");
