@@ -20,12 +20,15 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Circle, PathPatch, Rectangle
 from matplotlib.path import Path as Line
 from PIL import Image
 
 from mha_lesson.pictures.layout import (
     LETTER,
+    SCRIPT_SIZE,
+    SHIFTS,
     Arrows,
     Cells,
     ColourBar,
@@ -36,6 +39,7 @@ from mha_lesson.pictures.layout import (
     Ribbons,
     Text,
     draw,
+    scripts,
 )
 from mha_lesson.pictures.panels import (
     MAPS,
@@ -196,6 +200,9 @@ def _draw(mark: Any, axes: Axes) -> None:
 
 @_draw.register
 def _(mark: Text, axes: Axes) -> None:
+    pieces = scripts(mark.text)
+    if len(pieces) > 1:
+        return _scripted(mark, pieces, axes)
     hanging = mark.turned and mark.align == "right"
     axes.text(
         mark.x,
@@ -208,6 +215,24 @@ def _(mark: Text, axes: Axes) -> None:
         va="top" if hanging else "center_baseline" if not mark.turned else "center",
         rotation=90 if mark.turned else 0,
     )
+
+
+def _scripted(mark: Text, pieces: Sequence[tuple[str, str]], axes: Axes) -> None:
+    """A text piece by piece, each on from the one before."""
+    weight = "bold" if mark.bold else "normal"
+    sizes = [mark.size * (SCRIPT_SIZE if sign else 1) for _, sign in pieces]
+    fonts = [FontProperties(family="DejaVu Sans", size=_points(s), weight=weight) for s in sizes]
+    measure = axes.figure.canvas.get_renderer().get_text_width_height_descent  # type: ignore[attr-defined]
+    wide = [measure(text, font, False)[0] / DENSITY
+            for (text, _), font in zip(pieces, fonts, strict=True)]  # fmt: skip
+    before = {"left": 0.0, "center": 0.5, "right": 1.0}[mark.align] * sum(wide)
+    for (text, sign), font, width in zip(pieces, fonts, wide, strict=True):
+        down = SHIFTS.get(sign, 0.0) * mark.size
+        level = mark.x - before, mark.y + down
+        x, y = (mark.x + down, mark.y + before) if mark.turned else level
+        turn: Any = {"rotation": 90 if mark.turned else 0, "rotation_mode": "anchor"}
+        axes.text(x, y, text, fontproperties=font, color=INK, va="center_baseline", **turn)
+        before -= width
 
 
 @_draw.register

@@ -364,12 +364,27 @@ export class View {
   get byRow() { return this.offered && this.ownRange.checked; }
 
   write(g, text, x, y, size, colour, align = "center", bold = false) {
-    g.font = `${bold ? "600 " : ""}${size}px ${this.font}`;
+    const { down, size: share } = this.look.scripts, pieces = this.pieces(text);
+    const font = (sign) => { g.font = `${bold ? "600 " : ""}${sign ? share * size : size}px ${this.font}`; };
+    const widths = pieces.map(([piece, sign]) => { font(sign); return pieces.length > 1 ? g.measureText(piece).width : 0; });
+    x -= { left: 0, center: 0.5, right: 1 }[align] * sum(widths);
     g.fillStyle = colour;
-    g.textAlign = align;
+    g.textAlign = pieces.length > 1 ? "left" : align;
     g.textBaseline = "middle";
-    g.fillText(text, x, y + 0.5);
+    pieces.forEach(([piece, sign], i) => {
+      font(sign);
+      g.fillText(piece, x, y + 0.5 + (down[sign] ?? 0) * size);
+      x += widths[i];
+    });
     this.drawn.push(text);
+  }
+
+  // Pieces of a text, each with the sign that raises or lowers it, or "": mha_lesson.pictures.layout.scripts.
+  pieces(text) {
+    const { split, code } = this.look.scripts;
+    if (!/[_^]/.test(text) || new RegExp(code).test(text)) return [[text, ""]];
+    const parts = text.split(new RegExp(split));
+    return parts.flatMap((part, i) => (part && i % 3 !== 1 ? [[part, i % 3 ? parts[i - 1] : ""]] : []));
   }
 
   text(g, { x, y, text, size, align, turned, bold }) {

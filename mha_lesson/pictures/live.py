@@ -27,9 +27,13 @@ from mha_lesson.pictures import figures, states
 from mha_lesson.pictures.flow import Flow
 from mha_lesson.pictures.layout import (
     BREAK,
+    CODE,
     LETTER,
     ROOMS,
     SCREEN,
+    SCRIPT_SIZE,
+    SHIFTS,
+    SPLIT,
     WIDTH,
     Arrows,
     Cells,
@@ -73,6 +77,7 @@ LOOK = {  # what the script needs of the numbers that a still picture is drawn w
     "wrong": WRONG,
     "break": BREAK,
     "letter": LETTER,
+    "scripts": {"split": SPLIT, "code": CODE, "down": SHIFTS, "size": SCRIPT_SIZE},
     "ink": INK,
     "ribbon": [RIBBON, RIBBON_FAR],
     "faint": FAINT,
