@@ -4,7 +4,7 @@ import ipywidgets as widgets
 
 from mha_lesson.attention_refusals import require_divisible
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Bars, Scene
+from mha_lesson.pictures.panels import ROLES, Bars, Scene
 from mha_lesson.refusals import require_positive_int
 
 WIDTHS = (48, 96, 192, 384, 768)
@@ -48,6 +48,7 @@ def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
             Bars(
                 [one] * 4,
                 matrices,
+                roles=ROLES,
                 name="parameters",
                 reference=(d_model**2, "d_model²"),
                 log=True,
@@ -57,6 +58,7 @@ def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
             Bars(
                 [2 * one] * 4 + [products] * 2,
                 [*matrices, "Q Kᵀ", "A V"],
+                roles=[*ROLES, None, "value"],
                 name="operations",
                 log=True,
                 limits=AXIS,

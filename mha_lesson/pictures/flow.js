@@ -177,11 +177,10 @@ class Flow {
     }
   }
 
-  // A role's colour as a line: lighter on a dark page. Without a role, the head's.
+  // A role's colour as a line. Without a role, the head's.
   tint(role) {
-    const { look, colours } = this.view, plain = role ? look.roles[role] : look.heads[this.flow.head % look.heads.length];
-    if (!colours.dark) return plain;
-    return `rgb(${parse(plain).map((v) => Math.round(v + (255 - v) * 0.4))})`;
+    const { look } = this.view;
+    return this.view.lighter(role ? look.roles[role] : look.heads[this.flow.head % look.heads.length]);
   }
 
   // What made a number: a sentence, and the parts as bars (their labels, and which one is meant).

@@ -21,6 +21,7 @@ import numpy as np
 from mha_lesson.pictures.panels import (
     INK,
     LOW,
+    ROLES,
     ROWS_LARGEST,
     Bars,
     Box,
@@ -246,7 +247,6 @@ def text_width(text: str, size: int = SMALL) -> float:
     return size * sum(_EMS.get(c, 0.72 if c.isupper() else 0.62) for c in text)
 
 
-def _widest(texts: Sequence[str], size: int = SMALL) -> float:
 # The Q of W^Q is raised, the k of d_k lowered; both renderers split their texts with these.
 SPLIT = "(?<=(?<![A-Za-z0-9_])[A-Za-z])([\\^_])([A-Z]|model|kv|[qkvo])(?![A-Za-z0-9_])"
 CODE = r"[a-z]\("  # a text with a call in it stays as it is
@@ -265,6 +265,7 @@ def scripts(text: str) -> list[tuple[str, str]]:
     ]
 
 
+def _widest(texts: Sequence[str], size: int = SMALL) -> float:
     return max((text_width(t, size) for t in texts), default=0.0)
 
 
@@ -331,7 +332,7 @@ class _Framed:
 _ROOMLESS = {
     "heatmap": {"values", "blocked", "marks", "picks", "picked"},
     "words": {"weights", "row"},
-    "bars": {"values", "heads"},
+    "bars": {"values", "heads", "roles"},
     "curve": {"marker"},
     "tiles": {"labels", "heads", "links", "says", "wrong"},
     "walk": {"steps"},
@@ -835,6 +836,7 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
     colours = _colours(panel.heads)
     if n_series == 1 and all(head is None for head in panel.heads):
         colours = [PLAIN] * n
+    colours = [ROLES.get(role, c) for role, c in zip(panel.roles, colours, strict=True)]
     if n_series > 1:
         top = _legend(drawing, panel.series, colours, top)
     left, tall = piece.left, piece.sizes.plot
@@ -1079,6 +1081,8 @@ def _diagram(panel: Diagram, piece: _Piece, room: float) -> Drawing:
             )
         colour = head_colour(0) if box.heads else INK
         drawing.add(Rect(x, y, wide, height, colour, hollow=True, says=f"{box.text} {box.shape}"))
+        if box.role:
+            drawing.add(Rect(x + 11, y + 8, 10, 10, ROLES[box.role]))
         middle = x + wide / 2
         line = y + (height / 2 if not box.shape else 13)
         drawing.add(Text(middle, line, box.text, BODY, "center", bold=True))
@@ -1094,21 +1098,27 @@ def _diagram(panel: Diagram, piece: _Piece, room: float) -> Drawing:
         x = side + (panel._meet(upper, lower) or 0.0) * width
         above, below = panel.boxes[upper], panel.boxes[lower]
         start = frame(above)[1] + height
-        _arrow(drawing, ((x, start), (x, frame(below)[1] - deep * max(0, below.heads - 1))))
+        end = frame(below)[1] - deep * max(0, below.heads - 1)
+        _arrow(drawing, ((x, start), (x, end)), above.role)
     for i, (upper, lower) in enumerate(panel.around):
         (x, y, _), (x2, y2, _) = frame(panel.boxes[upper]), frame(panel.boxes[lower])
         left = side - 20.0 - 14 * i
         points = ((x, y), (left, y), (left, y2), (x2, y2))
-        _arrow(drawing, tuple((px, py + height / 2) for px, py in points), dashed=True)
+        way = tuple((px, py + height / 2) for px, py in points)
+        _arrow(drawing, way, panel.boxes[upper].role, dashed=True)
     return drawing
 
 
-def _arrow(drawing: Drawing, points: tuple[tuple[float, float], ...], dashed: bool = False) -> None:
+def _arrow(
+    drawing: Drawing, points: tuple[tuple[float, float], ...], role: str, dashed: bool = False
+) -> None:
+    """An arrow in the colour of what it carries."""
+    colour = ROLES.get(role, INK)
     (_, y0), (x, y) = points[-2:]
-    drawing.add(Path(points, INK, dashed=dashed, width=1.5))
+    drawing.add(Path(points, colour, dashed=dashed, width=1.5))
     dx, dy = (5.0, 0.0) if y == y0 else (0.0, 5.0)
     for turn in (-0.7, 0.7):
-        drawing.add(Path(((x - dx + turn * dy, y - dy + turn * dx), (x, y)), INK, width=1.5))
+        drawing.add(Path(((x - dx + turn * dy, y - dy + turn * dx), (x, y)), colour, width=1.5))
 
 
 _DRAW: dict[str, Callable[..., Drawing]] = {

@@ -396,8 +396,12 @@ export class View {
     g.restore();
   }
 
+  // A colour, lighter on a dark page; of marks those of roles, which are dark enough for text.
+  lighter(colour) { return this.colours.dark ? `rgb(${parse(colour).map((v) => Math.round(v + (255 - v) * 0.4))})` : colour; }
+  shade(colour) { return Object.values(this.look.roles).includes(colour) ? this.lighter(colour) : colour; }
+
   rect(g, { x, y, width: w, height: h, colour, hollow }) {
-    g.fillStyle = g.strokeStyle = colour;
+    g.fillStyle = g.strokeStyle = this.shade(colour);
     g.lineWidth = 3;
     if (hollow) g.strokeRect(x + 1.5, y + 1.5, w - 3, h - 3);
     else g.fillRect(x, y, w, h);
@@ -782,6 +786,9 @@ function modelDeck(controls, models) {
   return { controls, at: (k) => placeOf(models[k], controls[k]), set };
 }
 
+// The room of the longest word that a slider says, so that its neighbours stay where they are.
+const longest = ({ said }) => `${Math.max(...said.map((word) => word.length))}ch`;
+
 // ---- the widget --------------------------------------------------------------------------------------
 
 async function render({ model, el }) {
@@ -801,9 +808,6 @@ async function render({ model, el }) {
   const fail = () => view.fail(model.get("error"));
   const start = async () => {
     const explorer = el.closest(".mha-explorer"), bar = explorer?.querySelector(".mha-bar");
-// The room of the longest word that a slider says, so that its neighbours stay where they are.
-const longest = ({ said }) => `${Math.max(...said.map((word) => word.length))}ch`;
-
     if (explorer) {
       const names = new MutationObserver(() => nameSliders(explorer));
       names.observe(explorer, { subtree: true, childList: true, attributes: true, characterData: true,
@@ -834,6 +838,7 @@ const longest = ({ said }) => `${Math.max(...said.map((word) => word.length))}ch
       bar?.append(button);
       off.push(stop);
     }
+    (controls ?? []).forEach((c, k) => bar?.children[k]?.style.setProperty("--mha-longest", longest(c)));
     bar?.append(view.head);
     listen(model, "change:scene", answered);
     listen(model, "change:stored", arrive);
@@ -853,7 +858,6 @@ const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byte
 
 export async function mount(el, look, bytes) {
   const stored = await unpack(Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)));
-    (controls ?? []).forEach((c, k) => bar?.children[k]?.style.setProperty("--mha-longest", longest(c)));
   const { controls, play } = stored, bar = document.createElement("div"), stage = document.createElement("div");
   bar.className = "mha-bar mha-controls";
   el.classList.add("mha-explorer");
@@ -872,6 +876,7 @@ export async function mount(el, look, bytes) {
     const input = document.createElement(c.input === "select" ? "select" : "input");
     if (c.input === "select") input.append(...c.said.map((said, i) => new Option(said, i)));
     else Object.assign(input, { type: c.input, min: 0, step: 1 });
+    now.style.minWidth = longest(c);
     label.append(c.name, input, ...(c.input === "range" ? [now] : []));
     if (c.typed) label.append("To type your own, open the notebook in JupyterLab: that needs a kernel.");
     input.addEventListener("input", () => deck.set(k, Number(c.input === "checkbox" ? input.checked : input.value)));

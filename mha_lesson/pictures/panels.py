@@ -27,6 +27,7 @@ from mha_lesson.refusals import (
     listed_ints,
     require_bool,
     require_kind,
+    require_one_of,
     require_positive,
     require_positive_int,
     require_text,
@@ -236,6 +237,16 @@ def _heads(heads: Any, n: int, each: str) -> tuple[int | None, ...]:
         raise ValueError(f"heads must have {n} entries, one for each {each}, got {len(out)}")
     if not all(head is None or is_whole(head, 0, MOST) for head in out):
         raise ValueError(f"heads must be 0, 1, 2, … or None, got {say(out)}")
+    return tuple(out)
+
+
+def _roles(roles: Any, n: int, each: str) -> tuple[str, ...]:
+    """One role, or "", for each of n bars or series."""
+    out = [""] * n if roles is None else [role or "" for role in listed("roles", roles)]
+    if len(out) != n:
+        raise ValueError(f"roles must have {n} entries, one for each {each}, got {len(out)}")
+    for i, role in enumerate(out):
+        require_one_of(f"roles[{i}]", role, ("", *ROLES))
     return tuple(out)
 
 
@@ -494,7 +505,8 @@ class Bars(Panel):
     """One bar for each label, or several series of them side by side.
 
     `values` is (n,) or (series, n). `heads` gives a head (its colour) to each bar of one series, or
-    to each of several series. `reference` is a (value, name) line across, `name` what is measured.
+    to each of several series; `roles` does the same with names of `ROLES`. `reference` is a
+    (value, name) line across, `name` what is measured.
     """
 
     values: Any
@@ -502,6 +514,7 @@ class Bars(Panel):
     _: KW_ONLY
     series: Any = None
     heads: Any = None
+    roles: Any = None
     limits: Any = None
     log: bool = False
     name: str = ""
@@ -518,7 +531,8 @@ class Bars(Panel):
         if len(values) > 1 and not series:
             raise ValueError(f"series must name the {len(values)} rows of values, got None")
         n = values.shape[1] if len(values) == 1 else len(values)
-        heads = _heads(self.heads, n, "bar" if len(values) == 1 else "series")
+        each = "bar" if len(values) == 1 else "series"
+        heads, roles = _heads(self.heads, n, each), _roles(self.roles, n, each)
         limits = _curve_limits(self.limits, values, self.log, zero=True)
         decimals = self.decimals
         if decimals is None and not self.log:
@@ -530,8 +544,8 @@ class Bars(Panel):
                 raise ValueError(f"reference must be (value, name), got {say(self.reference)}")
             reference = float(_array(level, "reference[0]", (0,))), _word(name[0])
         self._set(
-            values=values, series=series, heads=heads, limits=limits, decimals=decimals,
-            reference=reference,
+            values=values, series=series, heads=heads, roles=roles, limits=limits,
+            decimals=decimals, reference=reference,
             labels=_labels(self.labels, "labels", values.shape[1]),
         )  # fmt: skip
 
@@ -858,6 +872,7 @@ class Box:
     """A box of a diagram: its place in the grid, what it does, and the shape that leaves it.
 
     It is `span` columns wide, and drawn `heads` times behind itself where each head has its own.
+    `role`, one of `ROLES`, is what it makes: a square in the box, and the arrows from it, say so.
     """
 
     row: float
@@ -866,9 +881,11 @@ class Box:
     shape: str = ""
     span: float = 1.0
     heads: int = 0
+    role: str = ""
 
     def __post_init__(self) -> None:
         require_text(text=self.text, shape=self.shape)
+        require_one_of("role", self.role, ("", *ROLES))
         require_whole("heads", self.heads, 0, len(HEADS))
         for name in ("row", "column", "span"):
             value = float(_array(getattr(self, name), name, (0,)))
@@ -978,7 +995,7 @@ class Scene:
 _KINDS = {
     "heatmap": "heatmap", "bars": "bar chart", "curve": "line chart", "tiles": "cell grid",
     "table": "table", "diagram": "diagram", "words": "sentence with ribbons",
-    "walk": "walk of arrows", "flow": "flow", "module": "diagram",
+    "walk": "walk of arrows", "flow": "flow",
 }  # fmt: skip
 
 
