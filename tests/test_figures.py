@@ -13,6 +13,7 @@ from PIL import Image
 
 from mha_lesson.pictures import figures, layout, live, module
 from mha_lesson.pictures.panels import (
+    INK,
     MAPS,
     ROLES,
     Bars,
@@ -148,8 +149,62 @@ def test_boxes_of_the_module_wear_the_colour_of_what_they_make():
     assert worn["K"] == worn["W^K"] == [ROLES["key"]]
     assert worn["V"] == worn["W^V"] == worn["weights · V"] == [ROLES["value"]]
     assert worn["W^O"] == worn["query + output"] == [ROLES["output"]]
-    assert worn["softmax over the keys"] == worn["query"] == []
+    assert worn["query"] == worn["key and value"] == [ROLES["output"]]  # what layers put out
+    assert worn["softmax over the keys"] == []
     assert len(worn) == len(panel.boxes)
+
+
+def test_arrows_of_the_module_wear_the_colour_of_what_they_carry():
+    panel = module.scene().flat()[0]
+    lines = [
+        mark.colour
+        for mark in layout.draw(module.scene()).marks
+        if isinstance(mark, layout.Path) and mark.points[0][0] == mark.points[-1][0]
+    ]
+    carried = [ROLES.get(panel.boxes[upper].role, INK) for upper, _ in panel.arrows]
+    assert lines[: len(carried)] == carried and {*carried} == {*ROLES.values(), INK}
+
+
+def test_bars_of_a_role_wear_its_colour():
+    bars = Bars([1, 2, 3], roles=["key", None, "value"])
+    rects = [m.colour for m in layout.draw(Scene(bars)).marks if isinstance(m, layout.Rect)]
+    assert rects == [ROLES["key"], layout.PLAIN, ROLES["value"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "raised", "lowered"),
+    [
+        ("W^Q", ["Q"], []),
+        ("4 · d_model² by W^O", ["O"], ["model"]),
+        ("(B, T_q, h·d_k)", [], ["q", "k"]),
+        ("√d_k", [], ["k"]),
+        ("x.view(T, h, d_k)", [], []),  # code
+        ("n_heads, w_qkv, e^x", [], []),
+    ],
+)
+def test_what_is_raised_and_lowered_is_nothing_but_that(text, raised, lowered):
+    pieces = layout.scripts(text)
+    assert [piece for piece, sign in pieces if sign == "^"] == raised
+    assert [piece for piece, sign in pieces if sign == "_"] == lowered
+    assert "".join(sign + piece for piece, sign in pieces) == text
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_raised_letter_stands_higher_and_a_lowered_one_lower(turned):
+    """Where the last letter's ink ends, against that of the same letter on the line."""
+
+    def ends(text: str) -> tuple[int, int]:
+        drawing = layout.Drawing(width=80, height=80)
+        drawing.add(layout.Text(40, 40, text, 20, "center", turned=turned))
+        image = Image.open(io.BytesIO(figures._bytes(drawing, "png"))).convert("L")
+        ink = np.asarray(image)[4:-4, 4:-4] < 128
+        ink = np.rot90(ink, -1) if turned else ink  # so that it can be read level
+        last = ink[:, np.flatnonzero(ink.any(axis=0))[-6:]].any(axis=1)
+        return int(np.flatnonzero(last)[0]), int(np.flatnonzero(last)[-1])
+
+    plain, raised, lowered = ends("W O"), ends("W^O"), ends("W_o")
+    assert raised[0] < plain[0] and raised[1] < plain[1]
+    assert lowered[1] > plain[1]
 
 
 def test_a_stronger_weight_has_more_ink():

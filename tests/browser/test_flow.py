@@ -16,6 +16,7 @@ pytest.importorskip("playwright", reason="playwright is not installed: make setu
 
 from mha_lesson import causal_mask, explore, scaled_dot_product_attention  # noqa: E402
 from mha_lesson.pictures import live  # noqa: E402
+from mha_lesson.pictures.layout import scripts  # noqa: E402
 from mha_lesson.text import sentence  # noqa: E402
 
 pytestmark = pytest.mark.plain
@@ -158,6 +159,15 @@ def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(browser, pages):
     np.testing.assert_allclose(values(page, "weights"), weights.flatten(), atol=1e-5)
     np.testing.assert_allclose(values(page, "context"), context.flatten(), atol=1e-4)
     assert q[2, 1] == 1.5
+    page.context.close()
+
+
+def test_the_browser_raises_and_lowers_what_python_does(browser, pages):
+    page = opened(browser, pages["whole", "light"])
+    texts = ["W^Q", "4 · d_model² by W^O", "(B, T_q, h·d_k)", "x.view(T, h, d_k)", "n_heads", "it"]
+    script = "(c, texts) => texts.map(t => c.mha.pieces(t))"
+    made = page.locator("canvas").evaluate(script, texts)
+    assert [[tuple(piece) for piece in pieces] for pieces in made] == [*map(scripts, texts)]
     page.context.close()
 
 
