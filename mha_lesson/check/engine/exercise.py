@@ -231,12 +231,12 @@ class Exercise:
         """
         with torch.no_grad():
             steps = {site: step for slip in slips for site, step in slip.steps.items()}
-            if whole := steps.get(WHOLE):
-                return whole(*inputs)
             if memory is not None:
                 usual = memory.usual or {p.name: memory.of(p.default) for p in self.steps}
                 memory.usual = usual
                 steps = usual | {site: memory.of(step) for site, step in steps.items()}
+            if whole := steps.get(WHOLE):
+                return whole(*inputs)
             return self.right(*inputs, **steps)
 
     @property
@@ -267,7 +267,11 @@ class Exercise:
             if site != WHOLE and seen[site] < common:
                 rank[slip] = seen[site]
                 seen[site] += bool(slip.does)
-        found = [c for c in combinations(rank, n) if apart(c)]
+        for limit in (1, 3, 7, max(rank.values(), default=0) * n):  # few are enough, as a rule
+            some = combinations([s for s in rank if rank[s] <= limit], n)
+            found = [c for c in some if sum(rank[s] for s in c) <= limit and apart(c)]
+            if len(found) >= most:
+                break
         combined = sorted(found, key=lambda c: sum(rank[s] for s in c))[:most]
         self._combined[n] = (len(slips), combined)
         return combined
@@ -279,28 +283,35 @@ class Memory:
     def __init__(self) -> None:
         self.usual: dict[str, Step] = {}  # the right steps, by their sites
         self._steps: dict[Step, Step] = {}
-        self._results: dict[Any, Any] = {}
         self.compared: dict[int, tuple[Any, bool]] = {}  # by id: a result, and whether it fits
 
     def of(self, step: Step) -> Step:
         """The step, computed once for the same inputs."""
         if step not in self._steps:
-            self._steps[step] = partial(self._once, step)
+            self._steps[step] = _once(step)
         return self._steps[step]
 
-    def _once(self, step: Step, *inputs: Any) -> Any:
-        key = (step, *map(id, inputs))
-        found: tuple[Any, Exception | None, tuple[Any, ...]]
-        if key not in self._results:
+
+class StepRaised(Exception):
+    """In place of a step's own error, which would hold all that led to it."""
+
+
+def _once(step: Step) -> Step:
+    known: dict[tuple[int, ...], tuple[Any, bool, Any]] = {}
+
+    def once(*inputs: Any) -> Any:
+        key = tuple(map(id, inputs))
+        if key not in known:
             try:
-                found = (step(*inputs), None, inputs)  # holds them, so that no id comes twice
-            except Exception as error:
-                found = (None, error, inputs)
-            self._results[key] = found
-        result, failed, _ = self._results[key]
-        if failed is not None:
-            raise failed
+                known[key] = (step(*inputs), False, inputs)  # holds them: no id comes twice
+            except Exception:
+                known[key] = (None, True, inputs)
+        result, raised, _ = known[key]
+        if raised:
+            raise StepRaised
         return result
+
+    return once
 
 
 def apart(slips: tuple[Slip, ...]) -> bool:

@@ -185,7 +185,7 @@ def _by_other_means(
     if stops and place.alone:
         return replace(report, notes=(*report.notes, place.alone.does))
     several = (place.alone,) if place.alone else _several(exercise, trials)
-    if several := several or (() if stops or _partly(report) else place.with_slip):
+    if several := several or (() if stops or _partly(report) else place.with_slip()):
         return replace(report, findings=several, notes=())
     if found := at_large(bound.answer, trials):
         return replace(report, findings=(found,))

@@ -5,9 +5,8 @@ combinations, until one reproduces what the answer gave (Brown & Burton, 1978). 
 what property fails, how the result relates to the right one, or what an error means.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -37,6 +36,7 @@ class Trial:
     case: Case
     expected: Any
     outcome: Outcome
+    memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 
     @property
     def difference(self) -> Difference | None:
@@ -46,6 +46,11 @@ class Trial:
             return difference(self.outcome.value, self.expected, self.case.tolerance)
         except Exception:  # an object that only looks like a tensor
             return Difference("type", self.outcome.value, self.expected)
+
+    def gives(self, result: Any) -> bool:
+        """Whether this is what the answer gave."""
+        outcome, tolerance = self.outcome, self.case.tolerance
+        return isinstance(outcome, Returned) and same(outcome.value, result, tolerance)
 
     def again(self, answer: Callable[..., Any]) -> "Trial":
         """The same with another answer."""
@@ -153,10 +158,9 @@ def diagnose(
     wrong = [t for t in returned if t.difference is not None]
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
     best = Diagnosis(fits=max(1, len(wrong) // 2))
-    memory = Memory()
     begun: list[tuple[tuple[Slip, ...], Trial]] = []
     for slips in chain(candidates, _grown(exercise, begun) if grow else ()):
-        if not reproduces(exercise, slips, returned[0], memory):
+        if not reproduces(exercise, slips, returned[0]):
             continue
         fits = [reproduces(exercise, slips, t) for t in returned]
         told = tuple(slip for slip in slips if slip.does)
@@ -178,32 +182,22 @@ def _grown(
     exercise: Exercise, begun: list[tuple[tuple[Slip, ...], Trial]]
 ) -> Iterator[tuple[Slip, ...]]:
     """One slip more, for each of those that fit some inputs: it has to fit the first open one."""
-    memories: dict[int, Memory] = defaultdict(Memory)
     for slips, trial in begun:  # which grows meanwhile
-        memory = memories[id(trial)]
         for more in exercise.singles:
-            if apart(slips + more) and reproduces(exercise, slips + more, trial, memory):
+            if apart(slips + more) and reproduces(exercise, slips + more, trial):
                 yield slips + more
 
 
-def reproduces(
-    exercise: Exercise,
-    slips: tuple[Slip, ...],
-    trial: Trial,
-    memory: Memory | None = None,
-) -> bool:
+def reproduces(exercise: Exercise, slips: tuple[Slip, ...], trial: Trial) -> bool:
     """Whether these slips give what the answer gave, or raise where it raised."""
-    outcome = trial.outcome
+    memory = trial.memory
     try:
         result = exercise.variant(slips, trial.case.inputs, memory)
     except Exception:
-        return isinstance(outcome, Raised)
-    if memory is not None and id(result) in memory.compared:
-        return memory.compared[id(result)][1]
-    fits = isinstance(outcome, Returned) and same(outcome.value, result, trial.case.tolerance)
-    if memory is not None:
-        memory.compared[id(result)] = result, fits
-    return fits
+        return isinstance(trial.outcome, Raised)
+    if id(result) not in memory.compared:
+        memory.compared[id(result)] = result, trial.gives(result)
+    return memory.compared[id(result)][1]
 
 
 def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from mha_lesson.check.engine.compare import allowed, close_cells
-from mha_lesson.check.engine.exercise import Exercise, Memory, Slip
-from mha_lesson.check.engine.naming import Trial, reproduces
+from mha_lesson.check.engine.exercise import Exercise, Slip
+from mha_lesson.check.engine.naming import Trial
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned
 from mha_lesson.check.engine.source import Source
@@ -26,6 +26,7 @@ from mha_lesson.check.engine.source import Source
 MADE = "<changed>"
 OWN = "_the_learners_own"
 LINES = 5_000  # of one run
+LOOPS = (ast.For, ast.While, ast.comprehension)  # which a change may keep from ending
 SECONDS = 0.5  # of the processor's time: slow answers are given up
 
 OPERATORS: dict[type, tuple[type, ...]] = {
@@ -101,12 +102,21 @@ def changes(tree: ast.AST) -> list[Change]:
     """Every way to change one place, the likeliest first."""
     names = _names(tree)
     found = [
-        Change(kind, holder, key, node, ast.fix_missing_locations(ast.copy_location(new, node)))
+        Change(kind, holder, key, node, new)
         for holder, key, node in _places(tree)
         for kind, new in _instead(node, names)
     ]
     ranks = list(KINDS)
     return sorted(found, key=lambda change: ranks.index(change.kind))
+
+
+def _located(new: ast.AST, like: ast.AST) -> ast.AST:
+    """What is new in a node gets the place of the old one."""
+    if not hasattr(new, "lineno"):
+        ast.copy_location(new, like)
+        for child in ast.iter_child_nodes(new):
+            _located(child, like)
+    return new
 
 
 def _places(node: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
@@ -134,11 +144,16 @@ def _power(node: ast.AST) -> bool:
     return _number(node.left) is not None and _number(node.right) is not None
 
 
-def _names(tree: ast.AST) -> list[str]:
-    """The arguments, and what has been given a name."""
-    found = [n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)]
-    found += [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _stored(n)]
-    return [n for n in dict.fromkeys(found) if n not in ("self", "_")]
+def _names(tree: ast.AST) -> dict[str, int]:
+    """The arguments, and what has been given a name, with the line from which on it has one."""
+    arguments = [n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)]
+    turns = [n.target for n in ast.walk(tree) if isinstance(n, ast.comprehension)]
+    found = {n.id: 0 for target in turns for n in ast.walk(target) if isinstance(n, ast.Name)}
+    found |= dict.fromkeys(arguments, 0)
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Name) and _stored(n):
+            found[n.id] = min(n.lineno, found.get(n.id, n.lineno))
+    return {name: line for name, line in found.items() if name not in ("self", "_")}
 
 
 def _stored(node: ast.Name) -> bool:
@@ -153,7 +168,7 @@ def _number(node: ast.AST) -> int | float | None:
     return value if type(value) in (int, float) else None  # type: ignore[return-value]
 
 
-def _instead(node: ast.AST, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
+def _instead(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:
     """(kind, node) for everything that could stand in its place."""
     number = _number(node)
     if number is not None:
@@ -194,11 +209,13 @@ def _instead(node: ast.AST, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
         yield from _more(node, names)
 
 
-def _more(node: ast.AST, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
+def _more(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:
     """Another name, or something done to it."""
-    if isinstance(node, ast.Name) and node.id in names:
-        for name in names:
-            if name != node.id:
+    if isinstance(node, ast.Name):
+        if node.id not in names:
+            return  # a module, or a function
+        for name, line in names.items():
+            if name != node.id and line <= node.lineno:
                 yield "name", ast.Name(name, ast.Load())
     if isinstance(node, (ast.Name, ast.Call, ast.Subscript, ast.Compare)):
         yield "missing", ast.UnaryOp(ast.USub(), node)
@@ -206,7 +223,7 @@ def _more(node: ast.AST, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
         yield "missing", ast.Attribute(node, "mT", ast.Load())
 
 
-def _other_numbers(n: int | float, names: list[str]) -> Iterator[tuple[str, ast.AST]]:
+def _other_numbers(n: int | float, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:
     for other in dict.fromkeys((n + 1, n - 1, -n, 0, 1, 2, 3, -1, -2, 2 * n, n / 2, n + 2)):
         if other != n:
             whole = isinstance(n, int) and other == int(other)
@@ -289,8 +306,12 @@ def _other_statements(node: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
         for other in OPERATORS.get(type(node.op), ()):
             yield "operator", ast.AugAssign(node.target, other(), node.value)
         yield "operator", ast.Assign([node.target], node.value)
-    if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Return)):
+    if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Return)) and not _is_text(node):
         yield "much", ast.Pass()
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _exchanged(parts: list[Any]) -> Iterator[list[Any]]:
@@ -306,26 +327,30 @@ def _exchanged(parts: list[Any]) -> Iterator[list[Any]]:
 
 def versions(source: Source, some: Iterable[Change] | None = None) -> Iterator[tuple[Change, Any]]:
     """The learner's function or class with one place changed, for each change or some of them."""
-    tree, home = source.tree, vars(sys.modules[source.answer.__module__])
+    tree, home = source.tree, dict(vars(sys.modules[source.answer.__module__]))
     assert isinstance(tree, ast.Module)
     top: Any = tree.body[0]
     top.decorator_list = []
+    home[OWN] = source.answer
+    calls_itself = source.calls(top.name)
     whole, bases = top.body, getattr(top, "bases", None)
     own = [ast.copy_location(ast.Name(OWN, ast.Load()), top)]
     alone = [p for p in whole if isinstance(top, ast.ClassDef) and "super" not in ast.dump(p)]
     part_of = {id(node): part for part in alone for node in ast.walk(part)}
     for change in changes(tree) if some is None else some:
-        change.holder[change.key] = change.new
-        made = home | {OWN: source.answer}
+        change.holder[change.key] = _located(change.new, change.node)
         if part := part_of.get(id(change.node)):  # a class over the learner's compiles faster
             top.body, top.bases = [part], own
+        made: dict[str, Any] = {}
+        around = home | made if calls_itself else home
         try:
-            exec(compile(tree, MADE, "exec"), made)
+            exec(compile(tree, MADE, "exec"), around, made)
         except Exception:
             continue
         finally:
             change.holder[change.key] = change.node
             top.body, top.bases = whole, bases
+        around |= made if calls_itself else {}
         yield change, made[top.name]
 
 
@@ -372,7 +397,7 @@ class Found(NamedTuple):
     """The place that keeps an answer from being right; or one that leaves a known slip behind."""
 
     alone: Finding | None = None
-    with_slip: tuple[Finding, ...] = ()
+    with_slip: Callable[[], tuple[Finding, ...]] = tuple
 
 
 def one_place(
@@ -392,17 +417,33 @@ def one_place(
     if not can_be_changed(source.answer, source.tree):
         return Found()
     first = sorted(trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised)))
-    left = _Left(exercise, first)
+    safely = Ended if any(source.nodes(LOOPS)) else _as_it_is
+    seen: list[_Version] = []
     end = process_time() + SECONDS
     for n, (change, made) in enumerate(versions(source)):
-        answer = Ended(again(made))
+        answer = safely(again(made))
         if n % 8 == 0 and process_time() > end:  # on some machines a slow question
             break
         trial = first[0].again(answer)
         if trial.difference is None and all(t.again(answer).difference is None for t in first[1:]):
             return Found(_told(source, change, ALONE))
-        left.look(change, trial, answer)
-    return Found(None, left.told(source))
+        if isinstance(trial.outcome, Returned):
+            seen.append(_Version(change, trial, answer))
+    if exercise is None or isinstance(first[0].expected, int):
+        return Found()  # a count and a changed count meet by chance
+    return Found(None, lambda: _Left(exercise, first).told(source, seen))
+
+
+def _as_it_is(version: Callable[..., Any]) -> Callable[..., Any]:
+    return version
+
+
+class _Version(NamedTuple):
+    """The answer with a change, and what it gives on the first input."""
+
+    change: Change
+    trial: Trial
+    answer: Callable[..., Any]
 
 
 class _Left:
@@ -412,29 +453,25 @@ class _Left:
     make a mistake, too. If two places leave a slip each, those two slips are what was made.
     """
 
-    def __init__(self, exercise: Exercise | None, trials: list[Trial]) -> None:
-        self.exercise, self.trials = exercise, trials
-        self.found: dict[Slip, list[Change]] = {}
+    def __init__(self, exercise: Exercise, trials: list[Trial]) -> None:
+        self.exercise, self.trials, self.others = exercise, trials, trials[1:]
         self.slips: dict[Any, list[Slip]] = {}  # by what they give on the first input
-        memory = Memory()
-        if exercise is None or isinstance(trials[0].expected, int):
-            return  # a count and a changed count meet by chance
         for (slip,) in exercise.singles:
             with contextlib.suppress(Exception):
-                result = exercise.variant((slip,), trials[0].case.inputs, memory)
+                result = self._result(slip, trials[0])
                 self.slips.setdefault(_print_of(result), []).append(slip)
+        self.was_there: dict[Slip, bool] = {}
 
-    def look(self, change: Change, trial: Trial, answer: Callable[..., Any]) -> None:
-        if not isinstance(trial.outcome, Returned) or _removes(change):
-            return
-        for slip in self.slips.get(_print_of(trial.outcome.value), ()):
-            same = next((s for s in self.found if s.does == slip.does), slip)
-            if self._leaves(slip, answer):
-                self.found.setdefault(same, []).append(change)
-                return
-
-    def told(self, source: Source) -> tuple[Finding, ...]:
-        match list(self.found.items()):
+    def told(self, source: Source, seen: list[_Version]) -> tuple[Finding, ...]:
+        found: dict[Slip, list[Change]] = {}
+        end = process_time() + SECONDS
+        for version in seen:
+            if process_time() > end:
+                break
+            if slip := self._left_by(version):
+                same = next((s for s in found if s.does == slip.does), slip)
+                found.setdefault(same, []).append(version.change)
+        match list(found.items()):
             case [(slip, changes)]:
                 ranked = sorted(changes, key=lambda c: c.kind != "much")
                 return _told(source, ranked[0]), slip
@@ -443,17 +480,44 @@ class _Left:
                 return () if meet else (one, other)
         return ()
 
-    def _leaves(self, slip: Slip, answer: Callable[..., Any]) -> bool:
-        """Whether the slip is all that is left, and was there before."""
-        assert self.exercise is not None
-        for t in self.trials:
-            if not reproduces(self.exercise, (slip,), t.again(answer)):
+    def _left_by(self, version: _Version) -> Slip | None:
+        """The slip that is all that is left, and was there before."""
+        assert isinstance(version.trial.outcome, Returned)
+        slips = self.slips.get(_print_of(version.trial.outcome.value), ())
+        if not slips or _removes(version.change):
+            return None
+        return next((s for s in slips if self._was_there(s) and self._leaves(s, version)), None)
+
+    def _leaves(self, slip: Slip, version: _Version) -> bool:
+        if not self._agree(slip, self.trials[0], version.trial):
+            return False
+        for i, trial in enumerate(self.others):
+            if not self._agree(slip, trial, trial.again(version.answer)):
+                self.others.insert(0, self.others.pop(i))  # tells most apart: first the next time
                 return False
-            with contextlib.suppress(Exception):
-                result = self.exercise.variant((slip,), t.case.inputs)
-                if not _is_in(result, t):
-                    return False
         return True
+
+    def _agree(self, slip: Slip, before: Trial, after: Trial) -> bool:
+        try:
+            result = self._result(slip, before)
+        except Exception:
+            return isinstance(after.outcome, Raised)
+        return after.gives(result)
+
+    def _was_there(self, slip: Slip) -> bool:
+        if slip not in self.was_there:
+            self.was_there[slip] = all(self._is_in(slip, t) for t in self.trials)
+        return self.was_there[slip]
+
+    def _is_in(self, slip: Slip, trial: Trial) -> bool:
+        try:
+            result = self._result(slip, trial)
+        except Exception:
+            return True
+        return _is_in(result, trial)
+
+    def _result(self, slip: Slip, trial: Trial) -> Any:
+        return self.exercise.variant((slip,), trial.case.inputs, trial.memory)
 
 
 def _removes(change: Change) -> bool:

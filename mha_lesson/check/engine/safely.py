@@ -2,6 +2,7 @@
 
 import contextlib
 import dis
+import gc
 import inspect
 import io
 import linecache
@@ -52,7 +53,8 @@ def run(answer: Callable[..., Any], inputs: tuple[Any, ...], codes: set[CodeType
     try:
         value = answer(*copies)
     except BaseException as error:
-        return Raised(error, *_learners_line(error, codes), _on_purpose(error, codes))
+        line, on_purpose = _learners_line(error, codes), _on_purpose(error, codes)
+        return Raised(error.with_traceback(None), *line, on_purpose)  # which holds every frame
     changed = any(
         isinstance(x, Tensor) and not x.is_meta and not torch.equal(x, copy)
         for x, copy in zip(inputs, copies, strict=True)
@@ -126,7 +128,8 @@ def undisturbed() -> Iterator[io.StringIO]:
         torch.get_num_threads(),
         torch.get_default_device(),
     )
-    printed = io.StringIO()
+    printed, collects = io.StringIO(), gc.isenabled()
+    gc.disable()  # in a large notebook a single collection takes a quarter of a second
     try:
         with (
             contextlib.redirect_stdout(printed),
@@ -142,6 +145,8 @@ def undisturbed() -> Iterator[io.StringIO]:
             seed(0)
             yield printed
     finally:
+        if collects:
+            gc.enable()
         random.setstate(python_state)
         torch.set_rng_state(torch_state)
         if numpy and numpy_state is not None:

@@ -62,7 +62,7 @@ class Source:
             return
         self.parents = {c: p for p in ast.walk(self.tree) for c in ast.iter_child_nodes(p)}
 
-    def _nodes(self, kind: Any) -> Iterator[Any]:
+    def nodes(self, kind: Any) -> Iterator[Any]:
         return (n for n in ast.walk(self.tree) if isinstance(n, kind)) if self.tree else iter(())
 
     def line(self, node: ast.AST) -> str:
@@ -74,7 +74,7 @@ class Source:
 
     def three_dots(self) -> Finding | None:
         """A place that the stub left open, in code that has been begun."""
-        for node in self._nodes(ast.Constant):
+        for node in self.nodes(ast.Constant):
             if node.value is not ... or isinstance(self.parents.get(node), ast.Expr):
                 continue
             above: ast.AST = node
@@ -91,7 +91,7 @@ class Source:
 
     def thrown_away(self) -> Finding | None:
         """A result that nobody keeps: `x.permute(…)` gives a new tensor."""
-        for node in self._nodes(ast.Expr):
+        for node in self.nodes(ast.Expr):
             value, name = node.value, ""
             if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
                 name = value.func.attr
@@ -113,7 +113,7 @@ class Source:
 
     def fresh_weights(self) -> Finding | None:
         """A layer made on the spot, in a function that gets its weights as an argument."""
-        for node in self._nodes(ast.Call):
+        for node in self.nodes(ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if name in _FRESH:
                 return Finding(
@@ -136,7 +136,7 @@ class Source:
             ast.comprehension: "`if` wants",
         }
         for kind, wants in words.items():
-            for node in self._nodes(kind):
+            for node in self.nodes(kind):
                 line = getattr(self.parents[node] if kind is ast.Not else node, "lineno", number)
                 if number in (None, line):
                     return Finding(
@@ -169,7 +169,7 @@ class Source:
     def calls(self, name: str) -> bool:
         return any(
             name in (getattr(n.func, "attr", ""), getattr(n.func, "id", ""))
-            for n in self._nodes(ast.Call)
+            for n in self.nodes(ast.Call)
         )
 
     def a_stub_is_called(self) -> Finding | None:
