@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from itertools import product
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -156,7 +158,7 @@ def test_the_number_of_results_and_whole_numbers_are_compared() -> None:
         (3.0, 3, "type"),
         (True, 1, "type"),
         (4, 3, "values"),
-        (np.int64(3), 3, None),
+        (np.int64(3), 3, "type"),
     ]
     for yours, expected, kind in pairs:
         found = difference(yours, expected)
@@ -234,7 +236,9 @@ RELATED: list[tuple[Callable[[Tensor], Tensor], str, str]] = [
     (lambda e: -e, "factor", "-1 times"),
     (lambda e: e * (1 + 1e-3), "factor", "1.001 times"),
     (lambda e: e - 2, "offset", "plus -2."),
-    (lambda e: e.log(), "logarithm", "logarithm"),
+    (lambda e: e.log(), "passed_on", "the logarithm of what is asked."),
+    (lambda e: e.exp(), "passed_on", "the exponential of what is asked."),
+    (lambda e: e.softmax(-1), "passed_on", "the softmax (over the last axis) of what is asked."),
     (lambda e: e.flip(0), "flipped_or_rolled", "back to front along axis -2."),
     (lambda e: e.flip(1), "flipped_or_rolled", "back to front along axis -1."),
     (lambda e: e.roll(1, 1), "flipped_or_rolled", "shifted by 1 along axis -1."),
@@ -251,6 +255,7 @@ RELATED: list[tuple[Callable[[Tensor], Tensor], str, str]] = [
     (lambda e: e.mean(1, keepdim=True), "reduced", "the mean of the right numbers over axis -1."),
     (lambda e: e[:, 3], "a_slice", "only position 3 along axis -1."),
     (lambda e: e[0], "a_slice", "only position 0 along axis -2."),
+    (lambda e: e[:, 1::3], "a_slice", "only positions 1 and 4 along axis -1."),
     (lambda e: e[:, :-1], "a_slice", "The last position along axis -1 is missing."),
     (lambda e: e[1:], "a_slice", "The first position along axis -2 is missing."),
 ]
@@ -275,7 +280,8 @@ def test_only_what_is_true_of_every_input_is_said() -> None:
         (x.flip(0), y.roll(1, 0), "right numbers in the wrong places: nothing is lost"),
         (torch.where(THIRD, 9, x), torch.where(THIRD, 8, y), "but position 2."),
         (x * 2, y + 3, None),
-        (x**2, y**2, None),
+        (x**3, y**3, None),
+        (x**2, y**2, "Yours is the square of what is asked."),
     ]
     for first, second, words in pairs:
         finding = relate([(first, x, {}), (second, y, {})])
@@ -631,7 +637,25 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:loss_counts": lambda: F.cross_entropy(torch.ones(2, 3), torch.ones(5).long()),
     "error:cat_axes": lambda: torch.cat((_x, torch.ones(3, 4))),
     "error:loss_axes": lambda: F.cross_entropy(torch.ones(2, 3, 4), torch.ones(2, 5).long()),
+    "error:two_axes_only": lambda: torch.mm(torch.ones(2, 2, 2), _x),
+    "error:numbers_of_axes": lambda: torch.cat((_x, torch.ones(2, 3, 4))),
+    "error:list_of_tensors": lambda: torch.stack([]),
+    "error:sizes_of_pieces": lambda: _x.split([1, 1], dim=1),
+    "error:two_left_open": lambda: _x.view(-1, -1),
+    "error:mean_of_integers": lambda: _mask.mean(),
+    "error:minus_of_bool": lambda: -_mask,
+    "error:turned_no_bool": lambda: ~_x,
+    "error:two_results": lambda: _x.max(-1) / 2,  # type: ignore[operator]
+    "error:number_for_tensor": lambda: torch.sqrt(4),  # type: ignore[arg-type]
+    "error:numpy_of_learning": lambda: torch.ones(2, requires_grad=True).numpy(),
+    "error:negative_size": lambda: torch.ones(-1),
+    "error:same_axis_twice": lambda: _x.diagonal(dim1=1, dim2=1),
+    "error:mask_and_causal": lambda: F.scaled_dot_product_attention(
+        *[torch.ones(1, 3, 2)] * 3, torch.ones(3, 3).bool(), is_causal=True
+    ),
     "error:half_not_implemented": lambda: torch.ones(2).bool().softmax(0),
+    "error:einops_pattern": lambda: rearrange(_x, "a b c -> a b c"),
+    "error:not_installed": lambda: import_module("no_such_module"),
     "error:unknown_name": lambda: never_defined,  # type: ignore[name-defined]  # noqa: F821
     "error:no_such_attribute": lambda: _x.no_such,
     "error:endless_recursion": lambda: _again(),
@@ -794,7 +818,8 @@ def count(n: int) -> int:
         (squares, lambda x: None if len(x) == 3 else x * x, "returns_NoneType", "`None`"),
         (squares, lambda x: (x * x).to_sparse(), "returns_Tensor", "sparse, complex or otherwise"),
         (squares, lambda x: (x * x).to("meta"), "fixed_device", "on a fixed device"),
-        (squares, lambda x: x * x / 0 * 0, "nan", "Your result has NaN in it."),
+        (squares, lambda x: x * x / 0 * 0, "nan_made", "which multiplies 0 by ∞."),
+        (squares, lambda x: (x * x).index_fill(0, torch.tensor([0]), math.nan), "nan", "has NaN"),
         (squares, lambda x: (x * x).float(), "fixed_dtype", "has dtype float32 for float64 input"),
         (squares, lambda x: (x * x).long(), "fixed_dtype", "has dtype int64 for float64 input"),
         (
@@ -842,7 +867,12 @@ def count(n: int) -> int:
             "Your signs has dtype int32, and a mask should be bool",
         ),
         (squares_and_signs, lambda x: (x * x, x < 2), "relation:constant", "Your signs has the"),
-        (squares_and_signs, lambda x: (x, x > 0.5), "values", "Your squares has the right shape"),
+        (
+            squares_and_signs,
+            lambda x: (x**3, x > 0.5),
+            "values",
+            "Your squares has the right shape",
+        ),
         (total, lambda x: x.sum() * 3, "relation:factor", "and the right number is "),
         (total, lambda x: x.exp().sum() + x.sin().sum(), "values", "and the right number is "),
         (count, lambda n: 10**4 + 3 * n, "relation:gap", "gives 10015, and the right"),
@@ -866,7 +896,7 @@ def test_what_no_slip_explains_is_described(
     assert finding.asks
     assert (report.picture is not None) == (
         asked in (squares, squares_and_signs)
-        and key in ("values", "nan", "relation:factor", "relation:constant")
+        and key in ("values", "nan", "nan_made", "relation:factor", "relation:constant")
     )
 
 

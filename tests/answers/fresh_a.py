@@ -1,7 +1,7 @@
 """Wrong answers of beginners: misread axes, forgotten lines, misused functions, errors that raise."""
 
 # As learners type: long lines, `l`, zip.
-# ruff: noqa: E501, B905, B007
+# ruff: noqa: E501, B007
 
 import math
 

@@ -1,7 +1,7 @@
 """Wrong answers of a mixed class: two slips at once, one size only, leftovers, long loops, one-liners."""
 
 # As learners type: long lines, `l`, zip.
-# ruff: noqa: E501, B905
+# ruff: noqa: E501
 
 import functools
 import math

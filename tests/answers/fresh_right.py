@@ -1,7 +1,6 @@
 """Unusual answers that are right."""
 
 # As learners type: long lines, `l`, zip.
-# ruff: noqa: B905
 
 import itertools
 import math

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement, permutations
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -50,7 +49,7 @@ def difference(yours: Any, expected: Any, tolerance: float = 0.0) -> Difference 
                 return Difference(found.kind, found.yours, found.expected, part)
         return None
     if isinstance(expected, int):
-        if isinstance(yours, bool) or not isinstance(yours, Integral):
+        if type(yours) is not int:
             return Difference("type", yours, expected)
         return None if yours == expected else Difference("values", yours, expected)
     if not plain(yours):

@@ -57,7 +57,7 @@ ERRORS = (
     ),
     Known(
         "shape_for_view",
-        r"shape '.*' is invalid for input of size",
+        r"shape '.*' is invalid for input of size|don't multiply up to",
         "The shape asked for has another number of elements than the tensor has.",
         "Multiply the sizes you ask for: what should their product be, and which axis is missing?",
     ),
@@ -99,7 +99,8 @@ ERRORS = (
     ),
     Known(
         "broadcast_shapes",
-        r"must match the size of tensor|not broadcastable|shape mismatch|expand\(",
+        r"must match the size of tensor|not broadcastable|shape mismatch|expand\(|"
+        r"expanded size of the tensor",
         "Two shapes do not broadcast: from the right, every pair of axes has to be equal, "
         "or one of them 1.",
         "Write the two shapes in letters below each other, aligned at the right: where do they "
@@ -107,7 +108,8 @@ ERRORS = (
     ),
     Known(
         "index_out_of_range",
-        r"index \S+ is out of bounds for dimension|index out of range in self",
+        r"index \S+ is out of bounds for dimension|index out of range in self|"
+        r"exceeds dimension size|maximum size for tensor",
         "It asks for a position that the axis does not have: they run from 0 to its length − 1.",
         "Which axis is that, and is it the one that you mean to run along?",
     ),
@@ -201,6 +203,96 @@ ERRORS = (
         "How can logits and targets be laid out as one long list of predictions?",
     ),
     Known(
+        "two_axes_only",
+        r"must be a matrix|expects a tensor with <= 2|[12]D tensors expected|vector \+ matrix|"
+        r"Expected 1-D argument|Supports 1D or 2D",
+        "Something there is made for a single matrix or vector (as `mm`, `mv`, `dot`, "
+        "`outer`, `t` and the weight of `linear` are), and a tensor with another number of "
+        "axes comes.",
+        "Which product, and which exchange of axes, works with any number of axes in front?",
+    ),
+    Known(
+        "numbers_of_axes",
+        r"same number of dimensions",
+        "Tensors with different numbers of axes come together, where all should have as many.",
+        "How many axes has each of them? Print their shapes.",
+    ),
+    Known(
+        "list_of_tensors",
+        r"argument 'tensors' \(position 1\) must be|expect(s|ed) a non-empty",
+        "`cat` and `stack` take one list or tuple with the tensors in it, and get something "
+        "else, or an empty one.",
+        "What stands in the brackets: one list of tensors?",
+    ),
+    Known(
+        "sizes_of_pieces",
+        r"split_sizes to sum exactly|split_size can only be 0|chunks` to be greater|"
+        r"number of dimensions of repeat dims|repeats must have the same size",
+        "The numbers that say how to cut, or how often to repeat, do not fit the tensor.",
+        "How long is that axis, and what do the numbers have to add up to?",
+    ),
+    Known(
+        "two_left_open",
+        r"only one dimension can be inferred",
+        "Two sizes are −1: torch can find out one of them, not two.",
+        "Which of the two do you know?",
+    ),
+    Known(
+        "mean_of_integers",
+        r"could not infer output dtype",
+        "A mean of whole numbers, or of True and False, has no dtype of its own here.",
+        "Which dtype can hold a mean?",
+    ),
+    Known(
+        "minus_of_bool",
+        r"Subtraction, the `-`|Negation, the `-`",
+        "A minus stands before, or between, tensors of True and False.",
+        "Which sign turns True and False round, and which dtype can be subtracted?",
+    ),
+    Known(
+        "turned_no_bool",
+        r"only implemented on integer and Boolean",
+        "`~` turns True and False round, and here stands a tensor of floats.",
+        "Is a mask meant there, or a minus?",
+    ),
+    Known(
+        "two_results",
+        r"torch\.return_types",
+        "Along an axis `max`, `min`, `sort` and their like give *two* things, the values and "
+        "where they stood.",
+        "How do you take one of the two?",
+    ),
+    Known(
+        "number_for_tensor",
+        r"must be Tensor, not (int|float|bool)",
+        "A function of torch gets a plain Python number where it takes a tensor.",
+        "Which function does the same for a plain number, or which tensor is meant?",
+    ),
+    Known(
+        "numpy_of_learning",
+        r"Can't call numpy\(\) on Tensor that requires grad",
+        "A tensor that learns is given to numpy: the way back for the gradient would end there.",
+        "Which function of torch does the same?",
+    ),
+    Known(
+        "negative_size",
+        r"negative dimension|bounds? inconsistent with step sign|lower bound and",
+        "A size comes out negative, or a range ends before it begins.",
+        "Which two numbers are subtracted there, and which is the larger?",
+    ),
+    Known(
+        "same_axis_twice",
+        r"dimensions cannot be identical",
+        "One axis is named twice where two different ones are needed.",
+        "Which two axes are meant?",
+    ),
+    Known(
+        "mask_and_causal",
+        r"should not be set when is_causal",
+        "It gives a mask and `is_causal=True` at once, and only one of the two may be there.",
+        "What does the mask hold that `is_causal` does not?",
+    ),
+    Known(
         "half_not_implemented",
         r"not implemented for '\w+'",
         "One of the operations does not exist for this dtype. (`^`, `&` and `|` work on bits: a "
@@ -251,6 +343,16 @@ BY_KIND = {
         "",
         "It asks for a position that is not there: {message}.",
         "How long is that axis?",
+    ),
+    "EinopsError": Known(
+        "einops_pattern",
+        "",
+        "The pattern does not fit the tensor: on both sides of the arrow every axis has its name, "
+        "and the sizes have to agree. ({message})",
+        "Write the tensor's shape below the left side: which name stands for which axis?",
+    ),
+    "ModuleNotFoundError": Known(
+        "not_installed", "", "It imports something that is not installed here: {message}.", ""
     ),
     "KeyError": Known("missing_key", "", "A dictionary lacks the key {message}.", ""),
     "ValueError": Known("value_error", "", "A function refuses a value: {message}", ""),

@@ -42,7 +42,7 @@ from mha_lesson.check.engine.safely import (
     undisturbed,
 )
 from mha_lesson.check.engine.source import Source
-from mha_lesson.check.engine.stages import parting, reached
+from mha_lesson.check.engine.stages import parting, reached, where_nan
 
 HALF = (torch.bfloat16, torch.float16)
 OTHER_DTYPES = (torch.float32, *HALF)
@@ -189,8 +189,15 @@ def _by_other_means(
         return replace(report, findings=several, notes=())
     if found := at_large(bound.answer, trials):
         return replace(report, findings=(found,))
-    where = [where_right(trials)]
     wrong = [t for t in trials if t.difference is not None]
+    if report.slips == ("nan",):
+        first = next(t for t in wrong if t.difference and t.difference.kind == "nan")
+        if words := where_nan(bound.answer, first.case, codes):
+            (finding,) = report.findings
+            asks = "Which numbers enter that line, and on which input?"
+            named = Finding("nan_made", f"{finding.does} {words}", asks)
+            return replace(report, findings=(named,))
+    where = [where_right(trials)]
     shown = min(wrong, key=lambda t: (isinstance(t.outcome, Raised), bool(t.case.note)))
     if not stops:
         where.append(reached(exercise, bound.answer, shown.case, codes))

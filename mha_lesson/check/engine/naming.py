@@ -321,6 +321,8 @@ _TYPES = {
     "tuple": "a tuple",
     "float": "a float",
     "int": "a Python int",
+    "float64": "a number of numpy's (`np.float64`)",
+    "int64": "a number of numpy's (`np.int64`), which ends at 2⁶³",
     "str": "text",
     "generator": "a generator (`yield` instead of `return`)",
     "coroutine": "a coroutine (`async def` instead of `def`)",

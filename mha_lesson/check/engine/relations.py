@@ -128,10 +128,30 @@ def shuffled(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     return []
 
 
-def logarithm(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
-    if yours.dtype != torch.bool and (expected > 0).all() and close(yours, expected.log(), _TIGHT):
-        return ["Yours is the logarithm of what is asked."]
-    return []
+_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "logarithm": torch.log,
+    "exponential": torch.exp,
+    "square": torch.square,
+    "root": torch.sqrt,
+    "absolute value": torch.abs,
+    "positive part": torch.relu,
+    "hyperbolic tangent": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "softmax (over the last axis)": lambda x: x.softmax(-1),
+    "rounded value": torch.round,
+}
+
+
+def passed_on(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    """The right numbers, and one function more."""
+    if yours.dtype == torch.bool or not yours.numel() or expected.ndim == 0:
+        return []
+    made = ((word, function(expected)) for word, function in _FUNCTIONS.items())
+    return [
+        f"Yours is the {word} of what is asked."
+        for word, x in made
+        if not x.isnan().any() and close(yours, x, _TIGHT)
+    ]
 
 
 def partly_right(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
@@ -183,11 +203,28 @@ def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
             part = expected.select(axis, i)
             if yours.shape == part.shape and close(yours, part, _TIGHT):
                 said.append(f"Yours holds only position {i} along axis {axis}.")
+        if len(found := _positions(yours, expected, axis)) > 1:
+            listed = ", ".join(map(str, found[:-1])) + f" and {found[-1]}"
+            said.append(f"Yours holds only positions {listed} along axis {axis}.")
         for start, lost in ((0, "last"), (1, "first")):
             rest = expected.narrow(axis, start, n - 1)
             if n > 1 and yours.shape == rest.shape and close(yours, rest, _TIGHT):
                 said.append(f"The {lost} position along axis {axis} is missing.")
     return said
+
+
+def _positions(yours: Tensor, expected: Tensor, axis: int) -> list[int]:
+    """Which positions of an axis yours consists of; empty if it does not."""
+    rest = [list(x.shape) for x in (yours, expected)]
+    if len(rest[0]) != len(rest[1]) or not 1 < rest[0].pop(axis) < rest[1].pop(axis) - 1:
+        return []
+    if rest[0] != rest[1]:
+        return []
+    found = [
+        next((i for i, right in enumerate(expected.unbind(axis)) if close(mine, right, _TIGHT)), -1)
+        for mine in yours.unbind(axis)
+    ]
+    return found if -1 not in found else []
 
 
 Relation = Callable[[Tensor, Tensor, Sizes], list[str]]
@@ -199,7 +236,7 @@ _SAME_SHAPE: tuple[Relation, ...] = (
     moved_axes,
     flipped_or_rolled,
     shuffled,
-    logarithm,
+    passed_on,
     partly_right,
 )
 _OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, reduced, a_slice)

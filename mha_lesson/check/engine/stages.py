@@ -30,6 +30,7 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.files = files
         self.seen: list[tuple[Tensor, int]] = []
+        self.nan: tuple[int, str] = (0, "")  # the first line that makes NaN, and by what
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -37,6 +38,8 @@ class _Watch(TorchFunctionMode):
             for x in flat(result):
                 if isinstance(x, Tensor) and x.numel() > 1 and not x.is_meta:
                     self.seen.append((x.detach().clone(), line))
+                if not self.nan[0] and _has_nan(x) and not any(map(_has_nan, flat((args, kwargs)))):
+                    self.nan = line, getattr(func, "__name__", "").strip("_")
         return result
 
     def _line(self) -> int:
@@ -81,6 +84,33 @@ def reached(
             then = "It stops then" if isinstance(outcome, Raised) else "What comes of them is not"
             return f"By line {max(lines)} the right numbers are there for {words}. {then}."
     return ""
+
+
+def _has_nan(x: Any) -> bool:
+    return isinstance(x, Tensor) and not x.is_meta and bool(x.detach().isnan().any())
+
+
+def where_nan(answer: Callable[..., Any], case: Case, codes: set[CodeType]) -> str:
+    """A sentence about the line in which NaN comes up; empty if that is not seen."""
+    watch = _Watch({code.co_filename for code in codes})
+    with watch:
+        run(answer, case.inputs, codes)
+    number, name = watch.nan
+    for words, names in _MAKES_NAN.items():
+        if number and name in names.split():
+            return f"It comes up in line {number}, which {words}."
+    return ""
+
+
+_MAKES_NAN = {
+    "takes the root of a negative number": "sqrt rsqrt pow",
+    "takes the logarithm of a negative number": "log log2 log10 log1p",
+    "takes the softmax of a row of nothing but −∞": "softmax",
+    "divides 0 by 0, or ∞ by ∞": "div truediv true_divide rtruediv rdiv",
+    "subtracts ∞ from ∞": "sub rsub",
+    "adds ∞ and −∞": "add radd",
+    "multiplies 0 by ∞": "mul rmul",
+}
 
 
 def parting(

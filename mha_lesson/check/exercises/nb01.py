@@ -292,6 +292,9 @@ def mix(weights, Q, K, V):
     values_transposed = weights @ V.transpose(-2, -1)
     """V is transposed before the product: dimensions are weighed instead of tokens. | Which axis of
     V belongs to the keys?"""
+    softmax_of_output = (weights @ V).softmax(-1)
+    """The output goes through a softmax of its own. | Which of the two should sum to 1, a query's
+    weights or its output?"""
     values_alone = V
     "The output is V itself: the weights are not used. | What do the weights do to the values?"
 
@@ -330,6 +333,9 @@ def whole(Q, K, V):
     scores_mix_values = (scores @ V, scores.softmax(-1))
     """The output mixes V by the raw scores; only what you return beside it went through the
     softmax. | By which of the two should the values be weighed?"""
+    softmax_after_values = ((scores @ V).softmax(-1), scores.softmax(-1))
+    """The output mixes V by the raw scores, and the softmax runs over what comes out. | What should
+    be positive and sum to 1: the weights of a query, or its output?"""
     unscaled_weights_returned = (scores.softmax(-1) @ V, raw.softmax(-1))
     """The output is right, and the weights beside it are those of scores without the scale. | Can
     output and weights come from one and the same softmax?"""

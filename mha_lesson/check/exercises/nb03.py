@@ -258,8 +258,8 @@ def in_another_way(x):
     """Not heads but sequences are laid side by side: axis 0 is taken apart. | Which axis of (B, h,
     T, d_k) counts the heads?"""
     tokens_side_by_side = torch.cat(x.unbind(2), -1)
-    """Not heads but tokens are laid side by side: axis 2 is taken apart. | Which axis of (B, h, T,
-    d_k) counts the heads?"""
+    """Not heads but tokens are laid side by side: a row holds all tokens of one head, (B, h,
+    T·d_k). | Which axis of (B, h, T, d_k) counts the heads?"""
     returned_as_it_was = x
     "x comes back as it went in. | Which two axes have to become one?"
     largest_head = x.amax(1)

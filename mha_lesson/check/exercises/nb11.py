@@ -367,6 +367,9 @@ def _whole(q, k):
     "The *queries* of a group are averaged, (B, h_kv, …): only the keys are shared."
     sum_query_of_group = groups.sum(2) @ k.mT / math.sqrt(d_k)
     "The *queries* of a group are added up, (B, h_kv, …): only the keys are shared."
+    first_queries_only = five[:, :, 0]
+    """Of each group only the first query head comes back, (B, h_kv, T_q, T_k): the others are left
+    out. | Every query head keeps scores of its own. What do the heads of a group share?"""
     groups_put_back_wrongly = five.transpose(1, 2).flatten(1, 2)
     """The groups are right, and are put together in another order: head 0 of each group, then head
     1 of each. | Which of the two axes has to stand in front when they become one?"""
