@@ -2,8 +2,8 @@
 
 import re
 from dataclasses import dataclass
-from html import escape
 
+from mha_lesson.course.prose import prose
 from mha_lesson.refusals import require_text, say
 
 QUOTED = re.compile(r": [“\"']")  # whose claim it is stands before, the claim itself is in quotes
@@ -48,9 +48,9 @@ class Claim:
         said = self.text if QUOTED.search(self.text) else f"“{self.text}”"
         return (
             '<div style="border:1px solid #808080;padding:.4em 1em;max-width:48em">'
-            f"<p style='margin:.2em 0'><em>{escape(said)}</em></p>"
+            f"<p style='margin:.2em 0'><em>{prose(said)}</em></p>"
             f"<details style='margin:.3em 0'><summary style='cursor:pointer'>{GUESS}</summary>"
             f"<div style='border-left:4px solid {colour};padding-left:.8em;margin:.4em 0'>"
-            f"<p style='margin:.2em 0'><strong>{self.word}:</strong> {escape(self.verdict)}</p>"
-            f"<p style='margin:.2em 0'>Measured: {escape(self.measured)}</p></div></details></div>"
+            f"<p style='margin:.2em 0'><strong>{self.word}:</strong> {prose(self.verdict)}</p>"
+            f"<p style='margin:.2em 0'>Measured: {prose(self.measured)}</p></div></details></div>"
         )

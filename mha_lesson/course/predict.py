@@ -7,7 +7,6 @@ the browser remembers what was guessed; in a running notebook it is written belo
 
 import json
 import os
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import anywidget
 import traitlets
 from IPython.display import display
 
+from mha_lesson.course.prose import prose
 from mha_lesson.pictures.live import EXPORT
 from mha_lesson.refusals import say
 
@@ -185,11 +185,6 @@ class _Note(anywidget.AnyWidget):
 def script() -> str:
     """What a page that holds boxes ends with, so that the browser remembers guesses."""
     return f'<script type="module">{SCRIPT.read_text(encoding="utf-8")}</script>'
-
-
-def prose(text: str) -> str:
-    """Escaped, and what stands between backticks set as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def link(choice: Choice) -> str:

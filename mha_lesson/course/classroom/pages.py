@@ -19,7 +19,8 @@ from mha_lesson.course.classroom.grading import (
     Row,
 )
 from mha_lesson.course.classroom.walls import PROJECT
-from mha_lesson.course.predict import prose, questions
+from mha_lesson.course.predict import questions
+from mha_lesson.course.prose import prose
 
 SIGNS = {DONE: "✓", CLAIMED: "?", TRIED: "✗", OPEN: "·", UNKNOWN: "!", MISSING: "–"}
 MEANS = {
