@@ -12,6 +12,7 @@ import notebooks
 import website
 from mha_lesson.course.formulas import typeset
 
+FORMULA = re.compile(r"\$\$.+?\$\$|\$.+?\$")
 CHOSEN = notebooks.paths("01", "03")  # with exercises, and explorers that move
 
 
@@ -109,11 +110,17 @@ def test_every_formula_of_the_course_is_set_without_a_script():
     for path in notebooks.paths():
         texts = [c for c in notebooks.read(path).cells if c.cell_type == "markdown"]
         page, _ = exporter.from_notebook_node(v4.new_notebook(cells=texts))
-        formulas = BeautifulSoup(page, "html.parser").find_all("math", display="block")
-        assert len(formulas) == "".join(c.source for c in texts).count("$$") / 2, path
+        formulas = BeautifulSoup(page, "html.parser").find_all("math")
+        assert len(formulas) == len(FORMULA.findall("\n".join(c.source for c in texts))), path
         found += [formula.get_text() for formula in formulas]
-    assert len(found) >= 4
+    assert len(found) > 300
     assert not any(re.search(r"[\\&$]", said) for said in found), found
+
+
+def test_a_symbol_is_found_as_one_types_it(site):
+    index = (site / "search.js").read_text(encoding="utf-8")
+    for typed in ("(h, T, d_k)", "e^x", "d_model"):
+        assert typed in index, typed
 
 
 def test_a_prediction_is_remembered_and_its_answers_are_not_found(site, soups):

@@ -12,10 +12,11 @@ import re
 import shutil
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from copy import copy
 from pathlib import Path
 
 import torch
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 from jinja2 import FileSystemLoader
 from jupyterlab_pygments import JupyterStyle
 from nbconvert import HTMLExporter
@@ -117,8 +118,17 @@ def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]
                 {"page": name, "of": title, "id": str(part["id"]), "title": said, "text": ""}
             )
         elif part.name != "details" and not part.select("script, .mha-guess"):
-            found[-1]["text"] += " " + " ".join(part.get_text(" ", strip=True).split())
+            found[-1]["text"] += " " + words_of(part)
     return [section for section in found if section["text"]]
+
+
+def words_of(part: Tag) -> str:
+    """Its text as somebody types it who looks for it: formulas are letters and signs."""
+    part = copy(part)
+    for formula in part.select("math"):
+        formula.replace_with(str(formula["alttext"]))
+    part.smooth()
+    return " ".join(part.get_text(" ", strip=True).split())
 
 
 def contents(soup: BeautifulSoup) -> None:

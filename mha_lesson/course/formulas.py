@@ -3,6 +3,7 @@
 A notebook's texts have them in LaTeX, `$$…$$`, which JupyterLab and GitHub typeset by themselves.
 """
 
+import re
 from html import escape
 
 from jinja2 import pass_context
@@ -21,8 +22,10 @@ class _Renderer(IPythonRenderer):
 
 
 def _mathml(latex: str, display: str) -> str:
+    said = escape(re.sub(r"\\text\{(.*?)\}|\{(\w+)\}", r"\1\2", latex.strip()))  # d_model, h_kv
     try:
-        return convert(latex.strip(), display=display).replace(">&<", ">&amp;<")
+        made = convert(latex.strip(), display=display).replace(">&<", ">&amp;<")
+        return made.replace("<math ", f'<math alttext="{said}" ', 1)
     except Exception:  # the library's own, without a common one; then the source says it
         return f"<code>{escape(latex)}</code>"
 
