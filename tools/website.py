@@ -7,6 +7,7 @@ without a kernel. Pages load nothing from anywhere else: they open from a disk a
 `make site` calls this.
 """
 
+import gc
 import json
 import re
 import shutil
@@ -58,15 +59,19 @@ def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
     return found
 
 
+def shown(cell: NotebookNode) -> str:
+    """The name of the explorer that a cell shows, explore-NAME or explore-NAME-UNTIL, or ""."""
+    found = EXPLORER.search(cell.source) if cell.cell_type == "code" else None
+    return "-".join(filter(None, ("explore", *found.groups()))) if found else ""
+
+
 def prepare(notebook: NotebookNode) -> NotebookNode:
     """Explorers move; a check that has nothing to say yet is left out."""
     notebook.cells = [c for c in notebook.cells if "check" not in c.metadata.get("tags", ())]
     for cell in notebook.cells:
         if "prediction" in cell.metadata.get("tags", ()):
             del cell.outputs[1:]  # what a running notebook writes below the box
-        shown = EXPLORER.search(cell.source)
-        if cell.cell_type == "code" and shown:
-            name = "-".join(filter(None, ("explore", *shown.groups())))
+        if name := shown(cell):
             still = "".join(o.data.get("text/html", "") for o in cell.outputs if "data" in o)
             made = f'<div id="{name}">{still}</div><script src="explore.js" defer></script>'
             made += f'<script src="{name}.js" defer></script>'
@@ -146,10 +151,16 @@ def contents(soup: BeautifulSoup) -> None:
 
 
 def moving(name: str) -> str:
-    """The script of an explorer, explore-NAME or explore-NAME-UNTIL, with all its states."""
+    """The script of an explorer, named as by `shown`, with all its states."""
     _, kind, *until = name.split("-")
     given = {"until": until[0]} if until else {}
     return live.states_script(getattr(explore, kind)(**given), name)
+
+
+def alone() -> None:
+    """One of two processes that make states: one thread each, and all that they make is kept."""
+    torch.set_num_threads(1)
+    gc.disable()
 
 
 def build(place: Path, paths: list[Path]) -> list[Path]:
@@ -157,29 +168,14 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     found = pages(paths)
-    exporter = typeset(
-        HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(LOOK)])
-    )
-    listed = [{"name": name, "title": title} for name, (title, _) in found.items()]
-    index: list[dict[str, str]] = []
-    shown: set[str] = set()
-    for name, (title, notebook) in found.items():
-        told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
-        soup = adapt(exporter.from_notebook_node(prepare(notebook), told)[0], set(found))
-        contents(soup)
-        shown |= {str(script["src"])[:-3] for script in soup.select("script[src^=explore-]")}
-        if soup.body and soup.select(".mha-guess"):
-            soup.body.append(BeautifulSoup(predict.script(), "html.parser"))
-        index += sections(soup, name, title)
-        (place / f"{name}.html").write_text(str(soup), encoding="utf-8")
-    (place / "search.js").write_text(
-        f"window.SECTIONS = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8"
-    )
+    cells = [cell for _, notebook in found.values() for cell in notebook.cells]
+    names = sorted({shown(cell) for cell in cells} - {""}, reverse=True)  # `training` takes longest
+    with ProcessPoolExecutor(2, initializer=alone) as pool:
+        scripts = [pool.submit(moving, name) for name in names]
+        write_pages(place, found)  # while the states are made
+        for name, script in zip(names, scripts, strict=True):
+            (place / f"{name}.js").write_text(script.result(), encoding="utf-8")
     (place / "explore.js").write_text(live.script(), encoding="utf-8")
-    names = sorted(shown, reverse=True)  # `training` first, which takes longest
-    with ProcessPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for name, script in zip(names, pool.map(moving, names), strict=True):
-            (place / f"{name}.js").write_text(script, encoding="utf-8")
     code = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
     style = (LOOK / "page.css").read_text(encoding="utf-8")
     (place / "page.css").write_text(f"{code}\n{style}", encoding="utf-8")
@@ -187,6 +183,26 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     for picture in sorted((ROOT / ".github").glob("*.*p*")):
         shutil.copy(picture, place)
     return sorted(place.iterdir())
+
+
+def write_pages(place: Path, found: dict[str, tuple[str, NotebookNode]]) -> None:
+    """Writes every page, and what can be found in them."""
+    exporter = typeset(
+        HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(LOOK)])
+    )
+    listed = [{"name": name, "title": title} for name, (title, _) in found.items()]
+    index: list[dict[str, str]] = []
+    for name, (title, notebook) in found.items():
+        told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
+        soup = adapt(exporter.from_notebook_node(prepare(notebook), told)[0], set(found))
+        contents(soup)
+        if soup.body and soup.select(".mha-guess"):
+            soup.body.append(BeautifulSoup(predict.script(), "html.parser"))
+        index += sections(soup, name, title)
+        (place / f"{name}.html").write_text(str(soup), encoding="utf-8")
+    (place / "search.js").write_text(
+        f"window.SECTIONS = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8"
+    )
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -197,8 +197,9 @@ class Drawing:
 
     def add(self, *marks: Mark) -> None:
         self.parts.extend(marks)
-        turned = [mark.x + SMALL / 2 for mark in marks if isinstance(mark, Text) and mark.turned]
-        self.edge = max([self.edge, *turned])
+        for mark in marks:
+            if isinstance(mark, Text) and mark.turned:
+                self.edge = max(self.edge, mark.x + SMALL / 2)
 
     def paste(self, other: Drawing, x: float, y: float, panel: int | None = None) -> None:
         self.parts.append(_Pasted(other, x, y, panel))
@@ -226,11 +227,14 @@ class _Pasted:
 
 
 def _moved(mark: Mark, dx: float, dy: float, panel: int | None) -> Mark:
+    parts = dict(vars(mark))  # not dataclasses.replace: every state is made of hundreds of marks
     if isinstance(mark, Path):
-        return replace(mark, points=tuple((x + dx, y + dy) for x, y in mark.points))
+        parts["points"] = tuple([(x + dx, y + dy) for x, y in mark.points])
+    else:
+        parts |= {"x": mark.x + dx, "y": mark.y + dy}
     if isinstance(mark, Rect | Dot) and panel is not None:
-        return replace(mark, x=mark.x + dx, y=mark.y + dy, panel=panel)
-    return replace(mark, x=mark.x + dx, y=mark.y + dy)
+        parts["panel"] = panel
+    return type(mark)(**parts)
 
 
 def _breaks(index: int, every: int) -> float:
@@ -297,7 +301,8 @@ def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawin
     """
     require_kind("scene", scene, Scene)
     require_positive("width", width)
-    key = scene.title, tuple(tuple(map(_frame, row)) for row in scene.panels)
+    frames = tuple(tuple(map(_frame, row)) for row in scene.panels)
+    key = scene.title, frames, _alike(scene.panels)
     return _draw_scene(scene, width, *_fitting(_Framed(key, scene), width, height))
 
 
@@ -330,13 +335,15 @@ class _Framed:
 
 # What of a panel takes no room. Of values only their number does, and how wide they are written.
 _ROOMLESS = {
-    "heatmap": {"values", "blocked", "marks", "picks", "picked"},
-    "words": {"weights", "row"},
-    "bars": {"values", "heads", "roles"},
-    "curve": {"marker"},
+    "heatmap": {"values", "rows", "blocked", "marks", "picks", "picked"},
+    "words": {"row"},
+    "bars": {"values", "heads", "roles", "reference"},
+    "curve": {"marker", "lines"},
     "tiles": {"labels", "heads", "links", "says", "wrong"},
     "walk": {"steps"},
     "stack": {"panels"},
+    "table": {"rows"},
+    "flow": {"shown", "pick", "by_hand", "writes", "bias"},
 }
 _FRAMES: WeakKeyDictionary[Panel, Hashable] = WeakKeyDictionary()
 
@@ -354,6 +361,8 @@ def _frame(panel: Panel) -> Hashable:
 
 
 def _fixed(value: Any) -> Hashable:
+    if isinstance(value, Panel):
+        return _frame(value)
     if isinstance(value, np.ndarray):
         return value.shape, value.tobytes()
     if isinstance(value, Mapping):
@@ -364,22 +373,34 @@ def _fixed(value: Any) -> Hashable:
 def _written(panel: Panel) -> Hashable:
     """The room of what a panel holds: how many cells, how wide their numbers or words."""
     if isinstance(panel, Heatmap):
-        return panel.values.shape, bool(panel.blocked.any()), _numbered(panel, math.inf)
-    if isinstance(panel, Words):
-        return _frame(panel.weights)
+        named = _widest([_short(label) for label in panel.rows])
+        return panel.values.shape, bool(panel.blocked.any()), _numbered(panel, math.inf), named
     if isinstance(panel, Bars):
         low = panel.values[panel.values < 0].tobytes()  # numbers hang below such bars
+        level, name = panel.reference or (None, None)
         more = range(2 if panel.decimals else 1)
         said = [[number(v, panel.decimals and panel.decimals - less)
                  for v in panel.values.ravel()] for less in more]  # fmt: skip
         heads = tuple(head is None for head in panel.heads)
-        return panel.values.shape, low, tuple(map(_widest, said)), heads
+        guide = name, level if low else None
+        return panel.values.shape, low, tuple(map(_widest, said)), heads, guide
+    if isinstance(panel, Curve):  # a name stands where its line ends
+        return tuple((name, *line[_seen(panel, line)][-1:]) for name, line in panel.lines.items())
+    if isinstance(panel, Table):
+        return len(panel.rows), *(_widest(column, BODY) for column in zip(*panel.rows, strict=True))
     if isinstance(panel, Tiles):
         words = [text for row in panel.labels for text in row if text]
         return len(panel.labels), len(panel.labels[0]), _widest(words, BODY)
     if isinstance(panel, Stack):
-        return tuple(tuple(map(_frame, row)) for row in panel.panels)
+        return tuple(tuple(map(_frame, row)) for row in panel.panels), _alike(panel.panels)
     return None
+
+
+def _alike(panels: Sequence[Sequence[Panel]]) -> Hashable:
+    """Which heatmaps name their rows alike: neighbours that do share the labels."""
+    names: dict[tuple[str, ...], int] = {}
+    maps = [panel for row in panels for panel in row if isinstance(panel, Heatmap)]
+    return tuple(names.setdefault(panel.rows, len(names)) for panel in maps)
 
 
 def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int) -> Drawing:
@@ -538,13 +559,14 @@ class _Piece:
         return _DRAW[self.panel.kind](self.panel, self, room)
 
 
-def _scale(limits: tuple[float, float], log: bool) -> tuple[tuple[float, ...], list[str]]:
+@lru_cache(512)
+def _scale(limits: tuple[float, float], log: bool) -> tuple[tuple[float, ...], tuple[str, ...]]:
     """The ticks of an axis and what they say: one number of decimals, but 0 is "0"."""
     at = ticks(*limits, log)
     decimals = None
     if not log and any(t % 1 for t in at):
         decimals = next((d for d in (1, 2, 3, 4) if all(round(t, d) == t for t in at)), None)
-    return at, [number(t, decimals if t else None) for t in at]
+    return at, tuple(number(t, decimals if t else None) for t in at)
 
 
 def _fit(grid: list[list[_Piece]], width: float) -> tuple[list[list[Drawing]], list[float]]:
@@ -813,12 +835,15 @@ def _y_axis(
     drawing.height = max(drawing.height, _name_rows(drawing, name, *height))
 
 
-def _share(value: float, low: float, high: float, log: bool) -> float:
-    """Where `value` lies between low and high: 0 to 1."""
-    value = min(max(value, low), high)
-    if log:
-        value, low, high = math.log(value), math.log(low), math.log(high)
-    return (value - low) / (high - low)
+def _share(low: float, high: float, log: bool) -> Callable[[float], float]:
+    """From a value to where it lies between low and high: 0 to 1."""
+    start, end = (math.log(low), math.log(high)) if log else (low, high)
+
+    def share(value: float) -> float:
+        value = min(max(value, low), high)
+        return ((math.log(value) if log else value) - start) / (end - start)
+
+    return share
 
 
 def _colours(heads: Sequence[int | None]) -> list[str]:
@@ -851,8 +876,10 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
     bottom = top + tall
     right = left + n * slot
 
+    up = _share(low, high, panel.log)
+
     def y(value: float) -> float:
-        return bottom - tall * _share(value, low, high, panel.log)
+        return bottom - tall * up(value)
 
     _y_axis(drawing, _scale(panel.limits, panel.log), y, (left, right), panel.name, (top, bottom))
     level = y(panel.reference[0]) if panel.reference else None
@@ -913,11 +940,13 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
     left = piece.left
     right, bottom = left + max(100.0, min(520.0, room)), top + piece.sizes.plot + 30
 
+    along, up = _share(x_low, x_high, panel.log_x), _share(low, high, panel.log_y)
+
     def x(value: float) -> float:
-        return left + (right - left) * _share(value, x_low, x_high, panel.log_x)
+        return left + (right - left) * along(value)
 
     def y(value: float) -> float:
-        return bottom - (bottom - top) * _share(value, low, high, panel.log_y)
+        return bottom - (bottom - top) * up(value)
 
     scale = _scale(panel.limits, panel.log_y)
     _y_axis(drawing, scale, y, (left, right), panel.y_name, (top, bottom))
@@ -935,7 +964,7 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
     colours = _colours(panel.heads)
     for i, (name, values) in enumerate(panel.lines.items()):
         hollow = name in panel.dashed or (panel.heads[i] or 0) >= 8
-        seen = np.flatnonzero(np.isfinite(values) & ((values > 0) | (not panel.log_y)))
+        seen = np.flatnonzero(_seen(panel, values))
         for run in np.split(seen, np.flatnonzero(np.diff(seen) > 1) + 1):
             points = tuple((x(panel.x[k]), y(values[k])) for k in run)
             if len(points) > 1:
@@ -961,6 +990,11 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
     drawing.width = max(drawing.width, right + piece.right)
     drawing.height = max(drawing.height, bottom + (46 if panel.x_name else 26))
     return drawing
+
+
+def _seen(panel: Curve, values: np.ndarray) -> np.ndarray:
+    """Which points of a line can be drawn."""
+    return np.isfinite(values) & ((values > 0) | (not panel.log_y))
 
 
 def _walk(panel: Walk, piece: _Piece, room: float) -> Drawing:

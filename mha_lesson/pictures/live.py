@@ -116,18 +116,17 @@ def _state(scene: Scene, rooms: Sequence[float]) -> State:
 
 
 def _marks(drawing: Drawing, put: Callable[[np.ndarray], int]) -> list[Hashable]:
-    """The marks; those that are no plain values already as JSON writes them."""
+    """The marks; those that are no plain values as names and parts."""
     return [
-        json.dumps(_TOLD[type(mark)](mark, put)) if type(mark) in _TOLD else mark
+        tuple(_TOLD[type(mark)](mark, put).items()) if type(mark) in _TOLD else mark
         for mark in drawing.marks
     ]
 
 
 def _plain(mark: Any) -> dict[str, Any]:
     """A mark by the names of its parts."""
-    if isinstance(mark, str):
-        told: dict[str, Any] = json.loads(mark)
-        return told
+    if isinstance(mark, tuple):
+        return dict(mark)
     parts = {name: _short(value) for name, value in vars(mark).items()}
     if isinstance(mark, Path):
         parts["points"] = [_short(float(v)) for point in mark.points for v in point]
@@ -154,34 +153,38 @@ def _heatmap(mark: Cells, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
     return {
         "values": put(panel.values),
         "blocked": put(panel.blocked) if panel.blocked.any() else None,
-        "shape": list(panel.values.shape),
-        "rows": list(panel.rows or ()),
-        "columns": list(panel.columns or ()),
-        "limits": list(panel.limits or ()),
+        "shape": panel.values.shape,
+        "rows": panel.rows,
+        "columns": panel.columns,
+        "limits": panel.limits,
         "colours": panel.colours,
         "per_row": panel.per_row,
         "by_row": panel.by_row,
-        "marks": [list(cell) for cell in panel.marks],
+        "marks": panel.marks,
         "decimals": panel.decimals,
         "numbers": mark.numbers,
         "mask": panel.mask,
         "title": panel.title,
-        "picks": list(panel.picks or ()) or None,
+        "picks": tuple(panel.picks or ()) or None,
     }
 
 
 def _tiles(panel: Tiles) -> dict[str, Any]:
     return {
-        "labels": [list(row) for row in panel.labels],
-        "says": [list(row) for row in panel.says],
-        "heads": panel.heads.tolist(),
-        "links": panel.links.tolist(),
-        "wrong": panel.wrong.astype(int).tolist(),
+        "labels": panel.labels,
+        "says": panel.says,
+        "heads": _rows(panel.heads),
+        "links": _rows(panel.links),
+        "wrong": _rows(panel.wrong.astype(int)),
         "break_rows": panel.break_rows,
         "break_columns": panel.break_columns,
         "copied": panel.copied,
         "title": panel.title,
     }
+
+
+def _rows(numbers: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, numbers.tolist()))
 
 
 def _ribbons(mark: Ribbons, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
@@ -191,7 +194,7 @@ def _ribbons(mark: Ribbons, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
         "x": mark.x, "y": mark.y, "w": mark.width, "h": mark.pitch, "margin": mark.margin,
         "values": put(weights.values),
         "blocked": put(weights.blocked) if weights.blocked.any() else None,
-        "rows": list(weights.rows), "columns": list(weights.columns), "row": mark.panel.row,
+        "rows": weights.rows, "columns": weights.columns, "row": mark.panel.row,
         "colour": mark.colour, "title": mark.panel.title,
     }  # fmt: skip
 

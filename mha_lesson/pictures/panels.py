@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from dataclasses import fields as fields_of
 from decimal import ROUND_HALF_UP, Decimal, localcontext
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -146,6 +146,11 @@ def number(value: float, decimals: int | None = None) -> str:
     if decimals is not None:
         require_whole("decimals", decimals, 0, 15)
         decimals = int(decimals)
+    return _said(value, decimals)
+
+
+@lru_cache(65536)
+def _said(value: float, decimals: int | None) -> str:
     if math.isnan(value):
         return "NaN"
     minus, size = ("−" if value < 0 else ""), abs(value)
@@ -265,6 +270,14 @@ def _own_range(values: np.ndarray) -> tuple[float, float]:
     return (low, high) if high > low else (low, low + 1.0)
 
 
+@cache
+def _plain_fields(kind: Any) -> list[tuple[str, str]]:
+    """Names and annotations of the fields that `_fitted` looks at."""
+    told = [(field.name, str(field.type)) for field in fields_of(kind)]
+    plain = ("str", "bool", "int", "float")
+    return [(name, said) for name, said in told if said.removesuffix(" | None") in plain]
+
+
 def _fitted(name: str, annotation: str, value: Any) -> Any:
     """What a plain field is given, if it is as annotated; the others are looked at one by one."""
     kind = annotation.removesuffix(" | None")
@@ -302,9 +315,9 @@ class Panel:
     kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        for field in fields_of(self):
-            value = getattr(self, field.name)
-            self._set(**{field.name: _fitted(field.name, str(field.type), value)})
+        kind: Any = type(self)
+        for name, annotation in _plain_fields(kind):
+            self._set(**{name: _fitted(name, annotation, getattr(self, name))})
         require_positive("wide", self.wide)
         self._check()
         if not self.alt:
