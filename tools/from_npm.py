@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
+# Tried again after 1 and 3 s, not after 10 and 60: where there is no network nobody waits long.
+SOON = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000")
 
 
 def is_there(package: str) -> bool:
@@ -18,5 +20,6 @@ def fetch(package: str) -> Path:
         npm = shutil.which("npm")
         if npm is None:
             raise SystemExit(f"{package} needs npm (part of Node.js), once, to fetch it.")
-        subprocess.run([npm, "install", "--silent", "--prefix", str(folder), package], check=True)
+        command = [npm, "install", "--silent", *SOON, "--prefix", str(folder), package]
+        subprocess.run(command, check=True)
     return folder / "node_modules"
