@@ -23,7 +23,9 @@ import pytest
 import torch
 from hypothesis import settings
 
-jaxtyping.install_import_hook("mha_lesson", "checked.check_annotations")
+import checked
+
+checked.install()
 
 # One, since pytest-xdist already uses the cores.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))

@@ -1,16 +1,22 @@
 """Public functions name their axes, and only pytest checks them."""
 
 import inspect
+import pkgutil
 import subprocess
 import sys
+from importlib import import_module
+from typing import get_type_hints
 
 import jaxtyping
 import pytest
 import torch
+from beartype.roar import BeartypeCallHintViolation
 from torch import Tensor
 
 import mha_lesson
+from checked import names_axes
 from mha_lesson import attention, masks
+from mha_lesson.pictures.panels import Heatmap
 
 FUNCTIONS = [
     attention.scaled_dot_product_attention,
@@ -73,9 +79,45 @@ def test_the_subject_of_the_course_names_axes(function):
     assert any(any(letter in part.dim_str for letter in "Tthd") for part in named), function
 
 
+def axes(annotation) -> bool:
+    return any(
+        isinstance(p, type) and issubclass(p, jaxtyping.AbstractArray) for p in parts(annotation)
+    )
+
+
+def functions_of_the_package():
+    """Every function and method, plain or of a property, as they are without a wrapper."""
+    for found in pkgutil.walk_packages(mha_lesson.__path__, "mha_lesson."):
+        if found.name.endswith(("__main__", "_submission")):
+            continue
+        module = import_module(found.name)
+        own = [v for v in vars(module).values() if getattr(v, "__module__", "") == module.__name__]
+        classes = [v for v in own if inspect.isclass(v)]
+        for value in [*own, *(v for c in classes for v in vars(c).values())]:
+            function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
+            if inspect.isfunction(function):
+                yield function
+
+
+def test_axes_are_found_wherever_a_function_names_them():
+    seen = 0
+    for function in functions_of_the_package():
+        named = any(map(axes, get_type_hints(function).values()))
+        assert names_axes(function) or not named, function
+        seen += named
+    assert seen > 50
+
+
 def test_pytest_checks_annotations():
     with pytest.raises(jaxtyping.TypeCheckError):
         mha_lesson.split_heads(torch.zeros(3, 5, 7, 11, 13), 2)
+
+
+def test_what_names_no_axes_is_checked_too():
+    with pytest.raises(BeartypeCallHintViolation):
+        Heatmap([[1]]).text("first", 0)
+    with pytest.raises(BeartypeCallHintViolation):
+        Heatmap([[1]], title=3)  # a dataclass
 
 
 @pytest.mark.plain
