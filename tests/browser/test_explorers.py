@@ -401,13 +401,18 @@ def test_a_saved_page_moves_without_kernel_or_network(browser, tmp_path):
     page.context.close()
 
 
-@pytest.mark.parametrize("width", [700, 360])
-def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(browser, tmp_path, width):
-    path = tmp_path / "page.html"
+@pytest.fixture(scope="module")
+def memory_page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("memory") / "page.html"
     path.write_text(f"<!doctype html><title>t</title>{live.page(explore.memory())}")
+    return path
+
+
+@pytest.mark.parametrize("width", [700, 360])
+def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(browser, memory_page, width):
     context = browser.new_context(viewport={"width": width, "height": 700}, has_touch=True)
     page = context.new_page()
-    page.goto(path.as_uri())
+    page.goto(memory_page.as_uri())
     page.wait_for_selector("canvas[aria-label]")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("canvas").evaluate("c => c.clientWidth / c.mha.scene.width") > 0.9
