@@ -820,15 +820,14 @@ def test_a_result_or_a_refusal_of_ours(name):
         pytest.skip("the pretrained weights are not installed")
     call, arguments = CALLS[name]
     call(**arguments())
+    others = {argument: instead_of(value) for argument, value in arguments().items()}
+    one_or_two = st.lists(st.sampled_from(list(others)), min_size=1, max_size=2, unique=True)
 
     @settings(max_examples=max(1, settings.default.max_examples // EVERY.get(name, 1)))
     @given(st.data())
     def try_out(data):
-        given = arguments()
-        chosen = st.lists(st.sampled_from(list(given)), min_size=1, max_size=2, unique=True)
-        for argument in data.draw(chosen):
-            given[argument] = data.draw(instead_of(given[argument]))
-        attempt(name, given)
+        drawn = {argument: data.draw(others[argument]) for argument in data.draw(one_or_two)}
+        attempt(name, arguments() | drawn)
 
     try_out()
 
