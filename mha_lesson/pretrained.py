@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from safetensors.torch import load_file
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mha_lesson.attention import MultiHeadAttention
 from mha_lesson.masks import padding_mask
@@ -220,11 +222,24 @@ def load() -> PretrainedModel:
     Raises:
         WeightsMissing: the weights are not installed, or not the published ones.
     """
-    with torch.device("meta"):  # nothing is drawn: a learner's random numbers stay as they are
+    with torch.device("meta"), _Undrawn():  # a learner's random numbers stay as they are
         encoder = Encoder()
     with torch.device("cpu"):  # whatever the default device is
         encoder.load_state_dict(_rename(load_file(weights_path())), assign=True)
     return PretrainedModel(encoder.eval().requires_grad_(False), tokenizer())
+
+
+class _Undrawn(TorchFunctionMode):
+    """Leaves embeddings on "meta" undrawn: to draw them there, torch imports its compiler first,
+    which takes seconds.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function is nn.init.normal_:
+            return kwargs["tensor"]
+        return function(*args, **(kwargs or {}))
 
 
 def load_untrained(seed: int = 0) -> PretrainedModel:

@@ -4,6 +4,7 @@ import copy
 import functools
 import importlib.util
 import runpy
+import subprocess
 import sys
 
 import pytest
@@ -365,3 +366,12 @@ def test_loading_leaves_the_learners_random_numbers_alone():
     pretrained.load_untrained(3)
     selfcheck.everything()
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@needs_weights
+def test_loading_does_not_wait_for_the_compiler():
+    asked = 'print("torch._dynamo" in sys.modules)'
+    code = f"import sys; from mha_lesson import pretrained; {asked}; pretrained.load(); {asked}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = done.stdout.split()
+    assert after == before
