@@ -112,7 +112,7 @@ def maps(book: str, **state) -> dict[str, np.ndarray]:
 
 def table(**state) -> dict[str, int]:
     """What the explorer of notebook 11 says a step makes with a cache."""
-    work = n11_cache.scene(**{"T": 8, "h": 4, **state}).panels[-1][0]
+    work = n11_cache.scene(**{"T": 8, "h": 4, **state}).flat()[-1]
     return {row[0]: int(row[2]) for row in work.rows}
 
 

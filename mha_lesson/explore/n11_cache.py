@@ -3,7 +3,7 @@
 import ipywidgets as widgets
 
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Scene, Table, Tiles
+from mha_lesson.pictures.panels import Scene, Stack, Table, Tiles
 from mha_lesson.refusals import require_one_of, require_whole
 
 LENGTHS = (4, 6, 8, 10, 12)
@@ -74,7 +74,7 @@ def scene(
     )
     dropped = seen[step][0]
     return Scene(
-        [[scores, held], [work]],
+        [[scores, Stack([[held], [work]])]],
         caption=(
             f"Token {step} of {T}: {h * len(seen[step])} score"
             f"{'s' * (h * len(seen[step]) > 1)} instead of {h * pairs}; "

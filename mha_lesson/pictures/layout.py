@@ -379,8 +379,7 @@ def _written(panel: Panel) -> Hashable:
         low = panel.values[panel.values < 0].tobytes()  # numbers hang below such bars
         level, name = panel.reference or (None, None)
         more = range(2 if panel.decimals else 1)
-        said = [[number(v, panel.decimals and panel.decimals - less)
-                 for v in panel.values.ravel()] for less in more]  # fmt: skip
+        said = [[panel.written(v, less) for v in panel.values.ravel()] for less in more]
         heads = tuple(head is None for head in panel.heads)
         guide = name, level if low else None
         return panel.values.shape, low, tuple(map(_widest, said)), heads, guide
@@ -536,7 +535,7 @@ class _Piece:
         if isinstance(p, Heatmap):
             if not self.rows:
                 return 0.0, 0.0
-            labels = _widest([_short(t) for t in p.rows])
+            labels = _widest(_bare(p.rows, p.row_name))
             return math.ceil(labels) + 10.0 + (20 if p.row_name else 0), 0.0
         if isinstance(p, Bars):
             side = text_width(p.reference[1]) + 8 if p.reference else 0.0
@@ -736,15 +735,16 @@ def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
         every = math.ceil(11.5 / height)
         drawing.add(
             *(
-                Text(left - 7, top + (i + 0.5) * height, _short(label), align="right")
-                for i, label in enumerate(panel.rows)
+                Text(left - 7, top + (i + 0.5) * height, label, align="right")
+                for i, label in enumerate(_bare(panel.rows, panel.row_name))
                 if i % every == 0 and label
             )
         )
         named = _name_rows(drawing, panel.row_name, top, bottom)
     if piece.columns:
         middle = left + n_columns * width / 2
-        bottom = _column_labels(drawing, panel.columns, left, bottom, width)
+        labels = _bare(panel.columns, panel.column_name)
+        bottom = _column_labels(drawing, labels, left, bottom, width)
         if panel.column_name:
             drawing.add(Text(middle, bottom + 10, panel.column_name, BODY, "center"))
             half = text_width(panel.column_name, BODY) / 2
@@ -786,6 +786,11 @@ def _name_rows(drawing: Drawing, name: str, top: float, bottom: float) -> float:
     middle = max((top + bottom) / 2, top + half)
     drawing.add(_turned(name, 8, middle))
     return middle + half
+
+
+def _bare(labels: Sequence[str], name: str) -> list[str]:
+    """Labels without the name of their axis, which stands beside them."""
+    return [_short(label.removeprefix(f"{name} ")) for label in labels]
 
 
 def _turned(text: str, x: float, y: float) -> Text:
@@ -911,12 +916,10 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
 
 def _bar_numbers(panel: Bars, room: float) -> tuple[list[list[str]], float]:
     """What stands at the bars, one decimal less where that makes it fit; and the widest of it."""
-    decimals = panel.decimals
-    said = [[number(v, decimals) for v in row] for row in panel.values]
+    said = [[panel.written(v) for v in row] for row in panel.values]
     widest = _widest([text for row in said for text in row])
-    fewer = decimals is not None and decimals > 1
-    if fewer and decimals and widest + 3 > room:
-        shorter = [[number(v, decimals - 1) for v in row] for row in panel.values]
+    if panel.decimals is not None and panel.decimals > 1 and widest + 3 > room:
+        shorter = [[panel.written(v, 1) for v in row] for row in panel.values]
         width = _widest([text for row in shorter for text in row])
         if width + 3 <= room:
             return shorter, width

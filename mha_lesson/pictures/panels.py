@@ -567,7 +567,12 @@ class Bars(Panel):
         require_whole("series", series, 0, len(self.values) - 1)
         require_whole("bar", bar, 0, len(self.labels) - 1)
         of = f", {self.series[series]}" if self.series else ""
-        return f"{self.labels[bar]}{of} = {number(self.values[series, bar], self.decimals)}"
+        return f"{self.labels[bar]}{of} = {self.written(self.values[series, bar])}"
+
+    def written(self, value: float, fewer: int = 0) -> str:
+        """What stands at a bar: a whole count has no decimals, a share always has; or `fewer`."""
+        counts = value % 1 == 0 and max(map(abs, self.limits)) > 1
+        return number(value, None if counts or self.decimals is None else self.decimals - fewer)
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
         require_whole("n", n, 0, MOST)
