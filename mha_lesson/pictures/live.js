@@ -27,6 +27,7 @@ const STYLE = `
 .mha-controls label{display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;min-height:28px}
 .mha-controls label[hidden]{display:none}
 .mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit}
+.mha-controls input[type=range]{width:clamp(84px,26vw,128px)}
 .mha-controls input[type=checkbox]{width:18px;height:18px}
 .mha-explorer .noUi-handle{min-width:24px;min-height:24px}
 .mha-explorer .mha-bar{gap:0 1.6em;align-items:center}
@@ -751,16 +752,17 @@ const chooser = (deck) => (key, position) => {
   if (k >= 0) deck.set(k, position);
 };
 
-// A button that moves one control through its positions, once.
+// A button that moves one control through its positions, once; whoever moves the control meanwhile has stopped it.
 function player(deck, key) {
   const k = deck.controls.findIndex((c) => c.key === key), button = document.createElement("button");
-  let timer = 0;
+  let timer = 0, left = 0;
   const stop = () => { clearInterval(timer); timer = 0; button.textContent = "▶ Play"; };
   const last = () => deck.controls[k].said.length - 1;
-  const step = () => { if (deck.at(k) < last()) deck.set(k, deck.at(k) + 1); else stop(); };
+  const go = (place) => { deck.set(k, place); left = deck.at(k); };
+  const step = () => { if (deck.at(k) < last() && deck.at(k) === left) go(left + 1); else stop(); };
   button.addEventListener("click", () => {
     if (timer) return stop();
-    if (deck.at(k) === last()) deck.set(k, 0);
+    go(deck.at(k) === last() ? 0 : deck.at(k));
     timer = setInterval(step, 160);
     button.textContent = "❚❚ Pause";
   });

@@ -328,7 +328,7 @@ class Explorer:
         def state_at(at: dict[str, Any]) -> State:
             return _state(self.scene_at(**at), ROOMS)
 
-        return states.parcel(self.controls, self.reach, state_at, _plain, ROOMS)
+        return states.parcel(self.controls, self.reach, state_at, _plain, ROOMS, play=self.play)
 
     def _state_anew(self, room: int, *values: Any) -> State:
         scene = self.scene_at(**dict(zip(self.controls, values, strict=True)))

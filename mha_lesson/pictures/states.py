@@ -157,6 +157,7 @@ def parcel(
     plain: Callable[[Any], Any],
     rooms: Sequence[float],
     around: dict[str, Any] | None = None,
+    play: str | None = None,
 ) -> Generator[None, None, bytes]:
     """All states, or those at most one move from `around`. Stops after each, so that others may go
     on, and gives the parcel at last: the length of a JSON text, the text and arrays, deflated.
@@ -164,7 +165,7 @@ def parcel(
     `state_at` gives a state, or None where the function refuses; `plain` a mark as JSON writes it.
     Marks and layouts stand in lists, equal ones once; a layout has the steps from mark to mark.
     `tree` leads from the positions of the controls, one after the other, to a state; a node has the
-    positions that earlier ones leave.
+    positions that earlier ones leave. A button plays the positions of the control `play`.
     """
     arrays, marks, layouts = Pool(), Pool(), Pool()
     states: list[dict[str, Any]] = []
@@ -204,6 +205,7 @@ def parcel(
     sizes, raw = packed([*arrays.known])
     told = {
         "rooms": list(rooms),
+        "play": play,
         "controls": [described(key, controls[key], longest[key]) for key in controls],
         "arrays": sizes,
         "marks": [plain(mark) for mark in marks.known],

@@ -1,10 +1,10 @@
-"""Two small explorers that the browser test moves; it computes the same scenes itself."""
+"""Small explorers that the browser tests move; they compute the same scenes themselves."""
 
 import ipywidgets as widgets
 import numpy as np
 
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles
+from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Walk
 
 TOKENS = ("the", "creek", "was", "<b>cold</b>", "it")
 
@@ -75,3 +75,17 @@ def stored_explorer() -> Explorer:
         "scaled": widgets.Checkbox(value=True, description="scaled"),
     }
     return Explorer(controls, stored)
+
+
+def moving(n: int) -> Scene:
+    """Bars, a curve and arrows that depend on n, each as many as before."""
+    panels = [
+        Bars([n, 4 - n], limits=(0, 4), title="bars"),
+        Curve([1, 2, 4], {"a": [1, n, 3]}, limits=(0, 4), x_name="T"),
+        Walk([[1, n], [n, -1]], frame=(-1, 5, -1, 5)),
+    ]
+    return Scene([panels], caption=f"n = {n}.")
+
+
+def moving_explorer() -> Explorer:
+    return Explorer({"n": widgets.IntSlider(value=1, min=0, max=4, description="n")}, moving)

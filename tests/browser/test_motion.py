@@ -1,0 +1,195 @@
+"""What moves, and for how long, on a page without a kernel; the test holds the page's clock."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+lab = pytest.importorskip("lab")
+if lab.CHROMIUM is None:
+    pytest.skip("no Chromium here", allow_module_level=True)
+pytest.importorskip("playwright", reason="playwright is not installed: make setup installs it")
+
+import demo  # noqa: E402
+
+from mha_lesson import explore, training  # noqa: E402
+from mha_lesson.pictures import live  # noqa: E402
+
+# Time stands still until `pass_time`, which shows every frame of a screen with 100 a second.
+CLOCK = """
+  let now = 0, frames = [], turns = new Map(), number = 0;
+  performance.now = () => now;
+  window.requestAnimationFrame = (f) => frames.push(f);
+  window.setInterval = (f, ms) => (turns.set(++number, { f, ms, at: now + ms }), number);
+  window.clearInterval = (which) => turns.delete(which);
+  window.pass_time = (ms) => {
+    for (const end = now + ms; now < end;) {
+      now += 10;
+      for (const turn of [...turns.values()]) if (turn.at <= now) { turn.at += turn.ms; turn.f(); }
+      frames.splice(0).forEach((f) => f(now));
+    }
+  };
+  window.waiting = () => frames.length;
+"""
+MOVES = {  # what moves: an explorer, the slider, the position to begin with and the key pressed
+    "bars, curve, arrows": (demo.moving_explorer, "n", 1, "ArrowRight"),
+    "tiles": (explore.memory, "step", 2, "ArrowRight"),
+    "blocks": (lambda: explore.flow(until="attention"), "step", 1, "ArrowRight"),
+}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with lab.chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def page_of(tmp_path_factory):
+    """Writes each explorer's page once."""
+    folder, made = tmp_path_factory.mktemp("motion"), {}
+
+    def written(name: str, explorer) -> str:
+        if name not in made:
+            made[name] = folder / f"{len(made)}.html"
+            inside = live.page(explorer())
+            made[name].write_text(f"<!doctype html><title>t</title>{inside}", encoding="utf-8")
+        return made[name].as_uri()
+
+    return written
+
+
+def opened(browser, address: str, **context):
+    page = browser.new_context(offline=True, **context).new_page()
+    page.add_init_script(CLOCK)
+    page.goto(address)
+    page.wait_for_selector("canvas[aria-label]")
+    return page
+
+
+def moved(page, slider: str, place: int, key: str) -> str:
+    """Puts a slider at `place`, lets all come to rest, then presses `key`; the picture before."""
+    control = page.get_by_role("slider", name=slider, exact=True)
+    script = "(i, place) => { i.value = place; i.dispatchEvent(new Event('input')) }"
+    control.evaluate(script, place)
+    page.evaluate("pass_time(300)")
+    before = picture(page)
+    control.focus()
+    page.keyboard.press(key)
+    return before
+
+
+def picture(page) -> str:
+    return page.locator("canvas").evaluate("c => c.toDataURL()")
+
+
+@pytest.mark.parametrize("what", MOVES)
+def test_a_move_has_pictures_on_the_way_and_ends_where_it_does_without(browser, page_of, what):
+    explorer, *move = MOVES[what]
+    page = opened(browser, page_of(what, explorer))
+    still = opened(browser, page_of(what, explorer), reduced_motion="reduce")
+    before, seen = moved(page, *move), []
+    for _ in range(3):  # at 40, 120 and 200 of 250 ms
+        page.evaluate("pass_time(40)")
+        seen.append(picture(page))
+        page.evaluate("pass_time(40)")
+    page.evaluate("pass_time(60)")
+    after = picture(page)
+    assert len({before, *seen, after}) == 5
+    page.evaluate("pass_time(300)")
+    assert picture(page) == after and page.evaluate("waiting()") == 0  # nothing goes on for ever
+    assert moved(still, *move) == before
+    assert picture(still) == after
+    for each in (page, still):
+        each.context.close()
+
+
+@pytest.mark.parametrize("what", MOVES)
+def test_who_wants_no_motion_gets_none(browser, page_of, what):
+    explorer, *move = MOVES[what]
+    page = opened(browser, page_of(what, explorer), reduced_motion="reduce")
+    before = moved(page, *move)
+    after = picture(page)
+    assert after != before and page.evaluate("waiting()") == 0
+    page.evaluate("pass_time(300)")
+    assert picture(page) == after
+    page.context.close()
+
+
+def test_marks_are_where_the_time_says(browser, page_of):
+    """Half of the time: three quarters of the way, since it ends slowly."""
+    explorer, *move = MOVES["bars, curve, arrows"]
+    page = opened(browser, page_of("bars, curve, arrows", explorer))
+    heights = "c => c.mha.shown.filter(m => m.kind === 'rect').map(m => m.height)"
+    steps = "c => c.mha.shown.filter(m => m.kind === 'arrows').flatMap(m => [...m.steps])"
+    tops = "c => c.mha.shown.filter(m => m.kind === 'dot').map(m => m.y)"
+    for values in (heights, steps, tops):
+        page.locator("canvas").evaluate("c => c.blur()")
+        moved(page, *move)
+        start = page.locator("canvas").evaluate(values.replace("shown", "before"))
+        page.evaluate("pass_time(130)")
+        share = 0.52 * (2 - 0.52)
+        middle = page.locator("canvas").evaluate(values)
+        end = page.locator("canvas").evaluate(values.replace("shown", "scene.marks"))
+        assert start != end
+        on_the_way = [a + (b - a) * share for a, b in zip(start, end, strict=True)]
+        assert middle == pytest.approx(on_the_way)
+    page.context.close()
+
+
+@pytest.fixture(scope="module")
+def playing(browser, page_of):
+    def explorer():
+        return explore.training(training.two_sides_runs(2, [0], n_steps=50, snapshot_every=10))
+
+    page = opened(browser, page_of("training", explorer))
+    yield page
+    page.context.close()
+
+
+def press(button) -> None:
+    button.focus()  # a click would wait for frames
+    button.page.keyboard.press("Enter")
+
+
+def places(page, times: int) -> list[int]:
+    """Where `step` stands, once for each time that Play takes for a step."""
+    at = "i => Number(i.value)"
+    slider, seen = page.get_by_role("slider", name="step", exact=True), []
+    for _ in range(times):
+        seen.append(slider.evaluate(at))
+        page.evaluate("pass_time(160)")
+    return seen
+
+
+def test_play_takes_every_step_in_order_and_stops_at_the_end(playing):
+    button = playing.get_by_role("button", name="Play")
+    assert places(playing, 2) == [5, 5]
+    press(button)
+    assert "Pause" in playing.locator(".mha-bar button").text_content()
+    assert places(playing, 9) == [0, 1, 2, 3, 4, 5, 5, 5, 5]
+    assert button.count() == 1
+    assert "step 50" in playing.locator(".mha-caption").text_content()
+
+
+def test_a_press_stops_play_and_another_goes_on(playing):
+    button = playing.locator(".mha-bar button")
+    press(button)
+    assert places(playing, 3) == [0, 1, 2]
+    press(button)
+    stopped = places(playing, 3)
+    assert stopped == [3, 3, 3] and "Play" in button.text_content()
+    press(button)
+    assert places(playing, 4) == [3, 4, 5, 5]
+
+
+def test_the_control_stops_play(playing):
+    press(playing.locator(".mha-bar button"))
+    assert places(playing, 3) == [0, 1, 2]
+    slider = playing.get_by_role("slider", name="step", exact=True)
+    slider.focus()
+    playing.keyboard.press("ArrowLeft")
+    assert places(playing, 4) == [2, 2, 2, 2]
+    assert "Play" in playing.locator(".mha-bar button").text_content()
