@@ -311,7 +311,8 @@ def _fitting(framed: _Framed, width: float, height: float) -> tuple[_Sizes, int]
     """The largest sizes, and the most panels in a row, with which a scene fits."""
     scene: Scene = framed.thing
     if width < FOLDED:
-        for most in range(max(1, int(width / 190)), 1, -1):
+        each = 150 if all(isinstance(panel, Heatmap) for panel in scene.flat()) else 190
+        for most in range(max(1, int(width / each)), 1, -1):
             if _draw_scene(scene, width, _SIZES[0], most).width <= width:
                 return _SIZES[0], most
         return _SIZES[0], 1
@@ -411,20 +412,22 @@ def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int) -> Drawing
         drawing.width = 1.1 * text_width(scene.title, TITLE)
         top = 34
     shared = bar is not None and len(scene.flat()) > 1
-    if bar is not None and shared:
-        key = _colour_bar(bar, any(p.blocked.any() for p in _maps(scene)))
-        beside = drawing.width + GAP if scene.title else 0
-        if scene.title and beside + key.width > width:
-            drawing.paste(key, 0, top)
-            top += 32
-        else:
-            drawing.paste(key, beside, 0)
-            top = 34
-    folded = [part for row in scene.panels for part in _folded(row, most)]
+    rows = [part for row in scene.panels for part in _folded(row, most)]
     order = {id(panel): i for i, panel in enumerate(scene.flat())}
-    rows = _draw_rows(folded, width, sizes, not shared, order)
-    drawing.paste(rows, 0, top)
-    drawing.width = max(drawing.width, rows.edge)
+    if bar is not None and shared:
+        first = next(i for i, row in enumerate(rows) if _with_maps(row))
+        if first:
+            drawing.paste(_draw_rows(rows[:first], width, sizes, False, order), 0, top)
+            top, rows = drawing.height + sizes.gap, rows[first:]
+        key = _colour_bar(bar, any(p.blocked.any() for p in _maps(scene)))
+        beside = drawing.width + GAP if scene.title and not first else 0
+        if beside and beside + key.width <= width:
+            drawing.paste(key, beside, 0)
+        else:
+            drawing.paste(key, 0, top)
+            top += 32 if beside else 34
+    drawing.paste(_draw_rows(rows, width, sizes, not shared, order), 0, top)
+    drawing.width = max(drawing.width, drawing.edge)
     return drawing
 
 
@@ -437,7 +440,7 @@ def _draw_rows(
 ) -> Drawing:
     """Rows of panels, aligned in columns where rows are alike; `order` numbers the panels."""
     drawing, top = Drawing(), 0.0
-    for grid in _grids(panels):
+    for grid in _grids(panels, alone=width < FOLDED):
         pieces = [
             [
                 _Piece(
@@ -465,19 +468,30 @@ def _draw_rows(
     return drawing
 
 
-def _grids(rows: Sequence[tuple[Panel, ...]]) -> list[list[tuple[Panel, ...]]]:
-    """Runs of rows that stand in columns: as many panels in each, the last of heatmaps fewer."""
+def _grids(rows: Sequence[tuple[Panel, ...]], alone: bool) -> list[list[tuple[Panel, ...]]]:
+    """Runs of rows that stand in columns: as many panels in each, the last of heatmaps fewer.
+
+    On a narrow page a plot stands `alone`: no other one's labels take its room.
+    """
     grids: list[list[tuple[Panel, ...]]] = []
     for row in rows:
         before = grids[-1][-1] if grids else ()
         maps = all(isinstance(panel, Heatmap) for panel in (*before, *row))
         cells = any(isinstance(panel, Tiles) for panel in row)  # of their own width
+        cells |= alone and len(row) == 1 and not maps
         fits = (len(row) == len(before) and not cells) or (maps and len(row) < len(before))
         if grids and fits and len({*map(len, grids[-1])}) == 1:
             grids[-1].append(row)
         else:
             grids.append([row])
     return grids
+
+
+def _with_maps(row: tuple[Panel, ...]) -> bool:
+    return any(
+        isinstance(p, Heatmap) or (isinstance(p, Stack) and any(map(_with_maps, p.panels)))
+        for p in row
+    )
 
 
 def _maps(scene: Scene) -> list[Heatmap]:
@@ -525,6 +539,8 @@ class _Piece:
     def title(self) -> float:
         """The height of what stands above the plot."""
         p = self.panel
+        if isinstance(p, Stack):
+            return max(replace(self, panel=one).title for one in p.panels[0])
         own_bar = isinstance(p, Heatmap) and (self.bar or p.mask) and not _numbers_only(p)
         return (20.0 if p.bare else 26.0) * bool(p.title) + 26.0 * own_bar
 
