@@ -6,7 +6,7 @@ const STYLE = `
 .mha-view{position:relative}
 .mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);padding:2px 0}
 .mha-bar>.mha-head{flex:1 0 100%}
-.mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(>.mha-explorer){overflow:visible;min-width:0}
+.mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(.mha-explorer){overflow:visible;min-width:0}
 .mha-head p{margin:.2em 0;max-width:120ch}
 .mha-head .mha-caption{min-height:2.9em}
 .mha-head .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
@@ -24,7 +24,7 @@ const STYLE = `
 .mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;color:inherit;background:none}
 .mha-view .mha-more{display:flex;min-height:26px;gap:0 1.6em;align-items:flex-start;flex-wrap:wrap}
 .mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
-.mha-controls label{display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;min-height:28px}
+.mha-controls label{min-width:0;max-width:100%;display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;min-height:28px}
 .mha-controls label[hidden]{display:none}
 .mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit}
 .mha-controls input[type=range]{width:clamp(84px,26vw,128px)}

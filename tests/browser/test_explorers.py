@@ -330,6 +330,56 @@ def test_numbers_read_alike_in_python_and_in_the_browser(page):
         assert panels.number(value, 2) == fixed, value
 
 
+# Scrolls until the picture's end is the lowest that is seen; what then covers the picture's top?
+STAYS = """e => {
+  const bar = e.querySelector('.mha-bar'), stage = e.querySelector('.mha-stage');
+  stage.scrollIntoView({block: 'end'});
+  let port = e.parentElement;
+  while (port && !(/auto|scroll/.test(getComputedStyle(port).overflowY) && port.scrollHeight > port.clientHeight))
+    port = port.parentElement;
+  const frame = port ? port.getBoundingClientRect() : {top: 0, bottom: innerHeight};
+  const seen = [...bar.querySelectorAll('[role=slider], input, .mha-caption')].filter(c => c.offsetParent);
+  return {
+    scrolled: frame.top - e.getBoundingClientRect().top,
+    within: seen.every(c => c.getBoundingClientRect().top >= frame.top - 1
+                         && c.getBoundingClientRect().bottom <= frame.bottom + 1),
+    above: seen.every(c => { const box = c.getBoundingClientRect(); return bar.contains(
+      document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2)); }),
+    picture: stage.getBoundingClientRect().bottom - bar.getBoundingClientRect().bottom,
+  };
+}"""  # noqa: E501
+
+
+def assert_stays(explorer) -> None:
+    """Controls and sentence are seen above the picture, and much of the picture below them."""
+    found = explorer.evaluate(STAYS)
+    assert found["scrolled"] > 40, found
+    assert found["within"] and found["above"] and found["picture"] > 150, found
+
+
+@pytest.mark.parametrize("where", ["lab/tree", "notebooks"])
+def test_controls_and_sentence_stay_in_sight_in_a_notebook(server, browser, where):
+    viewport = {"width": 1366, "height": 460}
+    page = server.open(browser, "demo.ipynb", where=where, viewport=viewport)
+    page.wait_for_selector(f"{STORED} >> canvas[aria-label]", timeout=SOON)
+    assert_stays(page.locator(COMPUTED))
+    page.context.close()
+
+
+@pytest.mark.parametrize("kind", ["page", "export"])
+def test_controls_and_sentence_stay_in_sight_on_a_phone(browser, tmp_path, kind):
+    if kind == "export":
+        path = export(lab.notebook(tmp_path / "demo.ipynb", [SETUP, "demo.moving_explorer()"]))
+    else:
+        path = tmp_path / "page.html"
+        path.write_text(f"<!doctype html><title>t</title>{live.page(demo.moving_explorer())}")
+    page = browser.new_context(viewport={"width": 360, "height": 640}).new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("canvas[aria-label]")
+    assert_stays(page.locator(".mha-explorer"))
+    page.context.close()
+
+
 @pytest.fixture(scope="module")
 def gallery(server, browser):
     """Every explorer on a laptop's page, run."""
