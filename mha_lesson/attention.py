@@ -41,8 +41,8 @@ def textbook_attention(
     value: Float[Tensor, "*batch T_k d_v"],
     mask: Bool[Tensor, "..."],
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]:
-    """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where a key is blocked."""
-    blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries with no key left
+    """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where blocked."""
+    blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries without a key
     scores = query @ key.mT / math.sqrt(query.shape[-1])  # (…, T_q, T_k)
     scores = scores.masked_fill(mask & ~blocked_rows, -math.inf)  # (…, T_q, T_k)
     weights = scores.softmax(dim=-1)  # (…, T_q, T_k), every row adds up to 1
@@ -107,9 +107,9 @@ def _attend(
         if causal:
             future = mask.new_ones(query.shape[-2], key.shape[-2]).triu(diagonal=1)
             mask, causal = mask | future, False
-        # A softmax over nothing is NaN: let these queries look, and blank what they saw.
+        # A softmax over nothing is NaN: let these rows look, and blank what they saw.
         blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q or 1, 1)
-        # A last axis of 1 blocks whole rows only, and a GPU's fused kernel could not take it.
+        # A last axis of 1 blocks whole rows only; a GPU's fused kernel cannot take it.
         mask = None if mask.shape[-1] == 1 else mask & ~blocked_rows
 
     if return_weights:
@@ -121,13 +121,15 @@ def _attend(
         weights = F.dropout(weights, dropout) if dropout else weights
         return weights @ value, weights
 
-    # Here, and only here, True = blocked is turned round: PyTorch's function wants True = keep,
-    # and on a GPU each row of it in one piece.
+    # Here, and only here, True = blocked is turned round: PyTorch's function wants
+    # True = keep, and on a GPU each row of it in one piece.
     keep = None if mask is None else ~mask.contiguous()
     context = F.scaled_dot_product_attention(
         query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
     )
-    return context if blocked_rows is None else context.masked_fill(blocked_rows, 0.0), None
+    if blocked_rows is not None:
+        context = context.masked_fill(blocked_rows, 0.0)
+    return context, None
 
 
 def _attention_weights(
@@ -142,18 +144,19 @@ def _attention_weights(
     else:
         scores = (query / math.sqrt(query.shape[-1])) @ key.mT
         if mask is not None:
-            # What scores.masked_fill(mask, -inf) gives, five times as fast: vectorised addition.
-            scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(mask, -math.inf)
+            # What scores.masked_fill(mask, -inf) gives, but added: five times as fast.
+            bias = torch.zeros_like(mask, dtype=scores.dtype)
+            scores += bias.masked_fill_(mask, -math.inf)
     weights = scores.softmax(dim=-1)  # of bfloat16: in float32 inside, and rounded once
     return weights if weights.dtype == dtype else weights.to(dtype)
 
 
 def _causal_scores(query: Tensor, key: Tensor) -> Float[Tensor, "*batch T T"]:
-    """Q Kᵀ / √d_k, and −∞ above the diagonal: one product that scales and adds as it goes."""
+    """Q Kᵀ / √d_k, and −∞ above the diagonal: one product that scales and adds."""
     *batch, T, d_k = query.shape
     n = math.prod(batch)  # baddbmm wants one axis for all the B·h products
     q, k = query.reshape(n, T, d_k), key.reshape(n, T, d_k)
-    future = query.new_full((T, T), -math.inf).triu_(diagonal=1)  # 0 on and below the diagonal
+    future = query.new_full((T, T), -math.inf).triu_(diagonal=1)  # 0 up to the diagonal
     return torch.baddbmm(future, q, k.mT, alpha=1 / math.sqrt(d_k)).view(*batch, T, T)
 
 
@@ -316,9 +319,8 @@ class MultiHeadAttention(nn.Module):
         """
         key = query if key is None else key
         value = key if value is None else value
-        require_module_call(
-            query, key, value, mask, causal, return_weights, self.w_qkv.weight, self.n_heads
-        )
+        weight, h = self.w_qkv.weight, self.n_heads
+        require_module_call(query, key, value, mask, causal, return_weights, weight, h)
 
         q, k, v = self._project(query, key, value)  # (B, h, T, d_k) each
         dropout = self.dropout if self.training else 0.0
@@ -331,16 +333,17 @@ class MultiHeadAttention(nn.Module):
         return output if weights is None else (output, weights)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        """Q, K and V, each (B, h, T, d_k): one product where all three have the same input."""
+        """Q, K and V, each (B, h, T, d_k): one product where all have one input."""
         if query is key and key is value:
-            # The rows of w_qkv are 3h heads: h of the queries, h of the keys, h of the values.
+            # The rows of w_qkv are 3h heads: h of queries, h of keys, h of values.
             return _split(_batched(self.w_qkv(query)), 3 * self.n_heads).chunk(3, dim=1)
         width = self.n_heads * self.d_k
         weights = self.w_qkv.weight.split(width)
-        biases = (None,) * 3 if self.w_qkv.bias is None else self.w_qkv.bias.split(width)
+        bias = self.w_qkv.bias
+        biases = (None,) * 3 if bias is None else bias.split(width)
         return tuple(
-            _split(_batched(F.linear(x, weight, bias)), self.n_heads)
-            for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
+            _split(_batched(F.linear(x, w, b)), self.n_heads)
+            for x, w, b in zip((query, key, value), weights, biases, strict=True)
         )
 
     @classmethod

@@ -126,6 +126,16 @@ def test_what_a_reader_sees_is_narrow_and_begins_with_its_heading(path):
         assert folded or "claim" not in tags(cell), f"{cell.id}: a claim's code is plumbing"
 
 
+@each_notebook
+def test_no_printed_line_is_broken_inside_a_word_on_a_laptop(path):
+    """JupyterLab breaks what is longer than 88 characters at 1366 px, and not between words."""
+    for cell in cells(path, "code"):
+        shown = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs
+                 if "text/html" not in o.get("data", {})]  # fmt: skip
+        lines = [line for text in shown for line in text.splitlines()]
+        assert max(map(len, lines), default=0) <= 88, f"{cell.id}: {max(lines, key=len)}"
+
+
 def test_coloured_squares_stand_beside_the_word_for_their_role():
     texts = [cell.source for path in NOTEBOOKS for cell in cells(path, "markdown")]
     found = re.findall(r"color:(#\w{6})\"[^*]*\*\*(\w+)\*\*", "\n".join(texts))
