@@ -33,7 +33,7 @@ const STYLE = `
 .mha-explorer .mha-bar{gap:0 1.6em;align-items:center}
 .mha-explorer .mha-bar>*{width:auto;margin:2px 0}
 .mha-explorer .mha-bar .widget-label{width:auto;margin:0 4px 0 0;overflow:visible}
-.mha-explorer .mha-bar .slider-container{flex:0 0 128px;margin:0 14px}
+.mha-explorer .mha-bar .slider-container{flex:0 0 128px;margin:0 16px 0 20px}
 .mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
 .mha-bar .widget-dropdown select{width:auto}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
