@@ -20,6 +20,7 @@ from mha_lesson.pictures.panels import (
     Curve,
     Heatmap,
     Scene,
+    Stack,
     Table,
     Tiles,
     Words,
@@ -163,6 +164,59 @@ def test_arrows_of_the_module_wear_the_colour_of_what_they_carry():
     ]
     carried = [ROLES.get(panel.boxes[upper].role, INK) for upper, _ in panel.arrows]
     assert lines[: len(carried)] == carried and {*carried} == {*ROLES.values(), INK}
+
+
+def drawn(scene: Scene, width: float = layout.WIDTH) -> list[layout.Mark]:
+    return layout.draw(scene, width).marks
+
+
+def test_the_key_stands_above_the_first_row_of_maps():
+    maps = [Heatmap(w, limits=(0, 1), title=f"{i}") for i, w in enumerate(WEIGHTS[:2])]
+    marks = drawn(Scene([[Curve([1, 2], {"a": [1, 2]}, title="curve")], maps]))
+    [bar] = (m for m in marks if isinstance(m, layout.ColourBar))
+    above = [m.y for m in marks if isinstance(m, layout.Dot)]
+    below = [m.y for m in marks if isinstance(m, layout.Cells)]
+    assert max(above) < bar.y < min(below) < bar.y + 60
+
+
+def test_on_a_phone_a_plot_loses_no_room_to_the_labels_of_another():
+    bars = Bars(WEIGHTS[0, 0], TOKENS)
+    curve = Curve([1, 2], {"a line of a long name": [1, 2], "another": [2, 3]})
+    alone, both = (
+        [m.width for m in drawn(scene, 330) if isinstance(m, layout.Rect)]
+        for scene in (Scene(bars), Scene([[bars], [curve]]))
+    )
+    assert alone == both
+
+
+def test_a_stack_begins_where_its_neighbour_begins():
+    one, two, three = (Heatmap(w, title=name) for w, name in zip(WEIGHTS, "abc", strict=False))
+    marks = drawn(Scene([[one, Stack([[two], [three]])]]))
+    titles = {m.text: m.y for m in marks if isinstance(m, layout.Text) and m.bold}
+    assert titles["a"] == titles["b"] < titles["c"]
+
+
+def test_ticks_do_not_repeat_the_name_of_their_axis():
+    rows, columns = ["layer 0", "layer 1"], ["head 0", "head 1", "all heads"]
+    heat = Heatmap(np.ones((2, 3)), rows, columns, row_name="layer", column_name="head")
+    said = [m.text for m in drawn(Scene(heat)) if isinstance(m, layout.Text)]
+    assert {"0", "1", "all heads", "layer", "head"} <= {*said}
+    assert not {*rows, *columns[:2]} & {*said}
+    assert heat.text(1, 0) == "layer 1 → head 0 = 1"
+
+
+@pytest.mark.parametrize(
+    ("values", "limits", "said"),
+    [
+        ([0, 3.5, 4, 7.64], (0, 14), ["0", "3.50", "4", "7.64"]),
+        ([0, 0.25, 1], (0, 1), [".00", ".25", "1.00"]),
+    ],
+)
+def test_a_whole_count_has_no_decimals_and_a_share_always(values, limits, said):
+    bars = Bars(values, limits=limits)
+    assert [bars.text(0, i).split(" = ")[1] for i in range(len(values))] == said
+    written = [m.text for m in drawn(Scene(bars)) if isinstance(m, layout.Text)]
+    assert written[-2 * len(said) : -len(said)] == said
 
 
 def test_bars_of_a_role_wear_its_colour():
