@@ -145,6 +145,15 @@ def test_coloured_squares_stand_beside_the_word_for_their_role():
 
 
 @each_notebook
+def test_symbols_in_texts_are_formulas(path):
+    set_apart = r"```.*?```|\$\$.+?\$\$|\$.+?\$|`[^`]*`|\]\(.*?\)"  # or code, or a link
+    for cell in cells(path, "markdown"):
+        text = re.sub(set_apart, "", cell.source, flags=re.S)
+        lines = [line for line in text.splitlines() if not line.startswith(("#", ">"))]
+        assert not re.findall(r"\b[A-Za-z]_\w+|\w\^\w+", " ".join(lines)), cell.id
+
+
+@each_notebook
 def test_cell_ids_are_there_and_unique(path):
     ids = [cell.id for cell in notebooks.read(path).cells]
     assert len(set(ids)) == len(ids)
