@@ -695,9 +695,10 @@ class Curve(Panel):
         )
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        """Where each line is now: all of them, whatever `n`."""
         require_whole("n", n, 0, MOST)
         said = (self.text(i, self.now()).rsplit(": ", 1) for i in range(len(self.lines)))
-        return [(where, value) for where, value in said][: max(n, len(self.lines))]
+        return [(where, value) for where, value in said]
 
     def _describe(self) -> str:
         over = f" over {self.x_name}" if self.x_name else ""

@@ -99,7 +99,8 @@ def places_of(control: widgets.Widget, given: Sequence[Any] | None = None) -> Pl
     if isinstance(control, widgets.IntSlider | widgets.BoundedIntText):
         return [(str(n), n) for n in range(control.min, control.max + 1, control.step)]
     if hasattr(control, "index") and hasattr(control, "options"):
-        return list(control._options_full)
+        options = control.options
+        return places_of(control, [*(options.items() if isinstance(options, Mapping) else options)])
     raise TypeError(
         "states need controls with a list of positions (IntSlider, SelectionSlider, Dropdown, "
         f"ToggleButtons, Checkbox) or a reach, got {type(control).__name__}"
