@@ -1,8 +1,10 @@
 """How smoothly the explorers move: python tools/bench_explorers.py [explorer ...]
 
 Opens each in a real JupyterLab and a headless Chromium and presses arrow keys on its sliders.
-`move` is the time from a key press to the frame that shows the changed picture; `held` is what a
-key held down (30 presses a second) gives: pictures a second, and the wait for the last one.
+`move` is the time from a key press to the frame that shows the changed picture. `held` is what a
+key held down (30 presses a second, back at the ends) gives: pictures a second, those on the way
+from one position to the next included, beside those of a canvas of the same size that is only
+cleared; and the wait from the last press until its position is reached.
 """
 
 import argparse
@@ -17,11 +19,14 @@ from lab import CHROMIUM, Lab, chromium, notebook
 SLIDERS = {
     "scaling": "d_k", "projections": "d_model", "memory": "T", "masks": "T", "head_writes": "h",
     "heads": "d_k", "training": "step", "real_heads": "layer", "cost": "T",
+    "rotation": "distance", "cache": "step", "flow": "step",
 }  # fmt: skip
 
+HELD = 45  # presses of a key held down
 # Counts a picture when its pixels differ from the last one's; the time is that of the next frame.
+# `reached` is the time of the first picture of the last position, which the caption tells.
 PROBE = """() => {
-  const bench = window.bench = {key: 0, marks: [], last: null};
+  const bench = window.bench = {key: 0, marks: [], last: null, said: "", reached: 0};
   const view = document.querySelector('.mha-view canvas').mha, draw = view.draw.bind(view);
   const small = new OffscreenCanvas(96, 96).getContext('2d', {willReadFrequently: true});
   const sign = () => { small.clearRect(0, 0, 96, 96); small.drawImage(view.canvas, 0, 0, 96, 96);
@@ -31,8 +36,33 @@ PROBE = """() => {
   bench.last = sign();
   view.draw = () => { draw(); requestAnimationFrame(() => { const port = new MessageChannel();
     port.port1.onmessage = () => { const t = performance.now(), now = sign();
-      if (now !== bench.last) { bench.last = now; bench.marks.push(t); } };
+      if (now === bench.last) return;
+      bench.last = now; bench.marks.push(t);
+      const said = view.scene.caption;
+      if (bench.said !== said) [bench.said, bench.reached] = [said, t]; };
     port.port2.postMessage(0); }); };
+  // Which arrow key comes next on the slider in focus: back, where it stands at an end.
+  bench.turned = (key) => {
+    const of = (part) => document.activeElement.getAttribute(`aria-value${part}`);
+    return of("now") === of("max") ? "ArrowLeft" : of("now") === of("min") ? "ArrowRight" : key; };
+  bench.held = (presses, key) => new Promise((done) => {
+    [bench.marks, bench.from] = [[], performance.now()];
+    const timer = setInterval(() => {
+      if (!presses--) { clearInterval(timer); return done(); }
+      key = bench.turned(key);
+      const press = new KeyboardEvent("keydown", { key, bubbles: true });
+      document.activeElement.dispatchEvent(press); }, 1000 / 30); });
+  bench.cleared = () => new Promise((done) => {
+    const { width, height } = view.canvas, empty = document.createElement("canvas");
+    const g = empty.getContext("2d"), from = performance.now(); let n = 0;
+    [empty.width, empty.height] = [width, height];
+    empty.style.cssText = "position:fixed;left:0;top:0";
+    document.body.append(empty);
+    const clear = () => { g.clearRect(0, 0, width, height); n++;
+      const passed = performance.now() - from;
+      if (passed < 1000) return requestAnimationFrame(clear);
+      empty.remove(); done(1000 * n / passed); };
+    requestAnimationFrame(clear); });
   window.addEventListener('keydown', (e) => { bench.key = e.timeStamp; }, true);
 }"""
 
@@ -47,11 +77,7 @@ def measure(page, label: str, moves: int) -> dict[str, float]:
     page.wait_for_timeout(600)
     times, missed, key = [], 0, "ArrowRight"
     for _ in range(moves + 3):
-        if slider.get_attribute("aria-valuenow") == slider.get_attribute("aria-valuemax"):
-            key = "ArrowLeft"
-        elif slider.get_attribute("aria-valuenow") == slider.get_attribute("aria-valuemin"):
-            key = "ArrowRight"
-        page.evaluate("() => { bench.marks = []; }")
+        key = page.evaluate("key => { bench.marks = []; return bench.turned(key); }", key)
         page.keyboard.press(key)
         page.wait_for_timeout(180)
         waited = page.evaluate("() => bench.marks.length ? bench.marks[0] - bench.key : null")
@@ -62,16 +88,14 @@ def measure(page, label: str, moves: int) -> dict[str, float]:
     times = sorted(times[3:])
     page.keyboard.press("Home")
     page.wait_for_timeout(600)
-    page.evaluate("() => { bench.marks = []; bench.from = performance.now(); }")
-    for i in range(45):
-        page.keyboard.press("ArrowRight" if i // 8 % 2 == 0 else "ArrowLeft")
-        page.wait_for_timeout(22)
+    page.evaluate("presses => bench.held(presses, 'ArrowRight')", HELD)
     page.wait_for_timeout(800)
     rate, lag = page.evaluate("""() => [
-        1000 * bench.marks.length / (bench.key - bench.from), bench.marks.at(-1) - bench.key]""")
+        1000 * bench.marks.filter((t) => t <= bench.key).length / (bench.key - bench.from),
+        bench.reached - bench.key]""")
     return {
         "p50": statistics.median(times), "p95": times[int(0.95 * (len(times) - 1))],
-        "missed": missed, "rate": rate, "lag": lag,
+        "missed": missed, "rate": rate, "lag": lag, "cleared": page.evaluate("bench.cleared()"),
     }  # fmt: skip
 
 
@@ -82,8 +106,8 @@ def main() -> None:
     chosen = parser.parse_args()
     if CHROMIUM is None:
         sys.exit("No Chromium found: on Debian and Ubuntu, apt install chromium.")
-    print("| explorer | slider | move p50 / p95 ms | held: pictures a second | last after ms |")
-    print("|---|---|---|---|---|")
+    print("| explorer | slider | move p50 / p95 ms | held: pictures a second | cleared | last ms |")
+    print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         lab = Lab(Path(folder))
         try:
@@ -97,7 +121,7 @@ def main() -> None:
                 missed = f" ({r['missed']} keys changed nothing)" if r["missed"] else ""
                 print(
                     f"| {name} | {SLIDERS[name]} | {r['p50']:.0f} / {r['p95']:.0f}{missed} "
-                    f"| {r['rate']:.0f} | {r['lag']:.0f} |",
+                    f"| {r['rate']:.0f} | {r['cleared']:.0f} | {r['lag']:.0f} |",
                     flush=True,
                 )
                 page.context.close()

@@ -57,7 +57,7 @@ class Flow {
       if (this.fresh !== mine) return;
       if (performance.now() - mine.from > 250) this.fresh = null;
       else requestAnimationFrame(tick);
-      this.view.draw();
+      this.view.later();
     };
     requestAnimationFrame(tick);
   }
@@ -233,6 +233,9 @@ class Flow {
     const [p, bars] = this.strip.children, { view } = this;
     const below = Math.max(0, ...parts.map((v) => -v)), far = below + Math.max(1e-9, ...parts), zero = (100 * below) / far;
     if (p.textContent !== says) p.textContent = says;
+    const now = [parts, labels, meant, heads || this.tint()].join();
+    if (now === this.bars) return; // most frames on the way change nothing
+    this.bars = now;
     bars.replaceChildren(...parts.map((v, i) => {
       const bar = document.createElement("span"), fill = bar.appendChild(document.createElement("i"));
       const height = (100 * Math.abs(v)) / far, colour = heads ? view.look.heads[i % view.look.heads.length] : this.tint();

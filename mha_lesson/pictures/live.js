@@ -212,18 +212,21 @@ const mix = (a, b, t) => {
 };
 const MOVES = ["text", "path", "rect", "dot", "arrows"];
 
-// The marks on the way: those of a kind move if there are as many as before, others are there at once.
-function between(before, after, t) {
+// What `mix` leaves as it is on the whole way.
+const rests = (a, b) => {
+  if (typeof b === "number") return typeof a !== "number" || a === b;
+  if (Array.isArray(b)) return a?.length !== b.length || b.every((v, i) => rests(a[i], v));
+  return !a || !b || typeof b !== "object" || Object.entries(b).every(([k, v]) => rests(a[k], v));
+};
+
+// For each mark the one it comes from: those of a kind move if there are as many as before.
+function origins(before, after) {
   const places = new Map(), of = (marks, kind) => marks.filter((m) => m.kind === kind);
-  return after.map((mark) => {
-    const { kind } = mark;
-    if (!MOVES.includes(kind)) return mark;
-    if (!places.has(kind)) {
-      const old = of(before, kind);
-      places.set(kind, old.length === of(after, kind).length ? old : []);
-    }
-    return mix(places.get(kind).shift(), mark, t);
-  });
+  for (const kind of MOVES) {
+    const old = of(before, kind);
+    places.set(kind, old.length === of(after, kind).length ? old.values() : [].values());
+  }
+  return after.map(({ kind }) => places.get(kind)?.next().value);
 }
 
 // ---- one view ---------------------------------------------------------------------------------------
@@ -276,8 +279,9 @@ export class View {
   // `scene` as `fill` makes it.
   show(scene) {
     const copies = (marks) => marks?.some((m) => m.kind === "tiles" && m.copied);
-    this.before = still.matches ? null : this.shown;
-    this.fly = copies(scene.marks) && !copies(this.before);
+    const before = still.matches || !this.shown ? null : origins(this.shown, scene.marks);
+    this.fly = copies(scene.marks) && !copies(this.shown);
+    this.before = before && (this.fly || !rests(before, scene.marks)) ? before : null;
     this.started = performance.now();
     this.scene = scene;
     [this.fields, this.areas] = [[], []]; // what can be pointed at, and with it the boxes of a key
@@ -323,6 +327,9 @@ export class View {
     }));
   }
 
+  // Draws in the next frame, once, however often it is asked for.
+  later() { this.asked ??= requestAnimationFrame(() => { this.asked = null; this.draw(); }); }
+
   draw() {
     const { scene, canvas, context: g } = this;
     if (!scene || !this.el.isConnected) return;
@@ -348,8 +355,8 @@ export class View {
     this.drawn = [];
     const share = this.before ? Math.min(1, (performance.now() - this.started) / MOTION) : 1;
     this.way = share * (2 - share);
-    this.shown = share < 1 ? between(this.before, scene.marks, this.way) : scene.marks;
-    if (share < 1) requestAnimationFrame(() => this.draw());
+    this.shown = share < 1 ? scene.marks.map((mark, i) => mix(this.before[i], mark, this.way)) : scene.marks;
+    if (share < 1) this.later();
     let field = 0;
     for (const mark of this.shown) {
       const { kind } = mark;
@@ -446,7 +453,8 @@ export class View {
     // on a dark page the strong end is lighter, so that the whole range can be told apart
     const m = this.look.maps[map].slice(4 * level, 4 * level + 4), share = m[3] / 255;
     const glow = this.colours.dark ? 0.35 * share : 0;
-    return [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
+    const parts = [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
+    return { parts, css: `rgba(${parts})` };
   }
 
   bar(g, { x, y, width: w, height: h, colours, end, by_row: byRow }) {
@@ -456,7 +464,7 @@ export class View {
       end = byRow;
     }
     const ramp = g.createLinearGradient(x, y, x + w, y);
-    for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, `rgba(${this.ink(colours, i * 4)})`);
+    for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, this.ink(colours, i * 4).css);
     g.fillStyle = ramp;
     g.fillRect(x, y, w, h);
     this.write(g, end, x + w + 8, y + h / 2, 12, this.colours.text, "left");
@@ -478,8 +486,7 @@ export class View {
   }
 
   heatmap(g, f) {
-    const levels = f.levels(this.byRow && f.m.by_row);
-    const inks = new Map();
+    const levels = f.levels(this.byRow && f.m.by_row), inks = [];
     for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) {
       const i = r * f.columns + c, [x, y, w, h] = f.box(r, c);
       if (f.blocked && f.blocked[i]) {
@@ -487,18 +494,17 @@ export class View {
         g.fillRect(x, y, w, h);
         continue;
       }
-      const nan = Number.isNaN(f.values[i]), ink = this.ink(f.m.colours, levels[i]);
+      const nan = Number.isNaN(f.values[i]), ink = inks[levels[i]] ??= this.ink(f.m.colours, levels[i]);
       if (nan || f.m.mask) {
         g.strokeStyle = this.colours.hatch;
         g.lineWidth = 1;
         g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
       } else {
-        if (!inks.has(levels[i])) inks.set(levels[i], `rgba(${ink})`);
-        g.fillStyle = inks.get(levels[i]);
+        g.fillStyle = ink.css;
         g.fillRect(x, y, w, h);
       }
       if (f.m.numbers || (nan && f.m.w >= 24)) {
-        const paper = this.colours.page.map((p, k) => p + (ink[k] - p) * (nan ? 0 : ink[3]));
+        const paper = this.colours.page.map((p, k) => p + (ink.parts[k] - p) * (nan ? 0 : ink.parts[3]));
         this.write(g, f.cell(r, c), x + w / 2, y + h / 2, 12, textOn(paper));
       }
     }
