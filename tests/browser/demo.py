@@ -89,3 +89,11 @@ def moving(n: int) -> Scene:
 
 def moving_explorer() -> Explorer:
     return Explorer({"n": widgets.IntSlider(value=1, min=0, max=4, description="n")}, moving)
+
+
+def colours_explorer() -> Explorer:
+    """A map whose colours depend on n, and nothing else."""
+    return Explorer(
+        {"n": widgets.IntSlider(value=1, min=0, max=4, description="n")},
+        lambda n: Heatmap([[n, 4]], limits=(0, 4), numbers=False, title="map"),
+    )

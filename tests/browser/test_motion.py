@@ -193,3 +193,21 @@ def test_the_control_stops_play(playing):
     playing.keyboard.press("ArrowLeft")
     assert places(playing, 4) == [2, 2, 2, 2]
     assert "Play" in playing.locator(".mha-bar button").text_content()
+
+
+def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(browser, page_of):
+    explorer, *move = MOVES["bars, curve, arrows"]
+    page = opened(browser, page_of("bars, curve, arrows", explorer))
+    moved(page, *move)
+    for key in ("ArrowRight", "ArrowLeft"):
+        page.evaluate("pass_time(40)")
+        page.keyboard.press(key)
+        assert page.evaluate("waiting()") == 1
+    page.context.close()
+
+
+def test_where_only_colours_change_no_frame_follows(browser, page_of):
+    page = opened(browser, page_of("colours", demo.colours_explorer))
+    before = moved(page, "n", 1, "ArrowRight")
+    assert picture(page) != before and page.evaluate("waiting()") == 0
+    page.context.close()
