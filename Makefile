@@ -20,7 +20,7 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 	echo "Default seed of the notebooks: $$seed (SEED=$$seed repeats it)"; \
 	$(LUCK) MHA_LESSON_SEED=$$seed
 
-.PHONY: help setup lab lint test test-quick test-code test-notebooks test-again test-device \
+.PHONY: help setup lab lint form test test-quick test-code test-notebooks test-again test-device \
 	test-processors test-browser test-gpu notebooks slides print site diagnose claims bench \
 	classroom-load pins audit newest oldest torch conda-check
 .NOTPARALLEL:
@@ -48,17 +48,22 @@ lab: $(SET_UP)  ## open the course in JupyterLab, on your own copy of the notebo
 	@$(PY) -m mha_lesson.course.lab
 
 # One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
-test: lint  ## every check; the notebooks from a default seed at random, a third of the long trainings
-	@$(FROM_A_SEED) $(PY) -m pytest -q --turn $$seed $(NBVAL) -n 3 --dist loadfile notebooks tests
+# Types are looked at meanwhile: mypy takes 20 s of one core where it has not run before.
+test: form  ## every check; the notebooks from a default seed at random, a third of the long trainings
+	@mkdir -p build; $(PY) -m mypy > build/types.txt & types=$$!; \
+	$(FROM_A_SEED) $(PY) -m pytest -q --turn $$seed $(NBVAL) -n 3 --dist loadfile notebooks tests; \
+	tests=$$?; wait $$types || tests=1; cat build/types.txt; exit $$tests
 
 test-quick: $(FOR_TESTS)  ## a minute's worth: form, types, the core, the notebooks' form
 	@$(MAKE) --no-print-directory lint
 	@$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py
 
-lint: $(FOR_TESTS)  ## ruff, mypy, and oxlint for the scripts
+lint: form  ## ruff, mypy, and oxlint for the scripts
+	@$(PY) -m mypy
+
+form: $(FOR_TESTS)
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check -q .
-	@$(PY) -m mypy
 	@$(PY) tools/lint_js.py
 
 test-code: $(FOR_TESTS)  ## package, data, form of the notebooks; every exercise with its solution
