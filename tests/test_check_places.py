@@ -81,7 +81,7 @@ def with_a_cache_of_values(q, k, v, cache):
 @pytest.mark.parametrize(
     ("exercise", "answer", "part"),
     [
-        ("attention_scores", scale_doubled, "`5`"),
+        ("attention_scores", scale_doubled, "`… * 5`"),
         ("attention", weights_rounded, "`….round(decimals=1)`"),
         ("blockwise_attention", wrong_loop, "`Q` in `for i in range(0, len(Q), block):`"),
         ("cached_mask", both_needed_in_a_window, "another sign"),

@@ -237,6 +237,7 @@ RELATED: list[tuple[Callable[[Tensor], Tensor], str, str]] = [
     (lambda e: e * (1 + 1e-3), "factor", "1.001 times"),
     (lambda e: e - 2, "offset", "plus -2."),
     (lambda e: e.log(), "passed_on", "the logarithm of what is asked."),
+    (lambda e: e / (e.sum(-1, keepdim=True) + 1), "row_factors", "a factor of its own."),
     (lambda e: e.exp(), "passed_on", "the exponential of what is asked."),
     (lambda e: e.softmax(-1), "passed_on", "the softmax (over the last axis) of what is asked."),
     (lambda e: e.flip(0), "flipped_or_rolled", "back to front along axis -2."),
@@ -653,6 +654,9 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:mask_and_causal": lambda: F.scaled_dot_product_attention(
         *[torch.ones(1, 3, 2)] * 3, torch.ones(3, 3).bool(), is_causal=True
     ),
+    "error:written_into": lambda: _write_into((1, 2)),
+    "error:no_parts": lambda: len(3),  # type: ignore[arg-type]
+    "error:sign_between": lambda: [_x] @ _x,  # type: ignore[operator]
     "error:half_not_implemented": lambda: torch.ones(2).bool().softmax(0),
     "error:einops_pattern": lambda: rearrange(_x, "a b c -> a b c"),
     "error:not_installed": lambda: import_module("no_such_module"),
@@ -665,7 +669,7 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:division_by_zero": lambda: 1 // 0,
     "error:missing_key": lambda: {}["k"],
     "error:value_error": lambda: int("k"),
-    "error:wrong_argument": lambda: len(3),  # type: ignore[arg-type]
+    "error:wrong_argument": lambda: torch.zeros_like("a"),  # type: ignore[arg-type]
     "error:error_FileNotFoundError": lambda: _throw(FileNotFoundError("No {such} file")),
 }
 
@@ -673,6 +677,10 @@ STOPS: dict[str, Callable[[], Any]] = {
 def _take_apart(shape: torch.Size) -> Any:
     a, b, c = shape
     return a, b, c
+
+
+def _write_into(parts: Any) -> None:
+    parts[0] = 3
 
 
 def _again() -> Any:

@@ -985,7 +985,7 @@ def b3_last_maximum(Q, K, V, block):
 @wrong(
     "blockwise_attention",
     "divides by the running total in every step and not only at the end",
-    slips=("divided_each_time", "not_divided"),
+    slips=("divided_inside",),
 )
 def b3_divides_each(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)

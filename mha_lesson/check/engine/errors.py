@@ -293,6 +293,24 @@ ERRORS = (
         "What does the mask hold that `is_causal` does not?",
     ),
     Known(
+        "written_into",
+        r"does not support item assignment",
+        "It writes into a tuple, a text or a number: their parts cannot be exchanged.",
+        "How is a new one made of old parts?",
+    ),
+    Known(
+        "no_parts",
+        r"is not iterable|has no len\(\)|is not subscriptable",
+        "It counts, indexes or runs through something that has no parts, as a single number.",
+        "What does that name hold at this line? Print it.",
+    ),
+    Known(
+        "sign_between",
+        r"unsupported operand|bad operand|can only concatenate|can't multiply sequence",
+        "A sign stands between two things that it does not know together.",
+        "What is to the left and to the right of it: a tensor, a number, a list?",
+    ),
+    Known(
         "half_not_implemented",
         r"not implemented for '\w+'",
         "One of the operations does not exist for this dtype. (`^`, `&` and `|` work on bits: a "

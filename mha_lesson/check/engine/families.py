@@ -88,6 +88,12 @@ def kinds_of_count(exercise: Exercise, site: str) -> None:
             "Is something counted twice?",
             lambda n: 2 * n,
         ),
+        (
+            "in_bytes",
+            "The count is four times too large: that is what bytes of float32 would come to.",
+            "What is counted, and in which unit?",
+            lambda n: 4 * n,
+        ),
     ):
         exercise.slip(site, does, asks, key=key)(step)
 

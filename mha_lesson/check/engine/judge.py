@@ -94,12 +94,12 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
             return Report(exercise.name, False, (errors.explain(outcome),))
         trials.append(Trial(case, exercise.variant((), case.inputs), outcome))
-    if random := _random(bound.answer, trials[0], codes):
+    source = Source(answer)
+    if random := _random(bound.answer, trials[0], source, codes):
         diagnosis, report = Diagnosis(), Report(exercise.name, False, (random,))
     else:
         diagnosis = diagnose(exercise, trials, exercise.singles)
         report = report_on_values(exercise, trials, diagnosis)
-    source = Source(answer)
     if report.passed is False:
         report = _seen_in_the_source(exercise, source, report, trials)
         if "error:interrupted" in report.slips:
@@ -338,12 +338,18 @@ def _computes_something(answer: Any) -> bool:
     return isinstance(last, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.With))
 
 
-def _random(answer: Callable[..., Any], trial: Trial, codes: set[Any]) -> Finding | None:
+def _random(
+    answer: Callable[..., Any], trial: Trial, source: Source, codes: set[Any]
+) -> Finding | None:
     """Whether the answer gives something else when it is called again."""
     if isinstance(trial.outcome, Raised):
         return None
-    seed(1)
-    again = _landed(run(answer, trial.case.inputs, codes), trial.case)
+
+    def repeat() -> Outcome:
+        seed(1)
+        return _landed(run(answer, trial.case.inputs, codes), trial.case)
+
+    again = repeat()
     if isinstance(again, Raised) and again.kind == "KeyboardInterrupt":
         return errors.explain(again)
     first = trial.outcome.value
@@ -351,6 +357,19 @@ def _random(answer: Callable[..., Any], trial: Trial, codes: set[Any]) -> Findin
         return None  # nothing that can be compared
     if isinstance(again, Returned) and same(again.value, first):
         return None
+    third = repeat()
+    settled = (
+        isinstance(again, Returned)
+        and isinstance(third, Returned)
+        and same(third.value, again.value)
+    )  # the seed decides: it is chance
+    if not settled and not source.draws():
+        return Finding(
+            "remembers",
+            "Your code gives another result when it is called again on the same input: it keeps "
+            "something from one call to the next.",
+            "Where is that kept: in a name outside of the function, an attribute, a default?",
+        )
     return Finding(
         "random",
         "Your code gives another result each time it is called on the same input.",
@@ -394,8 +413,9 @@ def _in_dtype(
         return finding
     return Finding(
         "precision_lost",
-        f"{finding.does} The numbers part from those in float64 in line {number}, `{line}`.",
-        "How large are the numbers in that line, and how many digits of them does the dtype hold?",
+        f"{finding.does} By line {number}, `{line}`, the numbers are further "
+        "from those in float64 than rounding them once would bring them.",
+        "How large are the numbers up to that line, and how many digits does the dtype hold?",
     )
 
 

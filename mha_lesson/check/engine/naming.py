@@ -275,8 +275,8 @@ def _alike(found: Difference, wrong: list[Trial]) -> Iterator[relations.Sample]:
 
 def _promised(exercise: Exercise, found: Difference) -> str:
     """The shape that the stub promises, in letters."""
-    _, _, shape = exercise.gives[found.part].partition(" ")
-    return shape
+    _, bracket, shape = exercise.gives[found.part].partition("(")
+    return bracket + shape
 
 
 def part_of(exercise: Exercise, found: Difference) -> str:
@@ -285,11 +285,14 @@ def part_of(exercise: Exercise, found: Difference) -> str:
     return f"Your {exercise.gives[found.part].split(' (')[0].removeprefix('the ')}"
 
 
-def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
-    name = type(found.yours).__name__
+def kind_of(x: Any) -> str:
+    name = type(x).__name__
     have = _TYPES.get(name, f"an object of type {name}")
-    if name in ("list", "tuple") and found.yours:
-        have += f" of {len(found.yours)}"
+    return f"{have} of {len(x)}" if name in ("list", "tuple") and x else have
+
+
+def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
+    name, have = type(found.yours).__name__, kind_of(found.yours)
     want = "one tensor" if isinstance(found.expected, Tensor) else "an int"
     if isinstance(found.yours, Tensor) and isinstance(found.expected, Tensor):
         if found.yours.device.type != "cpu":

@@ -9,7 +9,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import combinations
+from itertools import chain, combinations
 from time import process_time
 from typing import Any, NamedTuple
 
@@ -95,6 +95,7 @@ KINDS = {
     "missing": ("something is still to be done to it there", "Which sign, or which order of axes?"),
     "much": ("something is too much there", "What would be left without it?"),
     "argument": ("an argument is left out there", "Along which axis should it work?"),
+    "size": ("the root of another length belongs there", "Which axis is meant? Print its length."),
 }
 
 
@@ -180,19 +181,28 @@ def _instead(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AS
             yield "letter", ast.Constant(text)
     elif isinstance(node, ast.UnaryOp):
         yield "much", node.operand
+        if getattr(node.operand, "attr", "") == "inf":
+            yield "number", ast.Constant(0.0)
     elif isinstance(node, ast.BinOp):
         yield from _other_products(node)
+        if isinstance(node.op, ast.Pow) and _number(node.right) in (0.5, -0.5):
+            for size in _sizes(names):
+                yield "size", ast.BinOp(size, node.op, node.right)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
         for sign in OPERATORS.get(type(node.ops[0]), ()):
             yield "operator", ast.Compare(node.left, [sign()], node.comparators)
     elif isinstance(node, ast.Call):
-        yield from _other_calls(node)
+        yield from _other_calls(node, names)
     elif isinstance(node, ast.Attribute):
-        for group in ALIKE:
-            for name in sorted(group - {node.attr}) if node.attr in group else ():
-                yield "function", ast.Attribute(node.value, name, node.ctx)
+        for new in _other_functions(node):
+            yield "function", new
         if node.attr in ("mT", "T"):
             yield "much", node.value
+        if node.attr == "values" and isinstance(node.value, ast.Call):  # of `median` or `max`
+            for new in _other_functions(node.value.func):
+                yield "function", ast.Call(new, node.value.args, node.value.keywords)
+        if node.attr == "inf":
+            yield "number", ast.Constant(0.0)
     elif isinstance(node, ast.Slice):
         yield from _other_slices(node)
     elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
@@ -207,6 +217,13 @@ def _instead(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AS
         yield from _other_statements(node)
     if isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
         yield from _more(node, names)
+
+
+def _other_functions(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Attribute):
+        for group in ALIKE:
+            for name in sorted(group - {node.attr}) if node.attr in group else ():
+                yield ast.Attribute(node.value, name, node.ctx)
 
 
 def _more(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:
@@ -258,7 +275,15 @@ def _other_slices(node: ast.Slice) -> Iterator[tuple[str, ast.AST]]:
             yield "missing", ast.Slice(**parts | {side: end})
 
 
-def _other_calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+def _sizes(names: dict[str, int]) -> Iterator[ast.expr]:
+    """Lengths of axes of what is given."""
+    for name in [n for n, line in names.items() if not line][:2]:
+        for axis in (-1, -2):
+            shape = ast.Attribute(ast.Name(name, ast.Load()), "shape", ast.Load())
+            yield ast.Subscript(shape, ast.Constant(axis), ast.Load())
+
+
+def _other_calls(node: ast.Call, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:
     function, args, keywords = node.func, node.args, node.keywords
     if getattr(function, "id", "") == "float":  # float("-inf")
         yield "number", ast.Constant(0.0)
@@ -275,6 +300,9 @@ def _other_calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
                 yield "argument", ast.Call(function, [*args, ast.Constant(axis)], keywords)
     if args:
         yield "much", args[0]
+    if getattr(function, "attr", getattr(function, "id", "")) in ("sqrt", "isqrt"):
+        for size in _sizes(names) if len(args) == 1 else ():
+            yield "size", ast.Call(function, [size], keywords)
 
 
 def _other_letters(text: str) -> Iterator[str]:
@@ -414,24 +442,42 @@ def one_place(
         trials: what the code did on each case.
         exercise: whose slips may be left when the place is mended.
     """
-    if not can_be_changed(source.answer, source.tree):
+    if source.tree is None or not can_be_changed(source.answer, source.tree):
         return Found()
     first = sorted(trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised)))
     safely = Ended if any(source.nodes(LOOPS)) else _as_it_is
+    listed = changes(source.tree)
     seen: list[_Version] = []
     end = process_time() + SECONDS
-    for n, (change, made) in enumerate(versions(source)):
+
+    def mends(version: Any) -> bool:
+        return all(t.again(safely(again(version))).difference is None for t in first)
+
+    for n, (change, made) in enumerate(versions(source, listed)):
         answer = safely(again(made))
         if n % 8 == 0 and process_time() > end:  # on some machines a slow question
             break
         trial = first[0].again(answer)
-        if trial.difference is None and all(t.again(answer).difference is None for t in first[1:]):
+        if trial.difference is None and mends(made):
+            around = [c for c in listed if c.kind == "much" and _holds(c, change)]
+            for outer, other in versions(source, around[::-1]):
+                if mends(other):
+                    change = outer  # what is too much needs no mending
+                    break
             return Found(_told(source, change, ALONE))
-        if isinstance(trial.outcome, Returned):
+        if isinstance(trial.outcome, Returned) and not trial.outcome.changed:
             seen.append(_Version(change, trial, answer))
     if exercise is None or isinstance(first[0].expected, int):
         return Found()  # a count and a changed count meet by chance
-    return Found(None, lambda: _Left(exercise, first).told(source, seen))
+    left = max(end - process_time(), SECONDS / 4)
+    return Found(None, lambda: _Left(exercise, first).told(source, seen, mends, left))
+
+
+def _holds(outer: Change, change: Change) -> bool:
+    """Whether a change takes out something around the place of another."""
+    inside = any(node is change.node for node in ast.walk(outer.node))
+    apart = change.node is not outer.node and change.node is not outer.new
+    return change.kind != "much" and inside and apart
 
 
 def _as_it_is(version: Callable[..., Any]) -> Callable[..., Any]:
@@ -462,9 +508,16 @@ class _Left:
                 self.slips.setdefault(_print_of(result), []).append(slip)
         self.was_there: dict[Slip, bool] = {}
 
-    def told(self, source: Source, seen: list[_Version]) -> tuple[Finding, ...]:
+    def told(
+        self,
+        source: Source,
+        seen: list[_Version],
+        mends: Callable[[Any], bool],
+        seconds: float,
+    ) -> tuple[Finding, ...]:
+        """What is left; `mends` says of a version whether all is right with it."""
         found: dict[Slip, list[Change]] = {}
-        end = process_time() + SECONDS
+        end = process_time() + seconds
         for version in seen:
             if process_time() > end:
                 break
@@ -473,20 +526,21 @@ class _Left:
                 found.setdefault(same, []).append(version.change)
         match list(found.items()):
             case [(slip, changes)]:
-                ranked = sorted(changes, key=lambda c: c.kind != "much")
+                ranked = sorted(changes, key=lambda c: (c.kind != "much", -_line(c)))
                 return _told(source, ranked[0]), slip
             case [(one, these), (other, those)]:
-                meet = all(_overlap(a.node, b.node) for a in these for b in those)
-                return () if meet else (one, other)
+                pairs = [(a, b) for a in these for b in those if not _overlap(a.node, b.node)]
+                both = any(map(mends, chain.from_iterable(_two(source, *p) for p in pairs[:9])))
+                return (one, other) if both else ()
         return ()
 
     def _left_by(self, version: _Version) -> Slip | None:
         """The slip that is all that is left, and was there before."""
         assert isinstance(version.trial.outcome, Returned)
         slips = self.slips.get(_print_of(version.trial.outcome.value), ())
-        if not slips or _removes(version.change):
+        if not slips or _removes(version.change) or _measures(version.change):
             return None
-        return next((s for s in slips if self._was_there(s) and self._leaves(s, version)), None)
+        return next((s for s in slips if self._leaves(s, version) and self._was_there(s)), None)
 
     def _leaves(self, slip: Slip, version: _Version) -> bool:
         if not self._agree(slip, self.trials[0], version.trial):
@@ -520,9 +574,27 @@ class _Left:
         return self.exercise.variant((slip,), trial.case.inputs, trial.memory)
 
 
+def _two(source: Source, one: Change, other: Change) -> Iterator[Any]:
+    """The version with both changes."""
+    one.holder[one.key] = _located(one.new, one.node)
+    for _, version in versions(source, [other]):
+        yield version
+    one.holder[one.key] = one.node
+
+
+def _line(change: Change) -> int:
+    return getattr(change.node, "lineno", 0)
+
+
+def _measures(change: Change) -> bool:
+    """Whether it makes a large number another: that may only make another mistake."""
+    number = _number(change.node)
+    return number is not None and abs(number) > 3
+
+
 def _removes(change: Change) -> bool:
     """Whether a change takes a step out: what is missing then was not missing before."""
-    if change.kind != "much":
+    if change.kind != "much" or isinstance(change.node, ast.UnaryOp):
         return False
     if not isinstance(change.node, ast.Call):
         return True
@@ -577,11 +649,14 @@ def _told(source: Source, change: Change, then: str = "") -> Finding:
     place = change.node
     line = source.line(place)
     part = ast.unparse(place).splitlines()[0]
-    if change.kind == "much" and isinstance(change.new, ast.expr):
+    if isinstance(place, ast.Call) and isinstance(change.new, ast.Call) and change.kind == "much":
+        left = [*change.new.args, *change.new.keywords]
+        gone = [x for x in (*place.args, *place.keywords) if x not in left]
+        part = ast.unparse(gone[0]) if len(gone) == 1 else part
+    elif change.kind == "much" and isinstance(change.new, ast.expr):
         part = part.replace(ast.unparse(change.new), "…", 1)
     there = f"`{line}`" if part in (line, "…") else f"`{part}` in `{line}`"
-    number = getattr(place, "lineno", 0)
-    return Finding("one_place", f"Line {number}, {there}: {what}.{then}", asks)
+    return Finding("one_place", f"Line {_line(change)}, {there}: {what}.{then}", asks)
 
 
 ALONE = " All the rest is right."

@@ -128,6 +128,22 @@ def shuffled(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     return []
 
 
+def row_factors(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    """Rows that are right but for a factor of their own."""
+    if yours.dtype == torch.bool or not yours.ndim or expected.shape[-1] < 2:
+        return []
+    at = expected.abs().argmax(-1, keepdim=True)
+    ratio = (yours.gather(-1, at) / expected.gather(-1, at)).nan_to_num(1.0, 0.0, 0.0)
+    if (ratio == 0).any() or not close(yours, expected * ratio, _TIGHT):
+        return []
+    said = ["Every row of yours is the right one times a factor of its own."]
+    sums, ones = yours.sum(-1), expected.sum(-1)
+    if close(ones, (ones > 0.5).double(), _TIGHT):
+        lacking = (sums < ones + 1e-9).all()
+        said.insert(0, f"The rows sum to {'less' if lacking else 'something else'} than 1.")
+    return said
+
+
 _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "logarithm": torch.log,
     "exponential": torch.exp,
@@ -237,6 +253,7 @@ _SAME_SHAPE: tuple[Relation, ...] = (
     flipped_or_rolled,
     shuffled,
     passed_on,
+    row_factors,
     partly_right,
 )
 _OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, reduced, a_slice)

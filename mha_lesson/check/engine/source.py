@@ -23,6 +23,7 @@ _IN_PLACE = frozenset(["sort", "index_put_", "copy_", "backward", "register_hook
 _FRESH = frozenset(["Linear", "Parameter", "randn", "rand", "randn_like", "rand_like", "Dropout"])
 
 
+_CHANCE = re.compile("rand|rng|drop|noise|normal|shuffle|generator|bernoulli|empty|time", re.I)
 STOP = (ast.Subscript, ast.arg)  # three dots below these are an index, or an annotation
 
 
@@ -165,6 +166,11 @@ class Source:
                 "Which argument, or which of its sizes, should stand in its place?",
             )
         return None
+
+    def draws(self) -> bool:
+        """Whether a name in it speaks of chance."""
+        names = [getattr(n, "attr", getattr(n, "id", "")) for n in self.nodes(ast.expr)]
+        return not names or any(_CHANCE.search(name) for name in names)
 
     def calls(self, name: str) -> bool:
         return any(

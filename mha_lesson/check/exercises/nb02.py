@@ -117,6 +117,9 @@ def cut(y):
     "The cut goes through the tokens (dim 1), not through the last axis."
     cut_through_batch = y.chunk(3, dim=0)
     "The cut goes through the batch (dim 0), not through the last axis."
+    thirds_as_tokens = y.reshape(y.shape[0], -1, y.shape[-1] // 3).chunk(3, dim=1)
+    """Each token's three parts are laid below each other, as tokens, and the cut goes through
+    those: Q gets the first of them, and parts of all three kinds."""
 
     pieces_of_three = y.split(3, -1)
     """`split(3)` makes pieces that are 3 *wide*, not 3 pieces. | Which number does `split` want,

@@ -324,6 +324,9 @@ def empty(weights, mask):
     blocked_rows_uniform = weights.masked_fill(gone, 1 / weights.shape[-1])
     """A row whose every key is blocked still shares out a weight of 1, evenly over what was
     blocked. (That is what a softmax gives of equal scores, be they all −1e9 or all 0.)"""
+    itself = torch.eye(*weights.shape[-2:], dtype=weights.dtype).expand_as(weights)
+    own_key_for_blocked_rows = torch.where(gone, itself, weights)
+    "A row whose every key is blocked gives all of its weight to the key at its own place."
     any_for_all = weights.masked_fill(mask.any(-1, keepdim=True), 0.0)
     """Any row that has *one* blocked key is set to zero: `any` where `all` is meant. | Which rows
     have nothing left to look at?"""
@@ -377,6 +380,23 @@ def read(mask, scores):
     "What one head blocks is blocked for all heads. | Which axis of the mask tells heads apart?"
 
 
+@masked_softmax.step(at="fill", empty=unchanged)
+def fill_all_alike(scores, mask):
+    """What should a query get that has no key left to look at?"""
+    large_negative = scores.masked_fill(mask, -1e9)
+    "= blocked_rows_uniform"
+    added_1e9 = scores + mask.to(scores.dtype) * -1e9
+    """A row whose every key is blocked gets weights as if nothing were blocked. (Adding −1e9 to all
+    of its scores comes to that, and so does leaving such rows out of the mask.)"""
+    lowest_score = scores.masked_fill(mask, scores.min())
+    """Blocked scores become the lowest score that there is, and that is an ordinary one: blocked
+    keys keep a share. | Which score has weight 0 after a softmax?"""
+    lowest_of_row = torch.where(mask, scores.amin(-1, keepdim=True), scores)
+    "= lowest_score"
+    empty_rows_open = scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
+    "= added_1e9"
+
+
 @masked_softmax.step(at="fill", empty=(unchanged, None))
 def fill_wrongly(scores, mask):
     """What has to happen to a score so that its weight becomes 0, and the others sum to 1?"""
@@ -404,17 +424,6 @@ def fill_wrongly(scores, mask):
     large_positive = scores.masked_fill(mask, 1e9)
     """Blocked scores become +1e9: a blocked key gets all the weight. | Should a blocked key score
     high or low?"""
-    too_high = scores.masked_fill(mask, -1e4)
-    """Blocked scores become a negative number that is not low enough: real scores can be as low as
-    −1e4, and then blocked keys get weight. | Which value lies below every possible score?"""
-    at_1000 = scores.masked_fill(mask, -1e3)
-    "= too_high"
-    at_100 = scores.masked_fill(mask, -100.0)
-    "= too_high"
-    at_10 = scores.masked_fill(mask, -10.0)
-    "= too_high"
-    at_1 = scores.masked_fill(mask, -1.0)
-    "= too_high"
     added_1e4 = scores + numbers * -1e4
     """Something is only taken away from a blocked score: real scores can differ by more than that,
     and then a blocked key wins. | Which value lies below every possible score?"""
@@ -431,18 +440,6 @@ def fill_and_zero(scores, mask):
     zero_scores_zeroed = scores.masked_fill(mask, 0.0)
     """Blocked scores become 0, take their share in the softmax, and are put to 0 only then: rows no
     longer sum to 1. | Which score has weight 0 after a softmax?"""
-
-
-@masked_softmax.step(at="fill", empty=unchanged)
-def fill_all_alike(scores, mask):
-    """What should a query get that has no key left to look at?"""
-    large_negative = scores.masked_fill(mask, -1e9)
-    "= blocked_rows_uniform"
-    added_1e9 = scores + mask.to(scores.dtype) * -1e9
-    """A row whose every key is blocked gets weights as if nothing were blocked. (Adding −1e9 to all
-    of its scores comes to that, and so does leaving such rows out of the mask.)"""
-    empty_rows_open = scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
-    "= added_1e9"
 
 
 @masked_softmax.step(at="empty", fill=unchanged)
@@ -473,6 +470,54 @@ def one_maximum(scores, mask):
     global_maximum_cleared = kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
     """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
     it lose all their weight, and come out as 0."""
+    raw = scores.exp().masked_fill(mask, 0.0)
+    naive_cleared = raw / raw.sum(-1, keepdim=True).clamp(min=1e-300)
+    """`exp` takes the scores as they are: it overflows where they are large, and is 0 where they
+    are very low, so those rows are lost."""
+    product = scores.exp() * ~mask
+    naive_times = product / product.sum(-1, keepdim=True).clamp(min=1e-300)
+    "= naive_cleared"
+    low = scores.masked_fill(mask, -math.inf)
+    most = low.amax(-1, keepdim=True).clamp(min=0.0)
+    powers = (low - most).exp()
+    one_added = powers / ((-most).exp() + powers.sum(-1, keepdim=True))
+    """A 1 is added to the sum of the exponentials, as if there were one key more with score 0: rows
+    sum to less than 1. | What should the weights of one query sum to?"""
+    naive_mended = (raw / raw.sum(-1, keepdim=True)).nan_to_num(0.0)
+    "= naive_cleared"
+
+
+def _filled_too_high() -> None:
+    for n in (1e4, 9999, 5000, 1000, 999, 500, 100, 99, 50, 20, 10, 5, 2, 1):
+        for empty in (unchanged, blocked_rows_to_zero):
+            masked_softmax.slip(
+                "fill",
+                "Blocked scores become a negative number that is not low enough: real scores can "
+                "be as low as −1e4, and then blocked keys get weight.",
+                "Which value lies below every possible score?",
+                key="too_high",
+                also={"empty": empty},
+            )(lambda scores, mask, n=n: scores.masked_fill(mask, -n))
+
+
+def _with_epsilon() -> None:
+    for small in (0.1, 1e-2, 1e-3, 1e-4, 1e-5):
+
+        def divided(scores: Tensor, mask: Tensor, small: float = small) -> Tensor:
+            kept = (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(mask, 0.0)
+            return kept / (kept.sum(-1, keepdim=True) + small)
+
+        masked_softmax.slip(
+            WHOLE,
+            "A small number is added to the sum that is divided by: rows sum to less than 1, and "
+            "where the open keys score low they lose most of their weight.",
+            "Which rows need that number, and what could be done for those alone?",
+            key="epsilon_added",
+        )(divided)
+
+
+_filled_too_high()
+_with_epsilon()
 
 
 masked_softmax.adopt(attention, "normalise", but=("causal_softmax",))

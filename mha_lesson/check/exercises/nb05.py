@@ -164,6 +164,9 @@ def all_at_once(heads, W_o):
     added_both = heads.sum(1) @ W_o.unflatten(1, (h, d_k)).sum(1).mT
     """The heads are added first, and so are the columns of W_o: Σ head · Σ slab has all the cross
     terms that Σ head · slab has not. | Which head should meet which slab?"""
+    shifted_by_one = heads[:, 1:].transpose(1, 2).flatten(2) @ W_o[:, : (h - 1) * d_k].mT
+    """Head 0 is left out, and each other head meets the columns of the head before it. | Which
+    values should i run through, and which columns belong to head i?"""
     only_concatenated = merged
     """The heads are concatenated, and W_o takes no part. | What remains to be done with the
     concatenation?"""

@@ -277,12 +277,31 @@ def through_w_o(merged: Tensor, layers: Layers, x: Tensor) -> Tensor:
     return layers.apply("w_o", merged)
 
 
+def gradient_with_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
+    """The output may be clean and its gradients NaN all the same."""
+    case = next(c for c in cases if c.note == "with every key of query 1 blocked")
+    x, mask, layers = case.inputs
+    learning = layers.learning()
+    outcome = run(lambda: answer(x, mask.clone(), learning).sum().backward(), (), set())
+    grads = [p.grad for p in learning.module.parameters() if p.grad is not None]
+    if isinstance(outcome, Raised) or not any(bool(g.isnan().any()) for g in grads):
+        return None
+    return Finding(
+        "nan_gradient",
+        "The output is right, and with a wholly blocked row the *gradient* of the weights has NaN "
+        "in it. (A softmax of nothing but −∞ leaves that behind: mending its result does not mend "
+        "the way back through it.)",
+        "How could the softmax of a blocked row be kept from ever seeing nothing but −∞?",
+    )
+
+
 @exercise(
     11,
     "06",
     cases=lambda: (),
     gives=("output (B, T, d_model)",),
     bind=bind,
+    further=(gradient_with_blocked_rows,),
 )
 def MultiHeadAttention(
     x: Tensor,
@@ -366,6 +385,10 @@ def _wrong_layers() -> None:
             unused
         )
         does = ", ".join(wrong) + lost + "."
+        if choice == (1, 0, 2):  # K Qᵀ comes to the same
+            does = (
+                "queries and keys have changed places: what `w_k` makes looks at what `w_q` makes."
+            )
 
         def project(x: Tensor, layers: Layers, choice: Any = choice) -> Any:
             made = layers.projected(x)
@@ -450,6 +473,15 @@ def _split_in_part() -> None:
 
 
 _split_in_part()
+
+
+@MultiHeadAttention.step
+def read(mask, scores):
+    first_mask_for_all = mask[:1, :1] if mask.ndim == 4 else mask
+    """One mask is used for all: that of sequence 0 and head 0. | Which axes may the mask have, and
+    how long can they be?"""
+
+
 MultiHeadAttention.adopt(
     masked_softmax,
     "read",
@@ -467,6 +499,9 @@ def merge(context):
     neighbouring tokens of one head. | A row belongs to one token and holds all its heads. Which two
     axes have to change places before `view` or `reshape`?"""
 
+    joined_in_reverse = context.flip(1).transpose(1, 2).flatten(2)
+    """The heads are joined in reverse order: the last head's numbers stand first. | Whose numbers
+    should fill the first d_k columns?"""
     joined_interleaved = context.permute(0, 2, 3, 1).flatten(2)
     """The concatenation interleaves the heads: dimension 0 of every head, then dimension 1 of each.
     | Head 0's d_k numbers should stand together. Which axis has to be last before joining?"""
@@ -548,6 +583,9 @@ def all_of_it(x, mask, layers):
     the caller has not passed it?"""
     causal_without_mask = right(x, blocked if mask is None else mask, layers)
     "The future is blocked where no mask is given. | What should `mask=None` mean?"
+    tokens_first = right(x.transpose(0, 1), mask, layers).transpose(0, 1)
+    """Axis 0 is taken for the tokens and axis 1 for the batch: tokens at the same place attend
+    among their sequences. | Which axis of (B, T, d_model) counts the tokens?"""
     root = math.sqrt(x.shape[-1] / layers.n_heads)
     Q, K, V = layers.projected(x)
     scores = Q @ K.mT / root

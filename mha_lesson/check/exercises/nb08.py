@@ -96,6 +96,8 @@ def reduce(found, T):
     per head."""
     largest_of_all = found.amax(-1)
     "The largest of them comes back. | Which average does the exercise ask for?"
+    median = found.median(-1).values
+    "The median comes back. | Which average does the exercise ask for?"
     as_list = found.mean(-1).tolist()
     """The scores come as a list of numbers, not as a tensor. | Which call makes a tensor of them,
     of the dtype and on the device of the weights?"""

@@ -178,9 +178,10 @@ def blockwise_attention(
 def power(scores, old, new):
     """Which number may be taken away from a row of scores before `exp`, and from all its blocks?"""
     old_maximum = (scores - old).exp()
-    """Everything is NaN from the first block on: the running maximum starts at −∞, and exp of a
-    score minus that (the *old* maximum) is ∞, or something is divided by exp(−∞) = 0. | Which
-    maximum has to be subtracted from a block, the one before it or the one after?"""
+    """Everything is NaN from the first block on: the running maximum starts at −∞ or far down, and
+    the exponential of a number minus that (the *old* maximum) is ∞, or something is divided by one
+    that is 0. | Which maximum has to be subtracted from a block, the one before it or the one
+    after?"""
     own_maximum = (scores - scores.amax(-1, keepdim=True)).exp()
     "Each block loses its own maximum before `exp`, not the largest so far."
     no_maximum = scores.exp()
@@ -204,6 +205,13 @@ def collect(output, fade, powers, v, total):
     which sum should the output be divided, and when?"""
     divided_each_time = (output * fade + powers @ v) / total
     "The output is divided by the sum in every turn. | Is what was divided to be divided again?"
+
+
+@blockwise_attention.step(at="collect", finish=lambda output, total, n: output)
+def collect_divided(output, fade, powers, v, total):
+    divided_inside = (output * fade + powers @ v) / total
+    """The output is divided by the sum in every turn, and not once at the end. | Is what was
+    divided to be divided again?"""
 
 
 @blockwise_attention.step
@@ -299,6 +307,16 @@ def finish(output, total, n):
 def block_by_block(Q, K, V, block):
     """By which sum should the output be divided, and when?"""
     own = torch.stack([scaled_scores(Q, k).softmax(-1) @ v for k, v in in_turn(K, V, block)])
+    by_the_block = (Q @ K.mT / math.sqrt(block)).softmax(-1) @ V
+    "= by_root_block"
+    below = [
+        ((s - s.amax(-1, keepdim=True)).exp(), v)
+        for s, v in ((scaled_scores(Q, k), v) for k, v in in_turn(K, V, block))
+    ]
+    maxima_apart = sum(e @ v for e, v in below) / sum(e.sum(-1, keepdim=True) for e, _ in below)
+    """Each block loses a maximum of its own before `exp`, and then all are added as if it had been
+    the same one. | Which number may be taken away from a row of scores, and from all its
+    blocks?"""
     blocks_added = own.sum(0)
     "Every block has a softmax of its own, and their outputs are added up."
     blocks_averaged = own.mean(0)

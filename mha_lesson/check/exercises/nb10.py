@@ -95,6 +95,10 @@ def speed(x):
     "The base is 1,000 instead of 10,000. | How many zeros has the base?"
     base_of_another = 500_000.0 ** (-2 * i / d_k)
     "The base is 500,000, as in some other models, instead of 10,000. | Which base is asked for?"
+    another_base_and_half = 500_000.0 ** (-i / d_k)
+    """The base is 500,000, as in some other models, instead of 10,000, and the exponent −i/d_k: the
+    2 of −2i/d_k is missing. | Which base is asked for, and what is the exponent of the last
+    pair?"""
     full_turn = 2 * torch.pi * 10_000.0 ** (-2 * i / d_k)
     """Pair 0 turns by a *full* turn a token: 2π is multiplied in, and the angle is meant in
     radians."""

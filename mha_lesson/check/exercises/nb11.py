@@ -11,6 +11,7 @@ from torch import Tensor
 from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_mask
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
+from mha_lesson.check.engine.naming import kind_of
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, codes_of, run
 from mha_lesson.check.exercises.nb01 import (
@@ -28,7 +29,6 @@ DO_NOT_FIT = (
     "first_axes_exchanged",
     "axes_one_and_two",
     "query_transposed",
-    "by_root_axis_1",
 )
 
 # ---------------------------------------------------------------- 17, attention with a cache
@@ -78,8 +78,13 @@ def bind(answer: Any) -> Bound | Finding | None:
         return ONE_RESULT
     if isinstance(given, (tuple, list)) and len(given) == 3:
         return THREE_RESULTS
-    if isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[1], Tensor):
+    if not (isinstance(given, (tuple, list)) and len(given) == 2):
+        return _not_asked_for(f"What comes back is {kind_of(given)}")
+    cache = given[1]
+    if isinstance(cache, Tensor):
         return CACHE_IN_ONE
+    if not (isinstance(cache, (tuple, list)) and len(cache) == 2):
+        return _not_asked_for(f"The cache comes back as {kind_of(cache)}")
     return Bound(partial(flat, answer), cases, partial(partial, flat))
 
 
@@ -99,6 +104,16 @@ THREE_RESULTS = Finding(
     "(k, v).",
     "Could what comes back be handed to the next call as its `cache`?",
 )
+
+
+def _not_asked_for(what: str) -> Finding:
+    return Finding(
+        "not_as_asked",
+        f"{what}; two things are asked for, the context and the cache, which is a pair (k, v).",
+        "Could what comes back be handed to the next call as its `cache`?",
+    )
+
+
 WRITTEN_OVER = Finding(
     "old_cache_changed",
     "The values are right, and the *old* cache was changed: whoever holds it, to try another "
@@ -141,7 +156,11 @@ def minus_infinity(scores: Tensor, blocked: Tensor) -> Tensor:
     cases=new_tokens_and_a_cache,
     bind=bind,
     further=(the_old_cache_stays,),
-    gives=("the context (B, h, T_new, d_k)", "the cache's keys", "the cache's values"),
+    gives=(
+        "the context (B, h, T_new, d_k)",
+        "the cache's tensor of keys (B, h, T_old + T_new, d_k)",
+        "the cache's tensor of values (B, h, T_old + T_new, d_k)",
+    ),
 )
 def cached_attention(
     q: Tensor,
@@ -174,6 +193,7 @@ cached_attention.adopt(
     "scale",
     but=(
         *DO_NOT_FIT,
+        "by_root_axis_1",
         "causal_softmax",
         "softmax_over_axis_2",
         "softmax_without_axis",
@@ -206,6 +226,13 @@ def read_wrongly(q, k, v, old_k, old_v):
     old_keys_ask = cached_attention.right(rows, k, v, old_k, old_v)
     """The cached keys are joined to the new queries as if they were old ones: there is a row for
     every token, old and new. | Which tokens want a context now?"""
+
+    def pair_exchanged():
+        """The cache is read, and given back, as (values, keys). | In which order does the stub name
+        its two parts?"""
+        context, values, keys = cached_attention.right(q, k, v, old_v, old_k)
+        return context, keys, values
+
     cache_read_exchanged = cached_attention.right(q, k, v, old_v, old_k)
     "The cache is read as (values, keys). | In which order does the stub name its two parts?"
 
@@ -221,6 +248,12 @@ def block(scores, n_old):
     no_mask = ~square
     """There is no mask: the first of several new tokens sees those that come after it. | With one
     new token nothing has to be blocked. And with two?"""
+    places = torch.arange(n_all)
+    only_itself = (places >= n_old) & (places != torch.arange(n_old, n_all)[:, None])
+    """Each new token sees the cache and itself, and none of the new ones before it."""
+    mask_with_cache_only = ~square if n_old == 0 else square.triu(n_old + 1)
+    """Nothing is blocked while the cache is empty: in the first call every token sees those that
+    come after it. | How many new tokens can come in the first call?"""
     mask_without_cache_only = square.triu(1) if n_old == 0 else ~square
     """The future is blocked only while the cache is empty: later, the first of several new tokens
     sees those that come after it."""
@@ -279,6 +312,13 @@ def give(context, k, v, new):
     "The cache comes first and the context last: the other order is asked for."
     oldest_dropped = (context, k[:, :, 1:], v[:, :, 1:])
     "The oldest token is dropped from the cache that comes back: all of them are asked for."
+    cut_to_8 = (context, k[:, :, -8:], v[:, :, -8:])
+    """The cache that comes back is cut to its last tokens: all of them are asked for. | How long
+    may a text become?"""
+    cut_to_4 = (context, k[:, :, -4:], v[:, :, -4:])
+    "= cut_to_8"
+    cut_to_2 = (context, k[:, :, -2:], v[:, :, -2:])
+    "= cut_to_8"
     whole_context = (torch.cat((v[:, :, : v.shape[2] - context.shape[2]], context), 2), k, v)
     "The context has rows for old tokens, too; only those of the new ones are asked for."
     last_context = (context[:, :, -1:], k, v)
@@ -320,7 +360,9 @@ def grouped_scores(
     return finish(scale(product(q, k), q, k))
 
 
-grouped_scores.adopt(attention_scores, "product", "scale", "finish", but=DO_NOT_FIT)
+grouped_scores.adopt(
+    attention_scores, "product", "scale", "finish", but=(*DO_NOT_FIT, "by_root_axis_1_of_k")
+)
 
 
 @grouped_scores.step
@@ -337,6 +379,9 @@ def share(k, q):
     "All query heads look with the mean of the key heads: the groups are lost."
     sum_of_all = k.sum(1, keepdim=True).expand(-1, h, -1, -1)
     "All query heads look with the sum of the key heads: the groups are lost."
+    tokens_repeated = k.repeat_interleave(h // h_kv, dim=2).reshape(k.shape[0], h, *k.shape[2:])
+    """The *tokens* of each key head are repeated, and then cut into heads: a head of yours holds
+    some tokens several times and others not at all. | Behind which axis does a new one belong?"""
     backwards = k.flip(1).repeat_interleave(h // h_kv, dim=1)
     "The key heads are in reverse order: query head 0 looks with the last one."
     by_number_of_groups = k[:, torch.arange(h) // h_kv % h_kv]
@@ -480,6 +525,8 @@ def past(query, key, window):
     "The window is applied only while the cache is empty: the cached path ignores it."
     among_new_only = none if window is None else (back >= window) & (key >= query[0])
     "The window is laid over the new tokens only: everything cached stays visible."
+    none_is_zero = back >= (window or 0)
+    "Where the window is `None` everything is blocked: None means no window."
     none_is_one = back >= (1 if window is None else window)
     "Where the window is `None`, everything but the token itself is blocked: None means no window."
 

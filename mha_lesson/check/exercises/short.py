@@ -73,6 +73,8 @@ def another_shape(heads, i):
     """Which four axes should come back?"""
     taken_out = torch.cat([heads[:, :i], heads[:, i + 1 :]], 1)
     "Head i is taken out: h − 1 heads come back."
+    head_alone = heads[:, i]
+    "Head i alone comes back, as it was. | Which heads should stay, and which be zero?"
     zeros_of_head = torch.zeros_like(heads[:, i])
     "Only zeros of one head's shape come back."
 
