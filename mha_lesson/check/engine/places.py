@@ -360,7 +360,7 @@ def versions(source: Source, some: Iterable[Change] | None = None) -> Iterator[t
     top: Any = tree.body[0]
     top.decorator_list = []
     home[OWN] = source.answer
-    calls_itself = source.calls(top.name)
+    calls_itself = any(node.id == top.name for node in source.nodes(ast.Name))
     whole, bases = top.body, getattr(top, "bases", None)
     own = [ast.copy_location(ast.Name(OWN, ast.Load()), top)]
     alone = [p for p in whole if isinstance(top, ast.ClassDef) and "super" not in ast.dump(p)]
