@@ -1,6 +1,7 @@
 """The machinery of the checks: nothing escapes, nothing is left behind, and the words are plain."""
 
 import functools
+import gc
 import json
 import math
 import random
@@ -209,6 +210,7 @@ def _states() -> list[Any]:
         torch.is_grad_enabled(),
         torch.get_num_threads(),
         torch.get_default_device(),
+        gc.isenabled(),
     ]
 
 
@@ -227,6 +229,21 @@ def test_no_trace_in_the_global_state() -> None:
     report = check.split_heads(answer)
     assert _states() == before
     assert report.slips == ("no_gradient",)
+
+
+def test_a_long_search_leaves_no_rubbish_behind() -> None:
+    def never_heard_of(x: Tensor, n_heads: int) -> Tensor:
+        rows = [row if n_heads else row.view(7, -1) for row in x]
+        return torch.stack(rows).unflatten(-1, (-1, n_heads)).flip(0).sin().mT
+
+    assert check.split_heads(never_heard_of).passed is False
+    gc.collect()
+    gc.disable()
+    try:
+        assert check.split_heads(never_heard_of).passed is False
+        assert gc.collect() < 100
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -638,11 +655,18 @@ def test_chance_that_makes_no_result_wrong_is_still_chance() -> None:
     assert judge(_doubled(), lambda x: x + random.random()).slips == ("random",)
     calls: list[int] = []
 
+    def counts(x: Tensor) -> Tensor:
+        calls.append(1)
+        return 2 * x + len(calls)
+
+    assert judge(_doubled(), counts).slips == ("remembers",)
+    calls.clear()
+
     def stops_later(x: Tensor) -> Tensor:
         calls.append(1)
         return 2 * x if len(calls) < 3 else _stop()
 
-    assert judge(_doubled(), stops_later).slips == ("random",)
+    assert judge(_doubled(), stops_later).slips == ("remembers",)
     assert judge(_doubled(), lambda x: (2 * x).to_sparse()).slips == ("returns_Tensor",)
 
 

@@ -34,7 +34,7 @@ def scores_transpose_first(Q, K):
     return Q @ K.transpose(0, 1) / math.sqrt(Q.shape[-1])
 
 
-@wrong("attention_scores", "the root is taken of the raw product as well")
+@wrong("attention_scores", "the root is taken of the raw product as well", slips=("nan_made",))
 def scores_root_of_all(Q, K):
     return torch.sqrt(Q @ K.transpose(-2, -1) / Q.shape[-1])
 
@@ -61,13 +61,15 @@ def attention_implicit_dim(Q, K, V):
     return weights @ V, weights
 
 
-@wrong("attention", "multiplies by V first, softmax over the result")
+@wrong(
+    "attention", "multiplies by V first, softmax over the result", slips=("softmax_after_values",)
+)
 def attention_softmax_last(Q, K, V):
     scores = Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
     return F.softmax(scores @ V, dim=-1), scores.softmax(dim=-1)
 
 
-@wrong("attention", "loops over the first axis, so two axes fail")
+@wrong("attention", "loops over the first axis, so two axes fail", slips=("error:two_axes_only",))
 def attention_batch_loop(Q, K, V):
     outs, ws = [], []
     for q, k, v in zip(Q, K, V):
@@ -145,7 +147,7 @@ def count_with_biases(d_model, n_heads, d_k):
     return sum(p.numel() for p in net.parameters())
 
 
-@wrong("count_parameters", "numpy product: an np.int64 and no int")
+@wrong("count_parameters", "numpy product: an np.int64 and no int", slips=("returns_int64",))
 def count_np_prod(d_model, n_heads, d_k):
     return np.prod([4, d_model, n_heads, d_k])
 
@@ -1022,7 +1024,11 @@ def grouped_flat(q, k):
     return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
 
 
-@wrong("grouped_scores", "throws away query heads: keeps one of each group")
+@wrong(
+    "grouped_scores",
+    "throws away query heads: keeps one of each group",
+    slips=("first_queries_only",),
+)
 def grouped_fewer_queries(q, k):
     q = q[:, :: q.shape[1] // k.shape[1]]
     return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])

@@ -297,7 +297,11 @@ def padding_searching(lengths, T):
 # --- 9 masked_softmax ---
 
 
-@wrong("masked_softmax", "fills with the smallest score, which still has a share")
+@wrong(
+    "masked_softmax",
+    "fills with the smallest score, which still has a share",
+    slips=("lowest_score",),
+)
 def msoftmax_smallest(scores, mask):
     return torch.where(mask, scores.amin(), scores).softmax(-1)
 
@@ -308,13 +312,17 @@ def msoftmax_where(scores, mask):
     return s.softmax(-1) * mask
 
 
-@wrong("masked_softmax", "exp without taking the maximum off: overflow")
+@wrong("masked_softmax", "exp without taking the maximum off: overflow", slips=("naive_cleared",))
 def msoftmax_raw_exp(scores, mask):
     e = scores.exp() * ~mask
     return e / e.sum(-1, keepdim=True).clamp(min=torch.finfo(e.dtype).tiny)
 
 
-@wrong("masked_softmax", "an epsilon in the divisor: rows add to less than one")
+@wrong(
+    "masked_softmax",
+    "an epsilon in the divisor: rows add to less than one",
+    slips=("epsilon_added",),
+)
 def msoftmax_epsilon(scores, mask):
     e = torch.exp(scores - scores.amax(-1, keepdim=True)) * ~mask
     return e / (e.sum(-1, keepdim=True) + 1e-3)
@@ -370,7 +378,7 @@ def writes_einsum(heads, W_o):
 # --- 11 MultiHeadAttention ---
 
 
-@wrong("MultiHeadAttention", "takes x for (T, B, d_model)")
+@wrong("MultiHeadAttention", "takes x for (T, B, d_model)", slips=("tokens_first",))
 class MhaSeqFirst(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -507,7 +515,7 @@ class MhaDropout(nn.Module):
         return self.w_o((self.drop(w) @ v).transpose(1, 2).flatten(-2))
 
 
-@wrong("MultiHeadAttention", "keeps keys and values of earlier calls")
+@wrong("MultiHeadAttention", "keeps keys and values of earlier calls", slips=("remembers",))
 class MhaStateful(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -711,7 +719,7 @@ def silence_from_one(heads, i):
     return out
 
 
-@wrong("silence", "minus infinity for zero, as in a mask")
+@wrong("silence", "minus infinity for zero, as in a mask", slips=("one_place",))
 def silence_infinity(heads, i):
     out = heads.clone()
     out[:, i] = -math.inf
@@ -878,7 +886,7 @@ def block_max_from_zero(Q, K, V, block):
     return mix / total
 
 
-@wrong("blockwise_attention", "scales by the root of the block size")
+@wrong("blockwise_attention", "scales by the root of the block size", slips=("by_root_block",))
 def block_root_of_block(Q, K, V, block):
     m = Q.new_full((Q.shape[0], 1), -math.inf)
     total, mix = torch.zeros_like(m), Q.new_zeros(Q.shape[0], V.shape[1])
@@ -963,7 +971,7 @@ def rotate_complex(x, positions):
 # --- 17 cached_attention ---
 
 
-@wrong("cached_attention", "assigns into the pair it was given")
+@wrong("cached_attention", "assigns into the pair it was given", slips=("error:written_into",))
 def cached_assign(q, k, v, cache):
     if cache is None:
         cache = [k, v]
@@ -982,7 +990,9 @@ def cached_assign(q, k, v, cache):
 _STORE = {}
 
 
-@wrong("cached_attention", "keeps the cache in a global, the argument is unread")
+@wrong(
+    "cached_attention", "keeps the cache in a global, the argument is unread", slips=("remembers",)
+)
 def cached_global(q, k, v, cache):
     key = (q.shape[0], q.shape[1], q.shape[3], q.dtype)
     if key in _STORE:
@@ -1007,7 +1017,7 @@ def cached_bthd(q, k, v, cache):
     return s.softmax(-1) @ v, (k, v)
 
 
-@wrong("cached_attention", "the cache comes back as a dict")
+@wrong("cached_attention", "the cache comes back as a dict", slips=("not_as_asked",))
 def cached_dict(q, k, v, cache):
     if cache is not None:
         k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
@@ -1029,7 +1039,7 @@ def cached_not_self(q, k, v, cache):
     return s.softmax(-1) @ v, (k, v)
 
 
-@wrong("cached_attention", "reads and writes the pair as (v, k)")
+@wrong("cached_attention", "reads and writes the pair as (v, k)", slips=("pair_exchanged",))
 def cached_pair_order(q, k, v, cache):
     if cache is not None:
         old_v, old_k = cache
@@ -1042,7 +1052,11 @@ def cached_pair_order(q, k, v, cache):
     return s.softmax(-1) @ v, (v, k)
 
 
-@wrong("cached_attention", "new tokens see the old and themselves, not each other")
+@wrong(
+    "cached_attention",
+    "new tokens see the old and themselves, not each other",
+    slips=("only_itself",),
+)
 def cached_only_self(q, k, v, cache):
     old = 0 if cache is None else cache[0].shape[2]
     if cache is not None:
@@ -1095,7 +1109,9 @@ def grouped_wrong_divisor(q, k):
     return q @ k[:, i].mT * q.shape[-1] ** -0.5
 
 
-@wrong("grouped_scores", "scale by the root of heads, axis 1 for the last")
+@wrong(
+    "grouped_scores", "scale by the root of heads, axis 1 for the last", slips=("by_root_axis_1",)
+)
 def grouped_scale_heads(q, k):
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     return q @ k.mT * q.shape[1] ** -0.5

@@ -137,7 +137,11 @@ def project_two_slips(X, W_qkv):
     return q, v, k
 
 
-@wrong("project_qkv", "cuts the W rows right, but the tokens of the result")
+@wrong(
+    "project_qkv",
+    "cuts the W rows right, but the tokens of the result",
+    slips=("thirds_as_tokens",),
+)
 def project_split_tokens(X, W_qkv):
     B, T, C = X.size()
     q, k, v = F.linear(X, W_qkv).view(B, 3 * T, C).chunk(3, dim=1)
@@ -412,7 +416,7 @@ def msoftmax_renormalise(scores, mask):
     return w / w.sum(dim=-1, keepdim=True)
 
 
-@wrong("masked_softmax", "softmax-off-by-one: 1 added to the divisor")
+@wrong("masked_softmax", "softmax-off-by-one: 1 added to the divisor", slips=("one_added",))
 def msoftmax_quiet(scores, mask):
     s = scores.masked_fill(mask, -math.inf)
     m = s.amax(-1, keepdim=True).clamp(min=0.0)
@@ -433,7 +437,7 @@ def msoftmax_no_grad(scores, mask):
         return w.masked_fill(empty, 0.0)
 
 
-@wrong("masked_softmax", "a fill of -5 leaves blocked keys a small share")
+@wrong("masked_softmax", "a fill of -5 leaves blocked keys a small share", slips=("too_high",))
 def msoftmax_small_fill(scores, mask):
     empty = mask.all(dim=-1, keepdim=True)
     return scores.masked_fill(mask, -5.0).softmax(dim=-1).masked_fill(empty, 0.0)
@@ -460,7 +464,11 @@ def msoftmax_stable_exp(scores, mask):
 # --- 10 sum_of_head_writes ---
 
 
-@wrong("sum_of_head_writes", "two slips: head 0 left out, slabs one too early")
+@wrong(
+    "sum_of_head_writes",
+    "two slips: head 0 left out, slabs one too early",
+    slips=("shifted_by_one",),
+)
 def writes_shifted(heads, W_o):
     h, d = heads.shape[1], heads.shape[-1]
     out = heads.new_zeros(heads.shape[0], heads.shape[2], W_o.shape[0])
@@ -548,7 +556,7 @@ class MhaKeysViewed(nn.Module):
         return self.w_o(self.merge(self.weights(q @ k / math.sqrt(self.d_k), mask) @ v))
 
 
-@wrong("MultiHeadAttention", "a row is blank only if every head blocks it")
+@wrong("MultiHeadAttention", "a row is blank only if every head blocks it", slips=("one_place",))
 class MhaBlankIfAllHeads(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -748,7 +756,7 @@ class MhaMaskUnsqueeze(nn.Module):
         return self.w_o(self.merge(self.weights(s, mask) @ v))
 
 
-@wrong("MultiHeadAttention", "output mended by nan_to_num, gradient NaN")
+@wrong("MultiHeadAttention", "output mended by nan_to_num, gradient NaN", slips=("nan_gradient",))
 class MhaNanGradient(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -832,7 +840,14 @@ class MhaInterleaved(nn.Module):
         return self.w_o(self.merge(self.weights(s, mask) @ v))
 
 
-@wrong("MultiHeadAttention", "two slips: no w_o, heads merged in reverse order")
+@wrong(
+    "MultiHeadAttention",
+    "two slips: no w_o, heads merged in reverse order",
+    slips=(
+        "joined_in_reverse",
+        "without_w_o",
+    ),
+)
 class MhaReversedNoOut(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -916,7 +931,11 @@ class MhaViewBothWays(nn.Module):
         return self.w_o((self.weights(s, mask) @ v).reshape(x.shape))
 
 
-@wrong("MultiHeadAttention", "keeps a row's own token open in blocked rows")
+@wrong(
+    "MultiHeadAttention",
+    "keeps a row's own token open in blocked rows",
+    slips=("own_key_for_blocked_rows",),
+)
 class MhaOpenSelf(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -1060,7 +1079,15 @@ class MhaAveraged(nn.Module):
         return self.w_o(self.merge(w @ v))
 
 
-@wrong("MultiHeadAttention", "two slips: softmax over queries, divided by d_k")
+@wrong(
+    "MultiHeadAttention",
+    "two slips: softmax over queries, divided by d_k",
+    slips=(
+        "by_d_k",
+        "softmax_over_queries",
+        "blocked_rows_uniform",
+    ),
+)
 class MhaQueriesDk(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -1140,7 +1167,11 @@ class MhaOverDk(nn.Module):
         return self.w_o(self.merge(self.weights(s, mask) @ v))
 
 
-@wrong("MultiHeadAttention", "only the first of the batch's masks is used")
+@wrong(
+    "MultiHeadAttention",
+    "only the first of the batch's masks is used",
+    slips=("first_mask_for_all",),
+)
 class MhaFirstMask(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -1326,7 +1357,7 @@ def silence_token_in_place(heads, i):
     return heads
 
 
-@wrong("silence", "two slips: keeps only head i, and drops the head axis")
+@wrong("silence", "two slips: keeps only head i, and drops the head axis", slips=("head_alone",))
 def silence_only(heads, i):
     return heads[:, i].clone()
 
@@ -1344,7 +1375,7 @@ def previous_skips_one(weights):
     return weights[:, 2:, 1:].diagonal(dim1=1, dim2=2).mean(dim=-1)
 
 
-@wrong("previous_token_score", "median for mean")
+@wrong("previous_token_score", "median for mean", slips=("median",))
 def previous_median(weights):
     return weights.diagonal(-1, 1, 2).median(dim=-1).values
 
@@ -1513,7 +1544,9 @@ def block_sum_keepdim(Q, K, V, block):
     return mix / total
 
 
-@wrong("blockwise_attention", "block sums with different maxima are added up")
+@wrong(
+    "blockwise_attention", "block sums with different maxima are added up", slips=("maxima_apart",)
+)
 def block_maxima_apart(Q, K, V, block):
     total, mix = 0.0, 0.0
     for k, v in zip(K.split(block), V.split(block)):
@@ -1536,7 +1569,11 @@ def block_two_slips(Q, K, V, block):
     return mix / total
 
 
-@wrong("blockwise_attention", "divides after every block, not once at the end")
+@wrong(
+    "blockwise_attention",
+    "divides after every block, not once at the end",
+    slips=("divided_inside",),
+)
 def block_divides_inside(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)
     total, out = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[-1])
@@ -1680,7 +1717,11 @@ def rotate_mixed_styles(x, positions):
     return x * ang.cos().to(x.dtype) + turned * ang.sin().to(x.dtype)
 
 
-@wrong("rotate", "two slips: Llama 3's base 500,000, and 2i over 2 d_k")
+@wrong(
+    "rotate",
+    "two slips: Llama 3's base 500,000, and 2i over 2 d_k",
+    slips=("another_base_and_half",),
+)
 def rotate_llama_base(x, positions):
     d = x.shape[-1]
     ang = positions[:, None] * 500_000.0 ** (-torch.arange(d // 2).double() / d)
@@ -1771,7 +1812,7 @@ def cached_is_causal(q, k, v, cache):
     return F.scaled_dot_product_attention(q, k, v, is_causal=True), past
 
 
-@wrong("cached_attention", "no mask on the first call")
+@wrong("cached_attention", "no mask on the first call", slips=("mask_with_cache_only",))
 def cached_prefill_open(q, k, v, cache):
     if cache is None:
         return F.scaled_dot_product_attention(q, k, v), (k, v)
@@ -1789,7 +1830,7 @@ def cached_step_open(q, k, v, cache):
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal), (k, v)
 
 
-@wrong("cached_attention", "the cache keeps the last eight tokens only")
+@wrong("cached_attention", "the cache keeps the last eight tokens only", slips=("cut_to_8",))
 def cached_cropped(q, k, v, cache):
     if cache is not None:
         k, v = torch.cat((cache[0], k), dim=-2), torch.cat((cache[1], v), dim=-2)
@@ -1887,7 +1928,9 @@ def grouped_two_slips(q, k):
     return q @ k.repeat(1, q.shape[1] // k.shape[1], 1, 1).transpose(-2, -1)
 
 
-@wrong("grouped_scores", "repeat_kv with the new axis behind the tokens")
+@wrong(
+    "grouped_scores", "repeat_kv with the new axis behind the tokens", slips=("tokens_repeated",)
+)
 def grouped_expand_tokens(q, k):
     B, g, T, d = k.shape
     n = q.shape[1] // g
@@ -1981,7 +2024,7 @@ def cmask_window_at_end(n_new, n_cached, window):
     return blocked if window is None else blocked | (k < n_cached + n_new - window)
 
 
-@wrong("cached_mask", "None is read as a window of 0: everything blocked")
+@wrong("cached_mask", "None is read as a window of 0: everything blocked", slips=("none_is_zero",))
 def cmask_none_is_zero(n_new, n_cached, window):
     q = torch.arange(n_new)[:, None] + n_cached
     k = torch.arange(n_cached + n_new)
