@@ -212,7 +212,7 @@ def multi_query(d_model, n_heads, d_k):
 @wrong(
     "count_parameters",
     "bytes in float32, not parameters: four times too many",
-    slips=("one_place",),
+    slips=("in_bytes",),
 )
 def in_bytes(d_model, n_heads, d_k):
     return 4 * (4 * d_model * n_heads * d_k)
