@@ -312,7 +312,7 @@ def msoftmax_where(scores, mask):
     return s.softmax(-1) * mask
 
 
-@wrong("masked_softmax", "exp without taking the maximum off: overflow", slips=("naive_cleared",))
+@wrong("masked_softmax", "exp without taking the maximum off: overflow", slips=("naive_times",))
 def msoftmax_raw_exp(scores, mask):
     e = scores.exp() * ~mask
     return e / e.sum(-1, keepdim=True).clamp(min=torch.finfo(e.dtype).tiny)

@@ -649,12 +649,13 @@ def _told(source: Source, change: Change, then: str = "") -> Finding:
     place = change.node
     line = source.line(place)
     part = ast.unparse(place).splitlines()[0]
-    if isinstance(place, ast.Call) and isinstance(change.new, ast.Call) and change.kind == "much":
-        left = [*change.new.args, *change.new.keywords]
-        gone = [x for x in (*place.args, *place.keywords) if x not in left]
-        part = ast.unparse(gone[0]) if len(gone) == 1 else part
-    elif change.kind == "much" and isinstance(change.new, ast.expr):
+    if change.kind == "much" and isinstance(change.new, ast.expr):
         part = part.replace(ast.unparse(change.new), "…", 1)
+        function = getattr(place, "func", None)
+        if isinstance(change.new, ast.Call) and change.new.func is function:
+            left = [function, *change.new.args, *change.new.keywords]
+            (gone,) = [x for x in ast.iter_child_nodes(place) if x not in left]
+            part = ast.unparse(gone)
     there = f"`{line}`" if part in (line, "…") else f"`{part}` in `{line}`"
     return Finding("one_place", f"Line {_line(change)}, {there}: {what}.{then}", asks)
 

@@ -471,20 +471,18 @@ def one_maximum(scores, mask):
     """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
     it lose all their weight, and come out as 0."""
     raw = scores.exp().masked_fill(mask, 0.0)
-    naive_cleared = raw / raw.sum(-1, keepdim=True).clamp(min=1e-300)
-    """`exp` takes the scores as they are: it overflows where they are large, and is 0 where they
-    are very low, so those rows are lost."""
     product = scores.exp() * ~mask
     naive_times = product / product.sum(-1, keepdim=True).clamp(min=1e-300)
-    "= naive_cleared"
+    """`exp` takes the scores as they are: it overflows where they are large, and is 0 where they
+    are very low, so those rows are lost."""
+    naive_mended = (raw / raw.sum(-1, keepdim=True)).nan_to_num(0.0)
+    "= naive_times"
     low = scores.masked_fill(mask, -math.inf)
     most = low.amax(-1, keepdim=True).clamp(min=0.0)
     powers = (low - most).exp()
     one_added = powers / ((-most).exp() + powers.sum(-1, keepdim=True))
     """A 1 is added to the sum of the exponentials, as if there were one key more with score 0: rows
     sum to less than 1. | What should the weights of one query sum to?"""
-    naive_mended = (raw / raw.sum(-1, keepdim=True)).nan_to_num(0.0)
-    "= naive_cleared"
 
 
 def _filled_too_high() -> None:
