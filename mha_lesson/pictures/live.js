@@ -11,7 +11,7 @@ const STYLE = `
 .mha-head .mha-caption{min-height:2.9em}
 .mha-head .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
 .mha-head .mha-alert:empty,.mha-head .mha-alert:not(:empty)+.mha-caption{display:none}
-.mha-view .mha-stage{margin-left:-2px;max-width:calc(100% + 2px);overflow:auto hidden}
+.mha-view .mha-stage{margin-left:-2px;max-width:100%;overflow:auto hidden}
 .mha-view canvas{display:block;max-width:100%;height:auto;border-radius:2px;touch-action:pan-x pan-y}
 .mha-view canvas:focus-visible{outline:2px solid var(--mha-focus);outline-offset:-2px}
 .mha-view .mha-reading{position:absolute;left:0;top:0;pointer-events:none;padding:2px 8px;border-radius:4px;
@@ -31,7 +31,7 @@ const STYLE = `
 .mha-controls input[type=checkbox]{width:18px;height:18px}
 .mha-explorer .noUi-handle{min-width:24px;min-height:24px}
 .mha-explorer .mha-bar{gap:0 1.6em;align-items:center}
-.mha-explorer .mha-bar>*{width:auto;margin:2px 0}
+.mha-explorer .mha-bar.widget-box>*{width:auto;margin:2px 0}
 .mha-explorer .mha-bar .widget-label{width:auto;margin:0 4px 0 0;overflow:visible}
 .mha-explorer .mha-bar .slider-container{flex:0 0 128px;margin:0 16px 0 20px}
 .mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
