@@ -485,6 +485,9 @@ def test_a_control_of_a_page_has_the_positions_that_the_others_leave(browser, tm
 
     def stands(n: int, part: int, word: str = "it") -> None:
         settle(page, ".mha-explorer", demo.part_of(n, part, word).caption)
+        if n == 1:  # nothing to choose
+            assert slider(page, "part").count() == 0
+            return
         assert slider(page, "part").get_attribute("max") == str(n - 1)
         assert slider(page, "part").get_attribute("aria-valuetext") == str(part)
 
