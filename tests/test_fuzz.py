@@ -438,7 +438,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         lambda: {"texts": ["The dog.", "It."]},
     ),
     "pretrained.PretrainedModel.to": (
-        lambda **a: small_model().to(**a),
+        lambda **a: small_model.__wrapped__().to(**a),  # a model of its own: its weights move
         lambda: {"device": "cpu"},
     ),
     "pretrained.PretrainedModel.word_vectors": (
