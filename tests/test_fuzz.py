@@ -610,6 +610,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     ),
     "panels.Bars.text": (bars().text, lambda: {"series": 1, "bar": 2}),
     "panels.Bars.largest": (bars().largest, lambda: {"n": 2}),
+    "panels.Bars.written": (bars().written, lambda: {"value": 0.5, "fewer": 1}),
     "panels.Curve": (
         shown(panels.Curve),
         lambda: {

@@ -139,14 +139,18 @@ def number(value: float, decimals: int | None = None) -> str:
 
     Without `decimals`: whole numbers as they are, otherwise about three significant digits.
     """
-    try:
-        value = float(value)
-    except Exception as error:  # of any kind: float() asks the value itself
-        raise TypeError(f"value must be a number, got {say(value)}") from error
+    value = _as_float(value)
     if decimals is not None:
         require_whole("decimals", decimals, 0, 15)
         decimals = int(decimals)
     return _said(value, decimals)
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except Exception as error:  # of any kind: float() asks the value itself
+        raise TypeError(f"value must be a number, got {say(value)}") from error
 
 
 @lru_cache(65536)
@@ -571,6 +575,8 @@ class Bars(Panel):
 
     def written(self, value: float, fewer: int = 0) -> str:
         """What stands at a bar: a whole count has no decimals, a share always has; or `fewer`."""
+        value = _as_float(value)
+        require_whole("fewer", fewer, 0, self.decimals or 0)
         counts = value % 1 == 0 and max(map(abs, self.limits)) > 1
         return number(value, None if counts or self.decimals is None else self.decimals - fewer)
 
