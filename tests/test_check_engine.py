@@ -241,7 +241,8 @@ def test_a_long_search_leaves_no_rubbish_behind() -> None:
     gc.disable()
     try:
         assert check.split_heads(never_heard_of).passed is False
-        assert gc.collect() < 100
+        # Errors that keep their frames leave 8,000; pytest's checked annotations leave 300.
+        assert gc.collect() < 1000
     finally:
         gc.enable()
 
