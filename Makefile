@@ -47,16 +47,17 @@ $(FOR_TESTS): | .venv/made
 lab: $(SET_UP)  ## open the course in JupyterLab, on your own copy of the notebooks
 	@$(PY) -m mha_lesson.course.lab
 
-# One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
-# Types are looked at meanwhile: mypy takes 20 s of one core where it has not run before.
-test: form  ## every check; the notebooks from a default seed at random, a third of the long trainings
-	@mkdir -p build; $(PY) -m mypy > build/types.txt & types=$$!; \
-	$(FROM_A_SEED) $(PY) -m pytest -q --turn $$seed $(NBVAL) -n 3 --dist loadfile notebooks tests; \
-	tests=$$?; wait $$types || tests=1; cat build/types.txt; exit $$tests
+# Types are looked at beside the tests: mypy takes 20 s of one core where it has not run before.
+BESIDE_TYPES = mkdir -p build; $(PY) -m mypy > build/types.txt & types=$$!; $(1); tests=$$?; \
+	wait $$types || tests=1; cat build/types.txt; exit $$tests
 
-test-quick: $(FOR_TESTS)  ## a minute's worth: form, types, the core, the notebooks' form
-	@$(MAKE) --no-print-directory lint
-	@$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py
+# One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
+test: form  ## every check; the notebooks from a default seed at random, a third of the long trainings
+	@$(call BESIDE_TYPES,$(FROM_A_SEED) \
+	  $(PY) -m pytest -q --turn $$seed $(NBVAL) -n 3 --dist loadfile notebooks tests)
+
+test-quick: form  ## about a minute: form, types, the core, the set-up
+	@$(call BESIDE_TYPES,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py)
 
 lint: form  ## ruff, mypy, and oxlint for the scripts
 	@$(PY) -m mypy
@@ -97,7 +98,7 @@ test-gpu: $(FOR_TESTS)  ## tests, notebooks and bench on CUDA, in pieces; one: P
 notebooks: $(FOR_TESTS)  ## run the notebooks anew and store their outputs; one only: make notebooks NB=03
 	@$(PY) tools/notebooks.py $(NB)
 
-diagnose: $(FOR_TESTS)  ## how the checks judge and name 1,900 answers and 56,000 mutants (10 minutes)
+diagnose: $(FOR_TESTS)  ## how the checks judge and name 2,300 answers and 56,000 mutants (10 minutes)
 	@$(PY) tools/diagnose.py --mutants
 
 claims: $(FOR_TESTS)  ## collect the notebooks' verdicts on popular claims into notebooks/CLAIMS.md
