@@ -84,6 +84,8 @@ def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     [end] = [h for h in soup.find_all("h2") if h.text.startswith("Solutions")]
     assert len(folds) == len(notebooks.solutions(notebooks.read(path))) > 0
     assert all(end in fold.find_all_previous("h2") for fold in folds)
+    headings = [fold.find_previous(["h2", "h3"]).text for fold in folds]
+    assert all(heading.startswith("Exercise") for heading in headings)
     assert page.count("<details") == folded + asked.count("<details") > folded
     assert not LOADS.search(page)
     assert "07_training_the_heads.html" in page

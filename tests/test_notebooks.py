@@ -196,8 +196,10 @@ def test_every_exercise_has_its_hint_its_solution_and_its_check(path):
     stubs = [i for i, cell in enumerate(notebook.cells) if "exercise" in tags(cell)]
     assert len(notebooks.solutions(notebook)) == len(stubs)
     for i in stubs:
-        before, stub, after = notebook.cells[i - 1 : i + 2]
-        assert re.search(r"<summary>[^<]*Hint[^<]*</summary>", before.source)
+        stub, after = notebook.cells[i : i + 2]
+        task = max(j for j in range(i) if notebook.cells[j].source.startswith("## Exercise"))
+        folds = "".join(cell.source for cell in notebook.cells[task + 1 : i])
+        assert folds.startswith("<details><summary>Hint") and "<summary>Solution" in folds
         name = re.search(r"^(?:def|class) (\w+)", stub.source, re.M)[1]
         assert "check" in tags(after)
         assert after.source == f"check.{name}({name})"

@@ -180,12 +180,12 @@ def slides(path: Path) -> str:
 def printed(path: Path) -> str:
     """One page with hints and verdicts open, solutions at the end; predictions to be ticked."""
     notebook = notebooks.read(path)
-    solutions = []
+    heading, solutions = "", []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            for solution in SOLUTION.findall(cell.source):
+            if cell.source.startswith("#"):
                 heading = cell.source.splitlines()[0].lstrip("# ")
-                solutions.append(f"### {heading}\n\n{solution}")
+            solutions += [f"### {heading}\n\n{s}" for s in SOLUTION.findall(cell.source)]
             cell.source = SOLUTION.sub("*The solution stands at the end.*", cell.source)
             cell.source = cell.source.replace("<details>", "<details open>")
         elif tagged(cell, "claim"):
