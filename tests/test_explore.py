@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
 from mha_lesson.pictures import states
-from mha_lesson.pictures.layout import SCREEN, WIDTH, draw
+from mha_lesson.pictures.layout import ROOMS, SCREEN, WIDTH, draw
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
 from mha_lesson.pretrained import WeightsMissing
@@ -668,8 +668,9 @@ def test_every_explorer_is_read_on_a_laptop_and_on_a_phone_at_every_extreme(name
         assert drawing.height <= SCREEN, (state, drawing.height)
         assert_readable(drawing)
         assert len(scene.alt) <= 330 and len(scene.caption) <= 330, state
-    if name not in ("memory", "flow"):  # wider, and scrolled on their own
-        assert_readable(draw(explorer.first, 640), 640)
+        for room in ROOMS[1:]:
+            if name != "flow":  # wider, and scrolled on its own
+                assert_readable(draw(scene, room, SCREEN), room)
 
 
 def test_the_ends_of_a_sentence_can_be_hidden() -> None:

@@ -73,7 +73,7 @@ def test_every_head_of_the_sentence_is_the_package_s(causal):
     creek = sentence()
     mha = module(creek)
     for head in range(creek.n_heads):
-        panel = flow.scene("W^O", head, causal=causal).flat()[0]
+        panel = flow.scene("Wᴼ", head, causal=causal).flat()[0]
         assert_is(mha, creek.hidden, panel, head, causal)
 
 
@@ -82,7 +82,7 @@ def test_a_module_of_your_own_at_every_head(bias):
     mha, x = random_case(bias=bias)
     source = flow._source(mha, x, None)
     for head, causal in itertools.product(range(mha.n_heads), (False, True)):
-        panel = flow.draw(source, "W^O", head, causal, "output").flat()[0]
+        panel = flow.draw(source, "Wᴼ", head, causal, "output").flat()[0]
         assert_is(mha, x, panel, head, causal)
 
 

@@ -303,6 +303,46 @@ def test_no_bar_goes_without_its_number():
             assert said & set(drawn), (n, value)
 
 
+def test_numbers_at_bars_of_other_heights_may_be_wider_than_their_slot():
+    def said(values: list[float]) -> list[str]:
+        drawn = layout.draw(Scene(Bars(values, limits=(0, 1), decimals=2)), 310).marks
+        return [
+            m.text for m in drawn if isinstance(m, layout.Text) and "." in m.text and not m.turned
+        ]
+
+    steep, level = [0.0] * 9 + [1.0], [1.0] * 10
+    assert said(steep)[-10:] == [".00"] * 9 + ["1.00"] and said(level)[-10:] == ["1.0"] * 10
+
+
+def test_on_a_narrow_page_a_table_is_folded_and_each_part_begins_with_the_names():
+    rows = [["a name", "x" * 33, "y" * 12, "z" * 9], ["other", "u", "v", "w"]]
+    header = ["one", "two", "three", "four"]
+    for width, parts in ((860, 1), (310, 2)):
+        drawing = layout.draw(Scene(Table(rows, header)), width)
+        texts = [m for m in drawing.marks if isinstance(m, layout.Text)]
+        assert drawing.width <= width
+        assert {m.text for m in texts} == {*header, *rows[0], *rows[1]}
+        assert sum(m.text == "a name" for m in texts) == parts
+        name, wide = (next(m for m in texts if m.text == text) for text in ("other", "u"))
+        assert (wide.y > name.y) == (parts == 2)  # too wide beside its name: a line of its own
+
+
+def test_letters_of_tiles_are_written_all_or_none():
+    for n, there in ((6, True), (40, False)):
+        tiles = Tiles([["a", "long"] * (n // 2)])
+        cells = next(m for m in layout.draw(Scene(tiles), 310).marks if isinstance(m, layout.Cells))
+        assert cells.numbers == there
+
+
+def test_on_a_narrow_page_lines_are_named_above_the_plot():
+    lines = {"a line with a name": [1, 2], "and another one": [2, 1]}
+    for width, above in ((860, False), (310, True)):
+        marks = layout.draw(Scene(Curve([1, 2], lines)), width).marks
+        names = [m for m in marks if isinstance(m, layout.Text) and m.text in lines]
+        lowest = min(m.y for m in marks if isinstance(m, layout.Dot))
+        assert all(name.y < lowest for name in names) == above
+
+
 def test_panels_in_columns_begin_at_one_place_and_their_rows_are_of_one_height():
     def row(left: list[str], right: list[str]) -> list[Heatmap]:
         first, second = Heatmap(np.eye(2), left, numbers=False), [*"ab"]

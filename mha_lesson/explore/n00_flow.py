@@ -24,16 +24,16 @@ from mha_lesson.text import sentence
 
 BY_HAND, SENTENCE, YOURS = "by hand", "the sentence", "your module"
 PARTS = ("attention", "projections", "heads", "mask", "output")  # as the notebooks 1 to 5 add them
-STEPS = {  # what each step makes, and the part it belongs to
+STEPS = {  # what each step makes, and the part it belongs to; as a slider says it, in plain letters
     "X": (("x",), "projections"),
     "Q, K, V": (("q", "k", "v"), "attention"),
     "Q Kᵀ": (("products",), "attention"),
-    "÷ √d_k": (("scores",), "attention"),
+    "÷ √dₖ": (("scores",), "attention"),
     "mask": (("masked",), "mask"),
     "softmax": (("weights",), "attention"),
     "weights · V": (("context",), "attention"),
     "concat": (("concat",), "output"),
-    "W^O": (("output",), "output"),
+    "Wᴼ": (("output",), "output"),
 }
 DECIMALS = 4  # two are said; more would take twice the room in a page
 MOST_TOKENS, MOST_HEADS, MOST_DIMENSIONS, WIDEST = 24, 12, 64, 512
@@ -123,7 +123,7 @@ def flow(
 
 
 def scene(
-    step: str = "W^O",
+    step: str = "Wᴼ",
     head: int = 1,
     example: str = SENTENCE,
     causal: bool = False,
@@ -285,7 +285,7 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
         return number(float(blocks[name].values[i, j]), 2)
 
     hand = source.x is None
-    where = "" if hand or step in ("X", "concat", "W^O") else f"Head {head}: "
+    where = "" if hand or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
     blocked = causal and j > i
     said = {
         "X": f"{T} tokens come in, each a vector: {query} is one row of X.",
@@ -295,14 +295,14 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
         ),
         "Q Kᵀ": "every query is multiplied with every key"
         + ("." if hand else f"; {query} · {key} = {at('products')}."),
-        "÷ √d_k": f"divided by √{d_k}, whatever the size of a head, scores keep their range"
+        "÷ √dₖ": f"divided by √{d_k}, whatever the size of a head, scores keep their range"
         + ("." if hand else f"; {query} → {key}: {at('scores')}."),
         "mask": "blocked keys get −∞" if causal else "nothing is blocked here",
         "softmax": "each row becomes shares that add up to 1"
         + ("." if hand or blocked else f"; {query} takes {at('weights')} from {key}."),
         "weights · V": "each token takes a mean of the values, weighted by its row.",
         "concat": f"the contexts of all {len(source.q)} heads lie side by side.",
-        "W^O": "the output is the sum of what all heads write.",
+        "Wᴼ": "the output is the sum of what all heads write.",
     }[step]
     said = said if said.endswith(".") else said + "."
     return where + (said if where else said[0].upper() + said[1:])

@@ -54,7 +54,6 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
                     limits=(-far, far),
                     decimals=0 if max(-low, high) >= 9.95 else 1,
                     title="scores of one row",
-                    wide=1.12,
                 ),
                 Bars(
                     weights,

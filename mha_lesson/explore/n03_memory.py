@@ -27,7 +27,6 @@ SHORTCUTS = {  # what the tempting wrong line says, at the steps that have one
 }
 MOST = {"T": 4, "h": 3, "d_k": 4}  # more cells than that are not seen at once
 STRIP = 24  # cells in a row of the strip, at most
-SIDE_BY_SIDE = 9  # columns, at most, of two pictures in one row
 
 
 def memory() -> Explorer:
@@ -74,13 +73,9 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
         for i, (t, title) in enumerate(strips)
     ]
     rows: list[list[Panel]] = [[*drawn]] if side_by_side else [[strip] for strip in drawn]
-    pictures: list[Panel] = [_seen(now, h, d_k, f"the tensor after: {step}")]
+    rows.append([_seen(now, h, d_k, f"the tensor after: {step}")])
     if wrong is not None:
-        pictures.append(_seen(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now))
-    if now.shape[-1] <= SIDE_BY_SIDE:
-        rows.append(pictures)
-    else:
-        rows.extend([picture] for picture in pictures)
+        rows[-1].append(_seen(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now))
     table = [[name, CODE[name], *_rule(x[name], x, i)] for i, name in enumerate(STEPS)]
     if wrong is not None:
         table.append(["shortcut", SHORTCUTS[step], *_rule(wrong)])

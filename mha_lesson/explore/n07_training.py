@@ -116,6 +116,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
                     accuracy,
                     ("left", "right", "both"),
                     limits=(0, 1),
+                    decimals=2,
                     reference=(1 / 16, "guessing"),
                     name="share right",
                     title="answers",

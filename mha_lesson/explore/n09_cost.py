@@ -86,7 +86,7 @@ def scene(
                     name="operations",
                     log=True,
                     limits=FLOP_AXIS,
-                    title=f"operations of the attention layer, T = {T:,}",
+                    title=f"operations of the layer, T = {T:,}",
                 ),
                 Table(
                     [

@@ -26,7 +26,6 @@ from matplotlib.path import Path as Line
 from PIL import Image
 
 from mha_lesson.pictures.layout import (
-    LETTER,
     SCRIPT_SIZE,
     SHIFTS,
     Arrows,
@@ -348,9 +347,9 @@ def _draw_tiles(mark: Cells, panel: Tiles, axes: Axes) -> None:
             wrong = panel.wrong[r, c]
             axes.add_patch(Rectangle((x, y), mark.width - gap, mark.height - gap, fc=fill, lw=0))
             if wrong:
-                inner = (x + 1.5, y + 1.5), mark.width - gap - 3, mark.height - gap - 3
+                inner = (x + 0.8, y + 0.8), mark.width - gap - 1.6, mark.height - gap - 1.6
                 axes.add_patch(Rectangle(*inner, fc="none", ec=WRONG, lw=1.2, ls=(0, (2, 1.5))))
-            if text and mark.width - gap >= LETTER * len(text) + 2:
+            if text and mark.numbers:
                 axes.text(
                     x + (mark.width - gap) / 2,
                     y + (mark.height - gap) / 2,

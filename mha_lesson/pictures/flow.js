@@ -252,8 +252,11 @@ const FLOW_STYLE = `
 .mha-flow canvas{max-width:none}
 .mha-flow .mha-more{display:none}
 .mha-explorer:has(.mha-flow) .mha-caption{min-height:0}
-.mha-strip{width:861px;padding-left:2px;height:78px;color:var(--mha-text)}
-.mha-strip p{margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
+.mha-flow{container-type:inline-size}
+.mha-strip{width:861px;padding-left:2px;min-height:78px;color:var(--mha-text)}
+.mha-strip p{position:sticky;left:0;max-width:calc(100cqi - 4px);margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
+@container (max-width:840px){.mha-strip p{min-height:2.9em}}
+@container (max-width:420px){.mha-strip p{min-height:5.8em}}
 .mha-strip div{display:flex;height:56px;gap:2px}
 .mha-strip span{position:relative;flex:1;max-width:60px;margin-bottom:18px}
 .mha-strip i{position:absolute;left:0;right:0;min-height:1px}

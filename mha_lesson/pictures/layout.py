@@ -6,6 +6,7 @@ No text is smaller than 12 px (9 pt), but for what `scripts` raises or lowers.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -42,11 +43,12 @@ from mha_lesson.pictures.panels import (
 from mha_lesson.refusals import MOST, require_kind, require_positive
 
 WIDTH = 860  # fits the output of a notebook cell on a laptop
-ROOMS = (WIDTH, 620, 330)  # widths that a saved page is laid out for: a laptop, a tablet, a phone
+ROOMS = (WIDTH, 620, 310)  # widths that a saved page is laid out for: a laptop, a tablet, a phone
 SCREEN = 420  # with controls and sentence it takes 560 px of a laptop's screen
 FOLDED = 700  # a narrower page stacks panels and is scrolled: no limit to its height
 SMALL, BODY, TITLE = 12, 13, 15
 GAP = 28
+BAR = 110.0  # a colour bar
 BREAK, LETTER = 8.0, 7.4  # the gap between blocks of tiles; the width of a letter in a tile
 PLAIN = "#2878CC"  # bars and lines that belong to no head
 PLAINS = (PLAIN, "#CF5A08", "#009E73", "#CC79A7", "#808080", "#E69F00", "#56B4E9", "#8A6D00")
@@ -106,7 +108,7 @@ class Cells:
     width: float  # of one cell
     height: float
     panel: Heatmap | Tiles
-    numbers: bool = False
+    numbers: bool = False  # or the letters of tiles
     key: bool = False  # says what hatching means; not to be pointed at
 
     @property
@@ -248,7 +250,11 @@ _EMS = dict.fromkeys("iljtfrI.,:;'|!()[] ·", 0.38) | dict.fromkeys("mwMW@%→�
 @lru_cache(4096)
 def text_width(text: str, size: int = SMALL) -> float:
     """About the width of a text, on the generous side, whatever the font."""
-    return size * sum(_EMS.get(c, 0.72 if c.isupper() else 0.62) for c in text)
+    return size * sum(
+        (SCRIPT_SIZE if sign else 1.0) * _EMS.get(c, 0.72 if c.isupper() else 0.62)
+        for part, sign in scripts(text)
+        for c in part
+    )
 
 
 # The Q of W^Q is raised, the k of d_k lowered; both renderers split their texts with these.
@@ -294,6 +300,10 @@ _SIZES = (
 )  # fmt: skip
 
 
+_Most = tuple[int, int]  # panels in a row: with plots among them, and of heatmaps alone
+_ALL: _Most = (MOST, MOST)
+
+
 def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawing:
     """Lays the panels out in rows no wider than `width`, one colour bar where all share a scale.
 
@@ -307,23 +317,23 @@ def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawin
 
 
 @lru_cache(4096)
-def _fitting(framed: _Framed, width: float, height: float) -> tuple[_Sizes, int]:
+def _fitting(framed: _Framed, width: float, height: float) -> tuple[_Sizes, _Most]:
     """The largest sizes, and the most panels in a row, with which a scene fits."""
     scene: Scene = framed.thing
     if width < FOLDED:
-        each = 150 if all(isinstance(panel, Heatmap) for panel in scene.flat()) else 190
-        for most in range(max(1, int(width / each)), 1, -1):
-            if _draw_scene(scene, width, _SIZES[0], most).width <= width:
+        maps = range(max(1, int(width / 150)), 0, -1)
+        plots = range(max(1, int(width / 190)), 0, -1)
+        for most in itertools.product(plots, maps):
+            if most == (1, 1) or _draw_scene(scene, width, _SIZES[0], most).width <= width:
                 return _SIZES[0], most
-        return _SIZES[0], 1
-    if _draw_scene(scene, width, _SIZES[0], MOST).height <= height:
-        return _SIZES[0], MOST
+    if _draw_scene(scene, width, _SIZES[0], _ALL).height <= height:
+        return _SIZES[0], _ALL
     low, high = 1, len(_SIZES) - 1  # the first of the sizes that fits, or the last one
     while low < high:
         middle = (low + high) // 2
-        fits = _draw_scene(scene, width, _SIZES[middle], MOST).height <= height
+        fits = _draw_scene(scene, width, _SIZES[middle], _ALL).height <= height
         low, high = (low, middle) if fits else (middle + 1, high)
-    return _SIZES[low], MOST
+    return _SIZES[low], _ALL
 
 
 @dataclass(frozen=True)
@@ -379,11 +389,10 @@ def _written(panel: Panel) -> Hashable:
     if isinstance(panel, Bars):
         low = panel.values[panel.values < 0].tobytes()  # numbers hang below such bars
         level, name = panel.reference or (None, None)
-        more = range(2 if panel.decimals else 1)
-        said = [[panel.written(v, less) for v in panel.values.ravel()] for less in more]
+        said = [_crowd(panel, fewer)[1:] for fewer in range(2 if panel.decimals else 1)]
         heads = tuple(head is None for head in panel.heads)
         guide = name, level if low else None
-        return panel.values.shape, low, tuple(map(_widest, said)), heads, guide
+        return panel.values.shape, low, tuple(said), heads, guide
     if isinstance(panel, Curve):  # a name stands where its line ends
         return tuple((name, *line[_seen(panel, line)][-1:]) for name, line in panel.lines.items())
     if isinstance(panel, Table):
@@ -403,7 +412,7 @@ def _alike(panels: Sequence[Sequence[Panel]]) -> Hashable:
     return tuple(names.setdefault(panel.rows, len(names)) for panel in maps)
 
 
-def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int) -> Drawing:
+def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: _Most) -> Drawing:
     drawing = Drawing()
     top = 0.0
     bar = shared_bar(scene)
@@ -417,7 +426,7 @@ def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int) -> Drawing
     if bar is not None and shared:
         first = next(i for i, row in enumerate(rows) if _with_maps(row))
         if first:
-            drawing.paste(_draw_rows(rows[:first], width, sizes, False, order), 0, top)
+            drawing.paste(_draw_rows(rows[:first], width, width, sizes, False, order), 0, top)
             top, rows = drawing.height + sizes.gap, rows[first:]
         key = _colour_bar(bar, any(p.blocked.any() for p in _maps(scene)))
         beside = drawing.width + GAP if scene.title and not first else 0
@@ -426,7 +435,7 @@ def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int) -> Drawing
         else:
             drawing.paste(key, 0, top)
             top += 32 if beside else 34
-    drawing.paste(_draw_rows(rows, width, sizes, not shared, order), 0, top)
+    drawing.paste(_draw_rows(rows, width, width, sizes, not shared, order), 0, top)
     drawing.width = max(drawing.width, drawing.edge)
     return drawing
 
@@ -434,6 +443,7 @@ def _draw_scene(scene: Scene, width: float, sizes: _Sizes, most: int) -> Drawing
 def _draw_rows(
     panels: Sequence[tuple[Panel, ...]],
     width: float,
+    page: float,
     sizes: _Sizes,
     bars: bool,
     order: Mapping[int, int],
@@ -450,6 +460,7 @@ def _draw_rows(
                     and not (r + 1 < len(grid) and c < len(grid[r + 1])
                              and _same(panel, grid[r + 1][c], "columns")),
                     bar=bars,
+                    page=page,
                     sizes=sizes,
                     order=order,
                 )
@@ -498,9 +509,10 @@ def _maps(scene: Scene) -> list[Heatmap]:
     return [p for p in scene.flat() if isinstance(p, Heatmap) and not p.mask]
 
 
-def _folded(row: tuple[Panel, ...], most: int) -> list[tuple[Panel, ...]]:
+def _folded(row: tuple[Panel, ...], most: _Most) -> list[tuple[Panel, ...]]:
     """A row as it is, or as several of at most so many panels, where the page is narrow."""
-    each = math.ceil(len(row) / math.ceil(len(row) / most))
+    fits = most[all(isinstance(panel, Heatmap) for panel in row)]
+    each = math.ceil(len(row) / math.ceil(len(row) / fits))
     return [row[i : i + each] for i in range(0, len(row), each)]
 
 
@@ -529,11 +541,16 @@ class _Piece:
     rows: bool
     columns: bool
     bar: bool
+    page: float  # how wide the whole page is
     sizes: _Sizes
     order: Mapping[int, int]  # a panel's number in the scene, by its id
     left: float = 0.0  # what labels take beside the plot, the same in a column of panels
     right: float = 0.0
     cell: float = 0.0  # the height of a cell, where neighbours have given it
+
+    @property
+    def narrow(self) -> bool:
+        return self.page < FOLDED
 
     @property
     def title(self) -> float:
@@ -542,7 +559,7 @@ class _Piece:
         if isinstance(p, Stack):
             return max(replace(self, panel=one).title for one in p.panels[0])
         own_bar = isinstance(p, Heatmap) and (self.bar or p.mask) and not _numbers_only(p)
-        return (20.0 if p.bare else 26.0) * bool(p.title) + 26.0 * own_bar
+        return (22.0 if p.bare else 26.0) * bool(p.title) + 26.0 * own_bar
 
     @property
     def sides(self) -> tuple[float, float]:
@@ -557,7 +574,8 @@ class _Piece:
             side = text_width(p.reference[1]) + 8 if p.reference else 0.0
             return _widest(_scale(p.limits, p.log)[1]) + 12 + (20 if p.name else 0), side
         if isinstance(p, Curve):
-            names = _widest(list(p.lines)) + 26 if len(p.lines) > 1 else 14.0
+            beside = len(p.lines) > 1 and not self.narrow
+            names = _widest(list(p.lines)) + 26 if beside else 14.0
             return _widest(_scale(p.limits, p.log_y)[1]) + 12 + (20 if p.y_name else 0), names
         if isinstance(p, Tiles):
             labels = math.ceil(_widest(p.rows)) + 10.0 if p.rows else 0.0
@@ -591,7 +609,8 @@ def _fit(grid: list[list[_Piece]], width: float) -> tuple[list[list[Drawing]], l
         for piece in column:
             piece.left, piece.right = left, right
     key = tuple(
-        tuple((_frame(p.panel), p.rows, p.columns, p.bar, p.sizes) for p in row) for row in grid
+        tuple((_frame(p.panel), p.rows, p.columns, p.bar, p.page, p.sizes) for p in row)
+        for row in grid
     )
     made, widths = _drawn(grid, _shares(_Framed(key, grid), width))
     lefts = [0.0]
@@ -685,7 +704,7 @@ def _boxes(*names: tuple[str, bool]) -> Drawing:
     return drawing
 
 
-def _colour_bar(panel: Heatmap, blocked: bool) -> Drawing:
+def _colour_bar(panel: Heatmap, blocked: bool, length: float = BAR) -> Drawing:
     drawing = Drawing(height=20)
     start, end = panel.ends()
     x = 0.0
@@ -693,8 +712,8 @@ def _colour_bar(panel: Heatmap, blocked: bool) -> Drawing:
         drawing.add(Text(x, 10, label))
         x += text_width(label) + 8
     by_row = ROWS_LARGEST if panel.by_row else ""
-    drawing.add(ColourBar(x, 4, 110, 12, panel.colours, end, by_row))
-    drawing.width = x + 118 + text_width(end)
+    drawing.add(ColourBar(x, 4, length, 12, panel.colours, end, by_row))
+    drawing.width = x + length + 8 + text_width(end)
     if blocked:
         drawing.paste(_boxes(("blocked", True)), drawing.width + 18, 0)
     return drawing
@@ -737,7 +756,8 @@ def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
     top, left = _title(drawing, panel), piece.left
     if piece.title > top:
         key = _boxes(("True", True), ("False", False)) if panel.mask else None
-        drawing.paste(key or _colour_bar(panel, bool(panel.blocked.any())), 0, top)
+        length = 56.0 if piece.narrow else BAR
+        drawing.paste(key or _colour_bar(panel, bool(panel.blocked.any()), length), 0, top)
     top = piece.title
     width, height = _cell_size(piece, room)
     drawing.add(Cells(left, top, width, height, panel, _numbered(panel, room) > 0))
@@ -884,14 +904,17 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
         colours = [PLAIN] * n
     colours = [ROLES.get(role, c) for role, c in zip(panel.roles, colours, strict=True)]
     if n_series > 1:
-        top = _legend(drawing, panel.series, colours, top)
+        top = _legend(drawing, panel.series, colours, top, piece.left + room)
     left, tall = piece.left, piece.sizes.plot
-    said, widest = _bar_numbers(panel, room / n / n_series * (0.76 if n_series > 1 else 1))
+    each = room / n / n_series * (0.76 if n_series > 1 else 1)
+    said, widest, _ = _bar_numbers(panel, each)
     wanted = max(56.0, n_series * (widest + 5) / 0.76 if n_series > 1 else widest + 6)
     slot = min(max(wanted, _widest([_short(t) for t in panel.labels]) + 8), room / n)
     bar = min(44.0 * n_series, slot * 0.76) / n_series
-    turned = widest + 3 > (slot if n_series == 1 else bar)
-    deepest = _widest([number(v, panel.decimals) for v in panel.limits])  # so that nothing jumps
+    pitch = slot if n_series == 1 else bar  # from number to number
+    turned = _bar_numbers(panel, pitch)[2]
+    farthest = [number(v, panel.decimals if abs(v) < 10 else 0) for v in panel.limits]
+    deepest = _widest(farthest)  # so that nothing jumps
     deep = max(widest, deepest) if turned else 10.0  # of a number
     top += deep + 8
     bottom = top + tall
@@ -917,12 +940,14 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
             over = ends[0] - 4 - deep / 2 if value >= 0 else ends[1] + 4 + deep / 2
             if level is not None and abs(over - level) < deep / 2 + 4:
                 over = level - 4 - deep / 2
-            if not turned or bar >= 11:
+            if not turned or pitch >= 11:
                 numbers.append(Text(x + bar / 2, over, said[s][i], align="center", turned=turned))
     if panel.reference and level is not None:  # above the bars: there one compares
         drawing.add(Path(((left, level), (right, level)), LOW, dashed=True, width=1.5))
         drawing.add(Text(right + 6, level, panel.reference[1]))
     drawing.add(*numbers)
+    reach = [t.x + text_width(t.text) / 2 for t in numbers if not t.turned]
+    drawing.width = max(drawing.width, *reach, 0.0)
     under = max((t.y + deep / 2 for t in numbers), default=0.0) - 2
     bottom = _column_labels(drawing, panel.labels, left, max(bottom, under), slot)
     drawing.height = max(drawing.height, bottom)
@@ -930,24 +955,60 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
     return drawing
 
 
-def _bar_numbers(panel: Bars, room: float) -> tuple[list[list[str]], float]:
-    """What stands at the bars, one decimal less where that makes it fit; and the widest of it."""
-    said = [[panel.written(v) for v in row] for row in panel.values]
-    widest = _widest([text for row in said for text in row])
-    if panel.decimals is not None and panel.decimals > 1 and widest + 3 > room:
-        shorter = [[panel.written(v, 1) for v in row] for row in panel.values]
-        width = _widest([text for row in shorter for text in row])
-        if width + 3 <= room:
-            return shorter, width
-    return said, widest
+def _bar_numbers(panel: Bars, pitch: float) -> tuple[list[list[str]], float, bool]:
+    """What stands at bars, one every `pitch`, with one decimal less where that makes it fit; the
+    widest of it; and whether it is too wide.
+    """
+    said, widest, level = _crowd(panel)
+    if panel.decimals is not None and panel.decimals > 1 and _too_wide(widest, level, pitch):
+        shorter = _crowd(panel, 1)
+        if not _too_wide(*shorter[1:], pitch):
+            said, widest, level = shorter
+    return said, widest, _too_wide(widest, level, pitch)
 
 
-def _legend(drawing: Drawing, names: Sequence[str], colours: Sequence[str], top: float) -> float:
-    x = 0.0
-    for name, colour in zip(names, colours, strict=True):
-        drawing.add(Rect(x, top + 4, 12, 12, colour), Text(x + 18, top + 10, name))
-        x += 18 + text_width(name) + 16
-    drawing.width = max(drawing.width, x)
+def _too_wide(widest: float, level: float, pitch: float) -> bool:
+    """Whether numbers lie on the bar beside their own, or on each other."""
+    return widest > 1.2 * pitch or level + 1 > pitch
+
+
+def _crowd(panel: Bars, fewer: int = 0) -> tuple[list[list[str]], float, float]:
+    """What stands at the bars, the widest of it, and the widest mean of two neighbours at about
+    one height.
+    """
+    said = [[panel.written(v, fewer) for v in row] for row in panel.values]
+    widths = [text_width(text) for numbers in zip(*said, strict=True) for text in numbers]
+    (low, high), values = panel.limits, panel.values.T.ravel().tolist()
+    up = _share(low, high, panel.log)
+    level = [
+        (widths[i] + widths[i + 1]) / 2
+        for i, (a, b) in enumerate(pairwise(values))
+        if (a < 0) == (b < 0) and abs(up(a) - up(b)) < 0.25
+    ]
+    return said, max(widths), max(level, default=0.0)
+
+
+def _legend(
+    drawing: Drawing,
+    names: Sequence[str],
+    colours: Sequence[str],
+    top: float,
+    room: float,
+    dashed: Sequence[bool] = (),
+) -> float:
+    """Names beside their colours, those of lines beside a line; gives the y below."""
+    x, beside = 0.0, 30 if dashed else 18
+    for i, (name, colour) in enumerate(zip(names, colours, strict=True)):
+        wide = beside + text_width(name)
+        if x and x + wide > room:
+            x, top = 0.0, top + 18
+        if dashed:
+            drawing.add(Path(((x, top + 10), (x + 22, top + 10)), colour, dashed=dashed[i]))
+        else:
+            drawing.add(Rect(x, top + 4, 12, 12, colour))
+        drawing.add(Text(x + beside, top + 10, name))
+        drawing.width = max(drawing.width, x + wide)
+        x += wide + 16
     return top + 24
 
 
@@ -956,7 +1017,10 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
     top = _title(drawing, panel) + 8
     low, high = panel.limits
     x_low, x_high = panel.x_limits
-    left = piece.left
+    left, colours = piece.left, _colours(panel.heads)
+    if len(panel.lines) > 1 and piece.narrow:
+        dashed = [name in panel.dashed for name in panel.lines]
+        top = _legend(drawing, [*panel.lines], colours, top - 8, left + room, dashed) + 6
     right, bottom = left + max(100.0, min(520.0, room)), top + piece.sizes.plot + 30
 
     along, up = _share(x_low, x_high, panel.log_x), _share(low, high, panel.log_y)
@@ -980,7 +1044,6 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
         here = x(panel.marker)
         drawing.add(Path(((here, top), (here, bottom)), dashed=True, width=1.5))
     ends, now = [], panel.now()
-    colours = _colours(panel.heads)
     for i, (name, values) in enumerate(panel.lines.items()):
         hollow = name in panel.dashed or (panel.heads[i] or 0) >= 8
         seen = np.flatnonzero(_seen(panel, values))
@@ -998,7 +1061,7 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
             drawing.add(spot)
         if len(seen):
             ends.append((y(values[seen[-1]]), name, colours[i]))
-    if len(panel.lines) > 1:
+    if len(panel.lines) > 1 and not piece.narrow:
         free = top - 8
         for end, name, colour in sorted(ends):
             free = max(end, free + 15)
@@ -1052,11 +1115,14 @@ def _tiles(panel: Tiles, piece: _Piece, room: float) -> Drawing:
     n_rows, n_columns = len(panel.labels), len(panel.labels[0])
     wanted = _widest([t for row in panel.labels for t in row if t], BODY) + 12
     breaks = _breaks(n_columns - 1, panel.break_columns)
-    width = _half(max(3.0, min(max(28.0, wanted), (room - breaks) / n_columns)))
-    height = min(26.0 if n_rows <= 16 else 16.0, max(piece.sizes.cell, 11.5))
+    longest = max(len(text or "") for row in panel.labels for text in row)
+    legible, most = LETTER * longest + 4, (piece.page - left - breaks) / n_columns
+    least = min(legible, most) if piece.narrow else 3.0  # rather fewer in a row than no letters
+    width = _half(max(3.0, least, min(max(28.0, wanted), (room - breaks) / n_columns)))
+    height = min(26.0 if n_rows <= 16 else 16.0, max(piece.sizes.cell, 13.0))
     if panel.path:
         top += 20
-    cells = Cells(left, top, width, height, panel)
+    cells = Cells(left, top, width, height, panel, numbers=width >= legible)  # all, or none
     drawing.add(cells)
     if panel.path:
         drawing.add(Path(tuple(_hops(panel.path, left, top, width)), INK, width=1.5))
@@ -1087,28 +1153,47 @@ def _hops(path: Sequence[int], left: float, top: float, width: float) -> Iterato
 
 
 def _stack(panel: Stack, piece: _Piece, room: float) -> Drawing:
-    return _draw_rows(panel.panels, room, piece.sizes, False, piece.order)
+    return _draw_rows(panel.panels, room, piece.page, piece.sizes, False, piece.order)
 
 
 def _table(panel: Table, piece: _Piece, room: float) -> Drawing:
     drawing = Drawing()
-    y = _title(drawing, panel)
+    top = _title(drawing, panel)
     columns = list(zip(*([panel.header] if panel.header else []), *panel.rows, strict=True))
-    widths = [1.12 * _widest(column, BODY) + 18 for column in columns]  # bold is wider
-    right = sum(widths) - 18
-    for i, row in enumerate([panel.header, *panel.rows] if panel.header else panel.rows):
-        head = bool(panel.header) and i == 0
+    bold = 1.12 if panel.strong else 1.0  # which row it is may change
+    widths = [
+        max(1.12 * text_width(column[0], BODY), bold * _widest(column[1:], BODY)) + 18
+        for column in columns
+    ]
+    page = piece.page if piece.narrow else math.inf
+    for part in _parts(widths, page):
+        below = len(part) == 2 and widths[0] + widths[part[1]] - 18 > page  # its line, not beside
+        line = piece.sizes.line * (1 + below)
         x = 0.0
-        for text, width in zip(row, widths, strict=True):
-            strong = head or i - bool(panel.header) in panel.strong
-            drawing.add(Text(x, y + piece.sizes.line / 2 - 1, text, BODY, bold=strong))
-            x += width
-        y += piece.sizes.line
-        if head:
-            drawing.add(Path(((0, y - 1), (right, y - 1)), width=1))
-            y += 2
-    drawing.width, drawing.height = max(drawing.width, right), y
+        for i in part:
+            y = top + (piece.sizes.line if below and i else 0.0)
+            for r, text in enumerate(columns[i], -bool(panel.header)):
+                strong = r < 0 or r in panel.strong
+                drawing.add(Text(x, y + piece.sizes.line / 2 - 1, text, BODY, bold=strong))
+                y += line + 2 * (r < 0)
+            x += 12.0 if below and not i else widths[i]
+        if panel.header:
+            drawing.add(Path(((0, top + line - 1), (x - 18, top + line - 1)), width=1))
+        drawing.width = max(drawing.width, x - 18)
+        drawing.height, top = y, y + 12
     return drawing
+
+
+def _parts(widths: Sequence[float], page: float) -> list[list[int]]:
+    """The columns of a table side by side as far as they fit, then the first again and more."""
+    parts, free = [[0]], page - widths[0]
+    for i, width in enumerate(widths[1:], 1):
+        if width - 18 > free and parts[-1] != [0]:
+            parts.append([0])
+            free = page - widths[0]
+        parts[-1].append(i)
+        free -= width
+    return parts
 
 
 def _diagram(panel: Diagram, piece: _Piece, room: float) -> Drawing:

@@ -306,11 +306,18 @@ export class View {
     this.offered = maps.some((m) => m.by_row && !m.numbers);
     this.ownRange.parentElement.style.display = maps.length ? "" : "none";
     this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
-    this.details.style.display = scene.text.length ? "" : "none";
+    this.details.style.visibility = scene.text.length ? "" : "hidden";
     this.canvas.setAttribute("aria-label", scene.alt);
     if (this.caption.textContent !== scene.caption) this.caption.textContent = scene.caption;
     this.tell();
+    this.settle();
     this.draw();
+  }
+
+  // What is on the screen keeps its place when a picture shrinks; what lies below may come up to it.
+  settle() {
+    if (this.tallest <= this.scene.height + 4) return;
+    this.tallest = Math.min(this.tallest, Math.max(0, innerHeight - this.stage.getBoundingClientRect().top));
   }
 
   fail(sentence) {
@@ -528,10 +535,10 @@ export class View {
         g.strokeStyle = this.look.wrong;
         g.lineWidth = 1.6;
         g.setLineDash([3, 2.4]);
-        g.strokeRect(x + 1.5, y + 1.5, w - 3, h - 3);
+        g.strokeRect(x + 0.8, y + 0.8, w - 1.6, h - 1.6);
         g.setLineDash([]);
       }
-      if (text && w >= this.look.letter * text.length + 2) this.write(g, text, x + w / 2, y + h / 2, 12, textOn(parse(fill)));
+      if (m.numbers) this.write(g, text, x + w / 2, y + h / 2, 12, textOn(parse(fill)));
     }
   }
 
@@ -676,6 +683,9 @@ export class View {
   }
 }
 
+// What a slider says, with raised and lowered letters as plain ones: W O for Wᴼ.
+const spoken = (said) => said.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
+
 // ---- names for ipywidgets' sliders, which have none -----------------------------------------------
 
 // and a way to keep the keys that JupyterLab would take from a focused control (b adds a cell).
@@ -687,7 +697,7 @@ function nameSliders(root) {
     const readout = slider.querySelector(".widget-readout");
     for (const handle of slider.querySelectorAll("[role=slider]")) {
       if (name && handle.getAttribute("aria-label") !== name) handle.setAttribute("aria-label", name);
-      const said = readout?.textContent.trim();
+      const said = readout && spoken(readout.textContent.trim());
       if (said && handle.getAttribute("aria-valuetext") !== said) handle.setAttribute("aria-valuetext", said);
     }
     if (name && readout && !readout.hasAttribute("aria-label")) {
@@ -902,7 +912,7 @@ export async function mount(el, look, bytes) {
       else input.max = count - 1;
       input.value = place;
       now.textContent = c.said[place];
-      if (c.input === "range") input.setAttribute("aria-valuetext", c.said[place]);
+      if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.said[place]));
     });
     view.show(stateAt(stored, wishes, stage.clientWidth));
   }

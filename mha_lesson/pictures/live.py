@@ -28,7 +28,6 @@ from mha_lesson.pictures.flow import Flow
 from mha_lesson.pictures.layout import (
     BREAK,
     CODE,
-    LETTER,
     ROOMS,
     SCREEN,
     SCRIPT_SIZE,
@@ -76,7 +75,6 @@ LOOK = {  # what the script needs of the numbers that a still picture is drawn w
     "tile": TILE,
     "wrong": WRONG,
     "break": BREAK,
-    "letter": LETTER,
     "scripts": {"split": SPLIT, "code": CODE, "down": SHIFTS, "size": SCRIPT_SIZE},
     "ink": INK,
     "ribbon": [RIBBON, RIBBON_FAR],
@@ -143,7 +141,7 @@ def _short(value: Any) -> Any:
 def _cells(mark: Cells, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
     place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height, "gap": mark.gap}
     if isinstance(mark.panel, Tiles):
-        return {"kind": "tiles", **place, "key": mark.key, **_tiles(mark.panel)}
+        return {"kind": "tiles", **place, "numbers": mark.numbers, **_tiles(mark.panel)}
     return {"kind": "heatmap", **place, "key": mark.key, **_heatmap(mark, put)}
 
 
