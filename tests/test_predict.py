@@ -166,7 +166,7 @@ def away(*off: int) -> float:
 
 
 def lengths(h: int) -> np.ndarray:
-    return maps("05", h=h)["how much each head writes into each token"]
+    return maps("05", h=h)["how much each head writes, and where"]
 
 
 def head_maps(**state) -> np.ndarray:
@@ -314,7 +314,7 @@ KEYS = {
     ),
     "writes_off": lambda: (
         "zeros"
-        if not maps("05", on=(False,) * 12)["how much each head writes into each token"].any()
+        if not maps("05", on=(False,) * 12)["how much each head writes, and where"].any()
         else "no"
     ),
     "writes_one": lambda: (

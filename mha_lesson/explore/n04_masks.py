@@ -78,7 +78,7 @@ def scene(
             [
                 Heatmap(
                     shown[b], names, keys, blocked=blocked[b], limits=SCALE, numbers=False,
-                    quantity="score", title=f"sequence {b}, {n} of {T} real: scores",
+                    quantity="score", title=f"sequence {b}, {n} of {T} real",
                 ),
                 Heatmap(
                     mask[b], names, keys, mask=True, numbers=False, title="mask",

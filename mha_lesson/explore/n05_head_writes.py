@@ -73,7 +73,7 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
                     row_name="written by",
                     column_name="token",
                     quantity="length",
-                    title="how much each head writes into each token",
+                    title="how much each head writes, and where",
                 ),
                 Heatmap(
                     numbers,

@@ -92,7 +92,7 @@ def scene(
                     [
                         ["4 W", "four projections", "4 · 2 T d_model²"],
                         ["Q Kᵀ", "scores", "2 T² d_model"],
-                        ["A V", "weights times values", "2 T² d_model"],
+                        ["A V", "weights · values", "2 T² d_model"],
                     ],
                     ("", "part", "operations"),
                 ),

@@ -9,6 +9,7 @@ from mha_lesson.refusals import require_one_of, require_whole
 LENGTHS = (4, 6, 8, 10, 12)
 HEADS = (1, 2, 4)
 WINDOWS = ("none", 2, 3, 4, 6)
+SAYS = {"new": "new in the cache", "old": "held in the cache", "–": "dropped"}
 
 
 def cache() -> Explorer:
@@ -52,8 +53,10 @@ def scene(
         title=f"scores of one head, after step {step}",
     )
     share = h // h_kv
+    row = [_held(j, seen[step], step) for j in range(T)]
     held = Tiles(
-        [[_held(j, seen[step], step) for j in range(T)] for _ in range(h_kv)],
+        [row] * h_kv,
+        says=[[label and SAYS[label] for label in row]] * h_kv,
         heads=[[kv if j in seen[step] else -1 for j in range(T)] for kv in range(h_kv)],
         rows=[_readers(kv, share) for kv in range(h_kv)],
         columns=places,
@@ -69,12 +72,12 @@ def scene(
             ["scores made", h * pairs, h * len(seen[step])],
             ["rows of k, v read back", 0, h_kv * (len(seen[step]) - 1)],
         ],
-        header=["this step, all heads", "all anew", "with a cache"],
-        title="work",
+        header=["of all heads", "anew", "cached"],
+        title="work of this step",
     )
     dropped = seen[step][0]
     return Scene(
-        [[scores, Stack([[held], [work]])]],
+        [[scores, Stack([[held], [work]], wide=1.25)]],
         caption=(
             f"Token {step} of {T}: {h * len(seen[step])} score"
             f"{'s' * (h * len(seen[step]) > 1)} instead of {h * pairs}; "
@@ -93,7 +96,7 @@ def _score(i: int, j: int, seen: list[list[int]], step: int) -> str | None:
 def _held(j: int, seen: list[int], step: int) -> str | None:
     if j > step:
         return None
-    return "new" if j == step else "held" if j in seen else "–"
+    return "new" if j == step else "old" if j in seen else "–"
 
 
 def _readers(kv: int, share: int) -> str:

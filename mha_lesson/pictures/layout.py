@@ -756,7 +756,7 @@ def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
     top, left = _title(drawing, panel), piece.left
     if piece.title > top:
         key = _boxes(("True", True), ("False", False)) if panel.mask else None
-        length = 56.0 if piece.narrow else BAR
+        length = 44.0 if piece.narrow else BAR
         drawing.paste(key or _colour_bar(panel, bool(panel.blocked.any()), length), 0, top)
     top = piece.title
     width, height = _cell_size(piece, room)
