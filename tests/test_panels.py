@@ -343,6 +343,13 @@ def test_on_a_narrow_page_lines_are_named_above_the_plot():
         assert all(name.y < lowest for name in names) == above
 
 
+def test_names_of_lines_stand_above_the_numbers_of_the_axis_below():
+    panel = Curve([1, 2], {f"line {i}": [1, 0] for i in range(4)}, limits=(0, 1))
+    texts = {m.text: m.y for m in layout.draw(Scene(panel)).marks if isinstance(m, layout.Text)}
+    names = [texts[f"line {i}"] for i in range(4)]
+    assert max(names) <= texts["0"] and min(np.diff(sorted(names))) >= 15
+
+
 def test_panels_in_columns_begin_at_one_place_and_their_rows_are_of_one_height():
     def row(left: list[str], right: list[str]) -> list[Heatmap]:
         first, second = Heatmap(np.eye(2), left, numbers=False), [*"ab"]

@@ -1062,9 +1062,10 @@ def _curve(panel: Curve, piece: _Piece, room: float) -> Drawing:
         if len(seen):
             ends.append((y(values[seen[-1]]), name, colours[i]))
     if len(panel.lines) > 1 and not piece.narrow:
-        free = top - 8
-        for end, name, colour in sorted(ends):
-            free = max(end, free + 15)
+        free = top - 23
+        for i, (end, name, colour) in enumerate(sorted(ends)):
+            lowest = bottom - 15 * (len(ends) - 1 - i)  # above the numbers of the axis below
+            free = max(min(end, lowest), free + 15)
             hollow = name in panel.dashed
             swatch = Path(((right + 6, free), (right + 18, free)), colour, dashed=hollow)
             drawing.add(swatch, Text(right + 22, free, name))

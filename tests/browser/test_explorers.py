@@ -465,7 +465,8 @@ def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(browser, 
     page.goto(memory_page.as_uri())
     page.wait_for_selector("canvas[aria-label]")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator("canvas").evaluate("c => c.clientWidth / c.mha.scene.width") > 0.9
+    assert page.locator("canvas").evaluate("c => c.clientWidth / c.mha.scene.width") >= 1
+    assert page.locator(".mha-stage").evaluate("e => e.scrollWidth - e.clientWidth") <= 0
     box = page.locator("canvas").evaluate("c => c.mha.fields[0].box(0, 1)")
     page.locator("canvas").tap(
         position={"x": box[0] + box[2] / 2 + 2, "y": box[1] + box[3] / 2 + 2}
@@ -474,6 +475,26 @@ def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(browser, 
     heights = "all => all.map(e => e.offsetHeight).filter(Boolean)"
     assert min(page.locator("label, summary").evaluate_all(heights)) >= 24
     context.close()
+
+
+@pytest.mark.parametrize(("screen", "kept"), [(400, False), (3000, True)])
+def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
+    browser, memory_page, screen, kept
+):
+    page = browser.new_page(viewport={"width": 360, "height": screen})
+    page.goto(memory_page.as_uri())
+    page.wait_for_selector("canvas[aria-label]")
+    for end in ("max", "min"):
+        move = f"s => {{ s.value = s.{end}; s.dispatchEvent(new Event('input')); }}"
+        page.get_by_role("slider").evaluate_all(f"all => all.forEach({move})")
+        page.wait_for_timeout(400)
+        place = page.locator(".mha-stage").evaluate(
+            "e => [e.offsetHeight, e.querySelector('canvas').offsetHeight]"
+        )
+        if end == "max":
+            tall = place[0]
+    assert place[1] < tall and place[0] == (tall if kept else place[1])
+    page.close()
 
 
 def test_a_control_of_a_page_has_the_positions_that_the_others_leave(browser, tmp_path):
