@@ -29,7 +29,7 @@ const STYLE = `
 .mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit;text-overflow:ellipsis}
 .mha-controls input[type=range]{width:clamp(84px,26vw,128px)}
 .mha-controls input[type=checkbox]{width:18px;height:18px}
-.mha-explorer .noUi-handle{min-width:24px;min-height:24px}
+.mha-explorer .noUi-handle{min-width:24px;min-height:24px;transform:translate(4px,-4px)}
 .mha-explorer .mha-bar{gap:0 1.6em;align-items:center}
 .mha-explorer .mha-bar.widget-box>*{width:auto;margin:2px 0}
 .mha-explorer .mha-bar .widget-label{width:auto;margin:0 4px 0 0;overflow:visible}

@@ -405,6 +405,17 @@ def test_every_explorer_draws_and_axe_finds_nothing_serious(gallery):
     assert not _serious(gallery)
 
 
+def test_handles_stand_on_their_tracks(gallery):
+    off = gallery.locator(".mha-explorer .noUi-handle").evaluate_all(
+        """all => all.filter(e => e.offsetWidth).map(e => {
+          const middle = ({ top, height }) => top + height / 2;
+          const track = e.closest('.noUi-target');
+          return middle(e.getBoundingClientRect()) - middle(track.getBoundingClientRect());
+        })"""
+    )
+    assert off and max(map(abs, off)) <= 1, off
+
+
 def test_every_explorer_stands_on_a_laptop_s_screen(gallery):
     for explorer in gallery.locator(".mha-explorer").all():
         assert explorer.evaluate("e => e.offsetHeight") <= 560
