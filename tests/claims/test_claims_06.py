@@ -135,13 +135,14 @@ def test_a_trained_cross_attention_looks_at_the_mirrored_place_and_needs_it(seed
         assert torch.equal(model(other)[0].argmax(dim=-1), other.flip(1))
 
 
-def test_the_three_starts_learn_alike():
+def test_the_three_starts_learn_alike_and_one_far_wider_does_not():
     bounds = (1 / math.sqrt(40), math.sqrt(6 / 160), math.sqrt(6 / 80))
     steps = []
     for bound in bounds:
         runs = [trained(seed, 80, bound)[1] for seed in (31, 32, 33)]
         steps.append(sum(next(i for i, v in enumerate(r) if v < 0.1) for r in runs) / 3)
     assert max(steps) < 1.5 * min(steps)
+    assert min(trained(31, 80, 4 * max(bounds))[1]) > 0.1
 
 
 @SEEDS
