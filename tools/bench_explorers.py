@@ -1,10 +1,11 @@
 """How smoothly the explorers move: python tools/bench_explorers.py [explorer ...]
 
 Opens each in a real JupyterLab and a headless Chromium and presses arrow keys on its sliders.
+`first` is the kernel's CPU time for making the explorer and showing it, as the notebooks do.
 `move` is the time from a key press to the frame that shows the changed picture. `held` is what a
-key held down (30 presses a second, back at the ends) gives: pictures a second, those on the way
-from one position to the next included, beside those of a canvas of the same size that is only
-cleared; and the wait from the last press until its position is reached.
+press in each frame (back at the ends) gives, as when a slider is dragged: pictures a second,
+beside those of a canvas of the same size that is only cleared; and the wait from the last press
+until its position is reached.
 """
 
 import argparse
@@ -22,7 +23,19 @@ SLIDERS = {
     "rotation": "distance", "cache": "step", "flow": "step",
 }  # fmt: skip
 
-HELD = 45  # presses of a key held down
+BEFORE = {  # what the notebooks give to an explorer
+    "training": "given = [[run for h in (1, 2, 4, 8) "
+    "for run in training.two_sides_runs(h, [0], snapshot_every=10)]]",
+    "cost": "given = [cost.measure((128, 256, 512), d_model=512, n_heads=8)]",
+}
+CELL = """import time
+from IPython.display import display
+from mha_lesson import cost, explore, training
+{before}
+began = time.process_time()
+display(explore.{name}(*given))
+print(f"first picture: {{1000 * (time.process_time() - began):.0f}}")"""
+HELD = 1500  # ms of a press in each frame
 # Counts a picture when its pixels differ from the last one's; the time is that of the next frame.
 # `reached` is the time of the first picture of the last position, which the caption tells.
 PROBE = """() => {
@@ -45,13 +58,14 @@ PROBE = """() => {
   bench.turned = (key) => {
     const of = (part) => document.activeElement.getAttribute(`aria-value${part}`);
     return of("now") === of("max") ? "ArrowLeft" : of("now") === of("min") ? "ArrowRight" : key; };
-  bench.held = (presses, key) => new Promise((done) => {
+  bench.held = (ms, key) => new Promise((done) => {
     [bench.marks, bench.from] = [[], performance.now()];
-    const timer = setInterval(() => {
-      if (!presses--) { clearInterval(timer); return done(); }
+    const press = () => {
+      if (performance.now() - bench.from > ms) return done();
+      requestAnimationFrame(press); // the first of the next frame, as a browser tells of a pointer
       key = bench.turned(key);
-      const press = new KeyboardEvent("keydown", { key, bubbles: true });
-      document.activeElement.dispatchEvent(press); }, 1000 / 30); });
+      document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); };
+    requestAnimationFrame(press); });
   bench.cleared = () => new Promise((done) => {
     const { width, height } = view.canvas, empty = document.createElement("canvas");
     const g = empty.getContext("2d"), from = performance.now(); let n = 0;
@@ -88,7 +102,7 @@ def measure(page, label: str, moves: int) -> dict[str, float]:
     times = sorted(times[3:])
     page.keyboard.press("Home")
     page.wait_for_timeout(600)
-    page.evaluate("presses => bench.held(presses, 'ArrowRight')", HELD)
+    page.evaluate("ms => bench.held(ms, 'ArrowRight')", HELD)
     page.wait_for_timeout(800)
     rate, lag = page.evaluate("""() => [
         1000 * bench.marks.filter((t) => t <= bench.key).length / (bench.key - bench.from),
@@ -106,21 +120,25 @@ def main() -> None:
     chosen = parser.parse_args()
     if CHROMIUM is None:
         sys.exit("No Chromium found: on Debian and Ubuntu, apt install chromium.")
-    print("| explorer | slider | move p50 / p95 ms | held: pictures a second | cleared | last ms |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| explorer | slider | first ms | move p50 / p95 ms | held: pictures a second | cleared "
+        "| last ms |\n|---|---|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         lab = Lab(Path(folder))
         try:
             for name in chosen.explorers:
-                source = f"from mha_lesson import explore\nexplore.{name}()"
+                source = CELL.format(name=name, before=BEFORE.get(name, "given = []"))
                 notebook(lab.work / f"{name}.ipynb", [source])
                 page = lab.open(browser, f"{name}.ipynb")
                 page.wait_for_selector(".mha-view canvas[aria-label]")
                 page.wait_for_timeout(1500)
+                first = page.get_by_text("first picture:").last.text_content().split(":")[1].strip()
                 r = measure(page, SLIDERS[name], chosen.moves)
                 missed = f" ({r['missed']} keys changed nothing)" if r["missed"] else ""
                 print(
-                    f"| {name} | {SLIDERS[name]} | {r['p50']:.0f} / {r['p95']:.0f}{missed} "
+                    f"| {name} | {SLIDERS[name]} | {first} "
+                    f"| {r['p50']:.0f} / {r['p95']:.0f}{missed} "
                     f"| {r['rate']:.0f} | {r['cleared']:.0f} | {r['lag']:.0f} |",
                     flush=True,
                 )

@@ -46,25 +46,12 @@ class Flow {
     if (before?.words.join() !== flow.words.join()) [this.pick, this.column] = [flow.pick.slice(), {}];
     view.canvas.style.touchAction = flow.by_hand ? "pan-x" : "";
     if (flow.by_hand) this.again();
-    const fresh = before && before.words.join() === flow.words.join() ? flow.blocks.filter((n) => !before.blocks.includes(n)) : [];
-    if (fresh.length && !matchMedia("(prefers-reduced-motion: reduce)").matches) this.appear(fresh);
+    const known = !still.matches && before?.words.join() === flow.words.join() ? before.blocks : flow.blocks;
+    this.fresh = flow.blocks.filter((name) => !known.includes(name));
   }
 
-  // New blocks come into being in a quarter of a second.
-  appear(fresh) {
-    const mine = this.fresh = { names: fresh, from: performance.now() };
-    const tick = () => {
-      if (this.fresh !== mine) return;
-      if (performance.now() - mine.from > 250) this.fresh = null;
-      else requestAnimationFrame(tick);
-      this.view.later();
-    };
-    requestAnimationFrame(tick);
-  }
-  alpha(field) {
-    if (!this.fresh?.names.includes(this.names.get(field))) return 1;
-    return Math.min(1, (performance.now() - this.fresh.from) / 250);
-  }
+  // New blocks come into being.
+  alpha(field) { return this.fresh.includes(this.names.get(field)) ? this.view.way : 1; }
 
   // ---- numbers that the reader moves ----
 

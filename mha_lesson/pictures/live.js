@@ -202,7 +202,7 @@ function cornersOf({ x, y, unit, steps }) {
 
 // ---- motion -------------------------------------------------------------------------------------------
 
-const MOTION = 250; // ms on the way from one picture to the next
+const MOTION = 250, FRAME = 16; // ms on the way from one picture to the next; its first picture is a frame on
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 const mix = (a, b, t) => {
@@ -282,7 +282,7 @@ export class View {
     const before = still.matches || !this.shown ? null : origins(this.shown, scene.marks);
     this.fly = copies(scene.marks) && !copies(this.shown);
     this.before = before && (this.fly || !rests(before, scene.marks)) ? before : null;
-    this.started = performance.now();
+    this.started = performance.now() - FRAME;
     this.scene = scene;
     [this.fields, this.areas] = [[], []]; // what can be pointed at, and with it the boxes of a key
     const items = new Map();
@@ -334,14 +334,22 @@ export class View {
     }));
   }
 
-  // Draws in the next frame, once, however often it is asked for.
-  later() { this.asked ??= requestAnimationFrame(() => { this.asked = null; this.draw(); }); }
+  // Draws in the next frame, once, however often it is asked for, unless a move has drawn in it.
+  later() {
+    this.asked ??= requestAnimationFrame((begun) => {
+      this.asked = null;
+      if (this.drew >= begun) this.later();
+      else this.draw();
+    });
+  }
 
   draw() {
     const { scene, canvas, context: g } = this;
     if (!scene || !this.el.isConnected) return;
+    this.drew = performance.now();
     if (!this.colours) {
       this.colours = theme(this.el);
+      this.inks = {};
       this.font = getComputedStyle(this.el).fontFamily || "sans-serif";
       const root = this.el.closest(".mha-explorer") ?? this.el;
       for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus], ["page", `rgb(${this.colours.page})`]])
@@ -355,14 +363,16 @@ export class View {
       canvas.style.width = `${width}px`;
       canvas.style.minWidth = `${0.92 * width}px`; // a little narrower is read as well; then it is scrolled
     }
-    this.tallest = Math.max(this.tallest, height);
-    this.stage.style.minHeight = `${this.tallest * Math.min(1, Math.max(0.92, (this.el.clientWidth || width) / width))}px`;
+    if (height > this.tallest) { // asking for widths on every move would lay the page out once more
+      this.tallest = height;
+      this.stage.style.minHeight = `${height * Math.min(1, Math.max(0.92, (this.el.clientWidth || width) / width))}px`;
+    }
     g.setTransform(dpr, 0, 0, dpr, 2 * dpr, 2 * dpr);
     g.clearRect(-2, -2, width, height);
     this.drawn = [];
-    const share = this.before ? Math.min(1, (performance.now() - this.started) / MOTION) : 1;
+    const share = this.before || this.flow?.fresh.length ? Math.min(1, (this.drew - this.started) / MOTION) : 1;
     this.way = share * (2 - share);
-    this.shown = share < 1 ? scene.marks.map((mark, i) => mix(this.before[i], mark, this.way)) : scene.marks;
+    this.shown = this.before && share < 1 ? scene.marks.map((mark, i) => mix(this.before[i], mark, this.way)) : scene.marks;
     if (share < 1) this.later();
     let field = 0;
     for (const mark of this.shown) {
@@ -381,7 +391,7 @@ export class View {
   write(g, text, x, y, size, colour, align = "center", bold = false) {
     const { down, size: share } = this.look.scripts, pieces = this.pieces(text);
     const font = (sign) => { g.font = `${bold ? "600 " : ""}${sign ? share * size : size}px ${this.font}`; };
-    const widths = pieces.map(([piece, sign]) => { font(sign); return pieces.length > 1 ? g.measureText(piece).width : 0; });
+    const widths = pieces.length > 1 ? pieces.map(([piece, sign]) => { font(sign); return g.measureText(piece).width; }) : [0];
     x -= { left: 0, center: 0.5, right: 1 }[align] * sum(widths);
     g.fillStyle = colour;
     g.textAlign = pieces.length > 1 ? "left" : align;
@@ -456,7 +466,8 @@ export class View {
     this.path(g, { points: [...wing(0.87, 0.5), x, y, ...wing(0.87, -0.5)], colour, dashed: false, width: 2.5 });
   }
 
-  ink(map, level) {
+  ink(map, level) { return (this.inks[map] ??= [])[level] ??= this.mixed(map, level); }
+  mixed(map, level) {
     // on a dark page the strong end is lighter, so that the whole range can be told apart
     const m = this.look.maps[map].slice(4 * level, 4 * level + 4), share = m[3] / 255;
     const glow = this.colours.dark ? 0.35 * share : 0;
@@ -493,16 +504,16 @@ export class View {
   }
 
   heatmap(g, f) {
-    const levels = f.levels(this.byRow && f.m.by_row), inks = [];
+    const { m } = f, levels = f.levels(this.byRow && m.by_row), w = m.w - m.gap, h = m.h - m.gap;
     for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) {
-      const i = r * f.columns + c, [x, y, w, h] = f.box(r, c);
+      const i = r * f.columns + c, x = m.x + c * m.w, y = m.y + r * m.h;
       if (f.blocked && f.blocked[i]) {
         g.fillStyle = this.hatch(g);
         g.fillRect(x, y, w, h);
         continue;
       }
-      const nan = Number.isNaN(f.values[i]), ink = inks[levels[i]] ??= this.ink(f.m.colours, levels[i]);
-      if (nan || f.m.mask) {
+      const nan = Number.isNaN(f.values[i]), ink = this.ink(m.colours, levels[i]);
+      if (nan || m.mask) {
         g.strokeStyle = this.colours.hatch;
         g.lineWidth = 1;
         g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
@@ -510,12 +521,12 @@ export class View {
         g.fillStyle = ink.css;
         g.fillRect(x, y, w, h);
       }
-      if (f.m.numbers || (nan && f.m.w >= 24)) {
+      if (m.numbers || (nan && m.w >= 24)) {
         const paper = this.colours.page.map((p, k) => p + (ink.parts[k] - p) * (nan ? 0 : ink.parts[3]));
         this.write(g, f.cell(r, c), x + w / 2, y + h / 2, 12, textOn(paper));
       }
     }
-    for (const [r, c] of f.m.marks) this.frame(g, f.box(r, c), 2);
+    for (const [r, c] of m.marks) this.frame(g, f.box(r, c), 2);
   }
 
   // Copied tiles fly from where they are in the tiles before.
@@ -816,9 +827,9 @@ async function render({ model, el }) {
   const listen = (m, event, f) => { m.on(event, f); off.push(() => m.off(event, f)); };
   const resize = new ResizeObserver(() => {
     const now = Math.floor((el.clientWidth - 8) / 20) * 20;
+    view.tallest = 0;
     if (now <= 0 || now === room) return;
     room = now;
-    view.tallest = 0;
     const wanted = Math.min(860, Math.max(320, now));
     if (wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
     view.again();

@@ -90,14 +90,14 @@ def test_a_move_has_pictures_on_the_way_and_ends_where_it_does_without(browser, 
     explorer, *move = MOVES[what]
     page = opened(browser, page_of(what, explorer))
     still = opened(browser, page_of(what, explorer), reduced_motion="reduce")
-    before, seen = moved(page, *move), []
+    before, seen = moved(page, *move), [picture(page)]
     for _ in range(3):  # at 40, 120 and 200 of 250 ms
         page.evaluate("pass_time(40)")
         seen.append(picture(page))
         page.evaluate("pass_time(40)")
     page.evaluate("pass_time(60)")
     after = picture(page)
-    assert len({before, *seen, after}) == 5
+    assert len({before, *seen, after}) == 6
     page.evaluate("pass_time(300)")
     assert picture(page) == after and page.evaluate("waiting()") == 0  # nothing goes on for ever
     assert moved(still, *move) == before
@@ -129,13 +129,13 @@ def test_marks_are_where_the_time_says(browser, page_of):
         page.locator("canvas").evaluate("c => c.blur()")
         moved(page, *move)
         start = page.locator("canvas").evaluate(values.replace("shown", "before"))
-        page.evaluate("pass_time(130)")
-        share = 0.52 * (2 - 0.52)
-        middle = page.locator("canvas").evaluate(values)
         end = page.locator("canvas").evaluate(values.replace("shown", "scene.marks"))
         assert start != end
-        on_the_way = [a + (b - a) * share for a, b in zip(start, end, strict=True)]
-        assert middle == pytest.approx(on_the_way)
+        for ms, part in ((0, 16 / 250), (110, 126 / 250)):  # the first picture is a frame on
+            page.evaluate(f"pass_time({ms})")
+            share = part * (2 - part)
+            on_the_way = [a + (b - a) * share for a, b in zip(start, end, strict=True)]
+            assert page.locator("canvas").evaluate(values) == pytest.approx(on_the_way)
     page.context.close()
 
 
@@ -203,6 +203,24 @@ def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(browser, 
         page.evaluate("pass_time(40)")
         page.keyboard.press(key)
         assert page.evaluate("waiting()") == 1
+    page.context.close()
+
+
+def test_a_frame_in_which_a_move_has_drawn_draws_no_more(browser, page_of):
+    explorer, *move = MOVES["bars, curve, arrows"]
+    page = opened(browser, page_of("bars, curve, arrows", explorer))
+    moved(page, *move)
+    page.locator("canvas").evaluate("""({ mha }) => {
+      const draw = mha.draw.bind(mha), slider = document.activeElement;
+      window.draws = 0;
+      mha.draw = () => { window.draws++; draw(); };
+      setInterval(() => {
+        slider.value = 3 - slider.value;
+        slider.dispatchEvent(new Event("input"));
+      }, 10);
+    }""")
+    page.evaluate("pass_time(50)")
+    assert page.evaluate("draws") == 5
     page.context.close()
 
 
