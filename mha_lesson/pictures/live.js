@@ -815,6 +815,26 @@ function modelDeck(controls, models) {
   return { controls, at: (k) => placeOf(models[k], controls[k]), set };
 }
 
+// While the browser has the pictures, the kernel hears of a control once it rests: a word to it costs more than a
+// picture. With a word on its way the next one follows at once, or the echo of the first would put the control back.
+function rest(models, alone) {
+  const unsaid = new Map();
+  let timer = 0;
+  const tell = () => {
+    for (const [model, callbacks] of unsaid) Object.getPrototypeOf(model).save_changes.call(model, callbacks);
+    unsaid.clear();
+  };
+  for (const model of models) {
+    model.save_changes = (callbacks) => {
+      unsaid.set(model, callbacks);
+      clearTimeout(timer);
+      if (alone() && !model._pending_msgs) timer = setTimeout(tell, 100);
+      else tell();
+    };
+  }
+  return () => models.forEach((model) => { delete model.save_changes; });
+}
+
 // The room of the longest word that a slider says, so that its neighbours stay where they are.
 const longest = ({ said }) => `${Math.max(...said.map((word) => word.length))}ch`;
 
@@ -851,8 +871,10 @@ async function render({ model, el }) {
       if (!stored || stored.rooms[0] !== model.get("room")) return null;
       return stateAt(stored, models.map((m, k) => placeOf(m, stored.controls[k])), room);
     };
+    let alone = false;
     const moved = () => { // a kernel that is asked will answer
       const scene = known();
+      alone = Boolean(scene);
       if (scene) { view.fail(""); view.show(scene); }
     };
     const answered = () => view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays, bytesIn(model.get("data")))));
@@ -862,6 +884,7 @@ async function render({ model, el }) {
       moved();
     };
     models.forEach((m, k) => listen(m, controls[k].indexed ? "change:index" : "change:value", moved));
+    off.push(rest(models, () => alone));
     if (play) {
       const { button, stop } = player(deck, play);
       bar?.append(button);

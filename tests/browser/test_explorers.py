@@ -279,6 +279,35 @@ def test_nothing_jumps_and_nothing_is_wider_than_its_cell(page):
     assert max(wider) <= 1
 
 
+def test_the_kernel_hears_of_a_slider_once_it_rests(page):
+    slider(page, "size").focus()
+    page.keyboard.press("Home")
+    canvas = page.locator(STORED).locator("canvas").element_handle()
+    around = """([c, at]) => (tree => tree?.every((node, i) => (node[0] !== null) === (i === at)))(
+        c.mha.stored?.tree)"""
+    page.wait_for_function(around, arg=[canvas, 0])  # the kernel has heard, and sent what is near
+    at_once = page.evaluate("""() => {
+      const send = WebSocket.prototype.send;
+      window.words = 0;
+      WebSocket.prototype.send = function (word) {
+        const text = typeof word === "string" ? word : new TextDecoder().decode(word);
+        if (text.includes("comm_msg")) words++;
+        send.call(this, word);
+      };
+      for (let i = 0; i < 3; i++) {
+        const press = new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true });
+        document.activeElement.dispatchEvent(press);
+      }
+      return words;
+    }""")
+    assert at_once == 0
+    assert view(page, STORED, "v.caption.textContent") == demo.stored(256, True).caption
+    page.wait_for_function(around, arg=[canvas, 3])
+    assert page.evaluate("words") == 1
+    page.keyboard.press("Home")
+    settle(page, STORED, demo.stored(4, True).caption)
+
+
 def test_what_is_one_move_away_is_shown_without_a_word_from_the_kernel(page):
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
