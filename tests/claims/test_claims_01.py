@@ -66,10 +66,12 @@ def test_the_spread_of_dot_products_is_the_root_of_d_k(seed, d_k):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_unscaled_the_largest_weight_comes_near_one_gradually(seed):
-    means = [
-        scores_of(seed, 1000, d).softmax(dim=-1).amax(dim=-1).mean().item() for d in (8, 64, 4096)
-    ]
-    assert 0.55 < means[0] < 0.67 and 0.81 < means[1] < 0.92 and means[2] > 0.96
+    at_8, at_64, at_512, at_4096 = (
+        scores_of(seed, 1000, d).softmax(dim=-1).amax(dim=-1).mean().item()
+        for d in (8, 64, 512, 4096)
+    )
+    assert 0.55 < at_8 < 0.67 and 0.81 < at_64 < 0.9
+    assert 0.935 < at_512 < 0.97 and at_4096 > 0.96  # four deviations of .004 around .952
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -31,6 +31,19 @@ def test_a_token_looks_at_itself_without_projections_and_hardly_with_them():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_two_matrices_end_it_without_training_and_one_does_not(seed):
+    X = text.sentence().hidden
+
+    def share(W_q, W_k):
+        q, k = (split_heads((X @ W.T)[None], 12)[0] for W in (W_q, W_k))
+        return sum(own(head) for head in q @ k.mT) / (12 * 17)
+
+    W_q, W_k = rows(seed, 384, 384), rows(seed + 1, 384, 384)
+    assert share(W_q, W_k) < 0.13  # one of 17 by chance
+    assert share(W_q, W_q) > 0.95 and share(W_k, W_k) > 0.95
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_that_a_token_prefers_itself_is_no_law_without_projections_either(seed):
     X = rows(seed, 11, 7)
     X[3] *= 10
@@ -93,6 +106,10 @@ def test_heads_share_directions_more_than_chance(seed):
     chance = largest_cosines(rows(seed, 384, 384).split(32))
     assert len(learned) == len(chance) == 66
     assert sum(learned) / 66 > 0.75 > 0.65 > max(chance) > 0.5
+    order = torch.randperm(384, generator=torch.Generator().manual_seed(seed))
+    dealt = largest_cosines(text.sentence().w_q[order].split(32))
+    assert sum(learned) > 1.1 * sum(dealt) and max(learned) > max(dealt) + 0.1
+    assert max(learned) < 0.99  # and yet no direction is shared outright
     apart = largest_cosines(torch.eye(384).split(32))  # what disjoint would look like
     assert max(apart) < 1e-6
 

@@ -58,8 +58,36 @@ def test_real_heads_share_more_directions_than_random_ones(seed):
     assert crossing(writes) > 1.8 * by_chance
     assert abs(crossing(normal(seed, 12, 17, 384)) / by_chance - 1) < 0.15
     assert overlap(slabs) > 1.8 * overlap(normal(seed, 12, 384, 32))
+    order = torch.randperm(384, generator=torch.Generator().manual_seed(seed))
+    dealt = torch.cat(tuple(slabs), dim=1)[:, order]
+    dealt = torch.stack(dealt.split(32, dim=1))
+    assert overlap(slabs) > overlap(dealt) > 0.9 * overlap(slabs)
     both = torch.cosine_similarity(writes[3], writes[4], dim=-1)
     assert (both < -0.3).all(), "3 and 4 oppose each other at every token"
+
+
+@SEEDS
+def test_any_output_leaves_x_in_sight_and_none_resembles_it(seed):
+    creek = sentence()
+    x, output = creek.hidden.double(), real_writes()[0].sum(dim=0) + creek.b_o.double()
+
+    def own(vectors):
+        cosine = torch.cosine_similarity(vectors[:, None], x, dim=-1)
+        return int((cosine.argmax(dim=-1) == torch.arange(17)).sum())
+
+    order = torch.randperm(17, generator=torch.Generator().manual_seed(seed))
+    assert own(output) <= 4 < 17 == own(x + output) == own(x + output[order])
+    assert x.norm(dim=-1).mean() > 2 * output.norm(dim=-1).mean()
+
+
+def test_heads_3_and_4_alone_are_farther_from_the_output_than_nothing_is():
+    """They write nearly at right angles to it; all others come nearer."""
+    writes, _ = real_writes()
+    output = writes.sum(dim=0)
+    farther = [i for i in range(12) if (output - writes[i]).norm() > output.norm()]
+    assert farther == [3, 4]
+    cosines = torch.cosine_similarity(writes[3:5], output, dim=-1).mean(dim=-1)
+    assert (cosines.abs() < 0.1).all()
 
 
 @pytest.mark.parametrize("tokens", [slice(1, 9), slice(9, 17), slice(0, 17, 2), slice(1, 17, 2)])
