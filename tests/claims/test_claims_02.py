@@ -110,7 +110,7 @@ def test_heads_share_directions_more_than_chance(seed):
     dealt = largest_cosines(text.sentence().w_q[order].split(32))
     assert sum(learned) > 1.1 * sum(dealt) and max(learned) > max(dealt) + 0.1
     assert max(learned) < 0.99  # and yet no direction is shared outright
-    apart = largest_cosines(torch.eye(384).split(32))  # what disjoint would look like
+    apart = largest_cosines(torch.eye(384).split(32))  # what right angles would look like
     assert max(apart) < 1e-6
 
 
