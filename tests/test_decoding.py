@@ -247,8 +247,8 @@ def test_a_window_frees_the_memory_of_what_it_drops():
     assert cache.keys.untyped_storage().nbytes() == B * 3 * D_K * 8
 
 
-def test_reorder_goes_on_with_other_sequences():
-    module, x = layer(2, rope_base=10_000.0), tokens()
+def test_reorder_goes_on_with_other_sequences(device):
+    module, x = layer(2, rope_base=10_000.0, device=device), tokens(device=device)
     cache, index = KVCache(), torch.tensor([2, 0, 2, 1, 1])
     module(x[:, :7], cache)
     cache.reorder(index)
@@ -286,6 +286,18 @@ def test_rotate_equals_complex_numbers(half, positions, base):
     ])  # fmt: skip
     torch.testing.assert_close(rotate(x, torch.tensor(positions), base), expected,
                                atol=1e-8, rtol=1e-8)  # fmt: skip
+
+
+def test_the_base_is_that_of_the_paper_unless_it_is_given():
+    x, at = tokens()[..., :6], torch.tensor([99, 7, *range(10)])
+    torch.testing.assert_close(rotate(x, at), rotate(x, at, 10_000.0), rtol=0, atol=0)
+
+
+def test_a_layer_says_its_sizes():
+    said = repr(GroupedQueryAttention(12, 4, 2))
+    assert "d_model=12, n_heads=4, n_kv_heads=2, d_k=3\n" in said
+    said = repr(GroupedQueryAttention(24, 4, 2, rope_base=100.0, window=5))
+    assert "d_k=6, rope_base=100.0, window=5\n" in said
 
 
 def test_scores_depend_on_the_distance_only(device):
@@ -336,7 +348,7 @@ def test_far_positions_lose_nothing_in_small_dtypes(dtype):
         (lambda: layer()(tokens(), cache=[]), "cache must be a KVCache"),
         (lambda: layer()(tokens(), mask=torch.zeros(T, T)), "mask must be a bool tensor"),
         (lambda: layer()(tokens(), return_weights=1), "return_weights must be"),
-        (lambda: KVCache().reorder(torch.tensor([0])), "this one is empty"),
+        (lambda: KVCache().reorder(torch.tensor([0])), "^reorder .* this one is empty.$"),
     ],
 )
 def test_refusals_name_the_argument(call, words):
