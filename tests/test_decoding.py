@@ -203,6 +203,23 @@ def test_a_mask_of_one_new_token_means_what_it_means_of_all(n_heads):
         torch.testing.assert_close(last[1], whole[1][:, :, 4:])
 
 
+@pytest.mark.parametrize(("n", "h", "h_kv"), [(2, 2, 1), (2, 4, 2), (3, 6, 2)])
+def test_masks_of_one_sequence_and_head_each_stand_alone(n, h, h_kv):
+    module, x = GroupedQueryAttention(D_MODEL, h, h_kv, d_k=D_K).double(), tokens(5)[:n]
+    free = torch.rand(n, h, 5, 5, generator=torch.Generator().manual_seed(3)) < 0.4
+    together, cache = module(x, mask=free, return_weights=True)[1], KVCache()
+    module(x[:, :4], cache)
+    last = module(x[:, 4:], cache, mask=free[..., 4:, :], return_weights=True)[1]
+    of_all_heads = module(x, mask=free[:, :1], return_weights=True)[1]
+    for b, i in itertools.product(range(n), range(h)):
+        one, mask = x[b : b + 1], free[b : b + 1, i : i + 1]
+        alone = module(one, mask=mask, return_weights=True)[1][0, i]
+        torch.testing.assert_close(together[b, i], alone)
+        torch.testing.assert_close(last[b, i], alone[4:])
+        alone = module(one, mask=free[b : b + 1, :1], return_weights=True)[1][0, i]
+        torch.testing.assert_close(of_all_heads[b, i], alone)
+
+
 def test_a_mask_counts_all_tokens_also_those_dropped():
     module, x = layer(2, window=3), tokens(9)
     blocked = torch.zeros(B, 1, 1, 9, dtype=torch.bool)
