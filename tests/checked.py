@@ -1,7 +1,9 @@
 """The type checker that pytest puts around every function of the package (see conftest.py).
 
 jaxtyping compares axes from argument to argument, and takes ten times as long as beartype alone; so
-it looks at the functions that name axes, and beartype alone at all others.
+it looks at the functions that name axes, and beartype alone at all others. Beartype writes a
+wrapper for each function, which takes longer than most calls: a function inside another, defined
+anew at each call of that one, gets the wrapper that was written first.
 """
 
 import inspect
@@ -9,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import wraps
+from types import CodeType, FunctionType
 from typing import Any, Self
 
 import jaxtyping
@@ -21,6 +24,7 @@ check_annotations = beartype(
     )
 )
 _with_axes = jaxtyping.jaxtyped
+_written: dict[CodeType, tuple[Callable[..., Any], Callable[..., Any]]] = {}
 
 
 def install() -> None:
@@ -43,7 +47,7 @@ def _checked(*, typechecker: Callable[..., Any]) -> Callable[..., Any]:
             return thing
         if names_axes(thing):
             return _with_axes(typechecker=typechecker)(thing)
-        checked = typechecker(thing)
+        checked = _written_once(typechecker, thing)
 
         @wraps(thing)
         def either(*args: Any, **kwargs: Any) -> Any:
@@ -52,3 +56,17 @@ def _checked(*, typechecker: Callable[..., Any]) -> Callable[..., Any]:
         return either
 
     return decorate
+
+
+def _written_once(typechecker: Callable[..., Any], thing: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its wrapper: a copy of the one for the first function of this code."""
+    first, wrapper = _written.get(thing.__code__, (None, None))
+    if first is None or first.__annotations__ != thing.__annotations__:
+        _written[thing.__code__] = thing, typechecker(thing)
+        return _written[thing.__code__][1]
+    if wrapper is first:  # nothing to check
+        return thing
+    made = FunctionType(wrapper.__code__, wrapper.__globals__, wrapper.__name__)
+    kept = wrapper.__kwdefaults__.items()  # what it calls is among them
+    made.__kwdefaults__ = {name: thing if value is first else value for name, value in kept}
+    return made

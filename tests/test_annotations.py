@@ -14,7 +14,7 @@ from beartype.roar import BeartypeCallHintViolation
 from torch import Tensor
 
 import mha_lesson
-from checked import names_axes
+from checked import _checked, check_annotations, names_axes
 from mha_lesson import attention, masks
 from mha_lesson.pictures.panels import Heatmap
 
@@ -118,6 +118,24 @@ def test_what_names_no_axes_is_checked_too():
         Heatmap([[1]]).text("first", 0)
     with pytest.raises(BeartypeCallHintViolation):
         Heatmap([[1]], title=3)  # a dataclass
+
+
+def test_a_function_that_is_defined_again_is_checked_and_is_itself():
+    def adder(n):
+        @_checked(typechecker=check_annotations)
+        def add(x: int, *, more: int = 0) -> int:
+            return x + n + more if n < 9 else "many"
+
+        return add
+
+    for n in (1, 2):
+        add = adder(n)
+        assert (add(5), add(5, more=1)) == (5 + n, 6 + n)
+        for wrong in ({"x": "5"}, {"x": 5, "more": "1"}):
+            with pytest.raises(BeartypeCallHintViolation):
+                add(**wrong)
+    with pytest.raises(BeartypeCallHintViolation):
+        adder(9)(5)  # what it gives
 
 
 @pytest.mark.plain
