@@ -195,7 +195,9 @@ class Drawing:
     @property
     def marks(self) -> list[Mark]:
         """All marks, at their places."""
-        return list(self._placed(0.0, 0.0, None))
+        marks: list[Mark] = []
+        self._place(marks, 0.0, 0.0, None)
+        return marks
 
     def add(self, *marks: Mark) -> None:
         self.parts.extend(marks)
@@ -209,13 +211,13 @@ class Drawing:
         self.height = max(self.height, y + other.height)
         self.edge = max(self.edge, x + other.edge)
 
-    def _placed(self, dx: float, dy: float, panel: int | None) -> Iterator[Mark]:
+    def _place(self, marks: list[Mark], dx: float, dy: float, panel: int | None) -> None:
         for part in self.parts:
             if isinstance(part, _Pasted):
                 number = part.panel if panel is None else panel
-                yield from part.drawing._placed(dx + part.x, dy + part.y, number)
+                part.drawing._place(marks, dx + part.x, dy + part.y, number)
             else:
-                yield _moved(part, dx, dy, panel)
+                marks.append(_moved(part, dx, dy, panel))
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,14 +231,17 @@ class _Pasted:
 
 
 def _moved(mark: Mark, dx: float, dy: float, panel: int | None) -> Mark:
-    parts = dict(vars(mark))  # not dataclasses.replace: every state is made of hundreds of marks
+    kind = type(mark)
+    moved = object.__new__(kind)  # not dataclasses.replace: a state is made of hundreds of marks
+    parts = vars(moved)
+    parts.update(vars(mark))
     if isinstance(mark, Path):
         parts["points"] = tuple([(x + dx, y + dy) for x, y in mark.points])
     else:
-        parts |= {"x": mark.x + dx, "y": mark.y + dy}
-    if isinstance(mark, Rect | Dot) and panel is not None:
+        parts["x"], parts["y"] = mark.x + dx, mark.y + dy
+    if panel is not None and kind in (Rect, Dot):
         parts["panel"] = panel
-    return type(mark)(**parts)
+    return moved
 
 
 def _breaks(index: int, every: int) -> float:
