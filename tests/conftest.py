@@ -10,10 +10,13 @@
   `there` (in `device/`) want such a device, and are left out on the CPU.
 - `in_turn` marks long trainings that repeat a notebook's with other seeds: `--turn N` keeps every
   third of them, and three neighbouring N keep all, as no `--turn` does.
+- Python looks for rubbish among what the tests make, not among all that was imported, and seldom:
+  with its own settings that takes a tenth of the time.
 - Full float32 products, also where somebody has turned TF32 on: its 10 bits are not what a
   tolerance of 1e-5 is about.
 """
 
+import gc
 import os
 import random
 
@@ -66,6 +69,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session")
