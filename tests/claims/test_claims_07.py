@@ -53,6 +53,10 @@ def test_uniform_weights_leave_the_answers_and_patterns_appear_all_the_same(n_he
         assert (named == ids[:, 1:]).float().mean() > 0.95
     before, after = predict_next(run.model, ids), predict_next(uniform, ids)
     assert 1.5 * before < after < 1
+    never, settings = with_uniform_attention(fresh), {"n_steps": 96, "learning_rate": 3e-3}
+    with torch.enable_grad():
+        train(never, repeat_batches(seed=seed), predict_next, decay=False, **settings)
+    assert predict_next(never, ids) < 1.6 * before, "trained so from the start: nothing is missed"
     even = uniform.weights(ids)
     moved = [(m.weights(ids) - even).abs().sum(-1).mean() / 2 for m in (fresh, run.model)]
     assert moved[0] + 0.05 < moved[1]
