@@ -26,6 +26,7 @@ const STYLE = `
 .mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
 .mha-controls label{min-width:0;max-width:100%;display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;min-height:28px}
 .mha-controls label[hidden]{display:none}
+.mha-controls label:has([type=checkbox]),.mha-explorer .mha-bar .widget-checkbox{min-width:6.6em}
 .mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit;text-overflow:ellipsis}
 .mha-controls input[type=range]{width:clamp(84px,26vw,128px)}
 .mha-controls input[type=checkbox]{width:18px;height:18px}
