@@ -945,7 +945,7 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
             over = ends[0] - 4 - deep / 2 if value >= 0 else ends[1] + 4 + deep / 2
             if level is not None and abs(over - level) < deep / 2 + 4:
                 over = level - 4 - deep / 2
-            if not turned or pitch >= 11:
+            if not turned or pitch >= (12 if n_series == 1 else 11):
                 numbers.append(Text(x + bar / 2, over, said[s][i], align="center", turned=turned))
     if panel.reference and level is not None:  # above the bars: there one compares
         drawing.add(Path(((left, level), (right, level)), LOW, dashed=True, width=1.5))
