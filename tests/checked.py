@@ -24,7 +24,7 @@ check_annotations = beartype(
     )
 )
 _with_axes = jaxtyping.jaxtyped
-_written: dict[CodeType, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+_written: dict[CodeType, tuple[dict[str, Any], Callable[..., Any], Callable[..., Any]]] = {}
 
 
 def install() -> None:
@@ -60,10 +60,12 @@ def _checked(*, typechecker: Callable[..., Any]) -> Callable[..., Any]:
 
 def _written_once(typechecker: Callable[..., Any], thing: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its wrapper: a copy of the one for the first function of this code."""
-    first, wrapper = _written.get(thing.__code__, (None, None))
-    if first is None or first.__annotations__ != thing.__annotations__:
-        _written[thing.__code__] = thing, typechecker(thing)
-        return _written[thing.__code__][1]
+    told, first, wrapper = _written.get(thing.__code__, (None, None, None))
+    if first is None or told != thing.__annotations__:
+        told = dict(thing.__annotations__)  # beartype reads strings, and puts types there
+        wrapper = typechecker(thing)
+        _written[thing.__code__] = told, thing, wrapper
+        return wrapper
     if wrapper is first:  # nothing to check
         return thing
     made = FunctionType(wrapper.__code__, wrapper.__globals__, wrapper.__name__)

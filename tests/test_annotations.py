@@ -121,9 +121,15 @@ def test_what_names_no_axes_is_checked_too():
 
 
 def test_a_function_that_is_defined_again_is_checked_and_is_itself():
+    written = []
+
+    def writes(function):
+        written.append(function)
+        return check_annotations(function)
+
     def adder(n):
-        @_checked(typechecker=check_annotations)
-        def add(x: int, *, more: int = 0) -> int:
+        @_checked(typechecker=writes)
+        def add(x: "int", *, more: int = 0) -> int:
             return x + n + more if n < 9 else "many"
 
         return add
@@ -136,6 +142,7 @@ def test_a_function_that_is_defined_again_is_checked_and_is_itself():
                 add(**wrong)
     with pytest.raises(BeartypeCallHintViolation):
         adder(9)(5)  # what it gives
+    assert len(written) == 1
 
 
 @pytest.mark.plain
