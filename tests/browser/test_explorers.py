@@ -28,6 +28,7 @@ SETUP = f"import sys\nsys.path.insert(0, {str(HERE)!r})\nimport demo"
 COMPUTED, STORED = ".mha-explorer >> nth=0", ".mha-explorer >> nth=1"
 # Nothing here takes a second when all is well; a machine may be busy.
 SOON = 300_000
+LOW = {"width": 1366, "height": 460}  # a laptop's window with not much height
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,8 @@ def test_the_same_in_notebook_7(server, browser):
         page.keyboard.press(key)
         settle(page, which, scene.caption)
         assert sorted(view(page, which, "v.drawn")) == texts(scene)
+    page.set_viewport_size(LOW)
+    assert_stays(page.locator(COMPUTED))
     page.context.close()
 
 
@@ -392,26 +395,31 @@ def assert_stays(explorer) -> None:
     assert found["within"] and found["above"] and found["picture"] > 150, found
 
 
-@pytest.mark.parametrize("where", ["lab/tree", "notebooks"])
-def test_controls_and_sentence_stay_in_sight_in_a_notebook(server, browser, where):
-    viewport = {"width": 1366, "height": 460}
-    page = server.open(browser, "demo.ipynb", where=where, viewport=viewport)
-    page.wait_for_selector(f"{STORED} >> canvas[aria-label]", timeout=SOON)
+def test_controls_and_sentence_stay_in_sight_in_a_notebook(page):
+    page.set_viewport_size(LOW)
     assert_stays(page.locator(COMPUTED))
-    page.context.close()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A notebook saved as a page: the explorer that is stored, and the one that moves."""
+    path = tmp_path_factory.mktemp("export") / "demo.ipynb"
+    cells = [SETUP, "demo.stored_explorer()", "demo.moving_explorer()"]
+    return export(lab.notebook(path, cells))
 
 
 @pytest.mark.parametrize("kind", ["page", "export"])
-def test_controls_and_sentence_stay_in_sight_on_a_phone(browser, tmp_path, kind):
+def test_controls_and_sentence_stay_in_sight_on_a_phone(browser, tmp_path, request, kind):
     if kind == "export":
-        path = export(lab.notebook(tmp_path / "demo.ipynb", [SETUP, "demo.moving_explorer()"]))
+        path = request.getfixturevalue("exported")
     else:
         path = tmp_path / "page.html"
         path.write_text(f"<!doctype html><title>t</title>{live.page(demo.moving_explorer())}")
     page = browser.new_context(viewport={"width": 360, "height": 640}).new_page()
     page.goto(path.as_uri())
-    page.wait_for_selector("canvas[aria-label]")
-    assert_stays(page.locator(".mha-explorer"))
+    moving = page.locator(".mha-explorer").last
+    moving.locator("canvas[aria-label]").wait_for()
+    assert_stays(moving)
     page.context.close()
 
 
@@ -466,34 +474,31 @@ def test_a_thumbnail_moves_the_slider(gallery):
     assert shown.get_by_role("slider", name="head").get_attribute("aria-valuetext") == "8"
 
 
-def test_the_colour_bar_says_when_each_row_has_its_own_range(server, browser):
-    lab.notebook(server.work / "masks.ipynb", ["from mha_lesson import explore", "explore.masks()"])
-    page = server.open(browser, "masks.ipynb")
-    page.wait_for_selector("canvas[aria-label]")
+def test_the_colour_bar_says_when_each_row_has_its_own_range(gallery):
+    masks = f".mha-explorer >> nth={explore.__all__.index('masks')}"
     scene = explore.masks().scene
     marks = layout.draw(scene, height=layout.SCREEN).marks
     bar = next(m for m in reversed(marks) if isinstance(m, layout.ColourBar))
     key = next(m for m in reversed(marks) if isinstance(m, layout.Text) and m.text == "blocked")
     box = f"{key.x - 20}, {bar.y}, {layout.text_width(key.text) + 20}, {bar.height}"
     beside = f"v.context.getImageData({box}).data.join()"  # the key to what is blocked
-    before = view(page, ".mha-view", beside)
-    assert sorted(view(page, ".mha-view", "v.drawn")) == texts(scene)
-    page.get_by_label("each row up to its own largest").check()
-    assert sorted(view(page, ".mha-view", "v.drawn")) == texts(scene, by_row=True)
-    assert view(page, ".mha-view", beside) == before
-    page.context.close()
+    before = view(gallery, masks, beside)
+    assert sorted(view(gallery, masks, "v.drawn")) == texts(scene)
+    gallery.locator(masks).get_by_label("each row up to its own largest").check()
+    assert sorted(view(gallery, masks, "v.drawn")) == texts(scene, by_row=True)
+    assert view(gallery, masks, beside) == before
 
 
-def test_a_saved_page_moves_without_kernel_or_network(browser, tmp_path):
-    path = export(lab.notebook(tmp_path / "demo.ipynb", [SETUP, "demo.stored_explorer()"]))
+def test_a_saved_page_moves_without_kernel_or_network(browser, exported):
     page = browser.new_context(offline=True).new_page()
-    page.goto(path.as_uri())
-    page.wait_for_selector("canvas[aria-label]")
+    page.goto(exported.as_uri())
+    first = ".mha-explorer >> nth=0"
+    page.wait_for_selector(f"{first} >> canvas[aria-label]")
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
     scene = demo.stored(16, True)
-    settle(page, ".mha-explorer", scene.caption)
-    assert sorted(view(page, ".mha-view", "v.drawn")) == texts(scene)
+    settle(page, first, scene.caption)
+    assert sorted(view(page, first, "v.drawn")) == texts(scene)
     page.context.close()
 
 
