@@ -557,7 +557,7 @@ def test_notes_add_up() -> None:
 
     report = judge(_doubled(), answer)
     assert report.passed and len(report.notes) == 2 and "writes into its input" in report.notes[0]
-    assert judge(_doubled(), lambda x: x.mul_(2) + (x.shape[0] == 3)).notes[0] == report.notes[0]
+    assert judge(_doubled(), lambda x: x.mul_(2) + (x.shape[0] == 3)).notes[-1] == report.notes[0]
 
 
 def test_further_findings_are_all_told_once() -> None:
@@ -824,6 +824,11 @@ def test_a_copy_is_equal_and_independent(x: Tensor) -> None:
 @pytest.mark.parametrize("x", [3, None, "text", (1, 2), torch.nn.Linear(2, 3)])
 def test_what_is_no_tensor_is_handed_on(x: Any) -> None:
     assert fresh(x) is x
+
+
+def test_a_pair_is_copied_with_its_tensors() -> None:
+    pair = (torch.ones(2), None)
+    assert fresh(pair)[0] is not pair[0] and torch.equal(fresh(pair)[0], pair[0])
 
 
 def test_a_change_of_any_input_is_noticed() -> None:

@@ -187,6 +187,63 @@ def test_two_mistakes_of_which_one_is_known(exercise, answer, slips) -> None:
     assert getattr(check, exercise)(answer).slips == slips
 
 
+def test_a_change_that_only_makes_another_mistake_is_not_told_as_one_of_two() -> None:
+    def heads_put_first(heads, i):
+        quiet = heads.swapaxes(0, 1).clone()
+        quiet[i] = 0
+        return quiet
+
+    def output_in_both_places(Q, K, V):
+        scores = Q @ K.mT / math.sqrt(Q.shape[-1])
+        weights = V = scores.softmax(dim=-1) @ V
+        return V, weights
+
+    def first_head_twice(heads, W_o):
+        slabs = W_o.split(heads.shape[-1], dim=1)
+        out = heads[:, 0] @ slabs[0].T
+        for i, slab in enumerate(slabs):
+            out = out + heads[:, i] @ slab.T
+        return out
+
+    assert check.silence(heads_put_first).slips == ("relation:moved_axes",)
+    assert check.attention(output_in_both_places).slips == ("output_twice",)
+    assert check.sum_of_head_writes(first_head_twice).slips == ("first_twice",)
+
+
+def test_what_cannot_matter_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(Q, K):
+        if Q.ndim == 17:
+            K = K.cos()
+        return Q @ K.mT / (1.37 + Q.shape[-2] ** 1.7)
+
+    tried = []
+
+    def noted(source, some, **names):
+        for change in some:
+            tried.extend([] if names else [ast.unparse(change.new)])
+            yield from versions(source, [change], **names)
+
+    versions = places.versions
+    monkeypatch.setattr(places, "versions", noted)
+    check.attention_scores(answer)
+    assert {"-Q", "K.mT.mT"} & {*tried} and not {"~Q", "K.sin"} & {*tried}
+
+
+def test_return_inside_a_loop_and_names_in_another_order() -> None:
+    def first_turn(T):
+        mask = torch.zeros(T, T, dtype=torch.bool)
+        for i in range(T):
+            mask[i, i + 1 :] = True
+            return mask
+
+    def unpacked_wrongly(heads, W_o):
+        _B, h, d_k, _T = heads.shape
+        return sum(heads[:, i] @ W_o[:, i * d_k : (i + 1) * d_k].T for i in range(h))
+
+    assert "`return` stands inside this loop" in str(check.causal_mask(first_turn))
+    assert "the names belong in another order" in str(check.sum_of_head_writes(unpacked_wrongly))
+
+
 def test_what_a_change_takes_out_is_not_said_to_be_missing() -> None:
     """Without its mask this answer makes a known mistake, and so it does with other numbers."""
 

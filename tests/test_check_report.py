@@ -59,7 +59,7 @@ def declarations(style: str) -> dict[str, str]:
 def reads_well(text: str) -> bool:
     """A sentence of the course: begins with a capital or code, ends with a stop, never shouts."""
     prose = re.sub(r"`[^`]*`", "", text)
-    shouted = set(re.findall(r"[A-Z]{2,}", prose)) - {"GPU", "CUDA"}
+    shouted = set(re.findall(r"[A-Z]{2,}", prose)) - {"GPU", "CUDA", "BF"}
     return bool(re.match(r"[A-Z`(]", text)) and text[-1] in ".?)" and not shouted
 
 
@@ -613,6 +613,9 @@ def test_a_report_lists_what_there_is_in_order() -> None:
 _x, _mask = torch.ones(2, 3), torch.ones(2, 3).bool()
 STOPS: dict[str, Callable[[], Any]] = {
     "fixed_device": lambda: torch.empty(2, device="meta").numpy(),
+    "error:written_over": lambda: _x.clone().requires_grad_().exp().mul_(2).sum().backward(),
+    "error:numpy_lacks_dtype": lambda: _x.bfloat16().numpy(),
+    "error:numpy_transpose": lambda: _x.transpose(0, 2, 1, 3),  # type: ignore[call-arg]
     "error:three_dots": lambda: _x + ...,  # type: ignore[operator]
     "error:none_used": lambda: None @ _x,  # type: ignore[operator]
     "error:module_not_started": lambda: setattr(nn.Module.__new__(nn.Module), "w", nn.Linear(1, 1)),
@@ -812,8 +815,8 @@ def count(n: int) -> int:
         (
             squares,
             lambda x: (x * x, x),
-            "returns_tuple",
-            "returns a tuple of 2, and it should be one",
+            "more_than_asked",
+            "returns a tuple of 2. The first of them is right, and is all that is asked for",
         ),
         (squares, lambda x: (x * x).tolist(), "returns_list", "a list"),
         (squares, lambda x: (x * x).numpy(), "returns_ndarray", "a numpy array"),
@@ -872,7 +875,7 @@ def count(n: int) -> int:
             squares_and_signs,
             lambda x: (x * x, (x > 0.5).int()),
             "not_bool",
-            "Your signs has dtype int32, and a mask should be bool",
+            "Your signs has dtype int32, and it should be bool",
         ),
         (squares_and_signs, lambda x: (x * x, x < 2), "relation:constant", "Your signs has the"),
         (

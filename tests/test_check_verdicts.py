@@ -261,3 +261,15 @@ def test_the_packages_own_is_no_answer(name: str) -> None:
     assert report.passed is None and "the package's own" in str(report)
     if name != "MultiHeadAttention":
         assert getattr(check, name)(lambda *inputs: own(*inputs)).passed
+
+
+def test_where_a_table_ends_the_answer_is_not_right() -> None:
+    def table(T):
+        return torch.ones(64, 64, dtype=torch.bool).triu(1)[:T, :T]
+
+    def nothing_to_pad(lengths, T):
+        mask = (torch.arange(T) >= lengths[:, None])[:, None, None]
+        return mask if mask.any() else None
+
+    for report in (check.causal_mask(table), check.padding_mask(nothing_to_pad)):
+        assert report.passed is False and "ends_there" in report.slips, report

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from mha_lesson.check.engine.compare import Difference, close
-from mha_lesson.check.engine.naming import Trial
+from mha_lesson.check.engine.naming import MOST, Trial, only
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Returned, run
 
 COARSE = 2e-2  # half precision, and rounding to two digits
-MOST = 3  # kinds of inputs that a sentence can list
 
 
 def at_large(answer: Callable[..., Any], trials: list[Trial]) -> Finding | None:
@@ -64,6 +63,8 @@ def where_right(trials: list[Trial]) -> str:
         return ""
     if max(map(_axes, right)) == 2 < min(map(_axes, wrong)):
         return "For single matrices all is right; it goes wrong with axes (B, h) in front of them."
+    if words := only(trials):
+        return f"It goes wrong {words}, and is right elsewhere."
     also_wrong = {t.case.note for t in wrong}
     notes = Counter(t.case.note for t in right if t.case.note not in also_wrong)
     often = [note for note, n in notes.items() if n > 1] or [*notes]

@@ -25,9 +25,29 @@ ERRORS = (
         r"same device|expected device|can't convert \S+ device type tensor to numpy|"
         r"on different devices|not compiled with CUDA|no CUDA GPUs|no NVIDIA driver|"
         r"not linked with support|device type",
-        "It makes a tensor on a fixed device: when the input lives elsewhere (on a GPU, say), "
-        "the two cannot be combined.",
-        "Which tensor do you create yourself, and how could it follow the device of the input?",
+        "Something there lives on a fixed device, as all that numpy holds does: when the input "
+        "lives elsewhere (on a GPU, say), the two cannot be combined.",
+        "What do you create yourself, or hand to numpy, and how could it follow the input?",
+    ),
+    Known(
+        "written_over",
+        r"modified by an inplace operation|leaf Variable that requires grad",
+        "A line writes over numbers in place (`+=`, `[…] =`, or a name that ends in `_`) which the "
+        "way back for the gradient still needs.",
+        "Which line does, and how could it make a new tensor?",
+    ),
+    Known(
+        "numpy_lacks_dtype",
+        r"unsupported ScalarType",
+        "It hands a tensor to numpy, which does not know this dtype.",
+        "Which functions of torch do the same?",
+    ),
+    Known(
+        "numpy_transpose",
+        r"(transpose|swapaxes|swapdims)\(\) (takes 2 positional|received an invalid comb)",
+        "In torch this exchanges *two* axes, and numpy's function of that name brings all into an "
+        "order.",
+        "Which function of torch takes all axes in their new order?",
     ),
     Known(
         "three_dots",

@@ -232,9 +232,9 @@ class Exercise:
         with torch.no_grad():
             steps = {site: step for slip in slips for site, step in slip.steps.items()}
             if memory is not None:
-                usual = memory.usual or {p.name: memory.of(p.default) for p in self.steps}
-                memory.usual = usual
-                steps = usual | {site: memory.of(step) for site, step in steps.items()}
+                if self not in memory.usual:
+                    memory.usual[self] = {p.name: memory.of(p.default) for p in self.steps}
+                steps = memory.usual[self] | {site: memory.of(step) for site, step in steps.items()}
             if whole := steps.get(WHOLE):
                 return whole(*inputs)
             return self.right(*inputs, **steps)
@@ -281,9 +281,8 @@ class Memory:
     """What steps have given on the inputs of one case: most variants share most of their steps."""
 
     def __init__(self) -> None:
-        self.usual: dict[str, Step] = {}  # the right steps, by their sites
+        self.usual: dict[Exercise, dict[str, Step]] = {}  # the right steps, by their sites
         self._steps: dict[Step, Step] = {}
-        self.compared: dict[int, tuple[Any, bool]] = {}  # by id: a result, and whether it fits
 
     def of(self, step: Step) -> Step:
         """The step, computed once for the same inputs."""

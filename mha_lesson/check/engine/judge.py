@@ -116,7 +116,8 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         report = replace(report, notes=(*report.notes, *_remarks(exercise, bound, source)))
     writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials)
     if writes and exercise.keeps_inputs:
-        kept = (*report.findings, Finding("writes_into_input", WRITES, KEPT))
+        before = (replace(f, does=f.does.replace(ALONE, "")) for f in report.findings)
+        kept = (*before, Finding("writes_into_input", WRITES, KEPT))
         report = replace(report, passed=False, findings=kept)
     elif writes:
         report = replace(report, notes=(*report.notes, WRITES))
@@ -126,6 +127,8 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
 VAGUE = ("values", "shape", "nan", "result_count", "result_type", "not_bool", "formula")
 
 
+# What tells a result as a whole, and needs no guess at two mistakes.
+EXACT = {"relation:moved_axes", "relation:crossed", "relation:flipped_or_rolled"}
 OF_SHAPES = tuple(
     f"error:{key}"
     for key in ("matrix_shapes", "broadcast_shapes", "shape_for_view", "index_out_of_range")
@@ -185,7 +188,8 @@ def _by_other_means(
     if stops and place.alone:
         return replace(report, notes=(*report.notes, place.alone.does))
     several = (place.alone,) if place.alone else _several(exercise, trials)
-    if several := several or (() if stops or _partly(report) else place.with_slip()):
+    known = stops or _partly(report) or EXACT & {*report.slips}
+    if several := several or (() if known else place.with_slip()):
         return replace(report, findings=several, notes=())
     if found := at_large(bound.answer, trials):
         return replace(report, findings=(found,))
@@ -272,7 +276,7 @@ def _remarks(exercise: Exercise, bound: Bound, source: Source) -> Iterator[str]:
 
 
 KEPT = "Which line changes a tensor in place, and how could it work on one of its own?"
-WRITES = "It also writes into its input: whoever calls it finds the tensor changed."
+WRITES = "It writes into its input: whoever calls it finds the tensor changed."
 
 
 def _untouched(exercise: Exercise) -> Report:

@@ -26,7 +26,6 @@ from mha_lesson.check.engine.report import Finding, Picture, Report, number, pic
 from mha_lesson.check.engine.safely import Outcome, Raised, Returned, run
 
 MOST_BEGUN = 6  # explanations of the first input that are tried with one slip more
-MAX_SAMPLES = 6  # inputs on which a relation has to hold
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,10 @@ class Trial:
     case: Case
     expected: Any
     outcome: Outcome
-    memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
+    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
+    compared: dict[int, tuple[Any, bool]] = field(  # by id: a result, and whether it fits
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def difference(self) -> Difference | None:
@@ -80,7 +82,8 @@ def report_on_values(exercise: Exercise, trials: list[Trial], diagnosis: "Diagno
         findings: tuple[Finding, ...] = diagnosis.slips
         if diagnosis.how != "complete" and crashed:
             findings = (*findings, explain_crash(trials))
-        notes = () if diagnosis.how != "partial" else (MORE.format(diagnosis.fits, len(wrong)),)
+        more = {"partial": MORE.format(diagnosis.fits, len(wrong)), "where": ELSEWHERE}
+        notes = (more[diagnosis.how],) if diagnosis.how in more else ()
         return Report(name, False, findings, notes, _picture(exercise, shown), _where(shown))
     if isinstance(shown.outcome, Raised) or len(crashed) > len(trials) / 2:
         return Report(name, False, (explain_crash(trials),))
@@ -92,6 +95,27 @@ MORE = (
     "On {} of the {} inputs that go wrong your result is exactly what this gives; on the others "
     "there is something else as well."
 )
+ELSEWHERE = (
+    "On every input that goes wrong your result is exactly what this gives; on the others it is "
+    "right."
+)
+
+
+MOST = 3  # kinds of inputs that a sentence can list
+
+
+def only(trials: list[Trial]) -> str:
+    """On which inputs alone it goes wrong, if that can be said in short."""
+    right = [t.case for t in trials if t.difference is None]
+    wrong = [t.case for t in trials if t.difference is not None]
+    for letter in wrong[0].sizes if right else ():
+        if {c.sizes.get(letter) for c in wrong} == {1} and all(
+            c.sizes.get(letter) != 1 for c in right
+        ):
+            return f"where {letter} = 1"
+    notes = dict.fromkeys(c.note for c in wrong)
+    clear = 0 < len(notes) <= MOST and notes.keys().isdisjoint({"", *(c.note for c in right)})
+    return ", and ".join(notes) if right and clear else ""
 
 
 def _only_float_width(found: Difference, trial: Trial) -> bool:
@@ -131,7 +155,8 @@ def _where(trial: Trial) -> str:
 @dataclass(frozen=True)
 class Diagnosis:
     """Slips, and what they give: "complete", what the answer gave on every input; "values", all
-    but its errors; "partial", what it gave on `fits` of the inputs that go wrong.
+    but its errors; "partial", what it gave on `fits` of the inputs that go wrong; "where", on all
+    of these, and not on the others.
     """
 
     slips: tuple[Slip, ...] = ()
@@ -162,8 +187,8 @@ def diagnose(
     for slips in chain(candidates, _grown(exercise, begun) if grow else ()):
         if not reproduces(exercise, slips, returned[0]):
             continue
-        fits = [reproduces(exercise, slips, t) for t in returned]
         told = tuple(slip for slip in slips if slip.does)
+        fits = list(_fits(exercise, slips, returned, len(told) == 1))
         if all(fits):
             if all(reproduces(exercise, slips, t) for t in raised):
                 return Diagnosis(told, "complete")
@@ -172,10 +197,22 @@ def diagnose(
         elif len(begun) < MOST_BEGUN:
             begun.append((slips, returned[fits.index(False)]))
         # One slip, that no right result speaks against: several meet some inputs by chance.
-        likely = len(told) == 1 and all(fits[len(wrong) :]) and best.how != "values"
-        if likely and sum(fits[: len(wrong)]) > best.fits:
+        alone = len(told) == 1 and best.how != "values"
+        if alone and all(fits[len(wrong) :]) and sum(fits[: len(wrong)]) > best.fits:
             best = Diagnosis(told, "partial", sum(fits[: len(wrong)]))
+        elif alone and not (best.how or raised) and all(fits[: len(wrong)]) and only(trials):
+            best = Diagnosis(told, "where", len(wrong) // 2)
     return best
+
+
+def _fits(
+    exercise: Exercise, slips: tuple[Slip, ...], trials: list[Trial], counted: bool
+) -> Iterator[bool]:
+    """Whether they give each result; up to the first that they do not, unless that is counted."""
+    for trial in trials:
+        yield (fits := reproduces(exercise, slips, trial))
+        if not (fits or counted):
+            return
 
 
 def _grown(
@@ -190,14 +227,13 @@ def _grown(
 
 def reproduces(exercise: Exercise, slips: tuple[Slip, ...], trial: Trial) -> bool:
     """Whether these slips give what the answer gave, or raise where it raised."""
-    memory = trial.memory
     try:
-        result = exercise.variant(slips, trial.case.inputs, memory)
+        result = exercise.variant(slips, trial.case.inputs, trial.memory)
     except Exception:
         return isinstance(trial.outcome, Raised)
-    if id(result) not in memory.compared:
-        memory.compared[id(result)] = result, trial.gives(result)
-    return memory.compared[id(result)][1]
+    if id(result) not in trial.compared:
+        trial.compared[id(result)] = result, trial.gives(result)
+    return trial.compared[id(result)][1]
 
 
 def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
@@ -214,7 +250,7 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
             "What does the exercise ask for, in which order?",
         )
     if found.kind == "type":
-        return _wrong_type(exercise, found)
+        return _more_than_asked(exercise, wrong) or _wrong_type(exercise, found)
     if isinstance(found.expected, int):
         numbers = [
             (t.outcome.value, t.expected, t.case.sizes)
@@ -228,7 +264,7 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
             return Finding("values", plain, asks)
         return replace(relation, does=f"{plain} {relation.does}", asks=asks)
     sizes = trial.case.sizes
-    alike = list(_alike(found, wrong))
+    alike = _alike(found, wrong, found.kind)
     have = letters_of_all(
         [(tuple(found.yours.shape), sizes), *((tuple(y.shape), z) for y, _, z in alike)]
     )
@@ -239,6 +275,7 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
         return Finding(
             "nan", f"{part} has NaN in it.", "Which line divides 0 by 0, or subtracts ∞ from ∞?"
         )
+    alike = _alike(found, wrong, "values", "shape")
     relation = relations.relate([(found.yours, found.expected, sizes), *alike])
     does = relation.does if relation else ""
     if found.kind == "shape":
@@ -265,11 +302,11 @@ def _shape_words(letters: str, x: Tensor) -> str:
     return f"has shape {letters}" + (f" = {shape}" if shape != letters else "")
 
 
-def _alike(found: Difference, wrong: list[Trial]) -> Iterator[relations.Sample]:
-    """Other inputs on which the same thing differs in the same way."""
-    for trial in wrong[:MAX_SAMPLES]:
+def _alike(found: Difference, wrong: list[Trial], *kinds: str) -> Iterator[relations.Sample]:
+    """All inputs on which the same thing differs, in one of these ways."""
+    for trial in wrong:
         other = trial.difference
-        if other and (other.kind, other.part) == (found.kind, found.part):
+        if other and other.kind in kinds and other.part == found.part:
             yield other.yours, other.expected, trial.case.sizes
 
 
@@ -289,6 +326,24 @@ def kind_of(x: Any) -> str:
     name = type(x).__name__
     have = _TYPES.get(name, f"an object of type {name}")
     return f"{have} of {len(x)}" if name in ("list", "tuple") and x else have
+
+
+def _more_than_asked(exercise: Exercise, wrong: list[Trial]) -> Finding | None:
+    """Several results, one of which is what is asked for."""
+    values = [t.outcome.value for t in wrong if isinstance(t.outcome, Returned)]
+    if len(values) < len(wrong) or not all(isinstance(v, (tuple, list)) for v in values):
+        return None
+    for i, parts in enumerate(zip(*values, strict=False)):
+        pairs = zip(parts, wrong, strict=True)
+        if all(same(part, t.expected, t.case.tolerance) for part, t in pairs):
+            place = {0: "first", 1: "second"}.get(i, f"{i + 1}th")
+            return Finding(
+                "more_than_asked",
+                f"Your code returns {kind_of(values[0])}. The {place} of them is right, and is all "
+                f"that is asked for: {exercise.gives[0]}.",
+                "What does your last line return?",
+            )
+    return None
 
 
 def _wrong_type(exercise: Exercise, found: Difference) -> Finding:
@@ -337,8 +392,8 @@ def wrong_dtype(part: str, found: Difference) -> Finding:
     if want == "bool":
         return Finding(
             "not_bool",
-            f"{part} has dtype {have}, and a mask should be bool: `~`, `|` and `masked_fill` "
-            "all count on it.",
+            f"{part} has dtype {have}, and it should be bool, True and False: `~`, `|` and "
+            "`masked_fill` count on that.",
             "What gives True and False instead of numbers?",
         )
     return Finding(

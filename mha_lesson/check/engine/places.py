@@ -22,6 +22,7 @@ from mha_lesson.check.engine.naming import Trial
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned
 from mha_lesson.check.engine.source import Source
+from mha_lesson.check.engine.values import meet
 
 MADE = "<changed>"
 OWN = "_the_learners_own"
@@ -88,10 +89,13 @@ class Change(NamedTuple):
 KINDS = {
     "operator": ("another sign belongs there", "Which operation is meant?"),
     "function": ("another function belongs there", "Which one is meant?"),
+    "return": ("`return` stands inside this loop", "After how many turns does the loop end?"),
     "order": ("the order of what stands there is wrong", "Which of them comes first?"),
     "number": ("another number belongs there", "Which one, and could it be read from a shape?"),
     "letter": ("another letter belongs there", "Which axis does each letter stand for?"),
     "name": ("another name belongs there", "What is meant to be computed with in this place?"),
+    "sign": ("the sign in front is too much", "What would be left without it?"),
+    "names": ("the names belong in another order", "Which of the values is which?"),
     "missing": ("something is still to be done to it there", "Which sign, or which order of axes?"),
     "much": ("something is too much there", "What would be left without it?"),
     "argument": ("an argument is left out there", "Along which axis should it work?"),
@@ -180,7 +184,7 @@ def _instead(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AS
         for text in _other_letters(node.value):
             yield "letter", ast.Constant(text)
     elif isinstance(node, ast.UnaryOp):
-        yield "much", node.operand
+        yield "sign", node.operand
         if getattr(node.operand, "attr", "") == "inf":
             yield "number", ast.Constant(0.0)
     elif isinstance(node, ast.BinOp):
@@ -207,9 +211,10 @@ def _instead(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AS
         yield from _other_slices(node)
     elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         yield "much", node.value
-    elif isinstance(node, (ast.Tuple, ast.List)) and isinstance(node.ctx, ast.Load):
+    elif isinstance(node, (ast.Tuple, ast.List)):
+        kind = "order" if isinstance(node.ctx, ast.Load) else "names"
         for parts in _exchanged(node.elts):
-            yield "order", type(node)(parts, node.ctx)
+            yield kind, type(node)(parts, node.ctx)
     elif isinstance(node, ast.IfExp):
         yield "much", node.body
         yield "much", node.orelse
@@ -325,7 +330,7 @@ def _other_statements(node: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
         *before, last = node.body
         if isinstance(node, ast.For) and before and isinstance(last, ast.Return):
             loop = ast.For(node.target, node.iter, before, node.orelse)
-            yield "order", ast.If(ast.Constant(True), [loop, last], [])
+            yield "return", ast.If(ast.Constant(True), [loop, last], [])
     if isinstance(node, ast.If):
         yield "much", ast.If(ast.Constant(True), node.body, [])
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -353,9 +358,14 @@ def _exchanged(parts: list[Any]) -> Iterator[list[Any]]:
 # --- trying them ---------------------------------------------------------------------------------
 
 
-def versions(source: Source, some: Iterable[Change] | None = None) -> Iterator[tuple[Change, Any]]:
-    """The learner's function or class with one place changed, for each change or some of them."""
-    tree, home = source.tree, dict(vars(sys.modules[source.answer.__module__]))
+def versions(
+    source: Source, some: Iterable[Change] | None = None, **names: Any
+) -> Iterator[tuple[Change, Any]]:
+    """The learner's function or class with one place changed, for each change or some of them.
+
+    `names` stand around them, beside those of the learner's module.
+    """
+    tree, home = source.tree, vars(sys.modules[source.answer.__module__]) | names
     assert isinstance(tree, ast.Module)
     top: Any = tree.body[0]
     top.decorator_list = []
@@ -446,21 +456,33 @@ def one_place(
         return Found()
     first = sorted(trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised)))
     safely = Ended if any(source.nodes(LOOPS)) else _as_it_is
-    listed = changes(source.tree)
-    seen: list[_Version] = []
     end = process_time() + SECONDS
+
+    as_it_is = Change("", {}, "", source.tree, source.tree)
+
+    def attempt(names: dict[str, Any]) -> None:
+        for _, watched in versions(source, [as_it_is], **names):
+            first[0].again(safely(again(watched)))
+
+    met = meet(source, _places(source.tree), attempt)
+    returns = isinstance(first[0].outcome, Returned)
+    listed = [c for c in changes(source.tree) if met.fits(c.node, c.new, names=returns)]
+    idle = [c for c in listed if source.statement(c.node) in met.idle]
+    seen: list[_Version] = []
 
     def mends(version: Any) -> bool:
         return all(t.again(safely(again(version))).difference is None for t in first)
 
-    for n, (change, made) in enumerate(versions(source, listed)):
+    tried = (c for c in listed if source.statement(c.node) not in met.idle)
+    for n, (change, made) in enumerate(versions(source, tried)):
         answer = safely(again(made))
         if n % 8 == 0 and process_time() > end:  # on some machines a slow question
             break
         trial = first[0].again(answer)
         if trial.difference is None and mends(made):
             around = [c for c in listed if c.kind == "much" and _holds(c, change)]
-            for outer, other in versions(source, around[::-1]):
+            around.sort(key=lambda c: (not isinstance(c.node, ast.If), -listed.index(c)))
+            for outer, other in versions(source, around):
                 if mends(other):
                     change = outer  # what is too much needs no mending
                     break
@@ -470,7 +492,9 @@ def one_place(
     if exercise is None or isinstance(first[0].expected, int):
         return Found()  # a count and a changed count meet by chance
     left = max(end - process_time(), SECONDS / 4)
-    return Found(None, lambda: _Left(exercise, first).told(source, seen, mends, left))
+
+    as_before = (_Version(c, first[0], safely(again(m))) for c, m in versions(source, idle))
+    return Found(None, lambda: _Left(exercise, source, first).told(seen, as_before, mends, left))
 
 
 def _holds(outer: Change, change: Change) -> bool:
@@ -499,8 +523,9 @@ class _Left:
     make a mistake, too. If two places leave a slip each, those two slips are what was made.
     """
 
-    def __init__(self, exercise: Exercise, trials: list[Trial]) -> None:
-        self.exercise, self.trials, self.others = exercise, trials, trials[1:]
+    def __init__(self, exercise: Exercise, source: Source, trials: list[Trial]) -> None:
+        self.exercise, self.source = exercise, source
+        self.trials, self.others = trials, trials[1:]
         self.slips: dict[Any, list[Slip]] = {}  # by what they give on the first input
         for (slip,) in exercise.singles:
             with contextlib.suppress(Exception):
@@ -510,15 +535,24 @@ class _Left:
 
     def told(
         self,
-        source: Source,
         seen: list[_Version],
+        as_before: Iterator[_Version],
         mends: Callable[[Any], bool],
         seconds: float,
     ) -> tuple[Finding, ...]:
-        """What is left; `mends` says of a version whether all is right with it."""
+        """What is left.
+
+        Args:
+            seen: versions that give something on the first input.
+            as_before: those that give there what the answer gives.
+            mends: says of a version whether all is right with it.
+            seconds: how long this may take.
+        """
+        outcome = self.trials[0].outcome
+        alike = isinstance(outcome, Returned) and self.slips.get(_print_of(outcome.value))
         found: dict[Slip, list[Change]] = {}
         end = process_time() + seconds
-        for version in seen:
+        for version in chain(seen, as_before if alike else ()):
             if process_time() > end:
                 break
             if slip := self._left_by(version):
@@ -527,20 +561,30 @@ class _Left:
         match list(found.items()):
             case [(slip, changes)]:
                 ranked = sorted(changes, key=lambda c: (c.kind != "much", -_line(c)))
-                return _told(source, ranked[0]), slip
+                return _told(self.source, ranked[0]), slip
             case [(one, these), (other, those)]:
                 pairs = [(a, b) for a in these for b in those if not _overlap(a.node, b.node)]
-                both = any(map(mends, chain.from_iterable(_two(source, *p) for p in pairs[:9])))
-                return (one, other) if both else ()
+                made = chain.from_iterable(_two(self.source, *pair) for pair in pairs[:9])
+                return (one, other) if any(map(mends, made)) else ()
         return ()
 
     def _left_by(self, version: _Version) -> Slip | None:
         """The slip that is all that is left, and was there before."""
         assert isinstance(version.trial.outcome, Returned)
         slips = self.slips.get(_print_of(version.trial.outcome.value), ())
-        if not slips or _removes(version.change) or _measures(version.change):
+        change = version.change
+        if not slips or change.kind == "missing" or _removes(change) or _measures(change):
+            return None
+        if self._exchanges(change):
             return None
         return next((s for s in slips if self._leaves(s, version) and self._was_there(s)), None)
+
+    def _exchanges(self, change: Change) -> bool:
+        """Whether it gives another result back: that may only make another mistake."""
+        above = self.source.parents.get(change.node)
+        if isinstance(above, ast.Tuple):
+            above = self.source.parents.get(above)
+        return change.kind == "name" and isinstance(above, ast.Return)
 
     def _leaves(self, slip: Slip, version: _Version) -> bool:
         if not self._agree(slip, self.trials[0], version.trial):

@@ -19,6 +19,7 @@ from mha_lesson.check.engine.report import Finding, number
 Sizes = Mapping[str, int]
 Sample = tuple[Tensor, Tensor, Sizes]
 _TIGHT = TOLERANCE[torch.float64]
+FEW = 4  # numbers that say little: there most relations hold by chance, or not at all
 
 
 def relate(samples: Sequence[Sample]) -> Finding | None:
@@ -28,6 +29,8 @@ def relate(samples: Sequence[Sample]) -> Finding | None:
     for relation in _SAME_SHAPE if alike else _OTHER_SHAPE:
         said = relation(*prepared[0])
         for sample in prepared[1:]:
+            if sample[1].numel() < FEW and relation is not factor:
+                continue
             said = [s for s in said if s in relation(*sample)] if said else []
         if said:
             return Finding(f"relation:{relation.__name__}", said[0])
@@ -74,7 +77,7 @@ def factor(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
                 words.append(sign + {1: "", 2: "2·", 0.5: "½·"}[share] + spoken.format(name))
     words.append(number(ratio))
     said = [f"Every number of yours is {word} times the right one." for word in words]
-    if expected.numel() > 1:
+    if expected.ndim:
         said.append("Every number of yours is the right one times the same factor.")
     return said
 
@@ -106,6 +109,10 @@ def moved_axes(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
         if close(yours, turned, _TIGHT):
             spoken = ", ".join(names[i] for i in order)
             said.append(f"These are the right numbers with the axes in another order: {spoken}.")
+            for axis in range(expected.ndim):  # said alike whatever axes are in front
+                if list(order) == [axis, *(i for i in range(expected.ndim) if i != axis)]:
+                    put = f"axis {axis - expected.ndim} put first"
+                    said.append(f"These are the right numbers with {put}.")
     return said
 
 
@@ -210,6 +217,23 @@ def reduced(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     return said
 
 
+def crossed(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    """Axes that come twice: what belongs together is where the two meet."""
+    if yours.ndim == expected.ndim:
+        fits = yours.shape == expected.shape and close(yours, expected, _TIGHT)
+        return [CROSSED] * fits
+    pairs = combinations(range(yours.ndim), 2) if expected.ndim < yours.ndim < 7 else ()
+    alike = ((i, j) for i, j in pairs if yours.shape[i] == yours.shape[j])
+    met = (yours.diagonal(0, i, j).movedim(-1, i) for i, j in alike)
+    return next((said for x in met if (said := crossed(x, expected, sizes))), [])
+
+
+CROSSED = (
+    "An axis comes twice in it: each of its parts has met every other one, and the right numbers "
+    "stand only where a part meets itself."
+)
+
+
 def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """One position of one axis only, or all but the first or last."""
     said = []
@@ -256,7 +280,7 @@ _SAME_SHAPE: tuple[Relation, ...] = (
     row_factors,
     partly_right,
 )
-_OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, reduced, a_slice)
+_OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, reduced, crossed, a_slice)
 
 
 def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:

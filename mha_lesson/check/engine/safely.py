@@ -64,6 +64,8 @@ def run(answer: Callable[..., Any], inputs: tuple[Any, ...], codes: set[CodeType
 
 def fresh(x: Any) -> Any:
     """A copy with the same strides, so that a non-contiguous input stays one."""
+    if isinstance(x, tuple) and any(isinstance(part, Tensor) for part in x):
+        return tuple(map(fresh, x))
     if not isinstance(x, Tensor) or 0 in x.stride():
         return x.clone() if isinstance(x, Tensor) else x
     copy = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)

@@ -66,11 +66,14 @@ class Source:
     def nodes(self, kind: Any) -> Iterator[Any]:
         return (n for n in ast.walk(self.tree) if isinstance(n, kind)) if self.tree else iter(())
 
-    def line(self, node: ast.AST) -> str:
-        """The statement's first line, as code."""
+    def statement(self, node: ast.AST) -> ast.AST:
         while not isinstance(node, ast.stmt) and node in self.parents:
             node = self.parents[node]
-        text = ast.unparse(node).splitlines()[0]
+        return node
+
+    def line(self, node: ast.AST) -> str:
+        """The statement's first line, as code."""
+        text = ast.unparse(self.statement(node)).splitlines()[0]
         return text if len(text) <= 70 else text[:69] + "…"
 
     def three_dots(self) -> Finding | None:

@@ -81,9 +81,14 @@ def reached(
     for words, result in reversed(known):
         lines = [_found(x, watch.seen) for x in flat(result) if isinstance(x, Tensor)]
         if lines and all(lines):
-            then = "It stops then" if isinstance(outcome, Raised) else "What comes of them is not"
-            return f"By line {max(lines)} the right numbers are there for {words}. {then}."
+            then = " It stops then." if isinstance(outcome, Raised) else AND_THEN
+            if isinstance(final, tuple):
+                then = ""  # a part of it may be right
+            return f"By line {max(lines)} the right numbers are there for {words}.{then}"
     return ""
+
+
+AND_THEN = " What comes of them is not."
 
 
 def _has_nan(x: Any) -> bool:

@@ -309,6 +309,8 @@ def give(output, weights, scores):
     weights_only = weights
     """Only the weights come back. | The exercise asks for two things: what should the weights be
     used for?"""
+    output_twice = (output, output)
+    "The output comes back twice. | The exercise asks for two things: what is the other one?"
     scores_returned = (output, scores)
     """Beside the output come the scaled scores, from before the softmax, instead of the weights. |
     Which of your variables sums to 1 over the keys?"""

@@ -153,6 +153,11 @@ def one_by_one(X, W_qkv):
     """W_qkv is cut into its three blocks rightly, and then each is used untransposed: X @ W instead
     of X @ Wᵀ. Square blocks fit either way, so nothing complains. | `nn.Linear` keeps a row for
     each *output*. Which axis of the block has to meet X's last?"""
+    Q = X @ W_q.mT
+    K = Q @ W_k.mT
+    one_from_another = (Q, K, K @ W_v.mT)
+    """K is made from Q, and V from K: each product goes on with the one before. | What are all
+    three made from?"""
     values_not_projected = (X @ W_q.mT, X @ W_k.mT, X)
     "V is X itself: the values are not projected. | What are the last d_model rows of W_qkv for?"
 

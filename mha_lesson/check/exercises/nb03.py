@@ -208,6 +208,10 @@ orders_of_axes(
 
 @merge_heads.step
 def arrange(x):
+    same_head = x[:, :1].expand_as(x)
+    "Head 0 stands in the place of every head. | Whose numbers belong behind those of head 0?"
+    mean_for_each = x.mean(1, keepdim=True).expand_as(x)
+    "The mean of the heads stands in the place of every head. | What is lost in a mean?"
     merged_in_reverse = x.flip(1)
     """The heads come in reverse order: the last head's numbers stand first. | Whose numbers should
     fill the first d_k columns?"""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_mask
+from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.exercises.nb01 import attention, shares, softmax_over_keys
@@ -32,6 +33,14 @@ def causal_mask(
 
 
 MEANING = "True means *blocked* here. May query 2 look at key 1?"
+
+
+right_too(
+    causal_mask,
+    lambda _: (130,),
+    "With T = 130",
+    "Is there a table, or a length, that ends before?",
+)
 
 
 @causal_mask.step
@@ -130,6 +139,14 @@ def padding_mask(
     """True at keys from lengths[b] on, (B, 1, 1, T)."""
     positions = torch.arange(T, device=lengths.device)
     return kind(axes(where(positions, lengths[:, None])))
+
+
+right_too(
+    padding_mask,
+    lambda _: (torch.tensor([3, 3]), 3),
+    "Where no sequence is padded",
+    "What does the caller get then: a mask?",
+)
 
 
 @padding_mask.step
@@ -253,7 +270,11 @@ def scores_and_masks() -> Iterator[Case]:
     mixed[0] = torch.tensor([-1e4, 1e4, -1e4, -1e4, 1e4])
     note = "where open keys score −1e4 and blocked ones 1e4"
     yield Case((mixed, blocked), small, note, 2e-3, True)
-    yield Case((normal(1, 1, seed=14), torch.tensor([[True]])), {"T_q": 1, "T_k": 1}, "blocked")
+    yield Case(
+        (normal(1, 1, seed=14), torch.tensor([[True]])),
+        {"T_q": 1, "T_k": 1},
+        "with the only key blocked",
+    )
 
 
 def minus_infinity(scores: Tensor, mask: Tensor) -> Tensor:
@@ -376,6 +397,8 @@ def read(mask, scores):
     mask_of_head_0 = mask[:, :1] if mask.ndim == 4 else mask
     """All heads are masked alike, by the mask of head 0. | The mask may have an axis for the heads.
     How long can it be?"""
+    first_key_open = mask & (torch.arange(mask.shape[-1]) > 0)
+    "Key 0 stays open for every query, whatever the mask says. | May that key be blocked as well?"
     any_head_for_all = mask.any(-3, keepdim=True) if mask.ndim == 4 else mask
     "What one head blocks is blocked for all heads. | Which axis of the mask tells heads apart?"
 
@@ -407,6 +430,9 @@ def fill_wrongly(scores, mask):
     zero_scores = scores.masked_fill(mask, 0.0)
     """Blocked scores become 0 (or nearly 0), and 0 is an ordinary score: exp(0) = 1, so blocked
     keys get weight. | Which score has weight 0 after a softmax?"""
+    only_blocked_rows = scores.masked_fill(mask & mask.all(-1, keepdim=True), -math.inf)
+    """Only rows whose *every* key is blocked are masked: in all others every key stays open. |
+    Which of the two sets of entries is to be filled?"""
     numbers = mask.to(scores.dtype)
     mask_added = scores + numbers
     "The mask is *added* to the scores as 0 and 1: a blocked key scores one point more."

@@ -116,6 +116,8 @@ def collect(writes):
     averaged = torch.stack(writes).mean(0)
     """The writes are averaged, so the result is h times too small. | Concatenating and multiplying
     by W_o: does it divide by h anywhere?"""
+    first_twice = sum(writes) + writes[0]
+    "Head 0's write is added twice. | With which head does the loop begin, and with what the sum?"
     not_added = torch.stack(writes, 1)
     "The writes come back one by one, along an axis for the heads: they are not added up."
     last_only = writes[-1]

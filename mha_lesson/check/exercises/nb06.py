@@ -224,7 +224,8 @@ def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Ite
         yield Case((x, everything, layers), sizes, "with every key of every query blocked")
         yield Case((strided(x), future(T), layers), sizes, "with x not contiguous")
         wide = 60 * x
-        yield Case((wide, None, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
+        alone = "without a mask, where scores are as large as 1e4"
+        yield Case((wide, None, layers), sizes, alone, 2e-3, True)
         yield Case((wide, some, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
         low = _scoring_low(layers, sizes).expand(B, 1, -1)
         x = torch.cat(
@@ -502,6 +503,8 @@ def merge(context):
     joined_in_reverse = context.flip(1).transpose(1, 2).flatten(2)
     """The heads are joined in reverse order: the last head's numbers stand first. | Whose numbers
     should fill the first d_k columns?"""
+    heads_averaged = context.mean(1).repeat(1, 1, context.shape[1])
+    "The heads are averaged, and their mean stands h times side by side. | What is lost in a mean?"
     joined_interleaved = context.permute(0, 2, 3, 1).flatten(2)
     """The concatenation interleaves the heads: dimension 0 of every head, then dimension 1 of each.
     | Head 0's d_k numbers should stand together. Which axis has to be last before joining?"""
@@ -644,9 +647,11 @@ def in_two_parts(trials: list[Trial]) -> Iterator[tuple[Any, list[Trial]]]:
     for trial in trials:
         x, mask, layers = trial.case.inputs
         seen: list[Tensor] = []
-        module = layers.again().to(torch.float64)
-        module.w_o.register_forward_pre_hook(lambda _, given, seen=seen: seen.append(given[0]))
-        outcome = run(_call, (x, mask, Layers(module, layers.n_heads, layers.remake)), set())
+        hook = layers.module.w_o.register_forward_pre_hook(
+            lambda _, given, seen=seen: seen.append(given[0])
+        )
+        outcome = run(_call, (x, mask, layers), set())
+        hook.remove()
         if isinstance(outcome, Raised):
             continue
         if len(seen) != 1 or seen[0].shape != x.shape:

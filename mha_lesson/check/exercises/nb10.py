@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided
 
 
@@ -69,6 +70,15 @@ def rotate(
     """Dimension i turns with dimension i + d_k/2 by position · base^(−2i/d_k)."""
     first, second = pair(x)
     return join(*turn(first, second, angle(speed(x), positions, x)))
+
+
+right_too(
+    rotate,
+    lambda _: (normal(2, 6, seed=40), torch.tensor([70_001, 3])),
+    "With position 70,001",
+    "Is there a table, or a length, that ends before?",
+    tolerance=2e-2,  # a float32 angle of 70,001 radians is off by 4e-3
+)
 
 
 @rotate.step

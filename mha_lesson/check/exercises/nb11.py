@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_mask
+from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.naming import kind_of
 from mha_lesson.check.engine.report import Finding
@@ -285,6 +286,16 @@ def block(scores, n_old):
     "= no_mask"
 
 
+@cached_attention.step(at="fill", normalise=unchanged)
+def masked_after(scores, blocked):
+    """When would the open keys share out all of the weight: mask before the softmax, or after?"""
+    zeroed_after = scores.softmax(-1).masked_fill(blocked, 0.0)
+    """The mask comes after the softmax: blocked weights are set to 0, their share is lost, and rows
+    no longer sum to 1."""
+    heads_zeroed_after = scores.softmax(1).masked_fill(blocked, 0.0)
+    "The softmax runs over the heads, and the mask comes after it."
+
+
 @cached_attention.step
 def fill(scores, blocked):
     """What has to stand at a blocked place so that its weight becomes 0?"""
@@ -365,6 +376,14 @@ grouped_scores.adopt(
 )
 
 
+right_too(
+    grouped_scores,
+    lambda _: (normal(1, 12, 2, 5, seed=60), normal(1, 4, 3, 5, seed=61)),
+    "With h = 12 and h_kv = 4",
+    "Which key head does each of the twelve look with?",
+)
+
+
 @grouped_scores.step
 def share(k, q):
     """With h = 6 and h_kv = 3: which key head do query heads 0 and 1 look with?"""
@@ -408,8 +427,11 @@ def _whole(q, k):
     groups_left_apart = five
     """The groups are right, and still an axis of their own: (B, h_kv, h / h_kv, T_q, T_k). | Which
     call lays two neighbouring axes together?"""
-    mean_query_of_group = groups.mean(2) @ k.mT / math.sqrt(d_k)
+    averaged = groups.mean(2) @ k.mT / math.sqrt(d_k)
+    mean_query_of_group = averaged
     "The *queries* of a group are averaged, (B, h_kv, …): only the keys are shared."
+    mean_query_for_each = averaged.repeat_interleave(q.shape[1] // h_kv, dim=1)
+    "The *queries* of a group are averaged, so all its heads get the same scores."
     sum_query_of_group = groups.sum(2) @ k.mT / math.sqrt(d_k)
     "The *queries* of a group are added up, (B, h_kv, …): only the keys are shared."
     first_queries_only = five[:, :, 0]
@@ -523,6 +545,13 @@ def past(query, key, window):
     cache's length."""
     without_cache_only = none if window is None or query[0] > 0 else back >= window
     "The window is applied only while the cache is empty: the cached path ignores it."
+    pieces = none if window is None else key // window < query // window
+    """The text is cut into pieces of `window` tokens, and a token sees those of its own piece only.
+    | How far back may the first token of a piece see?"""
+    ends = query + 1 - (window or 0)
+    negative_end = none if window is None else key < ends + (ends < 0) * (key.max() + 1)
+    """Where the window reaches back before token 0 the slice ends at a negative index, and that is
+    counted from the right. | Where should it end there?"""
     among_new_only = none if window is None else (back >= window) & (key >= query[0])
     "The window is laid over the new tokens only: everything cached stays visible."
     none_is_zero = back >= (window or 0)

@@ -65,7 +65,9 @@ def another_place(heads, i):
 def put(heads, where):
     """What should stand in head i?"""
     own_mean = torch.where(where, heads.mean(2, keepdim=True), heads)
-    "Head i becomes its own mean over the tokens."
+    "Head i becomes a mean of its own numbers instead of zero."
+    own_mean_of_batch = torch.where(where, heads.mean(0, keepdim=True), heads)
+    "= own_mean"
 
 
 @silence.step(at=WHOLE)
