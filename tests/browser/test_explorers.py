@@ -314,7 +314,7 @@ def test_the_kernel_hears_of_a_slider_once_it_rests(page):
     }""")  # what the browser does not have: the kernel is told of both at once
     settle(page, STORED, demo.stored(4, False).caption)
     page.get_by_label("scaled", exact=True).check()
-    settle(page, STORED, demo.stored(4, True).caption)
+    page.wait_for_function(around, arg=[canvas, 0])
 
 
 def test_what_is_one_move_away_is_shown_without_a_word_from_the_kernel(page):
