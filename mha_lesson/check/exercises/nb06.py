@@ -365,14 +365,15 @@ def project(x, layers):
 
 
 def _wrong_layers() -> None:
-    """Queries, keys and values, each made by any of the layers or by none."""
+    """Queries, keys and values, each made by any of the layers, or some of them by none."""
     asks = "Which layer makes which of the three?"
     usual = (0, 1, 2)
 
     def rare(choice: Any) -> tuple[bool, int]:
         return None in choice, sum(a != b for a, b in zip(choice, usual, strict=True))
 
-    for choice in sorted(every((*usual, None), repeat=3), key=rare):
+    some_by_none = every(*((own, None) for own in usual))
+    for choice in sorted(dict.fromkeys([*every(usual, repeat=3), *some_by_none]), key=rare):
         if choice in ((0, 1, 2), (0, 0, 0), (None, None, None)):
             continue
         names = zip(("queries", "keys", "values"), range(3), choice, strict=True)
