@@ -73,6 +73,7 @@ class Mute:
         printer.text(f"<{type(self).__name__}>")  # hypothesis may say what it is
 
 
+@cache  # 5,000 lists take longer than most calls
 def deep() -> list:
     """Lists in lists, deeper than Python's `repr` can go."""
     nest: list = []
