@@ -5,9 +5,10 @@ outputs it would compare nothing, so these tests see to it that there is somethi
 """
 
 import ast
+import dis
 import re
 import statistics
-import symtable
+from types import CodeType
 
 import nbformat
 import pytest
@@ -208,21 +209,27 @@ def test_every_exercise_has_its_hint_its_solution_and_its_check(path):
 def names(source):
     """What a cell binds, what it uses of other cells, and what it changes in place."""
     source = TransformerManager().transform_cell(source)
-    table = symtable.symtable(source, "cell", "exec")
-    bound = {
-        name.get_name() for name in table.get_symbols() if name.is_assigned() or name.is_imported()
-    }
-    used = {name.get_name() for name in table.get_symbols() if name.is_referenced()}
-    inside = table.get_children()
-    while inside:
-        scope = inside.pop()
-        used |= {name.get_name() for name in scope.get_symbols() if name.is_global()}
-        inside += scope.get_children()
+    bound, used = bound_and_used(compile(source, "cell", "exec"))
     changed = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             changed |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
     return bound, used, changed
+
+
+def bound_and_used(code):
+    """The names that code binds, and those it uses before it has bound them, in the order in which
+    it runs; functions are called once all is bound.
+    """
+    bound, used, inside = set(), set(), set()
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_NAME":
+            bound.add(step.argval)
+        elif step.opname in ("LOAD_NAME", "LOAD_GLOBAL") and step.argval not in bound:
+            used.add(step.argval)
+        elif isinstance(step.argval, CodeType):
+            inside |= bound_and_used(step.argval)[1]
+    return bound, used | (inside - bound)
 
 
 def with_what_they_need(code, wanted):
