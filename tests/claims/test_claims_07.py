@@ -239,7 +239,7 @@ def test_what_each_part_of_the_language_model_is_worth():
     gain = {}
     for name, model in variants.items():
         batches = text_batches(ids[:cut], 24, 48, seed=5)
-        train(model, batches, predict_next, n_steps=800, learning_rate=8e-3)
+        train(model, batches, predict_next, n_steps=600, learning_rate=6e-3)
         with torch.no_grad():
             gain[name] = pairs - predict_next(model, windows).item()
             if name == "whole":
