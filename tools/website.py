@@ -36,6 +36,7 @@ SITE = BUILD / "site"
 LOOK = Path(__file__).with_name("pages")
 FRONT = ("", "Two commands", "The map", "Licence")  # the README's parts that the first page shows
 TEXTS = {"TEACHING": "For teachers", "CLAIMS": "Claims, put to the test"}
+PICTURE = re.compile(r'<img [^>]*src="([\w.]+)"')  # beside the page
 EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M)
 
 
@@ -180,8 +181,8 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     style = (LOOK / "page.css").read_text(encoding="utf-8")
     (place / "page.css").write_text(f"{code}\n{style}", encoding="utf-8")
     shutil.copy(LOOK / "page.js", place)
-    for picture in sorted((ROOT / ".github").glob("*.*p*")):
-        shutil.copy(picture, place)
+    for name in sorted(set(PICTURE.findall((place / "index.html").read_text(encoding="utf-8")))):
+        shutil.copy(ROOT / ".github" / name, place)
     return sorted(place.iterdir())
 
 
