@@ -34,6 +34,6 @@ def right_too(
             if difference(outcome.value, right, tolerance) is None:
                 return None
             does = "gives something else"
-        return Finding("ends_there", f"{where} your code {does}; up to there all is right.", asks)
+        return Finding("ends_there", f"{where} your code {does}; on all other inputs it is right.", asks)
 
     exercise.further = (*exercise.further, judge)
