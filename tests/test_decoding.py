@@ -234,13 +234,14 @@ def test_masks_of_one_sequence_and_head_each_stand_alone(n, h, h_kv):
         torch.testing.assert_close(of_all_heads[b, i], alone)
 
 
-def test_a_mask_counts_all_tokens_also_those_dropped():
-    module, x = layer(2, window=3), tokens(9)
+@pytest.mark.parametrize("window", [1, 3])
+def test_a_mask_counts_all_tokens_also_those_dropped(window):
+    module, x = layer(2, window=window), tokens(9)
     blocked = torch.zeros(B, 1, 1, 9, dtype=torch.bool)
     blocked[1, ..., 6] = True
     whole = module(x, mask=blocked)
-    output, _ = in_pieces(module, x, [4, 3, 1, 1], blocked)
-    torch.testing.assert_close(output, whole)
+    for pieces in ([4, 3, 1, 1], [1, 1, 7]):
+        torch.testing.assert_close(in_pieces(module, x, pieces, blocked)[0], whole)
     assert (whole[1] - module(x)[1]).abs().max() > 1e-3
 
 
@@ -326,7 +327,7 @@ def test_the_base_is_that_of_the_paper_unless_it_is_given():
 
 def test_a_layer_says_its_sizes():
     said = repr(GroupedQueryAttention(12, 4, 2))
-    assert "d_model=12, n_heads=4, n_kv_heads=2, d_k=3\n" in said
+    assert "d_model=12, n_heads=4, n_kv_heads=2, d_k=3\n" in said and "bias=True" not in said
     said = repr(GroupedQueryAttention(24, 4, 2, rope_base=100.0, window=5))
     assert "d_k=6, rope_base=100.0, window=5\n" in said
 
