@@ -56,7 +56,7 @@ test: form  ## every check; the notebooks from a default seed at random, a third
 	@$(call BESIDE_TYPES,$(FROM_A_SEED) \
 	  $(PY) -m pytest -q --turn $$seed $(NBVAL) -n 3 --dist loadfile notebooks tests)
 
-test-quick: form  ## about a minute: form, types, the core, the set-up
+test-quick: form  ## half a minute: form, types, the core, the set-up
 	@$(call BESIDE_TYPES,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py)
 
 lint: form  ## ruff, mypy, and oxlint for the scripts
