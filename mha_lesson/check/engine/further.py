@@ -34,6 +34,7 @@ def right_too(
             if difference(outcome.value, right, tolerance) is None:
                 return None
             does = "gives something else"
-        return Finding("ends_there", f"{where} your code {does}; on all other inputs it is right.", asks)
+        said = f"{where} your code {does}; on all other inputs it is right."
+        return Finding("ends_there", said, asks)
 
     exercise.further = (*exercise.further, judge)
