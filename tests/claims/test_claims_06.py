@@ -9,6 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from mha_lesson import MultiHeadAttention, causal_mask, padding_mask
+from mha_lesson.text import sentence
 
 SEEDS = pytest.mark.parametrize("seed", [11, 12, 13])
 
@@ -151,3 +152,33 @@ def test_a_decoder_is_an_encoder_with_the_future_blocked(seed):
     mha, x = MultiHeadAttention(22, 2), normal(seed, 2, 5, 22)
     assert_close(mha(x, causal=True), mha(x, mask=causal_mask(5)))
     assert not torch.allclose(mha(x, causal=True)[:, 0], mha(x)[:, 0], atol=1e-2)
+
+
+def from_it_to_creek(q, k):
+    """The weight that “it” gives to “creek”, from one head's queries and keys (T, d_k)."""
+    tokens = sentence().tokens
+    scores = q[tokens.index("it")] @ k.T / math.sqrt(q.shape[-1])
+    return scores.softmax(dim=-1)[tokens.index("creek")].item()
+
+
+def test_what_is_left_of_head_1_is_luck_of_its_partner():
+    q, k, _ = sentence().heads
+    left = {
+        other: from_it_to_creek(
+            q[[1, other]].mT.flatten(0, 1).mT, k[[1, other]].mT.flatten(0, 1).mT
+        )
+        for other in range(12)
+        if other != 1
+    }
+    assert max(left, key=left.get) == 7 and round(left[7], 2) == 0.74
+    share = left[0] / from_it_to_creek(q[1], k[1])
+    assert min(left, key=left.get) == 0 and 0.2 < share < 0.3  # the text: a quarter
+
+
+def test_ten_dimensions_of_a_head_are_any_ten():
+    generator = torch.Generator().manual_seed(11)
+    (_, q, *_), (_, k, *_), _ = sentence().heads
+    tens = [torch.randperm(32, generator=generator)[:10] for _ in range(2000)]
+    found = torch.tensor([from_it_to_creek(q[:, ten], k[:, ten]) for ten in tens])
+    low, high = found.quantile(torch.tensor([0.05, 0.95])).tolist()
+    assert 0.03 < low < 0.05 and 0.85 < high < 0.9  # the text: nine in ten from .04 to .87
