@@ -1,5 +1,6 @@
 """What the claims of notebook 08 assert, on other sentences, other halves and another shuffling."""
 
+from contextlib import nullcontext
 from functools import cache
 from importlib.util import find_spec
 
@@ -144,3 +145,32 @@ def test_the_heads_with_the_clearest_pictures_matter_most():
         return sum(rank_correlation(trait[i], turned[i]) for i in range(6)) / 6
 
     assert within_layers(narrow) < 0.2 < 0.35 < within_layers(words_rather)
+
+
+@torch.no_grad()
+def mean_after(layer, ids, mask, head=None, instead=None):
+    """The mean over the real tokens of what leaves a layer, with one of its heads silenced."""
+
+    def replace(_, inputs):
+        context = inputs[0].unflatten(-1, (12, 32)).clone()
+        context[:, :, head] = instead
+        return (context.flatten(-2),)
+
+    w_o = model()._attentions[layer].w_o
+    with w_o.register_forward_pre_hook(replace) if head is not None else nullcontext():
+        hidden = model().encoder(ids, mask)[0]
+    return (hidden[layer - 6] * ~mask[:, 0, 0, :, None]).sum(dim=1)
+
+
+def test_layer_5_turns_the_mean_most_also_where_each_layer_ends():
+    sentences = [s.text for s in ANNOTATED[1::12]]
+    (ids, mask), means = model().batch(sentences), model().head_means(sentences)
+    for silence in (torch.zeros_like(means), means):
+        turned = torch.zeros(6, 12)
+        for layer in range(6):
+            before = mean_after(layer, ids, mask)
+            for head in range(12):
+                after = mean_after(layer, ids, mask, head, silence[layer, head])
+                turned[layer, head] = 1 - cosine_similarity(before, after).mean()
+        of_layers = turned.mean(dim=1)
+        assert of_layers[5] > 4 * of_layers[:5].max()
