@@ -68,6 +68,12 @@ class Case:
     tolerance: float = 0.0
     wide: bool = False
 
+    @property
+    def words(self) -> str:
+        """Its sizes, and what is special about it."""
+        sizes = [f"{letter} = {n}" for letter, n in self.sizes.items()]
+        return ", ".join([*sizes, self.note] if self.note else sizes)
+
 
 @dataclass(frozen=True)
 class Bound:

@@ -16,14 +16,18 @@ from mha_lesson.check.engine import errors
 from mha_lesson.check.engine.atlarge import at_large, where_right
 from mha_lesson.check.engine.compare import same
 from mha_lesson.check.engine.elsewhere import Elsewhere, flat
-from mha_lesson.check.engine.exercise import Bound, Case, Exercise
+from mha_lesson.check.engine.exercise import Bound, Case, Exercise, Slip
+from mha_lesson.check.engine.experiments import experiment
 from mha_lesson.check.engine.gradients import gradient
 from mha_lesson.check.engine.naming import (
+    ELSEWHERE,
     FIXED_DEVICE,
+    PARTLY,
     Diagnosis,
     Trial,
     diagnose,
     explain_crash,
+    most_telling,
     part_of,
     report_on_values,
     reproduces,
@@ -145,7 +149,8 @@ def _explained(report: Report) -> bool:
 
 def _partly(report: Report) -> bool:
     """Whether what is said holds on some inputs only."""
-    return any(note.startswith("On ") for note in report.notes)
+    partly = any(finding.does.endswith(PARTLY) for finding in report.findings)
+    return partly or ELSEWHERE in report.notes
 
 
 def _seen_in_the_source(
@@ -201,11 +206,28 @@ def _by_other_means(
             asks = "Which numbers enter that line, and on which input?"
             named = Finding("nan_made", f"{finding.does} {words}", asks)
             return replace(report, findings=(named,))
-    where = [where_right(trials)]
-    shown = min(wrong, key=lambda t: (isinstance(t.outcome, Raised), bool(t.case.note)))
-    if not stops:
-        where.append(reached(exercise, bound.answer, shown.case, codes))
-    return replace(report, notes=(*report.notes, *filter(None, where)))
+    return _as_seen(exercise, bound, report, trials, codes)
+
+
+def _as_seen(
+    exercise: Exercise, bound: Bound, report: Report, trials: list[Trial], codes: set[Any]
+) -> Report:
+    """On which inputs it is right, what hangs on what, and how far it is right."""
+    notes = [*report.notes, where_right(trials)]
+    wrong = [t for t in trials if t.difference is not None]
+    if not any(key.startswith("error:") for key in report.slips):
+        slips = tuple(f for f in report.findings if isinstance(f, Slip))
+        unexplained = [t for t in wrong if not (slips and reproduces(exercise, slips, t))]
+        shown = most_telling(unexplained or wrong)
+        seen = experiment(exercise, bound.answer, shown) if unexplained else None
+        if seen and slips and seen.key == "stays":
+            notes.append(f"On {shown.case.words}: w{seen.does[1:]}")
+        elif seen and not slips:
+            does = f"{report.findings[0].does} {seen.does}"
+            report = replace(report, findings=(replace(seen, does=does),))
+        first = min(wrong, key=lambda t: (isinstance(t.outcome, Raised), bool(t.case.note)))
+        notes.append(reached(exercise, bound.answer, first.case, codes))
+    return replace(report, notes=tuple(filter(None, notes)))
 
 
 def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:

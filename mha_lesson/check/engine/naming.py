@@ -73,17 +73,19 @@ def report_on_values(exercise: Exercise, trials: list[Trial], diagnosis: "Diagno
     wrong = [t for t in trials if t.difference is not None]
     if not wrong:
         return Report(name, True, checked=len(trials))
-    shown = _most_telling(wrong)
+    shown = most_telling(wrong)
     dtypes = tuple(d for t in wrong if (d := t.difference) and _only_float_width(d, t))
     if len(dtypes) == len(wrong):
         return Report(name, False, (wrong_dtype(part_of(exercise, dtypes[0]), dtypes[0]),))
     crashed = [t for t in wrong if isinstance(t.outcome, Raised)]
     if diagnosis.slips:
         findings: tuple[Finding, ...] = diagnosis.slips
+        if diagnosis.how == "partial":
+            (slip,) = diagnosis.slips
+            findings = (replace(slip, does=slip.does + MORE.format(diagnosis.fits, len(wrong))),)
         if diagnosis.how != "complete" and crashed:
             findings = (*findings, explain_crash(trials))
-        more = {"partial": MORE.format(diagnosis.fits, len(wrong)), "where": ELSEWHERE}
-        notes = (more[diagnosis.how],) if diagnosis.how in more else ()
+        notes = (ELSEWHERE,) * (diagnosis.how == "where")
         return Report(name, False, findings, notes, _picture(exercise, shown), _where(shown))
     if isinstance(shown.outcome, Raised) or len(crashed) > len(trials) / 2:
         return Report(name, False, (explain_crash(trials),))
@@ -91,10 +93,8 @@ def report_on_values(exercise: Exercise, trials: list[Trial], diagnosis: "Diagno
     return Report(name, False, (finding,), (), _picture(exercise, shown), _where(shown))
 
 
-MORE = (
-    "On {} of the {} inputs that go wrong your result is exactly what this gives; on the others "
-    "there is something else as well."
-)
+PARTLY = "on the others it is something else."
+MORE = " Your result is exactly that on {} of the {} inputs that go wrong; " + PARTLY
 ELSEWHERE = (
     "On every input that goes wrong your result is exactly what this gives; on the others it is "
     "right."
@@ -126,7 +126,7 @@ def _only_float_width(found: Difference, trial: Trial) -> bool:
     return same(trial.outcome.value, trial.expected, trial.case.tolerance)
 
 
-def _most_telling(wrong: list[Trial]) -> Trial:
+def most_telling(wrong: list[Trial]) -> Trial:
     """A result before an error, and the smallest input first, but one that tells axes apart."""
 
     def size(trial: Trial) -> tuple[bool, bool, int]:
@@ -148,8 +148,7 @@ def explain_crash(trials: list[Trial]) -> Finding:
 
 
 def _where(trial: Trial) -> str:
-    sizes = ", ".join(f"{letter} = {n}" for letter, n in trial.case.sizes.items())
-    return f"It shows on {sizes}{', ' + trial.case.note if trial.case.note else ''}."
+    return f"It shows on {trial.case.words}."
 
 
 @dataclass(frozen=True)

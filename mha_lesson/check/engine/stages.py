@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from mha_lesson.check.engine import safely
-from mha_lesson.check.engine.compare import TOLERANCE, allowed, close
+from mha_lesson.check.engine.compare import TOLERANCE, allowed, close, close_cells
 from mha_lesson.check.engine.elsewhere import flat
 from mha_lesson.check.engine.exercise import Case, Exercise
 from mha_lesson.check.engine.safely import Raised, run
@@ -85,6 +85,14 @@ def reached(
             if isinstance(final, tuple):
                 then = ""  # a part of it may be right
             return f"By line {max(lines)} the right numbers are there for {words}.{then}"
+    parts = ((words, _parts(r, watch.seen)) for words, r in known if isinstance(r, Tensor))
+    for words, (columns, line) in parts:
+        if columns and not all(columns):
+            there = ", ".join(str(i) for i, fine in enumerate(columns) if fine)
+            return (
+                f"By line {line} the right numbers are there for a part of {words}: along the last "
+                f"axis for positions {there} of 0 to {len(columns) - 1}."
+            )
     return ""
 
 
@@ -136,6 +144,22 @@ def parting(
             files = {code.co_filename for code in codes}
             return line, linecache.getline(files.pop(), line).strip() if len(files) == 1 else ""
     return 0, ""
+
+
+def _parts(right: Tensor, seen: list[tuple[Tensor, int]]) -> tuple[list[bool], int]:
+    """Which columns of a stage are there, in pieces of it, and by which line; ([], 0) if none."""
+    there, last, n = [False] * right.shape[-1], 0, right.shape[-1]
+    for x, line in seen:
+        if x.shape[:-1] != right.shape[:-1] or not 1 < x.shape[-1] <= n or right.ndim < 2:
+            continue
+        for start in range(n - x.shape[-1] + 1):
+            piece = right[..., start : start + x.shape[-1]]
+            cells = close_cells(x, piece, TOLERANCE[torch.float64])
+            columns = cells.flatten(0, -2).all(0).tolist()
+            if any(columns) and (x.shape[-1] == n or all(columns)):
+                for i, fine in enumerate(columns, start):
+                    there[i], last = there[i] or fine, last if there[i] or not fine else line
+    return (there, last) if last else ([], 0)
 
 
 def _is_among(result: Any, given: list[tuple[Tensor, int]]) -> bool:
