@@ -10,6 +10,7 @@
   `there` (in `device/`) want such a device, and are left out on the CPU.
 - `in_turn` marks long trainings that repeat a notebook's with other seeds: `--turn N` keeps every
   third of them, and three neighbouring N keep all, as no `--turn` does.
+- `once` makes what several files need, whichever worker runs them.
 - Python looks for rubbish among what the tests make, not among all that was imported, and seldom:
   with its own settings that takes a tenth of the time.
 - Full float32 products, also where somebody has turned TF32 on: its 10 bits are not what a
@@ -19,11 +20,14 @@
 import gc
 import os
 import random
+from collections.abc import Callable
+from pathlib import Path
 
 import jaxtyping
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import settings
 
 import checked
@@ -79,6 +83,24 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> torch.device:
     return torch.device(request.config.getoption("--device"))
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`once(name, make)`: the folder of this name, which `make(folder)` filled once in a run."""
+    own = tmp_path_factory.getbasetemp()
+    root = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        with FileLock(root / f"{name}.lock"):
+            if not (root / name).exists():
+                beginning = root / f"{name}.part"
+                beginning.mkdir()
+                make(beginning)
+                beginning.rename(root / name)
+        return root / name
+
+    return made
 
 
 @pytest.fixture(autouse=True)

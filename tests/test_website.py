@@ -9,18 +9,17 @@ from nbconvert import HTMLExporter
 from nbformat import v4
 
 import notebooks
+import sample_site
 import website
 from mha_lesson.course.formulas import typeset
+from sample_site import CHOSEN
 
 FORMULA = re.compile(r"\$\$.+?\$\$|\$.+?\$")
-CHOSEN = notebooks.paths("01", "03")  # with exercises, and explorers that move
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    place = tmp_path_factory.mktemp("site")
-    website.build(place, CHOSEN)
-    return place
+def site(once):
+    return once("site", sample_site.build)
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,9 @@
 """The site as a reader meets it: opened from a disk, on a phone and on a desk, light and dark."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-lab = pytest.importorskip("lab")
-if lab.CHROMIUM is None:
-    pytest.skip("no Chromium here", allow_module_level=True)
-pytest.importorskip("playwright", reason="playwright is not installed: make setup installs it")
-
-import notebooks  # noqa: E402
-import website  # noqa: E402
-from mha_lesson.explore.n01_scaling import scene  # noqa: E402
+import sample_site
+from mha_lesson.explore.n01_scaling import scene
 
 SCALING = "01_scaled_dot_product_attention"
 # What reaches beyond the window, but for what lies in a part that moves sideways by itself.
@@ -27,56 +16,97 @@ TOO_SMALL = """() => [...document.querySelectorAll('button, input, summary, nav 
   .map(([e]) => e.outerHTML.slice(0, 90))"""
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with lab.chromium() as made:
-        yield made
+# The colours of text, each with what lies behind it, and whether its letters are large, which may
+# contrast less: all that contrast depends on.
+COLOURS = """() => {
+  const behind = new Map(), found = new Set();
+  for (const e of document.querySelectorAll('html, body, body *')) {
+    const style = getComputedStyle(e);
+    const own = [style.backgroundColor, style.backgroundImage, style.opacity].join();
+    const below = behind.get(e.parentElement) ?? '';
+    behind.set(e, own === 'rgba(0, 0, 0, 0),none,1' ? below : `${below} ${own}`);
+    const size = parseFloat(style.fontSize), large = size >= 24 || size >= 18.6 && style.fontWeight >= 700;
+    if (e.checkVisibility({ visibilityProperty: true }) && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
+      found.add(`${style.color} on${behind.get(e)}${large ? ', large' : ''}`);
+  }
+  return [...found];
+}"""  # noqa: E501
+# What axe's other rules read, but for sizes and places.
+WRITTEN = 'document.body.innerHTML.replace(/ style="[^"]*"/g, \'\')'
+DRAWN = "dark => [...document.querySelectorAll('canvas')].every(c => c.mha?.colours?.dark === dark)"
+BY_COLOUR = ["color-contrast", "link-in-text-block"]  # axe's rules, which take most of its time
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    place = tmp_path_factory.mktemp("site")
-    website.build(place, notebooks.paths("01"))
-    return place
+def site(once):
+    return once("site", sample_site.build)
 
 
-@pytest.fixture(params=[(360, "light"), (360, "dark"), (1366, "light"), (1366, "dark")], ids=str)
-def opened(request, browser, site):
-    """Opens a page of the site; a request that leaves the disk fails the test."""
-    width, scheme = request.param
-    context = browser.new_context(
-        viewport={"width": width, "height": 700}, color_scheme=scheme, has_touch=width < 500
-    )
-    left: list[str] = []
+@pytest.fixture
+def window(browser, site):
+    """Opens pages of the site in a window; a request that leaves the disk fails the test."""
+    contexts, left = [], []
 
-    def show(name: str):
-        page = context.new_page()
-        page.on("pageerror", lambda error: left.append(str(error)))
-        page.on(
-            "request",
-            lambda r: None if r.url.startswith(("file:", "data:")) else left.append(r.url),
+    def sized(width: int, scheme: str):
+        context = browser.new_context(
+            viewport={"width": width, "height": 700}, color_scheme=scheme, has_touch=width < 500
         )
-        page.goto((site / f"{name}.html").as_uri())
-        return page
+        contexts.append(context)
 
-    yield show
-    context.close()
+        def show(name: str):
+            page = context.new_page()
+            page.on("pageerror", lambda error: left.append(str(error)))
+            page.on(
+                "request",
+                lambda r: None if r.url.startswith(("file:", "data:")) else left.append(r.url),
+            )
+            page.goto((site / f"{name}.html").as_uri())
+            return page
+
+        return show
+
+    yield sized
+    for context in contexts:
+        context.close()
     assert not left
 
 
-@pytest.mark.parametrize("name", ["index", SCALING, "TEACHING", "CLAIMS"])
-def test_a_page_fits_and_axe_finds_nothing_serious(opened, name):
-    page = opened(name)
-    if name == SCALING:
-        page.wait_for_selector("canvas[aria-label]")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.evaluate(TOO_WIDE) == []
-    assert page.evaluate(TOO_SMALL) == []
+@pytest.fixture(params=[(360, "light"), (360, "dark"), (1366, "light"), (1366, "dark")], ids=str)
+def opened(request, window):
+    return window(*request.param)
+
+
+def serious(page, **options) -> list:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    found = axe.run(page).response
+    found = axe.run(page, options={"resultTypes": ["violations"], **options}).response
     assert found["passes"]
-    serious = [v for v in found["violations"] if v["impact"] in ("critical", "serious")]
-    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in serious] == []
+    return [
+        (v["id"], v["nodes"][0]["html"][:200])
+        for v in found["violations"]
+        if v["impact"] in ("critical", "serious")
+    ]
+
+
+@pytest.mark.parametrize("name", ["index", SCALING, "TEACHING", "CLAIMS"])
+def test_a_page_fits_and_axe_finds_nothing_serious(window, name):
+    """A phone shows text in no other colours than a desk, and themes differ in colours alone: so
+    axe judges colours in both themes on the desk, and all else in one theme at both widths."""
+    desk, phone = (window(width, "light")(name) for width in (1366, 360))
+    written = set()
+    for scheme in ("light", "dark"):
+        for page in (desk, phone):
+            page.emulate_media(color_scheme=scheme)
+            page.wait_for_function(DRAWN, arg=scheme == "dark")
+            where = f"{page.viewport_size['width']} {scheme}"
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
+            assert page.evaluate(TOO_WIDE) == [], where
+            assert page.evaluate(TOO_SMALL) == [], where
+        assert set(phone.evaluate(COLOURS)) <= set(desk.evaluate(COLOURS)), scheme
+        runs = {"runOnly": {"type": "rule", "values": BY_COLOUR}} if scheme == "dark" else {}
+        assert serious(desk, **runs) == [], scheme
+        written.add((desk.evaluate(WRITTEN), phone.evaluate(WRITTEN)))
+    assert len(written) == 1
+    assert serious(phone, rules={rule: {"enabled": False} for rule in BY_COLOUR}) == []
 
 
 def test_an_explorer_moves_and_a_cell_is_read(opened):
