@@ -45,9 +45,15 @@ class Layers:
     _projected: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    _in: dict[torch.dtype, "Layers"] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def to(self, dtype: torch.dtype) -> "Layers":
-        return Layers(self.again().to(dtype), self.n_heads, self.remake)
+        """The same in another dtype: made once, for all cases of these layers."""
+        if dtype not in self._in:
+            self._in[dtype] = Layers(self.again().to(dtype), self.n_heads, self.remake)
+        return self._in[dtype]
 
     def again(self) -> nn.Module:
         """A new module with the same weights; a copy would stumble over what forward has kept."""
