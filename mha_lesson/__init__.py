@@ -1,5 +1,6 @@
 """Multi-head attention to learn from: `attention` is the subject, everything else serves it."""
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 use_one_thread_in_a_kernel()
+gc.freeze()  # torch stays; to look through it for rubbish would take half a second and more
 
 
 def __getattr__(name: str) -> Any:
