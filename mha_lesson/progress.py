@@ -23,7 +23,7 @@ class Progress:
         label: what is being done, in front of the bar.
     """
 
-    redraw_after = 0.1  # seconds: more often, and drawing slows down what it reports
+    redraw_after = 0.25  # seconds: more often, and drawing slows down what it reports
 
     def __init__(self, total: int, label: str) -> None:
         require_positive_int("total", total)
