@@ -318,11 +318,10 @@ def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
         else:
             opened.append(corner)
             colours.append(table[level] / 255)
-        text = panel._number(panel.values[r, c])
         if mark.numbers or (np.isnan(panel.values[r, c]) and mark.width >= 24):
             paper = tuple(table[level][:3]) if not np.isnan(panel.values[r, c]) else None
             colour = text_on(paper) if paper and mark.numbers else INK
-            written.append((*corner, text, colour))
+            written.append((*corner, panel._number(panel.values[r, c]), colour))
     if opened:
         filled = _boxes(opened, *size, facecolors=np.array(colours), antialiased=gap > 0)
         axes.add_collection(filled)
