@@ -148,7 +148,7 @@ def test_the_heads_with_the_clearest_pictures_matter_most():
 
 
 @torch.no_grad()
-def mean_after(layer, ids, mask, head=None, instead=None):
+def mean_after(layer, x, mask, head=None, instead=None):
     """The mean over the real tokens of what leaves a layer, with one of its heads silenced."""
 
     def replace(_, inputs):
@@ -156,21 +156,22 @@ def mean_after(layer, ids, mask, head=None, instead=None):
         context[:, :, head] = instead
         return (context.flatten(-2),)
 
-    w_o = model()._attentions[layer].w_o
+    w_o = layer.attention.w_o
     with w_o.register_forward_pre_hook(replace) if head is not None else nullcontext():
-        hidden = model().encoder(ids, mask)[0]
-    return (hidden[layer - 6] * ~mask[:, 0, 0, :, None]).sum(dim=1)
+        return (layer(x, mask)[0] * ~mask[:, 0, 0, :, None]).sum(dim=1)
 
 
 def test_layer_5_turns_the_mean_most_also_where_each_layer_ends():
     sentences = [s.text for s in ANNOTATED[1::12]]
     (ids, mask), means = model().batch(sentences), model().head_means(sentences)
+    with torch.no_grad():
+        entering = model().encoder(ids, mask)[0][:-1]
     for silence in (torch.zeros_like(means), means):
         turned = torch.zeros(6, 12)
-        for layer in range(6):
-            before = mean_after(layer, ids, mask)
+        for i, (layer, x) in enumerate(zip(model().encoder.layers, entering, strict=True)):
+            before = mean_after(layer, x, mask)
             for head in range(12):
-                after = mean_after(layer, ids, mask, head, silence[layer, head])
-                turned[layer, head] = 1 - cosine_similarity(before, after).mean()
+                after = mean_after(layer, x, mask, head, silence[i, head])
+                turned[i, head] = 1 - cosine_similarity(before, after).mean()
         of_layers = turned.mean(dim=1)
         assert of_layers[5] > 4 * of_layers[:5].max()
