@@ -93,7 +93,7 @@ def with_a_cache_of_values(q, k, v, cache):
 def test_the_place_is_told(exercise, answer, part) -> None:
     report = getattr(check, exercise)(answer)
     assert report.slips == ("one_place",) and part in str(report), str(report)
-    assert "All the rest is right." in str(report)
+    assert "With that, all values are right." in str(report)
 
 
 def test_a_slip_with_words_of_its_own_comes_first() -> None:
@@ -316,7 +316,9 @@ def test_the_masks_that_come_out_right_are_said(monkeypatch: pytest.MonkeyPatch)
 
     report = check.MultiHeadAttention(OneMaskForEachHead)
     notes = report.notes
-    assert "It is right without a mask, and with a causal mask (T, T)." in notes, str(report)
+    assert (
+        "Of what was tried, it is right without a mask, and with a causal mask (T, T)." in notes
+    ), str(report)
 
 
 def test_what_hangs_on_memory() -> None:

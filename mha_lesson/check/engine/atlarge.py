@@ -70,7 +70,7 @@ def where_right(trials: list[Trial]) -> str:
     often = [note for note, n in notes.items() if n > 1] or [*notes]
     if "" in often or not 0 < len(often) <= MOST:
         return ""
-    return f"It is right {', and '.join(often)}."
+    return f"Of what was tried, it is right {', and '.join(often)}."
 
 
 def _apart(trials: list[Trial]) -> tuple[list[Trial], list[Trial]]:

@@ -71,8 +71,8 @@ ERRORS = (
     Known(
         "view_needs_contiguous",
         r"view size is not compatible",
-        "`view` only relabels memory as it lies, and after axes have changed places memory is no "
-        "longer in the order that the new shape needs.",
+        "`view` only relabels memory as it lies: where axes have changed places, or a slice left "
+        "gaps, it no longer lies as the new shape needs it.",
         "Which call lays memory out anew, or does so only where it must?",
     ),
     Known(
@@ -132,6 +132,13 @@ ERRORS = (
         r"exceeds dimension size|maximum size for tensor",
         "It asks for a position that the axis does not have: they run from 0 to its length − 1.",
         "Which axis is that, and is it the one that you mean to run along?",
+    ),
+    Known(
+        "mask_as_index",
+        r"shape of the mask .* does not match the shape of the indexed tensor",
+        "A mask in square brackets has to have the very shape of what it is taken from: nothing is "
+        "broadcast there.",
+        "Which function fills by a mask and broadcasts it, or how does the mask get that shape?",
     ),
     Known(
         "axis_out_of_range",

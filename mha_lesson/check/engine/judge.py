@@ -25,6 +25,7 @@ from mha_lesson.check.engine.naming import (
     PARTLY,
     Diagnosis,
     Trial,
+    all_alike,
     diagnose,
     explain_crash,
     most_telling,
@@ -232,6 +233,8 @@ def _as_seen(
 
 def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
     """Slips that come together; where parts can be looked at one by one, those of each."""
+    if all_alike(trials):
+        return ()
     found: list[Finding] = []
     parts = list(exercise.apart(trials)) if exercise.apart else []
     for part, of_part in parts or [(exercise, trials)]:
@@ -242,7 +245,8 @@ def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
         if diagnosis.how != "complete":
             candidates = chain(part.pairs, () if counts else part.triples)
             several = diagnose(part, of_part, candidates, grow=not counts)
-            diagnosis = diagnosis if diagnosis.how == "values" != several.how else several
+            if diagnosis.how != "values" or several.how == "complete":  # the fewest, if as good
+                diagnosis = several
         if diagnosis.how not in ("complete", "values"):
             return ()
         found += diagnosis.slips

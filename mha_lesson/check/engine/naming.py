@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mha_lesson.check.engine import errors, relations
@@ -136,6 +137,14 @@ def most_telling(wrong: list[Trial]) -> Trial:
         return isinstance(trial.outcome, Raised), vague, sum(x.numel() for x in tensors)
 
     return min(wrong, key=size)
+
+
+def all_alike(trials: list[Trial]) -> bool:
+    """Whether all numbers are the same: several slips together meet them by chance."""
+    values = [t.outcome.value for t in trials if isinstance(t.outcome, Returned)]
+    if len(values) < 2 or not all(isinstance(v, Tensor) and v.dtype != torch.bool for v in values):
+        return False
+    return len(torch.cat([v.flatten() for v in values]).unique()) == 1
 
 
 def explain_crash(trials: list[Trial]) -> Finding:

@@ -704,4 +704,4 @@ def _told(source: Source, change: Change, then: str = "") -> Finding:
     return Finding("one_place", f"Line {_line(change)}, {there}: {what}.{then}", asks)
 
 
-ALONE = " All the rest is right."
+ALONE = " With that, all values are right."

@@ -107,6 +107,9 @@ def number(x: float) -> str:
     return f"{x:.4g}" if abs(x) >= 1e-4 or x != x else "0"
 
 
+SEVERAL = "Several things at once:"
+
+
 @dataclass(frozen=True)
 class Report:
     """The outcome of a check.
@@ -147,7 +150,9 @@ class Report:
             finding = self.findings[0]
             lines = [finding.does, self.where, finding.asks]
         else:
-            lines = ["Several things at once:"] if self.findings else []
+            stops = {key.startswith("error:") for key in self.slips}
+            head = "What comes back, and where it stops:" if len(stops) > 1 else SEVERAL
+            lines = [head] if self.findings else []
             lines += [f"{i}. {f.does} {f.asks}".strip() for i, f in enumerate(self.findings, 1)]
             lines.append(self.where)
         return [line for line in (*lines, *self.notes) if line]

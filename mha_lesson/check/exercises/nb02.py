@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.exercise import Case, exercise
 from mha_lesson.check.engine.families import kinds_of_count, orders_of_results
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 
@@ -144,11 +144,11 @@ def product(X, W):
     shape?"""
 
 
-@project_qkv.step(at=WHOLE)
-def one_by_one(X, W_qkv):
-    rows_dealt_like_cards = (X @ W_qkv[0::3].mT, X @ W_qkv[1::3].mT, X @ W_qkv[2::3].mT)
+@project_qkv.step(at="product", cut=unchanged)
+def one_by_one(X, W):
+    rows_dealt_like_cards = (X @ W[0::3].mT, X @ W[1::3].mT, X @ W[2::3].mT)
     "= dealt_like_cards"
-    W_q, W_k, W_v = W_qkv.tensor_split(3)
+    W_q, W_k, W_v = W.tensor_split(3)
     blocks_not_transposed = (X @ W_q, X @ W_k, X @ W_v)
     """W_qkv is cut into its three blocks rightly, and then each is used untransposed: X @ W instead
     of X @ Wᵀ. Square blocks fit either way, so nothing complains. | `nn.Linear` keeps a row for

@@ -403,6 +403,12 @@ def read(mask, scores):
     "What one head blocks is blocked for all heads. | Which axis of the mask tells heads apart?"
 
 
+@masked_softmax.step(at="fill")
+def fill_inverted(scores, mask):
+    filled_where_false = scores.masked_fill(~mask, -math.inf)
+    "= true_means_keep"
+
+
 @masked_softmax.step(at="fill", empty=unchanged)
 def fill_all_alike(scores, mask):
     """What should a query get that has no key left to look at?"""
@@ -423,10 +429,6 @@ def fill_all_alike(scores, mask):
 @masked_softmax.step(at="fill", empty=(unchanged, None))
 def fill_wrongly(scores, mask):
     """What has to happen to a score so that its weight becomes 0, and the others sum to 1?"""
-    filled_where_false = scores.masked_fill(~mask, -math.inf)
-    "= true_means_keep"
-    filled_where_false_finite = scores.masked_fill(~mask, -1e9)
-    "= true_means_keep"
     zero_scores = scores.masked_fill(mask, 0.0)
     """Blocked scores become 0 (or nearly 0), and 0 is an ordinary score: exp(0) = 1, so blocked
     keys get weight. | Which score has weight 0 after a softmax?"""
@@ -466,6 +468,13 @@ def fill_and_zero(scores, mask):
     zero_scores_zeroed = scores.masked_fill(mask, 0.0)
     """Blocked scores become 0, take their share in the softmax, and are put to 0 only then: rows no
     longer sum to 1. | Which score has weight 0 after a softmax?"""
+
+
+@masked_softmax.step(at="fill", empty=lambda weights, mask: weights.nan_to_num(0.0))
+def fill_and_mend(scores, mask):
+    times_infinity_mended = scores + mask.to(scores.dtype) * -math.inf
+    """Every weight is 0. (A mask of 0 and 1 times −∞, added, gives that where NaN is made 0 after
+    the softmax: 0 · −∞ is NaN.) | How can −∞ be put in certain places without multiplying?"""
 
 
 @masked_softmax.step(at="empty", fill=unchanged)

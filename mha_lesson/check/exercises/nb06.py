@@ -455,6 +455,14 @@ def without_cut(x, h, which):
     no part. | Where should x be cut into heads?"""
 
 
+@MultiHeadAttention.step(at="split", merge=lambda context: context.permute(0, 2, 3, 1).flatten(2))
+def dealt_and_gathered(x, h, which):
+    interleaved_throughout = like_cards(x, h)
+    """The columns are dealt out like cards, head 0 gets columns 0, h, 2h, …, and the heads are
+    joined the same way: (d_k, h) in place of (h, d_k), twice. | A head owns d_k neighbouring
+    columns. Which of the two sizes has to come last?"""
+
+
 def _split_in_part() -> None:
     """Heads cut wrongly in some of Q, K and V only."""
     for only, spoken in (

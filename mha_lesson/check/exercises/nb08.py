@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
-from mha_lesson.check.engine.inputs import normal, strided
+from mha_lesson.check.engine.inputs import normal, strided, unchanged
 
 
 def weights_of_heads() -> Iterator[Case]:
@@ -33,10 +33,14 @@ def mean_over_queries(found: Tensor, T: int) -> Any:
 
 @exercise(13, "08", cases=weights_of_heads, gradient=None, gives=("scores (n_heads,)",))
 def previous_token_score(
-    weights: Tensor, *, pick: Any = just_before, reduce: Any = mean_over_queries
+    weights: Tensor,
+    *,
+    pick: Any = just_before,
+    reduce: Any = mean_over_queries,
+    give: Any = unchanged,
 ) -> Any:
     """Mean over t of weights[:, t, t - 1]."""
-    return reduce(pick(weights), weights.shape[-1])
+    return give(reduce(pick(weights), weights.shape[-1]))
 
 
 @previous_token_score.step
@@ -84,9 +88,6 @@ def reduce(found, T):
     "The sum is divided by T, and only T−1 queries have a token before them."
     divided_by_t_squared = found.sum(-1) / T**2
     "The mean runs over the whole matrix, T·T entries, most of which are not the previous token."
-    heads_averaged = found.mean()
-    """The heads are averaged too: one number instead of one per head. | Over which axis should the
-    mean run?"""
     over_heads = found.mean(0)
     "The mean runs over the heads instead of the queries. | Over which axis should the mean run?"
     one_sum = found.sum()
@@ -103,6 +104,13 @@ def reduce(found, T):
     of the dtype and on the device of the weights?"""
     axis_kept = found.mean(-1, keepdim=True)
     "The scores have an axis too many, (n_heads, 1). | Which `keepdim` or index leaves it there?"
+
+
+@previous_token_score.step
+def give(scores):
+    heads_averaged = scores.mean()
+    """The heads are averaged too: one number instead of one per head. | Over which axis should the
+    mean run?"""
 
 
 @previous_token_score.step(at=WHOLE)

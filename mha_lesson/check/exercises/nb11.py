@@ -60,6 +60,8 @@ def flat(
     if not (isinstance(given, (tuple, list)) and len(given) == 2):
         return given
     context, cache = given
+    if cache is None:
+        return context, None, None  # which is told of its parts
     return (context, *cache) if isinstance(cache, (tuple, list)) else (context, cache)
 
 
@@ -236,6 +238,10 @@ def read_wrongly(q, k, v, old_k, old_v):
 
     cache_read_exchanged = cached_attention.right(q, k, v, old_v, old_k)
     "The cache is read as (values, keys). | In which order does the stub name its two parts?"
+    second = v if old_k is None else k
+    keys_as_values = cached_attention.right(q, k, second, old_k, old_v)
+    """As soon as there is a cache the new *keys* are joined to the old values. | Which two tensors
+    belong behind each other?"""
 
 
 @cached_attention.step
