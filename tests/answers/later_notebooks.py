@@ -1422,7 +1422,11 @@ def n13(T, d, h):
 # --- more of MultiHeadAttention ------------------------------------------------------------------
 
 
-@wrong("MultiHeadAttention", "True kept, and uniform rows", slips=("true_means_keep",))
+@wrong(
+    "MultiHeadAttention",
+    "True kept, and uniform rows",
+    slips=("true_means_keep", "blocked_rows_uniform"),
+)
 class K28(Plain):
     def weigh(self, scores, mask):
         if mask is not None:

@@ -20,6 +20,7 @@ from mha_lesson.check.engine.compare import (
     close_cells,
     difference,
     letters_of_all,
+    plain,
     same,
 )
 from mha_lesson.check.engine.exercise import Case, Exercise, Memory, Slip, apart
@@ -142,9 +143,13 @@ def most_telling(wrong: list[Trial]) -> Trial:
 def all_alike(trials: list[Trial]) -> bool:
     """Whether all numbers are the same: several slips together meet them by chance."""
     values = [t.outcome.value for t in trials if isinstance(t.outcome, Returned)]
-    if len(values) < 2 or not all(isinstance(v, Tensor) and v.dtype != torch.bool for v in values):
+    if len(values) < 2 or not all(map(_floats, [*values, trials[0].expected])):
         return False
-    return len(torch.cat([v.flatten() for v in values]).unique()) == 1
+    return len(torch.cat([v.detach().flatten() for v in values]).unique()) == 1
+
+
+def _floats(x: Any) -> bool:
+    return plain(x) and x.is_floating_point()
 
 
 def explain_crash(trials: list[Trial]) -> Finding:
