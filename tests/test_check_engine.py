@@ -678,7 +678,7 @@ def _stop() -> Any:
 @pytest.mark.parametrize(
     ("answer", "key", "words"),
     [
-        (lambda x: 2 * x.double(), "fixed_dtype", "has dtype float64 for float16 input"),
+        (lambda x: 2 * x.double(), "fixed_dtype", "has dtype float64 for float32 input"),
         (
             lambda x: (2 * x).half() if x.dtype == torch.bfloat16 else 2 * x,
             "fixed_dtype",

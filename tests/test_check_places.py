@@ -298,6 +298,17 @@ def test_right_for_matrices_only() -> None:
     assert any(note.startswith("For single matrices all is right") for note in report.notes)
 
 
+def test_right_for_three_axes_only() -> None:
+    report = check.attention_scores(lambda Q, K: torch.bmm(Q, K.mT) / math.sqrt(Q.shape[-1]))
+    assert "It is right where the first input has 3 axes." in report.notes
+
+
+def test_no_axis_is_exchanged_with_itself() -> None:
+    found = changes(ast.parse("x.transpose(2, 3)"))
+    pairs = {ast.unparse(c.new) for c in found if c.kind == "number" and c.key == 0}
+    assert "1" in pairs and not pairs & {"3", "-1"}
+
+
 def test_the_masks_that_come_out_right_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "SECONDS", 0)
 

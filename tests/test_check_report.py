@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from einops import rearrange
+from einops import EinopsError, rearrange
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -742,6 +742,8 @@ def test_a_kind_that_says_it_all_comes_before_the_message() -> None:
     for kind in kinds:
         said = explain(Raised(kind("name 'mat2' is not defined")))
         assert said.key == f"error:{BY_KIND[kind.__name__].key}"
+    pattern = explain(Raised(EinopsError("Shape mismatch, can't divide axis of length 5 in 3")))
+    assert pattern.key == "error:einops_pattern"
     shouted = [explain(Raised(RuntimeError(str(stops_with(k)).upper()))).key for k in STOPS]
     assert shouted[: len(ERRORS)] == list(STOPS)[: len(ERRORS)]
 

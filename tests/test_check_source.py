@@ -206,7 +206,7 @@ class Several(Strange):
 
 def test_of_a_class_the_mistakes_of_both_parts_are_told() -> None:
     report = check.MultiHeadAttention(Several)
-    assert set(report.slips) == {"by_root_d_model", "joined_interleaved", "with_residual"}
+    assert set(report.slips) == {"by_root_d_model", "dimensions_before_heads", "with_residual"}
 
 
 CELL = """\

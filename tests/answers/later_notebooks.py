@@ -873,13 +873,13 @@ class K3(Plain):
         return x.view(x.shape[0], self.n_heads, x.shape[1], self.d_k)
 
 
-@wrong("MultiHeadAttention", "no permute back", slips=("joined_by_view",))
+@wrong("MultiHeadAttention", "no permute back", slips=("not_permuted_back",))
 class K4(Plain):
     def join(self, x):
         return x.reshape(x.shape[0], x.shape[2], -1)
 
 
-@wrong("MultiHeadAttention", "view in and out", slips=("split_by_view", "joined_by_view"))
+@wrong("MultiHeadAttention", "view in and out", slips=("split_by_view", "not_permuted_back"))
 class K5(K3):
     def join(self, x):
         return x.reshape(x.shape[0], x.shape[2], -1)
@@ -1016,7 +1016,9 @@ class K22(Plain):
 
 
 @wrong(
-    "MultiHeadAttention", "root of d_model, view out", slips=("by_root_d_model", "joined_by_view")
+    "MultiHeadAttention",
+    "root of d_model, view out",
+    slips=("by_root_d_model", "not_permuted_back"),
 )
 class K23(K4):
     def scale(self, scores):

@@ -844,7 +844,7 @@ class MhaInterleaved(nn.Module):
     "MultiHeadAttention",
     "two slips: no w_o, heads merged in reverse order",
     slips=(
-        "joined_in_reverse",
+        "merged_in_reverse",
         "without_w_o",
     ),
 )

@@ -22,7 +22,11 @@ def scores_root_d_model(Q, K):
     return Q @ K.transpose(-2, -1) / math.sqrt(d_model)
 
 
-@wrong("attention_scores", "distances: the nearer, the higher, instead of products")
+@wrong(
+    "attention_scores",
+    "distances: the nearer, the higher, instead of products",
+    slips=("not_doubled",),
+)
 def scores_distance(Q, K):
     return -torch.cdist(Q, K) / math.sqrt(Q.shape[-1])
 
@@ -423,7 +427,7 @@ def writes_added_first(heads, W_o):
     return heads.sum(dim=1) @ slab.T
 
 
-@wrong("sum_of_head_writes", "each head writes only into its own part of d_model")
+@wrong("sum_of_head_writes", "each head writes only into its own part of d_model", slips=("stays",))
 def writes_own_part(heads, W_o):
     B, h, T, d_k = heads.shape
     out = heads.new_zeros(B, T, W_o.shape[0])
@@ -496,9 +500,7 @@ class SoftmaxOverHeads(Base):
         return self.w_o(self.merge(weights @ v))
 
 
-@wrong(
-    "MultiHeadAttention", "heads are averaged instead of concatenated", slips=("heads_averaged",)
-)
+@wrong("MultiHeadAttention", "heads are averaged instead of concatenated", slips=("mean_for_each",))
 class AveragedHeads(Base):
     def forward(self, x, mask=None):
         q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
@@ -1007,7 +1009,11 @@ def cached_drops_oldest(q, k, v, cache):
     return y, (k, v)
 
 
-@wrong("cached_attention", "old and new tokens have a softmax each, and the mean is taken")
+@wrong(
+    "cached_attention",
+    "old and new tokens have a softmax each, and the mean is taken",
+    slips=("stays",),
+)
 def cached_two_softmaxes(q, k, v, cache):
     s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     y = s.masked_fill(later(q, k), -math.inf).softmax(dim=-1) @ v
@@ -1027,7 +1033,9 @@ def cached_old_only(q, k, v, cache):
     return s.masked_fill(later(q, k), -math.inf).softmax(dim=-1) @ v, (k, v)
 
 
-@wrong("cached_attention", "context goes into the cache in place of the values")
+@wrong(
+    "cached_attention", "context goes into the cache in place of the values", slips=("changes_too",)
+)
 def cached_context_kept(q, k, v, cache):
     k, v_all = join(cache, k, v)
     s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])

@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lesson.check.engine.compare import Difference, close
+from mha_lesson.check.engine.compare import COARSE, Difference, close
 from mha_lesson.check.engine.naming import MOST, Trial, only
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Returned, run
-
-COARSE = 2e-2  # half precision, and rounding to two digits
 
 
 def at_large(answer: Callable[..., Any], trials: list[Trial]) -> Finding | None:
@@ -61,8 +59,11 @@ def where_right(trials: list[Trial]) -> str:
     right, wrong = _apart(trials)
     if not right:
         return ""
-    if max(map(_axes, right)) == 2 < min(map(_axes, wrong)):
+    of_right, of_wrong = ({_axes(t) for t in some} for some in (right, wrong))
+    if max(of_right) == 2 < min(of_wrong):
         return "For single matrices all is right; it goes wrong with axes (B, h) in front of them."
+    if of_right.isdisjoint(of_wrong):
+        return f"It is right where the first input has {' or '.join(map(str, of_right))} axes."
     if words := only(trials):
         return f"It goes wrong {words}, and is right elsewhere."
     also_wrong = {t.case.note for t in wrong}

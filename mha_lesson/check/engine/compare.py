@@ -16,6 +16,7 @@ TOLERANCE = {
     torch.float16: 1e-2,
     torch.bfloat16: 5e-2,
 }
+COARSE = 2e-2  # half precision, and rounding to two digits
 
 
 def allowed(dtype: torch.dtype, tolerance: float = 0.0) -> float:

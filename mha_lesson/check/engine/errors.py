@@ -1,9 +1,11 @@
 """Errors in the learner's own words: which line, and what torch's message means here.
 
-A new error is one entry of ERRORS: a key, a pattern of the message, what happened, a pointer.
+A new error is one entry of ERRORS: a key, patterns of the message behind slashes, what happened,
+and after a bar a question.
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from mha_lesson.check.engine.report import Finding
@@ -19,396 +21,329 @@ class Known(NamedTuple):
     asks: str
 
 
-ERRORS = (
-    Known(
-        DEVICE,
-        r"same device|expected device|can't convert \S+ device type tensor to numpy|"
-        r"on different devices|not compiled with CUDA|no CUDA GPUs|no NVIDIA driver|"
-        r"not linked with support|device type",
-        "Something there lives on a fixed device, as all that numpy holds does: when the input "
-        "lives elsewhere (on a GPU, say), the two cannot be combined.",
-        "What do you create yourself, or hand to numpy, and how could it follow the input?",
-    ),
-    Known(
-        "written_over",
-        r"modified by an inplace operation|leaf Variable that requires grad",
-        "A line writes over numbers in place (`+=`, `[…] =`, or a name that ends in `_`) which the "
-        "way back for the gradient still needs.",
-        "Which line does, and how could it make a new tensor?",
-    ),
-    Known(
-        "numpy_lacks_dtype",
-        r"unsupported ScalarType",
-        "It hands a tensor to numpy, which does not know this dtype.",
-        "Which functions of torch do the same?",
-    ),
-    Known(
-        "numpy_transpose",
-        r"(transpose|swapaxes|swapdims)\(\) (takes 2 positional|received an invalid comb)",
-        "In torch this exchanges *two* axes, and numpy's function of that name brings all into an "
-        "order.",
-        "Which function of torch takes all axes in their new order?",
-    ),
-    Known(
-        "three_dots",
-        r"'ellipsis'|(?<!no )ellipsis object|not ellipsis",
-        "The three dots are still there: what should stand in their place is not written yet.",
-        "Which line holds them?",
-    ),
-    Known(
-        "none_used",
-        r"NoneType",
-        "It computes with `None`, or takes it apart. A function without `return` gives `None`, and "
-        "so does an argument that nobody passes.",
-        "Which of the names in that line can be `None`, and what should happen then?",
-    ),
-    Known(
-        "module_not_started",
-        r"before Module.__init__\(\) call",
-        "It sets a layer before the `nn.Module` underneath has been set up.",
-        "What has to be the first line of `__init__` in every `nn.Module`?",
-    ),
-    Known(
-        "view_needs_contiguous",
-        r"view size is not compatible",
-        "`view` only relabels memory as it lies: where axes have changed places, or a slice left "
-        "gaps, it no longer lies as the new shape needs it.",
-        "Which call lays memory out anew, or does so only where it must?",
-    ),
-    Known(
-        "shape_for_view",
-        r"shape '.*' is invalid for input of size|don't multiply up to",
-        "The shape asked for has another number of elements than the tensor has.",
-        "Multiply the sizes you ask for: what should their product be, and which axis is missing?",
-    ),
-    Known(
-        "matrix_shapes",
-        r"shapes cannot be multiplied|Expected size for first two dimensions|"
-        r"size mismatch, got|inconsistent tensor size, expected|must match the .*size.*bmm",
-        "A matrix product does not fit: the last axis of the left factor has to be as long as the "
-        "second-last of the right one.",
-        "Write both shapes in letters (B, T, h, d_k, d_model): which axis has another length than "
-        "you thought, or which of the two has to be turned?",
-    ),
-    Known(
-        "einsum_letters",
-        r"einsum\(\)",
-        "In `einsum` every tensor needs as many letters as it has axes, and one letter stands for "
-        "one length. (Three dots stand for whatever axes are in front.)",
-        "Write each tensor's shape below its letters: where do they not fit?",
-    ),
-    Known(
-        "float_mask_overflow",
-        r"cannot be converted to type .* without overflow|value cannot be converted",
-        "It writes a number into a tensor whose dtype cannot hold it: float16 ends at 65504.",
-        "Is there a value that means 'minus infinity' in every floating dtype?",
-    ),
-    Known(
-        "mask_not_bool",
-        r"only supports boolean masks|mask_fill_? .*bool|expected mask.*bool|"
-        r"expected condition to be a boolean",
-        "A mask has to be a bool tensor here, and this one has another dtype.",
-        "What gives a tensor of True and False instead of numbers?",
-    ),
-    Known(
-        "dtype_mix",
-        r"same dtype|expected scalar type|must have the same dtype|dtype.*do(es)? not match|"
-        r"Found dtype|promoted",
-        "Two tensors of different dtypes meet: one follows the input, another is fixed.",
-        "Which tensor do you create yourself, and which dtype does it get?",
-    ),
-    Known(
-        "broadcast_shapes",
-        r"must match the size of tensor|not broadcastable|shape mismatch|expand\(|"
-        r"expanded size of the tensor",
-        "Two shapes do not broadcast: from the right, every pair of axes has to be equal, "
-        "or one of them 1.",
-        "Write the two shapes in letters below each other, aligned at the right: where do they "
-        "clash?",
-    ),
-    Known(
-        "index_out_of_range",
-        r"index \S+ is out of bounds for dimension|index out of range in self|"
-        r"exceeds dimension size|maximum size for tensor",
-        "It asks for a position that the axis does not have: they run from 0 to its length − 1.",
-        "Which axis is that, and is it the one that you mean to run along?",
-    ),
-    Known(
-        "mask_as_index",
-        r"shape of the mask .* does not match the shape of the indexed tensor",
-        "A mask in square brackets has to have the very shape of what it is taken from: nothing is "
-        "broadcast there.",
-        "Which function fills by a mask and broadcasts it, or how does the mask get that shape?",
-    ),
-    Known(
-        "axis_out_of_range",
-        r"Dimension out of range|number of dimensions in the tensor input does not match|"
-        r"too many indices|permute\(|"
-        r"Dimension specified as .* but tensor has no dimensions",
-        "It asks for an axis or a position that the tensor does not have.",
-        "How many axes does the tensor have at this line? Print its shape.",
-    ),
-    Known(
-        "unpacking",
-        r"values to unpack",
-        "A tuple or a shape is taken apart into another number of names than it has parts.",
-        "How many axes, or results, stand on the right of that line?",
-    ),
-    Known(
-        "one_for_scalar",
-        r"a Tensor with \d+ elements cannot be converted to Scalar|"
-        r"only (one element|integer) tensors",
-        "It uses a tensor with many elements where one number is needed.",
-        "Which line needs a single number, and which axis have you forgotten to reduce or index?",
-    ),
-    Known(
-        "truth_of_a_tensor",
-        r"Boolean value of Tensor with more than one",
-        "It asks a tensor of many entries for *one* truth value, as `and`, `not` and `if` do.",
-        "Which signs work entry by entry, or which call makes one value of many?",
-    ),
-    Known(
-        "bmm_axes",
-        r"batch[12] must be a 3D|must be 3-?D",
-        "`bmm` takes tensors of exactly three axes, and here are more or fewer.",
-        "Which product works with any number of axes in front?",
-    ),
-    Known(
-        "arguments_swapped",
-        r"masked_fill_?\(\)?.* got \((float|int|bool|NoneType), (Tensor|torch)|"
-        r"masked_fill.*\(position 1\) must be Tensor|mask.*must be Tensor, not (float|int)",
-        "`masked_fill` gets the number where it wants the mask: first comes where, then what.",
-        "Which of the two arguments says where, and which says what?",
-    ),
-    Known(
-        "method_not_called",
-        r"builtin_function_or_method|'method'|method_descriptor|'function' (and|object)|"
-        r"bound method",
-        "A method stands there without the round brackets that call it, or with square ones.",
-        "Which name in that line needs `()` behind it?",
-    ),
-    Known(
-        "not_callable",
-        r"'(Tensor|(torch\.)?Size|int|float|tuple|list|bool|str|property)' object is not callable",
-        "Round brackets stand behind something that cannot be called.",
-        "Are there brackets too many, or are square ones meant?",
-    ),
-    Known(
-        "integer_needed",
-        r"'float' object cannot be interpreted as an integer|must be tuple of ints|"
-        r"(view|reshape|zeros|ones|empty|full|expand|split|chunk|arange|unflatten|repeat|eye)\(\)"
-        r".*got \([^)]*float|must be int(eger)?, not float|"
-        r"slice indices must be integers",
-        "A size is a float where torch needs an int: `/` always gives a float.",
-        "Which division of integers gives an integer?",
-    ),
-    Known(
-        "target_dtype",
-        r"expected.*target.*long|type LongTensor|"
-        r"not implemented for 'Int'|index.*int64|tensors used as indices",
-        "Integer tensors can be int32 or int64, and this function takes only one of them.",
-        "How do you turn an integer tensor into int64?",
-    ),
-    Known(
-        "loss_counts",
-        r"batch_size .* to match target batch_size",
-        "`cross_entropy` gets another number of predictions than of targets: it wants one row of "
-        "logits for each target.",
-        "Which of the two has been cut to the positions that count, and which has not?",
-    ),
-    Known(
-        "cat_axes",
-        r"Sizes of tensors must match except in dimension|stack expects each tensor to be equal",
-        "What `cat` or `stack` is to join differs in an axis that has to be equally long.",
-        "Along which axis are they to be laid behind each other, and which axis is that here?",
-    ),
-    Known(
-        "loss_axes",
-        r"Expected target size",
-        "`cross_entropy` wants the classes in axis 1, or one row of logits per target: with "
-        "(B, T, V) it takes T for the classes.",
-        "How can logits and targets be laid out as one long list of predictions?",
-    ),
-    Known(
-        "two_axes_only",
-        r"must be a matrix|expects a tensor with <= 2|[12]D tensors expected|vector \+ matrix|"
-        r"Expected 1-D argument|Supports 1D or 2D",
-        "Something there is made for a single matrix or vector (as `mm`, `mv`, `dot`, "
-        "`outer`, `t` and the weight of `linear` are), and a tensor with another number of "
-        "axes comes.",
-        "Which product, and which exchange of axes, works with any number of axes in front?",
-    ),
-    Known(
-        "numbers_of_axes",
-        r"same number of dimensions",
-        "Tensors with different numbers of axes come together, where all should have as many.",
-        "How many axes has each of them? Print their shapes.",
-    ),
-    Known(
-        "list_of_tensors",
-        r"argument 'tensors' \(position 1\) must be|expect(s|ed) a non-empty",
-        "`cat` and `stack` take one list or tuple with the tensors in it, and get something "
-        "else, or an empty one.",
-        "What stands in the brackets: one list of tensors?",
-    ),
-    Known(
-        "sizes_of_pieces",
-        r"split_sizes to sum exactly|split_size can only be 0|chunks` to be greater|"
-        r"number of dimensions of repeat dims|repeats must have the same size",
-        "The numbers that say how to cut, or how often to repeat, do not fit the tensor.",
-        "How long is that axis, and what do the numbers have to add up to?",
-    ),
-    Known(
-        "two_left_open",
-        r"only one dimension can be inferred",
-        "Two sizes are −1: torch can find out one of them, not two.",
-        "Which of the two do you know?",
-    ),
-    Known(
-        "mean_of_integers",
-        r"could not infer output dtype",
-        "A mean of whole numbers, or of True and False, has no dtype of its own here.",
-        "Which dtype can hold a mean?",
-    ),
-    Known(
-        "minus_of_bool",
-        r"Subtraction, the `-`|Negation, the `-`",
-        "A minus stands before, or between, tensors of True and False.",
-        "Which sign turns True and False round, and which dtype can be subtracted?",
-    ),
-    Known(
-        "turned_no_bool",
-        r"only implemented on integer and Boolean",
-        "`~` turns True and False round, and here stands a tensor of floats.",
-        "Is a mask meant there, or a minus?",
-    ),
-    Known(
-        "two_results",
-        r"torch\.return_types",
-        "Along an axis `max`, `min`, `sort` and their like give *two* things, the values and "
-        "where they stood.",
-        "How do you take one of the two?",
-    ),
-    Known(
-        "number_for_tensor",
-        r"must be Tensor, not (int|float|bool)",
-        "A function of torch gets a plain Python number where it takes a tensor.",
-        "Which function does the same for a plain number, or which tensor is meant?",
-    ),
-    Known(
-        "numpy_of_learning",
-        r"Can't call numpy\(\) on Tensor that requires grad",
-        "A tensor that learns is given to numpy: the way back for the gradient would end there.",
-        "Which function of torch does the same?",
-    ),
-    Known(
-        "negative_size",
-        r"negative dimension|bounds? inconsistent with step sign|lower bound and",
-        "A size comes out negative, or a range ends before it begins.",
-        "Which two numbers are subtracted there, and which is the larger?",
-    ),
-    Known(
-        "same_axis_twice",
-        r"dimensions cannot be identical",
-        "One axis is named twice where two different ones are needed.",
-        "Which two axes are meant?",
-    ),
-    Known(
-        "mask_and_causal",
-        r"should not be set when is_causal",
-        "It gives a mask and `is_causal=True` at once, and only one of the two may be there.",
-        "What does the mask hold that `is_causal` does not?",
-    ),
-    Known(
-        "written_into",
-        r"does not support item assignment",
-        "It writes into a tuple, a text or a number: their parts cannot be exchanged.",
-        "How is a new one made of old parts?",
-    ),
-    Known(
-        "no_parts",
-        r"is not iterable|has no len\(\)|is not subscriptable",
-        "It counts, indexes or runs through something that has no parts, as a single number.",
-        "What does that name hold at this line? Print it.",
-    ),
-    Known(
-        "sign_between",
-        r"unsupported operand|bad operand|can only concatenate|can't multiply sequence",
-        "A sign stands between two things that it does not know together.",
-        "What is to the left and to the right of it: a tensor, a number, a list?",
-    ),
-    Known(
-        "half_not_implemented",
-        r"not implemented for '\w+'",
-        "One of the operations does not exist for this dtype. (`^`, `&` and `|` work on bits: a "
-        "power is `**`.)",
-        "Which dtype does the tensor have at this line, and which sign do you mean?",
-    ),
+def _read(table: str) -> Iterator[Known]:
+    for entry in table.strip().split("\n\n"):
+        key, *lines = entry.splitlines()
+        pattern = "|".join(line[2:] for line in lines if line.startswith("/ "))
+        words = " ".join(line for line in lines if not line.startswith("/ "))
+        does, _, asks = words.partition(" | ")
+        yield Known(key, pattern, does, asks)
+
+
+ERRORS = tuple(
+    _read(r"""
+fixed_device
+/ same device|expected device|can't convert \S+ device type tensor to numpy|on different devices
+/ not compiled with CUDA|no CUDA GPUs|no NVIDIA driver|not linked with support|device type
+Something there lives on a fixed device, as all that numpy holds does: when the input lives
+elsewhere (on a GPU, say), the two cannot be combined. | What do you create yourself, or hand to
+numpy, and how could it follow the input?
+
+written_over
+/ modified by an inplace operation|leaf Variable that requires grad
+A line writes over numbers in place (`+=`, `[…] =`, or a name that ends in `_`) which the way back
+for the gradient still needs. | Which line does, and how could it make a new tensor?
+
+numpy_lacks_dtype
+/ unsupported ScalarType
+It hands a tensor to numpy, which does not know this dtype. | Which functions of torch do the same?
+
+numpy_transpose
+/ (transpose|swapaxes|swapdims)\(\) (takes 2 positional|received an invalid comb)
+In torch this exchanges *two* axes, and numpy's function of that name brings all into an order. |
+Which function of torch takes all axes in their new order?
+
+three_dots
+/ 'ellipsis'|(?<!no )ellipsis object|not ellipsis
+The three dots are still there: what should stand in their place is not written yet. | Which line
+holds them?
+
+none_used
+/ NoneType
+It computes with `None`, or takes it apart. A function without `return` gives `None`, and so does
+an argument that nobody passes. | Which of the names in that line can be `None`, and what should
+happen then?
+
+module_not_started
+/ before Module.__init__\(\) call
+It sets a layer before the `nn.Module` underneath has been set up. | What has to be the first line
+of `__init__` in every `nn.Module`?
+
+view_needs_contiguous
+/ view size is not compatible
+`view` only relabels memory as it lies: where axes have changed places, or a slice left gaps, it no
+longer lies as the new shape needs it. | Which call lays memory out anew, or does so only where it
+must?
+
+shape_for_view
+/ shape '.*' is invalid for input of size|don't multiply up to
+The shape asked for has another number of elements than the tensor has. | Multiply the sizes you
+ask for: what should their product be, and which axis is missing?
+
+matrix_shapes
+/ shapes cannot be multiplied|Expected size for first two dimensions|size mismatch, got
+/ inconsistent tensor size, expected|must match the .*size.*bmm
+A matrix product does not fit: the last axis of the left factor has to be as long as the
+second-last of the right one. | Write both shapes in letters (B, T, h, d_k, d_model): which axis
+has another length than you thought, or which of the two has to be turned?
+
+einsum_letters
+/ einsum\(\)
+In `einsum` every tensor needs as many letters as it has axes, and one letter stands for one
+length. (Three dots stand for whatever axes are in front.) | Write each tensor's shape below its
+letters: where do they not fit?
+
+float_mask_overflow
+/ cannot be converted to type .* without overflow|value cannot be converted
+It writes a number into a tensor whose dtype cannot hold it: float16 ends at 65504. | Is there a
+value that means 'minus infinity' in every floating dtype?
+
+mask_not_bool
+/ only supports boolean masks|mask_fill_? .*bool|expected mask.*bool
+/ expected condition to be a boolean
+A mask has to be a bool tensor here, and this one has another dtype. | What gives a tensor of True
+and False instead of numbers?
+
+dtype_mix
+/ same dtype|expected scalar type|must have the same dtype|dtype.*do(es)? not match|Found dtype
+/ promoted
+Two tensors of different dtypes meet: one follows the input, another is fixed. | Which tensor do
+you create yourself, and which dtype does it get?
+
+broadcast_shapes
+/ must match the size of tensor|not broadcastable|shape mismatch
+/ expand\(|expanded size of the tensor
+Two shapes do not broadcast: from the right, every pair of axes has to be equal, or one of them 1.
+| Write the two shapes in letters below each other, aligned at the right: where do they clash?
+
+index_out_of_range
+/ index \S+ is out of bounds for dimension|index out of range in self|exceeds dimension size
+/ maximum size for tensor
+It asks for a position that the axis does not have: they run from 0 to its length − 1. | Which axis
+is that, and is it the one that you mean to run along?
+
+mask_as_index
+/ shape of the mask .* does not match the shape of the indexed tensor
+A mask in square brackets has to have the very shape of what it is taken from: nothing is broadcast
+there. | Which function fills by a mask and broadcasts it, or how does the mask get that shape?
+
+axis_out_of_range
+/ Dimension out of range|number of dimensions in the tensor input does not match|too many indices
+/ permute\(|Dimension specified as .* but tensor has no dimensions
+It asks for an axis or a position that the tensor does not have. | How many axes does the tensor
+have at this line? Print its shape.
+
+unpacking
+/ values to unpack
+A tuple or a shape is taken apart into another number of names than it has parts. | How many axes,
+or results, stand on the right of that line?
+
+one_for_scalar
+/ a Tensor with \d+ elements cannot be converted to Scalar|only (one element|integer) tensors
+It uses a tensor with many elements where one number is needed. | Which line needs a single number,
+and which axis have you forgotten to reduce or index?
+
+truth_of_a_tensor
+/ Boolean value of Tensor with more than one
+It asks a tensor of many entries for *one* truth value, as `and`, `not` and `if` do. | Which signs
+work entry by entry, or which call makes one value of many?
+
+bmm_axes
+/ batch[12] must be a 3D|must be 3-?D
+`bmm` takes tensors of exactly three axes, and here are more or fewer. | Which product works with
+any number of axes in front?
+
+arguments_swapped
+/ masked_fill_?\(\)?.* got \((float|int|bool|NoneType), (Tensor|torch)
+/ masked_fill.*\(position 1\) must be Tensor|mask.*must be Tensor, not (float|int)
+`masked_fill` gets the number where it wants the mask: first comes where, then what. | Which of the
+two arguments says where, and which says what?
+
+method_not_called
+/ builtin_function_or_method|'method'|method_descriptor|'function' (and|object)|bound method
+A method stands there without the round brackets that call it, or with square ones. | Which name in
+that line needs `()` behind it?
+
+not_callable
+/ '(Tensor|(torch\.)?Size|int|float|tuple|list|bool|str|property)' object is not callable
+Round brackets stand behind something that cannot be called. | Are there brackets too many, or are
+square ones meant?
+
+integer_needed
+/ 'float' object cannot be interpreted as an integer|must be tuple of ints
+/ (view|reshape|zeros|ones|empty|full|expand)\(\).*got \([^)]*float
+/ (split|chunk|arange|unflatten|repeat|eye)\(\).*got \([^)]*float
+/ must be int(eger)?, not float|slice indices must be integers
+A size is a float where torch needs an int: `/` always gives a float. | Which division of integers
+gives an integer?
+
+target_dtype
+/ expected.*target.*long|type LongTensor|not implemented for 'Int'|index.*int64
+/ tensors used as indices
+Integer tensors can be int32 or int64, and this function takes only one of them. | How do you turn
+an integer tensor into int64?
+
+loss_counts
+/ batch_size .* to match target batch_size
+`cross_entropy` gets another number of predictions than of targets: it wants one row of logits for
+each target. | Which of the two has been cut to the positions that count, and which has not?
+
+cat_axes
+/ Sizes of tensors must match except in dimension|stack expects each tensor to be equal
+What `cat` or `stack` is to join differs in an axis that has to be equally long. | Along which axis
+are they to be laid behind each other, and which axis is that here?
+
+loss_axes
+/ Expected target size
+`cross_entropy` wants the classes in axis 1, or one row of logits per target: with (B, T, V) it
+takes T for the classes. | How can logits and targets be laid out as one long list of predictions?
+
+two_axes_only
+/ must be a matrix|expects a tensor with <= 2|[12]D tensors expected|vector \+ matrix
+/ Expected 1-D argument|Supports 1D or 2D
+Something there is made for a single matrix or vector (as `mm`, `mv`, `dot`, `outer`, `t` and the
+weight of `linear` are), and a tensor with another number of axes comes. | Which product, and which
+exchange of axes, works with any number of axes in front?
+
+numbers_of_axes
+/ same number of dimensions
+Tensors with different numbers of axes come together, where all should have as many. | How many
+axes has each of them? Print their shapes.
+
+list_of_tensors
+/ argument 'tensors' \(position 1\) must be|expect(s|ed) a non-empty
+`cat` and `stack` take one list or tuple with the tensors in it, and get something else, or an
+empty one. | What stands in the brackets: one list of tensors?
+
+sizes_of_pieces
+/ split_sizes to sum exactly|split_size can only be 0|chunks` to be greater
+/ number of dimensions of repeat dims|repeats must have the same size
+The numbers that say how to cut, or how often to repeat, do not fit the tensor. | How long is that
+axis, and what do the numbers have to add up to?
+
+two_left_open
+/ only one dimension can be inferred
+Two sizes are −1: torch can find out one of them, not two. | Which of the two do you know?
+
+mean_of_integers
+/ could not infer output dtype
+A mean of whole numbers, or of True and False, has no dtype of its own here. | Which dtype can hold
+a mean?
+
+minus_of_bool
+/ Subtraction, the `-`|Negation, the `-`
+A minus stands before, or between, tensors of True and False. | Which sign turns True and False
+round, and which dtype can be subtracted?
+
+turned_no_bool
+/ only implemented on integer and Boolean
+`~` turns True and False round, and here stands a tensor of floats. | Is a mask meant there, or a
+minus?
+
+two_results
+/ torch\.return_types
+Along an axis `max`, `min`, `sort` and their like give *two* things, the values and where they
+stood. | How do you take one of the two?
+
+number_for_tensor
+/ must be Tensor, not (int|float|bool)
+A function of torch gets a plain Python number where it takes a tensor. | Which function does the
+same for a plain number, or which tensor is meant?
+
+numpy_of_learning
+/ Can't call numpy\(\) on Tensor that requires grad
+A tensor that learns is given to numpy: the way back for the gradient would end there. | Which
+function of torch does the same?
+
+negative_size
+/ negative dimension|bounds? inconsistent with step sign|lower bound and
+A size comes out negative, or a range ends before it begins. | Which two numbers are subtracted
+there, and which is the larger?
+
+same_axis_twice
+/ dimensions cannot be identical
+One axis is named twice where two different ones are needed. | Which two axes are meant?
+
+mask_and_causal
+/ should not be set when is_causal
+It gives a mask and `is_causal=True` at once, and only one of the two may be there. | What does the
+mask hold that `is_causal` does not?
+
+written_into
+/ does not support item assignment
+It writes into a tuple, a text or a number: their parts cannot be exchanged. | How is a new one
+made of old parts?
+
+no_parts
+/ is not iterable|has no len\(\)|is not subscriptable
+It counts, indexes or runs through something that has no parts, as a single number. | What does
+that name hold at this line? Print it.
+
+sign_between
+/ unsupported operand|bad operand|can only concatenate|can't multiply sequence
+A sign stands between two things that it does not know together. | What is to the left and to the
+right of it: a tensor, a number, a list?
+
+half_not_implemented
+/ not implemented for '\w+'
+One of the operations does not exist for this dtype. (`^`, `&` and `|` work on bits: a power is
+`**`.) | Which dtype does the tensor have at this line, and which sign do you mean?
+""")
 )
 
+_OF_KINDS = _read("""
+NameError: unknown_name
+It uses a name that nothing has been given yet: {message}. | Is it spelled as in the line that
+makes it, or was an import forgotten?
+
+UnboundLocalError: unknown_name
+It uses a variable before it has a value. | Which line sets it?
+
+AttributeError: no_such_attribute
+It asks an object for something that it does not have: {message}. | Is it spelled as where it was
+made?
+
+RecursionError: endless_recursion
+It calls itself without an end. | Does the function call its own name where a function of the
+package was meant?
+
+SystemExit: exits
+It calls `exit`, which would end the whole kernel. | What should it return instead?
+
+KeyboardInterrupt: interrupted
+It was interrupted before it returned. | Does a loop of it never end?
+
+AssertionError: own_assertion
+An `assert` in the code fails. | Does it hold for every input?
+
+ZeroDivisionError: division_by_zero
+It divides by zero. | Which length or count can be 0?
+
+IndexError: axis_out_of_range
+It asks for a position that is not there: {message}. | How long is that axis?
+
+EinopsError: einops_pattern
+The pattern does not fit the tensor: on both sides of the arrow every axis has its name, and the
+sizes have to agree. ({message}) | Write the tensor's shape below the left side: which name stands
+for which axis?
+
+ModuleNotFoundError: not_installed
+It imports something that is not installed here: {message}.
+
+KeyError: missing_key
+A dictionary lacks the key {message}.
+
+ValueError: value_error
+A function refuses a value: {message}
+
+TypeError: wrong_argument
+A call does not take what it was given: {message} | What does the call expect, in which order?
+""")
 BY_KIND = {
-    "NameError": Known(
-        "unknown_name",
-        r"name '(\w+)' is not defined",
-        "It uses a name that nothing has been given yet: {message}.",
-        "Is it spelled as in the line that makes it, or was an import forgotten?",
-    ),
-    "UnboundLocalError": Known(
-        "unknown_name", "", "It uses a variable before it has a value.", "Which line sets it?"
-    ),
-    "AttributeError": Known(
-        "no_such_attribute",
-        "",
-        "It asks an object for something that it does not have: {message}.",
-        "Is it spelled as where it was made?",
-    ),
-    "RecursionError": Known(
-        "endless_recursion",
-        "",
-        "It calls itself without an end.",
-        "Does the function call its own name where a function of the package was meant?",
-    ),
-    "SystemExit": Known(
-        "exits",
-        "",
-        "It calls `exit`, which would end the whole kernel.",
-        "What should it return instead?",
-    ),
-    "KeyboardInterrupt": Known(
-        "interrupted", "", "It was interrupted before it returned.", "Does a loop of it never end?"
-    ),
-    "AssertionError": Known(
-        "own_assertion", "", "An `assert` in the code fails.", "Does it hold for every input?"
-    ),
-    "ZeroDivisionError": Known(
-        "division_by_zero", "", "It divides by zero.", "Which length or count can be 0?"
-    ),
-    "IndexError": Known(
-        "axis_out_of_range",
-        "",
-        "It asks for a position that is not there: {message}.",
-        "How long is that axis?",
-    ),
-    "EinopsError": Known(
-        "einops_pattern",
-        "",
-        "The pattern does not fit the tensor: on both sides of the arrow every axis has its name, "
-        "and the sizes have to agree. ({message})",
-        "Write the tensor's shape below the left side: which name stands for which axis?",
-    ),
-    "ModuleNotFoundError": Known(
-        "not_installed", "", "It imports something that is not installed here: {message}.", ""
-    ),
-    "KeyError": Known("missing_key", "", "A dictionary lacks the key {message}.", ""),
-    "ValueError": Known("value_error", "", "A function refuses a value: {message}", ""),
-    "TypeError": Known(
-        "wrong_argument",
-        "",
-        "A call does not take what it was given: {message}",
-        "What does the call expect, in which order?",
-    ),
+    kind: known._replace(key=key) for known in _OF_KINDS for kind, key in [known.key.split(": ")]
 }
 _ADVICE = re.compile(r"[.;!] |, but expected one of|, but found|\. ")  # what torch suggests
+SAY_IT_ALL = ("SystemExit", "KeyboardInterrupt", "NameError", "UnboundLocalError", "EinopsError")
 LONGEST = 160
 ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")
 
@@ -418,7 +353,7 @@ def explain(raised: Raised, note: str = "") -> Finding:
     note = f" ({note})" if note else ""
     message = " ".join(raised.message.split())
     known = next((k for k in ERRORS if re.search(k.pattern, message, re.I)), None)
-    if raised.kind in ("SystemExit", "KeyboardInterrupt", "NameError", "UnboundLocalError"):
+    if raised.kind in SAY_IT_ALL:
         known = BY_KIND[raised.kind]
     if known is None and raised.number is None and ARGUMENTS.search(message):
         known = Known(

@@ -19,9 +19,8 @@ def orders_of_axes(
     asks: Callable[[str], str],
     but: tuple[str, ...] = (),
     then: str = "",
-    join: bool = False,
 ) -> None:
-    """Every wrong order of the axes that a step has to bring into one order (and join them)."""
+    """Every wrong order of the axes that a step has to bring into one order."""
     letters, right = have.split(), want.split()
     for order in permutations(range(len(letters))):
         found = [letters[i] for i in order]
@@ -34,8 +33,7 @@ def orders_of_axes(
         question = "Batch first: which axis may not move?" if found[0] != "B" else asks(want)
 
         def step(x: Tensor, *_: Any, order: Any = order) -> Tensor:
-            B, _h, T, _d = x.shape  # which raises for another number of axes
-            return x.permute(order).reshape(B, T, -1) if join else x.permute(order)
+            return x.permute(order)
 
         exercise.slip(site, does, question, key=key)(step)
 

@@ -49,7 +49,7 @@ from mha_lesson.check.engine.safely import (
 from mha_lesson.check.engine.source import Source
 from mha_lesson.check.engine.stages import parting, reached, where_nan
 
-HALF = (torch.bfloat16, torch.float16)
+HALF = (torch.float16, torch.bfloat16)
 OTHER_DTYPES = (torch.float32, *HALF)
 
 
@@ -113,9 +113,9 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         if diagnosis.how != "complete" and (stops or not _explained(report)):
             report = _by_other_means(exercise, bound, source, report, trials, codes)
     if report.passed:
-        findings = {
-            f.key: f for f in _beyond_values(exercise, bound, source, codes) if f is not None
-        }
+        findings: dict[str, Finding] = {}
+        for found in filter(None, _beyond_values(exercise, bound, source, codes)):
+            findings.setdefault(found.key, found)  # the usual dtypes first
         report = replace(report, passed=not findings, findings=tuple(findings.values()))
     if report.passed:
         report = replace(report, notes=(*report.notes, *_remarks(exercise, bound, source)))

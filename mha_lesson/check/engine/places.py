@@ -110,9 +110,18 @@ def changes(tree: ast.AST) -> list[Change]:
         Change(kind, holder, key, node, new)
         for holder, key, node in _places(tree)
         for kind, new in _instead(node, names)
+        if not (kind == "number" and _twice(holder, key, new))
     ]
     ranks = list(KINDS)
     return sorted(found, key=lambda change: ranks.index(change.kind))
+
+
+def _twice(holder: Any, key: Any, new: ast.AST) -> bool:
+    """Whether a pair of numbers becomes one twice (3 and −1, of four): an exchange that is none."""
+    if not (isinstance(holder, list) and len(holder) == 2):
+        return False
+    one, other = _number(holder[1 - key]), _number(new)
+    return one is not None and other is not None and (one - other) % 4 == 0
 
 
 def _located(new: ast.AST, like: ast.AST) -> ast.AST:

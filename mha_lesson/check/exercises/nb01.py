@@ -163,9 +163,6 @@ def scale(scores, Q, K):
     """The scores are divided by the root of axis 1's length: that is d_k only for one single
     matrix, and T or h as soon as axes stand in front. | How do you name the last axis, however many
     stand before it?"""
-    by_t_k = scores / K.shape[-2]
-    """The scores are divided by T_k, the number of keys. | Which axis is summed over in the dot
-    product? Its length is what makes scores large."""
     precedence_half = scores / (Q.shape[-1] ** 1 / 2)
     """`d_k ** 1/2` is (d_k ** 1) / 2, since `**` binds before `/`: the scores are divided by d_k/2.
     | How do brackets, or `0.5`, say what is meant?"""
@@ -179,8 +176,6 @@ def scale(scores, Q, K):
     by_rounded_root = scores / int(math.sqrt(Q.shape[-1]))
     """The root is rounded down to a whole number: `int(...)` or `//` cuts off what follows the
     point. | Does √d_k have to be a whole number?"""
-    by_d_model_of_both = scores / math.sqrt(Q.shape[-1] * K.shape[-1])
-    "= by_d_k"
 
 
 fixed_numbers(attention_scores)
@@ -261,8 +256,6 @@ def normalise(scores):
     naive_exponentials = shares(scores.exp())
     """`exp` of the scores as they are overflows when scores are large: exp(1000) is ∞, and ∞/∞ is
     NaN. | Adding one number to a whole row does not change its softmax. Which number would help?"""
-    naive_exponentials_over_everything = scores.exp() / scores.exp().sum()
-    "The exponentials are divided by the sum over everything, and overflow for large scores."
 
     global_maximum = shares((scores - scores.max()).exp())
     """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
@@ -292,9 +285,6 @@ def mix(weights, Q, K, V):
     values_transposed = weights @ V.transpose(-2, -1)
     """V is transposed before the product: dimensions are weighed instead of tokens. | Which axis of
     V belongs to the keys?"""
-    softmax_of_output = (weights @ V).softmax(-1)
-    """The output goes through a softmax of its own. | Which of the two should sum to 1, a query's
-    weights or its output?"""
     values_alone = V
     "The output is V itself: the weights are not used. | What do the weights do to the values?"
 
@@ -317,9 +307,6 @@ def give(output, weights, scores):
     weights_returned_transposed = (output, weights.transpose(-2, -1))
     """The weights come back transposed: rows are keys and columns are queries. | Row i should hold
     the weights of query i."""
-    weights_averaged = (output, weights.mean(0))
-    """The weights come back averaged over their first axis. | Every query of every head has weights
-    of its own. Which line takes the mean?"""
 
 
 @attention.step

@@ -89,11 +89,7 @@ def give(Q, K, V):
     stacked = torch.stack([Q, K, V])
     """One tensor with a new axis for the three comes back instead of three tensors. | The stub
     promises a tuple of three. What takes a tensor apart along an axis?"""
-    stacked_last = torch.stack([Q, K, V], -1)
-    "= stacked"
     stacked_second = torch.stack([Q, K, V], 1)
-    "= stacked"
-    stacked_before_last = torch.stack([Q, K, V], -2)
     "= stacked"
     each_transposed = (Q.mT, K.mT, V.mT)
     """The three come transposed, (B, d_model, T). | Tokens in the middle, dimensions last: which
@@ -136,8 +132,6 @@ orders_of_results(
 
 @project_qkv.step
 def product(X, W):
-    first_sequence_only = X[0] @ W.mT
-    "Only the first sequence of the batch is projected. | What about the other sequences?"
     weight_reshaped = X @ W.reshape(W.shape[1], W.shape[0])
     """W_qkv is not transposed but pressed into shape: `view` or `reshape` to (d_model, 3·d_model)
     keeps the numbers in their old order. | Which call exchanges two axes instead of refilling a
@@ -146,8 +140,6 @@ def product(X, W):
 
 @project_qkv.step(at="product", cut=unchanged)
 def one_by_one(X, W):
-    rows_dealt_like_cards = (X @ W[0::3].mT, X @ W[1::3].mT, X @ W[2::3].mT)
-    "= dealt_like_cards"
     W_q, W_k, W_v = W.tensor_split(3)
     blocks_not_transposed = (X @ W_q, X @ W_k, X @ W_v)
     """W_qkv is cut into its three blocks rightly, and then each is used untransposed: X @ W instead
@@ -217,13 +209,9 @@ def inward(d_model, h, d_k):
     does one head have?"""
     nothing_inward = 0
     "Only W_o is counted. | Which projections lead into the heads?"
-    one_projection = d_model * h * d_k
-    "Of W_q, W_k and W_v only one is counted."
     two_projections = 2 * d_model * h * d_k
     """Of the four matrices only three are counted. | Three lead into the heads, and one leads back.
     Which is missing?"""
-    four_inward = 4 * d_model * h * d_k
-    "Five matrices are counted where there are four. | Which four are they?"
     from_heads_to_heads = 3 * (h * d_k) ** 2
     """W_q, W_k and W_v are counted as (h·d_k) × (h·d_k): what they read is d_model wide. | What
     goes into W_q?"""
@@ -233,8 +221,6 @@ def inward(d_model, h, d_k):
 def outward(d_model, h, d_k):
     output_forgotten = 0
     "= two_projections"
-    d_model_forgotten = h * d_k
-    "d_model is missing in W_o. | A matrix has rows and columns. What are they for W_o?"
     square_outward = d_model**2
     """W_o is counted as d_model × d_model: what it reads is h · d_k wide, which may differ. | How
     wide is the concatenation of h heads of d_k dimensions?"""
@@ -252,12 +238,8 @@ def biases(d_model, h, d_k):
     """Does the exercise want them in or out?"""
     biases_in = 3 * h * d_k + d_model
     "The biases are counted too."
-    square_biases_in = 4 * d_model
-    "Four biases of d_model are counted too."
     inward_biases_in = 3 * h * d_k
     "The biases of W_q, W_k and W_v are counted too."
-    outward_bias_in = d_model
-    "The bias of W_o is counted too. | Does the exercise want it in or out?"
 
 
 kinds_of_count(count_parameters, "finish")
@@ -270,10 +252,6 @@ def whole(d_model, n_heads, d_k):
     | d_k is free here: how wide is a token after W_q, if h heads take d_k dimensions each?"""
     one_head = 4 * d_model * d_k
     "One head only is counted: h is missing. | Does every head have its own projections?"
-    heads_of_squares = 4 * n_heads * d_k**2
-    "Each matrix is counted as d_k × d_k per head: d_model is missing. | What goes into W_q?"
-    with_feed_forward = 4 * d_model * n_heads * d_k + 8 * d_model**2
-    "A feed-forward network is counted too. | Which four matrices does the exercise want?"
     times_heads = 4 * d_model * n_heads**2 * d_k
     """The whole is multiplied by h once more. | Where does h already stand in the sizes of the
     matrices?"""

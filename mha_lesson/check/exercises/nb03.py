@@ -74,28 +74,17 @@ def in_memory_order(x, n_heads):
     view_only = x.reshape(B, n_heads, T, D // n_heads)
     """This reads head 0 from the first T/h tokens: `view` (or `reshape`) to (B, h, T, d_k) cuts
     memory in order, and memory runs token by token."""
-    reshaped_into_order = x.reshape(B, T, n_heads, -1).reshape(B, n_heads, T, -1)
-    "= view_only"
     tokens_chunked = torch.stack(x.chunk(n_heads, 1), 1)
     """The *tokens* are cut into h pieces, not the columns: each head gets some whole tokens. |
     Which axis is shared out among the heads, T or d_model?"""
     tokens_shared_out = x.reshape(B, n_heads, T // n_heads, D)
     "= tokens_chunked"
-    cut_across_batch = x.reshape(n_heads, B, T, D // n_heads).transpose(0, 1)
-    """x is cut as (h, B, T, d_k) in memory's order before the axes change places: heads get whole
-    sequences or parts of them. | Which axis has to be cut into two?"""
-    heads_first_in_memory = x.reshape(n_heads, B, T, D // n_heads)
-    """x is cut as (h, B, T, d_k) in memory's order: heads get whole sequences or parts of them. |
-    Which axis has to be cut into two?"""
     view_into_batch = x.reshape(B * n_heads, T, D // n_heads)
     """Heads and batch are one axis, cut in memory's order: `view(B·h, T, d_k)` takes T/h tokens for
     a head."""
     transposed_then_viewed = x.transpose(1, 2).reshape(B, n_heads, T, D // n_heads)
     """The axes are exchanged before the cut, and then a `view` or `reshape` to (B, h, T, d_k) runs
     through memory column by column. | What does memory look like at the moment when you cut it?"""
-    view_tokens_last = x.reshape(B, n_heads, D // n_heads, T)
-    """The shape is (B, h, d_k, T) in memory's order: `view` alone cannot move the tokens there. |
-    Which call exchanges two axes instead of refilling a shape?"""
     tokens_times_heads = x.reshape(B, T * n_heads, D // n_heads)
     """Tokens and heads are one axis, (B, T·h, d_k): three axes, and four are asked for. | Which
     axis should h have for itself, and where does it stand?"""
@@ -122,11 +111,7 @@ def cut(x, h):
     repeated = x[:, :, None].expand(-1, -1, h, -1)
     """Every head gets all d_model columns: the tensor is repeated instead of cut. | How wide should
     one head be?"""
-    B, T, D = x.shape
-    transposed_before_cut = x.transpose(1, 2).reshape(B, T, h, D // h)
-    """The tokens of each sequence come in another order: axes are exchanged before the cut, and the
-    cut then goes through the tokens. | What does memory look like at the moment when you cut it?"""
-    d_k = D // h
+    d_k = x.shape[-1] // h
     in_steps_of_one = torch.stack([x[..., i : i + d_k] for i in range(h)], 2)
     "Head i begins at column i, so the heads overlap. | How wide is each head that comes before?"
     in_steps_of_h = torch.stack([x[..., i * h : i * h + d_k] for i in range(h)], 2)
@@ -145,12 +130,6 @@ def finish(x):
     joined_with_tokens = x.flatten(1, 2)
     """Heads and tokens are folded into one axis, (B, h·T, d_k): three axes, and four are asked for.
     | Which axis should h have for itself?"""
-    heads_first_list = torch.stack(x.unbind(1))
-    "= order_h_B_T_d_k"
-    heads_in_the_end = torch.stack(x.unbind(1), -1)
-    "= order_B_T_d_k_h"
-    an_axis_more = x[:, None]
-    "There is an axis of size 1 too many in front of the heads. | Which four axes are asked for?"
     list_of_heads = x.unbind(1)
     """The heads come as a list or tuple, one tensor for each, instead of as one axis. | Which call
     makes one tensor with a new axis out of several?"""
@@ -226,26 +205,14 @@ def join(y, x):
     axis out of two neighbours?"""
     batch_joined_too = y.reshape(B * T, h * d_k)
     "Batch and tokens are joined as well: (B·T, h·d_k). | Which axes should remain as they are?"
-    tokens_joined = y.reshape(B, T * h, d_k)
-    """The wrong neighbours are joined: tokens and heads, (B, T·h, d_k), instead of heads and
-    dimensions."""
-    joined_tokens_last = y.reshape(B, h * d_k, T)
-    """The last axis is as long as the tokens: (B, h·d_k, T), filled in memory's order. | What
-    should the last axis hold?"""
-    tokens_and_dimensions_joined = y.reshape(B, h, T * d_k)
-    "The result is (B, h, T·d_k): the tokens are joined with the dimensions."
     merged = side_by_side(y, x)
     merged_tokens_first = merged.transpose(0, 1)
     "Tokens come before the batch: (T, B, h·d_k). | Batch first: which axis may not move?"
-    merged_transposed = merged.transpose(1, 2)
-    "The result is (B, h·d_k, T): the right rows, transposed. | Which axis should be last?"
     an_axis_left = y.reshape(B, T, 1, h * d_k)
     "There is an axis of size 1 too many, (B, T, 1, h·d_k). | Which three axes are asked for?"
     heads_below_each_other = x.flatten(1, 2)
     """The heads are laid one after the other along the *tokens*: (B, h·T, d_k). | Side by side
     means along the last axis. Which `dim` is that?"""
-    as_list = list(merged)
-    "The sequences come as a list of matrices. | Which three axes should one tensor have?"
 
 
 @merge_heads.step(at=WHOLE)
@@ -268,9 +235,5 @@ def in_another_way(x):
     "x comes back as it went in. | Which two axes have to become one?"
     largest_head = x.amax(1)
     "Of every dimension only the largest number over the heads remains."
-    heads_stacked_last = torch.stack(x.unbind(1), -1).flatten(2)
-    "= dimensions_before_heads"
-    heads_listed = list(x.unbind(1))
-    "The heads come as a list. | Which call lays tensors side by side?"
     first_head_only = x[:, 0]
     "Only head 0 comes back. | How wide should a token be in the end?"

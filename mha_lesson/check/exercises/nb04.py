@@ -65,30 +65,12 @@ def triangle(T):
     "Nothing is blocked: every entry is False."
     everything_blocked = square
     "Everything is blocked: every entry is True."
-    only_diagonal = torch.eye(T, dtype=torch.bool)
-    "Only the diagonal is True: each token is barred from itself, and from nothing else."
     only_next = mask & ~square.triu(2)
     """Only the next token is blocked, not all that follow. | Which keys lie in the future of query
     0?"""
     only_itself = ~torch.eye(T, dtype=torch.bool)
     """All but the diagonal is blocked: each token only sees itself. | Query i may see keys 0 … i.
     Which are missing?"""
-    other_diagonal = mask.flip(0)
-    """The triangle is cut along the other diagonal, from top right to bottom left. | Where in the
-    matrix do query i and key i meet?"""
-    other_diagonal_columns = mask.flip(1)
-    "= other_diagonal"
-    below_other_diagonal = square.tril(-1).flip(0)
-    "= other_diagonal"
-    too_large = future(T + 1)
-    """The mask is one row and one column too large, (T+1, T+1). | How many queries and how many
-    keys are there?"""
-    too_small = future(T - 1)
-    """The mask is one row and one column too small, (T−1, T−1). | How many queries and how many
-    keys are there?"""
-    one_row = mask[0]
-    """The mask is a single row of T entries: which keys are blocked depends on the query, too. |
-    What is the shape of one True or False per query and key?"""
 
 
 kinds_of_mask(causal_mask)
@@ -170,9 +152,6 @@ def where(positions, lengths):
     longest_for_all = (positions >= lengths.max()).expand(len(lengths), -1)
     """Every sequence gets the same mask, by the longest length. | Which axis of the mask should
     tell sequences apart?"""
-    shortest_for_all = (positions >= lengths.min()).expand(len(lengths), -1)
-    """Every sequence gets the same mask, by the shortest length. | Which axis of the mask should
-    tell sequences apart?"""
     first_length_for_all = (positions >= lengths[0]).expand(len(lengths), -1)
     """Every sequence gets the same mask, by the length of sequence 0. | Which axis of the mask
     should tell sequences apart?"""
@@ -195,9 +174,6 @@ def axes_of_padding(mask):
     batch_at_queries = mask[None, None]
     """The mask has shape (1, 1, B, T): B stands where the queries are. | From the right the axes of
     the scores are keys, queries, heads, batch. Where does B go?"""
-    batch_at_heads = mask[None, :, None, :]
-    """The mask has shape (1, B, 1, T): B stands where the heads are. | From the right the axes of
-    the scores are keys, queries, heads, batch. Where does B go?"""
     spread_over_queries = mask[:, None, None, :].expand(-1, -1, mask.shape[1], -1)
     """The mask is already spread over the queries, (B, 1, T, T): an axis of 1 would broadcast. |
     Which two axes may stay 1?"""
@@ -207,9 +183,6 @@ def axes_of_padding(mask):
     three_axes = mask[:, None, :].expand(-1, mask.shape[1], -1)
     """The mask is one tensor (B, T, T), for each query and key, without an axis for the heads. |
     From the right the axes of the scores are keys, queries, heads, batch. Which are missing?"""
-    transposed_mask = mask.mT
-    """The mask is transposed, (T, B): sequences are the last axis. | Which axis of the scores does
-    the last axis of the mask meet?"""
 
 
 kinds_of_mask(padding_mask)
@@ -226,8 +199,6 @@ def in_another_way(lengths, T):
     lengths_as_tokens = (lengths == 0)[:, None, None, None].expand(-1, 1, 1, T)
     """The lengths are compared with 0, as if they were tokens and 0 the one for padding. | What
     does a length of 3 say about keys 0 to T − 1?"""
-    counted_from_one = (torch.arange(1, T + 1) >= lengths[:, None])[:, None, None, :]
-    "= pad_one_early"
     causal_too = (torch.arange(T) >= lengths[:, None])[:, None, None, :] | future(T)
     """The causal triangle is blocked as well, (B, 1, T, T). | What was asked for is padding alone.
     Which line adds the future?"""
@@ -351,17 +322,12 @@ def empty(weights, mask):
     any_for_all = weights.masked_fill(mask.any(-1, keepdim=True), 0.0)
     """Any row that has *one* blocked key is set to zero: `any` where `all` is meant. | Which rows
     have nothing left to look at?"""
-    all_over_queries = weights.masked_fill(mask.all(-2, keepdim=True), 0.0)
-    """Blocked *columns* are zeroed (`all` over axis −2), not blocked rows. | Over which axis do you
-    ask whether all keys of a query are blocked?"""
     everything_zeroed = torch.zeros_like(weights) if mask.all(-1).any() else weights
     """If any row is blocked entirely, everything becomes zero: `all` without an axis, or an `if`. |
     Which rows have nothing left to look at, and which others should stay?"""
     only_if_all_is_blocked = torch.zeros_like(weights) if mask.all() else weights
     """Blocked rows are only dealt with if *every* entry of the mask is True; one blocked row alone
     stays 0/0 = NaN. | Over which axis do you ask whether all keys of a query are blocked?"""
-    zero_where_any_nan = torch.zeros_like(weights) if weights.isnan().any() else weights
-    "= everything_zeroed"
 
 
 @masked_softmax.step(at="empty", fill=(minus_infinity, minus_1e9))
@@ -386,9 +352,6 @@ def read(mask, scores):
     mask_ignored = torch.zeros_like(mask)
     """The mask takes no part: no weight is changed by it. | What has to happen to a score so that
     its weight becomes 0, and the others sum to 1?"""
-    mask_transposed = mask.mT
-    """The mask is transposed before it is used: queries and keys are exchanged. | Which axis of the
-    mask belongs to the keys?"""
     causal_instead = torch.ones_like(scores).triu(1).bool()
     "A causal mask is applied, and not the one that was given. | What does the second argument say?"
     future_too = mask | torch.ones_like(scores).triu(1).bool()
@@ -399,8 +362,6 @@ def read(mask, scores):
     How long can it be?"""
     first_key_open = mask & (torch.arange(mask.shape[-1]) > 0)
     "Key 0 stays open for every query, whatever the mask says. | May that key be blocked as well?"
-    any_head_for_all = mask.any(-3, keepdim=True) if mask.ndim == 4 else mask
-    "What one head blocks is blocked for all heads. | Which axis of the mask tells heads apart?"
 
 
 @masked_softmax.step(at="fill")
@@ -420,10 +381,6 @@ def fill_all_alike(scores, mask):
     lowest_score = scores.masked_fill(mask, scores.min())
     """Blocked scores become the lowest score that there is, and that is an ordinary one: blocked
     keys keep a share. | Which score has weight 0 after a softmax?"""
-    lowest_of_row = torch.where(mask, scores.amin(-1, keepdim=True), scores)
-    "= lowest_score"
-    empty_rows_open = scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
-    "= added_1e9"
 
 
 @masked_softmax.step(at="fill", empty=(unchanged, None))
@@ -438,8 +395,6 @@ def fill_wrongly(scores, mask):
     numbers = mask.to(scores.dtype)
     mask_added = scores + numbers
     "The mask is *added* to the scores as 0 and 1: a blocked key scores one point more."
-    mask_subtracted = scores - numbers
-    "The mask is *subtracted* from the scores as 0 and 1: a blocked key scores one point less."
     times_mask = scores * mask
     "The scores are multiplied by the mask: open keys get score 0, blocked ones keep theirs."
     times_infinity = scores + numbers * -math.inf
@@ -457,10 +412,6 @@ def fill_wrongly(scores, mask):
     and then a blocked key wins. | Which value lies below every possible score?"""
     added_1000 = scores + numbers * -1000
     "= added_1e4"
-    added_100 = scores + numbers * -100
-    "= added_1e4"
-    row_by_row = scores.masked_fill(mask.any(-1, keepdim=True), -math.inf)
-    "= plus_infinity"
 
 
 @masked_softmax.step(at="fill", empty=lambda weights, mask: weights.masked_fill(mask, 0.0))
@@ -494,8 +445,6 @@ def empty_after(weights, mask):
     renormalised_cleared = shares(kept).nan_to_num(0.0)
     """Where the open keys score far below the blocked ones the row is lost, and comes out as 0: a
     blocked score still takes part in the softmax, or in the maximum, and is put away only then."""
-    renormalised_guarded = kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
-    "= renormalised_cleared"
 
 
 @masked_softmax.step(at=WHOLE)

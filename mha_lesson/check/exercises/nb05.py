@@ -97,8 +97,6 @@ def slab(W_o, i, h, d_k):
     axis 0. Into which two sizes has it to be cut?"""
     slabs_reversed = neighbouring_columns(W_o, h - 1 - i, h, d_k)
     "The columns are taken from the other end: head 0 gets the last d_k."
-    slabs_shifted = neighbouring_columns(W_o, (i + 1) % h, h, d_k)
-    "The columns are shifted by one head: head 0 gets those of head 1."
 
 
 @sum_of_head_writes.step
@@ -148,8 +146,6 @@ def each(heads):
     over_the_batch = list(heads.unbind(0))
     """The loop runs over the batch (axis 0) and not over the heads. | Which axis of (B, h, T, d_k)
     counts the heads?"""
-    always_head_0 = [heads[:, 0]] * heads.shape[1]
-    "Every write is made by head 0. | Which head belongs to the i-th slab?"
     B, h, T, d_k = heads.shape
     torn_apart = list(heads.reshape(B, T, h, d_k).unbind(2))
     """The tokens are torn apart before W_o: a `reshape` or `view` to (B, T, …) of what lies in
@@ -161,7 +157,7 @@ def each(heads):
 
 @sum_of_head_writes.step(at=WHOLE)
 def all_at_once(heads, W_o):
-    B, h, T, d_k = heads.shape
+    h, d_k = heads.shape[1], heads.shape[-1]
     merged = heads.transpose(1, 2).flatten(2)
     added_both = heads.sum(1) @ W_o.unflatten(1, (h, d_k)).sum(1).mT
     """The heads are added first, and so are the columns of W_o: Σ head · Σ slab has all the cross
@@ -172,11 +168,6 @@ def all_at_once(heads, W_o):
     only_concatenated = merged
     """The heads are concatenated, and W_o takes no part. | What remains to be done with the
     concatenation?"""
-    interleaved = heads.permute(0, 2, 3, 1).flatten(2) @ W_o.mT
-    "= columns_dealt"
     concatenated_untransposed = merged @ W_o
     """The heads are concatenated rightly, and W_o is used untransposed: x @ W instead of x @ Wᵀ. |
     `nn.Linear` keeps a row for each *output*. Which axis has to meet the concatenation?"""
-    concatenated_with_tokens = heads.transpose(1, 2).reshape(B * T, h * d_k) @ W_o.mT
-    """Batch and tokens are one axis in the result, (B·T, d_model). | Which axes should remain as
-    they are?"""

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from mha_lesson.check.engine import errors
 from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, Exercise, exercise
-from mha_lesson.check.engine.families import orders_of_axes
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.naming import Trial
 from mha_lesson.check.engine.report import Finding
@@ -25,6 +24,7 @@ from mha_lesson.check.exercises.nb01 import (
     every_query_with_every_key,
     softmax_over_keys,
 )
+from mha_lesson.check.exercises.nb03 import merge_heads, side_by_side, tokens_before_heads
 from mha_lesson.check.exercises.nb04 import (
     blocked_rows_to_zero,
     future,
@@ -273,10 +273,9 @@ def weights_times_values(weights: Tensor, V: Tensor) -> Tensor:
     return weights @ V
 
 
-def heads_side_by_side(context: Tensor) -> Tensor:
+def heads_side_by_side(moved: Tensor, context: Tensor) -> Tensor:
     """the heads side by side, merged"""
-    B, h, T, d_k = context.shape
-    return context.transpose(1, 2).reshape(B, T, h * d_k)
+    return side_by_side(moved, context)
 
 
 def through_w_o(merged: Tensor, layers: Layers, x: Tensor) -> Tensor:
@@ -324,7 +323,9 @@ def MultiHeadAttention(
     normalise: Any = softmax_over_keys,
     empty: Any = blocked_rows_to_zero,
     mix: Any = weights_times_values,
-    merge: Any = heads_side_by_side,
+    arrange: Any = unchanged,
+    order: Any = tokens_before_heads,
+    join: Any = heads_side_by_side,
     leave: Any = through_w_o,
     give: Any = unchanged,
 ) -> Any:
@@ -338,7 +339,8 @@ def MultiHeadAttention(
     weights = normalise(scores)
     if mask is not None:
         weights = empty(weights, mask)
-    output = leave(merge(mix(weights, V)), layers, x)
+    context = arrange(mix(weights, V))
+    output = leave(join(order(context), context), layers, x)
     return give(output, weights, mask)
 
 
@@ -365,9 +367,6 @@ def project(x, layers):
     biases_left_out = tuple(x @ getattr(layers.module, name).weight.mT for name in NAMES[:3])
     """The biases of `w_q`, `w_k` and `w_v` are left out (x @ w.weight.T). | What does calling the
     layer, `self.w_q(x)`, do for you?"""
-    Q, K, _ = layers.projected(x)
-    values_of_keys = (Q, K, layers.apply("w_v", K))
-    "The values are made from the keys, `w_v(w_k(x))`."
 
 
 def _wrong_layers() -> None:
@@ -421,18 +420,8 @@ def split(x, h, which):
     into (d_k, h) instead of (h, d_k)."""
     split_sizes_exchanged = x.unflatten(-1, (-1, h)).transpose(1, 2)
     "h and d_k are exchanged: the attention has d_k heads of h dimensions."
-    heads_overlap = overlapping(x, h)
-    "Head i begins at column i instead of i·d_k, so the heads overlap."
     split_same_columns = into_heads(x, h, which)[:, :1].expand(-1, h, -1, -1)
     "Every head gets the same columns, those of head 0. | Which columns belong to head 1?"
-
-
-@MultiHeadAttention.step(at="split", merge=(None, lambda context: context.flatten(2)))
-def without_exchange(x, h, which):
-    heads_attend = x.unflatten(-1, (h, -1))
-    """Heads and tokens have not changed places: every token attends among its own heads, (B, T, h,
-    d_k), and never looks at another token. | Attention works on the last two axes. Which two should
-    they be?"""
 
 
 def by_view(x: Tensor, h: int) -> Tensor:
@@ -455,12 +444,20 @@ def without_cut(x, h, which):
     no part. | Where should x be cut into heads?"""
 
 
-@MultiHeadAttention.step(at="split", merge=lambda context: context.permute(0, 2, 3, 1).flatten(2))
+@MultiHeadAttention.step(at="split", order=lambda context: context.permute(0, 2, 3, 1))
 def dealt_and_gathered(x, h, which):
     interleaved_throughout = like_cards(x, h)
     """The columns are dealt out like cards, head 0 gets columns 0, h, 2h, …, and the heads are
     joined the same way: (d_k, h) in place of (h, d_k), twice. | A head owns d_k neighbouring
     columns. Which of the two sizes has to come last?"""
+
+
+@MultiHeadAttention.step(at="split", join=(None, lambda _, context: context.flatten(2)))
+def without_exchange(x, h, which):
+    heads_attend = x.unflatten(-1, (h, -1))
+    """Heads and tokens have not changed places: every token attends among its own heads, (B, T, h,
+    d_k), and never looks at another token. | Attention works on the last two axes. Which two should
+    they be?"""
 
 
 def _split_in_part() -> None:
@@ -508,42 +505,13 @@ MultiHeadAttention.adopt(
 
 
 @MultiHeadAttention.step
-def merge(context):
-    B, h, T, d_k = context.shape
-    joined_by_view = context.reshape(B, T, h * d_k)
-    """The heads are joined without moving the tokens back first: a row of the concatenation holds
-    neighbouring tokens of one head. | A row belongs to one token and holds all its heads. Which two
-    axes have to change places before `view` or `reshape`?"""
-
-    joined_in_reverse = context.flip(1).transpose(1, 2).flatten(2)
-    """The heads are joined in reverse order: the last head's numbers stand first. | Whose numbers
-    should fill the first d_k columns?"""
-    heads_averaged = context.mean(1).repeat(1, 1, context.shape[1])
-    "The heads are averaged, and their mean stands h times side by side. | What is lost in a mean?"
-    joined_interleaved = context.permute(0, 2, 3, 1).flatten(2)
-    """The concatenation interleaves the heads: dimension 0 of every head, then dimension 1 of each.
-    | Head 0's d_k numbers should stand together. Which axis has to be last before joining?"""
-
-
-@MultiHeadAttention.step
 def mix(weights, V):
     """Output row i of a head is a mean of the values by the weights of query i. Which product?"""
     weights_turned = weights.mT @ V
     "The weights are transposed before they meet V: value j is shared out instead of collected."
-    values_alone = V
-    "The heads hand on V itself: the weights are not used."
 
 
-orders_of_axes(
-    MultiHeadAttention,
-    "merge",
-    "B h T d_k",
-    "B T h d_k",
-    lambda _: "Which two axes have to change places before the heads are joined?",
-    but=("B h T d_k", "B T d_k h"),
-    then=" before the heads are joined",
-    join=True,
-)
+MultiHeadAttention.adopt(merge_heads, "arrange", "order")
 
 
 @MultiHeadAttention.step
@@ -559,17 +527,9 @@ def leave(merged, layers, x):
     w_o_untransposed = layers.apply_transposed("w_o", merged)
     """W_o is used untransposed, x @ w_o.weight. | What does calling the layer, `self.w_o(x)`, do
     for you?"""
-    w_v_at_the_end = layers.apply("w_v", merged)
-    "`w_v` is applied at the end where `w_o` should be. | Which layer mixes the heads?"
     with_bias_of_nothing = merged @ layers.module.w_o.weight.mT
     """The bias of `w_o` is left out (x @ w_o.weight.T). | What does calling the layer,
     `self.w_o(x)`, do for you?"""
-    w_q_at_the_end = layers.apply("w_q", merged)
-    "`w_q` is applied at the end where `w_o` should be. | Which layer mixes the heads?"
-    w_k_at_the_end = layers.apply("w_k", merged)
-    "`w_k` is applied at the end where `w_o` should be. | Which layer mixes the heads?"
-    with_relu = layers.apply("w_o", merged).relu()
-    "A ReLU follows `w_o`: attention has no activation of its own. | Can an output be negative?"
 
 
 @MultiHeadAttention.step
@@ -599,8 +559,6 @@ def all_of_it(x, mask, layers):
     always_causal = right(x, blocked if mask is None else blocked | mask, layers)
     """The future is always blocked, whatever mask is given. | Where does the triangle come from if
     the caller has not passed it?"""
-    causal_without_mask = right(x, blocked if mask is None else mask, layers)
-    "The future is blocked where no mask is given. | What should `mask=None` mean?"
     tokens_first = right(x.transpose(0, 1), mask, layers).transpose(0, 1)
     """Axis 0 is taken for the tokens and axis 1 for the batch: tokens at the same place attend
     among their sequences. | Which axis of (B, T, d_model) counts the tokens?"""

@@ -105,17 +105,9 @@ def shift(logits, tokens):
     "Only the first sequence of the batch is judged. | What about the other sequences?"
     B, T, V = logits.shape
     late, targets = logits[:, :-1], tokens[:, 1:]
-    transposed_targets = (late, targets.mT.reshape(B, T - 1))
-    """Logits are laid out by batch and position, and targets by position and batch (or the other
-    way round): predictions meet tokens of other places. | In which order does each of the two run
-    once it is flattened?"""
     vocabulary_mixed = (late.reshape(B, V, T - 1).mT, targets)
     """The logits are pressed into (B, V, T) by `view` or `reshape`: that keeps memory's order and
     mixes vocabulary and positions. | Which call exchanges two axes instead of refilling a shape?"""
-    vocabulary_mixed_before = (logits.reshape(B, V, T).mT[:, :-1], targets)
-    "= vocabulary_mixed"
-    last_target_dropped = (logits[:, :-2], tokens[:, 1:-1])
-    "The last prediction is left out. | How many positions have a next token?"
 
 
 @next_token_loss.step
@@ -144,21 +136,10 @@ def normalise(logits):
     log_of_guarded_softmax = (p + 1e-9).log()
     """The probabilities are kept away from 0 by a small number before the log: for large logits the
     loss is cut off."""
-    guarded_8 = (p + 1e-8).log()
-    "= log_of_guarded_softmax"
-    guarded_10 = (p + 1e-10).log()
-    "= log_of_guarded_softmax"
     guarded_12 = (p + 1e-12).log()
-    "= log_of_guarded_softmax"
-    guarded_6 = (p + 1e-6).log()
     "= log_of_guarded_softmax"
     clamped_9 = p.clamp(min=1e-9).log()
     "= log_of_guarded_softmax"
-    clamped_12 = p.clamp(min=1e-12).log()
-    "= log_of_guarded_softmax"
-    negated_logits = (-logits).log_softmax(-1)
-    """The logits have their sign turned round: the least likely token is taken for the best. |
-    Should a large logit mean a large probability?"""
     in_bits = logits.log_softmax(-1) / math.log(2)
     """The logarithm is taken to the base 2: the loss is in bits, 1.44 times too large. |
     Cross-entropy in PyTorch is in nats. Which base is that?"""
@@ -182,8 +163,6 @@ def pick(logs, targets):
     probability counts?"""
     probability = (-minus_the_right_one(logs, targets)).exp()
     "The probability itself is averaged: its logarithm is missing."
-    negative_probability = -(-minus_the_right_one(logs, targets)).exp()
-    "= probabilities"
 
 
 @next_token_loss.step
@@ -196,20 +175,9 @@ def reduce(losses, targets):
     divided_by_all = losses.sum() / (targets.shape[0] * (targets.shape[-1] + 1))
     """The sum is divided by B·T, and there are only B·(T−1) predictions. | How many positions have
     a next token?"""
-    per_position = losses.sum() / targets.shape[-1]
-    "The sum is divided by T−1 only: the loss grows with the batch."
     not_reduced = losses
     """The losses come back one by one, (B, T−1): they are not averaged. | The exercise asks for a
     scalar. Which call makes one of them?"""
-    flat_not_reduced = losses.flatten()
-    """The losses come back one by one in one row: they are not averaged. | The exercise asks for a
-    scalar. Which call makes one of them?"""
-    one_per_sequence = losses.mean(-1)
-    """One loss per sequence comes back, (B,). | The exercise asks for a scalar. What is left to
-    average over?"""
-    one_per_position = losses.mean(0)
-    """One loss per position comes back, (T−1,). | The exercise asks for a scalar. What is left to
-    average over?"""
     zero_is_padding = losses[targets != 0].mean()
     """Targets with token 0 are left out as if they were padding: token 0 is an ordinary token here.
     | Which tokens does the exercise want to be predicted?"""
@@ -221,11 +189,6 @@ def reduce(losses, targets):
     number_only = losses.mean().item()
     """The loss is a Python number (`.item()`): nothing can be trained by it, since its gradient is
     cut off. | On what is `backward()` called afterwards?"""
-    one_axis_left = losses.mean().reshape(1)
-    """The loss comes as a tensor with one axis, (1,): a scalar has none. | Which call, or which
-    `keepdim`, leaves that axis?"""
-    last_token_counts = losses[:, -1].mean()
-    "= last_prediction_only"
 
 
 @next_token_loss.step(at=WHOLE)

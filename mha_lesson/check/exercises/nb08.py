@@ -65,8 +65,6 @@ def pick(weights):
     before it?"""
     all_before = weights.tril(-1).sum(-1)[:, 1:]
     "All earlier tokens are counted together, not only the one just before."
-    all_up_to = weights.tril().sum(-1)[:, 1:]
-    "All earlier tokens and the token itself are counted together."
     first_column = weights[:, 1:, 0]
     "Column 0 is read: what each query gives to the first token."
 
@@ -90,8 +88,6 @@ def reduce(found, T):
     "The mean runs over the whole matrix, T·T entries, most of which are not the previous token."
     over_heads = found.mean(0)
     "The mean runs over the heads instead of the queries. | Over which axis should the mean run?"
-    one_sum = found.sum()
-    "Everything is added up to one number. | The exercise asks for one number per head."
     not_averaged = found
     """The weights come back one by one: they are not averaged. | The exercise asks for one number
     per head."""
@@ -102,8 +98,6 @@ def reduce(found, T):
     as_list = found.mean(-1).tolist()
     """The scores come as a list of numbers, not as a tensor. | Which call makes a tensor of them,
     of the dtype and on the device of the weights?"""
-    axis_kept = found.mean(-1, keepdim=True)
-    "The scores have an axis too many, (n_heads, 1). | Which `keepdim` or index leaves it there?"
 
 
 @previous_token_score.step

@@ -65,8 +65,6 @@ def project(T, d, h):
     two_projections = 2 * T * d * d
     """Of the four projections two are counted (or a multiply-add counts as 1 there). | Which layers
     does a token pass through?"""
-    one_projection = T * d * d
-    "Of the four projections one is counted. | Which layers does a token pass through?"
     no_projections = 0
     "The projections are missing. | Which layers does a token pass through?"
     head_to_head = 4 * T * (d // h) ** 2
@@ -82,8 +80,6 @@ def project(T, d, h):
     projections_of_one_head = 4 * T * d * (d // h)
     """The projections come out h times too small, d_model × d_k each, as if there were one head. |
     How wide is what a head reads, and how many heads are there?"""
-    one_head_in_all_out = 3 * T * d * (d // h) + T * d * d
-    "W_q, W_k and W_v are counted for one head only, and W_o in full. | How many heads are there?"
     projections_exchanged = 4 * T * T * d
     "The projections are counted as T²·d_model instead of T·d_model²."
 
@@ -106,8 +102,6 @@ def attend(T, d, h):
     "The products are counted as T·d_model² instead of T²·d_model."
     products_linear = 2 * T * d
     "The products are counted with T instead of T². | How many pairs of query and key are there?"
-    products_without_width = 2 * T * T * h
-    "The width of a head is missing in the products, h·T² instead of h·T²·d_k."
     products_halved = T * (T + 1) * d
     "The products are halved, as for a causal mask. | Does the exercise say anything about a mask?"
 
@@ -117,10 +111,6 @@ def other(T, d, h):
     """What does the exercise want to be counted, and nothing else?"""
     softmax_too = h * T * T
     "The softmax (or another step over all scores) is counted too, h·T² or some multiple of it."
-    two_steps_too = 2 * h * T * T
-    "Two more steps over all scores (softmax and scale, perhaps) are counted too, 2·h·T²."
-    three_steps_too = 3 * h * T * T
-    "Three operations per score (a softmax) are counted too, 3·h·T²."
     five_steps_too = 5 * h * T * T
     "Five operations per score (a softmax) are counted too, 5·h·T²."
     biases_too = 4 * T * d
@@ -147,5 +137,3 @@ def all_in_all(T, d_model, n_heads):
     with_backward = 3 * count_flops.right(T, d_model, n_heads)
     """A forward and a backward pass are counted, three times the forward pass. | Which of the two
     does the exercise want?"""
-    with_feed_forward = count_flops.right(T, d_model, n_heads) + 16 * T * d_model**2
-    "The feed-forward network is counted too. | Four projections and two products, nothing else."

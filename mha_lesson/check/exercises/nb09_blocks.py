@@ -180,8 +180,7 @@ def power(scores, old, new):
     old_maximum = (scores - old).exp()
     """Everything is NaN from the first block on: the running maximum starts at −∞ or far down, and
     the exponential of a number minus that (the *old* maximum) is ∞, or something is divided by one
-    that is 0. | Which maximum has to be subtracted from a block, the one before it or the one
-    after?"""
+    that is 0. | In each of your exponentials: which maximum is subtracted from what?"""
     own_maximum = (scores - scores.amax(-1, keepdim=True)).exp()
     "Each block loses its own maximum before `exp`, not the largest so far."
     no_maximum = scores.exp()
@@ -198,13 +197,6 @@ def collect(output, fade, powers, v, total):
     output_overwritten = powers @ v
     """The output of each block overwrites the one before. | What should be left of the first block
     in the end?"""
-    output_rescaled_wrongly = output / fade + powers @ v
-    "= old_maximum"
-    each_block_divided = output * fade + powers @ v / powers.sum(-1, keepdim=True)
-    """Each block is divided by its own sum: blocks then count alike, whatever their scores. | By
-    which sum should the output be divided, and when?"""
-    divided_each_time = (output * fade + powers @ v) / total
-    "The output is divided by the sum in every turn. | Is what was divided to be divided again?"
 
 
 @blockwise_attention.step(at="collect", finish=lambda output, total, n: output)
@@ -221,8 +213,6 @@ def add(total, fade, powers):
     "The old sum is not rescaled when a block brings a new maximum."
     sum_overwritten = powers.sum(-1, keepdim=True)
     "The sum is that of the last block only. | Which exponentials does the softmax divide by?"
-    sum_rescaled_wrongly = total / fade + powers.sum(-1, keepdim=True)
-    "= old_maximum"
 
 
 @blockwise_attention.step(
@@ -268,8 +258,6 @@ def cut(K, V, block):
     block in the end? Which maximum, sum and output does the next turn begin with?"""
     first_left_out = parts[1:]
     "The first block is left out."
-    last_left_out = parts[:-1] or parts
-    "The last block is left out, even where it is complete."
     values_of_first_block = [(k, V[: len(k)]) for k, _ in parts]
     "Every block of keys meets the values of the first block."
     rest = -len(K) % block
@@ -279,8 +267,6 @@ def cut(K, V, block):
     Which score has weight 0?"""
     one_short = [(k[:-1], v[:-1]) for k, v in parts if len(k) > 1]
     "The last key of every block is left out: a slice `a:b` ends before b."
-    overlapping = [(K[i : i + block + 1], V[i : i + block + 1]) for i in range(0, len(K), block)]
-    "The blocks overlap by one key, which then counts twice."
     overlapping_all = [(K[i : i + block], V[i : i + block]) for i in range(len(K))]
     "A block begins at every key: keys count several times. | By how much does `range` step?"
 
@@ -321,5 +307,3 @@ def block_by_block(Q, K, V, block):
     "Every block has a softmax of its own, and their outputs are added up."
     blocks_averaged = own.mean(0)
     "Every block has a softmax of its own, and their outputs are averaged: blocks count alike."
-    blocks_side_by_side = torch.cat(list(own), -1)
-    "Every block has a softmax of its own, and their outputs are laid side by side."

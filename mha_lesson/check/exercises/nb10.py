@@ -89,9 +89,6 @@ def speed(x):
     exponent_half = 10_000.0 ** (-i / d_k)
     """The exponent is −i/d_k: the 2 of −2i/d_k is missing, so the pairs slow down half as fast. |
     What is the exponent of the last pair, i = d_k/2 − 1?"""
-    exponent_doubled = 10_000.0 ** (-4 * i / d_k)
-    """The exponent is −4i/d_k, twice too large, as if 2i were divided by d_k/2. | What is the
-    exponent of the last pair, i = d_k/2 − 1?"""
     faster_and_faster = 10_000.0 ** (2 * i / d_k)
     """The exponent is positive: pairs turn *faster* with i, up to thousands of radians a token. |
     Should the last pair be the hand for the minute or for the year?"""
@@ -109,11 +106,6 @@ def speed(x):
     """The base is 500,000, as in some other models, instead of 10,000, and the exponent −i/d_k: the
     2 of −2i/d_k is missing. | Which base is asked for, and what is the exponent of the last
     pair?"""
-    full_turn = 2 * torch.pi * 10_000.0 ** (-2 * i / d_k)
-    """Pair 0 turns by a *full* turn a token: 2π is multiplied in, and the angle is meant in
-    radians."""
-    quotient_cut = 10_000.0 ** (-2.0 * (i // d_k))
-    "= all_alike"
 
 
 @rotate.step
@@ -172,10 +164,6 @@ def join(a, b):
     "The halves come back in the wrong order: the second before the first."
     stacked = torch.stack((a, b), dim=-1)
     "The halves are stacked along a new axis, (…, T, d_k/2, 2): `cat` lays them side by side."
-    below_each_other = torch.cat((a, b), dim=-2)
-    "The halves are laid below each other, along T, and not side by side along d_k."
-    as_a_pair = (a, b)
-    "A pair of halves comes back, and one tensor (…, T, d_k) is asked for."
 
 
 def interleaved_again(a: Tensor, b: Tensor) -> Tensor:

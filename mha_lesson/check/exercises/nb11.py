@@ -272,8 +272,6 @@ def block(scores, n_old):
     "The *past* is blocked instead of the future."
     past_and_present_blocked = square.tril(n_old)
     "True and False are the wrong way round: the future is open and all the rest is blocked."
-    new_blocked = torch.arange(n_all).expand(n_new, n_all) >= n_old
-    "All new keys are blocked: the new tokens see the cache only, not even themselves."
     new_blocked_later = (
         torch.arange(n_all).expand(n_new, n_all) >= n_old if n_old else square.triu(1)
     )
@@ -284,12 +282,6 @@ def block(scores, n_old):
     from_the_other_end = square.triu(n_new + 1)
     """The diagonal is moved by the number of *new* tokens instead of the number of those in the
     cache."""
-    from_the_other_end_later = square.triu(n_new + 1 if n_old else 1)
-    "= from_the_other_end"
-    moved_by_all = square.triu(n_all + 1)
-    "= no_mask"
-    all_alike = square.triu(n_old + 1)[-1:].expand(n_new, n_all)
-    "= no_mask"
 
 
 @cached_attention.step(at="fill", normalise=unchanged)
@@ -307,10 +299,6 @@ def fill(scores, blocked):
     """What has to stand at a blocked place so that its weight becomes 0?"""
     zeros_before_softmax = scores.masked_fill(blocked, 0.0)
     """Blocked scores become 0, and e to the power 0 is 1: they keep a share."""
-    multiplied_out = scores * ~blocked
-    "= zeros_before_softmax"
-    opposite = scores.masked_fill(~blocked, -math.inf)
-    "= past_and_present_blocked"
 
 
 @cached_attention.step
@@ -334,10 +322,6 @@ def give(context, k, v, new):
     may a text become?"""
     cut_to_4 = (context, k[:, :, -4:], v[:, :, -4:])
     "= cut_to_8"
-    cut_to_2 = (context, k[:, :, -2:], v[:, :, -2:])
-    "= cut_to_8"
-    whole_context = (torch.cat((v[:, :, : v.shape[2] - context.shape[2]], context), 2), k, v)
-    "The context has rows for old tokens, too; only those of the new ones are asked for."
     last_context = (context[:, :, -1:], k, v)
     "Only the last new token's context comes back: all T_new are asked for."
 
@@ -407,13 +391,9 @@ def share(k, q):
     tokens_repeated = k.repeat_interleave(h // h_kv, dim=2).reshape(k.shape[0], h, *k.shape[2:])
     """The *tokens* of each key head are repeated, and then cut into heads: a head of yours holds
     some tokens several times and others not at all. | Behind which axis does a new one belong?"""
-    backwards = k.flip(1).repeat_interleave(h // h_kv, dim=1)
-    "The key heads are in reverse order: query head 0 looks with the last one."
     by_number_of_groups = k[:, torch.arange(h) // h_kv % h_kv]
     """Query head i looks with key head i // h_kv: it has to be divided by the size of a group, h /
     h_kv. | How many query heads share one key head?"""
-    group_of_size_h_kv = k.repeat_interleave(h_kv, dim=1)[:, :h]
-    "= by_number_of_groups"
 
 
 @grouped_scores.step
@@ -446,11 +426,6 @@ def _whole(q, k):
     groups_put_back_wrongly = five.transpose(1, 2).flatten(1, 2)
     """The groups are right, and are put together in another order: head 0 of each group, then head
     1 of each. | Which of the two axes has to stand in front when they become one?"""
-    groups_by_remainder = (
-        q.unflatten(1, (-1, h_kv)).transpose(1, 2) @ k[:, :, None].mT / math.sqrt(d_k)
-    ).flatten(1, 2)
-    """Query heads are grouped by i % h_kv and come back in another order: neighbouring query heads
-    share a key head, and each score belongs to its own query head."""
 
 
 # ---------------------------------------------------------------- 19, the mask of a cache
@@ -536,21 +511,15 @@ def past(query, key, window):
     token see with a window of 1?"""
     front_blocked = none if window is None else (key < window) & (key < query)
     "The first `window` keys are blocked, and not those that lie `window` or more places back."
-    inside_blocked = none if window is None else back < window
-    "What lies *inside* the window is blocked, and what lies outside is open."
     from_the_end = none if window is None else key < key.max() + 1 - window + 0 * query
     """The window is counted back from the last token for everybody: earlier new tokens lose what
     they still should see."""
     from_the_first_new = none if window is None else key <= query[:1] - window + 0 * query
     """The window is counted back from the *first* new token for everybody: later ones see too
     much."""
-    first_ones_only = none if window is None else key + 0 * query >= window
-    "The window is laid over the *first* keys of the text: later ones are blocked."
     not_offset_rows = none if window is None else back - query[:1] >= window
     """The window counts the rows of the mask, not the places in the text: it is not moved by the
     cache's length."""
-    without_cache_only = none if window is None or query[0] > 0 else back >= window
-    "The window is applied only while the cache is empty: the cached path ignores it."
     pieces = none if window is None else key // window < query // window
     """The text is cut into pieces of `window` tokens, and a token sees those of its own piece only.
     | How far back may the first token of a piece see?"""
@@ -582,10 +551,6 @@ def queries(n_new, n_cached):
     not_offset = torch.arange(n_new)[:, None]
     """The rows are those of tokens 0, 1, …, as if nothing stood before the new ones: the mask is
     not moved by the cache's length."""
-    moved_by_new = torch.arange(n_new, 2 * n_new)[:, None]
-    "The new tokens are moved by their own number instead of the number of those cached."
-    moved_by_new_later = torch.arange(n_new)[:, None] + (n_new if n_cached else 0)
-    "= moved_by_new"
     one_too_far = torch.arange(n_cached + 1, n_cached + n_new + 1)[:, None]
     "The rows are those of tokens one place later: each sees the one after it."
     one_too_early = torch.arange(n_cached - 1, n_cached + n_new - 1)[:, None]
@@ -595,8 +560,6 @@ def queries(n_new, n_cached):
 @cached_mask.step
 def keys(n_new, n_cached):
     """How many keys are there in all, and where does the first one stand?"""
-    from_one = torch.arange(1, n_cached + n_new + 1)
-    "= one_too_early"
 
 
 @cached_mask.step
@@ -619,8 +582,6 @@ def axes(mask):
     "Rows and columns are exchanged: rows are queries, columns are keys."
     new_columns_only = mask[:, n_all - n_new :]
     "The mask has columns for the new tokens only; the cached ones are keys as well."
-    two_more_axes = mask[None, None]
-    "The mask has axes of size 1 in front; (n_new, n_cached + n_new) is asked for."
 
 
 @cached_mask.step(at=WHOLE)
@@ -633,8 +594,3 @@ def _square(n_new, n_cached, window):
         blocked = blocked | (place[:, None] - place >= window)
     all_rows = blocked
     "The mask has a row for every token, the cached ones included: only the new ones ask."
-    first_rows = blocked[:n_new]
-    "= not_offset"
-    cut_by_columns = blocked[:, n_cached:]
-    """The square mask is cut by *columns* instead of rows: what is left are the new keys, and the
-    new queries are wanted."""

@@ -49,8 +49,6 @@ def another_place(heads, i):
     "Dimension i is silenced (the last axis), not head i."
     head_before = nothing.index_fill(1, torch.tensor((i - 1) % heads.shape[1]), True)
     "The head before i is silenced. | Which number has the first head?"
-    always_head_0 = nothing.index_fill(1, torch.tensor(0), True)
-    "Head 0 is silenced, whatever i is. | Where does i enter?"
     first_heads = torch.arange(heads.shape[1])[:, None, None].expand(heads.shape) <= i
     "All heads up to i are silenced. | What does `:i` mean, and what `i`?"
     last_heads = torch.arange(heads.shape[1])[:, None, None].expand(heads.shape) >= i
@@ -154,16 +152,10 @@ def give(found):
     "The result holds 0 and 1 as integers, not True and False."
     as_list = found.tolist()
     "The result is a list, not a tensor."
-    any_head = found.any()
-    "One answer for all heads comes back: whether any of them solves it."
     share = found.to(torch.float32).mean()
     "What comes back is the share of heads that solve it: one number for all."
     all_heads = found.all()
     "One answer for all heads comes back: whether all of them solve it."
-    how_many = found.sum()
-    "What comes back is how many heads solve it."
-    which = found.nonzero()[:, 0]
-    "The numbers of the heads that solve it come back."
     turned = ~found
     "True and False are the wrong way round, ties included."
     axis_kept = found[:, None]
