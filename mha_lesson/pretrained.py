@@ -143,9 +143,7 @@ class PretrainedModel:
         vectors says how much alike the texts are.
         """
         ids, mask = self.batch(texts)
-        last = self.encoder(ids, mask)[0][-1]  # (B, T, d_model)
-        real = ~mask[:, 0, 0, :, None]  # (B, T, 1)
-        return F.normalize((last * real).sum(dim=1), dim=-1)  # the length is set anyway
+        return _sentence_vectors(self.encoder(ids, mask)[0][-1], mask)
 
     @torch.no_grad()
     def head_means(self, texts: Sequence[str]) -> Float[Tensor, "n_layers h d_k"]:
@@ -163,31 +161,41 @@ class PretrainedModel:
             self.encoder(ids, mask)
         return torch.stack(means).unflatten(-1, (self._attentions[0].n_heads, -1))
 
+    @torch.no_grad()
     def vectors_without(
-        self, texts: Sequence[str], layer: int, head: int, instead: Float[Tensor, " d_k"]
-    ) -> Float[Tensor, "B d_model"]:
-        """`sentence_vectors` where one head is silenced: at every token it hands on `instead`.
+        self, texts: Sequence[str], layer: int, instead: Float[Tensor, "h d_k"]
+    ) -> Float[Tensor, "h B d_model"]:
+        """`sentence_vectors` with one head of a layer silenced, for each of its heads in turn.
 
-        Zeros are one silence; the head's own row of `head_means` is another, which takes away
-        only what differs from token to token.
+        Entry i is without head i, which hands on instead[i] at every token. Zeros are one silence;
+        the layer's entry of `head_means` is another, which takes away only what differs from token
+        to token.
         """
         require_whole("layer", layer, 0, len(self._attentions) - 1)
         attention = self._attentions[layer]
-        require_whole("head", head, 0, attention.n_heads - 1)
-        if not isinstance(instead, Tensor) or instead.shape != (attention.d_k,):
+        h, d_k = attention.n_heads, attention.d_k
+        if not isinstance(instead, Tensor) or instead.shape != (h, d_k):
             raise ValueError(
-                f"instead must be a tensor ({attention.d_k},), one number for each dimension of "
-                f"the head; got {describe(instead)}."
+                f"instead must be a tensor {(h, d_k)}, one row for each head; "
+                f"got {describe(instead)}."
             )
-        slab = slice(head * attention.d_k, (head + 1) * attention.d_k)
 
         def replace(w_o: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-            context = inputs[0].clone()  # (B, T, h * d_k)
-            context[..., slab] = instead
+            context = inputs[0].clone()  # (h * B, T, h * d_k)
+            each = context.unflatten(0, (h, -1)).unflatten(-1, (h, d_k))
+            for i in range(h):
+                each[i, :, :, i] = instead[i]
             return (context,)
 
+        ids, mask = self.batch(texts)
+        x = self.encoder.embed(ids)
+        for below in self.encoder.layers[:layer]:  # which hear nothing of the silence
+            x = below(x, mask)[0]
+        x, mask = x.repeat(h, 1, 1), mask.repeat(h, 1, 1, 1)
         with attention.w_o.register_forward_pre_hook(replace):
-            return self.sentence_vectors(texts)
+            for above in self.encoder.layers[layer:]:
+                x = above(x, mask)[0]
+        return _sentence_vectors(x, mask).unflatten(0, (h, -1))
 
     @property
     def _attentions(self) -> list[MultiHeadAttention]:
@@ -205,6 +213,14 @@ class PretrainedModel:
     @property
     def _device(self) -> torch.device:
         return self.encoder.words.weight.device
+
+
+def _sentence_vectors(
+    last: Float[Tensor, "B T d_model"], mask: Bool[Tensor, "B 1 1 T"]
+) -> Float[Tensor, "B d_model"]:
+    """Of length 1, in the direction of the mean over the real tokens."""
+    real = ~mask[:, 0, 0, :, None]  # (B, T, 1)
+    return F.normalize((last * real).sum(dim=1), dim=-1)  # the length is set anyway
 
 
 def weights_path() -> Path:

@@ -452,7 +452,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     ),
     "pretrained.PretrainedModel.vectors_without": (
         lambda **a: small_model().vectors_without(**a),
-        lambda: {"texts": ["The dog."], "layer": 0, "head": 1, "instead": torch.zeros(2)},
+        lambda: {"texts": ["The dog."], "layer": 0, "instead": torch.zeros(3, 2)},
     ),
     "pretrained.PretrainedModel.sentence_vectors": (
         lambda **a: small_model().sentence_vectors(**a),

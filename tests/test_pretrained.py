@@ -218,10 +218,12 @@ def test_what_the_explorer_has_encoded_can_take_part_in_training():
 @needs_weights
 def test_a_head_silenced_by_zero_is_a_slab_of_zeros(model):
     texts = ["Over it.", text.SENTENCE]
-    vectors = model.vectors_without(texts, 3, 7, torch.zeros(32))
-    quiet = pretrained.PretrainedModel(silence_head(model.encoder, 7, layer=3), model.tokenizer)
-    assert torch.allclose(vectors, quiet.sentence_vectors(texts), atol=1e-6)
-    assert not torch.allclose(vectors, model.sentence_vectors(texts), atol=1e-3)
+    each = model.vectors_without(texts, 3, torch.zeros(12, 32))  # (h, B, d_model)
+    for head, vectors in enumerate(each):
+        silent = silence_head(model.encoder, head, layer=3)
+        quiet = pretrained.PretrainedModel(silent, model.tokenizer)
+        assert torch.allclose(vectors, quiet.sentence_vectors(texts), atol=1e-6)
+        assert not torch.allclose(vectors, model.sentence_vectors(texts), atol=1e-3)
     assert not any(layer.attention.w_o._forward_pre_hooks for layer in model.encoder.layers)
 
 
@@ -240,24 +242,24 @@ def test_the_means_are_over_real_tokens_and_a_constant_head_is_its_own_mean(mode
     with torch.no_grad():
         encoder.layers[1].attention.w_qkv.weight[768 + 64 : 768 + 96] = 0
     constant = pretrained.PretrainedModel(encoder, model.tokenizer)
-    vectors = constant.vectors_without(texts, 1, 2, constant.head_means(texts)[1, 2])
+    vectors = constant.vectors_without(texts, 1, constant.head_means(texts)[1])[2]
     assert torch.allclose(vectors, constant.sentence_vectors(texts), atol=1e-5)
 
 
 @needs_weights
 @pytest.mark.plain
 @pytest.mark.parametrize(
-    ("where", "instead", "says"),
+    ("layer", "instead", "says"),
     [
-        ((6, 0), torch.zeros(32), "layer must be a whole number from 0 to 5"),
-        ((0, 12), torch.zeros(32), "head must be a whole number from 0 to 11"),
-        ((0, 0), torch.zeros(31), r"instead must be a tensor \(32,\)"),
-        ((0, 0), 0.0, r"instead must be a tensor \(32,\)"),
+        (6, torch.zeros(12, 32), "layer must be a whole number from 0 to 5"),
+        (0, torch.zeros(12, 31), r"instead must be a tensor \(12, 32\)"),
+        (0, torch.zeros(11, 32), r"instead must be a tensor \(12, 32\)"),
+        (0, 0.0, r"instead must be a tensor \(12, 32\)"),
     ],
 )
-def test_what_cannot_be_silenced(model, where, instead, says):
+def test_what_cannot_be_silenced(model, layer, instead, says):
     with pytest.raises(ValueError, match=says):
-        model.vectors_without(["Over it."], *where, instead)
+        model.vectors_without(["Over it."], layer, instead)
 
 
 @needs_weights
