@@ -839,6 +839,7 @@ GOT_THROUGH_ONCE = (
     ("cost.flops", {"d_model": 384, "n_heads": np.uint8(200)}),
     ("cost.measure", {"lengths": ()}),
     ("explore.heads.heads", {"x": torch.full((5, 6), torch.nan)}),
+    ("explore.real_heads.scene", {"layer": 0, "head": np.int64(2)}),
     ("masks.padding_mask", {"lengths": [10**400, 0.0]}),
     ("models.LanguageModel.continue_ids", {"temperature": 1e-320}),
     ("models.RepeatModel.forward", {"ids": ids(2, 5) + 7}),

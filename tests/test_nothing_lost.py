@@ -38,13 +38,18 @@ PATIENCE = 600  # seconds for what takes a few: a machine may be busy
 
 @contextlib.contextmanager
 def full_disk(room: int) -> Iterator[None]:
-    """No file of this process grows beyond `room` bytes."""
+    """No file of this process grows beyond `room` bytes; none is compiled, as Python would keep
+    what is cut off there, and fail to import it ever after.
+    """
     _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
+        patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def wait_until(condition: Callable[[], Any]) -> Any:

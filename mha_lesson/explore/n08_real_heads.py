@@ -88,7 +88,9 @@ def scene(
     it = labels.index("it") if "it" in labels else None
     lines = Words(large, row=it, head=head, title="what each word looks at")
     small = [
-        _picture(one, labels, head=i, title=f"{i}", bare=True, picks=("head", i), picked=i == head)
+        _picture(
+            one, labels, head=i, title=f"{i}", bare=True, picks=("head", i), picked=i == int(head)
+        )
         for i, one in enumerate(weights[:, shown, shown])
     ]
     parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
