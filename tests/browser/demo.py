@@ -3,8 +3,10 @@
 import ipywidgets as widgets
 import numpy as np
 
+from mha_lesson.models import TwoSidesModel
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Walk
+from mha_lesson.training import Run
 
 TOKENS = ("the", "creek", "was", "<b>cold</b>", "it")
 
@@ -97,3 +99,11 @@ def colours_explorer() -> Explorer:
         {"n": widgets.IntSlider(value=1, min=0, max=4, description="n")},
         lambda n: Heatmap([[n, 4]], limits=(0, 4), numbers=False, title="map"),
     )
+
+
+def untrained(n_steps: int) -> Run:
+    """A run as `two_sides_runs` leaves it, with other weights every 10 steps, drawn and not learnt:
+    for an optimizer torch would import its compiler, which takes a second."""
+    steps = range(0, n_steps + 1, 10)
+    snapshots = {step: TwoSidesModel(2).state_dict() for step in steps}
+    return Run(TwoSidesModel(2), n_steps, [1.0] * n_steps, snapshots)

@@ -37,6 +37,10 @@ RUN_ALL = """async () => {
     await new Promise(f => setTimeout(f, 100));
   await app.commands.execute('notebook:run-all-cells');
 }"""
+TURN = """async (path) => {
+  window.jupyterapp.shell.currentWidget.dispose();
+  await window.jupyterapp.commands.execute('docmanager:open', { path });
+}"""
 START = 600  # seconds that JupyterLab may take: a machine may be busy
 
 
@@ -126,6 +130,15 @@ class Lab:
         if run:
             page.evaluate(RUN_ALL)
         return page
+
+    def turn(self, page, name: str) -> None:
+        """Shows and runs another notebook in JupyterLab's page, in the place of the one there.
+
+        A page of its own would take as long as everything in it.
+        """
+        page.evaluate(TURN, name)
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
+        page.evaluate(RUN_ALL)
 
     def stop(self) -> None:
         """Ends the server, which ends its kernels."""

@@ -1,23 +1,13 @@
 """The picture of the whole computation in a real browser, as a page without kernel or network."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-lab = pytest.importorskip("lab")
-if lab.CHROMIUM is None:
-    pytest.skip("no Chromium here", allow_module_level=True)
-pytest.importorskip("playwright", reason="playwright is not installed: make setup installs it")
-
-from mha_lesson import causal_mask, explore, scaled_dot_product_attention  # noqa: E402
-from mha_lesson.pictures import live  # noqa: E402
-from mha_lesson.pictures.layout import scripts  # noqa: E402
-from mha_lesson.text import sentence  # noqa: E402
+from mha_lesson import causal_mask, explore, scaled_dot_product_attention
+from mha_lesson.pictures import live
+from mha_lesson.pictures.layout import scripts
+from mha_lesson.text import sentence
 
 pytestmark = pytest.mark.plain
 
@@ -30,12 +20,6 @@ ATTEND = """async ([source, cases]) => {
     return cases.map(([q, k, v, blocked]) =>
         Object.values(attend(...[q, k, v].map(a => new Float32Array(a)), 2, blocked)).map(a => [...a]));
 }"""  # noqa: E501
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with lab.chromium() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -1,21 +1,10 @@
 """What moves, and for how long, on a page without a kernel; the test holds the page's clock."""
 
-import sys
-from pathlib import Path
-
+import demo
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-lab = pytest.importorskip("lab")
-if lab.CHROMIUM is None:
-    pytest.skip("no Chromium here", allow_module_level=True)
-pytest.importorskip("playwright", reason="playwright is not installed: make setup installs it")
-
-import demo  # noqa: E402
-
-from mha_lesson import explore, training  # noqa: E402
-from mha_lesson.pictures import live  # noqa: E402
+from mha_lesson import explore
+from mha_lesson.pictures import live
 
 # Time stands still until `pass_time`, which shows every frame of a screen with 100 a second.
 CLOCK = """
@@ -38,12 +27,6 @@ MOVES = {  # what moves: an explorer, the slider, the position to begin with and
     "tiles": (explore.memory, "step", 2, "ArrowRight"),
     "blocks": (lambda: explore.flow(until="attention"), "step", 1, "ArrowRight"),
 }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with lab.chromium() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -141,10 +124,7 @@ def test_marks_are_where_the_time_says(browser, page_of):
 
 @pytest.fixture(scope="module")
 def playing(browser, page_of):
-    def explorer():
-        return explore.training(training.two_sides_runs(2, [0], n_steps=50, snapshot_every=10))
-
-    page = opened(browser, page_of("training", explorer))
+    page = opened(browser, page_of("training", lambda: explore.training([demo.untrained(50)])))
     yield page
     page.context.close()
 

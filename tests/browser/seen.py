@@ -1,0 +1,80 @@
+"""What is on screen, and what should be: questions that several browser tests ask."""
+
+from pathlib import Path
+
+from mha_lesson.pictures import layout, panels
+
+SETUP = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport demo"
+# Nothing here takes a second when all is well; a machine may be busy.
+SOON = 300_000
+
+
+def view(page, which: str, expression: str):
+    """What `expression` says of a view, called `v`."""
+    script = f"c => {{ const v = c.mha; return {expression} }}"
+    return page.locator(which).locator("canvas").evaluate(script)
+
+
+def slider(page, name: str):
+    return page.get_by_role("slider", name=name, exact=True)
+
+
+def settle(page, which: str, caption: str) -> None:
+    """Waits until the caption of a view is this one."""
+    page.locator(which).locator(".mha-caption").filter(has_text=caption).wait_for(timeout=SOON)
+
+
+def texts(scene: panels.Scene, by_row: bool = False) -> list[str]:
+    """What a picture writes, sorted: its labels and the numbers in its cells."""
+    out = []
+    for mark in layout.draw(scene, height=layout.SCREEN).marks:
+        if isinstance(mark, layout.Text):
+            out.append(mark.text)
+        elif isinstance(mark, layout.ColourBar):
+            out.append((by_row and mark.by_row) or mark.end)
+        elif isinstance(mark, layout.Cells) and isinstance(mark.panel, panels.Heatmap):
+            heat = mark.panel
+            out += [
+                panels.number(v, heat.decimals)
+                for (r, c), v in _cells(heat)
+                if mark.numbers and not heat.blocked[r, c] and not heat.mask
+            ]
+        elif isinstance(mark, layout.Cells):
+            fits = [t for row in mark.panel.labels for t in row if t]
+            out += [t for t in fits if mark.width - 2 >= 7.4 * len(t) + 2]
+    return sorted(out)
+
+
+def _cells(heat: panels.Heatmap):
+    return (
+        ((r, c), heat.values[r, c])
+        for r in range(heat.values.shape[0])
+        for c in range(heat.values.shape[1])
+    )
+
+
+# Scrolls until the picture's end is the lowest that is seen; what then covers the picture's top?
+STAYS = """e => {
+  const bar = e.querySelector('.mha-bar'), stage = e.querySelector('.mha-stage');
+  stage.scrollIntoView({block: 'end'});
+  let port = e.parentElement;
+  while (port && !(/auto|scroll/.test(getComputedStyle(port).overflowY) && port.scrollHeight > port.clientHeight))
+    port = port.parentElement;
+  const frame = port ? port.getBoundingClientRect() : {top: 0, bottom: innerHeight};
+  const seen = [...bar.querySelectorAll('[role=slider], input, .mha-caption')].filter(c => c.offsetParent);
+  return {
+    scrolled: frame.top - e.getBoundingClientRect().top,
+    within: seen.every(c => c.getBoundingClientRect().top >= frame.top - 1
+                         && c.getBoundingClientRect().bottom <= frame.bottom + 1),
+    above: seen.every(c => { const box = c.getBoundingClientRect(); return bar.contains(
+      document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2)); }),
+    picture: stage.getBoundingClientRect().bottom - bar.getBoundingClientRect().bottom,
+  };
+}"""  # noqa: E501
+
+
+def assert_stays(explorer) -> None:
+    """Controls and sentence are seen above the picture, and much of the picture below them."""
+    found = explorer.evaluate(STAYS)
+    assert found["scrolled"] > 40, found
+    assert found["within"] and found["above"] and found["picture"] > 150, found

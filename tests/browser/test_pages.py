@@ -1,0 +1,135 @@
+"""Explorers on saved pages: no kernel, no network, a phone, no scripts."""
+
+import demo
+import lab
+import pytest
+from seen import SETUP, assert_stays, settle, slider, texts, view
+
+from mha_lesson import explore
+from mha_lesson.course.export import export
+from mha_lesson.pictures import figures, live
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A notebook saved as a page: the explorer that is stored, and the one that moves."""
+    path = tmp_path_factory.mktemp("export") / "demo.ipynb"
+    cells = [SETUP, "demo.stored_explorer()", "demo.moving_explorer()"]
+    return export(lab.notebook(path, cells))
+
+
+@pytest.mark.parametrize("kind", ["page", "export"])
+def test_controls_and_sentence_stay_in_sight_on_a_phone(browser, tmp_path, request, kind):
+    if kind == "export":
+        path = request.getfixturevalue("exported")
+    else:
+        path = tmp_path / "page.html"
+        path.write_text(f"<!doctype html><title>t</title>{live.page(demo.moving_explorer())}")
+    page = browser.new_context(viewport={"width": 360, "height": 640}).new_page()
+    page.goto(path.as_uri())
+    moving = page.locator(".mha-explorer").last
+    moving.locator("canvas[aria-label]").wait_for()
+    assert_stays(moving)
+    page.context.close()
+
+
+def test_a_saved_page_moves_without_kernel_or_network(browser, exported):
+    page = browser.new_context(offline=True).new_page()
+    page.goto(exported.as_uri())
+    first = ".mha-explorer >> nth=0"
+    page.wait_for_selector(f"{first} >> canvas[aria-label]")
+    slider(page, "size").focus()
+    page.keyboard.press("ArrowRight")
+    scene = demo.stored(16, True)
+    settle(page, first, scene.caption)
+    assert sorted(view(page, first, "v.drawn")) == texts(scene)
+    page.context.close()
+
+
+@pytest.fixture(scope="module")
+def memory_page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("memory") / "page.html"
+    path.write_text(f"<!doctype html><title>t</title>{live.page(explore.memory())}")
+    return path
+
+
+@pytest.mark.parametrize("width", [700, 360])
+def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(browser, memory_page, width):
+    context = browser.new_context(viewport={"width": width, "height": 700}, has_touch=True)
+    page = context.new_page()
+    page.goto(memory_page.as_uri())
+    page.wait_for_selector("canvas[aria-label]")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("canvas").evaluate("c => c.clientWidth / c.mha.scene.width") >= 1
+    assert page.locator(".mha-stage").evaluate("e => e.scrollWidth - e.clientWidth") <= 0
+    box = page.locator("canvas").evaluate("c => c.mha.fields[0].box(0, 1)")
+    page.locator("canvas").tap(
+        position={"x": box[0] + box[2] / 2 + 2, "y": box[1] + box[3] / 2 + 2}
+    )
+    assert "place 1 of the strip" in page.locator(".mha-reading").text_content()
+    heights = "all => all.map(e => e.offsetHeight).filter(Boolean)"
+    assert min(page.locator("label, summary").evaluate_all(heights)) >= 24
+    context.close()
+
+
+@pytest.mark.parametrize(("screen", "kept"), [(400, False), (3000, True)])
+def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
+    browser, memory_page, screen, kept
+):
+    page = browser.new_page(viewport={"width": 360, "height": screen})
+    page.goto(memory_page.as_uri())
+    page.wait_for_selector("canvas[aria-label]")
+    for end in ("max", "min"):
+        move = f"s => {{ s.value = s.{end}; s.dispatchEvent(new Event('input')); }}"
+        page.get_by_role("slider").evaluate_all(f"all => all.forEach({move})")
+        page.wait_for_timeout(400)
+        place = page.locator(".mha-stage").evaluate(
+            "e => [e.offsetHeight, e.querySelector('canvas').offsetHeight]"
+        )
+        if end == "max":
+            tall = place[0]
+    assert place[1] < tall and place[0] == (tall if kept else place[1])
+    page.close()
+
+
+def test_a_control_of_a_page_has_the_positions_that_the_others_leave(browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html><title>t</title>{live.page(demo.dependent_explorer())}")
+    page = browser.new_context(offline=True).new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("canvas[aria-label]")
+
+    def stands(n: int, part: int, word: str = "it") -> None:
+        settle(page, ".mha-explorer", demo.part_of(n, part, word).caption)
+        if n == 1:  # nothing to choose
+            assert slider(page, "part").count() == 0
+            return
+        assert slider(page, "part").get_attribute("max") == str(n - 1)
+        assert slider(page, "part").get_attribute("aria-valuetext") == str(part)
+
+    stands(3, 1)
+    slider(page, "n").focus()
+    page.keyboard.press("Home")
+    stands(1, 0)
+    page.keyboard.press("End")
+    stands(5, 1)  # where it stood before there was too little room
+    slider(page, "part").focus()
+    page.keyboard.press("End")
+    stands(5, 4)
+    slider(page, "n").focus()
+    page.keyboard.press("ArrowLeft")
+    stands(4, 3)  # who wants the end gets the end
+    page.get_by_role("combobox").select_option("creek")
+    stands(4, 3, "creek")
+    assert "that needs a kernel" in page.locator(".mha-controls").text_content()
+    page.context.close()
+
+
+def test_a_page_without_scripts_shows_the_still_picture(browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html><title>t</title>{live.page(demo.stored_explorer())}")
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto(path.as_uri())
+    assert page.locator("figure img").get_attribute("alt") == demo.stored(4, True).alt
+    assert figures.html(demo.stored(4, True)) in path.read_text()
+    page.context.close()
