@@ -295,7 +295,11 @@ def test_elsewhere_follows_its_tensors() -> None:
         assert x.device == DEVICE and y.device.type == "cpu"
         for moved in (x + 1, x.T, x[0], x.new_zeros(2), torch.zeros(2, device=x.device), y.to(x)):
             assert there.has(moved)
-        for stayed in (torch.zeros(2), x.cpu(), x.to("cpu"), torch.tensor([1.0, x[0, 0].item()])):
+        n = x[0, 0].long()
+        for stayed in (
+            *(torch.zeros(2), x.cpu(), x.to("cpu"), torch.tensor([1.0, x[0, 0].item()])),
+            *(torch.zeros(n), y[n], F.pad(y, (0, n)), torch.zeros(2).fill_(x[0, 0]), y.triu(n)),
+        ):
             assert not there.has(stayed)
         assert there.has(nn.Linear(3, 2, device=x.device)(x))
         for mixed in (
@@ -305,10 +309,15 @@ def test_elsewhere_follows_its_tensors() -> None:
             lambda: y[x > 0],
             lambda: torch.einsum("ij,ij->i", x, y),
             lambda: x.numpy(),
+            lambda: y * x.sum(),
+            lambda: torch.arange(3) >= n,
+            lambda: torch.zeros(1) + x[0, 0],
         ):
             with pytest.raises((RuntimeError, TypeError), match="device"):
                 mixed()
-        assert there.has(x / torch.tensor(3.0))  # a single number may come from anywhere
+        for joined in (x / torch.tensor(3.0), x[0, 0] + torch.tensor(3.0)):
+            assert there.has(joined)  # a single number of the CPU's may join
+        assert there.has(torch.as_tensor(x[0, 0]))
 
 
 # --- words ---------------------------------------------------------------------------------------

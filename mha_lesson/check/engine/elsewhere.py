@@ -36,7 +36,14 @@ _MAKERS = frozenset(
         "asarray",
     ]
 )
-_MAY_MIX = frozenset(["to", "copy_", "type_as", "__getitem__", "__setitem__", "__set__"])
+# One tensor takes part in these, the first; numbers beside it are read out as sizes or values.
+_OF_ONE = frozenset(
+    [
+        *("fill_", "pad", "narrow", "roll", "triu", "tril", "view", "reshape", "expand", "repeat"),
+        *("split", "select", "unflatten", "diagonal"),
+    ]
+)
+_MAY_MIX = _OF_ONE | {"to", "copy_", "type_as", "__getitem__", "__setitem__", "__set__"}
 _TO_NUMPY = ("numpy", "__array__")
 
 
@@ -88,12 +95,13 @@ class Elsewhere(TorchFunctionMode):
     def _refuse_mixtures(
         self, name: str, args: Any, tensors: list[Tensor], there: list[bool]
     ) -> None:
-        if name == "__getitem__" and not self.has(args[0]) and any(there):
+        known = list(zip(tensors, there, strict=True))
+        if name == "__getitem__" and not self.has(args[0]) and any(s and x.ndim for x, s in known):
             raise RuntimeError("indices should be on the same device as the indexed tensor")
         if name in _MAY_MIX or name in _MAKERS or name.startswith("_"):
             return
-        known = zip(tensors, there, strict=True)
-        if len({side for x, side in known if x.ndim and x.numel() and _address(x)}) > 1:
+        sides = {s for x, s in known if (x.ndim or s) and x.numel() and _address(x)}
+        if len(sides) > 1:  # a number of the CPU's may join, one of the device's may not
             raise RuntimeError("Expected all tensors to be on the same device")
 
     def _lands_elsewhere(self, name: str, args: Any, asked: Any, there: list[bool]) -> bool:
@@ -101,12 +109,12 @@ class Elsewhere(TorchFunctionMode):
             return asked == DEVICE
         if name == "cpu":
             return False
-        if name in ("__getitem__", "copy_", "__setitem__"):
-            return self.has(args[0])
+        if name in _OF_ONE or name in ("__getitem__", "copy_", "__setitem__"):
+            return there[0]
         if name in ("to", "type_as") and len(args) > 1 and isinstance(args[1], Tensor):
             return self.has(args[1])
         if name in _MAKERS:
-            return bool(args) and self.has(args[0])
+            return name in _COPIES and bool(args) and self.has(args[0])
         return any(there)
 
 
