@@ -55,7 +55,7 @@ def experiment(exercise: Exercise, answer: Callable[..., Any], trial: Trial) -> 
             if not (pair := seen(i, changed)):
                 continue
             yours, right = (~close_cells(*p, _TIGHT) for p in zip(pair, before, strict=True))
-            for where, moves, should in _places(yours, right, letters):
+            for where, moves, should in _places(yours, right, letters, trial.case.sizes):
                 does = f"When {what}{name} changes, {where}{mine} "
                 if should and not moves:
                     does += "stays as it is, and it should change."
@@ -77,20 +77,27 @@ def _changes(x: Tensor, sizes: Mapping[str, int]) -> Iterator[tuple[str, Tensor]
     other = x + normal(*x.shape, seed=98)
     yield "all of ", other
     for axis, n in enumerate(x.shape):
-        names = [name for name, size in sizes.items() if size == n]
-        along = names[0] if len(names) == 1 else f"axis {axis}"
+        along = _letter(n, sizes) or f"axis {axis}"
         for place in {0, n - 1} if n > 1 else ():
             changed = x.clone()
             changed.select(axis, place).copy_(other.select(axis, place))
             yield f"position {place} along {along} of ", changed
 
 
-def _places(yours: Tensor, right: Tensor, letters: list[str]) -> Iterator[tuple[str, bool, bool]]:
+def _letter(n: int, sizes: Mapping[str, int]) -> str:
+    """The axis of this length, if there is one."""
+    names = [name for name, size in sizes.items() if size == n]
+    return names[0] if len(names) == 1 else ""
+
+
+def _places(
+    yours: Tensor, right: Tensor, letters: list[str], sizes: Mapping[str, int]
+) -> Iterator[tuple[str, bool, bool]]:
     """Of the whole and of each position of every axis: whether it moves, and whether it should."""
     yield "", bool(yours.any()), bool(right.any())
     for axis in range(-right.ndim, 0):
         rows = [m.movedim(axis, 0).reshape(m.shape[axis], -1).any(1) for m in (yours, right)]
         named = dict(enumerate(reversed(letters), 1)).get(-axis, "...")
-        along = f"axis {axis}" if named == "..." else named
+        along = _letter(right.shape[axis], sizes) or f"axis {axis}" if named == "..." else named
         for place, (moves, should) in enumerate(zip(*rows, strict=True)):
             yield f"position {place} along {along} of ", bool(moves), bool(should)
