@@ -262,8 +262,18 @@ def blocked_rows_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
 
 
+def nan_gradient(what: str, of: str) -> Finding:
+    """Results may be clean and their gradients NaN all the same."""
+    return Finding(
+        "nan_gradient",
+        f"The {what}, and the *gradient* of the {of} has NaN in it. (A softmax of nothing but −∞ "
+        "leaves that behind: mending its result, with `nan_to_num`, `where` or `masked_fill`, does "
+        "not mend the way back through it.)",
+        "How could the softmax of a blocked row be kept from ever seeing nothing but −∞?",
+    )
+
+
 def gradients_of_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
-    """Weights may be clean and their gradients NaN all the same."""
     for case in cases:
         scores, mask = case.inputs
         leaf = scores.clone().requires_grad_()
@@ -273,14 +283,7 @@ def gradients_of_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> 
         except Exception:
             continue  # nothing to differentiate, or not differentiable: not NaN
         if leaf.grad is not None and leaf.grad.isnan().any():
-            return Finding(
-                "nan_gradient",
-                "The weights are right, and the *gradient* of the scores has NaN in it: the "
-                "softmax of a row of nothing but −∞ was NaN for a moment. Mending its result (with "
-                "`nan_to_num`, `where` or `masked_fill`) does not mend the way back through it.",
-                "How could the softmax of a fully blocked row be kept from ever seeing nothing but "
-                "−∞?",
-            )
+            return nan_gradient("weights are right", "scores")
     return None
 
 
