@@ -4,7 +4,6 @@ import demo
 import pytest
 
 from mha_lesson import explore
-from mha_lesson.pictures import live
 
 # Time stands still until `pass_time`, which shows every frame of a screen with 100 a second.
 CLOCK = """
@@ -22,32 +21,18 @@ CLOCK = """
   };
   window.waiting = () => frames.length;
 """
-MOVES = {  # what moves: an explorer, the slider, the position to begin with and the key pressed
-    "bars, curve, arrows": (demo.moving_explorer, "n", 1, "ArrowRight"),
-    "tiles": (explore.memory, "step", 2, "ArrowRight"),
-    "blocks": (lambda: explore.flow(until="attention"), "step", 1, "ArrowRight"),
+# Bars, a curve and arrows; tiles; blocks. An explorer, its slider, where that begins, and the key.
+MOVES = {
+    "moving": (demo.moving_explorer, "n", 1, "ArrowRight"),
+    "memory": (explore.memory, "step", 2, "ArrowRight"),
+    "flow": (lambda: explore.flow(until="attention"), "step", 1, "ArrowRight"),
 }
 
 
-@pytest.fixture(scope="module")
-def page_of(tmp_path_factory):
-    """Writes each explorer's page once."""
-    folder, made = tmp_path_factory.mktemp("motion"), {}
-
-    def written(name: str, explorer) -> str:
-        if name not in made:
-            made[name] = folder / f"{len(made)}.html"
-            inside = live.page(explorer())
-            made[name].write_text(f"<!doctype html><title>t</title>{inside}", encoding="utf-8")
-        return made[name].as_uri()
-
-    return written
-
-
-def opened(browser, address: str, **context):
+def opened(browser, path, **context):
     page = browser.new_context(offline=True, **context).new_page()
     page.add_init_script(CLOCK)
-    page.goto(address)
+    page.goto(path.as_uri())
     page.wait_for_selector("canvas[aria-label]")
     return page
 
@@ -103,8 +88,8 @@ def test_who_wants_no_motion_gets_none(browser, page_of, what):
 
 def test_marks_are_where_the_time_says(browser, page_of):
     """Half of the time: three quarters of the way, since it ends slowly."""
-    explorer, *move = MOVES["bars, curve, arrows"]
-    page = opened(browser, page_of("bars, curve, arrows", explorer))
+    explorer, *move = MOVES["moving"]
+    page = opened(browser, page_of("moving", explorer))
     heights = "c => c.mha.shown.filter(m => m.kind === 'rect').map(m => m.height)"
     steps = "c => c.mha.shown.filter(m => m.kind === 'arrows').flatMap(m => [...m.steps])"
     tops = "c => c.mha.shown.filter(m => m.kind === 'dot').map(m => m.y)"
@@ -176,8 +161,8 @@ def test_the_control_stops_play(playing):
 
 
 def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(browser, page_of):
-    explorer, *move = MOVES["bars, curve, arrows"]
-    page = opened(browser, page_of("bars, curve, arrows", explorer))
+    explorer, *move = MOVES["moving"]
+    page = opened(browser, page_of("moving", explorer))
     moved(page, *move)
     for key in ("ArrowRight", "ArrowLeft"):
         page.evaluate("pass_time(40)")
@@ -187,8 +172,8 @@ def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(browser, 
 
 
 def test_a_frame_in_which_a_move_has_drawn_draws_no_more(browser, page_of):
-    explorer, *move = MOVES["bars, curve, arrows"]
-    page = opened(browser, page_of("bars, curve, arrows", explorer))
+    explorer, *move = MOVES["moving"]
+    page = opened(browser, page_of("moving", explorer))
     moved(page, *move)
     page.locator("canvas").evaluate("""({ mha }) => {
       const draw = mha.draw.bind(mha), slider = document.activeElement;

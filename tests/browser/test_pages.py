@@ -7,7 +7,7 @@ from seen import SETUP, assert_stays, settle, slider, texts, view
 
 from mha_lesson import explore
 from mha_lesson.course.export import export
-from mha_lesson.pictures import figures, live
+from mha_lesson.pictures import figures
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +19,11 @@ def exported(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["page", "export"])
-def test_controls_and_sentence_stay_in_sight_on_a_phone(browser, tmp_path, request, kind):
+def test_controls_and_sentence_stay_in_sight_on_a_phone(browser, page_of, request, kind):
     if kind == "export":
         path = request.getfixturevalue("exported")
     else:
-        path = tmp_path / "page.html"
-        path.write_text(f"<!doctype html><title>t</title>{live.page(demo.moving_explorer())}")
+        path = page_of("moving", demo.moving_explorer)
     page = browser.new_context(viewport={"width": 360, "height": 640}).new_page()
     page.goto(path.as_uri())
     moving = page.locator(".mha-explorer").last
@@ -46,11 +45,9 @@ def test_a_saved_page_moves_without_kernel_or_network(browser, exported):
     page.context.close()
 
 
-@pytest.fixture(scope="module")
-def memory_page(tmp_path_factory):
-    path = tmp_path_factory.mktemp("memory") / "page.html"
-    path.write_text(f"<!doctype html><title>t</title>{live.page(explore.memory())}")
-    return path
+@pytest.fixture
+def memory_page(page_of):
+    return page_of("memory", explore.memory)
 
 
 @pytest.mark.parametrize("width", [700, 360])
@@ -92,9 +89,8 @@ def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
     page.close()
 
 
-def test_a_control_of_a_page_has_the_positions_that_the_others_leave(browser, tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(f"<!doctype html><title>t</title>{live.page(demo.dependent_explorer())}")
+def test_a_control_of_a_page_has_the_positions_that_the_others_leave(browser, page_of):
+    path = page_of("dependent", demo.dependent_explorer)
     page = browser.new_context(offline=True).new_page()
     page.goto(path.as_uri())
     page.wait_for_selector("canvas[aria-label]")
@@ -125,11 +121,10 @@ def test_a_control_of_a_page_has_the_positions_that_the_others_leave(browser, tm
     page.context.close()
 
 
-def test_a_page_without_scripts_shows_the_still_picture(browser, tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(f"<!doctype html><title>t</title>{live.page(demo.stored_explorer())}")
+def test_a_page_without_scripts_shows_the_still_picture(browser, page_of):
+    path = page_of("stored", demo.stored_explorer)
     page = browser.new_context(java_script_enabled=False).new_page()
     page.goto(path.as_uri())
     assert page.locator("figure img").get_attribute("alt") == demo.stored(4, True).alt
-    assert figures.html(demo.stored(4, True)) in path.read_text()
+    assert figures.html(demo.stored(4, True)) in path.read_text(encoding="utf-8")
     page.context.close()
