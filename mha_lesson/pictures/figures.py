@@ -271,7 +271,7 @@ def _(mark: ColourBar, axes: Axes) -> None:
     colours = MAPS[mark.colours][:: 256 // 64] / 255
     step = mark.width / len(colours)
     corners = [(mark.x + i * step, mark.y) for i in range(len(colours))]
-    cells = _boxes(corners, step, mark.height, facecolors=colours, antialiased=False)
+    cells = _boxes(np.array(corners), step, mark.height, facecolors=colours, antialiased=False)
     axes.add_collection(cells)
     _draw(mark.label(), axes)
 
@@ -307,30 +307,26 @@ def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
     gap = mark.gap
     table = on_plate(MAPS[panel.colours]) if mark.numbers else MAPS[panel.colours]
     levels, size = shares(panel), (mark.width - gap, mark.height - gap)
-    opened, colours, blocked, written = [], [], [], []
-    for (r, c), level in np.ndenumerate(levels):
-        corner = mark.at(r, c)
-        if panel.blocked[r, c]:
-            blocked.append(corner)
-            continue
-        if np.isnan(panel.values[r, c]) or panel.mask:
-            axes.add_patch(Rectangle(corner, *size, fc="none", ec=INK, lw=0.6))
-        else:
-            opened.append(corner)
-            colours.append(table[level] / 255)
-        if mark.numbers or (np.isnan(panel.values[r, c]) and mark.width >= 24):
-            paper = tuple(table[level][:3]) if not np.isnan(panel.values[r, c]) else None
-            colour = text_on(paper) if paper and mark.numbers else INK
-            written.append((*corner, panel._number(panel.values[r, c]), colour))
-    if opened:
-        filled = _boxes(opened, *size, facecolors=np.array(colours), antialiased=gap > 0)
-        axes.add_collection(filled)
-    if blocked:
-        hatched = _boxes(blocked, *size, facecolors="none", edgecolors=INK + "98")
+    n_rows, n_columns = levels.shape
+    x, y = [mark.at(0, c)[0] for c in range(n_columns)], [mark.at(r, 0)[1] for r in range(n_rows)]
+    corners = np.stack(np.meshgrid(x, y), axis=-1)  # (rows, columns, 2)
+    unknown, blocked = np.isnan(panel.values), panel.blocked
+    framed = ~blocked & (unknown | panel.mask)
+    opened = ~blocked & ~framed
+    for corner in corners[framed]:
+        axes.add_patch(Rectangle(corner, *size, fc="none", ec=INK, lw=0.6))
+    if opened.any():
+        colours = table[levels[opened]] / 255
+        axes.add_collection(_boxes(corners[opened], *size, facecolors=colours, antialiased=gap > 0))
+    if blocked.any():
+        hatched = _boxes(corners[blocked], *size, facecolors="none", edgecolors=INK + "98")
         hatched.set_hatch("//////")
         axes.add_collection(hatched)
-    for x, y, text, colour in written:
-        axes.text(x + size[0] / 2, y + size[1] / 2, text, fontsize=_points(12), color=colour,
+    for r, c in np.argwhere(~blocked & (mark.numbers | (unknown & (mark.width >= 24)))):
+        on_colour = mark.numbers and not unknown[r, c]
+        colour = text_on(tuple(table[levels[r, c]][:3])) if on_colour else INK
+        (left, top), text = corners[r, c], panel._number(panel.values[r, c])
+        axes.text(left + size[0] / 2, top + size[1] / 2, text, fontsize=_points(12), color=colour,
                   ha="center", va="center_baseline")  # fmt: skip
     for r, c in panel.marks:
         for wide, colour in ((4, CARD), (2, INK)):
@@ -339,12 +335,10 @@ def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
             axes.add_patch(frame)
 
 
-def _boxes(
-    corners: Sequence[tuple[float, float]], width: float, height: float, **look: Any
-) -> PolyCollection:
-    """Boxes of one size, of which the top left corners are given."""
+def _boxes(corners: np.ndarray, width: float, height: float, **look: Any) -> PolyCollection:
+    """Boxes of one size, of which the top left corners (n, 2) are given."""
     sides = np.array([(0, 0), (width, 0), (width, height), (0, height)])
-    around: Any = np.array(corners)[:, None] + sides  # (n, 4, 2)
+    around: Any = corners[:, None] + sides  # (n, 4, 2)
     return PolyCollection(around, lw=0, **look)
 
 
