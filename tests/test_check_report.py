@@ -662,6 +662,7 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:no_parts": lambda: len(3),  # type: ignore[arg-type]
     "error:sign_between": lambda: [_x] @ _x,  # type: ignore[operator]
     "error:half_not_implemented": lambda: torch.ones(2).bool().softmax(0),
+    "error:nothing_to_reduce": lambda: torch.ones(2, 0).amax(-1),
     "error:mask_as_index": lambda: _x[torch.ones(1, _x.shape[1], dtype=torch.bool)],
     "error:einops_pattern": lambda: rearrange(_x, "a b c -> a b c"),
     "error:not_installed": lambda: import_module("no_such_module"),

@@ -84,8 +84,9 @@ matrix_shapes
 / shapes cannot be multiplied|Expected size for first two dimensions|size mismatch, got
 / inconsistent tensor size, expected|must match the .*size.*bmm
 A matrix product does not fit: the last axis of the left factor has to be as long as the
-second-last of the right one. | Write both shapes in letters (B, T, h, d_k, d_model): which axis
-has another length than you thought, or which of the two has to be turned?
+second-last of the right one. | Write both shapes in letters (B, T, h, d_k, d_model). Do
+both end in the same axis, so that one has to be turned, or has an axis another length than you
+thought?
 
 einsum_letters
 / einsum\(\)
@@ -129,9 +130,14 @@ there. | Which function fills by a mask and broadcasts it, or how does the mask 
 
 axis_out_of_range
 / Dimension out of range|number of dimensions in the tensor input does not match|too many indices
-/ permute\(|Dimension specified as .* but tensor has no dimensions
+/ permute\(|Dimension specified as .* but tensor has no dimensions|must have at least 2 dimensions
 It asks for an axis or a position that the tensor does not have. | How many axes does the tensor
 have at this line? Print its shape.
+
+nothing_to_reduce
+/ non-zero size|operation does not have an identity
+It takes the largest, the smallest or their like along an axis of length 0: there is nothing to
+choose from. | On which input is that axis empty, and why?
 
 unpacking
 / values to unpack
@@ -287,7 +293,7 @@ right of it: a tensor, a number, a list?
 half_not_implemented
 / not implemented for '\w+'
 One of the operations does not exist for this dtype. (`^`, `&` and `|` work on bits: a power is
-`**`.) | Which dtype does the tensor have at this line, and which sign do you mean?
+`**`.) | Which dtype does the tensor have at this line, and is it the operation that you mean?
 """)
 )
 
@@ -342,7 +348,9 @@ A call does not take what it was given: {message} | What does the call expect, i
 BY_KIND = {
     kind: known._replace(key=key) for known in _OF_KINDS for kind, key in [known.key.split(": ")]
 }
-_ADVICE = re.compile(r"[.;!] |, but expected one of|, but found|\. ")  # what torch suggests
+_ADVICE = re.compile(
+    r"[.;!] |, but expected one of|, but found|(?<!i\.e)\. "
+)  # what torch suggests
 SAY_IT_ALL = ("SystemExit", "KeyboardInterrupt", "NameError", "UnboundLocalError", "EinopsError")
 LONGEST = 160
 ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")

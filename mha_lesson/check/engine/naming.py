@@ -165,6 +165,12 @@ def _where(trial: Trial) -> str:
     return f"It shows on {trial.case.words}."
 
 
+def _wrong_numbers(trial: Trial) -> bool:
+    """More than another floating dtype."""
+    found = trial.difference
+    return found is not None and not _only_float_width(found, trial)
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """Slips, and what they give: "complete", what the answer gave on every input; "values", all
@@ -190,10 +196,10 @@ def diagnose(
     those that fit the first input meet one slip more: the one that the first input does not show.
     """
     returned = [t for t in trials if isinstance(t.outcome, Returned)]
-    returned.sort(key=lambda t: t.difference is None)  # where it is wrong, slips differ most
-    if not returned or returned[0].difference is None:
+    returned.sort(key=_wrong_numbers, reverse=True)  # where it is wrong, slips differ most
+    wrong = [t for t in returned if _wrong_numbers(t)]
+    if not wrong:
         return Diagnosis()
-    wrong = [t for t in returned if t.difference is not None]
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
     best = Diagnosis(fits=max(1, len(wrong) // 2))
     begun: list[tuple[tuple[Slip, ...], Trial]] = []

@@ -99,7 +99,7 @@ KINDS = {
     "missing": ("something is still to be done to it there", "Which sign, or which order of axes?"),
     "much": ("something is too much there", "What would be left without it?"),
     "argument": ("an argument is left out there", "Along which axis should it work?"),
-    "size": ("the root of another length belongs there", "Which axis is meant? Print its length."),
+    "size": ("something else belongs under the root", "Which axis is meant? Print its length."),
 }
 
 

@@ -145,7 +145,7 @@ class Source:
                 if number in (None, line):
                     return Finding(
                         "truth_of_a_tensor",
-                        f"Line {line}: {wants} *one* truth value, and gets a tensor of many.",
+                        f"Line {line}: {wants} *one* truth value, and a tensor has many.",
                         "Which signs work entry by entry (`&`, `|`, `~`), or which call makes one "
                         "value of many (`all`, `any`)?",
                     )

@@ -197,8 +197,12 @@ def in_another_way(lengths, T):
     """A sequence without any padding is blocked from end to end. (A slice from −0 on does that: it
     begins at 0.) | What is T − length there, and what does your line make of it?"""
     lengths_as_tokens = (lengths == 0)[:, None, None, None].expand(-1, 1, 1, T)
-    """The lengths are compared with 0, as if they were tokens and 0 the one for padding. | What
-    does a length of 3 say about keys 0 to T − 1?"""
+    """A sequence of length 0 is blocked, and in the others nothing is. (Comparing the lengths with
+    0, as if they were tokens, gives that; so does an index along another axis than the keys'.) |
+    What does a length of 3 say about keys 0 to T − 1?"""
+    first_only = (torch.arange(T) == lengths[:, None])[:, None, None, :]
+    """Only the first padding key is blocked, the one at position lengths[b]: those behind it stay
+    open. | Which of the keys 0 to T − 1 are padding?"""
     causal_too = (torch.arange(T) >= lengths[:, None])[:, None, None, :] | future(T)
     """The causal triangle is blocked as well, (B, 1, T, T). | What was asked for is padding alone.
     Which line adds the future?"""
@@ -315,7 +319,7 @@ def empty(weights, mask):
     nan_to_zero = weights.nan_to_num(0.0)
     "right"
     blocked_rows_left = weights
-    "A row whose every key is blocked is NaN: the softmax of nothing but −∞ is 0/0."
+    "A row whose every key is blocked is NaN: no key is left to share out the 1, and 0/0 is NaN."
     blocked_rows_uniform = weights.masked_fill(gone, 1 / weights.shape[-1])
     """A row whose every key is blocked still shares out a weight of 1, evenly over what was
     blocked. (That is what a softmax gives of equal scores, be they all −1e9 or all 0.)"""
@@ -401,8 +405,8 @@ def fill_wrongly(scores, mask):
     times_mask = scores * mask
     "The scores are multiplied by the mask: open keys get score 0, blocked ones keep theirs."
     times_infinity = scores + numbers * -math.inf
-    """What is not blocked becomes NaN, as 0 · −∞ is: a mask of 0 and 1 times −∞, added, gives that.
-    | How can −∞ be put in certain places without multiplying?"""
+    """What is not blocked becomes NaN. (A mask of 0 and 1 times −∞, added, gives that: 0 · −∞ is
+    NaN.) | How can −∞ be put in certain places and nowhere else?"""
     plus_infinity = scores.masked_fill(mask, math.inf)
     """Every row that has a blocked key is NaN. (+∞ in its place gives that, since ∞ − ∞ is NaN; so
     does −∞ in the whole row.) | Should a blocked key score high or low, and which entries should
@@ -492,6 +496,10 @@ def _with_epsilon() -> None:
             kept = (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(mask, 0.0)
             return kept / (kept.sum(-1, keepdim=True) + small)
 
+        def overflowing(scores: Tensor, mask: Tensor, small: float = small) -> Tensor:
+            kept = scores.exp() * ~mask
+            return kept / (kept.sum(-1, keepdim=True) + small)
+
         masked_softmax.slip(
             WHOLE,
             "A small number is added to the sum that is divided by: rows sum to less than 1, and "
@@ -499,6 +507,13 @@ def _with_epsilon() -> None:
             "Which rows need that number, and what could be done for those alone?",
             key="epsilon_added",
         )(divided)
+        masked_softmax.slip(
+            WHOLE,
+            "A small number is added to the sum that is divided by, so rows sum to less than 1; "
+            "and `exp` takes the scores as they are, and overflows where they are large.",
+            "What may be taken away from a row before `exp`, and which rows need the small number?",
+            key="epsilon_and_overflow",
+        )(overflowing)
 
 
 _filled_too_high()

@@ -181,6 +181,9 @@ def reduce(losses, targets):
     zero_is_padding = losses[targets != 0].mean()
     """Targets with token 0 are left out as if they were padding: token 0 is an ordinary token here.
     | Which tokens does the exercise want to be predicted?"""
+    kept = targets != 0
+    zero_is_guarded = (losses * kept).sum() / kept.sum().clamp(min=1)
+    "= zero_is_padding"
     log_of_mean = -losses.neg().exp().mean().log()
     """Mean and logarithm are exchanged: the probabilities are averaged first. | Of what should the
     mean be taken?"""

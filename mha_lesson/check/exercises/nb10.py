@@ -123,9 +123,6 @@ def angle(speed, positions, x):
     position_in_degrees = (positions[:, None] * speed).deg2rad()
     """The angle is taken for degrees and turned into radians: all turns are 57 times too small. |
     In which unit does `cos` want its angle?"""
-    other_sign = -positions[:, None] * speed
-    """All turns go the other way: the angle has the other sign, or cos · a + sin · b and −sin · a +
-    cos · b are mixed up. | Turn (1, 0) by a quarter turn: is it (0, 1) or (0, −1)?"""
 
 
 @rotate.step
@@ -138,6 +135,9 @@ def pair(x):
 @rotate.step
 def turn(a, b, angle):
     """Turn (1, 0) by a quarter turn on paper: where does it point, and what gives your line?"""
+    other_sign = turned(a, b, -angle)
+    """All turns go the other way: the angle has the other sign, or cos · a + sin · b and −sin · a +
+    cos · b are mixed up. | Turn (1, 0) by a quarter turn: is it (0, 1) or (0, −1)?"""
     cos, sin = angle.cos(), angle.sin()
     plus_everywhere = (a * cos + b * sin, a * sin + b * cos)
     """Both sums have a plus: a turn needs a minus in one of them, or lengths change. | Is the row

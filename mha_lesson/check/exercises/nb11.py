@@ -322,6 +322,9 @@ def give(context, k, v, new):
     may a text become?"""
     cut_to_4 = (context, k[:, :, -4:], v[:, :, -4:])
     "= cut_to_8"
+    heads_joined = (context.transpose(1, 2).flatten(2), k, v)
+    """The heads of the context are joined, (B, T_new, h·d_k): here they stay apart. | Which shape
+    does the stub promise?"""
     last_context = (context[:, :, -1:], k, v)
     "Only the last new token's context comes back: all T_new are asked for."
 
