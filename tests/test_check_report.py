@@ -1112,4 +1112,5 @@ def test_a_stage_that_is_there_in_part_is_told_with_its_positions() -> None:
         return scores.masked_fill(future, -torch.inf).softmax(-1) @ v, (k, v)
 
     said = "a part of the scaled scores: along the last axis for positions 5, 6, 7, 8 of 0 to 8."
-    assert said in str(check.cached_attention(old_ones_unscaled))
+    report = check.cached_attention(old_ones_unscaled)
+    assert report.slips == ("in_part",) and said in str(report)

@@ -1051,7 +1051,9 @@ def cached_last_token(q, k, v, cache):
     return w @ v, (k, v)
 
 
-@wrong("cached_attention", "old tokens' scores are not scaled, only the new ones'")
+@wrong(
+    "cached_attention", "old tokens' scores are not scaled, only the new ones'", slips=("in_part",)
+)
 def cached_half_scaled(q, k, v, cache):
     s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if cache is not None:

@@ -210,6 +210,9 @@ def _by_other_means(
     return _as_seen(exercise, bound, report, trials, codes)
 
 
+IN_PART = "How do those positions come about, and how the others?"
+
+
 def _as_seen(
     exercise: Exercise, bound: Bound, report: Report, trials: list[Trial], codes: set[Any]
 ) -> Report:
@@ -221,13 +224,16 @@ def _as_seen(
         unexplained = [t for t in wrong if not (slips and reproduces(exercise, slips, t))]
         shown = most_telling(unexplained or wrong)
         seen = experiment(exercise, bound.answer, shown) if unexplained else None
+        first = min(wrong, key=lambda t: (isinstance(t.outcome, Raised), bool(t.case.note)))
+        words, in_part = reached(exercise, bound.answer, first.case, codes)
+        if in_part and seen is None and not slips and first is shown:
+            seen, words = Finding("in_part", words, IN_PART), ""
         if seen and slips and seen.key == "stays":
             notes.append(f"On {shown.case.words}: w{seen.does[1:]}")
         elif seen and not slips:
             does = f"{report.findings[0].does} {seen.does}"
             report = replace(report, findings=(replace(seen, does=does),))
-        first = min(wrong, key=lambda t: (isinstance(t.outcome, Raised), bool(t.case.note)))
-        notes.append(reached(exercise, bound.answer, first.case, codes))
+        notes.append(words)
     return replace(report, notes=tuple(filter(None, notes)))
 
 

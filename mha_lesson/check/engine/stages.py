@@ -53,8 +53,9 @@ class _Watch(TorchFunctionMode):
 
 def reached(
     exercise: Exercise, answer: Callable[..., Any], case: Case, codes: set[CodeType]
-) -> str:
-    """A sentence about the last stage that the answer comes to; empty if there is none."""
+) -> tuple[str, bool]:
+    """A sentence about the last stage that the answer comes to, empty if there is none, and
+    whether it is there in part only."""
     stages: dict[str, Any] = {}  # of a loop the last turn
 
     def kept(step: Any, words: str) -> Any:
@@ -84,7 +85,7 @@ def reached(
             then = " It stops then." if isinstance(outcome, Raised) else AND_THEN
             if isinstance(final, tuple):
                 then = ""  # a part of it may be right
-            return f"By line {max(lines)} the right numbers are there for {words}.{then}"
+            return f"By line {max(lines)} the right numbers are there for {words}.{then}", False
     parts = ((words, _parts(r, watch.seen)) for words, r in known if isinstance(r, Tensor))
     for words, (columns, line) in parts:
         if columns and not all(columns):
@@ -92,8 +93,8 @@ def reached(
             return (
                 f"By line {line} the right numbers are there for a part of {words}: along the last "
                 f"axis for positions {there} of 0 to {len(columns) - 1}."
-            )
-    return ""
+            ), True
+    return "", False
 
 
 AND_THEN = " What comes of them is not."
