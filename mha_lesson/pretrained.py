@@ -273,7 +273,7 @@ def load_untrained(seed: int = 0) -> PretrainedModel:
     for parameter in model.encoder.parameters():
         numbers = parameter.data.flatten()
         order = torch.randperm(len(numbers), generator=generator, device="cpu")
-        parameter.data = numbers[order].view(parameter.shape)
+        parameter.data = numbers.index_select(0, order).view(parameter.shape)
     return model
 
 

@@ -279,7 +279,7 @@ def test_a_causal_model_cannot_know_whether_it_is_tired_or_wide(model):
 def powers(tensor):
     """Sums of powers of the numbers' bits, modulo 2^64: the same in any order of the numbers."""
     bits = tensor.flatten().view(torch.int32).long()
-    return [(bits**n).sum().item() for n in (1, 2, 3)]
+    return [power.sum().item() for power in (bits, bits * bits, bits * bits * bits)]
 
 
 @needs_weights
