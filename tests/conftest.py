@@ -9,7 +9,8 @@
   then only tests that use this fixture run, and `mha_lesson.device` is that one. Tests that use
   `there` (in `device/`) want such a device, and are left out on the CPU.
 - `in_turn` marks long trainings that repeat a notebook's with other seeds: `--turn N` keeps every
-  third of them, and three neighbouring N keep all, as no `--turn` does.
+  third of them, and three neighbouring N keep all, as no `--turn` does. So it is with answers to
+  the exercises of which no slips are said, but that no `--turn` takes a third as well.
 - `once` makes what several files need, whichever worker runs them.
 - Python looks for rubbish among what the tests make, not among all that was imported, and seldom:
   with its own settings that takes a tenth of the time, and an eighth of the collection's.
@@ -47,7 +48,7 @@ settings.load_profile("fixed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="run the tests that use `device` on this one")
-    parser.addoption("--turn", type=int, help="of the tests marked in_turn only every third")
+    parser.addoption("--turn", type=int, help="of long trainings and of answers every third")
 
 
 def pytest_configure(config: pytest.Config) -> None:
