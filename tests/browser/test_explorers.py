@@ -20,28 +20,26 @@ LOW = {"width": 1366, "height": 460}  # a laptop's window with not much height
 @pytest.fixture(scope="module")
 def server(browser, tmp_path_factory):
     made = lab.Lab(tmp_path_factory.mktemp("lab"))
-    lab.notebook(made.work / "still.ipynb", ["demo.stored_explorer()"])
-    cells = [SETUP, "demo.computed_explorer()", "demo.stored_explorer()"]
-    lab.notebook(made.work / "demo.ipynb", cells)
-    runs = "runs = [demo.untrained(20)]"
-    shown = [f"explore.{name}({'runs' * (name == 'training')})" for name in explore.__all__]
-    lab.notebook(
-        made.work / "all.ipynb", [f"{SETUP}\nfrom mha_lesson import explore\n{runs}", *shown]
-    )
+    still, demonstration, every = (made.work / f"{name}.ipynb" for name in ("still", "demo", "all"))
+    cells = ["demo.computed_explorer()", "demo.stored_explorer()"]
+    lab.notebook(demonstration, [SETUP, *cells])
+    imports = f"{SETUP}\nfrom mha_lesson import explore"
+    runs = {"training": "[demo.untrained(20)]"}
+    shown = [f"explore.{name}({runs.get(name, '')})" for name in explore.__all__]
+    lab.notebook(every, [imports, *shown])
+    bundle, _ = demo.stored_explorer()._repr_mimebundle_()
+    bundle.pop("application/vnd.jupyter.widget-view+json")
+    stored = nbformat.read(lab.notebook(still, cells[1:]), 4)
+    stored.cells[0].outputs = [nbformat.v4.new_output("execute_result", bundle, execution_count=1)]
+    nbformat.write(stored, still)
     yield made
     made.stop()
 
 
 @pytest.fixture(scope="module")
 def jupyterlab(server, browser):
-    """A page that shows one notebook after the other; JupyterLab starts dark."""
+    """JupyterLab, which starts dark, for one notebook after the other: still, gallery, page."""
     server.dark(True)
-    path = server.work / "still.ipynb"
-    made = nbformat.read(path, 4)
-    bundle, _ = demo.stored_explorer()._repr_mimebundle_()
-    bundle.pop("application/vnd.jupyter.widget-view+json")
-    made.cells[0].outputs = [nbformat.v4.new_output("execute_result", bundle, execution_count=1)]
-    nbformat.write(made, path)
     page = server.open(browser, "still.ipynb", run=False)
     yield page
     page.context.close()
