@@ -1,7 +1,7 @@
 """Wrong answers of engineers who know other conventions, libraries and habits."""
 
 # As learners type: long lines, `l`, zip.
-# ruff: noqa: E501, E741
+# ruff: noqa: E501
 
 import math
 

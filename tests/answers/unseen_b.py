@@ -568,14 +568,14 @@ def blockwise_queries(Q, K, V, block):
 @wrong("blockwise_attention", "flash attention's formula with the old maximum in both exponents")
 def blockwise_flash_wrong_maximum(Q, K, V, block):
     m = Q.new_full((len(Q), 1), -math.inf)
-    l = Q.new_zeros(len(Q), 1)  # noqa: E741
+    l = Q.new_zeros(len(Q), 1)
     o = Q.new_zeros(len(Q), V.size(1))
     for k, v in zip(K.split(block), V.split(block), strict=True):
         s = Q @ k.T / math.sqrt(Q.size(1))
         m_block = s.max(dim=1, keepdim=True).values
         m_new = torch.maximum(m, m_block)
         p = torch.exp(s - m_block)
-        l = torch.exp(m - m_new) * l + p.sum(1, keepdim=True)  # noqa: E741
+        l = torch.exp(m - m_new) * l + p.sum(1, keepdim=True)
         o = torch.exp(m - m_new) * o + p @ v
         m = m_new
     return o / l

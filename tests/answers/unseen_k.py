@@ -819,13 +819,13 @@ def flops_last_token(T, d_model, n_heads):
 def blocks_max_from_zero(Q, K, V, block):
     T_q, d_k = Q.shape
     m = Q.new_zeros(T_q, 1)
-    l = Q.new_zeros(T_q, 1)  # noqa: E741
+    l = Q.new_zeros(T_q, 1)
     acc = Q.new_zeros(T_q, V.size(1))
     for start in range(0, K.size(0), block):
         s = Q @ K[start : start + block].T / math.sqrt(d_k)
         m_new = torch.maximum(m, s.max(dim=1, keepdim=True).values)
         p, alpha = torch.exp(s - m_new), torch.exp(m - m_new)
-        l = alpha * l + p.sum(dim=1, keepdim=True)  # noqa: E741
+        l = alpha * l + p.sum(dim=1, keepdim=True)
         acc = alpha * acc + p @ V[start : start + block]
         m = m_new
     return acc / l
