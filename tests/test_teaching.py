@@ -14,7 +14,7 @@ import pytest
 from traitlets.config import Config
 
 import notebooks
-from mha_lesson import pretrained
+from mha_lesson import check, pretrained
 from mha_lesson.course.classroom import answers
 from mha_lesson.pictures.panels import Heatmap, Scene
 
@@ -452,6 +452,29 @@ def test_every_row_of_what_they_will_see_is_computed():
     for table in re.findall(r"what they will see \|\n\|---\|---\|\n((?:\|.*\|\n)+)", chapter):
         for line in table.splitlines():
             assert any(words in line for words in (*SEEN, *NOT_COMPUTED)), line
+
+
+# --- a slip typed in class ----------------------------------------------------------------------
+
+
+def test_the_slip_it_shows_is_named_at_once():
+    """As it stands there, in a real shell; an answer that divides so is told its sentence."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    blocks = re.findall(r"^```python\n(.*?)^```", GUIDE, re.S | re.M)
+    [block] = [block for block in blocks if "attention_scores.step" in block]
+    before = len(check.attention_scores.slips)
+    wrong = "check.attention_scores(lambda Q, K: Q @ K.mT / (Q.shape[-1] * Q.shape[1]))"
+    shell = InteractiveShell.instance()
+    try:
+        for cell in (block, f"said = {wrong}"):
+            assert shell.run_cell(cell, silent=True).success
+        assert shell.user_ns["said"].slips == ("by_d_k_and_h",)
+        assert "Which axis does the dot product sum over?" in str(shell.user_ns["said"])
+    finally:
+        check.attention_scores._known[before:] = []
+        InteractiveShell.clear_instance()
+    assert "scale" in check.attention_scores.sites
 
 
 # --- the hub's configuration ------------------------------------------------------------------

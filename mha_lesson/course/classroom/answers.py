@@ -12,27 +12,8 @@ import symtable
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MODULES = {"torch", "math", "cmath", "numpy", "einops", "functools", "itertools", "collections",
-           "typing", "dataclasses", "jaxtyping", "mha_lesson", "__future__", "abc", "enum",
-           "fractions", "numbers", "random", "statistics"}  # fmt: skip
-# What leads from arithmetic to files, to other programs, or into the checks themselves: as a name …
-NAMES = {"exec", "eval", "compile", "open", "globals", "locals", "vars", "getattr", "setattr",
-         "delattr", "input", "breakpoint", "get_ipython", "check", "explore"}  # fmt: skip
-# … and behind a dot.
-BEHIND = {
-    "attrgetter", "methodcaller", "get_type_hints", "ForwardRef", "make_dataclass", "os", "sys",
-    "io", "gc", "ctypes", "ctypeslib", "inspect", "importlib", "subprocess", "socket", "pickle",
-    "builtins", "signal", "threading", "shutil", "warnings", "multiprocessing", "distributed",
-    "serialization", "hub", "jit", "fx", "package", "ops", "library", "overrides", "compiler",
-    "compile", "testing", "f2py", "lib", "utils", "load", "save", "loadtxt", "savetxt",
-    "genfromtxt", "fromfile", "tofile", "from_file", "memmap", "load_library", "check", "course",
-    "explore", "journal", "register_module_forward_hook", "register_module_forward_pre_hook",
-    "set_default_device", "set_default_dtype", "set_printoptions",
-}  # fmt: skip
-DUNDERS = {"__init__", "__call__", "__repr__", "__len__", "__getitem__", "__iter__", "__name__",
-           "__doc__", "__post_init__"}  # fmt: skip
-FRAMES = re.compile(r"(?:f|tb|gi|cr|ag|co|func)_[a-z]+$")
-SETTABLE = {"weight", "bias", "data", "grad", "requires_grad", "training"}
+from mha_lesson.course.classroom import tricks
+
 MOST = 4  # answers to one exercise that are judged, the newest first
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -140,10 +121,12 @@ class Notebook:
 
     def _answer(self, last: _Part, target: str, cell: int) -> Answer:
         parts = [*self._needs(last, cell), last]
-        own = [p for p in self.parts if not _is_import(p.node)]
-        mine = {name for part in own for name in part.binds}
-        nodes = [part.node for part in parts if not part.given]
-        objection = next((o for node in nodes for o in _objections(node, mine)), "")
+        theirs = [part.node for part in parts if part.given]
+        try:
+            own = [part.node for part in parts if not part.given]
+            objection = next(tricks.objections(own, theirs), "")
+        except RecursionError:
+            objection = "nests too deep"
         return Answer(last.text, "\n".join(p.text for p in parts), target, objection)
 
     def _needs(self, last: _Part, cell: int) -> list[_Part]:
@@ -214,58 +197,3 @@ def _is_import(node: ast.stmt) -> bool:
 
 def _is_star(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and any(a.name == "*" for a in node.names)
-
-
-def _objections(statement: ast.stmt, mine: set[str]) -> Iterator[str]:
-    """What in it an answer does not need: a net for tricks, not a proof."""
-    docs = {id(doc) for node in ast.walk(statement) for doc in _docstring(node)}
-    for node in ast.walk(statement):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield from _imports(node)
-        elif isinstance(node, ast.Name):
-            if node.id in NAMES or (_is_private(node.id) and node.id not in DUNDERS):
-                yield f"uses {node.id}"
-        elif isinstance(node, ast.Attribute):
-            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-            private = node.attr.startswith("_" if not own else "__") and node.attr not in DUNDERS
-            if private or FRAMES.match(node.attr) or (node.attr in BEHIND and not own):
-                yield f"uses {ast.unparse(node)}"
-            if not isinstance(node.ctx, ast.Load) and not _may_be_set(node, mine):
-                yield f"changes {ast.unparse(node)}"
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if "__" in node.value and id(node) not in docs:
-                yield "holds a name between double underscores"
-        elif isinstance(node, (*Function, ast.ClassDef)):
-            if _is_private(node.name) and node.name not in DUNDERS:
-                yield f"defines {node.name}"
-            bases = [ast.unparse(base) for base in getattr(node, "bases", [])]
-            yield from (f"is a kind of {b}" for b in bases if b.split(".")[-1] == "Tensor")
-
-
-def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    names = [a.name for a in node.names]
-    for module in names if isinstance(node, ast.Import) else [node.module or "."]:
-        first, *rest = module.split(".")
-        if first not in MODULES or any(r in BEHIND or r.startswith("_") for r in rest):
-            yield f"imports {module}"
-    if isinstance(node, ast.ImportFrom):
-        for alias in node.names:  # the course's own line imports `check`, which no answer may use
-            plain = alias.name in ("check", "explore") and alias.asname is None
-            if not plain and (alias.name in BEHIND | NAMES or alias.name.startswith("_")):
-                yield f"imports {alias.name}"
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
-
-
-def _docstring(node: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(node, (*Function, ast.ClassDef)) and isinstance(node.body[0], ast.Expr):
-        yield node.body[0].value
-
-
-def _may_be_set(node: ast.Attribute, mine: set[str]) -> bool:
-    """`self.x`, something of the learner's own, or a weight."""
-    if isinstance(node.value, ast.Name):
-        return node.value.id in {"self", "cls", *mine} or node.attr in SETTABLE
-    return node.attr in SETTABLE

@@ -162,12 +162,15 @@ def _read(reader: int, seconds: float) -> bytes:
 
 def _answer(check: Any, name: str, answer: Any, writer: int) -> None:
     """In the child: runs the answer's program, checks the answer, and tells."""
+    from mha_lesson.course.classroom import tricks
+
     file = "<answer>"
     lines = answer.program.splitlines(keepends=True)
     linecache.cache[file] = (len(answer.program), None, lines, file)
     module = sys.modules["answer"] = ModuleType("answer")
     module.__file__ = file
     found: dict[str, Any] = {"state": None, "slips": []}
+    before = tricks.made_of()
     try:
         exec(compile(answer.program, file, "exec"), vars(module))
     except BaseException as error:
@@ -176,6 +179,8 @@ def _answer(check: Any, name: str, answer: Any, writer: int) -> None:
         report = getattr(check, name)(vars(module)[answer.target])
         state = {True: "done", False: "tried", None: "open"}[report.passed]
         found = {"state": state, "slips": list(report.slips), "words": str(report)}
+    if part := tricks.changed(before):
+        found = {"state": None, "slips": [], "words": f"Not judged apart: it changes {part}."}
     found["words"] = found["words"][:MOST_WORDS]
     tell(writer, found)
 
