@@ -340,7 +340,7 @@ KeyError: missing_key
 A dictionary lacks the key {message}.
 
 ValueError: value_error
-A function refuses a value: {message}
+A function refuses a value: {message}. | What does that call ask for, and what does it get?
 
 TypeError: wrong_argument
 A call does not take what it was given: {message} | What does the call expect, in which order?

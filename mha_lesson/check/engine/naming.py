@@ -7,6 +7,7 @@ what property fails, how the result relates to the right one, or what an error m
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -88,11 +89,17 @@ def report_on_values(exercise: Exercise, trials: list[Trial], diagnosis: "Diagno
         if diagnosis.how != "complete" and crashed:
             findings = (*findings, explain_crash(trials))
         notes = (ELSEWHERE,) * (diagnosis.how == "where")
+        if len(crashed) == len(wrong):
+            notes = (explain_crash(trials).does,)
         return Report(name, False, findings, notes, _picture(exercise, shown), _where(shown))
     if isinstance(shown.outcome, Raised) or len(crashed) > len(trials) / 2:
         return Report(name, False, (explain_crash(trials),))
     finding = _unnamed(exercise, shown, wrong)
-    return Report(name, False, (finding,), (), _picture(exercise, shown), _where(shown))
+    notes = ()
+    if crashed:
+        stops = f"On {len(crashed)} of the {len(trials)} inputs tried it stops with an error."
+        notes = (f"{stops} {explain_crash(trials).does}",)
+    return Report(name, False, (finding,), notes, _picture(exercise, shown), _where(shown))
 
 
 PARTLY = "on the others it is something else."
@@ -199,7 +206,7 @@ def diagnose(
     returned.sort(key=_wrong_numbers, reverse=True)  # where it is wrong, slips differ most
     wrong = [t for t in returned if _wrong_numbers(t)]
     if not wrong:
-        return Diagnosis()
+        return _stops_alike(exercise, trials, candidates) if returned else Diagnosis()
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
     best = Diagnosis(fits=max(1, len(wrong) // 2))
     begun: list[tuple[tuple[Slip, ...], Trial]] = []
@@ -222,6 +229,28 @@ def diagnose(
         elif alone and not (best.how or raised) and all(fits[: len(wrong)]) and only(trials):
             best = Diagnosis(told, "where", len(wrong) // 2)
     return best
+
+
+def _stops_alike(
+    exercise: Exercise, trials: list[Trial], candidates: Iterable[tuple[Slip, ...]]
+) -> Diagnosis:
+    """Slips that are right wherever the answer is, and elsewhere stop with the very same words."""
+    if all(isinstance(t.outcome, Returned) for t in trials):
+        return Diagnosis()
+    for slips in candidates:
+        if all(reproduces(exercise, slips, t) for t in trials) and all(
+            _says(exercise, slips, t) for t in trials
+        ):
+            return Diagnosis(tuple(slip for slip in slips if slip.does), "complete")
+    return Diagnosis()
+
+
+def _says(exercise: Exercise, slips: tuple[Slip, ...], trial: Trial) -> bool:
+    """Whether the error that these slips end in has the words of the answer's, if there is one."""
+    if isinstance(trial.outcome, Returned):
+        return True
+    end = run(partial(exercise.variant, slips), (trial.case.inputs,), set())
+    return isinstance(end, Raised) and end.message == trial.outcome.message
 
 
 def _fits(

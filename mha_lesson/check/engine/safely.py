@@ -109,12 +109,15 @@ def _on_purpose(error: BaseException, codes: set[CodeType]) -> bool:
 
 
 def safe_text(x: Any, how: Callable[[Any], str] = repr, limit: int = 200) -> str:
-    """str or repr of anything, however broken."""
+    """str or repr of anything, however broken; what is long ends with a sentence, if it can."""
     try:
         text = how(x)
     except Exception:
         text = f"an object of type {type(x).__name__}"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    if len(text) <= limit:
+        return text
+    sentences = text[:limit].rpartition(". ")[0]
+    return f"{sentences}." if sentences else text[: limit - 1] + "…"
 
 
 @contextlib.contextmanager
