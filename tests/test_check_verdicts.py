@@ -1,6 +1,7 @@
 """No false verdict: what once passed and was wrong, and what once failed and was right."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -131,6 +132,56 @@ class Frozen(Base):
         self.w_v.requires_grad_(False)
 
 
+class OfItsOwn(Base):
+    """What torch has does the work, and the four layers are idle."""
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__(d_model, n_heads)
+        self.mha = nn.MultiheadAttention(d_model, n_heads, batch_first=True)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.mha(x, x, x, attn_mask=mask)[0]
+
+
+class AnotherLayerOfKeys(OfItsOwn):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        layers = self.w_q, self.mha.out_proj, self.w_v
+        Q, K, V = (w(x).unflatten(-1, (self.h, -1)).transpose(1, 2) for w in layers)
+        weights = self.weights(Q @ K.mT / math.sqrt(Q.shape[-1]), mask)
+        return self.w_o((weights @ V).transpose(1, 2).flatten(2))
+
+
+class HeadByHead(Base):
+    """Every head gets the whole mask."""
+
+    def head(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+        return self.weights(Q @ K.mT / math.sqrt(Q.shape[-1]), mask) @ V
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        Q, K, V = self.parts(x)
+        heads = [self.head(Q[:, i], K[:, i], V[:, i], mask) for i in range(self.h)]
+        return self.w_o(torch.cat(heads, -1))
+
+
+class HeadByHeadReady(HeadByHead):
+    def head(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+        return mha_lesson.scaled_dot_product_attention(Q, K, V, mask)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key", "says"),
+    [
+        (OfItsOwn, "layers_idle", "`w_q`, `w_k`, `w_v` and `w_o` the output stays the same: they"),
+        (AnotherLayerOfKeys, "layers_idle", "`w_k` the output stays the same: it"),
+        (HeadByHead, "masks_of_four_axes", "With every mask of four axes"),
+        (HeadByHeadReady, "masks_of_heads", "on cpu. What does that call ask for"),
+    ],
+)
+def test_what_the_class_shows_beside_values(wrong: type[Base], key: str, says: str) -> None:
+    report = check.MultiHeadAttention(wrong)
+    assert report.slips[0] == key and says in str(report), str(report)
+
+
 class HalfDetached(Base):
     def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         half = super().weights(scores, mask) / 2
@@ -167,8 +218,35 @@ def attention(Q: Tensor, K: Tensor, V: Tensor) -> Any:
     return weights @ V, weights
 
 
+def cached(q: Tensor, k: Tensor, v: Tensor, cache: Any) -> Any:
+    k, v = (torch.cat(x, -2) for x in zip(cache, (k, v), strict=True)) if cache else (k, v)
+    n, m = q.shape[-2], k.shape[-2]
+    future = torch.ones(n, m, dtype=torch.bool, device=q.device).triu(m - n + 1)
+    scores = Q_by_K(q, k).masked_fill(future, -math.inf)
+    return scores.softmax(-1) @ v, (k, v)
+
+
+def grouped(q: Tensor, k: Tensor) -> Tensor:
+    return Q_by_K(q, k.repeat_interleave(q.shape[1] // k.shape[1], 1))
+
+
+def in_blocks(Q: Tensor, K: Tensor, V: Tensor, block: int) -> Tensor:
+    top, total, out = Q.new_full((len(Q), 1), -math.inf), 0.0, 0.0
+    for k, v in zip(K.split(block), V.split(block), strict=True):
+        scores = Q_by_K(Q, k)
+        new = torch.maximum(top, scores.amax(-1, keepdim=True))
+        shrunk, part = (top - new).exp(), (scores - new).exp()
+        total, out = total * shrunk + part.sum(-1, keepdim=True), out * shrunk + part @ v
+        top = new
+    return out / total
+
+
+def Q_by_K(Q: Tensor, K: Tensor) -> Tensor:
+    return Q @ K.mT / math.sqrt(Q.shape[-1])
+
+
 RIGHT: dict[str, Any] = {
-    "attention_scores": lambda Q, K: Q @ K.mT / math.sqrt(Q.shape[-1]),
+    "attention_scores": Q_by_K,
     "attention": attention,
     "project_qkv": lambda X, W: (X @ W.mT).chunk(3, -1),
     "split_heads": lambda x, h: x.unflatten(-1, (h, -1)).transpose(1, 2),
@@ -176,7 +254,23 @@ RIGHT: dict[str, Any] = {
     "masked_softmax": masked_softmax,
     "sum_of_head_writes": lambda heads, W: heads.transpose(1, 2).flatten(2) @ W.mT,
     "next_token_loss": loss,
+    "rotate": lambda x, positions: mha_lesson.rotate(x, positions),
+    "blockwise_attention": in_blocks,
+    "cached_attention": cached,
+    "grouped_scores": grouped,
+    "silence": lambda heads, i: torch.cat(
+        [heads[:, :i], 0 * heads[:, i : i + 1], heads[:, i + 1 :]], 1
+    ),
 }
+
+
+def test_whatever_can_learn_is_asked_for_a_gradient() -> None:
+    """No gradient is asked of counts, masks and truth values, nor of a score that is read off.
+
+    Exercise 13 measures heads of a trained model: what is right to the last digit is right.
+    """
+    asked = {e.name for e in (*check.EXERCISES, *check.SHORT) if e.gradient}
+    assert asked == {*RIGHT, "MultiHeadAttention"}
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -188,7 +282,7 @@ def test_a_gradient_gets_through(name: str) -> None:
             return right(*inputs)
 
     def detached(*inputs: Any) -> Any:
-        return right(*(x.detach() if x.dtype.is_floating_point else x for x in inputs))
+        return right(*map(_cut, inputs))
 
     def data(first: Tensor, *inputs: Any) -> Any:
         return right(first.data, *inputs)
@@ -196,10 +290,17 @@ def test_a_gradient_gets_through(name: str) -> None:
     judge = getattr(check, name)
     assert judge(right).passed
     assert judge(without).slips == ("no_gradient",)
-    alone = name not in ("attention_scores", "attention", "project_qkv", "sum_of_head_writes")
-    assert judge(data).slips == (("no_gradient",) if alone else ("gradient_stops",))
-    if alone and name not in ("masked_softmax", "next_token_loss", "split_heads"):
-        assert judge(detached).slips == ("no_gradient",)
+    assert judge(detached).slips == ("no_gradient",)
+    alone = len([x for x in next(iter(judge.cases())).inputs if _cut(x) is not x]) == 1
+    only_some = judge.gradient == "some"
+    stops = () if only_some else ("no_gradient",) if alone else ("gradient_stops",)
+    assert judge(data).slips == stops
+
+
+def _cut(x: Any) -> Any:
+    if isinstance(x, tuple):
+        return tuple(map(_cut, x))
+    return x.detach() if isinstance(x, Tensor) and x.is_floating_point() else x
 
 
 def test_a_gradient_that_stops_with_an_error_is_none() -> None:
@@ -261,6 +362,31 @@ def test_the_packages_own_is_no_answer(name: str) -> None:
     assert report.passed is None and "the package's own" in str(report)
     if name != "MultiHeadAttention":
         assert getattr(check, name)(lambda *inputs: own(*inputs)).passed
+
+
+def test_whose_work_it_is_is_said() -> None:
+    ready = check.split_heads(partial(mha_lesson.split_heads))
+    assert ready.passed and "It leaves the work to `split_heads`" in str(ready)
+    at_once = check.sum_of_head_writes(RIGHT["sum_of_head_writes"])
+    assert at_once.passed and "All heads enter one product" in str(at_once)
+
+    def one_by_one(heads: Tensor, W_o: Tensor) -> Any:
+        slabs = W_o.chunk(heads.shape[1], 1)
+        return sum(head @ slab.mT for head, slab in zip(heads.unbind(1), slabs, strict=True))
+
+    report = check.sum_of_head_writes(one_by_one)
+    assert report.passed and not report.notes
+
+
+def test_that_other_inputs_stop_is_said() -> None:
+    def count(d_model: int, n_heads: int, d_k: int) -> int:
+        if d_model % n_heads:
+            raise ValueError("no. " + 9 * "It does not divide without a rest. ")
+        return 4 * d_model**2 + 4 * d_model
+
+    report = check.count_parameters(count)
+    assert "inputs tried it stops with an error" in str(report)
+    assert "without a rest." in str(report) and "…" not in str(report)
 
 
 def test_where_a_table_ends_the_answer_is_not_right() -> None:

@@ -103,6 +103,8 @@ class Exercise:
         apart: takes trials apart where the answer shows what it has got in between: gives (an
             exercise for a part, the trials of that part), so that slips of several parts are found.
         ready_made: the function that does all of it; a right answer that calls it is told so.
+        tells: what this exercise alone can see of an answer that no slip explains:
+            `tells(answer, trials) -> Finding | None`.
         remark: what else is worth saying of a right answer: `remark(answer, cases) -> str`.
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
     """
@@ -117,6 +119,7 @@ class Exercise:
     gradient: str | None = "full"
     keeps_inputs: bool = False
     ready_made: str = ""
+    tells: Callable[..., Finding | None] | None = None
     remark: Callable[..., str] | None = None
     apart: Callable[..., Any] | None = None
     _known: list[Slip] = field(default_factory=list, repr=False)

@@ -118,7 +118,8 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
             findings.setdefault(found.key, found)  # the usual dtypes first
         report = replace(report, passed=not findings, findings=tuple(findings.values()))
     if report.passed:
-        report = replace(report, notes=(*report.notes, *_remarks(exercise, bound, source)))
+        remarks = _remarks(exercise, answer, bound, source)
+        report = replace(report, notes=(*report.notes, *remarks))
     writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in trials)
     if writes and exercise.keeps_inputs:
         before = (replace(f, does=f.does.replace(ALONE, "")) for f in report.findings)
@@ -197,6 +198,9 @@ def _by_other_means(
     known = stops or _partly(report) or EXACT & {*report.slips}
     if several := several or (() if known else place.with_slip()):
         return replace(report, findings=several, notes=())
+    if exercise.tells and (told := exercise.tells(bound.answer, trials)):
+        kept = report.findings if stops or _partly(report) else ()
+        return replace(report, findings=(told, *kept))
     if found := at_large(bound.answer, trials):
         return replace(report, findings=(found,))
     wrong = [t for t in trials if t.difference is not None]
@@ -299,9 +303,10 @@ def _beyond_values(
         yield judge(bound.answer, bound.cases)
 
 
-def _remarks(exercise: Exercise, bound: Bound, source: Source) -> Iterator[str]:
+def _remarks(exercise: Exercise, answer: Any, bound: Bound, source: Source) -> Iterator[str]:
     """What is worth knowing of a right answer."""
-    if source.calls(name := exercise.ready_made or exercise.name):
+    name, inner = exercise.name, getattr(answer, "func", None)  # of a partial
+    if _is_the_packages(exercise, inner) or source.calls(name := exercise.ready_made or name):
         yield f"It leaves the work to `{name}`, which does all of it: how would yours look?"
     if exercise.remark and (remark := exercise.remark(bound.answer, bound.cases)):
         yield remark

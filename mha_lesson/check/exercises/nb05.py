@@ -1,13 +1,15 @@
 """Exercise 10, notebook 05: W^O as a sum over heads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.inputs import normal, strided
+from mha_lesson.check.exercises.nb02 import PRODUCTS
 
 
 def heads_and_w_o() -> Iterator[Case]:
@@ -52,7 +54,32 @@ def added(writes: list[Tensor]) -> Any:
     return torch.stack(writes).sum(0)
 
 
-@exercise(10, "05", cases=heads_and_w_o, gives=("output (B, T, d_model)",))
+class _SideBySide(TorchFunctionMode):
+    """Whether all heads enter one product as they lie side by side."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width, self.seen = width, False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in PRODUCTS and isinstance(args[0], Tensor):
+            self.seen |= args[0].shape[-1] == self.width
+        return func(*args, **(kwargs or {}))
+
+
+def side_by_side(answer: Callable[..., Any], cases: list[Case]) -> str:
+    heads, W_o = cases[0].inputs
+    with torch.no_grad(), _SideBySide(heads.shape[1] * heads.shape[-1]) as one_product:
+        answer(heads, W_o)
+    if not one_product.seen:
+        return ""
+    return (
+        "All heads enter one product, side by side, and are summed within it: which columns of "
+        "`W_o` does each head meet there, and what does it write by itself?"
+    )
+
+
+@exercise(10, "05", cases=heads_and_w_o, gives=("output (B, T, d_model)",), remark=side_by_side)
 def sum_of_head_writes(
     heads: Tensor,
     W_o: Tensor,

@@ -295,12 +295,65 @@ def gradient_with_blocked_rows(answer: Callable[..., Any], cases: list[Case]) ->
     return nan_gradient("output is right even where a row is blocked", "weights")
 
 
+def tells(answer: Callable[..., Any], trials: list[Trial]) -> Finding | None:
+    """Which layers take no part; or which masks go wrong, if that can be said in short."""
+    if idle := _idle(answer, trials):
+        names = " and ".join(f"`{name}`" for name in idle).replace(" and ", ", ", len(idle) - 2)
+        return Finding(
+            "layers_idle",
+            f"With other weights in {names} the output stays the same: "
+            f"{'they take' if idle[1:] else 'it takes'} no part.",
+            "Which lines of `forward` call the four layers, and where do their results go?",
+        )
+    masks = [(t.difference is not None, t.case.inputs[1]) for t in trials]
+    for key, does, among in _MASKS:
+        if all(wrong == (mask is not None and among(mask)) for wrong, mask in masks):
+            return Finding(key, does, _WHOSE)
+    return None
+
+
+_WHOSE = (
+    "Which axes do your scores have where they meet the mask? If they are those of one head, which "
+    "part of the mask belongs to it?"
+)
+_MASKS: tuple[tuple[str, str, Callable[[Tensor], bool]], ...] = (
+    (
+        "masks_of_four_axes",
+        "Without a mask all is right, and with one of two axes, (T, T). With every mask of four "
+        "axes, (B, 1, 1, T) or (B, h, T, T), it goes wrong.",
+        lambda mask: mask.ndim == 4,
+    ),
+    (
+        "masks_of_heads",
+        "Where one mask serves all heads, all is right. Wherever every head has a mask of its own, "
+        "(B, h, T, T), it goes wrong.",
+        lambda mask: mask.ndim == 4 and mask.shape[1] > 1,
+    ),
+)
+
+
+def _idle(answer: Callable[..., Any], trials: list[Trial]) -> list[str]:
+    """Layers whose weights change nothing where there are several tokens."""
+    shown = [t for t in trials if isinstance(t.outcome, Returned) and t.case.sizes["T"] > 1][:3]
+
+    def stays(name: str, trial: Trial) -> bool:
+        x, mask, layers = trial.case.inputs
+        other = Layers(layers.again().to(torch.float64), layers.n_heads, layers.remake)
+        weight = getattr(other.module, name).weight.detach()
+        weight += normal(*weight.shape, seed=97)
+        outcome = run(answer, (x, mask, other), set())
+        return isinstance(outcome, Returned) and trial.gives(outcome.value)
+
+    return [name for name in NAMES if shown and all(stays(name, t) for t in shown)]
+
+
 @exercise(
     11,
     "06",
     cases=lambda: (),
     gives=("output (B, T, d_model)",),
     bind=bind,
+    tells=tells,
     further=(gradient_with_blocked_rows,),
 )
 def MultiHeadAttention(
