@@ -86,8 +86,8 @@ test-device: $(FOR_TESTS)  ## the core's tests and all notebooks on a second, pr
 	@$(PRETEND) $(PY) -m pytest -q -n 2 --ignore=tests/browser --device pretend tests
 	@$(PRETEND) $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
 
-test-processors: $(FOR_TESTS)  ## notebooks and tests as other processors compute them
-	@$(PY) tools/on_processors.py
+test-processors: $(FOR_TESTS)  ## all tests and notebooks as other processors compute them; one: PIECE=avx2-tests
+	@$(PY) tools/on_processors.py $(PIECE)
 
 test-browser: $(FOR_TESTS)  ## move real sliders in a headless Chromium
 	@$(PY) -m pytest -q tests/browser

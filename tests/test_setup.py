@@ -22,6 +22,7 @@ from packaging.version import Version
 
 import install
 import on_gpu
+import on_processors
 from mha_lesson.course import lab
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -329,6 +330,53 @@ def test_the_lower_bounds_are_those_of_the_project(monkeypatch):
         assert f">={bounds[r.name]}" in str(r.specifier)
     monkeypatch.setattr(sys, "argv", ["install.py", "--lowest", "--torch=2.13.0"])
     assert "torch==2.13.0" in install.lower_bounds("")
+
+
+# --- Windows ------------------------------------------------------------------------------------
+
+
+def test_on_windows_a_learner_installs_what_a_learner_needs():
+    """The tests' packages come with the checks, and the Python named is one that will do."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = readme.split("### Windows\n")[1].split("\n###")[0]
+    learners, checks = re.findall(r"^```\n(.*?)^```", section, re.M | re.S)
+    assert "install -e . -c constraints.txt" in learners and "[test]" not in learners
+    assert "install -e .[test] -c constraints.txt" in checks
+    [python] = re.findall(r"^py -([\d.]+) ", learners, re.M)
+    assert f">={python}" == PROJECT["requires-python"]
+
+
+# --- other processors ---------------------------------------------------------------------------
+
+
+def test_every_setting_runs_all_tests_and_all_notebooks(monkeypatch, capsys):
+    ran = []
+
+    def run(command, cwd, env):
+        ran.append((command, {name: env.get(name) for name in on_processors.AVX2 | {"HOME": 0}}))
+        return subprocess.CompletedProcess(command, int("notebooks" in command))
+
+    monkeypatch.setattr(on_processors.subprocess, "run", run)
+    monkeypatch.setattr(sys, "argv", ["on_processors.py"])
+    with pytest.raises(SystemExit, match="Red: plainest-notebooks; avx2-notebooks"):
+        on_processors.main()
+    assert len(ran) == 2 * len(on_processors.SETTINGS) == capsys.readouterr().out.count(" s\n")
+    assert {command[-1] for command, _ in ran} == {"tests", "notebooks"}
+    left_out = {word for command, _ in ran for word in command if word.startswith("--ignore")}
+    assert left_out == {"--ignore=tests/browser"}
+    assert not [command for command, _ in ran if "-k" in command or command.count("-m") > 1]
+    assert {env["ATEN_CPU_CAPABILITY"] for _, env in ran} >= {"default", "avx2"}
+    assert all(env["HOME"] == os.environ.get("HOME") for _, env in ran)
+
+
+def test_the_weekly_job_runs_every_piece_within_an_hour():
+    text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    [job] = re.findall(r"^  processors:.*?(?=^  \w)", text, re.M | re.S)
+    lists = {name: words.split(", ") for name, words in re.findall(r"(\w+): \[(.*)\]", job)}
+    pieces = [f"{s}-{p}" for s in lists["setting"] for p in lists["part"]]
+    assert pieces == list(on_processors.PIECES)
+    assert "PIECE=${{ matrix.setting }}-${{ matrix.part }}" in job
+    assert int(re.search(r"timeout-minutes: (\d+)", job)[1]) <= 60
 
 
 # --- a GPU --------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""Tests and notebooks as other processors compute them (`make test-processors`).
+"""All tests and notebooks as other processors compute them (`make test-processors`).
 
-    python tools/on_processors.py              every setting
-    python tools/on_processors.py plainest     one of them
+    python tools/on_processors.py                        every piece
+    python tools/on_processors.py plainest-tests         one of them
 
 The libraries below PyTorch choose their code by what the processor can do; they can be told that it
 can do less. Another order of sums moves the last digits, and no stored output may hang on those.
-Every setting runs the notebooks and the tests of the core; the plainest runs all tests.
+A piece is a setting and what runs there: all notebooks, or all tests but the browser's.
 """
 
 import os
@@ -29,38 +29,38 @@ ONE, TWO = {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}
 SETTINGS = {
     "plainest": PLAINEST | ONE,
     "avx2": AVX2 | ONE,
-    "avx2, two threads": AVX2 | TWO,
-    "this one": ONE,
-    "this one, two threads": TWO,
+    "avx2-two-threads": AVX2 | TWO,
+    "this-one": ONE,
+    "this-one-two-threads": TWO,
 }
-NBVAL = [
-    "--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg",
-    "--nbval-cell-timeout=3600", "-n", "2", "--dist", "loadfile", "notebooks",
-]  # fmt: skip
-CORE = [
-    f"tests/test_{name}.py"
-    for name in ("attention", "masks", "refusals", "decoding", "models", "tasks", "heads")
-]
-ALL = ["-n", "2", "--dist", "loadfile", "--ignore=tests/browser", "tests"]
-
-
-def runs(setting: str) -> dict[str, list[str]]:
-    tests = {"tests": ALL} if setting == "plainest" else {"core": CORE}
-    return {**tests, "notebooks": NBVAL}
+BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
+PARTS = {
+    "tests": [*BOTH_CORES, "--ignore=tests/browser", "tests"],
+    "notebooks": [
+        "--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg",
+        "--nbval-cell-timeout=3600", *BOTH_CORES, "notebooks",
+    ],
+}  # fmt: skip
+PIECES = {
+    f"{setting}-{part}": (told, arguments)
+    for setting, told in SETTINGS.items()
+    for part, arguments in PARTS.items()
+}
 
 
 def main() -> None:
-    wanted, failed = sys.argv[1:] or list(SETTINGS), []
+    wanted, failed = sys.argv[1:] or list(PIECES), []
     for name in wanted:
-        if name not in SETTINGS:
-            raise SystemExit(f"There is no setting {name!r}; there are {', '.join(SETTINGS)}.")
-        for run, arguments in runs(name).items():
-            start = time.monotonic()
-            command = [sys.executable, "-m", "pytest", "-q", *arguments]
-            code = subprocess.run(command, cwd=ROOT, env=os.environ | SETTINGS[name]).returncode
-            verdict = "green" if code == 0 else "RED"
-            print(f"{name}, {run}: {verdict}, {time.monotonic() - start:.0f} s", flush=True)
-            failed += [f"{name}, {run}"] if code else []
+        if name not in PIECES:
+            raise SystemExit(f"There is no piece {name!r}; there are {', '.join(PIECES)}.")
+    for name in wanted:
+        told, arguments = PIECES[name]
+        start = time.monotonic()
+        command = [sys.executable, "-m", "pytest", "-q", *arguments]
+        code = subprocess.run(command, cwd=ROOT, env=os.environ | told).returncode
+        verdict = "green" if code == 0 else "RED"
+        print(f"{name}: {verdict}, {time.monotonic() - start:.0f} s", flush=True)
+        failed += [name] if code else []
     raise SystemExit(f"Red: {'; '.join(failed)}" if failed else 0)
 
 
