@@ -919,7 +919,7 @@ def test_text_of_anything_is_short_and_never_fails() -> None:
     assert safe_text(Evil()) == "an object of type Evil"
     assert safe_text(BadError(), str) == "an object of type BadError" and safe_text("a") == "'a'"
     assert safe_text("a" * 200, str) == "a" * 200
-    assert safe_text("It is so. It is " + "a" * 200, str) == "It is so."
+    assert safe_text("It is so. It is, i.e. " + "a" * 200, str) == "It is so."
     assert safe_text("a" * 201, str) == "a" * 199 + "…" and safe_text("abc", str, 2) == "a…"
 
 

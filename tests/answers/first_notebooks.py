@@ -117,7 +117,7 @@ def a6(Q, K):
     return Q @ K.transpose(0, 1) / math.sqrt(Q.size(-1))
 
 
-@wrong("attention_scores", "transposes axes 1 and 2", slips=("error:axis_out_of_range",))
+@wrong("attention_scores", "transposes axes 1 and 2", slips=("axes_one_and_two",))
 def a7(Q, K):
     return Q @ K.transpose(1, 2) / math.sqrt(Q.size(-1))
 

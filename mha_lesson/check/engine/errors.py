@@ -352,7 +352,6 @@ _ADVICE = re.compile(
     r"[.;!] |, but expected one of|, but found|(?<!i\.e)\. "
 )  # what torch suggests
 SAY_IT_ALL = ("SystemExit", "KeyboardInterrupt", "NameError", "UnboundLocalError", "EinopsError")
-LONGEST = 160
 ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")
 
 
@@ -393,8 +392,5 @@ def explain(raised: Raised, note: str = "") -> Finding:
 
 
 def _quoted(message: str) -> str:
-    """What was said, sizes included, without the advice that follows, and cut between words."""
-    said = _ADVICE.split(message)[0].rstrip(".")
-    if len(said) > LONGEST:
-        said = said[:LONGEST].rpartition(" ")[0] + " …"
-    return said
+    """What was said, sizes included, without the advice that follows."""
+    return _ADVICE.split(message)[0].rstrip(".")

@@ -7,6 +7,7 @@ import inspect
 import io
 import linecache
 import random
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -108,16 +109,21 @@ def _on_purpose(error: BaseException, codes: set[CodeType]) -> bool:
     return any(i.offset == step.tb_lasti and i.opname == "RAISE_VARARGS" for i in instructions)
 
 
+_SENTENCES = re.compile(r".*(?<!\bi\.e)(?<!\be\.g)\.(?=\s)", re.DOTALL)
+
+
 def safe_text(x: Any, how: Callable[[Any], str] = repr, limit: int = 200) -> str:
-    """str or repr of anything, however broken; what is long ends with a sentence, if it can."""
+    """str or repr of anything, however broken; what is long ends with a sentence or a word."""
     try:
         text = how(x)
     except Exception:
         text = f"an object of type {type(x).__name__}"
     if len(text) <= limit:
         return text
-    sentences = text[:limit].rpartition(". ")[0]
-    return f"{sentences}." if sentences else text[: limit - 1] + "…"
+    if sentences := _SENTENCES.match(text[:limit]):
+        return sentences[0]
+    words = text[: limit - 1].rpartition(" ")[0]
+    return f"{words} …" if words else text[: limit - 1] + "…"
 
 
 @contextlib.contextmanager
