@@ -797,6 +797,23 @@ def test_guesses_are_counted_by_choice_and_once_for_each_learner():
     assert [text for text in shown if text not in page] == []
 
 
+def test_points_are_counted_by_notebook(tmp_path):
+    """Only a ✓ counts, whichever file it is from, and all of a notebook is what it holds."""
+    made = [row("ada", states={"split_heads": DONE, "merge_heads": CLAIMED, "silence": DONE})]
+    made[0].submissions.append(Submission("y.ipynb", "06", states={"MultiHeadAttention": DONE}))
+    pages.save([*made, row("bob", states={})], tmp_path)
+    with (tmp_path / "solved.csv").open(encoding="utf-8-sig") as file:
+        ada, bob = csv.DictReader(file)
+    books = {head: ada[head] for head in ada if re.match(r"\d\d \(of", head)}
+    assert {head: n for head, n in books.items() if n != "0"} == {
+        "03 (of 2)": "1", "06 (of 1)": "1", "07 (of 2)": "1"
+    }  # fmt: skip
+    assert sum(int(re.search(r"of (\d+)", head)[1]) for head in books) == len(NAMES)
+    assert sum(map(int, books.values())) == int(ada["solved"]) == 3
+    assert {bob[head] for head in books} == {"0"}
+    assert "03: 1 of 2" in (tmp_path / "learners/ada.html").read_text(encoding="utf-8")
+
+
 def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
     code = "def split_heads(x): return '</code><script>alert(1)</script>'"
     made = [

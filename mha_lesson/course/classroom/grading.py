@@ -24,6 +24,10 @@ DONE, CLAIMED, TRIED, OPEN, UNKNOWN, MISSING = STATES = (
     "done", "claimed", "tried", "open", "not run", "missing")  # fmt: skip
 EXERCISES = (*check.EXERCISES, *check.SHORT)
 NAMES = tuple(exercise.name for exercise in EXERCISES)
+BY_NOTEBOOK = {  # in the order of the course
+    book: [e.name for e in EXERCISES if e.notebook == book]
+    for book in sorted({e.notebook for e in EXERCISES})
+}
 RESULTS = "results.jsonl"  # a line for each notebook that has been run
 
 
@@ -73,6 +77,10 @@ class Row:
     @property
     def done(self) -> int:
         return sum(self.state(name) == DONE for name in NAMES)
+
+    def points(self, notebook: str) -> int:
+        """How many exercises of this notebook are solved."""
+        return sum(self.state(name) == DONE for name in BY_NOTEBOOK[notebook])
 
     @property
     def notes(self) -> list[str]:

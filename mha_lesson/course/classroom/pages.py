@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from mha_lesson.course.classroom.grading import (
+    BY_NOTEBOOK,
     CLAIMED,
     DONE,
     EXERCISES,
@@ -98,8 +99,10 @@ def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
 def save(rows: list[Row], out: Path) -> None:
     """Writes the tables and pages into the folder `out`."""
     (out / "learners").mkdir(parents=True, exist_ok=True)
-    _table(out / "solved.csv", ["learner", *NAMES, "solved", "notes"],
-           [[r.learner.name, *map(r.state, NAMES), r.done, "; ".join(r.notes)] for r in rows]
+    points = [f"{book} (of {len(names)})" for book, names in BY_NOTEBOOK.items()]
+    _table(out / "solved.csv", ["learner", *NAMES, *points, "solved", "notes"],
+           [[r.learner.name, *map(r.state, NAMES), *map(r.points, BY_NOTEBOOK), r.done,
+             "; ".join(r.notes)] for r in rows]
     )  # fmt: skip
     _table(out / "slips.csv",
            ["exercise", "slip", "what the code does", "a question", "learners", "who"],
@@ -254,7 +257,8 @@ def _files(row: Row) -> list[tuple[str, str, str]]:
 def learner_page(row: Row) -> str:
     """To hand back: what was solved, what the check said, and which section to reread."""
     reread = sections()
-    text = f"<p>{row.done} of {len(NAMES)} exercises solved.</p>"
+    books = [f"{book}: {row.points(book)} of {len(n)}" for book, n in BY_NOTEBOOK.items()]
+    text = f"<p>{row.done} of {len(NAMES)} exercises solved. By notebook, {', '.join(books)}.</p>"
     missing = [name for name in NAMES if row.state(name) == MISSING]
     for name in NAMES:
         state, best = row.state(name), row.best(name)
