@@ -568,6 +568,14 @@ ABOVE = {
     "a writer": "T = torch.ones(1).numpy().dump('/proc/self/fd/3')",
     "an f-string": "T = f'{torch.Tensor!r}'",
     "a decorator": A + "T = 1\n@A.patch\nclass S(torch.Tensor): T",
+    "type as a decorator": "@type\nclass S: ...\nT = S(torch.ones(1))\nT.abs = 1",
+    "a type as a decorator": "class S: ...\n@type(S)\nclass T: ...\nT.abs = 1",
+    "a type of a type": "class S: ...\nT = type(S)(torch.ones(1))\nT.abs = 1",
+    "an import in a class": "class T:\n    from torch import Tensor as S\nT.S.grad = 1",
+    "a path": "from mha_lesson import pretrained\nT = pretrained.Path('/proc/self/fd/3')",
+    "a path by an import": "from mha_lesson.pretrained import Path as T",
+    "a file of numpy's": "import numpy\nT = numpy.DataSource().open('/proc/self/fd/3', 'w')",
+    "the disk": "from mha_lesson.disk import write_whole as T",
     "deep": "T = " + "-" * 150 + "1" + " + 1" * 900,
 }  # fmt: skip
 

@@ -47,7 +47,7 @@ BEHIND = {
     "package", "ops", "library", "overrides", "compiler", "compile", "testing", "f2py", "lib",
     "utils", "load", "save", "dump", "loadtxt", "savetxt", "genfromtxt", "fromfile", "tofile",
     "from_file", "memmap", "load_library", "check", "course", "explore", "journal",
-    "PyTorchFileWriter", "DisableTorchFunction", "DisableTorchFunctionSubclass",
+    "DataSource", "PyTorchFileWriter", "DisableTorchFunction", "DisableTorchFunctionSubclass",
 }  # fmt: skip
 SWITCHES = re.compile(r"(?:set|use|register)_")  # of a module: they hold for everybody
 DUNDERS = {"__init__", "__call__", "__repr__", "__len__", "__getitem__", "__iter__", "__name__",
@@ -208,6 +208,16 @@ def _made(every: list[ast.AST]) -> set[str]:
     return once - other
 
 
+def _is_strange(found: Any) -> bool:
+    """A function or class that a module of the list has from another one: a `Path`, say."""
+    owner = str(getattr(found, "__module__", None) or "builtins").lstrip("_")
+    if owner.startswith("mha_lesson"):
+        return owner not in MODULES | {"mha_lesson.runtime"}
+    if owner in ONLY:
+        return getattr(found, "__name__", "") not in ONLY[owner]
+    return owner.split(".")[0] not in {m.split(".")[0] for m in MODULES} | {"builtins"}
+
+
 def _is_ours(found: Any) -> bool:
     return getattr(found, "__module__", "").startswith("mha_lesson")
 
@@ -258,7 +268,7 @@ def _children(node: ast.AST, scope: _Scope, place: str) -> Iterator[tuple[ast.AS
 def _place(node: ast.AST, field: str, scope: _Scope, place: str) -> str:
     match node, field:
         case ast.Call(func=ast.Name(id="type")), "func":
-            return CALLED if place in (TYPE, CALLED) else VALUE
+            return CALLED if place == TYPE else VALUE
         case ast.Call(), "func":
             return CALLED
         case ast.Call(func=ast.Name(id="isinstance" | "issubclass" as name)), "args":
@@ -303,6 +313,8 @@ def _look_at_name(node: ast.Name | ast.Attribute, scope: _Scope, place: str) -> 
         yield from _look(root, scope, TYPE if node.attr == "__name__" else BASE)
     if isinstance(found, ModuleType) and (found.__name__ not in MODULES or place != BASE):
         yield f"hands on {text}"
+    elif _is_strange(found):
+        yield f"uses {text}"
     settable = isinstance(found, type) and found.__flags__ & HEAP
     if (settable and place == VALUE) or isinstance(found, (dict, list, set)):
         yield f"hands on {text}"
@@ -326,7 +338,7 @@ def _look_at_function(node: Any, scope: _Scope, method: bool) -> Iterator[str]:
     for part in outside:
         yield from _look(part, scope, VALUE)
     for part in getattr(node, "decorator_list", []):
-        yield from _look(part, scope, CALLED)
+        yield from _look(part, scope, VALUE if isinstance(part, ast.Call) else TYPE)
     for argument in every:
         yield from _look(argument, scope, VALUE)
     if getattr(node, "returns", None):
@@ -358,9 +370,11 @@ def _look_at_class(node: ast.ClassDef, scope: _Scope) -> Iterator[str]:
         if not (module or python or (found is _NOTHING and name in scope.classes)):
             yield f"is a kind of {ast.unparse(base)}"
     for decorator in node.decorator_list:
-        yield from _look(decorator, scope, CALLED)
+        yield from _look(decorator, scope, VALUE if isinstance(decorator, ast.Call) else TYPE)
     known = _bindings(node.body, scope.known)
     for part in node.body if not _docstring(node) else node.body[1:]:
+        if any(isinstance(inner, (ast.Import, ast.ImportFrom)) for inner in _of_scope(part)):
+            yield f"imports within {node.name}"
         if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _identifiers(part)
             static = any(getattr(d, "id", "") == "staticmethod" for d in part.decorator_list)
@@ -391,6 +405,7 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
             plain = name in ("check", "explore") and alias.asname is None
             found = _member(_module(module), name) if name != "*" else None
             foreign = isinstance(found, ModuleType) and found.__name__ not in MODULES
+            foreign = foreign or (found is not _NOTHING and not plain and _is_strange(found))
             unfit = name in NAMES or name.startswith("_") or _is_behind(name) or foreign
             unfit = unfit or bool(SWITCHES.match(name)) or name not in ONLY.get(module, {name})
             if unfit and not plain:
