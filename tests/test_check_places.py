@@ -93,7 +93,7 @@ def with_a_cache_of_values(q, k, v, cache):
 def test_the_place_is_told(exercise, answer, part) -> None:
     report = getattr(check, exercise)(answer)
     assert report.slips == ("one_place",) and part in str(report), str(report)
-    assert "With that, all values are right." in str(report)
+    assert "Apart from that, all values are right." in str(report)
 
 
 def test_a_slip_with_words_of_its_own_comes_first() -> None:

@@ -141,8 +141,8 @@ choose from. | On which input is that axis empty, and why?
 
 unpacking
 / values to unpack
-A tuple or a shape is taken apart into another number of names than it has parts. | How many axes,
-or results, stand on the right of that line?
+A tuple, a shape or a tensor (along its first axis) is taken apart into another number of names
+than it has parts. | How many parts stand on the right of that line, and along which axis?
 
 one_for_scalar
 / a Tensor with \d+ elements cannot be converted to Scalar|only (one element|integer) tensors

@@ -91,7 +91,10 @@ KINDS = {
     "function": ("another function belongs there", "Which one is meant?"),
     "return": ("`return` stands inside this loop", "After how many turns does the loop end?"),
     "order": ("the order of what stands there is wrong", "Which of them comes first?"),
-    "number": ("another number belongs there", "Which one, and could it be read from a shape?"),
+    "number": (
+        "another number belongs there",
+        "Does it stand for a size, for an axis, or for a place?",
+    ),
     "letter": ("another letter belongs there", "Which axis does each letter stand for?"),
     "name": ("another name belongs there", "What is meant to be computed with in this place?"),
     "sign": ("the sign in front is too much", "What would be left without it?"),
@@ -713,4 +716,4 @@ def _told(source: Source, change: Change, then: str = "") -> Finding:
     return Finding("one_place", f"Line {_line(change)}, {there}: {what}.{then}", asks)
 
 
-ALONE = " With that, all values are right."
+ALONE = " Apart from that, all values are right."

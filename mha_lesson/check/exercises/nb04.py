@@ -464,8 +464,8 @@ def one_maximum(scores, mask):
     raw = scores.exp().masked_fill(mask, 0.0)
     product = scores.exp() * ~mask
     naive_times = product / product.sum(-1, keepdim=True).clamp(min=1e-300)
-    """`exp` takes the scores as they are: it overflows where they are large, and is 0 where they
-    are very low, so those rows are lost."""
+    """Rows with very large or very low scores are lost. (`exp` of the scores as they are gives
+    that: it overflows for the one, and is 0 for the other.)"""
     naive_mended = (raw / raw.sum(-1, keepdim=True)).nan_to_num(0.0)
     "= naive_times"
     low = scores.masked_fill(mask, -math.inf)

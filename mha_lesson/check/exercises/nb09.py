@@ -61,10 +61,11 @@ def unit(count):
 def project(T, d, h):
     """A product (a, b) @ (b, c) takes a·b·c multiply-adds. What are a, b and c here?"""
     three_projections = 3 * T * d * d
-    "Of the four projections three are counted. W_o is missing. | Which layers does a token pass?"
+    "Of the four projections three are counted. | Which layers does a token pass, the last one too?"
     two_projections = 2 * T * d * d
-    """Of the four projections two are counted (or a multiply-add counts as 1 there). | Which layers
-    does a token pass through?"""
+    """The projections come to half of what they cost: a multiply-add counts as 1 there, or only two
+    of the four are counted. | How many products has each entry of X Wᵀ, and how many layers does a
+    token pass through?"""
     no_projections = 0
     "The projections are missing. | Which layers does a token pass through?"
     head_to_head = 4 * T * (d // h) ** 2

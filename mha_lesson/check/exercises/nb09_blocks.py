@@ -133,7 +133,7 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
         "holds_all_scores",
         f"The values are right, and too much is held: with T_q = {t_q}, T_k = {t_k} and block = "
         f"{block} there is {what}, where a block of scores has only T_q · block = {t_q * block}.",
-        "Which line computes with all keys at once, or keeps what belongs to earlier blocks?",
+        "Which line holds more keys than one block has, or keeps what belongs to earlier blocks?",
     )
 
 

@@ -561,17 +561,13 @@ def queries(n_new, n_cached):
 
 
 @cached_mask.step
-def keys(n_new, n_cached):
-    """How many keys are there in all, and where does the first one stand?"""
-
-
-@cached_mask.step
 def together(future, past):
     """When is a key blocked: if one of the two says so, or only if both do?"""
     both_needed = future & past
     "A key is blocked only if it is in the future *and* too far back: no key is both."
     inverted = ~(future | past)
-    "True and False are the wrong way round: your True means *keep*."
+    """True and False are the wrong way round: your True means *keep*. | What does True say of a key
+    in this course?"""
 
 
 kinds_of_mask(cached_mask)
