@@ -15,6 +15,8 @@ from mha_lesson.pictures import layout, live, panels
 COMPUTED, STORED = ".mha-explorer >> nth=0", ".mha-explorer >> nth=1"
 DESK = {"width": 1400, "height": 1100}
 LOW = {"width": 1366, "height": 460}  # a laptop's window with not much height
+# The kernel has done all it was told, and the page has heard so.
+IDLE = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
 
 
 @pytest.fixture(scope="module")
@@ -324,6 +326,7 @@ def test_the_kernel_hears_of_a_slider_once_it_rests(page):
     around = """([c, at]) => (tree => tree?.every((node, i) => (node[0] !== null) === (i === at)))(
         c.mha.stored?.tree)"""
     page.wait_for_function(around, arg=[canvas, 0])  # the kernel has heard, and sent what is near
+    page.wait_for_function(IDLE)  # with a word on its way the next one would follow at once
     at_once = page.evaluate("""() => {
       const send = WebSocket.prototype.send;
       window.words = 0;
