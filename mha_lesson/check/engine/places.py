@@ -93,7 +93,7 @@ KINDS = {
     "order": ("the order of what stands there is wrong", "Which of them comes first?"),
     "number": (
         "another number belongs there",
-        "Does it stand for a size, for an axis, or for a place?",
+        "What does it stand for there, and what should?",
     ),
     "letter": ("another letter belongs there", "Which axis does each letter stand for?"),
     "name": ("another name belongs there", "What is meant to be computed with in this place?"),

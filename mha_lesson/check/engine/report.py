@@ -154,7 +154,7 @@ class Report:
             head = "What comes back, and where it stops:" if len(stops) > 1 else SEVERAL
             lines = [head] if self.findings else []
             lines += [f"{i}. {f.does} {f.asks}".strip() for i, f in enumerate(self.findings, 1)]
-            lines.append(self.where)
+            lines.append(self.where.replace("It shows on", "Some of it shows on"))
         return [line for line in (*lines, *self.notes) if line]
 
     def __str__(self) -> str:

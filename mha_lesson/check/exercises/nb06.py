@@ -593,7 +593,7 @@ def give(output, weights, mask):
     `w_o` still adds its bias."""
     mended_at_the_end = output.masked_fill(gone.any(1)[..., None], 0.0)
     """A token's whole output row is 0 as soon as *one* head has nothing left to look at: the other
-    heads are lost. (`w_o` spreads the NaN of one head over the whole token.)"""
+    heads are lost. (That comes of blanking, or of mending NaN, behind `w_o` and not before.)"""
 
 
 @MultiHeadAttention.step(at=WHOLE)

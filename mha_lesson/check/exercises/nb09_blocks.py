@@ -121,10 +121,11 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
         answer(Q, K, V, block)
     if sizes.fused:
         what = f"one call of `scaled_dot_product_attention` with all {t_k} keys"
+        what += f", where a block has {block}"
     elif sizes.widest > d_k + d_v + block:  # room for a block beside the output and the sums
-        what = f"a tensor with {sizes.widest} keys side by side"
+        what = f"a tensor with {sizes.widest} keys side by side, where a block has {block}"
     elif sizes.largest > 8 * t_q * block:
-        what = f"a tensor of {sizes.largest} numbers"
+        what = f"a tensor of {sizes.largest} numbers, where a block of scores has {t_q * block}"
     elif sizes.most > 8:
         what = f"room for {sizes.most} blocks of scores at once"
     else:
@@ -132,7 +133,7 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
     return Finding(
         "holds_all_scores",
         f"The values are right, and too much is held: with T_q = {t_q}, T_k = {t_k} and block = "
-        f"{block} there is {what}, where a block of scores has only T_q · block = {t_q * block}.",
+        f"{block} there is {what}.",
         "Which line holds more keys than one block has, or keeps what belongs to earlier blocks?",
     )
 
@@ -204,6 +205,28 @@ def collect_divided(output, fade, powers, v, total):
     divided_inside = (output * fade + powers @ v) / total
     """The output is divided by the sum in every turn, and not once at the end. | Is what was
     divided to be divided again?"""
+
+
+def below_their_own(scores: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    return (scores - scores.amax(-1, keepdim=True)).exp()
+
+
+@blockwise_attention.step(
+    at="collect", power=below_their_own, finish=lambda output, total, n: output
+)
+def collect_apart(output, fade, powers, v, total):
+    """By which sum should the output be divided, and when?"""
+    blocks_added = output + powers / powers.sum(-1, keepdim=True) @ v
+    "Every block has a softmax of its own, and their outputs are added up."
+
+
+@blockwise_attention.step(
+    at="collect", power=below_their_own, finish=lambda output, total, n: output / n
+)
+def collect_a_mean(output, fade, powers, v, total):
+    """By which sum should the output be divided, and when?"""
+    blocks_averaged = output + powers / powers.sum(-1, keepdim=True) @ v
+    "Every block has a softmax of its own, and their outputs are averaged: blocks count alike."
 
 
 @blockwise_attention.step
@@ -292,7 +315,6 @@ def finish(output, total, n):
 @blockwise_attention.step(at=WHOLE)
 def block_by_block(Q, K, V, block):
     """By which sum should the output be divided, and when?"""
-    own = torch.stack([scaled_scores(Q, k).softmax(-1) @ v for k, v in in_turn(K, V, block)])
     by_the_block = (Q @ K.mT / math.sqrt(block)).softmax(-1) @ V
     "= by_root_block"
     below = [
@@ -303,7 +325,3 @@ def block_by_block(Q, K, V, block):
     """Each block loses a maximum of its own before `exp`, and then all are added as if it had been
     the same one. | Which number may be taken away from a row of scores, and from all its
     blocks?"""
-    blocks_added = own.sum(0)
-    "Every block has a softmax of its own, and their outputs are added up."
-    blocks_averaged = own.mean(0)
-    "Every block has a softmax of its own, and their outputs are averaged: blocks count alike."

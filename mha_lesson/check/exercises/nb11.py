@@ -251,7 +251,7 @@ def block(scores, n_old):
     n_new, n_all = square.shape
     not_offset = square.triu(1)
     """The mask is not moved by the cache's length: its diagonal begins at the top left, so that the
-    first new token sees the very first key only, and the future of a longer text is open."""
+    first new token sees the very first key only, the second two, and so on."""
     no_mask = ~square
     """There is no mask: the first of several new tokens sees those that come after it. | With one
     new token nothing has to be blocked. And with two?"""
