@@ -92,7 +92,7 @@ def reduce(found, T):
     """The weights come back one by one: they are not averaged. | The exercise asks for one number
     per head."""
     largest_of_all = found.amax(-1)
-    "The largest of them comes back. | Which average does the exercise ask for?"
+    "The largest of these weights comes back. | Which average does the exercise ask for?"
     median = found.median(-1).values
     "The median comes back. | Which average does the exercise ask for?"
     as_list = found.mean(-1).tolist()

@@ -278,7 +278,7 @@ def block(scores, n_old):
     """As soon as there is a cache all new keys are blocked: the new tokens see the cache only, not
     even themselves."""
     old_blocked = square.triu(n_old + 1) | (torch.arange(n_all) < n_old)
-    "The old keys are blocked: the cache is there, and nobody looks at it."
+    "No new token looks at an old key: the cache is there, and takes no part in the context."
     from_the_other_end = square.triu(n_new + 1 if n_old else 1)
     """The diagonal is moved by the number of *new* tokens instead of the number of those in the
     cache."""

@@ -145,7 +145,7 @@ def compare(row, right, wrong):
 
 @solved.step
 def give(found):
-    """What does the exercise ask for, and how many?"""
+    """What does the exercise ask for, and of which kind is it?"""
     as_numbers = found.to(torch.float32)
     "The result holds 0 and 1 as floats, not True and False."
     as_integers = found.long()
