@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 use_one_thread_in_a_kernel()
-gc.freeze()  # torch stays; to look through it for rubbish would take half a second and more
+gc.freeze()  # torch stays: no later look for rubbish has to go through it
 
 
 def __getattr__(name: str) -> Any:
