@@ -20,7 +20,7 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 	echo "Default seed of the notebooks: $$seed (SEED=$$seed repeats it)"; \
 	$(LUCK) MHA_LESSON_SEED=$$seed
 
-.PHONY: help setup lab lint form test test-quick test-code test-notebooks test-again test-device \
+.PHONY: help setup lab lint ruff test test-quick test-code test-notebooks test-again test-device \
 	test-processors test-browser test-gpu notebooks slides print site diagnose claims bench \
 	classroom-load pins audit newest oldest torch conda-check
 .NOTPARALLEL:
@@ -47,25 +47,27 @@ $(FOR_TESTS): | .venv/made
 lab: $(SET_UP)  ## open the course in JupyterLab, on your own copy of the notebooks
 	@$(PY) -m mha_lesson.course.lab
 
-# Types are looked at beside the tests: mypy takes 20 s of one core where it has not run before.
-BESIDE_TYPES = mkdir -p build; $(PY) -m mypy > build/types.txt & types=$$!; $(1); tests=$$?; \
-	wait $$types || tests=1; cat build/types.txt; exit $$tests
+# Scripts and types are looked at beside the tests: npm may wait for a network, and mypy takes 20 s
+# of one core where it has not run before.
+BESIDE_FORM = mkdir -p build; \
+	{ $(PY) tools/lint_js.py; scripts=$$?; $(PY) -m mypy && exit $$scripts; } > build/form.txt 2>&1 & \
+	form=$$!; $(1); tests=$$?; wait $$form || tests=1; cat build/form.txt; exit $$tests
 
 # One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
-test: form  ## every check; the notebooks from a default seed at random, a third of the long trainings
-	@$(call BESIDE_TYPES,$(FROM_A_SEED) \
+test: ruff  ## every check; the notebooks from a default seed at random, a third of the long trainings
+	@$(call BESIDE_FORM,$(FROM_A_SEED) \
 	  $(PY) -m pytest -q --turn $$seed $(NBVAL) -n 3 --dist loadfile notebooks tests)
 
-test-quick: form  ## half a minute: form, types, the core, the set-up
-	@$(call BESIDE_TYPES,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py)
+test-quick: ruff  ## half a minute: form, types, the core, the set-up
+	@$(call BESIDE_FORM,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py)
 
-lint: form  ## ruff, mypy, and oxlint for the scripts
+lint: ruff  ## ruff, mypy, and oxlint for the scripts
+	@$(PY) tools/lint_js.py
 	@$(PY) -m mypy
 
-form: $(FOR_TESTS)
+ruff: $(FOR_TESTS)
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check -q .
-	@$(PY) tools/lint_js.py
 
 test-code: $(FOR_TESTS)  ## package, data, form of the notebooks; every exercise with its solution
 	@$(PY) -m pytest -q $(BOTH_CORES) --ignore=tests/browser tests

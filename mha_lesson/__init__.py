@@ -1,6 +1,5 @@
 """Multi-head attention to learn from: `attention` is the subject, everything else serves it."""
 
-import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from mha_lesson.attention import (
 )
 from mha_lesson.decoding import GroupedQueryAttention, KVCache, rotate
 from mha_lesson.masks import causal_mask, padding_mask
-from mha_lesson.runtime import device, use_one_thread_in_a_kernel
+from mha_lesson.runtime import device, settle_in_a_kernel
 
 if TYPE_CHECKING:
     from mha_lesson import check, explore
@@ -32,8 +31,7 @@ __all__ = [
     "split_heads",
 ]
 
-use_one_thread_in_a_kernel()
-gc.freeze()  # torch stays: no later look for rubbish has to go through it
+settle_in_a_kernel()
 
 
 def __getattr__(name: str) -> Any:

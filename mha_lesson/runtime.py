@@ -1,5 +1,6 @@
 """Where the course computes, and with how many threads."""
 
+import gc
 import os
 import re
 import sys
@@ -49,11 +50,15 @@ def _build_knows_the_card() -> bool:
 device = choose_device()
 
 
-def use_one_thread_in_a_kernel() -> None:
-    """One CPU thread in a Jupyter kernel, so that thirty learners can share one machine.
+def settle_in_a_kernel() -> None:
+    """A Jupyter kernel computes with one CPU thread, so that thirty learners can share one machine.
 
     Anyone who asks for threads gets them: by `OMP_NUM_THREADS` before the kernel starts, or by
-    `torch.set_num_threads` after the import. Scripts and libraries are left alone.
+    `torch.set_num_threads` after the import. And Python never again looks for rubbish among all
+    that PyTorch made, which stays. Scripts and libraries are left alone.
     """
-    if "ipykernel" in sys.modules and "OMP_NUM_THREADS" not in os.environ:
+    if "ipykernel" not in sys.modules:
+        return
+    if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
+    gc.freeze()

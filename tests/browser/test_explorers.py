@@ -342,7 +342,7 @@ def test_the_kernel_hears_of_a_slider_once_it_rests(page):
       return words;
     }""")
     assert at_once == 0
-    assert view(page, STORED, "v.caption.textContent") == demo.stored(256, True).caption
+    settle(page, STORED, demo.stored(256, True).caption)
     page.wait_for_function(around, arg=[canvas, 3])
     assert page.evaluate("words") == 1
     page.locator(STORED).locator(".mha-bar [type=checkbox]").evaluate("""box => {

@@ -1,7 +1,10 @@
 """Which device the course chooses, and what it computes where another one is the default."""
 
+import gc
+import sys
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 import torch
@@ -80,6 +83,26 @@ def test_a_device_that_is_not_there_is_named(wanted, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MHA_LESSON_DEVICE", wanted)
     with pytest.raises(ValueError, match=rf"MHA_LESSON_DEVICE must name .* got '{wanted}'"):
         runtime.choose_device()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "asked", "settled"),
+    [(True, None, ["threads: 1", "frozen"]), (True, "2", ["frozen"]), (False, None, [])],
+)
+def test_only_a_kernel_is_settled_and_who_asks_for_threads_has_them(
+    monkeypatch, kernel, asked, settled
+):
+    done: list[str] = []
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: done.append(f"threads: {n}"))
+    monkeypatch.setattr(gc, "freeze", lambda: done.append("frozen"))
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    if kernel:
+        monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if asked:
+        monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    runtime.settle_in_a_kernel()
+    assert done == settled
 
 
 # Whoever has a GPU may write torch.set_default_device("cuda") in their first cell. What promises

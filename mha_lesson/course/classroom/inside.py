@@ -7,6 +7,7 @@ it runs, so anybody may write into it.
 """
 
 import contextlib
+import gc
 import json
 import linecache
 import os
@@ -37,8 +38,10 @@ def main(work: str, judged: int, said: int, seconds: float, memory_gb: float) ->
     if not cells:
         tell(said, {"end": True})
         return
-    from mha_lesson import check
+    import mha_lesson
 
+    gc.freeze()  # PyTorch stays, here and in the forks that judge
+    check = mha_lesson.check
     tell(judged, {"guesses": _guesses(Path(work, FILE))})
     _judge(check, cells, json.loads(Path(work, GIVEN).read_text("utf-8")), judged, seconds)
     os.close(judged)
