@@ -71,9 +71,9 @@ def notebook(*cells):
     return json.dumps(content).encode()
 
 
-def noting(guessed):
+def noting(guessed, *cells):
     """A notebook with the output of a prediction box."""
-    made = json.loads(notebook("1"))
+    made = json.loads(notebook(*cells))
     said = {"text/plain": [f"Guesses: {json.dumps(guessed)}"]}
     made["cells"][0]["outputs"] = [
         {"output_type": "display_data", "metadata": {}, "data": said},
@@ -249,7 +249,8 @@ def test_a_full_pipe_holds_up_nobody(behind):
 
 
 def test_time_is_limited_even_with_closed_pipes(behind):
-    for program in ("while True: pass", "os.closerange(3, 99)\nwhile True: os.listdir('.')"):
+    sleep = "import time; time.sleep(600)"
+    for program in (sleep, f"os.closerange(3, 99); {sleep}"):
         assert behind(program, seconds=1).note == "stopped after 1 s"
 
 
@@ -276,7 +277,7 @@ while not os.path.exists(work + "/alive"): pass
     [
         "import time\nfor i in range(999):\n  open(f'{work}/{i}', 'wb').write(b'x' * 10**6)\n"
         "time.sleep(600)",
-        "import time\nfor i in range(30_000): open(f'{work}/{i}', 'w')\ntime.sleep(600)",
+        "import time\nfor i in range(20_500): open(f'{work}/{i}', 'w')\ntime.sleep(600)",
         "import time\nos.makedirs(work + '/a' * 500)\nopen(work + '/a' * 500 + 'f', 'wb')"
         ".write(b'x' * 10**7)\ntime.sleep(600)",
     ],
@@ -381,10 +382,6 @@ def judge(*cells, given=(), seconds=300):
 
 def states(found):
     return {name: line["state"] for name, line in found.items()}
-
-
-def test_right_answers_are_right_with_what_they_need():
-    assert states(judge(FIRST, *solved(*SOLUTIONS))) == dict.fromkeys(SOLUTIONS, "done")
 
 
 def test_a_slip_is_named_with_its_words_and_its_code():
@@ -662,10 +659,11 @@ for name in ("split_heads", "merge_heads"):
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """A class with one notebook of each kind that has to be run as a whole."""
+    """A class with one notebook of each kind that has to be run as a whole; two load no torch."""
     folder, out = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("report")
     outside = folder.parent / "written.txt"
-    write(folder / "ada/all.ipynb", FIRST, *solved(*SOLUTIONS))
+    guessed = {"scaling_sharp": "256", "scaling_root": "<b>", "no": 1}
+    write(folder / "ada/all.ipynb", raw=noting(guessed, FIRST, *solved(*SOLUTIONS)))
     write(folder / "eve/03_splitting_into_heads.ipynb", FIRST, FORGED)
     write(folder / "leo/03_splitting_into_heads.ipynb", FIRST, DIRECT_VIEW,
           "check.split_heads(split_heads)", *solved("causal_mask"),
@@ -677,8 +675,7 @@ def graded(tmp_path_factory):
           "for _ in range(2000): check.causal_mask(3)",
           "exec(\"def merge_heads(x):\\n    return x.transpose(1, 2).flatten(2)\")",
           "check.merge_heads(merge_heads)", "import os; os._exit(0)")  # fmt: skip
-    guessed = {"scaling_sharp": "256", "scaling_root": "<b>", "no": 1}
-    write(folder / "ada/01_scaled.ipynb", raw=noting(guessed))
+    write(folder / "zoe/01_scaled.ipynb")
     write(folder / "zoe/03_splitting_into_heads.ipynb", raw=b'{"cells": [')
     write(folder / "zoe/04_masking.zip", raw=b"PK")
     roster = folder.parent / "roster.csv"
@@ -690,6 +687,7 @@ def graded(tmp_path_factory):
 
 
 def test_who_solved_what(graded):
+    """Of the solutions, each is right with what it needs."""
     rows, _, _ = graded
     assert [rows["ada"].state(name) for name in SOLUTIONS] == [DONE] * len(SOLUTIONS)
     assert rows["ada"].notes == []
@@ -698,7 +696,8 @@ def test_who_solved_what(graded):
     assert (
         rows["zoe"].state("split_heads") == UNKNOWN and rows["zoe"].state("causal_mask") == MISSING
     )
-    assert "cut off" in rows["zoe"].notes[0] and ".zip" in rows["zoe"].notes[1]
+    said = ["no code in it", "cut off", ".zip"]
+    assert all(x in note for x, note in zip(said, rows["zoe"].notes, strict=True))
 
 
 def test_forging_earns_no_more_than_a_look(graded):
@@ -731,7 +730,7 @@ def test_the_report(graded):
     assert "not right yet" in page and "To reread: notebook 03" in page
     with (out / "handed_in.csv").open(encoding="utf-8-sig") as file:
         assert [line["learner"] for line in csv.DictReader(file)] == [
-            "ada", "ada", "eve", "leo", "zoe", "zoe"
+            "ada", "eve", "leo", "zoe", "zoe", "zoe"
         ]  # fmt: skip
     with (out / "guesses.csv").open(encoding="utf-8-sig") as file:
         lines = {line["choice"]: line for line in csv.DictReader(file)}
@@ -860,17 +859,26 @@ def test_every_exercise_has_a_section_to_reread():
         assert heading in headings and book == exercise.notebook, (exercise.name, heading)
 
 
+USUAL = {
+    "name": st.sampled_from(grading.BY_NOTEBOOK["03"]),
+    "state": st.sampled_from(grading.STATES),
+    "passed": st.booleans(),
+    "slips": st.lists(st.sampled_from(["direct_view", "=1+1"])),
+    "words": st.text(),
+    "code": st.text(),
+    "why": st.just(""),
+    "end": st.booleans(),
+    "guesses": st.dictionaries(st.just("scaling_sharp"), st.sampled_from(["8", "<b>"])),
+}
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text()
-    | st.sampled_from([*NAMES, DONE, TRIED, "8"]),
-    lambda inner: st.lists(inner) | st.dictionaries(
-        st.sampled_from(["name", "state", "passed", "slips", "words", "code", "why", "end",
-                         "guesses", "scaling_sharp"]), inner
-    ),
-)  # fmt: skip
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([*NAMES, DONE, "8"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*USUAL]), inner),
+    max_leaves=5,
+)
+LINE = st.fixed_dictionaries({}, optional={name: JSON | usual for name, usual in USUAL.items()})
 
 
-@given(st.lists(JSON), st.lists(JSON), st.binary())
+@given(st.lists(JSON | LINE), st.lists(JSON | LINE), st.binary())
 def test_a_submission_can_say_anything(judged, said, tail):
     """The tables and pages take it; nothing is raised, and only the first pipe makes it done."""
     pipes = [b"\n".join(json.dumps(line).encode() for line in p) + tail for p in (judged, said)]

@@ -94,9 +94,15 @@ def _guesses(path: Path) -> dict[str, str]:
 
 def _judge(check: Any, cells: list[str], given: list[str], judged: int, seconds: float) -> None:
     """Nothing of the notebook has run yet, and each answer runs in a process of its own."""
-    from mha_lesson import explore  # noqa: F401  # once, and not anew in each answer's process
+    # What these processes need, loaded and noted once, and not anew in each of them.
+    import numpy.random  # noqa: F401
+
+    from mha_lesson import explore  # noqa: F401
+    from mha_lesson.check.engine import judge  # noqa: F401
+    from mha_lesson.course.classroom import tricks
     from mha_lesson.course.classroom.answers import Notebook
 
+    before = tricks.made_of()
     notebook = Notebook(cells, set(given))
     for exercise in (*check.EXERCISES, *check.SHORT):
         name = exercise.name
@@ -113,7 +119,7 @@ def _judge(check: Any, cells: list[str], given: list[str], judged: int, seconds:
             elif answer.objection:
                 this = {"state": None, "words": f"Not judged apart: it {answer.objection}."}
             else:
-                this = _apart(check, name, answer, judged, seconds)
+                this = _apart(check, name, answer, before, judged, seconds)
             this["code"] = answer.code[:MOST_CODE]
             if not found or this["state"] == "done":
                 found = this
@@ -122,7 +128,9 @@ def _judge(check: Any, cells: list[str], given: list[str], judged: int, seconds:
         tell(judged, {"name": name, **found})
 
 
-def _apart(check: Any, name: str, answer: Any, judged: int, seconds: float) -> dict[str, Any]:
+def _apart(
+    check: Any, name: str, answer: Any, before: dict[str, Any], judged: int, seconds: float
+) -> dict[str, Any]:
     """Judges an answer in a process that has nothing of the notebook but this answer."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -131,7 +139,7 @@ def _apart(check: Any, name: str, answer: Any, judged: int, seconds: float) -> d
         os.close(judged)
         with contextlib.suppress(BaseException):
             _limit_time(seconds)
-            _answer(check, name, answer, writer)
+            _answer(check, name, answer, before, writer)
         os._exit(0)
     os.close(writer)
     try:
@@ -163,17 +171,17 @@ def _read(reader: int, seconds: float) -> bytes:
     return line
 
 
-def _answer(check: Any, name: str, answer: Any, writer: int) -> None:
+def _answer(check: Any, name: str, answer: Any, before: dict[str, Any], writer: int) -> None:
     """In the child: runs the answer's program, checks the answer, and tells."""
     from mha_lesson.course.classroom import tricks
 
+    gc.freeze()  # what is there stays: a look through it all would copy the parent's memory
     file = "<answer>"
     lines = answer.program.splitlines(keepends=True)
     linecache.cache[file] = (len(answer.program), None, lines, file)
     module = sys.modules["answer"] = ModuleType("answer")
     module.__file__ = file
     found: dict[str, Any] = {"state": None, "slips": []}
-    before = tricks.made_of()
     try:
         exec(compile(answer.program, file, "exec"), vars(module))
     except BaseException as error:

@@ -28,6 +28,7 @@ MODULES = {
     "mha_lesson.decoding", "mha_lesson.models", "mha_lesson.tasks", "mha_lesson.text",
     "mha_lesson.training", "mha_lesson.pretrained", "mha_lesson.heads", "mha_lesson.cost",
 }  # fmt: skip
+ROOTS = {module.split(".")[0] for module in MODULES} | {"builtins"}
 # Of these an answer needs no more; `functools.update_wrapper` sets any attribute of anything.
 ONLY = {
     "functools": {"partial", "reduce", "cache", "lru_cache"},
@@ -144,18 +145,19 @@ def _bindings(nodes: Iterable[ast.AST], known: dict[str, Any]) -> dict[str, Any]
                 for name in names:
                     known[alias.asname or name] = _member(module, name)
     known = {name: x for name, x in known.items() if x is not _NOTHING}
-    aliases = [pair for node in every for pair in _alias(node)]
+    aliases = [*_aliases(every)]
     for _ in aliases:  # one may be another's alias
         found = {name: x for name, value in aliases if (x := _find(value, known)) is not _NOTHING}
         known |= found
     return known
 
 
-def _alias(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Name and value of `name = value`."""
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value:
-        yield from ((t.id, node.value) for t in targets if isinstance(t, ast.Name))
+def _aliases(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Name and value of each `name = value`."""
+    for node in nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from ((t.id, node.value) for t in targets if isinstance(t, ast.Name))
 
 
 def _module(name: str) -> Any:
@@ -178,11 +180,15 @@ def _member(module: Any, name: str) -> Any:
 
 
 def _of_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """The node and what lies in it, but for functions and classes within."""
-    yield node
-    if not isinstance(node, (*Function, ast.ClassDef)):
-        for child in ast.iter_child_nodes(node):
-            yield from _of_scope(child)
+    """The node and what lies in it, in the order of the source, but for what lies in functions
+    and classes within.
+    """
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        if not isinstance(node, (*Function, ast.ClassDef)):
+            left += reversed([*ast.iter_child_nodes(node)])
 
 
 def _bound(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -191,7 +197,7 @@ def _bound(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.arg):
             yield node.arg
-        elif not isinstance(node, (ast.Constant, ast.Attribute, ast.keyword, ast.ImportFrom)):
+        elif not isinstance(node, (ast.expr, ast.expr_context)):
             yield from (x for part in ("name", "asname", "rest") if (x := getattr(node, part, "")))
 
 
@@ -200,7 +206,7 @@ def _made(every: list[ast.AST]) -> set[str]:
     stored = Counter(
         n.id for n in every if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     )
-    values = [pair for node in every for pair in _alias(node)]
+    values = [*_aliases(every)]
     called = Counter(name for name, _ in values)
     other = {name for name, value in values if not isinstance(value, MADE)}
     defined = {node.name for node in every if isinstance(node, Defined)}
@@ -215,7 +221,7 @@ def _is_strange(found: Any) -> bool:
         return owner not in MODULES | {"mha_lesson.runtime"}
     if owner in ONLY:
         return getattr(found, "__name__", "") not in ONLY[owner]
-    return owner.split(".")[0] not in {m.split(".")[0] for m in MODULES} | {"builtins"}
+    return owner.split(".")[0] not in ROOTS
 
 
 def _is_ours(found: Any) -> bool:
@@ -278,7 +284,7 @@ def _place(node: ast.AST, field: str, scope: _Scope, place: str) -> str:
         case (ast.Compare(), _) | (ast.ExceptHandler(), "type"):
             return TYPE
         case ((ast.Assign() | ast.AnnAssign()), "value"):
-            names = [name for name, _ in _alias(node)]
+            names = [name for name, _ in _aliases([node])]
             plain = len(names) == len(getattr(node, "targets", [0]))
             return BASE if plain and all(name in scope.known for name in names) else VALUE
         case ast.Subscript(), "value":
@@ -293,11 +299,11 @@ def _place(node: ast.AST, field: str, scope: _Scope, place: str) -> str:
 
 
 def _look_at_name(node: ast.Name | ast.Attribute, scope: _Scope, place: str) -> Iterator[str]:
-    text, found = ast.unparse(node), scope.find(node)
+    found = scope.find(node)
     if isinstance(node, ast.Name):
         unfit = node.id in NAMES or (node.id == "type" and place != CALLED)
         if unfit or (_is_dunder(node.id) and node.id not in DUNDERS):
-            yield f"uses {text}"
+            yield f"uses {ast.unparse(node)}"
     else:
         root = node.value
         own = isinstance(root, ast.Name) and root.id in scope.selves
@@ -307,17 +313,17 @@ def _look_at_name(node: ast.Name | ast.Attribute, scope: _Scope, place: str) -> 
         switch = isinstance(base, ModuleType) and SWITCHES.match(node.attr)
         behind = not own and _is_behind(node.attr)
         if private or behind or switch or (only and node.attr not in only):
-            yield f"uses {text}"
+            yield f"uses {ast.unparse(node)}"
         if not isinstance(node.ctx, ast.Load) and not _may_be_set(node, scope):
-            yield f"changes {text}"
+            yield f"changes {ast.unparse(node)}"
         yield from _look(root, scope, TYPE if node.attr == "__name__" else BASE)
     if isinstance(found, ModuleType) and (found.__name__ not in MODULES or place != BASE):
-        yield f"hands on {text}"
+        yield f"hands on {ast.unparse(node)}"
     elif _is_strange(found):
-        yield f"uses {text}"
+        yield f"uses {ast.unparse(node)}"
     settable = isinstance(found, type) and found.__flags__ & HEAP
     if (settable and place == VALUE) or isinstance(found, (dict, list, set)):
-        yield f"hands on {text}"
+        yield f"hands on {ast.unparse(node)}"
 
 
 def _may_be_set(node: ast.Attribute, scope: _Scope) -> bool:
@@ -428,34 +434,35 @@ def _docstring(node: Any) -> bool:
 # --- the second net -----------------------------------------------------------------------------
 
 
-def made_of() -> dict[tuple[str, str], Any]:
-    """The parts of PyTorch's and the checks' modules and classes, by owner and name."""
+def made_of() -> dict[str, dict[str, Any]]:
+    """The parts of PyTorch's and the checks' modules and classes: owner -> name -> part."""
     owners: dict[str, Any] = {"torch.Tensor": vars(torch.Tensor), "nn.Module": vars(nn.Module)}
     for name, module in [*sys.modules.items()]:
         if name in WATCHED or name.split(".")[0] == "mha_lesson":
             owners[name] = vars(module)
             classes = [x for x in vars(module).values() if isinstance(x, type)]
             owners |= {f"{name}.{c.__name__}": vars(c) for c in classes if c.__module__ == name}
-    return {
-        (owner, name): part
-        for owner, parts in owners.items()
-        for name, part in [*parts.items()]
-        if not isinstance(part, ModuleType)  # one is imported when it is first asked for
-    }
+    return {owner: dict(parts) for owner, parts in owners.items()}
 
 
-def changed(before: dict[tuple[str, str], Any]) -> str:
+def changed(before: dict[str, dict[str, Any]]) -> str:
     """The first part that is another one than before; empty if none is."""
-    after, owners = made_of(), {owner for owner, _ in before}
-    keys = before.keys() | {key for key in after if key[0] in owners}
-    other = (".".join(k) for k in keys if not _same(before.get(k), after.get(k)))
-    return next(other, "")
+    after = made_of()
+    for owner, old in before.items():
+        new = after.get(owner, {})
+        for name in old.keys() | new.keys():
+            if not _same(old.get(name), new.get(name)):
+                return f"{owner}.{name}"
+    return ""
 
 
 def _same(old: Any, new: Any) -> bool:
     """The same, or PyTorch's own wrapper of it: some it puts on when a part is first asked for."""
     if old is new:
         return True
+    old, new = (None if isinstance(x, ModuleType) else x for x in (old, new))
+    if old is new:
+        return True  # a module is imported when it is first asked for
     theirs = getattr(new, "__module__", None) or ""
     named = getattr(old, "__name__", 0) == getattr(new, "__name__", 1)
     return named and theirs.startswith("torch")
