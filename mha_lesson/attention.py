@@ -222,6 +222,13 @@ def _batched(x: Tensor) -> Float[Tensor, "B T width"]:
     return x if x.ndim == 3 else x.unsqueeze(0)
 
 
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Float[Tensor, "*B T width"]:
+    """One sequence that was expanded to a batch, such as learned queries, is projected once."""
+    if x.ndim == 3 and x.stride(0) == 0:
+        return F.linear(x[:1], weight, bias).expand(len(x), -1, -1)
+    return F.linear(x, weight, bias)
+
+
 # 4. The module
 
 
@@ -342,7 +349,7 @@ class MultiHeadAttention(nn.Module):
         bias = self.w_qkv.bias
         biases = (None,) * 3 if bias is None else bias.split(width)
         return tuple(
-            _split(_batched(F.linear(x, w, b)), self.n_heads)
+            _split(_batched(_linear(x, w, b)), self.n_heads)
             for x, w, b in zip((query, key, value), weights, biases, strict=True)
         )
 

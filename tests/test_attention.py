@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 import reference
 from mha_lesson import (
@@ -269,6 +270,33 @@ def test_key_defaults_to_query_and_value_to_key(device):
     third = torch.randn(2, 3, 6, device=device)  # query = key, and yet not self-attention
     assert_near(mha(x, x, third), mha(x, x.clone(), third))
     assert not torch.allclose(mha(x, x, third), mha(x), atol=1e-2)
+
+
+@pytest.mark.parametrize("expanded", ["query", "key", "value"])
+def test_a_sequence_expanded_to_a_batch_is_projected_once(device, expanded):
+    B, T, d_model, width = 5, 7, 13, 3 * 11
+    like = {"device": device, "dtype": torch.float64}
+    mha = MultiHeadAttention(d_model, 3, d_k=11).to(**like)
+    rows = {name: torch.randn(B, T, d_model, **like) for name in ("query", "key", "value")}
+    one = torch.randn(T, d_model, **like, requires_grad=True)
+
+    def counted(sequences):
+        with FlopCounterMode(display=False) as counter:
+            output = mha(**rows | {expanded: sequences})
+        gradients = torch.autograd.grad(output.square().sum(), [one, *mha.parameters()])
+        return counter.get_total_flops(), output, *gradients
+
+    often, *plain = counted(one.expand(B, -1, -1).clone())
+    once, *same = counted(one.expand(B, -1, -1))
+    assert often - once == (B - 1) * 2 * T * d_model * width
+    for x, y in zip(plain, same, strict=True):
+        assert_close(x, y, atol=1e-10, rtol=1e-10)
+
+
+def test_rows_that_are_one_token_expanded_stay_a_sequence(device):
+    mha = MultiHeadAttention(13, 3, d_k=11).to(device)
+    rows, memory = torch.randn(13, device=device).expand(5, 13), torch.randn(7, 13, device=device)
+    assert_near(mha(rows, memory), mha(rows.clone(), memory))
 
 
 def test_output_is_a_sum_of_one_slab_per_head():
