@@ -159,9 +159,10 @@ def test_heads_that_can_be_spared_alone_are_missed_together():
 
 class WithoutRoot(TwoSidesModel):
     def forward(self, letters):
-        root = self.attention.d_k**0.5
-        places = self.position_embedding.weight.expand(len(letters), -1, -1)
-        gathered = self.attention(places * root, places, self.letter_embedding(letters))
+        B, root = len(letters), self.attention.d_k**0.5
+        places = self.position_embedding.weight
+        queries, keys = (x.expand(B, -1, -1) for x in (places * root, places))
+        gathered = self.attention(queries, keys, self.letter_embedding(letters))
         return torch.stack([self.read_left(gathered), self.read_right(gathered)], dim=2)
 
 
