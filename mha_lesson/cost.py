@@ -198,11 +198,11 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
         run()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with _silent(), torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+    # `torch.profiler.profile` wraps this one, and imports PyTorch's compiler for it: a second.
+    with _silent(), torch.autograd.profiler.profile(profile_memory=True) as profile:
         run()
     now = peak = 0
-    for event in profile.profiler.kineto_results.events():  # in the order of time
+    for event in profile.kineto_results.events():  # in the order of time
         if event.name() == "[memory]":
             now += event.nbytes()  # negative where memory is given back
             peak = max(peak, now)
