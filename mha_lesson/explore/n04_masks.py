@@ -89,7 +89,7 @@ def scene(
                 ),
             ]
         )  # fmt: skip
-    return Scene(rows, caption=_caption(mask, convention))
+    return Scene(rows, caption=_caption(mask, convention, blocked, weights))
 
 
 def attend(mask: Tensor, convention: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,15 +108,13 @@ def attend(mask: Tensor, convention: str) -> tuple[Tensor, Tensor, Tensor]:
     return scores, blocked, scaled_dot_product_attention(q, k, k, blocked, return_weights=True)[1]
 
 
-def _caption(mask: Tensor, convention: str) -> str:
-    _, blocked, weights = attend(mask, convention)
-    right = attend(mask, BLOCKED)[2]
+def _caption(mask: Tensor, convention: str, blocked: Tensor, weights: Tensor) -> str:
     leaked = float((weights * mask).sum(dim=-1).max())
     n = int(mask.sum())
     if convention == BLOCKED:
         cells = f"{n} blocked cells" if n > 1 else "blocked cell"
         what = f"no query takes anything from the {cells}." if n else "nothing is blocked."
-    elif torch.equal(weights, right):
+    elif torch.equal(weights, attend(mask, BLOCKED)[2]):
         what = "nothing is blocked, so nothing differs."
     elif leaked:
         what = (

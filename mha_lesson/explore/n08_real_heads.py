@@ -87,12 +87,7 @@ def scene(
     )
     it = labels.index("it") if "it" in labels else None
     lines = Words(large, row=it, head=head, title="what each word looks at")
-    small = [
-        _picture(
-            one, labels, head=i, title=f"{i}", bare=True, picks=("head", i), picked=i == int(head)
-        )
-        for i, one in enumerate(weights[:, shown, shown])
-    ]
+    small = [_small(text, layer, hide_ends, i, i == int(head)) for i in range(N_HEADS)]
     parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
     link, most = large.largest(1)[0]
     caption = (
@@ -105,6 +100,17 @@ def scene(
         alt=f"The weights of layer {layer}, head {head}, as ribbons between the words and as a "
             f"large map; those of all {N_HEADS} heads of the layer, small.",
     )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _small(text: str, layer: int, hide_ends: bool, head: int, picked: bool) -> Heatmap:
+    """One head of many; most of them stay as they are when a control moves."""
+    encoded, shown = _encode(text), slice(1, -1) if hide_ends else slice(None)
+    weights = encoded.weights[layer, head, shown, shown].round(decimals=4)
+    labels, picks = encoded.labels[shown], ("head", head)
+    return _picture(
+        weights, labels, head=head, title=f"{head}", bare=True, picks=picks, picked=picked
+    )
 
 
 def _picture(weights: Tensor, labels: Sequence[str], **more: Any) -> Heatmap:

@@ -275,18 +275,18 @@ def _own_range(values: np.ndarray) -> tuple[float, float]:
 
 
 @cache
-def _plain_fields(kind: Any) -> list[tuple[str, str]]:
-    """Names and annotations of the fields that `_fitted` looks at."""
+def _plain_fields(kind: Any) -> list[tuple[str, str, bool]]:
+    """Name, kind and whether it may be None, of the fields that `_fitted` looks at."""
     told = [(field.name, str(field.type)) for field in fields_of(kind)]
-    plain = ("str", "bool", "int", "float")
-    return [(name, said) for name, said in told if said.removesuffix(" | None") in plain]
+    plain = [(name, said.removesuffix(" | None"), said.endswith(" | None")) for name, said in told]
+    return [(name, kind, free) for name, kind, free in plain if kind in _PLAIN]
 
 
-def _fitted(name: str, annotation: str, value: Any) -> Any:
-    """What a plain field is given, if it is as annotated; the others are looked at one by one."""
-    kind = annotation.removesuffix(" | None")
-    if value is None and kind != annotation:
-        return None
+_PLAIN = ("str", "bool", "int", "float")
+
+
+def _fitted(name: str, kind: str, value: Any) -> Any:
+    """What a plain field is given, if it is of this kind; the others are looked at one by one."""
     if kind == "str":
         require_text(**{name: value})
     elif kind == "bool":
@@ -320,8 +320,13 @@ class Panel:
 
     def __post_init__(self) -> None:
         kind: Any = type(self)
-        for name, annotation in _plain_fields(kind):
-            self._set(**{name: _fitted(name, annotation, getattr(self, name))})
+        for name, plain, free in _plain_fields(kind):
+            value = getattr(self, name)
+            if value is None and free:
+                continue
+            fitted = _fitted(name, plain, value)
+            if fitted is not value:  # a picture has dozens of panels, and a page thousands of them
+                self._set(**{name: fitted})
         require_positive("wide", self.wide)
         self._check()
         if not self.alt:
@@ -452,14 +457,14 @@ class Heatmap(Panel):
             keep &= np.array([word not in ENDS for word in self.rows])[:, None]
             keep &= np.array([word not in ENDS for word in self.columns])
         flat = np.where(keep, np.abs(self.values), -1.0).ravel()
-        order = np.argsort(-flat, kind="stable")[:n]
+        order = [flat.argmax()] if n == 1 else np.argsort(-flat, kind="stable")[:n]
         cells = [divmod(int(i), self.values.shape[1]) for i in order if flat[i] >= 0]
         return [
             (f"{self.rows[r]} → {self.columns[c]}", self._number(self.values[r, c]))
             for r, c in cells
         ]
 
-    @property
+    @cached_property
     def _between_words(self) -> bool:
         """Whether words look at words, and at the marks around them."""
         both = (set(self.rows), set(self.columns))
