@@ -26,6 +26,7 @@ from jupyter_client import BlockingKernelClient
 
 from mha_lesson import check
 from mha_lesson.check import journal
+from mha_lesson.check.engine.report import Report
 from mha_lesson.course import lab
 from mha_lesson.disk import write_whole
 
@@ -120,38 +121,33 @@ def test_a_broken_file_of_progress_is_put_aside(progress: Path, content: str) ->
     assert progress.with_name(journal.BROKEN).read_text() == content
 
 
-KERNELS = """
-import os, signal, time
-from mha_lesson.check import journal
-from mha_lesson.check.engine.report import Report
-
-load = journal._load
-def slowly():
-    found = load()
-    time.sleep(0.2)  # long enough for the other kernels to read the same
-    return found
-journal._load = slowly
-
-def dies(_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def solve(name):
-    if name == "killed":
-        os.fsync = dies
-    journal.remember(Report(name, True))
-
-for name in ("a", "b", "killed", "c"):
-    if os.fork() == 0:
-        solve(name)
-        os._exit(0)
-print(sorted(os.wait()[1] for _ in range(4)))
-"""
-
-
 def test_kernels_that_write_at_once_and_one_that_is_killed_meanwhile(progress: Path) -> None:
-    command = [sys.executable, "-c", KERNELS]
-    done = subprocess.run(command, cwd=progress.parent, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"[0, 0, 0, {int(signal.SIGKILL)}]"
+    load = journal._load
+
+    def slowly() -> Any:
+        found = load()
+        time.sleep(0.2)  # long enough for the other kernels to read the same
+        return found
+
+    def dies(_: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def kernel(name: str) -> int:
+        """In a fork of this process, which has loaded the package."""
+        child = os.fork()
+        if child == 0:
+            try:
+                journal._load = slowly
+                if name == "killed":
+                    os.fsync = dies
+                journal.remember(Report(name, True))
+                os._exit(0)
+            finally:
+                os._exit(1)
+        return child
+
+    kernels = [kernel(name) for name in ("a", "b", "killed", "c")]
+    assert [os.waitpid(child, 0)[1] for child in kernels] == [0, 0, signal.SIGKILL, 0]
     kept = json.loads(progress.read_text())
     assert kept == {"causal_mask": "done", "a": "done", "b": "done", "c": "done"}
     check.split_heads(right)  # nothing that the dead one held is in the way
@@ -264,25 +260,6 @@ def test_a_full_disk_leaves_the_old_checkpoint(server: Server) -> None:
     assert text_of(path) == "old"
 
 
-def test_a_server_killed_while_it_saves_leaves_a_whole_notebook(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    path, saved = server.folder / "a.ipynb", []
-
-    def save_on_and_on() -> None:
-        with contextlib.suppress(OSError, urllib.error.URLError):
-            while True:
-                server.save(path.name, f"{len(saved)} " + "x" * (LIMIT // 2))
-                saved.append(len(saved))
-
-    learner = threading.Thread(target=save_on_and_on)
-    learner.start()
-    wait_until(lambda: len(saved) > 5)
-    server.process.kill()
-    server.process.wait()
-    learner.join(PATIENCE)
-    assert int(text_of(path).split()[0]) in (saved[-1], saved[-1] + 1)
-
-
 # --- kernels --------------------------------------------------------------------------------------
 
 
@@ -328,7 +305,7 @@ class Kernel:
         return "".join(said)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def running(server: Server) -> Iterator[Kernel]:
     server.save("kernel.ipynb", "old")
     made = Kernel(server, "kernel.ipynb")
@@ -357,28 +334,30 @@ print(json.load(open(".progress.json")))
 """
 
 
-def test_an_interrupted_check_says_so_and_leaves_all_as_it_was(running: Kernel) -> None:
-    running.says("import torch; torch.manual_seed(8677); seed = torch.initial_seed()")
-    running.start(ENDLESS)
-    running.server.ask("POST", f"api/kernels/{running.id}/interrupt", {})
-    said = running.says(AFTER)
-    assert said.startswith("False") and "was interrupted" in said and "True\n" in said
-    assert "{'causal_mask': 'tried', 'split_heads': 'done'}" in said
+class TestKernel:
+    def test_an_interrupted_check_says_so_and_leaves_all_as_it_was(self, running: Kernel) -> None:
+        running.says("import torch; torch.manual_seed(8677); seed = torch.initial_seed()")
+        running.start(ENDLESS)
+        running.server.ask("POST", f"api/kernels/{running.id}/interrupt", {})
+        said = running.says(AFTER)
+        assert said.startswith("False") and "was interrupted" in said and "True\n" in said
+        assert "{'causal_mask': 'tried', 'split_heads': 'done'}" in said
 
-
-def test_a_kernel_killed_while_a_cell_runs_and_the_notebook_is_saved(running: Kernel) -> None:
-    server, path = running.server, running.server.folder / "kernel.ipynb"
-    before = int(running.says("import os; print(os.getpid())"))
-    running.start("open('running', 'w').close()\nwhile True: pass")
-    assert server.save(path.name, "saved while it runs")[0] == 200
-    os.kill(before, signal.SIGKILL)
-    for n in range(20):
-        assert server.save(path.name, f"saved {n}")[0] == 200
-        assert text_of(path) == f"saved {n}"
-    wait_until(lambda: b"restarting" in server.log.read_bytes())
-    running.wait_for_ready()
-    assert int(running.says("import os; print(os.getpid())")) != before
-    assert text_of(path) == "saved 19"
+    def test_a_kernel_killed_while_a_cell_runs_and_the_notebook_is_saved(
+        self, running: Kernel
+    ) -> None:
+        server, path = running.server, running.server.folder / "kernel.ipynb"
+        before = int(running.says("import os; print(os.getpid())"))
+        running.start("open('running', 'w').close()\nwhile True: pass")
+        assert server.save(path.name, "saved while it runs")[0] == 200
+        os.kill(before, signal.SIGKILL)
+        for n in range(20):
+            assert server.save(path.name, f"saved {n}")[0] == 200
+            assert text_of(path) == f"saved {n}"
+        wait_until(lambda: b"restarting" in server.log.read_bytes())
+        running.wait_for_ready()
+        assert int(running.says("import os; print(os.getpid())")) != before
+        assert text_of(path) == "saved 19"
 
 
 # --- an update while a notebook is open -----------------------------------------------------------
@@ -456,3 +435,24 @@ def test_an_update_on_a_full_disk_changes_nothing(
     assert texts(mine) == {"a.ipynb": "first"}
     assert {path.name for path in mine.iterdir()} == {"a.ipynb", lab.RECORD}
     assert "Renewed" in lab.sync(source, mine, TODAY)[0]
+
+
+# --- the server's end: no test can follow it ------------------------------------------------------
+
+
+def test_a_server_killed_while_it_saves_leaves_a_whole_notebook(server: Server) -> None:
+    path, saved = server.folder / "killed.ipynb", []
+
+    def save_on_and_on() -> None:
+        with contextlib.suppress(OSError, urllib.error.URLError):
+            while True:
+                server.save(path.name, f"{len(saved)} " + "x" * (LIMIT // 2))
+                saved.append(len(saved))
+
+    learner = threading.Thread(target=save_on_and_on)
+    learner.start()
+    wait_until(lambda: len(saved) > 5)
+    server.process.kill()
+    server.process.wait()
+    learner.join(PATIENCE)
+    assert int(text_of(path).split()[0]) in (saved[-1], saved[-1] + 1)
