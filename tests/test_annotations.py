@@ -2,8 +2,6 @@
 
 import inspect
 import pkgutil
-import subprocess
-import sys
 from importlib import import_module
 from typing import get_type_hints
 
@@ -13,6 +11,7 @@ import torch
 from beartype.roar import BeartypeCallHintViolation
 from torch import Tensor
 
+import fresh
 import mha_lesson
 from checked import _checked, check_annotations, names_axes
 from mha_lesson import attention, masks
@@ -152,13 +151,8 @@ def test_learners_see_our_own_refusal_instead():
     assert not isinstance(caught.value, jaxtyping.TypeCheckError)
 
 
-def test_a_plain_import_brings_no_checker_and_no_pictures():
-    code = (
-        "import gc, sys\nfrozen = gc.get_freeze_count()\nimport mha_lesson\n"
-        "heavy = {'beartype', 'typeguard', 'matplotlib', 'ipywidgets', 'anywidget', 'IPython'}\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
-        "print(hasattr(mha_lesson.split_heads, '__wrapped__'))\n"
-        "print(gc.get_freeze_count() - frozen)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\nFalse\n0\n"  # nor does it freeze what is the caller's
+def test_a_plain_import_brings_no_checker_and_no_pictures(once):
+    told = fresh.python(once, "import mha_lesson")
+    heavy = {"beartype", "typeguard", "matplotlib", "ipywidgets", "anywidget", "IPython"}
+    assert heavy & {*told["loaded"]} == set() and not told["checked"]
+    assert told["frozen"] == 0  # nor does it freeze what is the caller's

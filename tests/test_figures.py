@@ -4,13 +4,12 @@ import base64
 import hashlib
 import io
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import fresh
 from mha_lesson.pictures import figures, layout, live, module
 from mha_lesson.pictures.panels import (
     INK,
@@ -81,12 +80,8 @@ def test_labels_are_shared_between_neighbours():
     assert texts.count("weight") == 1  # one colour bar for all
 
 
-def test_bytes_are_the_same_in_another_process():
-    source = (
-        "import hashlib, sys; sys.path.insert(0, 'tests')\n"
-        "import test_figures as t; print(hashlib.sha256(t.figures.png(t.heads(8))).hexdigest())"
-    )
-    other = subprocess.check_output([sys.executable, "-c", source], text=True).strip()
+def test_bytes_are_the_same_in_another_process(once):
+    other = fresh.python(once, "draw")["hash"]
     assert other == hashlib.sha256(figures.png(heads(8))).hexdigest()
 
 

@@ -4,7 +4,6 @@ import copy
 import functools
 import importlib.util
 import runpy
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
+import fresh
 from mha_lesson import causal_mask, padding_mask, pretrained, split_heads, text
 from mha_lesson.course import selfcheck
 from mha_lesson.explore import n08_real_heads
@@ -376,9 +376,7 @@ def test_loading_leaves_the_learners_random_numbers_alone():
 
 
 @needs_weights
-def test_loading_does_not_wait_for_the_compiler():
-    asked = 'print("torch._dynamo" in sys.modules)'
-    code = f"import sys; from mha_lesson import pretrained; {asked}; pretrained.load(); {asked}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    before, after = done.stdout.split()
-    assert after == before
+def test_loading_does_not_wait_for_the_compiler(once):
+    before, after = (fresh.python(once, step) for step in ("import pretrained", "load the weights"))
+    assert FOLDER not in after["loaded"] and "safetensors" in after["loaded"]
+    assert ("torch._dynamo" in after["loaded"]) == ("torch._dynamo" in before["loaded"])
