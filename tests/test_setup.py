@@ -382,13 +382,12 @@ def test_the_weekly_job_runs_every_piece_within_an_hour():
 # --- a GPU --------------------------------------------------------------------------------------
 
 
-def test_where_nothing_is_tested_on_a_gpu_that_is_an_error():
-    environment = os.environ | {"MHA_LESSON_DEVICE": "cpu"}
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tools/on_gpu.py"), "tests"],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 1 and "Nothing was tested on a GPU" in done.stderr
+def test_where_nothing_is_tested_on_a_gpu_that_is_an_error(monkeypatch):
+    monkeypatch.setattr(on_gpu.mha_lesson, "device", on_gpu.torch.device("cpu"))
+    monkeypatch.setattr(on_gpu, "run", None)
+    monkeypatch.setattr(sys, "argv", ["on_gpu.py", "tests"])
+    with pytest.raises(SystemExit, match="Nothing was tested on a GPU"):
+        on_gpu.main()
 
 
 def test_the_pieces_for_a_gpu_hold_every_notebook_once():
