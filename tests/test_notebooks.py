@@ -8,6 +8,7 @@ import ast
 import dis
 import re
 import statistics
+from functools import cache
 from types import CodeType
 
 import nbformat
@@ -206,6 +207,7 @@ def test_every_exercise_has_its_hint_its_solution_and_its_check(path):
         assert after.source == f"check.{name}({name})"
 
 
+@cache
 def names(source):
     """What a cell binds, what it uses of other cells, and what it changes in place."""
     source = TransformerManager().transform_cell(source)
