@@ -18,6 +18,7 @@ from threading import Event, Timer
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib import font_manager, get_cachedir
 
 import notebooks
 from mha_lesson import check
@@ -191,6 +192,19 @@ def test_a_file_that_is_exchanged_after_the_look_is_not_opened_either(tmp_path):
     assert grading.one(HandIn(path, "x", "03", 0), Limits()).states == {
         "split_heads": UNKNOWN, "merge_heads": UNKNOWN,
     }  # fmt: skip
+
+
+def test_no_notebook_has_to_search_the_machine_for_fonts(tmp_path, monkeypatch):
+    known = {path.name for path in Path(get_cachedir()).glob("fontlist-*.json")}
+    beside = set()
+
+    def run(work, limits, stop):
+        beside.update(path.name for path in work.iterdir())
+        return walls.Ended("", 1.0, b"", b"")
+
+    monkeypatch.setattr(grading, "run", run)
+    grading.one(HandIn(write(tmp_path / "x.ipynb", "1"), "x", "03", 0), Limits())
+    assert font_manager.fontManager and known < beside
 
 
 def test_names_cannot_forge_a_row_or_reach_the_terminal(tmp_path):

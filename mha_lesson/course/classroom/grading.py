@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import tempfile
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
@@ -10,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Any
+
+import matplotlib
 
 from mha_lesson import check
 from mha_lesson.course.classroom import inside
@@ -137,6 +140,8 @@ def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submissio
         with tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True) as work:
             Path(work, inside.FILE).write_bytes(content(hand_in))
             Path(work, inside.GIVEN).write_text(json.dumps(given()), encoding="utf-8")
+            for fonts in Path(matplotlib.get_cachedir()).glob("fontlist-*.json"):
+                shutil.copy(fonts, work)  # else each notebook searches the machine for them
             ended = run(Path(work).resolve(), limits, stop or Event())
     except (OSError, MemoryError) as error:
         submission.note = f"not readable ({type(error).__name__})"

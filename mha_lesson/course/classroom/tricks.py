@@ -11,7 +11,7 @@ import importlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -77,7 +77,7 @@ _NOTHING = object()
 
 def objections(statements: list[ast.stmt], given: Iterable[ast.stmt] = ()) -> Iterator[str]:
     """What in the statements an answer does not need; `given` are the course's own beside them."""
-    known = _bindings([*given, *statements], {})
+    known = _bindings([*_of_scope([*given, *statements])], {})
     every = [node for statement in statements for node in ast.walk(statement)]
     bound = set(_bound(every))
     classes = {node.name for node in every if isinstance(node, ast.ClassDef)}
@@ -129,11 +129,10 @@ def _find(node: ast.AST, known: dict[str, Any]) -> Any:
     return _NOTHING
 
 
-def _bindings(nodes: Iterable[ast.AST], known: dict[str, Any]) -> dict[str, Any]:
-    """The known names with those that these statements of one scope import or call otherwise."""
-    every = [inner for node in nodes for inner in _of_scope(node)]
+def _bindings(nodes: list[ast.AST], known: dict[str, Any]) -> dict[str, Any]:
+    """The known names with those that these nodes of one scope import or call otherwise."""
     known = dict(known)
-    for node in every:
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.name if alias.asname else alias.name.split(".")[0]
@@ -145,7 +144,7 @@ def _bindings(nodes: Iterable[ast.AST], known: dict[str, Any]) -> dict[str, Any]
                 for name in names:
                     known[alias.asname or name] = _member(module, name)
     known = {name: x for name, x in known.items() if x is not _NOTHING}
-    aliases = [*_aliases(every)]
+    aliases = [*_aliases(nodes)]
     for _ in aliases:  # one may be another's alias
         found = {name: x for name, value in aliases if (x := _find(value, known)) is not _NOTHING}
         known |= found
@@ -179,11 +178,11 @@ def _member(module: Any, name: str) -> Any:
     return getattr(module, name, _module(f"{module.__name__}.{name}"))
 
 
-def _of_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """The node and what lies in it, in the order of the source, but for what lies in functions
+def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes and what lies in them, in the order of the source, but for what lies in functions
     and classes within.
     """
-    left = [node]
+    left = [*reversed(nodes)]
     while left:
         node = left.pop()
         yield node
@@ -350,13 +349,13 @@ def _look_at_function(node: Any, scope: _Scope, method: bool) -> Iterator[str]:
     if getattr(node, "returns", None):
         yield from _look(node.returns, scope, TYPE)
     body = node.body if isinstance(node.body, list) else [node.body]
-    lies_in = [inner for part in body for inner in _of_scope(part)]
+    lies_in = [*_of_scope(body)]
     loops = [n for x in lies_in if isinstance(x, Comprehension) for n in ast.walk(x)]
     outer = {n for x in lies_in if isinstance(x, (ast.Global, ast.Nonlocal)) for n in x.names}
     inside = {id(n) for n in loops}
     local = set(_bound([*every, *(x for x in lies_in if id(x) not in inside)]))
     within = scope.without(local - outer)
-    within = replace(within, known=_bindings(body, within.known))
+    within = replace(within, known=_bindings(lies_in, within.known))
     if method and every:
         within = replace(within, selves=within.selves | {every[0].arg} - within.known.keys())
     if outer & within.known.keys():
@@ -377,9 +376,9 @@ def _look_at_class(node: ast.ClassDef, scope: _Scope) -> Iterator[str]:
             yield f"is a kind of {ast.unparse(base)}"
     for decorator in node.decorator_list:
         yield from _look(decorator, scope, VALUE if isinstance(decorator, ast.Call) else TYPE)
-    known = _bindings(node.body, scope.known)
+    known = _bindings([*_of_scope(node.body)], scope.known)
     for part in node.body if not _docstring(node) else node.body[1:]:
-        if any(isinstance(inner, (ast.Import, ast.ImportFrom)) for inner in _of_scope(part)):
+        if any(isinstance(inner, (ast.Import, ast.ImportFrom)) for inner in _of_scope([part])):
             yield f"imports within {node.name}"
         if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _identifiers(part)
