@@ -2,7 +2,7 @@
 
 import random
 import sys
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from torch import nn
 
 from mha_lesson import check
 from mha_lesson.check.engine.compare import difference, same
-from mha_lesson.check.engine.exercise import Case, Exercise, Memory, Slip, exercise
+from mha_lesson.check.engine.exercise import Case, Exercise, Slip, exercise
 from mha_lesson.check.engine.judge import check as judge
 from mha_lesson.check.engine.naming import Trial, diagnose, report_on_values
 from mha_lesson.check.engine.safely import Raised, Returned
@@ -26,6 +26,7 @@ BIG = {
     "next_token_loss",
 }
 each_exercise = pytest.mark.parametrize("exercise", check.EXERCISES, ids=lambda e: e.name)
+many = pytest.mark.plain  # checked annotations take three times as long
 
 
 def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
@@ -55,20 +56,29 @@ def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
     return Slipped
 
 
+@cache
 def cases_of(exercise: Exercise) -> list[Case]:
     bound = exercise.bind(answer_with(exercise, ())) if exercise.bind else None
-    return bound.cases if bound else list(exercise.cases())
+    return bound.cases if bound else exercise.made
 
 
-def results(exercise: Exercise, slips: tuple[Slip, ...], cases: list[Case]) -> list[Any]:
+@cache
+def outcomes(exercise: Exercise, slips: tuple[Slip, ...]) -> list[Returned | Raised]:
+    """What comes of these slips on every input."""
+    return [_run(exercise, slips, case) for case in cases_of(exercise)]
+
+
+def _run(exercise: Exercise, slips: tuple[Slip, ...], case: Case) -> Returned | Raised:
+    try:
+        return Returned(exercise.variant(slips, case.inputs))
+    except Exception as error:
+        return Raised(error.with_traceback(None))
+
+
+def results(exercise: Exercise, slips: tuple[Slip, ...]) -> list[Any]:
     """What these slips give on every input; None where they raise."""
-    found: list[Any] = []
-    for case in cases:
-        try:
-            found.append(exercise.variant(slips, case.inputs))
-        except Exception:
-            found.append(None)
-    return found
+    found = outcomes(exercise, slips)
+    return [x.value if isinstance(x, Returned) else None for x in found]
 
 
 def are_right(found: list[Any], right: list[Any], cases: list[Case]) -> bool:
@@ -110,6 +120,7 @@ def test_words_are_sentences_and_ask(exercise: Exercise) -> None:
         assert slip.does.count("`") % 2 == slip.asks.count("`") % 2 == 0, slip.does
 
 
+@many
 @each_exercise
 def test_a_slip_is_a_mistake_that_no_other_words_tell(exercise: Exercise) -> None:
     """Two ways to make one mistake share key and words (a declared twin); no others are alike.
@@ -117,10 +128,10 @@ def test_a_slip_is_a_mistake_that_no_other_words_tell(exercise: Exercise) -> Non
     A search takes the first slip that gives what the answer gave, so this is what it will say.
     """
     cases = cases_of(exercise)
-    right = results(exercise, (), cases)
+    right = results(exercise, ())
     told: list[tuple[Slip, list[Any]]] = []
     for slip in exercise.slips:
-        found = results(exercise, (slip,), cases)
+        found = results(exercise, (slip,))
         assert are_right(found, right, cases) == (not slip.does), slip.key
         if not slip.does:
             continue
@@ -132,34 +143,28 @@ def test_a_slip_is_a_mistake_that_no_other_words_tell(exercise: Exercise) -> Non
         told.append((slip, found))
 
 
+@many
 @pytest.mark.parametrize("exercise", (*check.EXERCISES, *check.SHORT), ids=lambda e: e.name)
 def test_every_slip_is_reported_as_itself(exercise: Exercise) -> None:
     """Under its own key, or a declared twin's, by its own words: values decide that alone."""
     cases = cases_of(exercise)
-    given = [(c, exercise.variant((), c.inputs), Memory()) for c in cases]
     for (slip,) in exercise.singles:
-        make = partial(exercise.variant, (slip,))
-        trials = [Trial(c, right, _run(make, c), memory) for c, right, memory in given]
+        given = zip(cases, outcomes(exercise, (slip,)), strict=True)
+        trials = [Trial(case, exercise.on(case), outcome) for case, outcome in given]
         diagnosis = diagnose(exercise, trials, exercise.singles)
         report = report_on_values(exercise, trials, diagnosis)
         assert report.passed is False and slip.key in report.slips, (slip.key, str(report))
         assert slip.does in str(report), (slip.key, str(report))
 
 
-def _run(make: Any, case: Case) -> Returned | Raised:
-    try:
-        return Returned(make(case.inputs))
-    except Exception as error:
-        return Raised(error)
-
-
+@many
 @each_exercise
 def test_slips_alone_and_in_pairs_are_named(exercise: Exercise) -> None:
     cases, chance = cases_of(exercise), random.Random(0)
-    right = results(exercise, (), cases)
+    right = results(exercise, ())
     known = {s.key for s in exercise.slips}
     for slips in (*chance.sample(exercise.singles, 3), *chance.sample(exercise.pairs, 3)):
-        if are_right(results(exercise, slips, cases), right, cases):
+        if are_right(results(exercise, slips), right, cases):
             continue
         report = judge(exercise, answer_with(exercise, slips))
         assert report.passed is False

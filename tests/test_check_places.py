@@ -134,8 +134,8 @@ def test_what_reaches_out_of_itself_is_never_changed() -> None:
         return torch.zeros(n_new, n_cached + n_new, dtype=torch.bool) & (window == 7.5)
 
     source = Source(writes)
-    assert not can_be_changed(writes, source.tree)
-    assert can_be_changed(wrong_loop, Source(wrong_loop).tree)
+    assert not can_be_changed(source)
+    assert can_be_changed(Source(wrong_loop))
 
 
 def test_every_change_is_of_a_kind_and_is_taken_back() -> None:

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 import mha_lesson
 from mha_lesson import check
+from mha_lesson.check.engine.compare import same
+from mha_lesson.check.engine.elsewhere import flat
+from mha_lesson.check.engine.safely import fresh
 
 
 class Base(nn.Module):
@@ -295,6 +298,33 @@ def test_a_gradient_gets_through(name: str) -> None:
     only_some = judge.gradient == "some"
     stops = () if only_some else ("no_gradient",) if alone else ("gradient_stops",)
     assert judge(data).slips == stops
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_an_answer_writes_over_is_no_other_answers_input(name: str) -> None:
+    """Cases, and what is right for them, are made once."""
+    judge = getattr(check, name)
+
+    def writes_over(*inputs: Any) -> Any:
+        found = RIGHT[name](*inputs)
+        found = tuple(map(_copied, found)) if isinstance(found, tuple) else _copied(found)
+        for x in flat(inputs):
+            if isinstance(x, Tensor) and not x.requires_grad:
+                x.zero_()
+        return found
+
+    before = [(fresh(case.inputs), judge.on(case)) for case in judge.made]
+    report = judge(writes_over)
+    assert report.passed or report.slips in (("writes_into_input",), ("old_cache_changed",))
+    for (inputs, right), case in zip(before, judge.made, strict=True):
+        pairs = zip(flat(case.inputs), flat(inputs), strict=True)
+        assert all(same(now, was) for now, was in pairs if was is not None)
+        assert same(judge.variant((), case.inputs), right)
+    assert judge(RIGHT[name]).passed
+
+
+def _copied(x: Any) -> Any:
+    return tuple(map(_copied, x)) if isinstance(x, tuple) else x.clone()
 
 
 def _cut(x: Any) -> Any:

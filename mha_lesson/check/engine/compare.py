@@ -81,7 +81,7 @@ def close(yours: Tensor, expected: Tensor, tolerance: float) -> bool:
     if expected.dtype == torch.bool or not expected.numel():
         return torch.equal(yours, expected)
     yours, expected = yours.detach().double(), expected.detach().double()
-    gap = float((yours - expected).abs().max())
+    gap = float(torch.dist(yours, expected, math.inf))
     if gap <= tolerance:
         return True  # the usual cases, decided cheaply; NaN and ∞ go on
     if gap > 2 * tolerance and gap > 2 * tolerance * float(expected.abs().max()):

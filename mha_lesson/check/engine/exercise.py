@@ -50,6 +50,32 @@ class Slip(Finding):
         return frozenset(self.steps)
 
 
+class StepRaised(Exception):
+    """In place of a step's own error, which would hold all that led to it."""
+
+
+class Memory:
+    """What has been computed on a case's inputs: variants share most of their steps."""
+
+    def __init__(self) -> None:
+        self.given: dict[tuple[Any, ...], Any] = {}  # by an exercise and slips
+        self.rounded: dict[torch.dtype, tuple[Case, Any]] = {}
+        self._known: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+
+    def once(self, step: Step, *inputs: Any) -> Any:
+        """What a step gives, computed once for the same inputs."""
+        key = (step, *map(id, inputs))
+        if key not in self._known:
+            try:
+                self._known[key] = step(*inputs), inputs  # holds them: no id comes twice
+            except Exception:
+                self._known[key] = StepRaised, inputs
+        result, _ = self._known[key]
+        if result is StepRaised:
+            raise StepRaised
+        return result
+
+
 @dataclass(frozen=True)
 class Case:
     """One input to try an answer on.
@@ -67,6 +93,7 @@ class Case:
     note: str = ""
     tolerance: float = 0.0
     wide: bool = False
+    memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 
     @property
     def words(self) -> str:
@@ -122,6 +149,7 @@ class Exercise:
     tells: Callable[..., Finding | None] | None = None
     remark: Callable[..., str] | None = None
     apart: Callable[..., Any] | None = None
+    _made: dict[Any, list[Case]] = field(default_factory=dict, repr=False)
     _known: list[Slip] = field(default_factory=list, repr=False)
     _unread: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _combined: dict[int, tuple[int, list[tuple[Slip, ...]]]] = field(
@@ -151,6 +179,13 @@ class Exercise:
     @cached_property
     def sites(self) -> tuple[str, ...]:
         return tuple(p.name for p in self.steps)
+
+    @property
+    def made(self) -> list[Case]:
+        """The cases, made once; answers get copies of what is in them."""
+        if self.cases not in self._made:
+            self._made[self.cases] = list(self.cases())
+        return self._made[self.cases]
 
     # --- the catalogue ---------------------------------------------------------------------------
 
@@ -229,24 +264,31 @@ class Exercise:
     # --- running it ------------------------------------------------------------------------------
 
     def variant(
-        self, slips: Iterable[Slip], inputs: tuple[Any, ...], memory: "Memory | None" = None
+        self, slips: Iterable[Slip], inputs: tuple[Any, ...], memory: Memory | None = None
     ) -> Any:
-        """The answer of somebody who makes exactly these slips.
-
-        Args:
-            slips: at different steps.
-            inputs: of a case.
-            memory: of results of steps on these inputs, for the next call.
-        """
+        """The answer of somebody who makes exactly these slips, at different steps."""
+        steps = {p.name: p.default for p in self.steps}
+        steps |= {site: step for slip in slips for site, step in slip.steps.items()}
+        if memory is not None:
+            steps = {site: partial(memory.once, step) for site, step in steps.items()}
         with torch.no_grad():
-            steps = {site: step for slip in slips for site, step in slip.steps.items()}
-            if memory is not None:
-                if self not in memory.usual:
-                    memory.usual[self] = {p.name: memory.of(p.default) for p in self.steps}
-                steps = memory.usual[self] | {site: memory.of(step) for site, step in steps.items()}
             if whole := steps.get(WHOLE):
                 return whole(*inputs)
             return self.right(*inputs, **steps)
+
+    def on(self, case: Case, slips: tuple[Slip, ...] = ()) -> Any:
+        """The same on a case's inputs, computed once."""
+        known, key = case.memory.given, (self, *slips)
+        if not slips and key not in known:
+            known[key] = self.variant((), case.inputs)  # with errors of its own
+        elif key not in known:
+            try:
+                known[key] = self.variant(slips, case.inputs, case.memory)
+            except Exception:
+                known[key] = StepRaised
+        if known[key] is StepRaised:
+            raise StepRaised
+        return known[key]
 
     @property
     def singles(self) -> list[tuple[Slip, ...]]:
@@ -284,42 +326,6 @@ class Exercise:
         combined = sorted(found, key=lambda c: sum(rank[s] for s in c))[:most]
         self._combined[n] = (len(slips), combined)
         return combined
-
-
-class Memory:
-    """What steps have given on the inputs of one case: most variants share most of their steps."""
-
-    def __init__(self) -> None:
-        self.usual: dict[Exercise, dict[str, Step]] = {}  # the right steps, by their sites
-        self._steps: dict[Step, Step] = {}
-
-    def of(self, step: Step) -> Step:
-        """The step, computed once for the same inputs."""
-        if step not in self._steps:
-            self._steps[step] = _once(step)
-        return self._steps[step]
-
-
-class StepRaised(Exception):
-    """In place of a step's own error, which would hold all that led to it."""
-
-
-def _once(step: Step) -> Step:
-    known: dict[tuple[int, ...], tuple[Any, bool, Any]] = {}
-
-    def once(*inputs: Any) -> Any:
-        key = tuple(map(id, inputs))
-        if key not in known:
-            try:
-                known[key] = (step(*inputs), False, inputs)  # holds them: no id comes twice
-            except Exception:
-                known[key] = (None, True, inputs)
-        result, raised, _ = known[key]
-        if raised:
-            raise StepRaised
-        return result
-
-    return once
 
 
 def apart(slips: tuple[Slip, ...]) -> bool:

@@ -11,7 +11,7 @@ from mha_lesson.check.engine.compare import close
 from mha_lesson.check.engine.exercise import Bound, Case, Exercise
 from mha_lesson.check.engine.inputs import normal
 from mha_lesson.check.engine.report import Finding
-from mha_lesson.check.engine.safely import Raised, run
+from mha_lesson.check.engine.safely import Raised, fresh, run
 
 TOLERANCE = 1e-4  # a float32 √d_k is allowed in float64, and gradients are sums
 ASKS = "Which line takes numbers out of the tensors that torch keeps track of?"
@@ -63,9 +63,9 @@ def _differentiated(
     """What can learn in a case's inputs, and its gradients: None where nothing depends on it."""
     leaves: dict[str, Tensor] = {}
     inputs: list[Any] = []
-    for name, x in zip(exercise.inputs, case.inputs, strict=True):
+    for name, x in zip(exercise.inputs, map(fresh, case.inputs), strict=True):
         if isinstance(x, Tensor) and x.is_floating_point():
-            leaves[f"`{name}`"] = leaf = x.clone().requires_grad_()
+            leaves[f"`{name}`"] = leaf = x.requires_grad_()
             x = leaf * 1.0  # it may be written into
         elif hasattr(x, "learning"):
             x = x.learning()

@@ -98,7 +98,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
             return Report(exercise.name, False, (NO_RETURN,)) if forgotten else _untouched(exercise)
         if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
             return Report(exercise.name, False, (errors.explain(outcome),))
-        trials.append(Trial(case, exercise.variant((), case.inputs), outcome))
+        trials.append(Trial(case, exercise.on(case), outcome))
     source = Source(answer)
     if random := _random(bound.answer, trials[0], source, codes):
         diagnosis, report = Diagnosis(), Report(exercise.name, False, (random,))
@@ -286,9 +286,7 @@ def _swapped(exercise: Exercise, bound: Bound, trials: list[Trial]) -> Finding |
 
 def _bind(exercise: Exercise, answer: Any) -> Bound | Finding | None:
     """The answer as a function with its cases; a finding if that fails, None for a stub."""
-    if exercise.bind is None:
-        return Bound(answer, list(exercise.cases()))
-    return exercise.bind(answer)
+    return exercise.bind(answer) if exercise.bind else Bound(answer, exercise.made)
 
 
 def _beyond_values(
@@ -430,14 +428,8 @@ def _in_dtype(
     for case in bound.cases:
         if (case.wide and dtype in HALF) or not any(_is_floating(x) for x in case.inputs):
             continue
-        inputs = tuple(at(x, dtype) for x in case.inputs)
-        right = exercise.variant((), tuple(at(x, torch.float64) for x in inputs))
-        parts = right if isinstance(right, tuple) else (right,)
-        parts = tuple(p.to(dtype) if p.is_floating_point() else p for p in parts)
-        expected = parts if isinstance(right, tuple) else parts[0]
-        trials.append(
-            Trial(replace(case, inputs=inputs), expected, run(bound.answer, inputs, codes))
-        )
+        rounded, expected = _rounded(exercise, case, dtype)
+        trials.append(Trial(rounded, expected, run(bound.answer, rounded.inputs, codes)))
     wrong = [t for t in trials if t.difference is not None and not _torch_lacks(t.outcome)]
     if not wrong:
         return None
@@ -458,6 +450,17 @@ def _in_dtype(
         "from those in float64 than rounding them once would bring them.",
         "How large are the numbers up to that line, and how many digits does the dtype hold?",
     )
+
+
+def _rounded(exercise: Exercise, case: Case, dtype: torch.dtype) -> tuple[Case, Any]:
+    """A case in another dtype, and what is right there."""
+    if dtype not in (known := case.memory.rounded):
+        inputs = tuple(at(x, dtype) for x in case.inputs)
+        right = exercise.variant((), tuple(at(x, torch.float64) for x in inputs))
+        whole = isinstance(right, Tensor)
+        expected = at(right, dtype) if whole else tuple(at(part, dtype) for part in right)
+        known[dtype] = replace(case, inputs=inputs), expected
+    return known[dtype]
 
 
 def _torch_lacks(outcome: Outcome) -> bool:

@@ -7,7 +7,7 @@ what property fails, how the result relates to the right one, or what an error m
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -24,7 +24,7 @@ from mha_lesson.check.engine.compare import (
     plain,
     same,
 )
-from mha_lesson.check.engine.exercise import Case, Exercise, Memory, Slip, apart
+from mha_lesson.check.engine.exercise import Case, Exercise, Slip, apart
 from mha_lesson.check.engine.report import Finding, Picture, Report, number, picture
 from mha_lesson.check.engine.safely import Outcome, Raised, Returned, run
 
@@ -38,12 +38,11 @@ class Trial:
     case: Case
     expected: Any
     outcome: Outcome
-    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
     compared: dict[int, tuple[Any, bool]] = field(  # by id: a result, and whether it fits
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    @property
+    @cached_property
     def difference(self) -> Difference | None:
         if isinstance(self.outcome, Raised):
             return Difference("raised", self.outcome, self.expected)
@@ -59,7 +58,7 @@ class Trial:
 
     def again(self, answer: Callable[..., Any]) -> "Trial":
         """The same with another answer."""
-        return replace(self, outcome=run(answer, self.case.inputs, set()))
+        return Trial(self.case, self.expected, run(answer, self.case.inputs, set()))
 
 
 FIXED_DEVICE = Finding(
@@ -276,7 +275,7 @@ def _grown(
 def reproduces(exercise: Exercise, slips: tuple[Slip, ...], trial: Trial) -> bool:
     """Whether these slips give what the answer gave, or raise where it raised."""
     try:
-        result = exercise.variant(slips, trial.case.inputs, trial.memory)
+        result = exercise.on(trial.case, slips)
     except Exception:
         return isinstance(trial.outcome, Raised)
     if id(result) not in trial.compared:

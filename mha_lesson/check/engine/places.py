@@ -18,6 +18,7 @@ from torch import Tensor
 
 from mha_lesson.check.engine.compare import allowed, close_cells
 from mha_lesson.check.engine.exercise import Exercise, Slip
+from mha_lesson.check.engine.inputs import unchanged
 from mha_lesson.check.engine.naming import Trial
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned
@@ -408,15 +409,14 @@ _NEVER = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Yield, ast.A
 _NOR = {"open", "input", "exec", "eval", "save", "load", "os", "sys", "shutil", "subprocess"}
 
 
-def can_be_changed(answer: Any, tree: ast.AST | None) -> bool:
+def can_be_changed(source: Source) -> bool:
     """Whether versions of it can be run: they may do anything but reach out of themselves."""
-    names = {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(tree)} if tree else set()
     return (
-        not names & _NOR
-        and isinstance(tree, ast.Module)
-        and isinstance(tree.body[0], (ast.FunctionDef, ast.ClassDef))
-        and not any(isinstance(n, _NEVER) for n in ast.walk(tree))
-        and not getattr(getattr(answer, "__code__", None), "co_freevars", ())
+        isinstance(source.tree, ast.Module)
+        and isinstance(source.tree.body[0], (ast.FunctionDef, ast.ClassDef))
+        and not any(getattr(n, "attr", getattr(n, "id", "")) in _NOR for n in source.all)
+        and not any(source.nodes(_NEVER))
+        and not getattr(getattr(source.answer, "__code__", None), "co_freevars", ())
     )
 
 
@@ -464,10 +464,10 @@ def one_place(
         trials: what the code did on each case.
         exercise: whose slips may be left when the place is mended.
     """
-    if source.tree is None or not can_be_changed(source.answer, source.tree):
+    if source.tree is None or not can_be_changed(source):
         return Found()
     first = sorted(trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised)))
-    safely = Ended if any(source.nodes(LOOPS)) else _as_it_is
+    safely = Ended if any(source.nodes(LOOPS)) else unchanged
     end = process_time() + SECONDS
 
     as_it_is = Change("", {}, "", source.tree, source.tree)
@@ -516,10 +516,6 @@ def _holds(outer: Change, change: Change) -> bool:
     return change.kind != "much" and inside and apart
 
 
-def _as_it_is(version: Callable[..., Any]) -> Callable[..., Any]:
-    return version
-
-
 class _Version(NamedTuple):
     """The answer with a change, and what it gives on the first input."""
 
@@ -541,7 +537,7 @@ class _Left:
         self.slips: dict[Any, list[Slip]] = {}  # by what they give on the first input
         for (slip,) in exercise.singles:
             with contextlib.suppress(Exception):
-                result = self._result(slip, trials[0])
+                result = exercise.on(trials[0].case, (slip,))
                 self.slips.setdefault(_print_of(result), []).append(slip)
         self.was_there: dict[Slip, bool] = {}
 
@@ -609,7 +605,7 @@ class _Left:
 
     def _agree(self, slip: Slip, before: Trial, after: Trial) -> bool:
         try:
-            result = self._result(slip, before)
+            result = self.exercise.on(before.case, (slip,))
         except Exception:
             return isinstance(after.outcome, Raised)
         return after.gives(result)
@@ -621,13 +617,10 @@ class _Left:
 
     def _is_in(self, slip: Slip, trial: Trial) -> bool:
         try:
-            result = self._result(slip, trial)
+            result = self.exercise.on(trial.case, (slip,))
         except Exception:
             return True
         return _is_in(result, trial)
-
-    def _result(self, slip: Slip, trial: Trial) -> Any:
-        return self.exercise.variant((slip,), trial.case.inputs, trial.memory)
 
 
 def _two(source: Source, one: Change, other: Change) -> Iterator[Any]:

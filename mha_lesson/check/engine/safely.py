@@ -69,8 +69,7 @@ def fresh(x: Any) -> Any:
         return tuple(map(fresh, x))
     if not isinstance(x, Tensor) or 0 in x.stride():
         return x.clone() if isinstance(x, Tensor) else x
-    copy = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
-    return copy.copy_(x)
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
 
 def codes_of(answer: Any) -> set[CodeType]:
@@ -105,8 +104,7 @@ def _on_purpose(error: BaseException, codes: set[CodeType]) -> bool:
         step = step.tb_next
     if step is None or step.tb_frame.f_code.co_filename not in {c.co_filename for c in codes}:
         return False
-    instructions = dis.get_instructions(step.tb_frame.f_code)
-    return any(i.offset == step.tb_lasti and i.opname == "RAISE_VARARGS" for i in instructions)
+    return dis.opname[step.tb_frame.f_code.co_code[step.tb_lasti]] == "RAISE_VARARGS"
 
 
 _SENTENCES = re.compile(r".*(?<!\bi\.e)(?<!\be\.g)\.(?=\s)", re.DOTALL)

@@ -9,7 +9,7 @@ import inspect
 import linecache
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -50,21 +50,23 @@ class Source:
     def __init__(self, answer: Any) -> None:
         self.answer = inspect.unwrap(answer) if callable(answer) else answer
         self.tree: ast.AST | None = None
+        self.parents: dict[ast.AST, ast.AST] = {}
         try:
             lines, first = _lines(self.answer)
-            self.tree = ast.parse(textwrap.dedent("".join(lines)))
-            ast.increment_lineno(self.tree, first - 1)
+            self.tree = ast.parse("\n" * (first - 1) + textwrap.dedent("".join(lines)))
             if getattr(self.answer, "__name__", "") == "<lambda>":
                 found = [n for n in ast.walk(self.tree) if isinstance(n, ast.Lambda)]
                 self.tree = found[0] if len(found) == 1 else None
         except (OSError, TypeError, SyntaxError, ValueError, LookupError, RecursionError):
             self.tree = None
-        if self.tree is None:
-            return
-        self.parents = {c: p for p in ast.walk(self.tree) for c in ast.iter_child_nodes(p)}
+        self.all: list[ast.AST] = [self.tree] if self.tree else []  # from the outermost on
+        for node in self.all:
+            below = [*ast.iter_child_nodes(node)]
+            self.parents.update(dict.fromkeys(below, node))
+            self.all += below
 
     def nodes(self, kind: Any) -> Iterator[Any]:
-        return (n for n in ast.walk(self.tree) if isinstance(n, kind)) if self.tree else iter(())
+        return (n for n in self.all if isinstance(n, kind))
 
     def statement(self, node: ast.AST) -> ast.AST:
         while not isinstance(node, ast.stmt) and node in self.parents:
@@ -153,7 +155,7 @@ class Source:
 
     def from_the_notebook(self) -> Finding | None:
         """A tensor or a number that comes from another cell, and not from the arguments."""
-        for name, value in _globals_of(self.answer):
+        for name, value in _globals_of(self.answer, (Tensor, int, float, list, tuple)):
             if isinstance(value, Tensor) and value.numel() > 1:
                 what = f"a tensor of shape {tuple(value.shape)}"
             elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -182,8 +184,8 @@ class Source:
         )
 
     def a_stub_is_called(self) -> Finding | None:
-        for name, value in _globals_of(self.answer):
-            if isinstance(value, FunctionType) and _returns_nothing(value.__code__):
+        for name, value in _globals_of(self.answer, FunctionType):
+            if _returns_nothing(value.__code__):
                 return Finding(
                     "calls_a_stub",
                     f"`{name}` returns nothing yet: it is still a stub, and your code calls it.",
@@ -201,21 +203,21 @@ def _returns_nothing(code: CodeType) -> bool:
     )
 
 
-def _globals_of(answer: Any) -> Iterator[tuple[str, Any]]:
-    """The global names that the learner's code reads, and what they stand for."""
+def _globals_of(answer: Any, kind: Any) -> Iterator[tuple[str, Any]]:
+    """The global names of such things that the learner's code reads, and what they stand for."""
     functions = [answer] if isinstance(answer, FunctionType) else []
     if isinstance(answer, type):
         functions = [f for f in vars(answer).values() if isinstance(f, FunctionType)]
     for function in functions:
-        for name in _names(function.__code__):
-            if name in function.__globals__:
-                yield name, function.__globals__[name]
+        held = {n: x for n, x in function.__globals__.items() if isinstance(x, kind)}
+        yield from ((name, held[name]) for name in _names(function.__code__, held))
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    for i in dis.get_instructions(code):
-        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield i.argval
+def _names(code: CodeType, held: Mapping[str, Any]) -> Iterator[str]:
+    if not held.keys().isdisjoint(code.co_names):
+        for i in dis.get_instructions(code):
+            if i.opname in ("LOAD_GLOBAL", "LOAD_NAME") and i.argval in held:
+                yield i.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from _names(constant, held)

@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 from mha_lesson.check.engine.exercise import Case, exercise
 from mha_lesson.check.engine.families import kinds_of_count, orders_of_results
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
+from mha_lesson.check.engine.safely import fresh
 
 Three = tuple[Tensor, ...]
 
@@ -55,7 +56,7 @@ PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "linear", "mm", "bmm", "einsu
 
 def products(answer: Callable[..., Any], cases: list[Case]) -> str:
     with torch.no_grad(), _Products() as seen:
-        answer(*cases[0].inputs)
+        answer(*map(fresh, cases[0].inputs))
     asked = "With *one* product it could be done: all three thirds lie in one matrix."
     return f"It takes {seen.count} products. {asked}" if seen.count > 1 else ""
 

@@ -9,6 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.inputs import normal, strided
+from mha_lesson.check.engine.safely import fresh
 from mha_lesson.check.exercises.nb02 import PRODUCTS
 
 
@@ -68,7 +69,7 @@ class _SideBySide(TorchFunctionMode):
 
 
 def side_by_side(answer: Callable[..., Any], cases: list[Case]) -> str:
-    heads, W_o = cases[0].inputs
+    heads, W_o = map(fresh, cases[0].inputs)
     with torch.no_grad(), _SideBySide(heads.shape[1] * heads.shape[-1]) as one_product:
         answer(heads, W_o)
     if not one_product.seen:

@@ -677,11 +677,9 @@ def in_two_parts(trials: list[Trial]) -> Iterator[tuple[Any, list[Trial]]]:
         if len(seen) != 1 or seen[0].shape != x.shape:
             return
         merged = seen[0].detach()
-        right = up_to_w_o.variant((), trial.case.inputs)
-        before.append(replace(trial, expected=right, outcome=Returned(merged)))
+        before.append(replace(trial, expected=up_to_w_o.on(trial.case), outcome=Returned(merged)))
         case = replace(trial.case, inputs=(merged, layers, x))
-        right = from_w_o_on.variant((), case.inputs)
-        after.append(Trial(case, right, outcome))
+        after.append(Trial(case, from_w_o_on.on(case), outcome))
     yield up_to_w_o, before
     yield from_w_o_on, after
 

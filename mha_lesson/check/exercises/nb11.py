@@ -68,8 +68,7 @@ def flat(
 def bind(answer: Any) -> Bound | Finding | None:
     """The learner's function with its cases; findings about the form of what comes back."""
     codes = codes_of(answer)
-    cases = list(new_tokens_and_a_cache())
-
+    cases = cached_attention.made
     outcome = run(answer, (*cases[0].inputs[:3], cases[0].inputs[3:]), codes)
     if isinstance(outcome, Raised):
         asked = isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
