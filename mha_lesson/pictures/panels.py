@@ -259,10 +259,10 @@ def _roles(roles: Any, n: int, each: str) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _range(limits: Any) -> tuple[float, float]:
-    ends = _array(limits, "limits", (1,))
+def _range(limits: Any, name: str = "limits") -> tuple[float, float]:
+    ends = _array(limits, name, (1,))
     if ends.shape != (2,) or not np.isfinite(ends[1] - ends[0]) or ends[0] >= ends[1]:
-        raise ValueError(f"limits must be two finite numbers, low < high, got {say(limits)}")
+        raise ValueError(f"{name} must be two finite numbers, low < high, got {say(limits)}")
     return float(ends[0]), float(ends[1])
 
 
@@ -739,7 +739,7 @@ class Walk(Panel):
             raise ValueError(f"steps must be finite and of shape (n, 2), got {steps.shape}")
         if frame.shape != (4,):
             raise ValueError(f"frame must be four numbers, got {len(frame)}")
-        sides = [_range(frame[:2]), _range(frame[2:])]
+        sides = [_range(frame[:2], "frame[:2]"), _range(frame[2:], "frame[2:]")]
         self._set(steps=steps, frame=tuple(end for side in sides for end in side))
 
     def corners(self) -> np.ndarray:
