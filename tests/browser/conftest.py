@@ -5,6 +5,8 @@ import pytest
 
 from mha_lesson.pictures import live
 
+DESK = {"width": 1280, "height": 720}
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -13,6 +15,28 @@ def browser():
     pytest.importorskip("playwright", reason="playwright is not installed: make setup installs it")
     with lab.chromium() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """`tab(**context)`: an empty page of such a context, where `script` runs before any other.
+
+    It is the same page each time: a new one costs four times as much as another file in it.
+    """
+    pages = {}
+
+    def emptied(*, viewport=DESK, script=";", **context):
+        key = script, *sorted(context.items())
+        if key not in pages:
+            pages[key] = browser.new_context(**context).new_page()
+            pages[key].add_init_script(script)
+        page = pages[key]
+        page.mouse.move(0, 0)
+        page.goto("about:blank")  # else what was scrolled or typed might come back
+        page.set_viewport_size(viewport)
+        return page
+
+    return emptied
 
 
 @pytest.fixture(scope="session")

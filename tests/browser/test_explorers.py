@@ -63,7 +63,8 @@ def choose(page, theme: str) -> None:
 def test_a_notebook_without_its_kernel_shows_the_still_picture(jupyterlab):
     picture = jupyterlab.locator(".jp-OutputArea figure img")
     picture.wait_for(timeout=SOON)
-    assert picture.evaluate("i => i.naturalWidth") > 100
+    drawn = "i => i.naturalWidth > 100"
+    jupyterlab.wait_for_function(drawn, arg=picture.element_handle())
     assert picture.get_attribute("alt") == demo.stored(4, True).alt
 
 
@@ -120,7 +121,7 @@ def test_a_thumbnail_moves_the_slider(gallery):
     x, y, w, h = canvas.evaluate("c => c.mha.fields.find(f => f.m.picks?.[1] === 8).box(5, 5)")
     canvas.click(position={"x": x + w / 2 + 2, "y": y + h / 2 + 2})
     shown.locator(".mha-caption").filter(has_text="Layer 3, head 8").wait_for(timeout=SOON)
-    assert shown.get_by_role("slider", name="head").get_attribute("aria-valuetext") == "8"
+    shown.locator("[role=slider][aria-label=head][aria-valuetext='8']").wait_for(timeout=SOON)
 
 
 def test_the_colour_bar_says_when_each_row_has_its_own_range(gallery):
@@ -143,7 +144,8 @@ def page(server, jupyterlab):
     """The demonstration, in the place of the gallery."""
     jupyterlab.set_viewport_size(DESK)
     server.turn(jupyterlab, "demo.ipynb")
-    jupyterlab.wait_for_selector(f"{STORED} >> canvas[aria-label]")
+    for which in (COMPUTED, STORED):
+        jupyterlab.wait_for_selector(f"{which} >> canvas[aria-label]")
     choose(jupyterlab, "Light")
     return jupyterlab
 
@@ -208,12 +210,12 @@ def test_a_burst_of_keys_ends_on_the_right_picture(page):
 
 
 def test_every_control_has_its_name(page):
+    page.wait_for_function("() => document.querySelector('[aria-valuetext=\"4\"]')")
     assert slider(page, "n").count() == 1
     assert slider(page, "size").count() == 1
     assert page.get_by_label("word", exact=True).count() == 1
     assert page.get_by_label("fault", exact=True).count() == 1
     assert page.get_by_label("scaled", exact=True).count() == 1
-    page.wait_for_function("() => document.querySelector('[aria-valuetext=\"4\"]')")
     assert slider(page, "size").get_attribute("aria-valuetext") == "4"
 
 
@@ -246,10 +248,12 @@ def test_pointing_at_a_cell_reads_it_and_lights_its_twin(page):
     x, y, w, h = view(page, COMPUTED, f"v.fields[{first}].box(0, 5)")
     scale = view(page, COMPUTED, "v.canvas.clientWidth / (v.scene.width + 4)")
     canvas.hover(position={"x": (x + w / 2 + 2) * scale, "y": (y + h / 2 + 2) * scale})
-    assert page.locator(COMPUTED).get_by_role("status").text_content() == "place 5"
+    reading = page.locator(COMPUTED).get_by_role("status")
+    reading.filter(has_text="place 5").wait_for(timeout=SOON)
+    assert reading.text_content() == "place 5"
     assert view(page, COMPUTED, "v.lit") == [[first, 0, 5], [second, 1, 1]]
     page.mouse.move(5, 5)
-    assert page.locator(COMPUTED).locator(".mha-reading").text_content() == ""
+    page.wait_for_function("e => !e.textContent", arg=reading.element_handle())
 
 
 def test_a_pressed_cell_is_kept_while_a_slider_moves_and_framed_in_all_equal_maps(page):

@@ -29,9 +29,8 @@ MOVES = {
 }
 
 
-def opened(browser, path, **context):
-    page = browser.new_context(offline=True, **context).new_page()
-    page.add_init_script(CLOCK)
+def opened(tab, path, **context):
+    page = tab(script=CLOCK, offline=True, **context)
     page.goto(path.as_uri())
     page.wait_for_selector("canvas[aria-label]")
     return page
@@ -54,10 +53,10 @@ def picture(page) -> str:
 
 
 @pytest.mark.parametrize("what", MOVES)
-def test_a_move_has_pictures_on_the_way_and_ends_where_it_does_without(browser, page_of, what):
+def test_a_move_has_pictures_on_the_way_and_ends_where_it_does_without(tab, page_of, what):
     explorer, *move = MOVES[what]
-    page = opened(browser, page_of(what, explorer))
-    still = opened(browser, page_of(what, explorer), reduced_motion="reduce")
+    page = opened(tab, page_of(what, explorer))
+    still = opened(tab, page_of(what, explorer), reduced_motion="reduce")
     before, seen = moved(page, *move), [picture(page)]
     for _ in range(3):  # at 40, 120 and 200 of 250 ms
         page.evaluate("pass_time(40)")
@@ -70,26 +69,23 @@ def test_a_move_has_pictures_on_the_way_and_ends_where_it_does_without(browser, 
     assert picture(page) == after and page.evaluate("waiting()") == 0  # nothing goes on for ever
     assert moved(still, *move) == before
     assert picture(still) == after
-    for each in (page, still):
-        each.context.close()
 
 
 @pytest.mark.parametrize("what", MOVES)
-def test_who_wants_no_motion_gets_none(browser, page_of, what):
+def test_who_wants_no_motion_gets_none(tab, page_of, what):
     explorer, *move = MOVES[what]
-    page = opened(browser, page_of(what, explorer), reduced_motion="reduce")
+    page = opened(tab, page_of(what, explorer), reduced_motion="reduce")
     before = moved(page, *move)
     after = picture(page)
     assert after != before and page.evaluate("waiting()") == 0
     page.evaluate("pass_time(300)")
     assert picture(page) == after
-    page.context.close()
 
 
-def test_marks_are_where_the_time_says(browser, page_of):
+def test_marks_are_where_the_time_says(tab, page_of):
     """Half of the time: three quarters of the way, since it ends slowly."""
     explorer, *move = MOVES["moving"]
-    page = opened(browser, page_of("moving", explorer))
+    page = opened(tab, page_of("moving", explorer))
     heights = "c => c.mha.shown.filter(m => m.kind === 'rect').map(m => m.height)"
     steps = "c => c.mha.shown.filter(m => m.kind === 'arrows').flatMap(m => [...m.steps])"
     tops = "c => c.mha.shown.filter(m => m.kind === 'dot').map(m => m.y)"
@@ -104,14 +100,11 @@ def test_marks_are_where_the_time_says(browser, page_of):
             share = part * (2 - part)
             on_the_way = [a + (b - a) * share for a, b in zip(start, end, strict=True)]
             assert page.locator("canvas").evaluate(values) == pytest.approx(on_the_way)
-    page.context.close()
 
 
-@pytest.fixture(scope="module")
-def playing(browser, page_of):
-    page = opened(browser, page_of("training", lambda: explore.training([demo.untrained(50)])))
-    yield page
-    page.context.close()
+@pytest.fixture
+def playing(tab, page_of):
+    return opened(tab, page_of("training", lambda: explore.training([demo.untrained(50)])))
 
 
 def press(button) -> None:
@@ -160,20 +153,19 @@ def test_the_control_stops_play(playing):
     assert "Play" in playing.locator(".mha-bar button").text_content()
 
 
-def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(browser, page_of):
+def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(tab, page_of):
     explorer, *move = MOVES["moving"]
-    page = opened(browser, page_of("moving", explorer))
+    page = opened(tab, page_of("moving", explorer))
     moved(page, *move)
     for key in ("ArrowRight", "ArrowLeft"):
         page.evaluate("pass_time(40)")
         page.keyboard.press(key)
         assert page.evaluate("waiting()") == 1
-    page.context.close()
 
 
-def test_a_frame_in_which_a_move_has_drawn_draws_no_more(browser, page_of):
+def test_a_frame_in_which_a_move_has_drawn_draws_no_more(tab, page_of):
     explorer, *move = MOVES["moving"]
-    page = opened(browser, page_of("moving", explorer))
+    page = opened(tab, page_of("moving", explorer))
     moved(page, *move)
     page.locator("canvas").evaluate("""({ mha }) => {
       const draw = mha.draw.bind(mha), slider = document.activeElement;
@@ -186,11 +178,9 @@ def test_a_frame_in_which_a_move_has_drawn_draws_no_more(browser, page_of):
     }""")
     page.evaluate("pass_time(50)")
     assert page.evaluate("draws") == 5
-    page.context.close()
 
 
-def test_where_only_colours_change_no_frame_follows(browser, page_of):
-    page = opened(browser, page_of("colours", demo.colours_explorer))
+def test_where_only_colours_change_no_frame_follows(tab, page_of):
+    page = opened(tab, page_of("colours", demo.colours_explorer))
     before = moved(page, "n", 1, "ArrowRight")
     assert picture(page) != before and page.evaluate("waiting()") == 0
-    page.context.close()

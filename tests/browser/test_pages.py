@@ -3,7 +3,7 @@
 import demo
 import lab
 import pytest
-from seen import SETUP, assert_stays, settle, slider, texts, view
+from seen import SETUP, SOON, assert_stays, settle, slider, texts, view
 
 from mha_lesson import explore
 from mha_lesson.course.export import export
@@ -19,21 +19,20 @@ def exported(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["page", "export"])
-def test_controls_and_sentence_stay_in_sight_on_a_phone(browser, page_of, request, kind):
+def test_controls_and_sentence_stay_in_sight_on_a_phone(tab, page_of, request, kind):
     if kind == "export":
         path = request.getfixturevalue("exported")
     else:
         path = page_of("moving", demo.moving_explorer)
-    page = browser.new_context(viewport={"width": 360, "height": 640}).new_page()
+    page = tab(viewport={"width": 360, "height": 640}, offline=True)
     page.goto(path.as_uri())
     moving = page.locator(".mha-explorer").last
     moving.locator("canvas[aria-label]").wait_for()
     assert_stays(moving)
-    page.context.close()
 
 
-def test_a_saved_page_moves_without_kernel_or_network(browser, exported):
-    page = browser.new_context(offline=True).new_page()
+def test_a_saved_page_moves_without_kernel_or_network(tab, exported):
+    page = tab(offline=True)
     page.goto(exported.as_uri())
     first = ".mha-explorer >> nth=0"
     page.wait_for_selector(f"{first} >> canvas[aria-label]")
@@ -42,7 +41,6 @@ def test_a_saved_page_moves_without_kernel_or_network(browser, exported):
     scene = demo.stored(16, True)
     settle(page, first, scene.caption)
     assert sorted(view(page, first, "v.drawn")) == texts(scene)
-    page.context.close()
 
 
 @pytest.fixture
@@ -51,9 +49,8 @@ def memory_page(page_of):
 
 
 @pytest.mark.parametrize("width", [700, 360])
-def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(browser, memory_page, width):
-    context = browser.new_context(viewport={"width": width, "height": 700}, has_touch=True)
-    page = context.new_page()
+def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(tab, memory_page, width):
+    page = tab(viewport={"width": width, "height": 700}, has_touch=True)
     page.goto(memory_page.as_uri())
     page.wait_for_selector("canvas[aria-label]")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -63,17 +60,16 @@ def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(browser, 
     page.locator("canvas").tap(
         position={"x": box[0] + box[2] / 2 + 2, "y": box[1] + box[3] / 2 + 2}
     )
-    assert "place 1 of the strip" in page.locator(".mha-reading").text_content()
+    page.locator(".mha-reading").filter(has_text="place 1 of the strip").wait_for(timeout=SOON)
     heights = "all => all.map(e => e.offsetHeight).filter(Boolean)"
     assert min(page.locator("label, summary").evaluate_all(heights)) >= 24
-    context.close()
 
 
 @pytest.mark.parametrize(("screen", "kept"), [(400, False), (3000, True)])
 def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
-    browser, memory_page, screen, kept
+    tab, memory_page, screen, kept
 ):
-    page = browser.new_page(viewport={"width": 360, "height": screen})
+    page = tab(viewport={"width": 360, "height": screen}, offline=True)
     page.goto(memory_page.as_uri())
     page.wait_for_selector("canvas[aria-label]")
     for end in ("max", "min"):
@@ -86,12 +82,11 @@ def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
         if end == "max":
             tall = place[0]
     assert place[1] < tall and place[0] == (tall if kept else place[1])
-    page.close()
 
 
-def test_a_control_of_a_page_has_the_positions_that_the_others_leave(browser, page_of):
+def test_a_control_of_a_page_has_the_positions_that_the_others_leave(tab, page_of):
     path = page_of("dependent", demo.dependent_explorer)
-    page = browser.new_context(offline=True).new_page()
+    page = tab(offline=True)
     page.goto(path.as_uri())
     page.wait_for_selector("canvas[aria-label]")
 
@@ -118,13 +113,11 @@ def test_a_control_of_a_page_has_the_positions_that_the_others_leave(browser, pa
     page.get_by_role("combobox").select_option("creek")
     stands(4, 3, "creek")
     assert "that needs a kernel" in page.locator(".mha-controls").text_content()
-    page.context.close()
 
 
-def test_a_page_without_scripts_shows_the_still_picture(browser, page_of):
+def test_a_page_without_scripts_shows_the_still_picture(tab, page_of):
     path = page_of("stored", demo.stored_explorer)
-    page = browser.new_context(java_script_enabled=False).new_page()
+    page = tab(java_script_enabled=False)
     page.goto(path.as_uri())
     assert page.locator("figure img").get_attribute("alt") == demo.stored(4, True).alt
     assert figures.html(demo.stored(4, True)) in path.read_text(encoding="utf-8")
-    page.context.close()

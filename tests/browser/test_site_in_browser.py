@@ -47,31 +47,35 @@ def site(once):
 
 
 @pytest.fixture
-def window(browser, site):
+def window(tab, site):
     """Opens pages of the site in a window; a request that leaves the disk fails the test."""
-    contexts, left = [], []
+    watched, left = set(), []
+
+    def failed(error) -> None:
+        left.append(str(error))
+
+    def asked(request) -> None:
+        if not request.url.startswith(("file:", "data:")):
+            left.append(request.url)
 
     def sized(width: int, scheme: str):
-        context = browser.new_context(
-            viewport={"width": width, "height": 700}, color_scheme=scheme, has_touch=width < 500
-        )
-        contexts.append(context)
-
         def show(name: str):
-            page = context.new_page()
-            page.on("pageerror", lambda error: left.append(str(error)))
-            page.on(
-                "request",
-                lambda r: None if r.url.startswith(("file:", "data:")) else left.append(r.url),
-            )
+            page = tab(viewport={"width": width, "height": 700}, has_touch=width < 500)
+            page.emulate_media(color_scheme=scheme)
+            if page not in watched:
+                page.on("pageerror", failed)
+                page.on("request", asked)
+                watched.add(page)
             page.goto((site / f"{name}.html").as_uri())
             return page
 
         return show
 
     yield sized
-    for context in contexts:
-        context.close()
+    for page in watched:
+        page.evaluate("localStorage.clear()")  # the theme that was chosen, for example
+        page.remove_listener("pageerror", failed)
+        page.remove_listener("request", asked)
     assert not left
 
 
@@ -132,7 +136,7 @@ def test_an_explorer_moves_and_a_cell_is_read(opened):
         canvas.tap(position=place)
     else:
         canvas.hover(position=place)
-    assert "k3" in cell.locator(".mha-reading").text_content()
+    cell.locator(".mha-reading").filter(has_text="k3").wait_for()
 
 
 def test_a_word_is_found_across_pages_by_keyboard(opened):
