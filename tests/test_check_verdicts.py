@@ -98,6 +98,7 @@ WRONG = (
 )
 
 
+@pytest.mark.plain  # checked annotations take three times as long
 @pytest.mark.parametrize("wrong", WRONG)
 def test_masks_that_differ_by_head(wrong: type[Base]) -> None:
     assert check.MultiHeadAttention(Base).passed
