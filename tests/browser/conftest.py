@@ -43,9 +43,9 @@ def tab(browser):
 def page_of(once):
     """`page_of(name, explorer)`: the path of the page that shows what `explorer()` makes."""
 
-    def written(name: str, explorer):
+    def written(name: str, explorer, frame: str = "<!doctype html><title>t</title>{}"):
         def write(folder) -> None:
-            made = f"<!doctype html><title>t</title>{live.page(explorer())}"
+            made = frame.format(live.page(explorer()))
             (folder / "page.html").write_text(made, encoding="utf-8")
 
         return once(f"page of {name}", write) / "page.html"

@@ -13,8 +13,10 @@ from mha_lesson.text import sentence
 pytestmark = pytest.mark.plain
 
 PAGE = (
-    '<!doctype html><html lang="en"><title>flow</title>'
-    '<body style="font:14px sans-serif;color:{};background:{}"><main><h1>flow</h1>{}</main>'
+    '<!doctype html><html lang="en" style="color-scheme:light dark"><title>flow</title>'
+    '<body style="font:14px sans-serif;'
+    'color:light-dark(#000,#EEE);background:light-dark(#FFF,#111)">'
+    "<main><h1>flow</h1>{}</main>"
 )
 ATTEND = """async ([source, cases]) => {
     const {attend} = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})));
@@ -23,23 +25,19 @@ ATTEND = """async ([source, cases]) => {
 }"""  # noqa: E501
 
 
-@pytest.fixture(scope="module")
-def pages(page_of, tmp_path_factory):
-    """Pages by hand and of what has grown; the sentence with everything in a light and a dark
-    theme."""
-    made = {
+@pytest.fixture
+def pages(page_of):
+    """Pages by hand, of what has grown, and of the sentence with everything."""
+    return {
         "hand": page_of("flow", lambda: explore.flow(until="attention")),
         "grown": page_of("grown flow", explore.flow),
+        "whole": page_of("whole flow", lambda: explore.flow(until="output"), PAGE),
     }
-    folder, whole = tmp_path_factory.mktemp("flow"), live.page(explore.flow(until="output"))
-    for theme, colour in (("light", ("#000", "#FFF")), ("dark", ("#EEE", "#111"))):
-        made[theme] = folder / f"{theme}.html"
-        made[theme].write_text(PAGE.format(*colour, whole), encoding="utf-8")
-    return made
 
 
-def opened(tab, path):
+def opened(tab, path, theme="light"):
     page = tab(viewport={"width": 900, "height": 700}, offline=True)
+    page.emulate_media(color_scheme=theme)
     page.goto(path.as_uri())
     page.wait_for_selector("canvas[aria-label]")
     page.wait_for_function("() => document.querySelector('.mha-strip p').textContent")
@@ -88,7 +86,7 @@ def test_the_browser_computes_what_python_does(tab, pages):
 
 
 def test_pointing_at_a_number_lights_what_made_it_and_says_how(tab, pages):
-    page, creek = opened(tab, pages["light"]), sentence()
+    page, creek = opened(tab, pages["whole"]), sentence()
     it, at, head = creek.tokens.index("it"), creek.tokens.index("creek"), 1
     q, k, v = creek.head(head)
     score, weight = float(q[it] @ k[at]), float(creek.weights[head, it, at])
@@ -108,7 +106,7 @@ def test_pointing_at_a_number_lights_what_made_it_and_says_how(tab, pages):
 
 
 def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(tab, pages):
-    page, words = opened(tab, pages["light"]), sentence().labels
+    page, words = opened(tab, pages["whole"]), sentence().labels
     page.mouse.click(*place(page, "weights", 4, 2))
     step = page.get_by_role("slider", name="step", exact=True)
     step.focus()
@@ -147,7 +145,7 @@ def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(tab, pages):
 
 
 def test_the_browser_raises_and_lowers_what_python_does(tab, pages):
-    page = opened(tab, pages["light"])
+    page = opened(tab, pages["whole"])
     texts = ["W^Q", "4 · d_model² by W^O", "(B, T_q, h·d_k)", "x.view(T, h, d_k)", "n_heads", "it"]
     script = "(c, texts) => texts.map(t => c.mha.pieces(t))"
     made = page.locator("canvas").evaluate(script, texts)
@@ -167,7 +165,8 @@ def test_by_hand_there_is_one_head_and_no_step_beyond_it(tab, pages):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_fits_a_laptop_scrolls_on_a_phone_and_axe_is_content(tab, pages, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = opened(tab, pages[theme])
+    page = opened(tab, pages["whole"], theme)
+    assert page.locator("canvas").evaluate("c => c.mha.colours.dark") == (theme == "dark")
     height = "() => document.querySelector('.mha-explorer').offsetHeight"
     assert page.evaluate(height) <= 560
     found = axe.run(page).response

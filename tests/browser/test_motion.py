@@ -5,6 +5,7 @@ import pytest
 
 from mha_lesson import explore
 
+pytestmark = pytest.mark.plain
 # Time stands still until `pass_time`, which shows every frame of a screen with 100 a second.
 CLOCK = """
   let now = 0, frames = [], turns = new Map(), number = 0;

@@ -48,6 +48,7 @@ def memory_page(page_of):
     return page_of("memory", explore.memory)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("width", [700, 360])
 def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(tab, memory_page, width):
     page = tab(viewport={"width": width, "height": 700}, has_touch=True)
@@ -65,6 +66,7 @@ def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(tab, memo
     assert min(page.locator("label, summary").evaluate_all(heights)) >= 24
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize(("screen", "kept"), [(400, False), (3000, True)])
 def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
     tab, memory_page, screen, kept
