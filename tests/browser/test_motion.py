@@ -5,7 +5,6 @@ import pytest
 
 from mha_lesson import explore
 
-pytestmark = pytest.mark.plain
 # Time stands still until `pass_time`, which shows every frame of a screen with 100 a second.
 CLOCK = """
   let now = 0, frames = [], turns = new Map(), number = 0;
@@ -53,6 +52,7 @@ def picture(page) -> str:
     return page.locator("canvas").evaluate("c => c.toDataURL()")
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("what", MOVES)
 def test_a_move_has_pictures_on_the_way_and_ends_where_it_does_without(tab, page_of, what):
     explorer, *move = MOVES[what]
@@ -72,6 +72,7 @@ def test_a_move_has_pictures_on_the_way_and_ends_where_it_does_without(tab, page
     assert picture(still) == after
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("what", MOVES)
 def test_who_wants_no_motion_gets_none(tab, page_of, what):
     explorer, *move = MOVES[what]
