@@ -222,8 +222,8 @@ def _batched(x: Tensor) -> Float[Tensor, "B T width"]:
     return x if x.ndim == 3 else x.unsqueeze(0)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Float[Tensor, "*B T width"]:
-    """One sequence that was expanded to a batch, such as learned queries, is projected once."""
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A sequence expanded to a batch, such as learned queries, is projected once."""
     if x.ndim == 3 and x.stride(0) == 0:
         return F.linear(x[:1], weight, bias).expand(len(x), -1, -1)
     return F.linear(x, weight, bias)
