@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for uses in [getattr(item, "fixturenames", ())]
         if ("there" not in uses if on_the_cpu else "device" in uses) and item not in waiting
     ]
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    config.hook.pytest_deselected(items=[*set(items).difference(chosen)])
     items[:] = chosen
 
 
