@@ -6,7 +6,7 @@ from typing import Any
 from mha_lesson.check.engine.compare import difference
 from mha_lesson.check.engine.exercise import Case, Exercise
 from mha_lesson.check.engine.report import Finding
-from mha_lesson.check.engine.safely import Returned, run
+from mha_lesson.check.engine.safely import Returned, landed, run
 
 
 def right_too(
@@ -28,7 +28,7 @@ def right_too(
 
     def judge(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
         inputs = make(cases)
-        right, outcome = exercise.variant((), inputs), run(answer, inputs, set())
+        right, outcome = exercise.variant((), inputs), landed(run(answer, inputs, set()), inputs)
         does = "stops with an error"
         if isinstance(outcome, Returned):
             if difference(outcome.value, right, tolerance) is None:

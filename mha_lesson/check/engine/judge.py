@@ -41,9 +41,11 @@ from mha_lesson.check.engine.safely import (
     Raised,
     Returned,
     codes_of,
+    landed,
     run,
     safe_text,
     seed,
+    tensors,
     undisturbed,
 )
 from mha_lesson.check.engine.source import Source
@@ -92,7 +94,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
     codes = codes_of(answer)
     trials: list[Trial] = []
     for case in bound.cases:
-        outcome = _landed(run(bound.answer, case.inputs, codes), case)
+        outcome = landed(run(bound.answer, case.inputs, codes), case.inputs)
         if not trials and _nothing_there(outcome) and not _something_later(bound, codes):
             forgotten = exercise.bind is None and _computes_something(answer)
             return Report(exercise.name, False, (NO_RETURN,)) if forgotten else _untouched(exercise)
@@ -338,16 +340,6 @@ def _is_the_packages(exercise: Exercise, answer: Any) -> bool:
     return home.startswith("mha_lesson.") and getattr(answer, "__name__", "") == exercise.name
 
 
-def _landed(outcome: Outcome, case: Case) -> Outcome:
-    """Where no input says on which device to work, any will do."""
-    if isinstance(outcome, Raised) or any(_tensors(x) for x in case.inputs):
-        return outcome
-    x = outcome.value
-    if isinstance(x, Tensor) and x.device.type not in ("cpu", "meta"):
-        return replace(outcome, value=x.cpu())
-    return outcome
-
-
 def _something_later(bound: Bound, codes: set[Any]) -> bool:
     """Whether other inputs get a result: then it was attempted."""
     return any(
@@ -386,7 +378,7 @@ def _random(
 
     def repeat() -> Outcome:
         seed(1)
-        return _landed(run(answer, trial.case.inputs, codes), trial.case)
+        return landed(run(answer, trial.case.inputs, codes), trial.case.inputs)
 
     again = repeat()
     if isinstance(again, Raised) and again.kind == "KeyboardInterrupt":
@@ -489,7 +481,7 @@ def _dtype_finding(exercise: Exercise, trial: Trial, dtype: torch.dtype) -> Find
 
 def _on_other_device(bound: Bound, codes: set[Any]) -> Finding | None:
     case = bound.cases[0]
-    mine = [x for part in case.inputs for x in _tensors(part)]
+    mine = [x for part in case.inputs for x in tensors(part)]
     if not mine:
         return None
     with Elsewhere(mine) as device:
@@ -498,9 +490,3 @@ def _on_other_device(bound: Bound, codes: set[Any]) -> Finding | None:
         finding = errors.explain(outcome)
         return finding if finding.key == errors.DEVICE else None
     return FIXED_DEVICE if any(device.lacks(x) for x in flat(outcome.value)) else None
-
-
-def _tensors(x: Any) -> list[Tensor]:
-    if isinstance(x, Tensor):
-        return [x]
-    return list(x.tensors()) if hasattr(x, "tensors") else []

@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -61,6 +61,23 @@ def run(answer: Callable[..., Any], inputs: tuple[Any, ...], codes: set[CodeType
         for x, copy in zip(inputs, copies, strict=True)
     )
     return Returned(value, changed)
+
+
+def landed(outcome: Outcome, inputs: tuple[Any, ...]) -> Outcome:
+    """Where no input says on which device to work, any will do."""
+    if isinstance(outcome, Raised) or any(map(tensors, inputs)):
+        return outcome
+    x = outcome.value
+    if isinstance(x, Tensor) and x.device.type not in ("cpu", "meta"):
+        return replace(outcome, value=x.cpu())
+    return outcome
+
+
+def tensors(x: Any) -> list[Tensor]:
+    """Those of an input: itself, or what it holds."""
+    if isinstance(x, Tensor):
+        return [x]
+    return list(x.tensors()) if hasattr(x, "tensors") else []
 
 
 def fresh(x: Any) -> Any:
