@@ -74,7 +74,15 @@ STAYS = """e => {
 
 
 def assert_stays(explorer) -> None:
-    """Controls and sentence are seen above the picture, and much of the picture below them."""
-    found = explorer.evaluate(STAYS)
-    assert found["scrolled"] > 40, found
-    assert found["within"] and found["above"] and found["picture"] > 150, found
+    """Controls and sentence are seen above the picture, and much of the picture below them.
+
+    Soon: a page whose window has just changed is laid out some frames later.
+    """
+    from playwright.sync_api import TimeoutError
+
+    enough = "f.scrolled > 40 && f.within && f.above && f.picture > 150"
+    script = f"e => {{ const f = ({STAYS})(e); return {enough} }}"
+    try:
+        explorer.page.wait_for_function(script, arg=explorer.element_handle(), timeout=SOON)
+    except TimeoutError:
+        raise AssertionError(explorer.evaluate(STAYS)) from None

@@ -173,6 +173,17 @@ def test_the_same_in_notebook_7(server, browser):
     page.context.close()
 
 
+def test_the_picture_is_crisp_narrow_and_in_the_theme_of_the_page(page):
+    choose(page, "Dark")
+    devtools, shows = page.context.new_cdp_session(page), "Emulation.setDeviceMetricsOverride"
+    devtools.send(shows, {"width": 900, "height": 900, "deviceScaleFactor": 2, "mobile": False})
+    canvas = "document.querySelector('.mha-view canvas')"  # drawn anew when its page is laid out
+    page.wait_for_function(f"() => Math.abs({canvas}.width / {canvas}.clientWidth - 2) < 0.02")
+    assert view(page, COMPUTED, "v.stage.clientWidth <= v.el.parentElement.clientWidth")
+    choose(page, "Light")
+    devtools.send(shows, {**DESK, "deviceScaleFactor": 1, "mobile": False})
+
+
 def test_keys_move_the_slider_the_picture_and_its_words(page):
     slider(page, "n").focus()
     page.keyboard.press("ArrowRight")
@@ -312,24 +323,14 @@ def test_nothing_jumps_and_nothing_is_wider_than_its_cell(page):
     assert max(wider) <= 1
 
 
-def test_the_picture_is_crisp_narrow_and_in_the_theme_of_the_page(page):
-    choose(page, "Dark")
-    screen = {"width": 900, "height": 900, "deviceScaleFactor": 2, "mobile": False}
-    page.context.new_cdp_session(page).send("Emulation.setDeviceMetricsOverride", screen)
-    canvas = "document.querySelector('.mha-view canvas')"  # drawn anew when its page is laid out
-    page.wait_for_function(f"() => Math.abs({canvas}.width / {canvas}.clientWidth - 2) < 0.02")
-    assert view(page, COMPUTED, "v.stage.clientWidth <= v.el.parentElement.clientWidth")
-    choose(page, "Light")
-    page.set_viewport_size(DESK)
-
-
 def test_the_kernel_hears_of_a_slider_once_it_rests(page):
     slider(page, "size").focus()
     page.keyboard.press("Home")
     canvas = page.locator(STORED).locator("canvas").element_handle()
-    around = """([c, at]) => (tree => tree?.every((node, i) => (node[0] !== null) === (i === at)))(
-        c.mha.stored?.tree)"""
-    page.wait_for_function(around, arg=[canvas, 0])  # the kernel has heard, and sent what is near
+    around = """([c, at]) => c.mha.stored?.rooms[0] === 860
+        && c.mha.stored.tree.every((node, i) => (node[0] !== null) === (i === at))"""
+    # The kernel has heard, also of the page's width, and sent what is near.
+    page.wait_for_function(around, arg=[canvas, 0])
     page.wait_for_function(IDLE)  # with a word on its way the next one would follow at once
     at_once = page.evaluate("""() => {
       const send = WebSocket.prototype.send;
