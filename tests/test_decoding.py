@@ -97,8 +97,8 @@ def turned(row, position, base):
     """One row rotated with complex numbers."""
     if base is None:
         return row
-    half = len(row) // 2
-    pairs = [complex(row[i], row[i + half]) for i in range(half)]
+    half, numbers = len(row) // 2, row.tolist()
+    pairs = map(complex, numbers[:half], numbers[half:])
     pairs = [z * cmath.exp(1j * position * base ** (-i / half)) for i, z in enumerate(pairs)]
     return torch.tensor([z.real for z in pairs] + [z.imag for z in pairs], dtype=row.dtype)
 
