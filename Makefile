@@ -33,7 +33,7 @@ setup: $(SET_UP)  ## make .venv and install what a learner needs (nothing twice)
 .venv/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is Python " \
 	  + sys.version.split()[0] + "; 3.11 or later is needed (make PYTHON=/path/to/python ...)")'
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear --without-pip .venv
 	@touch $@
 
 $(SET_UP): | .venv/made

@@ -300,7 +300,7 @@ def test_without_settings_uv_asks_where_pip_does():
 @pytest.mark.parametrize("uv", ["/somewhere/uv", None])
 def test_pins_are_exact_with_uv_and_with_pip(uv, monkeypatch, capsys):
     commands = []
-    monkeypatch.setattr(install, "find_uv", lambda: uv)
+    monkeypatch.setattr(install, "find_uv", lambda _: uv)
     monkeypatch.setattr(install, "follow", lambda command, _: commands.append(command))
     monkeypatch.setattr(sys, "argv", ["install.py"])
     install.main()
@@ -312,8 +312,27 @@ def test_pins_are_exact_with_uv_and_with_pip(uv, monkeypatch, capsys):
     assert ("pip (uv" in capsys.readouterr().out) == (uv is None)
 
 
+@pytest.mark.parametrize("there", ["own", "base", "ensurepip", "none"])
+def test_an_environment_without_pip_takes_the_one_of_its_python_or_gets_its_own(there, monkeypatch):
+    def run(command, **_):
+        works = there in ("base", "ensurepip") and there in " ".join(command)
+        return subprocess.CompletedProcess(command, returncode=0 if works else 1)
+
+    found = object() if there == "own" else None
+    monkeypatch.setattr(install.importlib.util, "find_spec", lambda name: found)
+    monkeypatch.setattr(install.subprocess, "run", run)
+    monkeypatch.setattr(sys, "_base_executable", "/base/python")
+    own, base = [sys.executable, "-m", "pip"], ["/base/python", "-m", "pip"]
+    if there == "none":
+        with pytest.raises(SystemExit, match="python3-venv"):
+            install.pip()
+    else:
+        expected = [*base, "--python", sys.executable] if there == "base" else own
+        assert install.pip() == expected
+
+
 def test_a_failed_installation_says_what_failed(monkeypatch):
-    monkeypatch.setattr(install, "find_uv", lambda: None)
+    monkeypatch.setattr(install, "find_uv", lambda _: None)
     monkeypatch.setattr(install, "follow", lambda command, _: 1)
     monkeypatch.setattr(sys, "argv", ["install.py", "test"])
     with pytest.raises(SystemExit, match=r"That failed: .*\.\[test\]"):

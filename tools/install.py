@@ -10,6 +10,7 @@ constraints.txt) is fetched with pip. It asks the indexes that pip is configured
 serves both. Standard library only: nothing is installed yet when this runs.
 """
 
+import importlib.util
 import os
 import re
 import shlex
@@ -61,11 +62,27 @@ def uv_options(settings: dict[str, list[str]]) -> tuple[list[str], dict[str, str
     return [*options, "--index-strategy", "unsafe-best-match"], environment
 
 
-def find_uv() -> str | None:
+def pip() -> list[str]:
+    """A pip that installs into .venv: its own, else that of the Python .venv was made with.
+
+    Else it is given its own one here, which takes seconds.
+    """
+    own = [sys.executable, "-m", "pip"]
+    if importlib.util.find_spec("pip"):
+        return own
+    base = [sys._base_executable, "-m", "pip", "--python", sys.executable]
+    if subprocess.run([*base, "--version"], capture_output=True).returncode == 0:
+        return base
+    if subprocess.run([sys.executable, "-m", "ensurepip"], stdout=subprocess.DEVNULL).returncode:
+        raise SystemExit("There is no pip: on Debian and Ubuntu, apt install python3-venv")
+    return own
+
+
+def find_uv(pip: list[str]) -> str | None:
     beside = shutil.which("uv", path=str(Path(sys.executable).parent))
     if found := beside or shutil.which("uv"):
         return found
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", pin("uv")]
+    command = [*pip, "install", "-q", "--no-deps", pin("uv")]
     subprocess.run(command, capture_output=True)  # where there is none, pip does its work
     return shutil.which("uv", path=str(Path(sys.executable).parent))
 
@@ -107,17 +124,18 @@ def lower_bounds(extra: str) -> list[str]:
 
 def main() -> None:
     extra = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
-    start, uv = time.monotonic(), find_uv()
+    start, with_pip = time.monotonic(), pip()
+    uv = find_uv(with_pip)
     if uv:
-        pip_says = [sys.executable, "-m", "pip", "config", "list"]
+        pip_says = [*with_pip, "config", "list"]
         listed = subprocess.run(pip_says, capture_output=True, text=True).stdout
         options, environment = uv_options(pip_settings(listed))
         installer = [uv, "pip", "install", "--python", sys.executable, *options]
     else:
-        installer, environment = [sys.executable, "-m", "pip", "install", "--no-compile"], {}
+        installer, environment = [*with_pip, "install", "--no-compile"], {}
     with_what = "uv" if uv else "pip (uv, which is faster, could not be had)"
     print(f"Installing into .venv with {with_what}:", flush=True)
-    what = ["-e", f".[{extra}]" if extra else "."]
+    what = ["pip", "-e", f".[{extra}]" if extra else "."]
     if "--lowest" in sys.argv:
         what += lower_bounds(extra)
     else:
