@@ -78,11 +78,11 @@ def pip() -> list[str]:
     return own
 
 
-def find_uv(pip: list[str]) -> str | None:
+def find_uv(with_pip: list[str]) -> str | None:
     beside = shutil.which("uv", path=str(Path(sys.executable).parent))
     if found := beside or shutil.which("uv"):
         return found
-    command = [*pip, "install", "-q", "--no-deps", pin("uv")]
+    command = [*with_pip, "install", "-q", "--no-deps", pin("uv")]
     subprocess.run(command, capture_output=True)  # where there is none, pip does its work
     return shutil.which("uv", path=str(Path(sys.executable).parent))
 
