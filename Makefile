@@ -47,10 +47,9 @@ $(FOR_TESTS): | .venv/made
 lab: $(SET_UP)  ## open the course in JupyterLab, on your own copy of the notebooks
 	@$(PY) -m mha_lesson.course.lab
 
-# Scripts and types are looked at beside the tests: npm may wait for a network, and mypy takes 20 s
-# of one core where it has not run before.
+# Scripts and types are looked at beside the tests: npm may wait for a network.
 BESIDE_FORM = mkdir -p build; \
-	{ $(PY) tools/lint_js.py; scripts=$$?; $(PY) -m mypy && exit $$scripts; } > build/form.txt 2>&1 & \
+	{ $(PY) tools/lint_js.py; scripts=$$?; $(PY) -m pyrefly check && exit $$scripts; } > build/form.txt 2>&1 & \
 	form=$$!; $(1); tests=$$?; wait $$form || tests=1; cat build/form.txt; exit $$tests
 
 # One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
@@ -61,9 +60,9 @@ test: ruff  ## every check; the notebooks from a default seed at random, a third
 test-quick: ruff  ## half a minute: form, types, the core, the set-up
 	@$(call BESIDE_FORM,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py)
 
-lint: ruff  ## ruff, mypy, and oxlint for the scripts
+lint: ruff  ## ruff, pyrefly, and oxlint for the scripts
 	@$(PY) tools/lint_js.py
-	@$(PY) -m mypy
+	@$(PY) -m pyrefly check
 
 ruff: $(FOR_TESTS)
 	@$(PY) -m ruff check .

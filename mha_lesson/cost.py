@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -199,7 +200,8 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
     # `torch.profiler.profile` wraps this one, and imports PyTorch's compiler for it: a second.
-    with _silent(), torch.autograd.profiler.profile(profile_memory=True) as profile:
+    profile: Any = torch.autograd.profiler.profile(profile_memory=True)
+    with _silent(), profile:
         run()
     now = peak = 0
     for event in profile.kineto_results.events():  # in the order of time

@@ -250,12 +250,10 @@ class _Undrawn(TorchFunctionMode):
     which takes seconds.
     """
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function is nn.init.normal_:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.init.normal_:
             return kwargs["tensor"]
-        return function(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 def load_untrained(seed: int = 0) -> PretrainedModel:

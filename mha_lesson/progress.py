@@ -8,7 +8,7 @@ terminal tqdm draws it on stderr and wipes it at the end; where stderr is a file
 import time
 from html import escape
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tqdm import tqdm
 
@@ -29,7 +29,8 @@ class Progress:
         require_positive_int("total", total)
         require_text(label=label)
         self.total, self.label, self.done = total, label, 0
-        self._terminal = self._output = None
+        self._terminal: Any = None
+        self._output: Any = None
         self._started = self._drawn = time.monotonic()
 
     def __enter__(self) -> Self:

@@ -9,6 +9,7 @@ import argparse
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from jinja2 import DictLoader
@@ -45,7 +46,7 @@ def export(notebook: Path) -> Path:
     """
     require_kind("notebook", notebook, Path)
     try:
-        made = nbformat.read(notebook, as_version=4)
+        made: Any = nbformat.read(notebook, as_version=4)
     except Exception as error:  # no file, no JSON, or JSON that is no notebook
         raise ValueError(f"notebook must be a Jupyter notebook; {notebook}: {error}") from error
     os.environ[EXPORT] = "1"

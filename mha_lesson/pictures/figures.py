@@ -224,7 +224,8 @@ def _scripted(mark: Text, pieces: Sequence[tuple[str, str]], axes: Axes) -> None
     weight = "bold" if mark.bold else "normal"
     sizes = [mark.size * (SCRIPT_SIZE if sign else 1) for _, sign in pieces]
     fonts = [FontProperties(family="DejaVu Sans", size=_points(s), weight=weight) for s in sizes]
-    measure = axes.figure.canvas.get_renderer().get_text_width_height_descent  # type: ignore[attr-defined]
+    canvas: Any = axes.figure.canvas
+    measure = canvas.get_renderer().get_text_width_height_descent
     wide = [measure(text, font, False)[0] / DENSITY
             for (text, _), font in zip(pieces, fonts, strict=True)]  # fmt: skip
     before = {"left": 0.0, "center": 0.5, "right": 1.0}[mark.align] * sum(wide)

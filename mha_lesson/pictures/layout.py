@@ -249,7 +249,7 @@ def _breaks(index: int, every: int) -> float:
     return BREAK * (index // every) if every else 0.0
 
 
-_EMS = dict.fromkeys("iljtfrI.,:;'|!()[] ·", 0.38) | dict.fromkeys("mwMW@%→−+=", 0.92)
+_EMS = {c: 0.38 for c in "iljtfrI.,:;'|!()[] ·"} | {c: 0.92 for c in "mwMW@%→−+="}
 
 
 @lru_cache(4096)
@@ -671,12 +671,16 @@ def _drawn(
 
 def _align(row: list[_Piece], shares: Sequence[float]) -> None:
     """Heatmaps of as many rows, side by side, have rows of one height."""
-    maps = [(p, s) for p, s in zip(row, shares, strict=False) if isinstance(p.panel, Heatmap)]
-    for piece, _ in maps:
+    maps = [
+        (piece, len(piece.panel.values), share)
+        for piece, share in zip(row, shares, strict=False)
+        if isinstance(piece.panel, Heatmap)
+    ]
+    for piece, _, _ in maps:
         piece.cell = 0.0
-    heights = [(len(p.panel.values), _cell_size(p, s)[1]) for p, s in maps]  # type: ignore[attr-defined]
-    for piece, _ in maps:
-        piece.cell = max(h for n, h in heights if n == len(piece.panel.values))  # type: ignore[attr-defined]
+    heights = [(rows, _cell_size(piece, share)[1]) for piece, rows, share in maps]
+    for piece, rows, _ in maps:
+        piece.cell = max(height for n, height in heights if n == rows)
 
 
 def _title(drawing: Drawing, panel: Panel) -> float:
@@ -1175,7 +1179,7 @@ def _table(panel: Table, piece: _Piece, room: float) -> Drawing:
     for part in _parts(widths, page):
         below = len(part) == 2 and widths[0] + widths[part[1]] - 18 > page  # its line, not beside
         line = piece.sizes.line * (1 + below)
-        x = 0.0
+        x, y = 0.0, top
         for i in part:
             y = top + (piece.sizes.line if below and i else 0.0)
             for r, text in enumerate(columns[i], -bool(panel.header)):

@@ -266,7 +266,7 @@ class Explorer:
 
     def __init__(
         self,
-        controls: Mapping[str, widgets.Widget],
+        controls: states.Controls,
         scene_at: Callable[..., Any],
         *,
         reach: states.Reach | None = None,

@@ -19,7 +19,8 @@ import numpy as np
 # For a control that depends on earlier ones, or has no list of its own: from their values to its
 # positions, values or (label, value) pairs. Fewer positions are always the first of the others.
 Reach = Mapping[str, Callable[..., Sequence[Any]]]
-Controls = Mapping[str, widgets.Widget]
+Control = Any  # of ipywidgets, with a value and a description: no one class of it has both
+Controls = Mapping[str, Control]
 Places = list[tuple[str, Any]]  # label and value of each position of a control
 SCALE = 10_000  # arrays of four decimals are sent as whole numbers
 
@@ -86,7 +87,7 @@ def _steps(numbers: list[int]) -> list[int]:
     return [b - a for a, b in pairwise([0, *numbers])]
 
 
-def places_of(control: widgets.Widget, given: Sequence[Any] | None = None) -> Places:
+def places_of(control: Control, given: Sequence[Any] | None = None) -> Places:
     """Label and value of every position of a control; `given` by what reaches it.
 
     Raises:
@@ -107,7 +108,7 @@ def places_of(control: widgets.Widget, given: Sequence[Any] | None = None) -> Pl
     )
 
 
-def has_places(key: str, control: widgets.Widget, reach: Reach) -> bool:
+def has_places(key: str, control: Control, reach: Reach) -> bool:
     """Whether all positions of a control are known."""
     try:
         return key in reach or bool(places_of(control))
@@ -115,7 +116,7 @@ def has_places(key: str, control: widgets.Widget, reach: Reach) -> bool:
         return False
 
 
-def described(key: str, control: widgets.Widget, places: Places) -> dict[str, Any]:
+def described(key: str, control: Control, places: Places) -> dict[str, Any]:
     """What a page needs to make the control, and a notebook to find where it stands."""
     values = [value for _, value in places]
     boxed = isinstance(control.value, bool)
@@ -133,7 +134,7 @@ def described(key: str, control: widgets.Widget, places: Places) -> dict[str, An
     }
 
 
-def _slides(control: widgets.Widget) -> bool:
+def _slides(control: Control) -> bool:
     return isinstance(control, widgets.IntSlider | widgets.SelectionSlider)
 
 
@@ -147,7 +148,7 @@ def settled(controls: Controls, reach: Reach, wished: Mapping[str, Any]) -> dict
         if key in reach and not isinstance(control, widgets.Text):
             left = [value for _, value in places_of(control, reach[key](**at))]
         fits = left is None or wished[key] in left
-        at[key] = wished[key] if fits else left[-1 if _slides(control) else 0]  # type: ignore[index]
+        at[key] = wished[key] if fits else left[-1 if _slides(control) else 0]
     return at
 
 

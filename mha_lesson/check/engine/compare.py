@@ -144,9 +144,9 @@ def _spoken(n: int, sizes: Mapping[str, int], others: list[tuple[int, Mapping[st
     return next((word for word, values in _expressions(columns) if values == wanted), str(n))
 
 
-def _expressions(columns: Mapping[str, list[int]]) -> Iterator[tuple[str, list[float]]]:
+def _expressions(columns: Mapping[str, list[int]]) -> Iterator[tuple[str, Sequence[float]]]:
     """Sizes, and what can be made of them, the simplest first."""
-    yield from columns.items()  # type: ignore[misc]
+    yield from columns.items()
     for a, x in columns.items():
         yield f"{a}−1", [n - 1 for n in x]
         yield f"{a}+1", [n + 1 for n in x]

@@ -30,8 +30,8 @@ def experiment(exercise: Exercise, answer: Callable[..., Any], trial: Trial) -> 
         return None
     if found.expected.dtype == torch.bool or not found.yours.isfinite().all():
         return None  # which move seldom, or not at all
-    before = found.yours, found.expected
-    letters = exercise.gives[found.part].partition("(")[2].rstrip(",)").split(", ")
+    before, part = (found.yours, found.expected), found.part
+    letters = exercise.gives[part].partition("(")[2].rstrip(",)").split(", ")
     mine = part_of(exercise, found).replace("Your", "your")
 
     def seen(at: int, x: Tensor) -> list[Any]:
@@ -40,8 +40,8 @@ def experiment(exercise: Exercise, answer: Callable[..., Any], trial: Trial) -> 
         right, case = exercise.variant((), inputs), replace(trial.case, inputs=inputs)
         other = replace(trial, case=case, expected=right).again(answer).outcome
         both = (other.value if isinstance(other, Returned) else None, right)
-        parts = [x[found.part] if isinstance(x, (tuple, list)) else x for x in both]
-        fits = (isinstance(x, Tensor) and x.shape == found.expected.shape for x in parts)
+        parts = [x[part] if isinstance(x, (tuple, list)) else x for x in both]
+        fits = (isinstance(x, Tensor) and x.shape == before[1].shape for x in parts)
         return parts if all(fits) else []
 
     inputs = [

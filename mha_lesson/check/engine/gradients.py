@@ -78,9 +78,9 @@ def _differentiated(
         wanted = [(i, p) for i, p in enumerate(parts) if p.requires_grad]
         if not wanted:
             return None
-        total = sum((p * normal(*p.shape, 1, seed=90 + i)[..., 0]).sum() for i, p in wanted)
+        terms = [(p * normal(*p.shape, 1, seed=90 + i)[..., 0]).sum() for i, p in wanted]
         learn = {n: x for n, x in leaves.items() if x.requires_grad}
-        found = torch.autograd.grad(total, list(learn.values()), allow_unused=True)
+        found = torch.autograd.grad(terms, list(learn.values()), allow_unused=True)
         return {n: None for n in leaves} | dict(zip(learn, found, strict=True))
 
     outcome = run(total, (), codes)

@@ -248,6 +248,7 @@ def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
     if all_alike(trials):
         return ()
     found: list[Finding] = []
+    explained = False
     parts = list(exercise.apart(trials)) if exercise.apart else []
     for part, of_part in parts or [(exercise, trials)]:
         if all(reproduces(part, (), t) for t in of_part):
@@ -262,7 +263,7 @@ def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
         if diagnosis.how not in ("complete", "values"):
             return ()
         found += diagnosis.slips
-    explained = not parts and diagnosis.how == "complete"
+        explained = not parts and diagnosis.how == "complete"
     if found and not explained and any(isinstance(t.outcome, Raised) for t in trials):
         found.append(explain_crash(trials))
     return tuple(found)

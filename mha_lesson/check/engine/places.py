@@ -183,7 +183,8 @@ def _number(node: ast.AST) -> int | float | None:
         below = _number(node.operand)
         return None if below is None else -below
     value = node.value if isinstance(node, ast.Constant) else None
-    return value if type(value) in (int, float) else None  # type: ignore[return-value]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number else None
 
 
 def _instead(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:

@@ -67,7 +67,7 @@ def _cells(path: Path) -> tuple[list[str], str]:
     except UnicodeDecodeError:
         return [], "not readable: not saved as UTF-8 (Latin-1, perhaps)"
     except json.JSONDecodeError as error:
-        if raw[:4] == b"PK\x03\x04":
+        if error.doc[:4] == "PK\x03\x04":
             return [], "not readable: a zip archive with a notebook's name"
         return [], f"not readable: no notebook, or cut off (line {error.lineno})"
     except (MemoryError, RecursionError, OSError) as error:

@@ -39,11 +39,11 @@ class WholeCheckpoints(Whole, AsyncFileCheckpoints):
     """A checkpoint, and the way back to it."""
 
 
-class WholeFiles(Whole, AsyncLargeFileManager):  # type: ignore[misc]  # Jupyter's own bases differ
+class WholeFiles(Whole, AsyncLargeFileManager):  # Jupyter's own bases differ
     """Notebooks and other files."""
 
 
-c = get_config()  # type: ignore[name-defined]  # noqa: F821  # Jupyter defines it
+c = get_config()  # pyrefly: ignore[unknown-name]  # noqa: F821  # Jupyter defines it
 if os.name == "posix":  # Windows replaces no file that another program has open
     c.ServerApp.contents_manager_class = WholeFiles
     c.WholeFiles.checkpoints_class = WholeCheckpoints
