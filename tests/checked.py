@@ -2,8 +2,8 @@
 
 jaxtyping compares axes from argument to argument, and takes ten times as long as beartype alone; so
 it looks at the functions that name axes, and beartype alone at all others. Beartype writes a
-wrapper for each function, which takes longer than most calls: a function inside another, defined
-anew at each call of that one, gets the wrapper that was written first.
+wrapper for each function, which takes longer than most calls: it is written when the function is
+first called, and one inside another, defined anew at each call of that one, gets the same again.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from beartype import BeartypeConf, FrozenDict, beartype
 
 check_annotations = beartype(
     conf=BeartypeConf(
-        is_pep484_tower=True,  # as mypy reads it: where a float is wanted an int will do
+        is_pep484_tower=True,  # as type checkers read it: where a float is wanted an int will do
         hint_overrides=FrozenDict({Self: Any}),  # methods are checked one by one
     )
 )
@@ -49,11 +49,15 @@ def _checked(*, typechecker: Callable[..., Any]) -> Callable[..., Any]:
             return thing  # it will be gone when annotations are checked again
         if names_axes(thing):
             return _with_axes(typechecker=typechecker)(thing)
-        checked = _written_once(typechecker, thing)
+        checked: Callable[..., Any] | None = None
 
         @wraps(thing)
         def either(*args: Any, **kwargs: Any) -> Any:
-            return (thing if jaxtyping.config.jaxtyping_disable else checked)(*args, **kwargs)
+            nonlocal checked
+            if jaxtyping.config.jaxtyping_disable:
+                return thing(*args, **kwargs)
+            checked = checked or _written_once(typechecker, thing)
+            return checked(*args, **kwargs)
 
         return either
 
