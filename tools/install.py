@@ -70,9 +70,9 @@ def pip() -> list[str]:
     own = [sys.executable, "-m", "pip"]
     if importlib.util.find_spec("pip"):
         return own
-    base = [sys._base_executable, "-m", "pip", "--python", sys.executable]
-    if subprocess.run([*base, "--version"], capture_output=True).returncode == 0:
-        return base
+    base = sys._base_executable
+    if subprocess.run([base, "-c", "import pip"], capture_output=True).returncode == 0:
+        return [base, "-m", "pip", "--python", sys.executable]
     if subprocess.run([sys.executable, "-m", "ensurepip"], stdout=subprocess.DEVNULL).returncode:
         raise SystemExit("There is no pip: on Debian and Ubuntu, apt install python3-venv")
     return own
@@ -125,10 +125,10 @@ def lower_bounds(extra: str) -> list[str]:
 def main() -> None:
     extra = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     start, with_pip = time.monotonic(), pip()
-    uv = find_uv(with_pip)
+    asked = subprocess.Popen([*with_pip, "config", "list"], stdout=subprocess.PIPE, text=True)
+    uv = find_uv(with_pip)  # takes as long
+    listed = asked.communicate()[0]
     if uv:
-        pip_says = [*with_pip, "config", "list"]
-        listed = subprocess.run(pip_says, capture_output=True, text=True).stdout
         options, environment = uv_options(pip_settings(listed))
         installer = [uv, "pip", "install", "--python", sys.executable, *options]
     else:
