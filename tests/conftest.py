@@ -12,6 +12,7 @@
   third of them, and three neighbouring N keep all, as no `--turn` does. So it is with answers to
   the exercises of which no slips are said, but that no `--turn` takes a third as well.
 - `once` makes what several files need, whichever worker runs them.
+- `--forked-kernels` spares the kernels that tests start most of their imports (see forks.py).
 - Python looks for rubbish among what the tests make, not among all that was imported, and seldom:
   with its own settings that takes a tenth of the time, and an eighth of the collection's.
 - Full float32 products, also where somebody has turned TF32 on: its 10 bits are not what a
@@ -21,7 +22,9 @@
 import gc
 import os
 import random
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import jaxtyping
@@ -49,11 +52,22 @@ settings.load_profile("fixed")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="run the tests that use `device` on this one")
     parser.addoption("--turn", type=int, help="of long trainings and of answers every third")
+    parser.addoption("--forked-kernels", action="store_true", help="see tests/forks.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     name = config.getoption("--device")
     if name == "cpu":
+        # A process that has looked at a GPU, or macOS's own parts, can't be forked.
+        alone = sys.platform == "linux" and not torch.cuda.is_available()
+        if config.getoption("--forked-kernels") and alone:
+            import forks
+
+            if not hasattr(config, "workerinput"):
+                kernels = ExitStack()
+                kernels.enter_context(forks.server())
+                config.add_cleanup(kernels.close)
+            forks.use()
         return
     os.environ["MHA_LESSON_DEVICE"] = name  # before the package is imported; kernels inherit it
     if name == "cuda" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "1":

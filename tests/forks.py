@@ -1,0 +1,124 @@
+"""Kernels that need not import PyTorch: copies of one process that has (`--forked-kernels`).
+
+A kernel that Python starts anew imports for seconds before its first cell, and the tests start some
+twenty. With this option one process imports what they have in common, before any of them is there,
+and forks a kernel whenever a test wants one. Its environment, folder and arguments are those that
+it would have; the course itself is imported in the kernel. `make test-notebooks` starts each anew.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import psutil
+from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
+
+COMMON = (
+    "ipykernel.kernelapp",
+    "ipywidgets",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
+    "torch._dynamo",  # which its optimizers import
+)
+ADDRESS = "MHA_LESSON_FORKS"
+
+# ---------------------------------------------------------------- where tests run
+
+
+@contextmanager
+def server() -> Iterator[None]:
+    """While it is there, kernels can be forked, by workers of this run, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[ADDRESS] = str(Path(folder) / "forks")
+        command = [sys.executable, __file__]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # it listens, and will answer when it has imported all
+            yield
+
+
+def use() -> None:
+    """From here on kernels that this process starts are forked."""
+    factory = KernelProvisionerFactory.instance()
+    factory.provisioners["forked"] = EntryPoint("forked", f"{__name__}:Forked", factory.GROUP_NAME)
+    factory.default_provisioner_name = "forked"
+
+
+class Kernel(psutil.Process):
+    """What a kernel's manager asks of a process that it has started itself."""
+
+    stdin = stdout = stderr = None
+
+    def poll(self) -> int | None:
+        return None if self.is_running() else 0
+
+
+class Forked(LocalProvisioner):
+    async def launch_kernel(self, cmd: list[str], **options: Any) -> Any:
+        wanted = {"arguments": cmd[3:], "folder": options.get("cwd"), "environment": options["env"]}
+        with socket.socket(socket.AF_UNIX) as line, line.makefile("rw") as talk:
+            line.connect(os.environ[ADDRESS])
+            print(json.dumps(wanted), file=talk, flush=True)
+            self.process = Kernel(int(talk.readline()))
+        self.pid = self.pgid = self.process.pid
+        self.cwd = options.get("cwd") or Path.cwd()
+        return self.connection_info
+
+
+# ---------------------------------------------------------------- the process that forks
+
+
+def serve() -> None:
+    sys.path.pop(0)  # this folder
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(os.environ[ADDRESS])
+        door.listen()
+        print("listening", flush=True)
+        for name in COMMON:
+            import_module(name)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for kernels that have ended
+        while door in select.select([door, sys.stdin], [], [])[0]:  # else nobody is left to ask
+            line, _ = door.accept()
+            with line, line.makefile("rw") as talk:
+                wanted = json.loads(talk.readline())
+                if kernel := os.fork():
+                    print(kernel, file=talk, flush=True)
+                    continue
+            break
+        else:
+            return
+    become_kernel(**wanted)
+
+
+def become_kernel(arguments: list[str], folder: str | None, environment: dict[str, str]) -> None:
+    from ipykernel.kernelapp import IPKernelApp
+
+    os.setsid()  # signals are sent to the kernel and to what it has started
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.chdir(folder or ".")
+    os.environ.clear()
+    os.environ.update(environment, JPY_PARENT_PID=str(os.getppid()))
+    sys.argv[1:] = arguments
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    kernel = IPKernelApp.instance()
+    kernel.initialize(arguments)
+    for found in entry_points(group="torch.backends"):  # as `import torch` would do here
+        found.load()()
+    kernel.start()
+
+
+if __name__ == "__main__":
+    serve()
