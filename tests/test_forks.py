@@ -15,7 +15,7 @@ LOOK = """
 import gc, os, signal, sys
 print({
     "arguments": [word for word in sys.argv[1:] if not word.endswith(".json")],
-    "path": sys.path,
+    "path": [place for place in sys.path if place != os.getcwd()],  # older kernels name it, and ""
     "folder": os.getcwd(),
     "variables": {name: x for name, x in os.environ.items() if name != "JPY_PARENT_PID"},
     "alone": os.getpgrp() == os.getsid(0) == os.getpid(),
