@@ -638,6 +638,7 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:method_not_called": lambda: _x.T @ _x.sum,  # type: ignore[operator]
     "error:not_callable": lambda: _x(3),  # type: ignore[operator]
     "error:integer_needed": lambda: torch.ones(2.0),  # type: ignore[call-overload]
+    "error:no_index": lambda: _x[{}],  # type: ignore[index]
     "error:target_dtype": lambda: _x[torch.ones(2)],
     "error:loss_counts": lambda: F.cross_entropy(torch.ones(2, 3), torch.ones(5).long()),
     "error:cat_axes": lambda: torch.cat((_x, torch.ones(3, 4))),
@@ -727,6 +728,27 @@ def test_what_torch_says_is_explained(key: str) -> None:
     assert noted.does == f"It stops with {name} (with T = 1). {once}"
     quotes = plain.does.count("(The message: ")
     assert quotes == (key in {"fixed_device", *(f"error:{k.key}" for k in ERRORS)})
+
+
+OTHERWISE: dict[str, tuple[str, Callable[[], Any]]] = {
+    "a float for a size of a copy": ("integer_needed", lambda: _x.expand((2, 3.0))),
+    "a float for an axis": ("integer_needed", lambda: _x.permute(0, 1.0)),
+    "a float for a place": ("integer_needed", lambda: _x[1.0]),
+    "a float for parts": ("integer_needed", lambda: _x.split((1, 1.0))),
+    "a tensor for a size": ("wrong_argument", lambda: torch.zeros((2, _x))),
+    "a text for an axis": ("wrong_argument", lambda: _x.permute("a")),
+    "too few sizes": ("broadcast_shapes", lambda: _x.expand(3)),
+    "a longer axis": ("broadcast_shapes", lambda: _x.expand(4, 3)),
+    "too many axes": ("axis_out_of_range", lambda: _x.permute(0, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_what_only_resembles_another_error_is_told_as_itself(what: str) -> None:
+    key, stops = OTHERWISE[what]
+    with pytest.raises((TypeError, RuntimeError, IndexError)) as error:
+        stops()
+    assert explain(Raised(error.value)).key == f"error:{key}"
 
 
 def test_every_known_error_has_words() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from einops import repeat
 from torch import Tensor, nn
 
 import mha_lesson
@@ -343,6 +344,26 @@ def test_a_gradient_that_stops_with_an_error_is_none() -> None:
 
     report = check.masked_softmax(written_over)
     assert report.passed is False and "where the gradient is computed" in str(report)
+
+
+def test_a_mended_line_passes_although_einops_remembers_the_error() -> None:
+    """It finds 2 groups where it has kept what came of 2.0."""
+
+    def divided(q: Any, k: Any) -> Any:
+        k = repeat(k, "b kv t d -> b (kv g) t d", g=q.shape[1] / k.shape[1])
+        return q @ k.mT / q.shape[-1] ** 0.5
+
+    def mended(q: Any, k: Any) -> Any:
+        k = repeat(k, "b kv t d -> b (kv g) t d", g=q.shape[1] // k.shape[1])
+        return q @ k.mT / q.shape[-1] ** 0.5
+
+    said = check.grouped_scores(divided)
+    assert not said.passed and said.slips == ("error:integer_needed",)
+    assert "another sign belongs there" in str(said)  # found by running it with //
+    for case in check.grouped_scores.made:
+        with pytest.raises(TypeError, match="float"):
+            divided(*case.inputs)  # by the learner, outside of any check
+    assert check.grouped_scores(mended).passed
 
 
 def test_heads_may_be_one_number_wide() -> None:

@@ -113,7 +113,7 @@ you create yourself, and which dtype does it get?
 
 broadcast_shapes
 / must match the size of tensor|not broadcastable|shape mismatch
-/ expand\(|expanded size of the tensor
+/ expand\([^)]|expanded size of the tensor
 Two shapes do not broadcast: from the right, every pair of axes has to be equal, or one of them 1.
 | Write the two shapes in letters below each other, aligned at the right: where do they clash?
 
@@ -130,7 +130,8 @@ there. | Which function fills by a mask and broadcasts it, or how does the mask 
 
 axis_out_of_range
 / Dimension out of range|number of dimensions in the tensor input does not match|too many indices
-/ permute\(|Dimension specified as .* but tensor has no dimensions|must have at least 2 dimensions
+/ permute\([^)]|must have at least 2 dimensions
+/ Dimension specified as .* but tensor has no dimensions
 It asks for an axis or a position that the tensor does not have. | How many axes does the tensor
 have at this line? Print its shape.
 
@@ -176,12 +177,17 @@ Round brackets stand behind something that cannot be called. | Are there bracket
 square ones meant?
 
 integer_needed
-/ 'float' object cannot be interpreted as an integer|must be tuple of ints
+/ 'float' object cannot be interpreted as an integer|must be tuple of ints.*\bfloat\b
 / (view|reshape|zeros|ones|empty|full|expand)\(\).*got \([^)]*float
 / (split|chunk|arange|unflatten|repeat|eye)\(\).*got \([^)]*float
-/ must be int(eger)?, not float|slice indices must be integers
-A size is a float where torch needs an int: `/` always gives a float. | Which division of integers
-gives an integer?
+/ must be int(eger)?, not float|slice indices must be integers|valid indices \(got float
+A float stands where an int is needed: `/` always gives a float. | Which division of integers gives
+an integer?
+
+no_index
+/ are valid indices
+What stands in square brackets is no index: not an int, a slice, `...`, None or a tensor of them. |
+What do you want to take out of the tensor there, and what names its place?
 
 target_dtype
 / expected.*target.*long|type LongTensor|not implemented for 'Int'|index.*int64
