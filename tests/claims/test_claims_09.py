@@ -54,13 +54,14 @@ def growth_of_peak(call, T: int, h: int, d_k: int) -> float:
     return peaks[1] / peaks[0]
 
 
-@pytest.mark.parametrize(("T", "h", "d_k"), [(640, 5, 32), (1280, 3, 48)])
+# From T = 768 on the fused kernel takes 256 queries at a time, not 64, and every thread its own.
+@pytest.mark.parametrize(("T", "h", "d_k"), [(800, 5, 32), (1280, 3, 48)])
 def test_attention_needs_memory_that_grows_with_t_squared(T, h, d_k):
     def explicit(q, k, v):
         return scaled_dot_product_attention(q, k, v, return_weights=True)
 
     assert growth_of_peak(explicit, T, h, d_k) == pytest.approx(4, abs=0.1)
-    assert growth_of_peak(scaled_dot_product_attention, T, h, d_k) < 2.5
+    assert growth_of_peak(scaled_dot_product_attention, T, h, d_k) < 2.1
 
 
 @pytest.mark.parametrize(
