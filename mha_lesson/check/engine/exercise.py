@@ -236,7 +236,7 @@ class Exercise:
         def register(step: Step) -> Step:
             slip = Slip(key or step.__name__, does, asks, {site: step, **(also or {})})
             self._unread.append(lambda: self._add(slip))
-            if not __name__.startswith(step.__module__.partition(".")[0]):
+            if not __name__.startswith(str(step.__module__).partition(".")[0]):
                 _ = self.slips
             return step
 

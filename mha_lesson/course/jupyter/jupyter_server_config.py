@@ -39,7 +39,7 @@ class WholeCheckpoints(Whole, AsyncFileCheckpoints):
     """A checkpoint, and the way back to it."""
 
 
-class WholeFiles(Whole, AsyncLargeFileManager):  # Jupyter's own bases differ
+class WholeFiles(Whole, AsyncLargeFileManager):
     """Notebooks and other files."""
 
 
