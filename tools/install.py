@@ -125,8 +125,11 @@ def lower_bounds(extra: str) -> list[str]:
 def main() -> None:
     extra = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     start, with_pip = time.monotonic(), pip()
-    asked = subprocess.Popen([*with_pip, "config", "list"], stdout=subprocess.PIPE, text=True)
-    uv = find_uv(with_pip)  # takes as long
+    asked = subprocess.Popen(
+        [*with_pip, "config", "list"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    uv = find_uv(with_pip)  # meanwhile
     listed = asked.communicate()[0]
     if uv:
         options, environment = uv_options(pip_settings(listed))
