@@ -187,6 +187,28 @@ def test_what_the_class_shows_beside_values(wrong: type[Base], key: str, says: s
     assert report.slips[0] == key and says in str(report), str(report)
 
 
+class ValuesByKeys(Base):
+    """Its weights are as large as a test says."""
+
+    std = 1.0
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__(d_model, n_heads)
+        for p in self.parameters():
+            nn.init.normal_(p, std=self.std)
+
+    def parts(self, x: Tensor) -> list[Tensor]:
+        Q, K, _ = super().parts(x)
+        return [Q, K, K]
+
+
+def test_a_slip_is_found_whatever_the_weights_were_before() -> None:
+    """What slips give is kept from check to check, but holds for the same weights alone."""
+    for ValuesByKeys.std in (0.3, 0.4, 0.3, 0.3):
+        assert check.MultiHeadAttention(ValuesByKeys).slips == ("made_by_qkk",)
+        assert check.MultiHeadAttention(Base).passed
+
+
 class HalfDetached(Base):
     def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         half = super().weights(scores, mask) / 2

@@ -58,7 +58,7 @@ class Memory:
     """What has been computed on a case's inputs: variants share most of their steps."""
 
     def __init__(self) -> None:
-        self.given: dict[tuple[Any, ...], Any] = {}  # by an exercise and slips
+        self.given: dict[tuple[Any, ...], Any] = {}  # by an exercise and slips, or a dtype
         self.rounded: dict[torch.dtype, tuple[Case, Any]] = {}
         self._known: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 

@@ -12,7 +12,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import CodeType
+from functools import cache
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -198,7 +199,11 @@ def seed(number: int) -> None:
 
 def forget_recipes() -> None:
     """einops keeps what it made of 2.0, an error, for 2 as well: a mended line would still fail."""
-    einops = sys.modules.get("einops.einops")
-    for part in vars(einops).values() if einops else ():
-        if hasattr(part, "cache_clear"):
+    if einops := sys.modules.get("einops.einops"):
+        for part in _that_remember(einops):
             part.cache_clear()
+
+
+@cache
+def _that_remember(module: ModuleType) -> list[Any]:
+    return [part for part in vars(module).values() if hasattr(part, "cache_clear")]

@@ -119,7 +119,7 @@ def bind(cls: Any) -> Bound | Finding | None:
         if finding := _layers(module, d_model):
             return finding
         layers = Layers(module.to(torch.float64), n_heads, partial(cls, d_model, n_heads))
-        cases += _cases(layers, sizes, masks, number)
+        cases += _remembering(layers, list(_cases(layers, sizes, masks, number)), number)
         if _degenerate(module):  # constant or equal weights hide mistakes
             cases += _cases(_randomised(layers), sizes, masks, number + 10)
     return Bound(_call, cases, partial(partial, _of_version))
@@ -202,6 +202,20 @@ _SIZES: tuple[tuple[dict[str, int], bool], ...] = (
     ({"B": 3, "T": 3, "d_model": 9, "n_heads": 3, "d_k": 3}, False),
     ({"B": 2, "T": 3, "d_model": 3, "n_heads": 3, "d_k": 1}, True),
 )
+
+
+_GIVEN: dict[int, tuple[list[Any], list[dict[Any, Any]]]] = {}  # by the number of a size
+
+
+def _remembering(layers: Layers, cases: list[Case], number: int) -> list[Case]:
+    """With what slips gave in the check before: with equal weights they give the same again."""
+    parts = [getattr(layers.module, name) for name in NAMES]
+    weights = [t if t is None else t.tolist() for part in parts for t in (part.weight, part.bias)]
+    if number not in _GIVEN or _GIVEN[number][0] != weights:
+        _GIVEN[number] = weights, [case.memory.given for case in cases]
+    for case, given in zip(cases, _GIVEN[number][1], strict=True):
+        case.memory.given = given
+    return cases
 
 
 def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Iterator[Case]:
