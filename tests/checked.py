@@ -4,15 +4,18 @@ jaxtyping compares axes from argument to argument, and takes ten times as long a
 it looks at the functions that name axes, and beartype alone at all others. Beartype writes a
 wrapper for each function, which takes longer than most calls: it is written when the function is
 first called, and one inside another, defined anew at each call of that one, gets the same again.
+
+The package's modules import functions from each other before any test runs. So a function stays the
+object that it is: its wrapper stands in for its code, and leaves it again for tests that are plain.
 """
 
 import inspect
 import re
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from functools import wraps
+from functools import update_wrapper, wraps
 from types import CodeType, FunctionType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jaxtyping
 from beartype import BeartypeConf, FrozenDict, beartype
@@ -27,10 +30,34 @@ _with_axes = jaxtyping.jaxtyped
 _written: dict[CodeType, tuple[dict[str, Any], Callable[..., Any], Callable[..., Any]]] = {}
 
 
+class Body(NamedTuple):
+    """What a function runs."""
+
+    code: CodeType
+    defaults: tuple[Any, ...] | None
+    kwdefaults: dict[str, Any] | None
+
+
+_bodies: list[tuple[FunctionType, Body, Body]] = []  # as it was written, and with its wrapper
+
+
 def install() -> None:
     """Has the modules of the package checked that are imported from now on."""
     jaxtyping.jaxtyped = _checked  # its import hook writes @jaxtyping.jaxtyped(typechecker=…)
     jaxtyping.install_import_hook("mha_lesson", "checked.check_annotations")
+
+
+def plain(wanted: bool) -> None:
+    """Whether the package's functions run as they were written, with nothing checked."""
+    if jaxtyping.config.jaxtyping_disable == wanted:
+        return
+    jaxtyping.config.update("jaxtyping_disable", wanted)
+    for function, written, checked in _bodies:
+        _run(function, written if wanted else checked)
+
+
+def _run(function: FunctionType, body: Body) -> None:
+    function.__code__, function.__defaults__, function.__kwdefaults__ = body
 
 
 def names_axes(function: Callable[..., Any]) -> bool:
@@ -47,6 +74,8 @@ def _checked(*, typechecker: Callable[..., Any]) -> Callable[..., Any]:
             return thing
         if jaxtyping.config.jaxtyping_disable and "<locals>" in thing.__qualname__:
             return thing  # it will be gone when annotations are checked again
+        if not (thing.__closure__ or "<locals>" in thing.__qualname__):
+            return _with_stand_in(typechecker, thing)
         if names_axes(thing):
             return _with_axes(typechecker=typechecker)(thing)
         checked: Callable[..., Any] | None = None
@@ -62,6 +91,31 @@ def _checked(*, typechecker: Callable[..., Any]) -> Callable[..., Any]:
         return either
 
     return decorate
+
+
+def _stand_in(*args: Any, _checked: Callable[..., Any], **kwargs: Any) -> Any:
+    return _checked(*args, **kwargs)
+
+
+def _with_stand_in(typechecker: Callable[..., Any], thing: FunctionType) -> FunctionType:
+    """The same function, which calls its wrapper around a copy of what it was."""
+    body = Body(thing.__code__, thing.__defaults__, thing.__kwdefaults__)
+    copy = FunctionType(thing.__code__, thing.__globals__)
+    _run(copy, body)
+    update_wrapper(copy, thing)
+    del copy.__wrapped__
+
+    def first(*args: Any, **kwargs: Any) -> Any:
+        check = _with_axes(typechecker=typechecker) if names_axes(copy) else typechecker
+        called["_checked"] = checked = check(copy)
+        return checked(*args, **kwargs)
+
+    called: dict[str, Any] = {"_checked": first}
+    wrapped = Body(_stand_in.__code__, None, called)
+    thing.__wrapped__ = copy
+    _bodies.append((thing, body, wrapped))
+    _run(thing, body if jaxtyping.config.jaxtyping_disable else wrapped)
+    return thing
 
 
 def _written_once(typechecker: Callable[..., Any], thing: Callable[..., Any]) -> Callable[..., Any]:

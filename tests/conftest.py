@@ -27,7 +27,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -97,6 +96,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    checked.plain(item.get_closest_marker("plain") is not None)
+
+
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> torch.device:
     return torch.device(request.config.getoption("--device"))
@@ -127,11 +131,3 @@ def _seeds(request: pytest.FixtureRequest) -> None:
     alone = request.config.getoption("--device") == "cpu" and not torch.cuda.is_available()
     # Of devices that are not there torch notes the whole stack, three times.
     (torch.default_generator if alone else torch).manual_seed(0)
-
-
-@pytest.fixture(autouse=True)
-def _plain_where_marked(request: pytest.FixtureRequest):
-    plain = request.node.get_closest_marker("plain") is not None
-    jaxtyping.config.update("jaxtyping_disable", plain)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)

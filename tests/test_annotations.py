@@ -151,6 +151,16 @@ def test_learners_see_our_own_refusal_instead():
     assert not isinstance(caught.value, jaxtyping.TypeCheckError)
 
 
+@pytest.mark.parametrize("wanted", [False, pytest.param(True, marks=pytest.mark.plain)])
+def test_a_plain_function_is_what_was_written(wanted):
+    function = mha_lesson.merge_heads
+    assert (function.__code__.co_name == "merge_heads") is wanted
+    assert function.__code__.co_argcount == wanted
+    assert list(inspect.signature(function).parameters) == ["x"]
+    assert "def merge_heads(" in inspect.getsource(function)
+    assert function(torch.zeros(2, 3, 5, 7)).shape == (2, 5, 21)
+
+
 def test_a_plain_import_brings_no_checker_and_no_pictures(once):
     told = fresh.python(once, "import mha_lesson")
     heavy = {"beartype", "typeguard", "matplotlib", "ipywidgets", "anywidget", "IPython"}
