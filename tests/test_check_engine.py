@@ -5,7 +5,6 @@ import gc
 import json
 import math
 import random
-import subprocess
 import sys
 import warnings
 from itertools import product
@@ -19,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fresh import python as started_anew
 from mha_lesson import check
 from mha_lesson.check import journal
 from mha_lesson.check.engine.elsewhere import DEVICE, Elsewhere
@@ -1040,19 +1040,9 @@ def test_a_broken_file_of_progress_is_no_harm(content: str) -> None:
 # --- weight --------------------------------------------------------------------------------------
 
 
-def test_a_check_imports_nothing_heavy() -> None:
-    code = (
-        "import sys, torch; from mha_lesson import check; "
-        "check.attention_scores(lambda Q, K: Q @ K.mT / K.shape[-1] ** 0.5); "
-        "check.attention_scores(lambda Q, K: Q @ K.mT); "
-        "print([m for m in ('matplotlib', 'sympy', 'torch._dynamo', 'ipywidgets') "
-        "if m in sys.modules])"
-    )
-    folder = Path(check.__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=True
-    )
-    assert done.stdout.strip() == "[]"
+def test_a_check_imports_nothing_heavy(once) -> None:
+    told = started_anew(once, "check")
+    assert not {"matplotlib", "sympy", "torch._dynamo", "ipywidgets"} & {*told["loaded"]}
 
 
 @pytest.mark.parametrize(
