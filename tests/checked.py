@@ -93,8 +93,8 @@ def _checked(*, typechecker: Callable[..., Any]) -> Callable[..., Any]:
     return decorate
 
 
-def _stand_in(*args: Any, _checked: Callable[..., Any], **kwargs: Any) -> Any:
-    return _checked(*args, **kwargs)
+def _stand_in(*args: Any, _wrapper: Callable[..., Any], **kwargs: Any) -> Any:
+    return _wrapper(*args, **kwargs)
 
 
 def _with_stand_in(typechecker: Callable[..., Any], thing: FunctionType) -> FunctionType:
@@ -107,10 +107,10 @@ def _with_stand_in(typechecker: Callable[..., Any], thing: FunctionType) -> Func
 
     def first(*args: Any, **kwargs: Any) -> Any:
         check = _with_axes(typechecker=typechecker) if names_axes(copy) else typechecker
-        called["_checked"] = checked = check(copy)
+        called["_wrapper"] = checked = check(copy)
         return checked(*args, **kwargs)
 
-    called: dict[str, Any] = {"_checked": first}
+    called: dict[str, Any] = {"_wrapper": first}
     wrapped = Body(_stand_in.__code__, None, called)
     thing.__wrapped__ = copy
     _bodies.append((thing, body, wrapped))
