@@ -37,6 +37,7 @@ import checked
 
 checked.install()
 gc.disable()  # until all tests are collected
+gc.freeze()  # at its end, pytest looks five times at all that is not frozen
 
 # One, since pytest-xdist already uses the cores.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
