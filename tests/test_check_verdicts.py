@@ -14,6 +14,7 @@ import mha_lesson
 from mha_lesson import check
 from mha_lesson.check.engine.compare import same
 from mha_lesson.check.engine.elsewhere import flat
+from mha_lesson.check.engine.exercise import Exercise
 from mha_lesson.check.engine.safely import fresh
 
 
@@ -207,6 +208,19 @@ def test_a_slip_is_found_whatever_the_weights_were_before() -> None:
     for ValuesByKeys.std in (0.3, 0.4, 0.3, 0.3):
         assert check.MultiHeadAttention(ValuesByKeys).slips == ("made_by_qkk",)
         assert check.MultiHeadAttention(Base).passed
+
+
+def test_with_equal_weights_a_second_check_computes_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    variant, made = Exercise.variant, [0, 0, 0]
+    for i, ValuesByKeys.std in enumerate((0.6, 0.6, 0.5)):
+
+        def counted(*inputs: Any, i: int = i) -> Any:
+            made[i] += 1
+            return variant(*inputs)
+
+        monkeypatch.setattr(Exercise, "variant", counted)
+        check.MultiHeadAttention(ValuesByKeys)
+    assert made[1] < made[0] / 2 < made[2]
 
 
 class HalfDetached(Base):
