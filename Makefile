@@ -55,7 +55,7 @@ BESIDE_FORM = mkdir -p build; \
 # One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
 test: ruff  ## every check; the notebooks from a default seed at random, a third of the long trainings
 	@$(call BESIDE_FORM,$(FROM_A_SEED) \
-	  $(PY) -m pytest -q --turn $$seed $(NBVAL) --forked-kernels -n 3 --dist loadfile \
+	  $(PY) -m pytest -q --turn $$seed $(NBVAL) --forked-kernels -n 3 --dist loadfile --no-loadscope-reorder \
 	  notebooks tests)
 
 test-quick: ruff  ## half a minute: form, types, the core, the set-up

@@ -35,6 +35,14 @@ from hypothesis import settings
 
 import checked
 
+# Files that take longest, begun first, so that none is left to one worker at the end.
+LONGEST = [
+    "07_training_the_heads", "test_check_answers", "test_site_in_browser", "test_explorers",
+    "test_claims_07", "test_fuzz", "09_cost_and_speed", "11_one_token_at_a_time", "test_states",
+    "test_classroom", "test_motion", "08_heads_of_a_real_model", "test_explore", "test_training",
+    "test_attention", "test_claims_06", "test_pretrained", "test_nothing_lost",
+]  # fmt: skip
+
 checked.install()
 gc.disable()  # until all tests are collected
 gc.freeze()  # at its end, pytest looks five times at all that is not frozen
@@ -88,6 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if ("there" not in uses if on_the_cpu else "device" in uses) and item not in waiting
     ]
     config.hook.pytest_deselected(items=[*set(items).difference(chosen)])
+    if not config.getoption("loadscopereorder", True):
+        chosen.sort(key=lambda item: [*LONGEST, item.path.stem].index(item.path.stem))
     items[:] = chosen
 
 
