@@ -12,6 +12,7 @@ Source: Vaswani et al. (2017), Attention Is All You Need, section 3.2.
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Self
 
 import torch
@@ -119,17 +120,17 @@ def _attend(
         if blocked_rows is not None:
             weights = weights.masked_fill(blocked_rows, 0.0)
         weights = F.dropout(weights, dropout) if dropout else weights
-        return weights @ value, weights
-
-    # Here, and only here, True = blocked is turned round: PyTorch's function wants
-    # True = keep, and on a GPU each row of it in one piece.
-    keep = None if mask is None else ~mask.contiguous()
-    context = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
-    )
-    if blocked_rows is not None:
+        context = weights @ value
+    else:
+        # Here, and only here, True = blocked is turned round: PyTorch's function wants
+        # True = keep, and on a GPU each row of it in one piece.
+        weights, keep = None, None if mask is None else ~mask.contiguous()
+        context = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
+        )
+    if blocked_rows is not None:  # of weights 0, too: a value may be NaN
         context = context.masked_fill(blocked_rows, 0.0)
-    return context, None
+    return context, weights
 
 
 def _attention_weights(
@@ -139,16 +140,26 @@ def _attention_weights(
     dtype = query.dtype
     if dtype == torch.float16:  # ends at 65,504, which a score may exceed
         query, key = query.float(), key.float()
-    if causal:
-        scores = _causal_scores(query, key)
-    else:
-        scores = (query / math.sqrt(query.shape[-1])) @ key.mT
-        if mask is not None:
-            # What scores.masked_fill(mask, -inf) gives, but added: five times as fast.
-            bias = torch.zeros_like(mask, dtype=scores.dtype)
-            scores += bias.masked_fill_(mask, -math.inf)
+    with _no_cast_to_float16(query):
+        if causal:
+            scores = _causal_scores(query, key)
+        else:
+            scores = (query / math.sqrt(query.shape[-1])) @ key.mT
+    if mask is not None:
+        # What scores.masked_fill(mask, -inf) gives of finite scores, but added: five times as fast.
+        bias = torch.zeros_like(mask, dtype=scores.dtype)
+        scores += bias.masked_fill_(mask, -math.inf)
     weights = scores.softmax(dim=-1)  # of bfloat16: in float32 inside, and rounded once
     return weights if weights.dtype == dtype else weights.to(dtype)
+
+
+def _no_cast_to_float16(query: Tensor) -> AbstractContextManager[object]:
+    """Switches off autocast to float16, which ends at 65,504; not to bfloat16, which goes on."""
+    where = query.device.type
+    cast = where != "meta" and torch.is_autocast_enabled(where)
+    if cast and torch.get_autocast_dtype(where) == torch.float16:
+        return torch.autocast(where, enabled=False)
+    return nullcontext()
 
 
 def _causal_scores(query: Tensor, key: Tensor) -> Float[Tensor, "*batch T T"]:
@@ -257,7 +268,8 @@ class MultiHeadAttention(nn.Module):
         """Draws each of W^Q, W^K, W^V and W^O by Glorot's rule for that matrix; biases are 0.
 
         So they start wider than in `nn.MultiheadAttention`, which applies the rule to the fused
-        matrix, and wider than separate `nn.Linear` layers, which know another rule.
+        matrix, and, where d_k is d_model / n_heads, wider than separate `nn.Linear` layers, which
+        know another rule.
 
         Args:
             d_model: dimensions of a token, in and out.
@@ -361,7 +373,8 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             TypeError: `other` is not an nn.MultiheadAttention.
-            ValueError: it has what this class has not: kdim, vdim, add_bias_kv, add_zero_attn.
+            ValueError: it has what this class has not: kdim, vdim, add_bias_kv, add_zero_attn, or a
+                dropout of 1.
         """
         if not isinstance(other, nn.MultiheadAttention):
             raise TypeError(f"other must be an nn.MultiheadAttention; got {describe(other)}.")

@@ -744,6 +744,35 @@ def test_autocast(device, return_weights):
         assert_near(output, expected)
 
 
+@BOTH_PATHS
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_no_score_overflows_under_autocast_to_float16(device, return_weights, causal, dtype):
+    """Scores of 80,000 and of 78,400, where float16 ends at 65,504."""
+    q = torch.full((2, 3, 64), 100.0, dtype=dtype, device=device)
+    q[:, 1] = 98
+    v = torch.randn_like(q)
+    options = {"causal": causal, "return_weights": return_weights}
+    expected, _ = scaled_dot_product_attention(q, q, v, causal=causal, return_weights=True)
+    with torch.autocast(device.type, dtype=torch.float16):
+        result = scaled_dot_product_attention(q, q, v, **options)
+    output = result[0] if return_weights else result
+    assert output.dtype == torch.float16
+    assert_close(output, expected.half(), rtol=0, atol=4e-3)
+
+
+@BOTH_PATHS
+def test_a_blocked_row_is_zero_whatever_the_values_hold(device, return_weights):
+    """A sequence that is all padding may hold what was left in memory; 0 times NaN is NaN."""
+    x = torch.randn(2, 3, 7, 5, device=device)
+    x[1] = torch.nan
+    mask = padding_mask([7, 0], 7).to(device)
+    result = scaled_dot_product_attention(x, x, x, mask, return_weights=return_weights)
+    output = result[0] if return_weights else result
+    assert (output[1] == 0).all()
+    assert_near(output[0], scaled_dot_product_attention(x[0], x[0], x[0]))
+
+
 # Devices
 
 
