@@ -117,9 +117,7 @@ def require_tokens_for(weight: Tensor, name: str, x: Tensor) -> None:
         raise ValueError(
             f"{name} must be d_model = {weight.shape[-1]} wide in its last axis; got {describe(x)}."
         )
-    if x.dtype != weight.dtype and not (
-        x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
-    ):
+    if x.dtype != weight.dtype and not _autocast_takes(x, weight):
         raise TypeError(
             f"{name} must have the dtype of this module's weights, {weight.dtype}; "
             f"got {describe(x)}."
@@ -129,6 +127,17 @@ def require_tokens_for(weight: Tensor, name: str, x: Tensor) -> None:
             f"{name} must be on the device of this module's weights, {weight.device}; "
             f"got {describe(x)}."
         )
+
+
+def _autocast_takes(*tensors: Tensor) -> bool:
+    """Whether they are cast to one dtype now; float64 never is, and nothing on the meta device."""
+    return all(
+        x.is_floating_point()
+        and x.dtype != torch.float64
+        and x.device.type != "meta"
+        and torch.is_autocast_enabled(x.device.type)
+        for x in tensors
+    )
 
 
 def _require_options(

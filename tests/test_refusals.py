@@ -403,8 +403,11 @@ def test_inputs_of_another_dtype_are_taken_under_autocast_only():
         assert module(inputs).dtype == torch.bfloat16
         with pytest.raises(TypeError, match=re.escape("torch.int64")):
             module(inputs.long())
-    with pytest.raises(TypeError, match=re.escape("torch.bfloat16")):
-        module(inputs)
+        with pytest.raises(TypeError, match=re.escape("torch.float64")):  # which is never cast
+            module(inputs.double())
+    for where in ("cpu", "meta"):
+        with pytest.raises(TypeError, match=re.escape("torch.bfloat16")):
+            module.to(where)(inputs.to(where))
 
 
 def test_inputs_on_two_devices(device):
