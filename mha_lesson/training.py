@@ -227,11 +227,12 @@ def two_sides_loss(
         TypeError, ValueError: `letters` or `sides` do not fit, or the model gives other scores.
     """
     sides = listed_ints("sides", sides, 0, 1)
+    require_positive_int("the number of sides", len(sides))
     answers = both_sides(letters)  # (B, T - 2, 2)
     scores = _scores(model, letters)  # (B, T - 2, 2, n_letters)
     if sides != [0, 1]:  # to pick both takes a tenth of a step's time
         answers, scores = answers[..., sides], scores[:, :, sides]
-    return F.cross_entropy(scores.flatten(0, 2), answers.flatten())
+    return F.cross_entropy(scores.flatten(0, 2), answers.flatten().long())
 
 
 def _scores(model: nn.Module, letters: Tensor) -> Float[Tensor, "B inner 2 n_letters"]:

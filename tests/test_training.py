@@ -154,9 +154,9 @@ class TestTwoSides:
             for t in range(1, 4)
             for side in sides
         ]
-        torch.testing.assert_close(
-            two_sides_loss(model, letters, sides), torch.stack(losses).mean()
-        )
+        for given in (letters, letters.int()):
+            loss = two_sides_loss(model, given, sides)
+            torch.testing.assert_close(loss, torch.stack(losses).mean())
 
     def test_accuracy_of_a_model_that_always_repeats_the_left_letter(self):
         class Left(torch.nn.Module):
@@ -292,6 +292,7 @@ class TestAskingTheHeads:
             (lambda: weight_by_offset(torch.rand(2, 5, 5), (-3, 2)), "offsets"),
             (lambda: weight_by_offset(torch.rand(2, 5, 7), (1,)), "got"),
             (lambda: two_sides_runs(2, []), "seeds"),
+            (lambda: two_sides_loss(TwoSidesModel(2), LETTERS, []), "sides"),
         ],
     )
     def test_refusals(self, call, words):
