@@ -174,7 +174,7 @@ class LanguageModel(nn.Module):
         # In training nothing follows the last position: it is a novice.
         reach = max(1, self.n_tokens - 1)
         for _ in range(n_more):
-            scores = self(text[None, -reach:].to(device))[0, -1].cpu() / heat
+            scores = self(text[None, -reach:].to(device))[0, -1].cpu().float() / heat
             text = torch.cat([text, torch.multinomial(scores.softmax(-1), 1, generator=generator)])
         return text
 

@@ -112,6 +112,12 @@ class TestLanguageModel:
             assert symbol == model(ids[None])[0, -1].argmax()
             ids = torch.cat([ids, symbol[None]])
 
+    def test_a_model_in_float16_at_next_to_no_temperature(self):
+        model, ids = LanguageModel(13, 7, 6, 3).half(), torch.tensor([3, 1, 4])
+        with torch.no_grad():
+            likeliest = model(ids[None])[0, -1].argmax()
+        assert model.continue_ids(ids, 1, temperature=1e-5)[-1] == likeliest
+
 
 def test_a_long_text_is_continued_from_its_end():
     """The last position never had an answer to learn from, so it is not asked."""
