@@ -82,9 +82,10 @@ class PretrainedModel:
     tokenizer: Tokenizer
 
     def to(self, device: torch.device | str) -> "PretrainedModel":
-        """The same model, computing on `device`; what it gives lies there."""
+        """Moves this model, as nn.Module.to does: it computes on `device`, and gives it back."""
         require_device("device", device)
-        return PretrainedModel(self.encoder.to(device), self.tokenizer)
+        self.encoder.to(device)
+        return self
 
     @torch.no_grad()
     def encode(self, text: str) -> Encoded:

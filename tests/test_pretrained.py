@@ -209,8 +209,9 @@ def test_whatever_the_default_device_is_the_model_is_loaded_and_shuffled_on_the_
 
 @needs_weights
 def test_a_model_moves_and_gives_what_it_computes_there():
-    moved = pretrained.load().to("meta")
-    assert moved.encoder.words.weight.device.type == "meta"
+    model = pretrained.load()
+    moved = model.to("meta")
+    assert moved is model and moved.encoder.words.weight.device.type == "meta"
     with pytest.raises(ValueError, match="device must be a device of this machine"):
         moved.to("nowhere")
 
