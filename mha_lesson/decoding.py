@@ -227,7 +227,7 @@ def _outside(
 
 def _four_axes(mask: Bool[Tensor, "..."], n_keys: int) -> Bool[Tensor, "_ _ _ _"]:
     """A mask over all tokens, cut to those held or new; axes for B and the heads if need be."""
-    mask = mask if mask.shape[-1] == 1 else mask[..., -n_keys:]
+    mask = mask if mask.shape[-1] == 1 else mask[..., mask.shape[-1] - n_keys :]
     while mask.ndim < 4:
         mask = mask.unsqueeze(-3)
     return mask

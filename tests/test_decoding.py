@@ -245,6 +245,14 @@ def test_a_mask_counts_all_tokens_also_those_dropped(window):
     assert (whole[1] - module(x)[1]).abs().max() > 1e-3
 
 
+def test_no_new_token_with_a_mask_and_nothing_held():
+    module, cache = layer(2, window=1), KVCache()
+    module(tokens(5), cache)
+    blocked = torch.zeros(0, 5, dtype=torch.bool)
+    output, weights = module(tokens(0), cache, mask=blocked, return_weights=True)
+    assert output.shape == (B, 0, D_MODEL) and weights.shape == (B, H, 0, 0)
+
+
 def test_gradients_reach_every_parameter_and_are_never_nan():
     module = layer(2, rope_base=10.0, bias=True)
     nothing = torch.ones(B, 1, 1, 5, dtype=torch.bool)
