@@ -116,8 +116,16 @@ def join_pieces(
 
 
 def strongest_word(weights: Float[Tensor, "*heads W W"]) -> Tensor:
-    """(…, W) the word each word looks at most, leaving out itself, "[CLS]" and "[SEP]"."""
+    """(…, W) the word each word looks at most, leaving out itself, "[CLS]" and "[SEP]".
+
+    Raises:
+        TypeError, ValueError: `weights` are not (…, W, W), or W is below 4: a word has no other.
+    """
     _require_square(weights)
+    if weights.shape[-1] < 4:
+        raise ValueError(
+            f'weights must hold two words between "[CLS]" and "[SEP]"; got {describe(weights)}.'
+        )
     open_words = weights.clone()
     open_words.diagonal(dim1=-2, dim2=-1).fill_(-1)
     open_words[..., [0, -1]] = -1

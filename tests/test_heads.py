@@ -134,6 +134,7 @@ def test_under_another_default_device_scores_stay_where_the_weights_are():
         (lambda: heads.same_word(UNIFORM, list("abcde")), "at least twice"),
         (lambda: heads.same_word(UNIFORM, list("aba")), "T = 5 tokens"),
         (lambda: heads.best_offset([]), "links must hold"),
+        (lambda: heads.found(UNIFORM[:3, :3], [(1, 0)]), "weights must hold two words"),
     ],
 )
 def test_refusals(call, says):
