@@ -50,10 +50,11 @@ def padding_mask(
     """
     if not isinstance(lengths, Tensor):
         lengths = _to_tensor(lengths)
-    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
-        raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
     if lengths.ndim != 1 or len(lengths) == 0:
         raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
+    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+        raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
+    lengths = lengths.long()  # of unsigned ones torch knows no largest
     if n_tokens is None:
         if lengths.is_meta:
             raise ValueError("n_tokens must be given where lengths has no values (meta device).")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mha_lesson import MultiHeadAttention, causal_mask, padding_mask
 
+INTEGERS = [getattr(torch, f"{u}int{n}") for u in ("", "u") for n in (8, 16, 32, 64)]
 LENGTHS = st.lists(st.integers(0, 13), min_size=1, max_size=5)
 
 
@@ -42,7 +43,7 @@ def test_padding_mask_is_as_long_as_the_longest():
     assert padding_mask([2, 5, 3], 7).shape == (3, 1, 1, 7)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize("dtype", INTEGERS)
 def test_padding_mask_takes_every_integer_dtype(dtype):
     lengths = torch.tensor([3, 0, 200 if dtype != torch.int8 else 120], dtype=dtype)
     assert torch.equal(padding_mask(lengths, 300), padding_mask(lengths.tolist(), 300))
