@@ -73,7 +73,7 @@ def _unjudged(error: BaseException) -> Finding:
         "unjudged",
         f"The check could not judge this answer: looking at what it returns stops with "
         f"{type(error).__name__}: {safe_text(error, str)}",
-        "Does it return plain tensors, as the stub promises?",
+        "Does it return plain tensors, as the exercise asks?",
     )
 
 

@@ -88,8 +88,8 @@ def give(Q, K, V):
     """One tensor comes back, (B, T, 3·d_model): it is not yet cut into Q, K and V. | Which call
     cuts the last axis into three?"""
     stacked = torch.stack([Q, K, V])
-    """One tensor with a new axis for the three comes back instead of three tensors. | The stub
-    promises a tuple of three. What takes a tensor apart along an axis?"""
+    """One tensor with a new axis for the three comes back instead of three tensors. | The exercise
+    asks for a tuple of three. What takes a tensor apart along an axis?"""
     stacked_second = torch.stack([Q, K, V], 1)
     "= stacked"
     each_transposed = (Q.mT, K.mT, V.mT)

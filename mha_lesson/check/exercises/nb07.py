@@ -188,7 +188,7 @@ def reduce(losses, targets):
     """Mean and logarithm are exchanged: the probabilities are averaged first. | Of what should the
     mean be taken?"""
     perplexity = losses.mean().exp()
-    "exp of the loss comes back: that is the perplexity. | Which of the two does the stub promise?"
+    "exp of the loss comes back: that is the perplexity. | Which of the two is asked for?"
     number_only = losses.mean().item()
     """The loss is a Python number (`.item()`): nothing can be trained by it, since its gradient is
     cut off. | On what is `backward()` called afterwards?"""

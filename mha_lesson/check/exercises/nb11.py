@@ -230,13 +230,13 @@ def read_wrongly(q, k, v, old_k, old_v):
     every token, old and new. | Which tokens want a context now?"""
 
     def pair_exchanged():
-        """The cache is read, and given back, as (values, keys). | In which order does the stub name
-        its two parts?"""
+        """The cache is read, and given back, as (values, keys). | In which order does the
+        exercise name its two parts?"""
         context, values, keys = cached_attention.right(q, k, v, old_v, old_k)
         return context, keys, values
 
     cache_read_exchanged = cached_attention.right(q, k, v, old_v, old_k)
-    "The cache is read as (values, keys). | In which order does the stub name its two parts?"
+    "The cache is read as (values, keys). | In which order does the exercise name its two parts?"
     second = v if old_k is None else k
     keys_as_values = cached_attention.right(q, k, second, old_k, old_v)
     """As soon as there is a cache the new *keys* are joined to the old values. | Which two tensors
@@ -323,7 +323,7 @@ def give(context, k, v, new):
     "= cut_to_8"
     heads_joined = (context.transpose(1, 2).flatten(2), k, v)
     """The heads of the context are joined, (B, T_new, h·d_k): here they stay apart. | Which shape
-    does the stub promise?"""
+    does the exercise ask for?"""
     last_context = (context[:, :, -1:], k, v)
     "Only the last new token's context comes back: all T_new are asked for."
 
