@@ -234,6 +234,17 @@ def bound_and_used(code):
     return bound, used | (inside - bound)
 
 
+@each_notebook
+def test_a_folded_cell_takes_no_name_that_a_cell_before_it_reads(path):
+    """Who runs that cell again would meet what nobody has seen made."""
+    read = set()
+    for cell in cells(path, "code"):
+        bound, used, _ = names(cell.source)
+        taken = bound & read if {"prediction", "claim"}.intersection(tags(cell)) else set()
+        assert not taken, cell.id
+        read |= used
+
+
 def with_what_they_need(code, wanted):
     """The wanted cells, and every cell that made or changed a name which one of them uses.
 
