@@ -11,6 +11,7 @@ import os
 import re
 import socket
 import stat
+import sys
 import time
 from pathlib import Path
 from threading import Event, Timer
@@ -152,6 +153,29 @@ def test_a_roster_names_everybody_and_whose_file_it_is(tmp_path):
         files.learners(folder, tmp_path / "none.csv")
 
 
+def test_a_roster_of_a_spreadsheet_and_folders_of_a_mac(tmp_path):
+    """A spreadsheet may write semicolons; a Mac writes ü as two characters."""
+    roster = tmp_path / "class.csv"
+    roster.write_text("Name;Kennung\nJ\u00fcrgen M\u00fcller;jm7\n", encoding="utf-8")
+    write(tmp_path / "in/Ju\u0308rgen Mu\u0308ller/03_splitting.ipynb")
+    found = by_name(tmp_path / "in", roster)
+    assert {name: len(held) for name, (held, _) in found.items()} == {"J\u00fcrgen M\u00fcller": 1}
+    assert [*by_name(tmp_path / "in")] == ["J\u00fcrgen M\u00fcller"]
+
+
+def test_the_report_is_nobody(tmp_path):
+    write(tmp_path / "ada/03_splitting.ipynb")
+    write(tmp_path / "report/index.html")
+    [ada] = files.learners(tmp_path, report=tmp_path / "ada/../report")
+    assert ada.name == "ada"
+
+
+def test_every_learner_has_a_page(tmp_path):
+    rows = [Row(Learner(name)) for name in ("A b", "A.b", "A b 2", "a_B", "\u00fc")]
+    names = pages._page_names(rows).values()
+    assert len({name.casefold() for name in names}) == len(rows)
+
+
 def test_nothing_but_an_ordinary_file_is_opened(tmp_path):
     """A pipe would wait for ever, a device never ends, a link leads out of the folder."""
     (tmp_path / "ada").mkdir()
@@ -240,6 +264,7 @@ def behind(tmp_path, monkeypatch):
     return run
 
 
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is held open")
 bubblewrap = pytest.mark.skipif(
     walls.walls("/tmp")[:1] != ["bwrap"], reason="needs bubblewrap, which only Linux has"
 )
@@ -294,11 +319,35 @@ while not os.path.exists(work + "/alive"): pass
         "import time\nfor i in range(20_500): open(f'{work}/{i}', 'w')\ntime.sleep(600)",
         "import time\nos.makedirs(work + '/a' * 500)\nopen(work + '/a' * 500 + 'f', 'wb')"
         ".write(b'x' * 10**7)\ntime.sleep(600)",
+        pytest.param(
+            "import time\nf = open(work + '/a', 'wb')\nos.unlink(work + '/a')\n"
+            "f.write(b'x' * 10**7)\ntime.sleep(600)",
+            marks=ON_LINUX,
+        ),
+        pytest.param(
+            "import time\nf = os.memfd_create('a')\nif os.fork() == 0:\n"
+            "  os.write(f, b'x' * 10**7)\n  time.sleep(600)\ntime.sleep(600)",
+            marks=ON_LINUX,
+        ),
     ],
-    ids=["large", "many", "deep"],
+    ids=["large", "many", "deep", "nameless", "in memory"],
 )
 def test_the_disk_is_limited_in_all(behind, program):
     assert behind(program, disk_mb=5).note == "stopped: more than 5 MB on the disk"
+
+
+def test_an_answer_judged_apart_writes_nowhere_else(tmp_path, monkeypatch):
+    """Whatever the net overlooks: Python refuses where there is no wall of the system's."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    program = "def attention_scores(Q, K):\n    open('../outside', 'w')\n    return Q @ K.mT"
+    answer = answers.Answer(program, program, "attention_scores")
+    reader, writer = os.pipe()
+    found = inside._apart(check, "attention_scores", answer, tricks.made_of(), writer, 600)
+    os.close(reader)
+    os.close(writer)
+    assert found["state"] == "tried" and "PermissionError" in found["words"]
+    assert not (tmp_path / "outside").exists()
 
 
 def test_an_interrupted_run_ends_at_once(behind):
@@ -911,3 +960,21 @@ def test_a_folder_without_files(tmp_path):
         classroom.main([str(tmp_path)])
     with pytest.raises(SystemExit, match="is not a folder"):
         classroom.main([str(tmp_path / "nowhere")])
+
+
+def test_what_runs_is_what_was_looked_at():
+    """Python counts a lone carriage return as a line; who did not took the text of other lines."""
+    right = SOLUTIONS["attention_scores"].rstrip("\n") + "\n"
+    forged = right.replace("(", "(forged=1, ", 1)
+    for n in range(1, 12):
+        cell = "#" + "\r#" * n + "\n" + right + "x = '''\n" + forged + "'''\n"
+        [answer] = answers.Notebook([cell], set()).answers("attention_scores")
+        assert "forged" not in answer.program and not answer.objection, n
+
+
+def test_a_report_can_be_saved_whatever_a_notebook_says_of_its_slips(tmp_path):
+    said = json.dumps({"name": "attention_scores", "passed": False, "slips": ["\ud800"]})
+    row = Row(Learner("eve"), [Submission("x.ipynb", "01", code={"attention_scores": "1"})])
+    grading._take(row.submissions[0], walls.Ended("", 1.0, b"", said.encode()))
+    pages.save([row], tmp_path)
+    assert "�" in (tmp_path / "answers.csv").read_text("utf-8-sig")

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         raise SystemExit("Limits for hostile code need Linux or macOS; on Windows use WSL.")
     if not options.folder.is_dir():
         raise SystemExit(f"{options.folder} is not a folder.")
-    learners = files.learners(options.folder, options.roster)
+    learners = files.learners(options.folder, options.roster, options.out)
     if not learners:
         raise SystemExit(f"No files in {options.folder}.")
     limits = Limits(options.seconds, options.memory, options.disk)

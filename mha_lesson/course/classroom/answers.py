@@ -61,7 +61,8 @@ class Notebook:
     """The code of a notebook, cut into statements; `given` are the course's own cells."""
 
     def __init__(self, cells: list[str], given: set[str]) -> None:
-        self.cells = [_without_magics(cell) for cell in cells]
+        # One kind of line end: Python counts a \r as a line, and so must whoever cuts by lines.
+        self.cells = [re.sub(r"\r\n?", "\n", _without_magics(cell)) for cell in cells]
         self.parts: list[_Part] = []
         self.broken: dict[int, str] = {}
         for number, (source, raw) in enumerate(zip(self.cells, cells, strict=True)):
@@ -105,8 +106,11 @@ class Notebook:
 
     def _handed(self, cell: int, handed: ast.expr) -> Answer | None:
         if not isinstance(handed, ast.Name):  # a lambda, a partial …
-            source = f"answer = {ast.unparse(handed)}"
-            made = _part(cell, ast.parse(source).body[0], source, given=False)
+            try:
+                source = f"answer = {ast.unparse(handed)}"
+                made = _part(cell, ast.parse(source).body[0], source, given=False)
+            except RecursionError:
+                return Answer("", objection="nests too deep")
             return self._answer(made, "answer", cell)
         target = handed.id
         define = re.compile(rf"^(?:def|class)\s+{target}\b|^{target}\s*=", re.M)
@@ -125,6 +129,8 @@ class Notebook:
         try:
             own = [part.node for part in parts if not part.given]
             objection = next(tricks.objections(own, theirs), "")
+            if not all(map(_is_what_was_looked_at, parts)):
+                objection = "is not what is written there"
         except RecursionError:
             objection = "nests too deep"
         return Answer(last.text, "\n".join(p.text for p in parts), target, objection)
@@ -162,6 +168,11 @@ def _text(source: str, node: ast.stmt) -> str:
         return ast.get_source_segment(source, node) or ""
     first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
     return "\n".join(source.split("\n")[first - 1 : node.end_lineno])
+
+
+def _is_what_was_looked_at(part: _Part) -> bool:
+    """The text is what runs, the node is what was judged harmless."""
+    return ast.dump(ast.parse(part.text)) == ast.dump(ast.Module([part.node], []))
 
 
 def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -4,6 +4,7 @@ import csv
 import os
 import re
 import stat
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
@@ -40,19 +41,24 @@ class Learner:
 
 
 def shown(text: str) -> str:
-    """A name fit for a terminal, a table and a page: no line breaks, no control codes."""
+    """A name fit for a terminal, a table and a page: no line breaks, no control codes.
+
+    An ü is one character, also where a Mac has written it as two.
+    """
+    text = unicodedata.normalize("NFC", text)
     return "".join(c if c.isprintable() else "�" for c in text) or "�"
 
 
-def learners(folder: Path, roster: Path | None = None) -> list[Learner]:
+def learners(folder: Path, roster: Path | None = None, report: Path | None = None) -> list[Learner]:
     """Everybody who handed in, or stands on the roster, by name.
 
     A learner is a subfolder of `folder`; of a notebook that lies in no subfolder, what its name
-    says before the number (`ada_03_splitting_into_heads.ipynb`), or else its whole name.
+    says before the number (`ada_03_splitting_into_heads.ipynb`), or else its whole name. What lies
+    in the folder of the report is nobody's.
     """
     listed = _roster(roster) if roster else {}
     found = {name: Learner(name) for name in listed}
-    for path in sorted(_files(folder)):
+    for path in sorted(_files(folder, report)):
         inside = path.relative_to(folder)
         name = _on_roster(inside, listed) or shown(_whose(inside))
         learner = found.setdefault(name, Learner(name))
@@ -69,12 +75,14 @@ def learners(folder: Path, roster: Path | None = None) -> list[Learner]:
     return sorted(found.values(), key=lambda learner: learner.name.casefold())
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path, report: Path | None) -> list[Path]:
     """Links are never followed, neither to folders nor to files."""
+    left_out = report and report.resolve()
     found: list[Path] = []
     closed = lambda error: found.append(Path(error.filename))  # noqa: E731
     for place, folders, names in os.walk(folder, onerror=closed):
         folders[:] = [f for f in folders if f not in NOISE and not f.startswith(".")]
+        folders[:] = [f for f in folders if Path(place, f).resolve() != left_out]
         links = [f for f in folders if os.path.islink(os.path.join(place, f))]
         found += [Path(place, n) for n in [*names, *links] if not n.startswith(".")]
     return [path for path in found if path.name not in ("Thumbs.db", "desktop.ini")]
@@ -143,7 +151,9 @@ def _roster(path: Path) -> dict[str, list[str]]:
     Further columns (a user name, an e-mail address, a number) name the learner's files, too.
     """
     try:
-        lines = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
+        text = path.read_text(encoding="utf-8-sig").splitlines()
+        semicolons = "," not in "".join(text)  # so a spreadsheet writes where a comma is decimal
+        lines = list(csv.reader(text, delimiter=";" if semicolons else ","))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SystemExit(f"The roster {path} cannot be read as CSV: {error}.") from error
     rows = [[cell.strip() for cell in line if cell.strip()] for line in lines]
@@ -157,7 +167,8 @@ def _roster(path: Path) -> dict[str, list[str]]:
 
 def _plain(text: str) -> str:
     """Ada_Lovelace and "ada lovelace" are one."""
-    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
+    text = unicodedata.normalize("NFC", text).casefold()
+    return re.sub(r"[\W_]+", " ", text).strip()
 
 
 def _on_roster(inside: PurePath, listed: dict[str, list[str]]) -> str | None:

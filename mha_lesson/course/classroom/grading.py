@@ -212,7 +212,7 @@ def _readable(text: str) -> str:
 
 
 def _texts(slips: Any) -> list[str]:
-    return [s for s in slips if isinstance(s, str)] if isinstance(slips, list) else []
+    return [shown(s) for s in slips if isinstance(s, str)] if isinstance(slips, list) else []
 
 
 @cache

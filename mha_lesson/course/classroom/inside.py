@@ -139,6 +139,7 @@ def _apart(
         os.close(judged)
         with contextlib.suppress(BaseException):
             _limit_time(seconds)
+            _guard(os.path.realpath(os.curdir))
             _answer(check, name, answer, before, writer)
         os._exit(0)
     os.close(writer)

@@ -1,6 +1,7 @@
 """What the teacher reads: tables for a spreadsheet, a page of the class and one a learner."""
 
 import csv
+import itertools
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -147,12 +148,15 @@ def _no_formula(cell: object) -> object:
 
 def _page_names(rows: list[Row]) -> dict[str, str]:
     """A file name for each learner, fit for every system."""
-    plain = {r.learner.name: re.sub(r"[^\w-]+", "_", r.learner.name)[:60] or "_" for r in rows}
-    taken: dict[str, str] = {}
-    for n, (name, text) in enumerate(plain.items(), 1):
-        alone = [*map(str.casefold, plain.values())].count(text.casefold()) == 1
-        taken[name] = f"{text}.html" if alone else f"{text}_{n}.html"
-    return taken
+    pages: dict[str, str] = {}
+    taken: set[str] = set()
+    for row in rows:
+        plain = re.sub(r"[^\w-]+", "_", row.learner.name)[:60] or "_"
+        names = (plain if n == 1 else f"{plain}_{n}" for n in itertools.count(1))
+        page = next(name for name in names if name.casefold() not in taken)
+        taken.add(page.casefold())
+        pages[row.learner.name] = f"{page}.html"
+    return pages
 
 
 def words(rows: list[Row]) -> str:

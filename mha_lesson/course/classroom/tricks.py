@@ -46,8 +46,9 @@ BEHIND = {
     "inspect", "importlib", "subprocess", "socket", "pickle", "builtins", "signal", "threading",
     "shutil", "warnings", "multiprocessing", "distributed", "serialization", "hub", "jit", "fx",
     "package", "ops", "library", "overrides", "compiler", "compile", "testing", "f2py", "lib",
-    "utils", "load", "save", "dump", "loadtxt", "savetxt", "genfromtxt", "fromfile", "tofile",
-    "from_file", "memmap", "load_library", "check", "course", "explore", "journal",
+    "utils", "load", "save", "savez", "savez_compressed", "dump", "loadtxt", "savetxt",
+    "genfromtxt", "fromregex", "fromfile", "tofile", "from_file", "memmap",
+    "load_library", "check", "course", "explore", "journal",
     "DataSource", "PyTorchFileWriter", "DisableTorchFunction", "DisableTorchFunctionSubclass",
 }  # fmt: skip
 SWITCHES = re.compile(r"(?:set|use|register)_")  # of a module: they hold for everybody

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -117,7 +118,7 @@ def _watch(
                 return f"stopped after {limits.seconds:g} s"
             if now - looked > LOOK:
                 looked = now
-                if _takes(work) > limits.disk_mb * 1e6:
+                if _takes(work) + _held(process.pid) > limits.disk_mb * 1e6:
                     return f"stopped: more than {limits.disk_mb:g} MB on the disk"
     return "" if process.returncode == 0 else "stopped before its end (memory, or a crash)"
 
@@ -149,9 +150,24 @@ def _takes(work: Path, most: int = 20_000) -> float:
                     size += getattr(found, "st_blocks", 0) * 512
                     if stat.S_ISDIR(found.st_mode):
                         folders.append(entry.path)
-        except OSError:  # gone meanwhile, or closed: what cannot be counted here is small
+        except OSError:  # gone meanwhile, or closed to us
             continue
     return size
+
+
+def _held(first: int) -> float:
+    """Bytes of the files without a name that a run holds open, in memory or on the disk (Linux)."""
+    size: dict[tuple[int, int], int] = {}
+    family = [first]
+    for process in family:
+        with suppress(OSError, ValueError):  # it has ended meanwhile
+            for task in os.scandir(f"/proc/{process}/task"):
+                family += map(int, Path(task.path, "children").read_text().split())
+            for held in os.scandir(f"/proc/{process}/fd"):
+                found = os.stat(held.path)
+                if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                    size[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return sum(size.values())
 
 
 def _end(process: subprocess.Popen) -> None:
