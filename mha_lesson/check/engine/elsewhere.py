@@ -44,6 +44,7 @@ _OF_ONE = frozenset(
     ]
 )
 _MAY_MIX = _OF_ONE | {"to", "copy_", "type_as", "__getitem__", "__setitem__", "__set__"}
+_JOINS = {f"__{way}{operator}__" for way in ("", "i", "r") for operator in ("and", "or", "xor")}
 _TO_NUMPY = ("numpy", "__array__")
 
 
@@ -62,15 +63,14 @@ class Elsewhere(TorchFunctionMode):
         self._note(tensors, self._there)
 
     def has(self, x: Any) -> bool:
-        return isinstance(x, Tensor) and _address(x) in self._there
+        return isinstance(x, Tensor) and _key(x) in self._there
 
     def lacks(self, x: Any) -> bool:
         """Whether a tensor is known to have been made on the CPU."""
-        return isinstance(x, Tensor) and _address(x) in self._here and not self.has(x)
+        return isinstance(x, Tensor) and _key(x) in self._here and not self.has(x)
 
     def _note(self, tensors: Iterable[Any], side: dict[int, Tensor]) -> None:
-        tensors = [x for x in tensors if isinstance(x, Tensor) and x.numel()]
-        side |= {address: x for x in tensors if (address := _address(x))}
+        side |= {_key(x): x for x in tensors if isinstance(x, Tensor)}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -98,7 +98,7 @@ class Elsewhere(TorchFunctionMode):
         known = list(zip(tensors, there, strict=True))
         if name == "__getitem__" and not self.has(args[0]) and any(s and x.ndim for x, s in known):
             raise RuntimeError("indices should be on the same device as the indexed tensor")
-        if name in _MAY_MIX or name in _MAKERS or name.startswith("_"):
+        if name in _MAY_MIX or name in _MAKERS or (name.startswith("_") and name not in _JOINS):
             return
         sides = {s for x, s in known if (x.ndim or s) and x.numel() and _address(x)}
         if len(sides) > 1:  # a number of the CPU's may join, one of the device's may not
@@ -121,10 +121,17 @@ class Elsewhere(TorchFunctionMode):
 _COPIES = frozenset(["to", "cpu", "type_as", "tensor", "as_tensor", "asarray"])
 
 
+def _key(x: Tensor) -> int:
+    """Its memory; of a tensor without any, an empty one, itself."""
+    return _address(x) or -id(x)
+
+
 def _address(x: Tensor) -> int:
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):  # under vmap, or torch.func.grad
+        x = torch._C._functorch.get_unwrapped(x)
     try:
         return x.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):  # no memory of its own: sparse, or under vmap
+    except (RuntimeError, NotImplementedError):  # no memory of its own: sparse
         return 0
 
 

@@ -24,13 +24,15 @@ NONE = Finding(
 
 
 def gradient(exercise: Exercise, bound: Bound, codes: set[Any]) -> Finding | None:
-    """What is wrong with the gradient on the first input, where the exercise asks for one.
+    """What is wrong with the gradient on the first two inputs, where the exercise asks for one.
 
     To weights that come as an argument no gradient is asked for: they may be put into a layer.
     """
-    if exercise.gradient is None:
-        return None
-    case = bound.cases[0]
+    tried = bound.cases[:2] if exercise.gradient else []
+    return next(filter(None, (_on(exercise, bound, case, codes) for case in tried)), None)
+
+
+def _on(exercise: Exercise, bound: Bound, case: Case, codes: set[Any]) -> Finding | None:
     leaves, mine = _differentiated(exercise, bound.answer, case, codes)
     if not leaves:
         return None
@@ -47,7 +49,8 @@ def gradient(exercise: Exercise, bound: Bound, codes: set[Any]) -> Finding | Non
     _, right = _differentiated(exercise, exercise.right, case, set())
     assert isinstance(right, dict)
     pairs = [(n, mine[n], g) for n, g in right.items() if g is not None]
-    other = [n for n, g, r in pairs if g is not None and not close(g, r, TOLERANCE)]
+    told = [(n, g, r) for n, g, r in pairs if g is not None and not g.isnan().any()]
+    other = [n for n, g, r in told if not close(g, r, TOLERANCE)]  # NaN is told by itself
     if other:
         does = (
             f"The values are right, and the gradient of {' and '.join(other)} is another one: it "

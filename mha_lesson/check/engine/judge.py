@@ -484,13 +484,17 @@ def _dtype_finding(exercise: Exercise, trial: Trial, dtype: torch.dtype) -> Find
 
 
 def _on_other_device(bound: Bound, codes: set[Any]) -> Finding | None:
-    case = bound.cases[0]
-    mine = [x for part in case.inputs for x in tensors(part)]
-    if not mine:
-        return None
-    with Elsewhere(mine) as device:
-        outcome = run(bound.answer, case.inputs, codes)
-    if isinstance(outcome, Raised):
-        finding = errors.explain(outcome)
-        return finding if finding.key == errors.DEVICE else None
-    return FIXED_DEVICE if any(device.lacks(x) for x in flat(outcome.value)) else None
+    """Every input is tried: a mask or a cache has lines of its own."""
+    for case in bound.cases:
+        mine = [x for part in case.inputs for x in tensors(part)]
+        if not mine:
+            continue
+        with Elsewhere(mine) as device:
+            outcome = run(bound.answer, case.inputs, codes)
+        if isinstance(outcome, Raised):
+            finding = errors.explain(outcome)
+            if finding.key == errors.DEVICE:
+                return finding
+        elif any(device.lacks(x) for x in flat(outcome.value)):
+            return FIXED_DEVICE
+    return None

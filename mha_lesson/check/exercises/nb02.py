@@ -9,6 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_lesson.check.engine.exercise import Case, exercise
 from mha_lesson.check.engine.families import kinds_of_count, orders_of_results
+from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.safely import fresh
 
@@ -194,6 +195,14 @@ def count_parameters(
     """4 · d_model · h · d_k."""
     sizes = (d_model, n_heads, d_k)
     return finish(inward(*sizes) + outward(*sizes) + biases(*sizes))
+
+
+right_too(
+    count_parameters,
+    lambda _: (9, 11, 5),
+    "With d_model = 9, n_heads = 11 and d_k = 5",
+    "Is there a division, whose result is cut?",
+)
 
 
 @count_parameters.step

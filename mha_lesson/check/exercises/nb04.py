@@ -125,6 +125,12 @@ def padding_mask(
 
 right_too(
     padding_mask,
+    lambda _: (torch.tensor([300, 10]), 400),
+    "With T = 400",
+    "Is there a table, or a number format, that ends before?",
+)
+right_too(
+    padding_mask,
     lambda _: (torch.tensor([3, 3]), 3),
     "Where no sequence is padded",
     "What does the caller get then: a mask?",
@@ -241,6 +247,9 @@ def scores_and_masks() -> Iterator[Case]:
     low, wide = ((normal(3, 5, seed=11, std=std) * 16).round() / 16 for std in (1, 5_000))
     yield Case((low - 10_000, blocked), small, "with scores near −1e4", 2e-3, True)
     yield Case((wide, blocked), small, "with scores up to ±1e4", 2e-3, True)
+    order = normal(3, 5, seed=15).argsort(-1)
+    coarse = -64 * (157 + order.double())  # every dtype has these, and their weights are 0 and 1
+    yield Case((coarse, blocked), small, "with scores of −10,048 and below")
     mixed = normal(3, 5, seed=13)
     mixed[0] = torch.tensor([-1e4, 1e4, -1e4, -1e4, 1e4])
     note = "where open keys score −1e4 and blocked ones 1e4"
@@ -310,6 +319,21 @@ def masked_softmax(
     """Softmax over the keys that are not blocked; a row without any is zero."""
     blocked = read(mask, scores)
     return empty(normalise(fill(scores, blocked)), blocked)
+
+
+BROADCAST = "Which masks broadcast to the shape of the scores?"
+right_too(
+    masked_softmax,
+    lambda _: (normal(3, 5, seed=60), torch.tensor([[False], [True], [False]])),
+    "With a mask (T_q, 1)",
+    BROADCAST,
+)
+right_too(
+    masked_softmax,
+    lambda _: (normal(3, 5, seed=60), torch.tensor([False, True, False, False, True])),
+    "With a mask (T_k,)",
+    BROADCAST,
+)
 
 
 @masked_softmax.step

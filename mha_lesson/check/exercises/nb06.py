@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from mha_lesson.check.engine import errors
 from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, Exercise, exercise
+from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.naming import Trial
 from mha_lesson.check.engine.report import Finding
@@ -403,6 +404,19 @@ def MultiHeadAttention(
     context = arrange(mix(weights, V))
     output = leave(join(order(context), context), layers, x)
     return give(output, weights, mask)
+
+
+def _with_blocked_queries(cases: list[Case]) -> tuple[Any, ...]:
+    x, _, layers = cases[0].inputs
+    return x, (torch.arange(x.shape[1]) == 1)[:, None].expand(1, 1, -1, 1), layers
+
+
+right_too(
+    MultiHeadAttention,
+    _with_blocked_queries,
+    "With a mask (1, 1, T, 1)",
+    "Which masks broadcast to (B, n_heads, T, T)?",
+)
 
 
 @MultiHeadAttention.step

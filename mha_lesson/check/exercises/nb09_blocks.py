@@ -144,7 +144,6 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
     cases=blocks,
     gives=("output (T_q, d_v)",),
     further=(held_at_once,),
-    gradient="some",
 )
 def blockwise_attention(
     Q: Tensor,

@@ -74,6 +74,12 @@ def rotate(
 
 right_too(
     rotate,
+    lambda cases: (cases[0].inputs[0], cases[0].inputs[1] + 11),
+    "With the first x again, at other positions,",
+    "Is something kept from call to call?",
+)
+right_too(
+    rotate,
     lambda _: (normal(2, 6, seed=40), torch.tensor([70_001, 3])),
     "With position 70,001",
     "Is there a table, or a length, that ends before?",

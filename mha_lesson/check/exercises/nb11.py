@@ -187,6 +187,27 @@ def cached_attention(
     return give(mix(normalise(scores), q, all_k, all_v), all_k, all_v, (q, k, v, old_k, old_v))
 
 
+def heads_moved(*lengths: int) -> Iterator[Tensor]:
+    """Rows (B, h, T, d_k) as `split_heads` leaves them: not in one piece."""
+    for seed, n in enumerate(lengths):
+        yield normal(2, n, 3, 5, seed=60 + seed).transpose(1, 2)
+
+
+IN_ONE_PIECE = "Which line needs memory in one piece, and who says that it is?"
+right_too(
+    cached_attention,
+    lambda _: (*heads_moved(4, 4, 4), None, None),
+    "With no cache, and heads that have been moved before the tokens,",
+    IN_ONE_PIECE,
+)
+right_too(
+    cached_attention,
+    lambda _: (*heads_moved(2, 2, 2, 70, 70),),
+    "With 70 tokens in a cache that is not contiguous",
+    f"{IN_ONE_PIECE} Or is there a table that ends before?",
+)
+
+
 cached_attention.adopt(
     attention,
     "normalise",
@@ -478,6 +499,14 @@ def cached_mask(
     """True at the future, and at what lies `window` or more tokens back."""
     query, key = queries(n_new, n_cached), keys(n_new, n_cached)
     return axes(kind(together(future(query, key), past(query, key, window))))
+
+
+right_too(
+    cached_mask,
+    lambda _: (3, 300, 290),
+    "With 300 tokens in the cache",
+    "Is there a table, or a number format, that ends before?",
+)
 
 
 @cached_mask.step
