@@ -39,7 +39,7 @@ def ways(block: Any, known: Mapping[str, Finding]) -> Iterator[Way]:
     shared: list[ast.stmt] = []
     parts: list[tuple[str, str, ast.FunctionDef]] = []
     body = node.body
-    default = ast.get_docstring(node) or ""
+    default = " ".join((ast.get_docstring(node) or "").split())
     for statement, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(statement, ast.FunctionDef):
             words, name, own = ast.get_docstring(statement), statement.name, statement.body[1:]

@@ -338,7 +338,7 @@ def _unnamed(exercise: Exercise, trial: Trial, wrong: list[Trial]) -> Finding:
         does = f"Your code gives {mine}, and the right number is {right}. {relation.does}".strip()
         return Finding(relation.key, does, "Take the smallest input: which terms go into the sum?")
     lead = f"{part} has the right shape, {want}, and other numbers."
-    asks = "Follow one of the framed cells by hand: from which numbers should it come?"
+    asks = "Follow one of the marked cells by hand: from which numbers should it come?"
     return Finding(relation.key if relation else "values", f"{lead} {does}".strip(), asks)
 
 
