@@ -100,7 +100,10 @@ def table(exercises: list[tuple[Any, str, str]], keep: bool | None) -> Progress:
 
 def _place() -> Path:
     """The learner's copy of the course, if the kernel runs in it or below; else where it runs."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # somebody has removed the folder: nothing is there
+        return Path()
     return next((p for p in (here, *here.parents) if (p / COPY).exists()), here)
 
 
