@@ -96,6 +96,7 @@ class Flow {
   }
 
   key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey) return false; // the browser's own
     const by = { "+": 1, "=": 1, "-": -1, "−": -1 }[e.key], cell = this.view.cursor;
     if (e.key === "Enter" && cell) { this.keep(cell); return true; }
     if (!by || !this.movable(cell)) return false;

@@ -642,10 +642,10 @@ export class View {
   // What belongs to the cursor: cells of one link, the same cell of equal maps, its row and column.
   mark(g) {
     this.lit = [];
-    if (this.flow) return this.flow.mark(g);
     const fits = ([i, r, c]) => this.fields[i] && r < this.fields[i].rows && c < this.fields[i].columns;
     if (this.pinned && !fits(this.pinned)) this.pinned = null;
     if (this.cursor && !fits(this.cursor)) this.cursor = this.pinned;
+    if (this.flow) return this.flow.mark(g);
     if (!this.cursor) return;
     const [i, r, c] = this.cursor, f = this.fields[i];
     const link = f.kind === "tiles" ? f.m.links[r][c] : -1;
@@ -843,6 +843,7 @@ const longest = ({ said }) => `${Math.max(...said.map((word) => word.length))}ch
 
 async function render({ model, el }) {
   const off = [], { controls, play } = model.get("deck");
+  let gone = false;
   let deck = null, stored = null, room = 860;
   const view = new View(el, model.get("look"), (...where) => deck && chooser(deck)(...where));
   const listen = (m, event, f) => { m.on(event, f); off.push(() => m.off(event, f)); };
@@ -857,6 +858,7 @@ async function render({ model, el }) {
   });
   const fail = () => view.fail(model.get("error"));
   const start = async () => {
+    if (gone) return;
     const explorer = el.closest(".mha-explorer"), bar = explorer?.querySelector(".mha-bar");
     if (explorer) {
       const names = new MutationObserver(() => nameSliders(explorer));
@@ -866,6 +868,7 @@ async function render({ model, el }) {
       off.push(() => names.disconnect());
     }
     const models = await Promise.all((controls ?? []).map((c) => model.widget_manager.get_model(c.id)));
+    if (gone) return;
     deck = modelDeck(controls ?? [], models);
     // What the kernel has sent beforehand for where the controls stand.
     const known = () => {
@@ -902,7 +905,7 @@ async function render({ model, el }) {
     resize.observe(el);
   };
   requestAnimationFrame(start); // the element is in the page, and has its theme, one frame from now
-  return () => { off.forEach((f) => f()); resize.disconnect(); view.remove(); };
+  return () => { gone = true; off.forEach((f) => f()); resize.disconnect(); view.remove(); };
 }
 
 const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);

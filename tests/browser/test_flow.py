@@ -105,6 +105,35 @@ def test_pointing_at_a_number_lights_what_made_it_and_says_how(tab, pages):
     assert page.locator(".mha-strip span").count() == creek.n_heads
 
 
+def test_a_step_back_takes_the_block_under_the_pointer_away(tab, pages):
+    page, errors = opened(tab, pages["grown"]), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    blocks = page.locator("canvas").evaluate("c => c.mha.flow.flow.blocks")
+    page.mouse.move(*place(page, blocks[-1], 1, 1))
+    before = said(page)
+    page.locator("input[type=range]").first.focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(
+        "n => document.querySelector('canvas').mha.fields.length < n", arg=len(blocks)
+    )
+    page.wait_for_function(
+        "old => document.querySelector('.mha-strip p').textContent !== old", arg=before
+    )
+    assert not errors
+
+
+def test_the_browser_s_own_keys_change_no_number(tab, pages):
+    page = opened(tab, pages["hand"])
+    page.mouse.move(*place(page, "q", 0, 0))
+    page.locator("canvas").focus()
+    before = values(page, "q").tolist()
+    for key in ("Control+Equal", "Control+Minus", "Meta+Equal"):
+        page.keyboard.press(key)
+    assert values(page, "q").tolist() == before
+    page.keyboard.press("+")
+    assert values(page, "q").tolist() != before
+
+
 def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(tab, pages):
     page, words = opened(tab, pages["whole"]), sentence().labels
     page.mouse.click(*place(page, "weights", 4, 2))
