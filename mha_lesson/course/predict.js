@@ -6,12 +6,19 @@ const KEY = "mha_lesson guesses";
 class Guesses extends EventTarget {
   constructor() {
     super();
+    this.said = {};
+    this.read();
+    document.addEventListener("click", (event) => this.click(event.target));
+    addEventListener("storage", () => this.read() && this.tell());  // another tab has written
+  }
+
+  read() {
     try {
       this.said = JSON.parse(localStorage.getItem(KEY)) ?? {};
+      return true;
     } catch {
-      this.said = {};  // a browser that keeps nothing
+      return false;  // a browser that keeps nothing
     }
-    document.addEventListener("click", (event) => this.click(event.target));
   }
 
   click(target) {
@@ -30,6 +37,10 @@ class Guesses extends EventTarget {
     try {
       localStorage.setItem(KEY, JSON.stringify(said));
     } catch {}
+    this.tell();
+  }
+
+  tell() {
     this.mark();
     this.dispatchEvent(new Event("change"));
   }

@@ -158,3 +158,20 @@ def test_the_theme_is_chosen_and_kept(opened):
     assert changed != before
     page.reload()
     assert page.evaluate(background) == changed
+
+
+def test_guesses_of_two_tabs_are_both_kept(browser, site):
+    context = browser.new_context()
+    tabs = context.new_page(), context.new_page()
+    for page in tabs:
+        page.goto((site / f"{SCALING}.html").as_uri())
+    names = []
+    for n, page in enumerate(tabs):
+        box = page.locator(".mha-guess div:has(> details)").nth(n).locator("details").first
+        names.append(box.get_attribute("name"))
+        box.locator("summary").first.click()
+    kept = "Object.keys(JSON.parse(localStorage.getItem('mha_lesson guesses')))"
+    for page in tabs:
+        assert page.evaluate(kept) == names
+    tabs[0].wait_for_function("document.querySelectorAll('[data-mine]').length === 2")
+    context.close()
