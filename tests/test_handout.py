@@ -69,6 +69,10 @@ def test_a_deck_is_one_file(monkeypatch):
     assert "<script>/* R */</script>" in page and "<style>/* C */</style>" in page
     assert page.count("<section") == page.count("</section>") > 30
     assert not LOADS.search(page)
+    links = [a["href"] for a in BeautifulSoup(page, "html.parser").find_all("a", href=True)]
+    assert all(link.startswith(("#", "https://")) for link in links)
+    assert ".ipynb" not in page and "→ notebook 6, <em>Is h a knob" in page
+    assert '("toggle", fit, true)' in page
     assert page.count('display="block"') == 2 and "$$" not in page and "$W^O$" not in page
 
 

@@ -30,6 +30,7 @@ LARGER, WIDEST = 1.5, 1180  # pictures on slides, in times and in pixels
 STILL = "<p><em>On a slide this picture stands still; in the notebook it moves.</em></p>"
 DOTS = re.compile(r"^( *)\.\.\.$", re.M)
 NOTEBOOK_LINK = re.compile(r'(href="\w+)\.ipynb\b')
+TO_A_FILE = re.compile(r'<a href="\w+\.(?:ipynb|md)\b[^>]*>(.*?)</a>', re.S)
 
 # nbconvert's own pages fetch scripts from the network, for formulas, diagrams and widgets that
 # these notebooks do not have.
@@ -95,6 +96,7 @@ DECK = (
   };
   Reveal.on("ready", fit);
   Reveal.on("slidechanged", fit);
+  document.addEventListener("toggle", fit, true);  // it does not bubble
   Reveal.on("fragmentshown", (e) => {
     const folded = e.fragment.closest("details");
     if (folded) folded.open = true;
@@ -174,7 +176,8 @@ def slides(path: Path) -> str:
         template_file="deck.html.j2", extra_loaders=[DictLoader({"deck.html.j2": DECK})]
     )
     resources = {"metadata": {"name": path.stem}, **reveal()}
-    return typeset(exporter).from_notebook_node(deck(notebooks.read(path)), resources)[0]
+    page, _ = typeset(exporter).from_notebook_node(deck(notebooks.read(path)), resources)
+    return TO_A_FILE.sub(r"\1", page)  # a deck is shown alone
 
 
 def printed(path: Path) -> str:
