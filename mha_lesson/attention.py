@@ -146,7 +146,7 @@ def _attention_weights(
         else:
             scores = (query / math.sqrt(query.shape[-1])) @ key.mT
     if mask is not None:
-        # What scores.masked_fill(mask, -inf) gives of finite scores, but added: five times as fast.
+        # As masked_fill(mask, -inf), of finite scores, but added: five times as fast.
         bias = torch.zeros_like(mask, dtype=scores.dtype)
         scores += bias.masked_fill_(mask, -math.inf)
     weights = scores.softmax(dim=-1)  # of bfloat16: in float32 inside, and rounded once

@@ -80,7 +80,8 @@ def core_bytes(T: int, d_model: int, n_heads: int, core: str) -> int:
     """The most bytes that a core holds at once beside Q, K and V, in float32 without a mask.
 
     Explicit: scores and weights, h · T² each (as long as T ≥ d_k). Fused: the output and one
-    number for each row; its small work space, the same for every T, is left out.
+    number for each row; its work space, bounded as T grows and larger with more threads, is
+    left out.
     """
     T, d_model, n_heads = _sizes(T, d_model, n_heads)
     require_one_of("core", core, CORES)
