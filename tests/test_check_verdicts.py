@@ -452,6 +452,38 @@ def test_the_packages_own_is_no_answer(name: str) -> None:
         assert getattr(check, name)(lambda *inputs: own(*inputs)).passed
 
 
+def test_a_function_that_calls_itself_leaves_its_work_to_nobody() -> None:
+    def causal_mask(T: int) -> Any:
+        mask = torch.zeros(T, T, dtype=torch.bool)
+        if T > 1:
+            mask[:-1, -1] = True
+            mask[:-1, :-1] = causal_mask(T - 1)
+        return mask
+
+    report = check.causal_mask(causal_mask)
+    assert report.passed and "leaves the work" not in str(report)
+
+
+def test_heads_with_zeros_beside_them_do_not_enter_one_product() -> None:
+    def padded(heads: Tensor, W_o: Tensor) -> Any:
+        h, d = heads.shape[1], heads.shape[-1]
+        wide = [F.pad(heads[:, i], (i * d, (h - 1 - i) * d)) for i in range(h)]
+        return sum(x @ W_o.T for x in wide)
+
+    report = check.sum_of_head_writes(padded)
+    assert report.passed and "one product" not in str(report)
+
+
+def test_a_gradient_that_overflows_beside_open_keys_is_told_as_that() -> None:
+    def exponentials(scores: Tensor, mask: Tensor) -> Any:
+        top = scores.masked_fill(mask, -math.inf).amax(-1, keepdim=True).nan_to_num(neginf=0.0)
+        e = (scores - top).exp().masked_fill(mask, 0.0)
+        return e / e.sum(-1, keepdim=True).clamp(min=1e-7)
+
+    report = check.masked_softmax(exponentials)
+    assert "nan_gradient" in report.slips and "0 · ∞" in str(report)
+
+
 def test_whose_work_it_is_is_said() -> None:
     ready = check.split_heads(partial(mha_lesson.split_heads))
     assert ready.passed and "It leaves the work to `split_heads`" in str(ready)

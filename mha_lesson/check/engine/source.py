@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from mha_lesson.check.engine.report import Finding
+from mha_lesson.check.engine.safely import safe_text
 
 # Methods of lists and dicts that a tensor has under the same name, and that do work in place.
 _IN_PLACE = frozenset(["sort", "index_put_", "copy_", "backward", "register_hook", "retain_grad"])
@@ -178,8 +179,10 @@ class Source:
         return not names or any(_CHANCE.search(name) for name in names)
 
     def calls(self, name: str) -> bool:
+        """Whether it calls somebody else's function of this name: one of its own calls itself."""
+        own = safe_text(getattr(self.answer, "__name__", ""), str) == name
         return any(
-            name in (getattr(n.func, "attr", ""), getattr(n.func, "id", ""))
+            name in (getattr(n.func, "attr", ""), "" if own else getattr(n.func, "id", ""))
             for n in self.nodes(ast.Call)
         )
 

@@ -287,17 +287,32 @@ def nan_gradient(what: str, of: str) -> Finding:
 
 
 def gradients_of_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
-    for case in cases:
-        scores, mask = case.inputs
-        leaf = scores.clone().requires_grad_()
-        try:
-            weights = answer(leaf * 1.0, mask.clone())  # a copy: it may be written into
-            (weights * normal(*weights.shape, seed=99)).sum().backward()
-        except Exception:
-            continue  # nothing to differentiate, or not differentiable: not NaN
-        if leaf.grad is not None and leaf.grad.isnan().any():
+    for scores, mask in (case.inputs for case in cases):
+        if _leaves_nan(answer, scores, mask):
+            with_keys = mask & ~mask.all(-1, keepdim=True)
+            if _leaves_nan(answer, scores, with_keys):
+                return NAN_OF_OVERFLOW
             return nan_gradient("weights are right", "scores")
     return None
+
+
+NAN_OF_OVERFLOW = Finding(
+    "nan_gradient",
+    "The weights are right, and the *gradient* of the scores has NaN in it, also where every query "
+    "has a key left. (Where `exp` overflows at a blocked key, a zero in its place afterwards does "
+    "not mend the way back: 0 · ∞ is NaN.)",
+    "What does `exp` see of a blocked score, and could it be lowered before?",
+)
+
+
+def _leaves_nan(answer: Callable[..., Any], scores: Tensor, mask: Tensor) -> bool:
+    leaf = scores.clone().requires_grad_()
+    try:
+        weights = answer(leaf * 1.0, mask.clone())  # a copy: it may be written into
+        (weights * normal(*weights.shape, seed=99)).sum().backward()
+    except Exception:
+        return False  # nothing to differentiate, or not differentiable: not NaN
+    return leaf.grad is not None and bool(leaf.grad.isnan().any())
 
 
 @exercise(

@@ -253,8 +253,8 @@ def top(old, scores):
     """The maximum takes no part: `exp` of the scores as they are overflows when they are large, and
     is 0 everywhere when they are very low."""
     from_zero = torch.maximum(old, scores.amax(-1, keepdim=True)).clamp(min=0)
-    """The running maximum never falls below 0: where all scores are very low every exponential is
-    0, and that is 0/0. | With what should a maximum begin?"""
+    """The running maximum never falls below 0, or what it begins with: where all scores are very
+    low every exponential is 0, and that is 0/0. | With what should a maximum begin?"""
     of_all_queries = torch.maximum(old, scores.max())
     """The largest score of *all* queries is subtracted: a query whose scores lie far below it is
     left with 0/0."""
