@@ -13,6 +13,7 @@ import socket
 import stat
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Timer
 
@@ -978,3 +979,11 @@ def test_a_report_can_be_saved_whatever_a_notebook_says_of_its_slips(tmp_path):
     grading._take(row.submissions[0], walls.Ended("", 1.0, b"", said.encode()))
     pages.save([row], tmp_path)
     assert "�" in (tmp_path / "answers.csv").read_text("utf-8-sig")
+
+
+def test_a_statement_whose_text_is_another_is_not_run():
+    source = "@decorated\ndef f(x):\n    return x\ny = 1; z = 2\n"
+    parts = answers.Notebook([source], set()).parts
+    assert all(map(answers._is_what_was_looked_at, parts)) and len(parts) == 3
+    for part in parts:
+        assert not answers._is_what_was_looked_at(replace(part, text="y = 3"))
