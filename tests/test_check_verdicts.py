@@ -486,7 +486,7 @@ def test_a_gradient_that_overflows_beside_open_keys_is_told_as_that() -> None:
 
 def test_whose_work_it_is_is_said() -> None:
     ready = check.split_heads(partial(mha_lesson.split_heads))
-    assert ready.passed and "It leaves the work to `split_heads`" in str(ready)
+    assert ready.passed and "It calls `split_heads`, which does" in str(ready)
     at_once = check.sum_of_head_writes(RIGHT["sum_of_head_writes"])
     assert at_once.passed and "All heads enter one product" in str(at_once)
 

@@ -59,7 +59,7 @@ def experiment(exercise: Exercise, answer: Callable[..., Any], trial: Trial) -> 
                 does = f"When {what}{name} changes, {where}{mine} "
                 if should and not moves:
                     does += "stays as it is, and it should change."
-                    return Finding("stays", does, "Where in your code does it get lost?")
+                    return Finding("stays", does, "Which line should bring it there?")
                 if moves and not should and too_much is None:
                     does += "changes too, and it should stay as it is."
                     too_much = Finding("changes_too", does, "Which line brings the two together?")

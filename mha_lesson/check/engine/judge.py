@@ -308,7 +308,7 @@ def _remarks(exercise: Exercise, answer: Any, bound: Bound, source: Source) -> I
     """What is worth knowing of a right answer."""
     name, inner = exercise.name, getattr(answer, "func", None)  # of a partial
     if _is_the_packages(exercise, inner) or source.calls(name := exercise.ready_made or name):
-        yield f"It leaves the work to `{name}`, which does all of it: how would yours look?"
+        yield f"It calls `{name}`, which does what was to be written: how would yours look?"
     if exercise.remark and (remark := exercise.remark(bound.answer, bound.cases)):
         yield remark
 

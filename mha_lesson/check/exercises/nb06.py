@@ -1,7 +1,7 @@
 """Exercise 11, notebook 06: the whole class."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -257,14 +257,14 @@ def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Ite
         yield Case((x, future(T), layers), sizes, note, 2e-3, True)
 
 
-def _scoring_low(layers: Layers, sizes: dict[str, int]) -> Tensor:
-    """A token that scores itself about −1e4 in head 0: what is blocked has to score lower still."""
+def _scoring_low(layers: Layers, sizes: Mapping[str, int], size: float = 1e4) -> Tensor:
+    """A token that scores itself about −size in head 0: what is blocked has to score lower."""
     tokens = normal(64, sizes["d_model"], seed=77)
     for _ in range(3):  # a bias keeps scores from growing exactly with the square
         Q, K = (layers.apply(name, tokens)[:, : sizes["d_k"]] for name in ("w_q", "w_k"))
         scores = (Q * K).sum(-1) / math.sqrt(sizes["d_k"])
         low = scores.argmin()
-        tokens = tokens[low : low + 1] * (1e4 / scores[low].abs().clamp(min=1e-3)).sqrt()
+        tokens = tokens[low : low + 1] * (size / scores[low].abs().clamp(min=1e-3)).sqrt()
     return tokens.detach()
 
 
@@ -416,6 +416,23 @@ right_too(
     _with_blocked_queries,
     "With a mask (1, 1, T, 1)",
     "Which masks broadcast to (B, n_heads, T, T)?",
+)
+
+
+def _scoring_low_in_half(cases: list[Case]) -> tuple[Any, ...]:
+    """One head, whose first token has one open key, and √d_k times its score is below 65504."""
+    case = next(c for c in cases if c.sizes["n_heads"] == 1)
+    x, _, layers = case.inputs
+    low = _scoring_low(layers, case.sizes, 2e4).expand(len(x), 1, -1)
+    x = torch.cat([low, x[:, 1:]], 1).to(torch.float16)
+    return x, future(x.shape[1]), layers.to(torch.float16)
+
+
+right_too(
+    MultiHeadAttention,
+    _scoring_low_in_half,
+    "In float16, with a causal mask, where the first token scores itself near −2e4,",
+    "What has to lie below every score, whatever the dtype?",
 )
 
 

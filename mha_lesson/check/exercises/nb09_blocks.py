@@ -81,12 +81,16 @@ class _Sizes(TorchFunctionMode):
         super().__init__()
         self.n_queries, self.widths = n_queries, widths  # of K and V, or a column more
         self.block, self.n_keys = n_queries * block, n_keys
-        self.largest, self.most, self.fused, self.widest = 0, 0, False, 0
+        self.largest, self.most, self.fused = 0, 0, False
+        self.widest: tuple[int, tuple[int, ...]] = (0, ())  # and the shape of it
         self._alive: list[weakref.ref[Tensor]] = []
 
     def _keys_at_once(self, x: Tensor) -> int:
-        """How many keys' scores lie side by side, where x can hold scores of several queries."""
+        """How many keys' scores lie side by side, where x can hold scores of the queries."""
         axes = sorted(n for n in x.shape if n > 1)
+        if self.n_queries == 1:  # a row with a number for every key, and no mask or column of V
+            row = x.shape[-1:] == (self.n_keys,) == (x.numel(),)
+            return self.n_keys if row and x.unique().numel() > 2 else 0
         if len(axes) != 2:
             return 0
         if self.n_keys in axes:  # all keys, for whatever queries
@@ -105,7 +109,7 @@ class _Sizes(TorchFunctionMode):
         for x in flat(result):
             if isinstance(x, Tensor):
                 self.largest = max(self.largest, x.numel())
-                self.widest = max(self.widest, self._keys_at_once(x))
+                self.widest = max(self.widest, (self._keys_at_once(x), tuple(x.shape)))
                 if x.numel() == self.block:
                     self._alive.append(weakref.ref(x))
         held = [x for ref in self._alive if (x := ref()) is not None]
@@ -113,20 +117,33 @@ class _Sizes(TorchFunctionMode):
         return result
 
 
+SIZES_HELD = (  # T_q, T_k, d_k, d_v, block
+    (13, 23, 5, 3, 2),  # Q has 65 numbers, K 115, V 69, a block 26: all scores would be 299
+    (13, 71, 3, 2, 17),  # a block that one could not hold twice
+    (13, 23, 1, 1, 1),  # the smallest block
+    (1, 23, 7, 3, 5),  # one query, as in decoding
+)
+
+
 def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
-    """Q has 65 numbers, K 115, V 69, and a block of scores 26: all scores would be 299."""
-    t_q, t_k, d_k, d_v, block = 13, 23, 5, 3, 2
+    """Whether all scores, or more than a block of them, are held at any of these sizes."""
+    return next(filter(None, (_held(answer, *sizes) for sizes in SIZES_HELD)), None)
+
+
+def _held(
+    answer: Callable[..., Any], t_q: int, t_k: int, d_k: int, d_v: int, block: int
+) -> Finding | None:
     Q, K, V = normal(t_q, d_k, seed=7), normal(t_k, d_k, seed=8), normal(t_k, d_v, seed=9)
     with torch.no_grad(), _Sizes(t_q, block, t_k, {d_k, d_v, d_k + 1, d_v + 1}) as sizes:
         answer(Q, K, V, block)
     if sizes.fused:
         what = f"one call of `scaled_dot_product_attention` with all {t_k} keys"
         what += f", where a block has {block}"
-    elif sizes.widest > d_k + d_v + block:  # room for a block beside the output and the sums
-        what = f"a tensor with {sizes.widest} keys side by side, where a block has {block}"
-    elif sizes.largest > 8 * t_q * block:
+    elif sizes.widest[0] > block + max(d_k, d_v) + 2:  # beside the output, the sum and the maximum
+        what = f"a tensor {sizes.widest[1]}, where a block of scores is {(t_q, block)}"
+    elif sizes.largest > 8 * max(t_q * block, t_k):
         what = f"a tensor of {sizes.largest} numbers, where a block of scores has {t_q * block}"
-    elif sizes.most > 8:
+    elif sizes.most > 8 and block > 1:  # with one key, sums are as large as a block
         what = f"room for {sizes.most} blocks of scores at once"
     else:
         return None
