@@ -164,6 +164,54 @@ def test_a_roster_of_a_spreadsheet_and_folders_of_a_mac(tmp_path):
     assert [*by_name(tmp_path / "in")] == ["J\u00fcrgen M\u00fcller"]
 
 
+def test_numbers_and_words_of_the_course_name_nobody(tmp_path):
+    roster = tmp_path / "class.csv"
+    roster.write_text("Ada Lovelace,07\nBob Ray,03\nCem Ay,head\nZoe Ott,04\n")
+    whose = {
+        "07/03_splitting_into_heads.ipynb": "Ada Lovelace",
+        "03/03_splitting_into_heads.ipynb": "Bob Ray",
+        "head/06_multi_head_attention.ipynb": "Cem Ay",
+        "04/10_where_is_order.ipynb": "Zoe Ott",
+    }
+    for file in whose:
+        write(tmp_path / "in" / file)
+    found = by_name(tmp_path / "in", roster)
+    assert {held[0]: name for name, (held, _) in found.items()} == whose
+
+
+def test_commas_in_a_roster_of_semicolons_and_two_of_one_name(tmp_path):
+    roster = tmp_path / "class.csv"
+    roster.write_text("Name;Kennung\nLovelace, Ada;ada17\nBabbage, Charles;bob3\n")
+    write(tmp_path / "in/ada17/03_splitting.ipynb")
+    found = by_name(tmp_path / "in", roster)
+    assert {name: len(held) for name, (held, _) in found.items()} == {
+        "Lovelace, Ada": 1, "Babbage, Charles": 0,
+    }  # fmt: skip
+    roster.write_text("Anna Berg,ab1\nAnna Berg,ab2\n")
+    with pytest.raises(SystemExit, match="more than one Anna Berg"):
+        files.learners(tmp_path / "in", roster)
+
+
+@pytest.mark.parametrize(
+    ("file", "number"),
+    [("03_splitting_into_heads_21_nov", "03"), ("03_splitting_v10_b", "03"),
+     ("04_masking_23_11_done", "04"), ("12_mine_of_03_splitting_into_heads", "03"),
+     ("03_my_own_name", "03"), ("2026_11_homework", "11")],
+)  # fmt: skip
+def test_a_date_behind_the_name_is_no_number_of_a_notebook(tmp_path, file, number):
+    write(tmp_path / f"ada/{file}.ipynb")
+    [ada] = files.learners(tmp_path)
+    assert [hand_in.notebook for hand_in in ada.notebooks] == [number]
+
+
+def test_a_notebook_and_the_update_beside_it_both_count(tmp_path):
+    names = ("03_splitting_into_heads", "03_splitting_into_heads.updated-2026-11-21")
+    for name in names:
+        write(tmp_path / f"ada/{name}.ipynb")
+    [(held, others)] = by_name(tmp_path).values()
+    assert held == [f"ada/{name}.ipynb" for name in names] and not others
+
+
 def test_the_report_is_nobody(tmp_path):
     write(tmp_path / "ada/03_splitting.ipynb")
     write(tmp_path / "report/index.html")
@@ -492,6 +540,21 @@ def test_right_once_counts_and_unchecked_the_last_counts():
     assert states(judge(FIRST, right, ask, wrong, ask))["split_heads"] == "done"
     assert states(judge(FIRST, right, wrong, ask))["split_heads"] == "tried"
     assert states(judge(FIRST, wrong, right))["split_heads"] == "done"
+    both = "\n".join([right, ask, wrong, ask])
+    assert states(judge(FIRST, both))["split_heads"] == "done"
+
+
+def test_an_answer_below_its_check_is_found():
+    ask, stub = "check.split_heads(split_heads)", "def split_heads(x, n_heads):\n    ..."
+    right = SOLUTIONS["split_heads"]
+    assert states(judge(FIRST, stub, ask, right, given=[stub, ask]))["split_heads"] == "done"
+    assert states(judge(FIRST, ask, right))["split_heads"] == "done"
+
+
+def test_an_argument_may_have_the_name_that_pytorch_gives_it():
+    right = re.sub(r"\bx\b", "input", SOLUTIONS["split_heads"])
+    ask = "check.split_heads(split_heads)"
+    assert states(judge(FIRST, right, ask))["split_heads"] == "done"
 
 
 def test_an_untouched_stub_and_the_courses_own_cells_are_no_answers():

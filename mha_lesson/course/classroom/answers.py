@@ -77,12 +77,17 @@ class Notebook:
             self.parts += [_part(number, node, source, own) for node in tree.body]
 
     def answers(self, name: str) -> list[Answer]:
-        """The learner's answers to an exercise, the newest first: one for each check of it."""
+        """The learner's answers to an exercise, the newest first: one for each check of it.
+
+        Where none stands before a check, what the name means at the end.
+        """
         found: dict[tuple[str, str], Answer] = {}
-        for cell, handed in reversed(self._checks(name)):
-            answer = self._handed(cell, handed)
-            if answer:
+        for at, handed in reversed(self._calls(name)):
+            if answer := self._handed(at, handed):
                 found.setdefault((answer.code, answer.program), answer)
+        if not found:  # there is no check, or the answer stands below it
+            answer = self._handed(len(self.parts), ast.Name(name, ast.Load()))
+            return [answer] if answer else []
         return list(found.values())[:MOST]
 
     def mentions(self, name: str) -> bool:
@@ -91,40 +96,40 @@ class Notebook:
         return own or bool(self._calls(name))
 
     def _calls(self, name: str) -> list[tuple[int, ast.expr]]:
+        """What was handed to the check, and in which statement."""
         return [
-            (part.cell, call.args[0])
-            for part in self.parts
+            (at, call.args[0])
+            for at, part in enumerate(self.parts)
             for call in ast.walk(part.node)
             if isinstance(call, ast.Call) and call.args
             if isinstance(call.func, ast.Attribute) and call.func.attr == name
             if ast.unparse(call.func.value).split(".")[-1] == "check"
         ]
 
-    def _checks(self, name: str) -> list[tuple[int, ast.expr]]:
-        """What was handed to the check, and in which cell; without a check, the name at the end."""
-        return self._calls(name) or [(len(self.cells), ast.Name(name, ast.Load()))]
-
-    def _handed(self, cell: int, handed: ast.expr) -> Answer | None:
+    def _handed(self, at: int, handed: ast.expr) -> Answer | None:
+        """The answer that `handed` means in statement `at`."""
+        before = self.parts[: at + 1]
+        cell = self.parts[at].cell if at < len(self.parts) else len(self.cells)
         if not isinstance(handed, ast.Name):  # a lambda, a partial …
             try:
                 source = f"answer = {ast.unparse(handed)}"
                 made = _part(cell, ast.parse(source).body[0], source, given=False)
             except RecursionError:
                 return Answer("", objection="nests too deep")
-            return self._answer(made, "answer", cell)
+            return self._answer(made, "answer", before)
         target = handed.id
         define = re.compile(rf"^(?:def|class)\s+{target}\b|^{target}\s*=", re.M)
         torn = [n for n in self.broken if n <= cell and define.search(self.cells[n])]
-        bound = [p for p in self.parts if p.cell <= cell and target in p.binds]
+        bound = [p for p in before if target in p.binds]
         if torn and not any(p.cell > torn[-1] for p in bound):
             code, why = self.cells[torn[-1]].rstrip("\n"), self.broken[torn[-1]]
             return Answer(code, objection=f"no Python: {why}", broken=True)
         if not bound or bound[-1].given or _is_import(bound[-1].node):
             return None
-        return self._answer(bound[-1], target, cell)
+        return self._answer(bound[-1], target, before)
 
-    def _answer(self, last: _Part, target: str, cell: int) -> Answer:
-        parts = [*self._needs(last, cell), last]
+    def _answer(self, last: _Part, target: str, before: list[_Part]) -> Answer:
+        parts = [*_needs(last, before), last]
         theirs = [part.node for part in parts if part.given]
         try:
             own = [part.node for part in parts if not part.given]
@@ -135,18 +140,19 @@ class Notebook:
             objection = "nests too deep"
         return Answer(last.text, "\n".join(p.text for p in parts), target, objection)
 
-    def _needs(self, last: _Part, cell: int) -> list[_Part]:
-        """The statements up to the check that bind a name which the answer uses, and so on."""
-        before = [p for p in self.parts if p.cell <= cell and p is not last]
-        chosen = {id(p) for p in before if _is_star(p.node)}
-        wanted, done = {*last.uses}, {*dir(builtins)}
-        while fresh := wanted - done:
-            done |= fresh
-            for part in before:
-                if id(part) not in chosen and part.binds & fresh:
-                    chosen.add(id(part))
-                    wanted |= part.uses
-        return [part for part in before if id(part) in chosen]
+
+def _needs(last: _Part, before: list[_Part]) -> list[_Part]:
+    """The statements up to the check that bind a name which the answer uses, and so on."""
+    before = [p for p in before if p is not last]
+    chosen = {id(p) for p in before if _is_star(p.node)}
+    wanted, done = {*last.uses}, {*dir(builtins)}
+    while fresh := wanted - done:
+        done |= fresh
+        for part in before:
+            if id(part) not in chosen and part.binds & fresh:
+                chosen.add(id(part))
+                wanted |= part.uses
+    return [part for part in before if id(part) in chosen]
 
 
 def _without_magics(cell: str) -> str:

@@ -8,9 +8,16 @@ import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
+from mha_lesson.course.classroom.walls import PROJECT
+
 LARGEST = 32 * 2**20  # bytes of a notebook: two hundred times one of the course's
 NOISE = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 NUMBERED = re.compile(r"(?:^|.*[^0-9])(\d\d)_[a-z]", re.I)  # 03_splitting_into_heads (1).ipynb
+# A name that the course gives, whole or its first word: `ada_03_splitting_21_nov` is 03.
+GIVEN = sorted(path.stem for path in (PROJECT / "notebooks").glob("[0-9]*.ipynb"))
+FIRST = [stem[: (stem + "_").index("_", 3)] for stem in GIVEN]
+NAMED = re.compile(rf"(?<![0-9])(?:{'|'.join([*GIVEN, *FIRST]) or '(?!)'})(?![a-z])", re.I)
+UPDATED = re.compile(r"\.updated-[\d-]+", re.I)
 # What a browser, Jupyter and `make lab` add to a name that is there already.
 AGAIN = re.compile(r"(?: ?\(\d+\)|-copy\d*|\.updated-[\d-]+)+$", re.I)
 
@@ -66,10 +73,9 @@ def learners(folder: Path, roster: Path | None = None, report: Path | None = Non
         if why is not None:
             learner.others.append((shown(str(inside)), why))
             continue
-        number = NUMBERED.match(path.stem)
-        learner.notebooks.append(
-            HandIn(path, shown(str(inside)), number[1] if number else "", path.lstat().st_mtime)
-        )
+        at = _number(path.stem)
+        number = "" if at is None else path.stem[at : at + 2]
+        learner.notebooks.append(HandIn(path, shown(str(inside)), number, path.lstat().st_mtime))
     for learner in found.values():
         _keep_the_latest(learner)
     return sorted(found.values(), key=lambda learner: learner.name.casefold())
@@ -91,9 +97,16 @@ def _files(folder: Path, report: Path | None) -> list[Path]:
 def _whose(inside: PurePath) -> str:
     if len(inside.parts) > 1:
         return inside.parts[0]
-    number = NUMBERED.match(inside.stem)
-    before = inside.stem[: number.start(1)].strip(" _-") if number else ""
+    before = inside.stem[: _number(inside.stem) or 0].strip(" _-")
     return before or AGAIN.sub("", inside.stem) or inside.stem
+
+
+def _number(stem: str) -> int | None:
+    """Where the notebook's number stands in a name."""
+    if named := NAMED.search(stem):
+        return named.start()
+    found = NUMBERED.match(stem)
+    return found.start(1) if found else None
 
 
 def _unfit(path: Path) -> str | None:
@@ -130,10 +143,15 @@ def content(hand_in: HandIn) -> bytes:
 
 
 def _keep_the_latest(learner: Learner) -> None:
-    """Of several versions of one notebook the latest counts; on equal times, the last by name."""
+    """Of several versions of one notebook the latest counts; on equal times, the last by name.
+
+    What `make lab` has put beside a learner's notebook counts besides: either may be worked in.
+    """
     newest: dict[str, HandIn] = {}
     for hand_in in sorted(learner.notebooks, key=lambda h: (h.changed, _natural(h.path.stem))):
         key = hand_in.notebook or AGAIN.sub("", hand_in.path.stem)
+        if updated := UPDATED.search(hand_in.path.stem):
+            key += updated[0]
         if key in newest:
             learner.others.append((newest[key].file, f"handed in again: {hand_in.file} counts"))
         newest[key] = hand_in
@@ -152,7 +170,8 @@ def _roster(path: Path) -> dict[str, list[str]]:
     """
     try:
         text = path.read_text(encoding="utf-8-sig").splitlines()
-        semicolons = "," not in "".join(text)  # so a spreadsheet writes where a comma is decimal
+        # So a spreadsheet writes where a comma is decimal; "Lovelace, Ada" is one cell there.
+        semicolons = all(";" in line for line in text if line.strip())
         lines = list(csv.reader(text, delimiter=";" if semicolons else ","))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SystemExit(f"The roster {path} cannot be read as CSV: {error}.") from error
@@ -162,7 +181,13 @@ def _roster(path: Path) -> dict[str, list[str]]:
         rows = rows[1:]
     if not rows:
         raise SystemExit(f"The roster {path} names nobody: one learner a line is expected.")
-    return {shown(row[0]): [text for cell in row if (text := _plain(cell))] for row in rows}
+    names = [shown(row[0]) for row in rows]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SystemExit(
+            f"The roster {path} has more than one {', '.join(twice)}: add what tells them apart."
+        )
+    texts = [[text for cell in row if (text := _plain(cell))] for row in rows]
+    return dict(zip(names, texts, strict=True))
 
 
 def _plain(text: str) -> str:
@@ -173,7 +198,8 @@ def _plain(text: str) -> str:
 
 def _on_roster(inside: PurePath, listed: dict[str, list[str]]) -> str | None:
     """Who on the roster the path names; the longest name wins (Ann, Ann-Marie)."""
-    words = f" {_plain(str(inside))} "
+    own = inside.with_name(NAMED.sub(" ", inside.name))  # the course's words name nobody
+    words = f" {_plain(str(own))} "
     pairs = [(text, name) for name, texts in listed.items() for text in texts]
     hits = [(len(text), name) for text, name in pairs if f" {text} " in words]
     return max(hits)[1] if hits else None

@@ -38,7 +38,7 @@ ONLY = {
 }
 # What leads from arithmetic to files, to other programs, or into the checks themselves: as a name …
 NAMES = {"exec", "eval", "compile", "open", "globals", "locals", "vars", "getattr", "setattr",
-         "delattr", "input", "breakpoint", "get_ipython", "check", "explore"}  # fmt: skip
+         "delattr", "breakpoint", "get_ipython", "check", "explore"}  # fmt: skip
 # … and behind a dot.
 BEHIND = {
     "attrgetter", "methodcaller", "get_type_hints", "get_args", "ForwardRef", "make_dataclass",
