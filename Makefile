@@ -3,6 +3,8 @@ PYTHON ?= python3
 PY := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python
 # Named after what was installed, and where: a changed pin or a moved folder installs again.
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | tr ' ' '-')
+# Where its Python is gone, as after an upgrade of the system, .venv is made anew.
+GONE := $(shell test ! -e .venv/made || $(PY) -c '' 2>/dev/null || rm -f .venv/made .venv/installed-*)
 SET_UP := .venv/installed-$(KEY)
 FOR_TESTS := .venv/installed-test-$(KEY)
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \

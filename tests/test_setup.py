@@ -80,6 +80,8 @@ def test_setup_installs_nothing_twice_and_a_changed_pin_again(tmp_path):
         (tmp_path / name).write_bytes(before.replace(b"torch", b"tortch", 1))
         assert "tools/install.py" in make("setup")
         (tmp_path / name).write_bytes(before)
+    (tmp_path / ".venv/made").touch()  # and its Python is gone, as after an upgrade
+    assert "tools/install.py" in make("setup") and not stamp.exists()
 
 
 def test_conda_has_the_same_packages_in_the_same_versions():
@@ -275,6 +277,7 @@ global.index-url='https://elsewhere.test/simple'
 global.extra-index-url='file:///a/simple https://b.test/simple'
 global.find-links='/wheels'
 global.cert='/etc/ca.crt'
+global.proxy='http://proxy.test:3128'
 global.constraint='/etc/caps.txt'
 install.no-index='true'
 global.timeout='180'
@@ -289,6 +292,7 @@ global.timeout='180'
     assert "--no-index" in options and "180" not in options
     assert ("--index-strategy", "unsafe-best-match") in pairs
     assert environment["SSL_CERT_FILE"] == "/etc/ca.crt"
+    assert environment["HTTP_PROXY"] == environment["HTTPS_PROXY"] == "http://proxy.test:3128"
 
 
 def test_without_settings_uv_asks_where_pip_does():
@@ -312,10 +316,11 @@ def test_pins_are_exact_with_uv_and_with_pip(uv, monkeypatch, capsys):
     assert ("pip (uv" in capsys.readouterr().out) == (uv is None)
 
 
-@pytest.mark.parametrize("there", ["own", "base", "ensurepip", "none"])
+@pytest.mark.parametrize("there", ["own", "base", "too old", "ensurepip", "none"])
 def test_an_environment_without_pip_takes_the_one_of_its_python_or_gets_its_own(there, monkeypatch):
     def run(command, **_):
         works = there in ("base", "ensurepip") and there in " ".join(command)
+        works |= there == "too old" and "--python" not in command
         return subprocess.CompletedProcess(command, returncode=0 if works else 1)
 
     found = object() if there == "own" else None

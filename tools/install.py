@@ -58,6 +58,8 @@ def uv_options(settings: dict[str, list[str]]) -> tuple[list[str], dict[str, str
         options += ["--allow-insecure-host", host]
     if settings.get("cert"):
         environment["SSL_CERT_FILE"] = settings["cert"][0]
+    for proxy in settings.get("proxy", ()):
+        environment |= {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
     # As pip does: the best version of all indexes, not of the first that knows the name.
     return [*options, "--index-strategy", "unsafe-best-match"], environment
 
@@ -71,8 +73,9 @@ def pip() -> list[str]:
     if importlib.util.find_spec("pip"):
         return own
     base = sys._base_executable
-    if subprocess.run([base, "-c", "import pip"], capture_output=True).returncode == 0:
-        return [base, "-m", "pip", "--python", sys.executable]
+    theirs = [base, "-m", "pip", "--python", sys.executable]  # pip 22.3 or later
+    if subprocess.run([*theirs, "--version"], capture_output=True).returncode == 0:
+        return theirs
     if subprocess.run([sys.executable, "-m", "ensurepip"], stdout=subprocess.DEVNULL).returncode:
         raise SystemExit("There is no pip: on Debian and Ubuntu, apt install python3-venv")
     return own
