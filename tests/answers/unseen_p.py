@@ -129,3 +129,29 @@ def sums_beside_the_output(Q, K, V, block):
 @right("blockwise_attention")
 def query_by_query(Q, K, V, block):
     return torch.cat([running(q[None], K, V, block) for q in Q])
+
+
+@right("blockwise_attention")
+def blocks_of_indices(Q, K, V, block):
+    largest = torch.full_like(Q[:, :1], -torch.inf)
+    total, output = torch.zeros_like(largest), Q.new_zeros(len(Q), V.shape[1])
+    for here in torch.arange(len(K), device=Q.device).split(block):
+        S = Q @ K[here].T / Q.shape[-1] ** 0.5
+        new = torch.maximum(largest, S.amax(1, keepdim=True))
+        fade, P = (largest - new).exp(), (S - new).exp()
+        total, output = total * fade + P.sum(1, keepdim=True), output * fade + P @ V[here]
+        largest = new
+    return output / total
+
+
+# --- 17 ---
+
+
+@right("cached_attention")
+def bias_of_the_lower_right(q, k, v, cache):
+    from torch.nn.attention.bias import causal_lower_right
+
+    if cache is not None:
+        k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
+    bias = causal_lower_right(q.shape[2], k.shape[2])
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias), (k, v)

@@ -95,7 +95,9 @@ class Elsewhere(TorchFunctionMode):
     def _refuse_mixtures(
         self, name: str, args: Any, tensors: list[Tensor], there: list[bool]
     ) -> None:
-        known = list(zip(tensors, there, strict=True))
+        # A `CausalBias` is two sizes: its mask is made where the queries are.
+        biased = [type(x).__name__ == "CausalBias" for x in tensors]
+        known = [(x, s) for x, s, b in zip(tensors, there, biased, strict=True) if not b]
         if name == "__getitem__" and not self.has(args[0]) and any(s and x.ndim for x, s in known):
             raise RuntimeError("indices should be on the same device as the indexed tensor")
         if name in _MAY_MIX or name in _MAKERS or (name.startswith("_") and name not in _JOINS):

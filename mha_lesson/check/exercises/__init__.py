@@ -1,1 +1,1 @@
-"""The exercises, a file for each notebook: the right answer, inputs to try, and known slips."""
+"""The exercises, nearly a file for each notebook: right answers, inputs to try, known slips."""

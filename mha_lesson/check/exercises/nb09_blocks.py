@@ -89,7 +89,7 @@ class _Sizes(TorchFunctionMode):
         """How many keys' scores lie side by side, where x can hold scores of the queries."""
         axes = sorted(n for n in x.shape if n > 1)
         if self.n_queries == 1:  # a row with a number for every key, and no mask or column of V
-            row = x.shape[-1:] == (self.n_keys,) == (x.numel(),)
+            row = x.is_floating_point() and x.shape[-1:] == (self.n_keys,) == (x.numel(),)
             return self.n_keys if row and x.unique().numel() > 2 else 0
         if len(axes) != 2:
             return 0
