@@ -392,9 +392,11 @@ def sharing_keeps_scores() -> None:
 def gigabyte() -> None:
     from mha_lesson.cost import core_bytes
 
-    sizes = {T: core_bytes(T, 384, 12, "explicit") for T in (2048, 4096)}
-    assert "403 MB" in scene("09", T=2048).caption and round(sizes[2048] / 1e6) == 403
-    assert sizes[2048] < 1e9 < sizes[4096] and round(sizes[4096] / 1e9, 1) == 1.6
+    for d_model in (384, 512):  # the explorer's own, and that of the notebook's measurements
+        sizes = {T: core_bytes(T, d_model, 8, "explicit") for T in (2048, 4096)}
+        said = scene("09", T=2048, d_model=d_model, h=8).caption
+        assert "268 MB" in said and round(sizes[2048] / 1e6) == 268
+        assert sizes[2048] < 1e9 < sizes[4096] and round(sizes[4096] / 1e9, 2) == 1.07
 
 
 def h_costs_bytes() -> None:
@@ -434,7 +436,7 @@ SEEN: dict[str, Callable[[], None]] = {
     "Twelve scores, and two rows of keys": twelve_scores,
     "32 scores, and seven rows of keys": without_window,
     "What is held. Every query head": sharing_keeps_scores,
-    "(403 MB) and below 4,096 (1.6 GB)": gigabyte,
+    "(268 MB) and below 4,096 (1.07 GB)": gigabyte,
     "The explicit core's bytes": h_costs_bytes,
 }
 # Trained (nbval compares 07's own words), or the class's own.

@@ -242,7 +242,7 @@ def share_of_the_peak(dtypes: list[str], device: str, budget: float) -> None:
 
 
 def memory(lengths: list[int], device: str) -> None:
-    print("\nMemory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MB:\n")
+    print("\nMemory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MiB:\n")
     paths = ("fused", "explicit")
     print_header("T", *paths)
     for T in lengths:
@@ -254,7 +254,7 @@ def peak_in_a_fresh_process(path: str, T: int, device: str) -> float:
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def peak_megabytes(path: str, T: int, device: str) -> float:
+def peak_mebibytes(path: str, T: int, device: str) -> float:
     """By how much memory rises above what holds the module and its input."""
     mha = MultiHeadAttention(512, 8).to(device).eval()
     x = torch.randn(1, T, 512, device=device)
@@ -289,7 +289,7 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     if args.peak_of:
-        print(peak_megabytes(args.peak_of[0], int(args.peak_of[1]), args.device))
+        print(peak_mebibytes(args.peak_of[0], int(args.peak_of[1]), args.device))
         return
 
     dtypes = args.dtype or ["float32", "bfloat16"]
