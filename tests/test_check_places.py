@@ -3,6 +3,8 @@
 import ast
 import math
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import pytest
 import torch
@@ -355,6 +357,47 @@ def test_arguments_in_any_other_order() -> None:
     report = check.solved(solved)
     assert report.slips == ("arguments_exchanged",)
     assert "(right, wrong, weights, query)" in str(report)
+
+
+def test_the_module_of_an_answer_need_not_be_registered(tmp_path: Path) -> None:
+    file = tmp_path / "answer.py"
+    file.write_text(
+        "import math\n\n\ndef scores(Q, K):\n    return Q @ K.mT / math.sqrt(Q.shape[-1] + 2)\n"
+    )
+    spec = spec_from_file_location("nowhere", file)
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    report = check.attention_scores(module.scores)
+    assert report.passed is False and "unjudged" not in report.slips
+
+
+# --- slips that only a change would make ---------------------------------------------------------
+
+
+def test_a_slip_that_another_name_would_leave_is_not_told() -> None:
+    def favourites_at_the_end(logits, tokens):
+        targets = tokens.roll(-1, 1)
+        targets[:, -1] = logits[:, -1].argmax(-1)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    assert "no_shift" not in check.next_token_loss(favourites_at_the_end).slips
+
+
+def test_a_loss_that_is_finite_is_not_told_to_be_infinite() -> None:
+    def clamped(logits, tokens):
+        p = logits[:, :-1].softmax(-1).gather(-1, tokens[:, 1:, None])
+        return -p.clamp(min=1e-5).log().mean()
+
+    assert "log_of_softmax" not in check.next_token_loss(clamped).slips
+
+
+def test_one_truth_value_for_all_heads_is_no_slip_of_each() -> None:
+    def of_all_together(weights, query, right, wrong):
+        row = weights[:, query].sum(0)
+        return row[right] > row[wrong]
+
+    assert "unequal" not in check.solved(of_all_together).slips
 
 
 # --- remarks on right answers --------------------------------------------------------------------

@@ -102,7 +102,7 @@ class Elsewhere(TorchFunctionMode):
             raise RuntimeError("indices should be on the same device as the indexed tensor")
         if name in _MAY_MIX or name in _MAKERS or (name.startswith("_") and name not in _JOINS):
             return
-        sides = {s for x, s in known if (x.ndim or s) and x.numel() and _address(x)}
+        sides = {s for x, s in known if (x.ndim or s) and x.numel() and address(x)}
         if len(sides) > 1:  # a number of the CPU's may join, one of the device's may not
             raise RuntimeError("Expected all tensors to be on the same device")
 
@@ -125,14 +125,19 @@ _COPIES = frozenset(["to", "cpu", "type_as", "tensor", "as_tensor", "asarray"])
 
 def _key(x: Tensor) -> int:
     """Its memory; of a tensor without any, an empty one, itself."""
-    return _address(x) or -id(x)
+    return address(x) or -id(x)
 
 
-def _address(x: Tensor) -> int:
-    while torch._C._functorch.is_functorch_wrapped_tensor(x):  # under vmap, or torch.func.grad
+def bare(x: Tensor) -> Tensor:
+    """The tensor itself: under `vmap`, or `torch.func.grad`, what is seen is a wrapper."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
         x = torch._C._functorch.get_unwrapped(x)
+    return x
+
+
+def address(x: Tensor) -> int:
     try:
-        return x.untyped_storage().data_ptr()
+        return bare(x).untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):  # no memory of its own: sparse
         return 0
 

@@ -69,7 +69,7 @@ def kinds_of_count(exercise: Exercise, site: str) -> None:
     for key, does, asks, step in (
         (
             "as_float",
-            "The count is a float: `/` (or a factor like 4.0) makes one, even of whole numbers.",
+            "The count is a float. (`/`, a factor like 4.0, `math.pow` and `float` make one.)",
             "Which division of integers stays an integer?",
             float,
         ),

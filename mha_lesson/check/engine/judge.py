@@ -34,7 +34,7 @@ from mha_lesson.check.engine.naming import (
     reproduces,
     wrong_dtype,
 )
-from mha_lesson.check.engine.places import ALONE, one_place
+from mha_lesson.check.engine.places import ALONE, by_chance, one_place, right_once_kept
 from mha_lesson.check.engine.report import Finding, Report
 from mha_lesson.check.engine.safely import (
     Outcome,
@@ -108,7 +108,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         diagnosis = diagnose(exercise, trials, exercise.singles)
         report = report_on_values(exercise, trials, diagnosis)
     if report.passed is False:
-        report = _seen_in_the_source(exercise, source, report, trials)
+        report = _seen_in_the_source(exercise, bound, source, report, trials)
         if "error:interrupted" in report.slips:
             return report
         stops = any(key.startswith("error:") for key in report.slips)
@@ -158,7 +158,7 @@ def _partly(report: Report) -> bool:
 
 
 def _seen_in_the_source(
-    exercise: Exercise, source: Source, report: Report, trials: list[Trial]
+    exercise: Exercise, bound: Bound, source: Source, report: Report, trials: list[Trial]
 ) -> Report:
     """What stands in the learner's lines comes before what can be guessed from the results."""
     keys, raised = report.slips, [t.outcome for t in trials if isinstance(t.outcome, Raised)]
@@ -168,11 +168,14 @@ def _seen_in_the_source(
         return replace(report, findings=(found,))
     if "error:none_used" in keys and (found := source.a_stub_is_called()):
         return replace(report, findings=(found,))
-    by_chance = {"random", "error:dtype_mix", "error:matrix_shapes"} & set(keys)
-    if by_chance and exercise.bind is None and (found := source.fresh_weights()):
+    drawn = {"random", "error:dtype_mix", "error:matrix_shapes"} & set(keys)
+    if drawn and exercise.bind is None and (found := source.fresh_weights(exercise.inputs)):
         return replace(report, findings=(found,), notes=())
-    if found := source.thrown_away():
-        return replace(report, findings=(found, *report.findings[1:]), notes=())
+    if node := source.nothing_kept():
+        findings = (*report.findings, source.thrown_away(node))
+        if not _explained(report) or right_once_kept(source, node, bound.again, trials):
+            findings = (findings[-1], *report.findings[1:])
+        return replace(report, findings=findings, notes=())
     if found := source.from_the_notebook():
         fixed = any(key.startswith("by_fixed") for key in keys)
         if fixed or not _explained(report) or all(k in OF_SHAPES for k in keys):
@@ -245,7 +248,8 @@ def _as_seen(
 
 def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
     """Slips that come together; where parts can be looked at one by one, those of each."""
-    if all_alike(trials):
+    first = trials[0]
+    if all_alike(trials) or (by_chance(first) and not isinstance(first.expected, int)):
         return ()
     found: list[Finding] = []
     explained = False

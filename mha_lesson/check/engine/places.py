@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, combinations
 from time import process_time
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -372,6 +373,13 @@ def _exchanged(parts: list[Any]) -> Iterator[list[Any]]:
 # --- trying them ---------------------------------------------------------------------------------
 
 
+def _home(answer: Any) -> dict[str, Any]:
+    """The names that its lines see: those of its module, which need not be registered."""
+    methods = vars(answer).values() if isinstance(answer, type) else (answer,)
+    homes = (m.__globals__ for m in methods if isinstance(m, FunctionType))
+    return next(homes, {})
+
+
 def versions(
     source: Source, some: Iterable[Change] | None = None, **names: Any
 ) -> Iterator[tuple[Change, Any]]:
@@ -379,7 +387,7 @@ def versions(
 
     `names` stand around them, beside those of the learner's module.
     """
-    tree, home = source.tree, vars(sys.modules[source.answer.__module__]) | names
+    tree, home = source.tree, _home(source.answer) | names
     assert isinstance(tree, ast.Module)
     top: Any = tree.body[0]
     top.decorator_list = []
@@ -502,12 +510,35 @@ def one_place(
             return Found(_told(source, change, ALONE))
         if isinstance(trial.outcome, Returned) and not trial.outcome.changed:
             seen.append(_Version(change, trial, answer))
-    if exercise is None or isinstance(first[0].expected, int):
-        return Found()  # a count and a changed count meet by chance
+    if exercise is None or by_chance(first[0]):
+        return Found()
     left = max(end - process_time(), SECONDS / 4)
 
     as_before = (_Version(c, first[0], safely(again(m))) for c, m in versions(source, idle))
     return Found(None, lambda: _Left(exercise, source, first).told(seen, as_before, mends, left))
+
+
+def right_once_kept(
+    source: Source,
+    line: ast.Expr,
+    again: Callable[[Any], Callable[..., Any]],
+    trials: list[Trial],
+) -> bool:
+    """Whether all is right where a name in a line holds what the line throws away."""
+    if source.tree is None or not can_be_changed(source):
+        return False
+    at = next((h, k) for h, k, node in _places(source.tree) if node is line)
+    names = dict.fromkeys(n.id for n in ast.walk(line) if isinstance(n, ast.Name))
+    kept = (ast.Assign([ast.Name(name, ast.Store())], line.value) for name in names)
+    made = versions(source, (Change("", *at, line, new) for new in kept))
+    return any(all(t.again(again(m)).difference is None for t in trials) for _, m in made)
+
+
+def by_chance(trial: Trial) -> bool:
+    """Whether a count is asked for, or one truth value came: mistakes may meet there."""
+    value = trial.outcome.value if isinstance(trial.outcome, Returned) else None
+    one_truth = isinstance(value, Tensor) and value.dtype == torch.bool and value.numel() == 1
+    return isinstance(trial.expected, int) or isinstance(value, bool) or one_truth
 
 
 def _holds(outer: Change, change: Change) -> bool:
@@ -582,18 +613,10 @@ class _Left:
         assert isinstance(version.trial.outcome, Returned)
         slips = self.slips.get(_print_of(version.trial.outcome.value), ())
         change = version.change
-        if not slips or change.kind == "missing" or _removes(change) or _measures(change):
-            return None
-        if self._exchanges(change):
+        makes = change.kind in ("missing", "name")  # and that may be another mistake
+        if not slips or makes or _removes(change) or _measures(change):
             return None
         return next((s for s in slips if self._leaves(s, version) and self._was_there(s)), None)
-
-    def _exchanges(self, change: Change) -> bool:
-        """Whether it gives another result back: that may only make another mistake."""
-        above = self.source.parents.get(change.node)
-        if isinstance(above, ast.Tuple):
-            above = self.source.parents.get(above)
-        return change.kind == "name" and isinstance(above, ast.Return)
 
     def _leaves(self, slip: Slip, version: _Version) -> bool:
         if not self._agree(slip, self.trials[0], version.trial):
@@ -682,6 +705,8 @@ def _is_in(result: Any, trial: Trial) -> bool:
             if mine.shape != of_slip.shape:
                 return False
         elif mine.shape == right.shape:
+            if (mine.isfinite() & ~of_slip.isfinite()).any():
+                return False
             limit = allowed(right.dtype, trial.case.tolerance)
             fine, still = (close_cells(x, right, limit) for x in (mine, of_slip))
             masks = right.dtype == torch.bool  # where two wrongs may make a right

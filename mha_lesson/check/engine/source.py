@@ -20,7 +20,7 @@ from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import safe_text
 
 # Methods of lists and dicts that a tensor has under the same name, and that do work in place.
-_IN_PLACE = frozenset(["sort", "index_put_", "copy_", "backward", "register_hook", "retain_grad"])
+_IN_PLACE = frozenset(["sort", "add", "backward", "register_hook", "retain_grad"])
 _FRESH = frozenset(["Linear", "Parameter", "randn", "rand", "randn_like", "rand_like", "Dropout"])
 
 
@@ -96,10 +96,10 @@ class Source:
             )
         return None
 
-    def thrown_away(self) -> Finding | None:
-        """A result that nobody keeps: `x.permute(…)` gives a new tensor."""
+    def nothing_kept(self) -> ast.Expr | None:
+        """A line whose result nobody keeps: `x.permute(…)` gives a new tensor."""
         for node in self.nodes(ast.Expr):
-            value, name = node.value, ""
+            value = node.value
             if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
                 name = value.func.attr
                 known = callable(getattr(Tensor, name, None)) or hasattr(torch.nn.functional, name)
@@ -109,25 +109,40 @@ class Source:
                     continue
             elif not isinstance(value, (ast.BinOp, ast.Compare)):
                 continue
-            what = f"`{name}` gives a new tensor" if name else "the result is a new one"
-            return Finding(
-                "thrown_away",
-                f"Line {node.lineno} computes `{self.line(node)}` and keeps nothing of it: "
-                f"{what}, and leaves the old one as it is.",
-                "Which name should hold the new one?",
-            )
+            return node
         return None
 
-    def fresh_weights(self) -> Finding | None:
-        """A layer made on the spot, in a function that gets its weights as an argument."""
+    def thrown_away(self, node: ast.Expr) -> Finding:
+        name = getattr(getattr(node.value, "func", None), "attr", "")
+        if isinstance(node.value, ast.Compare):
+            return Finding(
+                "thrown_away",
+                f"Line {node.lineno} compares, `{self.line(node)}`, and keeps nothing of it.",
+                "Is it meant to give a name its value (one `=`), or as an `assert`?",
+            )
+        what = f"`{name}` gives a new tensor" if name else "the result is a new one"
+        return Finding(
+            "thrown_away",
+            f"Line {node.lineno} computes `{self.line(node)}` and keeps nothing of it: "
+            f"{what}, and leaves the old one as it is.",
+            "Which name should hold the new one?",
+        )
+
+    def fresh_weights(self, inputs: tuple[str, ...]) -> Finding | None:
+        """A layer made on the spot, in a function that gets its weights as an argument, or none."""
+        weights = "the weights to compute with come as an argument."
+        asks = "Which product does a layer compute with its weight?"
+        if not any(name.startswith("W_") for name in inputs):
+            weights = "nothing in this exercise is drawn at random, and nothing is learnt."
+            asks = "What is to be computed of the arguments alone?"
         for node in self.nodes(ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if name in _FRESH:
                 return Finding(
                     "fresh_weights",
                     f"Line {node.lineno} makes something new with random numbers, "
-                    f"`{self.line(node)}`: the weights to compute with come as an argument.",
-                    "Which product does a layer compute with its weight?",
+                    f"`{self.line(node)}`: {weights}",
+                    asks,
                 )
         return None
 
@@ -157,6 +172,8 @@ class Source:
     def from_the_notebook(self) -> Finding | None:
         """A tensor or a number that comes from another cell, and not from the arguments."""
         for name, value in _globals_of(self.answer, (Tensor, int, float, list, tuple)):
+            if _is_constant(name, value):
+                continue
             if isinstance(value, Tensor) and value.numel() > 1:
                 what = f"a tensor of shape {tuple(value.shape)}"
             elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -167,8 +184,8 @@ class Source:
                 continue
             return Finding(
                 "from_the_notebook",
-                f"`{name}` ({what}) is none of your arguments: it comes from another cell of the "
-                "notebook, and stays as it is there whatever the function is given.",
+                f"`{name}` ({what}) is none of your arguments: it comes from outside the function, "
+                "and stays as it is there whatever the function is given.",
                 "Which argument, or which of its sizes, should stand in its place?",
             )
         return None
@@ -204,6 +221,12 @@ def _returns_nothing(code: CodeType) -> bool:
         i.opname.startswith("RETURN") or (i.opname == "LOAD_CONST" and i.argval is None)
         for i in steps
     )
+
+
+def _is_constant(name: str, value: Any) -> bool:
+    """EPS, or BASE: a number of the learner's own, and no size."""
+    is_size = isinstance(value, int) and 0 < value < 1000
+    return len(name) > 1 and name.isupper() and isinstance(value, (int, float)) and not is_size
 
 
 def _globals_of(answer: Any, kind: Any) -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mha_lesson.check.engine.exercise import Case, exercise
 from mha_lesson.check.engine.families import fixed_numbers
+from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 
 # The right steps; their words say where an answer has got to.
@@ -94,6 +95,14 @@ def attention_scores(
     return finish(scale(product(Q, K), Q, K))
 
 
+right_too(
+    attention_scores,
+    lambda _: (normal(2, 1, 3, 2, 5, seed=61), normal(2, 1, 3, 4, 5, seed=62)),
+    "With three axes in front",
+    "Does any line count the axes?",
+)
+
+
 @attention_scores.step
 def product(Q, K):
     """Which two axes have to change places, counted from the end?"""
@@ -164,18 +173,18 @@ def scale(scores, Q, K):
     matrix, and T or h as soon as axes stand in front. | How do you name the last axis, however many
     stand before it?"""
     precedence_half = scores / (Q.shape[-1] ** 1 / 2)
-    """`d_k ** 1/2` is (d_k ** 1) / 2, since `**` binds before `/`: the scores are divided by d_k/2.
-    | How do brackets, or `0.5`, say what is meant?"""
+    """The scores are divided by d_k/2. (`d_k ** 1/2` means that: `**` binds before `/`.) | How do
+    brackets, or `0.5`, say what is meant?"""
     precedence_two = scores / Q.shape[-1] / 2
-    """`/ d_k ** 1/2` divides by d_k and then by 2, since `**` binds before `/`. | How do brackets,
-    or `0.5`, say what is meant?"""
+    """The scores are divided by 2·d_k. (`/ d_k ** 1/2` does that: `**` binds before `/`.) | How do
+    brackets, or `0.5`, say what is meant?"""
     by_fourth_root = scores / Q.shape[-1] ** 0.25
     """The scores are divided by the fourth root of d_k: half of the scale is missing. (One root too
     many does that, and so does scaling only one of Q and K.) | How much of the scale does each of
     them carry?"""
     by_rounded_root = scores / int(math.sqrt(Q.shape[-1]))
-    """The root is rounded down to a whole number: `int(...)` or `//` cuts off what follows the
-    point. | Does √d_k have to be a whole number?"""
+    """The root is rounded down to a whole number (`int`, `//`, `floor` and `isqrt` do that). | Does
+    √d_k have to be a whole number?"""
 
 
 fixed_numbers(attention_scores)

@@ -143,13 +143,14 @@ def where(positions, lengths):
     tokens_marked = positions < lengths
     "True and False are the wrong way round: your True marks the real tokens."
     pad_one_late = positions > lengths
-    """Off by one: `>` lets the first padding key through, at position lengths[b]. | A sequence of
+    """Off by one: the first padding key is let through, at position lengths[b]. | A sequence of
     length 3 has tokens at positions 0, 1, 2. Where does padding begin?"""
     pad_one_early = positions >= lengths - 1
     """Off by one: the last real token of every sequence is blocked as well. | A sequence of length
     3 has tokens at positions 0, 1, 2. Where does padding begin?"""
     tokens_and_one_marked = positions <= lengths
-    "The wrong way round, and off by one: `<=` marks the tokens and the first padding key."
+    """The wrong way round, and off by one: your True marks the tokens and the first padding
+    key."""
     padding_in_front = positions < len(positions) - lengths
     """Padding is taken to stand *in front*: the first T − lengths[b] keys are blocked. | At which
     end of a sequence do its tokens begin here?"""
@@ -349,6 +350,13 @@ right_too(
     "With a mask (T_k,)",
     BROADCAST,
 )
+right_too(
+    masked_softmax,
+    lambda _: (normal(3, 5, seed=60) - 7e4, torch.arange(5).expand(3, 5) > 2),
+    "Where the open scores lie near −70,000",
+    "What lies below every score, however low?",
+    tolerance=2e-2,  # such scores in float32 are off by up to .004
+)
 
 
 @masked_softmax.step
@@ -366,8 +374,8 @@ def empty(weights, mask):
     own_key_for_blocked_rows = torch.where(gone, itself, weights)
     "A row whose every key is blocked gives all of its weight to the key at its own place."
     any_for_all = weights.masked_fill(mask.any(-1, keepdim=True), 0.0)
-    """Any row that has *one* blocked key is set to zero: `any` where `all` is meant. | Which rows
-    have nothing left to look at?"""
+    """Any row that has *one* blocked key is set to zero. | Which rows have nothing left to look
+    at?"""
     everything_zeroed = torch.zeros_like(weights) if mask.all(-1).any() else weights
     """If any row is blocked entirely, everything becomes zero: `all` without an axis, or an `if`. |
     Which rows have nothing left to look at, and which others should stay?"""

@@ -136,7 +136,17 @@ def normalise(logits):
     log_of_guarded_softmax = (p + 1e-9).log()
     """The probabilities are kept away from 0 by a small number before the log: for large logits the
     loss is cut off."""
+    guarded_6 = (p + 1e-6).log()
+    "= log_of_guarded_softmax"
+    guarded_8 = (p + 1e-8).log()
+    "= log_of_guarded_softmax"
+    guarded_10 = (p + 1e-10).log()
+    "= log_of_guarded_softmax"
     guarded_12 = (p + 1e-12).log()
+    "= log_of_guarded_softmax"
+    clamped_7 = p.clamp(min=1e-7).log()
+    "= log_of_guarded_softmax"
+    clamped_8 = p.clamp(min=1e-8).log()
     "= log_of_guarded_softmax"
     clamped_9 = p.clamp(min=1e-9).log()
     "= log_of_guarded_softmax"
@@ -190,8 +200,8 @@ def reduce(losses, targets):
     perplexity = losses.mean().exp()
     "exp of the loss comes back: that is the perplexity. | Which of the two is asked for?"
     number_only = losses.mean().item()
-    """The loss is a Python number (`.item()`): nothing can be trained by it, since its gradient is
-    cut off. | On what is `backward()` called afterwards?"""
+    """The loss is a Python number (`.item()`, `float` and `tolist` give one): nothing can be
+    trained by it, since its gradient is cut off. | On what is `backward()` called afterwards?"""
 
 
 @next_token_loss.step(at=WHOLE)

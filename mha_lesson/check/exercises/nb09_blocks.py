@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mha_lesson.check.engine.elsewhere import flat
+from mha_lesson.check.engine.elsewhere import address, bare, flat
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.inputs import normal, strided
 from mha_lesson.check.engine.report import Finding
@@ -79,7 +79,7 @@ class _Sizes(TorchFunctionMode):
 
     def __init__(self, n_queries: int, block: int, n_keys: int, widths: set[int]) -> None:
         super().__init__()
-        self.n_queries, self.widths = n_queries, widths  # of K and V, or a column more
+        self.n_queries, self.widths = n_queries, widths  # of K, V, both, or a column more
         self.block, self.n_keys = n_queries * block, n_keys
         self.largest, self.most, self.fused = 0, 0, False
         self.widest: tuple[int, tuple[int, ...]] = (0, ())  # and the shape of it
@@ -108,12 +108,13 @@ class _Sizes(TorchFunctionMode):
             )
         for x in flat(result):
             if isinstance(x, Tensor):
-                self.largest = max(self.largest, x.numel())
-                self.widest = max(self.widest, (self._keys_at_once(x), tuple(x.shape)))
-                if x.numel() == self.block:
+                whole = bare(x)  # under vmap: all that is held, not the share of one
+                self.largest = max(self.largest, whole.numel())
+                self.widest = max(self.widest, (self._keys_at_once(whole), tuple(whole.shape)))
+                if whole.numel() == self.block:
                     self._alive.append(weakref.ref(x))
         held = [x for ref in self._alive if (x := ref()) is not None]
-        self.most = max(self.most, len({x.untyped_storage().data_ptr() for x in held}))
+        self.most = max(self.most, len({address(x) for x in held}))
         return result
 
 
@@ -134,14 +135,14 @@ def _held(
     answer: Callable[..., Any], t_q: int, t_k: int, d_k: int, d_v: int, block: int
 ) -> Finding | None:
     Q, K, V = normal(t_q, d_k, seed=7), normal(t_k, d_k, seed=8), normal(t_k, d_v, seed=9)
-    with torch.no_grad(), _Sizes(t_q, block, t_k, {d_k, d_v, d_k + 1, d_v + 1}) as sizes:
+    with torch.no_grad(), _Sizes(t_q, block, t_k, {d_k, d_v, d_k + 1, d_v + 1, d_k + d_v}) as sizes:
         answer(Q, K, V, block)
     if sizes.fused:
         what = f"one call of `scaled_dot_product_attention` with all {t_k} keys"
         what += f", where a block has {block}"
     elif sizes.widest[0] > block + max(d_k, d_v) + 2:  # beside the output, the sum and the maximum
         what = f"a tensor {sizes.widest[1]}, where a block of scores is {(t_q, block)}"
-    elif sizes.largest > 8 * max(t_q * block, t_k):
+    elif sizes.largest > max(8 * max(t_q * block, t_k), t_k * (d_k + d_v)):
         what = f"a tensor of {sizes.largest} numbers, where a block of scores has {t_q * block}"
     elif sizes.most > 8 and block > 1:  # with one key, sums are as large as a block
         what = f"room for {sizes.most} blocks of scores at once"

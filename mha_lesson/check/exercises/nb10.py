@@ -154,8 +154,8 @@ def turn(a, b, angle):
     sin_and_cos_exchanged = (a * sin - b * cos, a * cos + b * sin)
     "Sine and cosine are exchanged: at position 0 a row should stay as it is."
     already_turned = (a * cos - b * sin, (a * cos - b * sin) * sin + b * cos)
-    """The second sum uses the first half *after* it was turned: it was written over. | Which value
-    of `a` does your second line read?"""
+    """The second sum uses the first half *after* it was turned. | Which value of `a` does your
+    second line read?"""
     nothing = (a, b)
     "Nothing turns: the rows come back as they were."
 

@@ -513,7 +513,7 @@ right_too(
 def future(query, key):
     """True means *blocked*. May a token look at itself, and at the one after it?"""
     itself_too = key >= query
-    "No token may look at itself: `>=` blocks the diagonal as well."
+    "No token may look at itself: the diagonal is blocked as well."
     past_instead = key < query
     "The *past* is blocked instead of the future."
     keep_instead = key <= query
@@ -556,8 +556,8 @@ def past(query, key, window):
     | How far back may the first token of a piece see?"""
     ends = query + 1 - (window or 0)
     negative_end = none if window is None else key < ends + (ends < 0) * (key.max() + 1)
-    """Where the window reaches back before token 0 the slice ends at a negative index, and that is
-    counted from the right. | Where should it end there?"""
+    """Where the window reaches back before token 0 a slice has a negative index there, and that is
+    counted from the right. | Which index should it be?"""
     among_new_only = none if window is None else (back >= window) & (key >= query[0])
     "The window is laid over the new tokens only: everything cached stays visible."
     none_is_zero = back >= (window or 0)
