@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -355,6 +356,32 @@ def test_from_torch_does_not_care_for_batch_first():
     x = torch.randn(3, 5, 6)
     expected, _ = theirs(x.transpose(0, 1), x.transpose(0, 1), x.transpose(0, 1))
     assert_near(MultiHeadAttention.from_torch(theirs)(x), expected.transpose(0, 1))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda layer, name: prune.l1_unstructured(layer, name, 6),
+        lambda layer, name: parametrizations.weight_norm(layer, name),
+    ],
+    ids=["pruned", "parametrised"],
+)
+def test_weights_made_from_others_are_copied_as_they_are_used(changed):
+    x = torch.randn(2, 5, 6)
+    theirs, ours = nn.MultiheadAttention(6, 2, batch_first=True), MultiHeadAttention(6, 2)
+    changed(theirs, "in_proj_weight")
+    changed(theirs.out_proj, "weight")
+    changed(ours.w_qkv, "weight")
+    changed(ours.w_o, "weight")
+    assert_near(MultiHeadAttention.from_torch(theirs)(x), theirs(x, x, x)[0])
+    assert_near(ours.to_torch()(x, x, x)[0], ours(x))
+
+
+def test_the_parameters_of_a_copy_learn():
+    theirs = nn.MultiheadAttention(6, 2).requires_grad_(False)
+    ours = MultiHeadAttention.from_torch(theirs)
+    assert all(p.requires_grad for p in ours.parameters())
+    assert all(p.requires_grad for p in ours.requires_grad_(False).to_torch().parameters())
 
 
 # Masks of several axes
