@@ -35,7 +35,7 @@ def require_rotation(x: Any, positions: Any, base: Any) -> None:
     require_axes("positions", positions, 1, "(T,)")
     if positions.dtype not in IDS:
         raise TypeError(f"positions must be integers, int64 or int32; got {describe(positions)}.")
-    if len(positions) != x.shape[-2]:
+    if positions.shape[0] != x.shape[-2]:  # len would fix T in an export
         raise ValueError(
             f"positions must hold one integer for each of the T = {x.shape[-2]} rows of x; "
             f"got {describe(positions)}."

@@ -5,6 +5,7 @@ import itertools
 import math
 from copy import copy
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -253,6 +254,37 @@ def test_no_new_token_with_a_mask_and_nothing_held():
     assert output.shape == (B, 0, D_MODEL) and weights.shape == (B, H, 0, 0)
 
 
+def test_each_projection_starts_by_glorots_rule_for_itself():
+    """Uniform on ±√(6 / (inputs + outputs)), with each projection's own number of outputs."""
+    torch.manual_seed(0)
+    made = GroupedQueryAttention(30, 6, 2, d_k=8, bias=True)
+    for weight in (*made.w_qkv.weight.split([48, 16, 16]), made.w_o.weight):
+        bound = math.sqrt(6 / sum(weight.shape))
+        assert 0.98 * bound < weight.abs().max() <= bound
+    assert not made.w_qkv.bias.any() and not made.w_o.bias.any()
+
+
+@pytest.mark.parametrize("window", [None, 16])
+@torch.no_grad()
+def test_exported_for_any_length_it_computes_the_same(window):
+    """A window no narrower than the tokens needs no mask, and PyTorch wants a bool, no symbol."""
+    module, length = layer(2, rope_base=10_000.0, window=window), torch.export.Dim("T", max=16)
+    sizes = {"x": {1: length}}
+    exported = torch.export.export(module, (tokens(7),), dynamic_shapes=sizes, strict=False)
+    for n in (5, 16):
+        torch.testing.assert_close(exported.module()(tokens(n)), module(tokens(n)))
+
+
+@pytest.mark.plain
+def test_numpy_numbers_are_numbers():
+    sizes = {"d_k": np.int8(6), "rope_base": np.float32(100), "window": np.int8(3)}
+    made = GroupedQueryAttention(np.int8(100), np.int32(4), np.int64(2), **sizes)
+    taken = made.d_model, made.n_heads, made.n_kv_heads, made.d_k, made.window, *made.parts
+    assert taken == (100, 4, 2, 6, 3, 24, 12, 12) and {type(n) for n in taken} == {int}
+    assert type(made.rope_base) is float
+    assert made(torch.randn(2, 5, 100)).shape == (2, 5, 100)
+
+
 def test_gradients_reach_every_parameter_and_are_never_nan():
     module = layer(2, rope_base=10.0, bias=True)
     nothing = torch.ones(B, 1, 1, 5, dtype=torch.bool)
@@ -278,6 +310,15 @@ def test_bytes_of_the_cache_are_those_of_the_formula():
             module(tokens(n, dtype=dtype), cache)
         assert cache.nbytes == 2 * B * 2 * D_K * 7 * size
         assert cache.keys.untyped_storage().nbytes() == cache.nbytes / 2
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("h_kv", [1, 4])
+def test_the_first_tokens_of_one_sequence_keep_nothing_else(n, h_kv):
+    cache = KVCache()
+    layer(h_kv)(tokens(n)[:1], cache)
+    for held in (cache.keys, cache.values):
+        assert held.untyped_storage().nbytes() == cache.nbytes / 2
 
 
 def test_a_window_frees_the_memory_of_what_it_drops():
@@ -373,6 +414,8 @@ def test_far_positions_lose_nothing_in_small_dtypes(dtype):
         (lambda: rotate(torch.zeros(2, 4).long(), torch.arange(2)), "floating-point"),
         (lambda: rotate(torch.zeros(4), torch.arange(4)), "two axes"),
         (lambda: rotate(torch.zeros(2, 5), torch.arange(2)), "must be even .* got 5"),
+        (lambda: rotate(torch.zeros(2, 0), torch.arange(2)), "even and above 0, .* got 0"),
+        (lambda: rotate(torch.zeros(2, 4), torch.arange(2, device="meta")), "the device of x, cpu"),
         (lambda: rotate(torch.zeros(2, 4), torch.arange(3)), r"each of the T = 2 .*\(3,\)"),
         (lambda: rotate(torch.zeros(2, 4), torch.zeros(2)), "positions must be integers"),
         (lambda: rotate(torch.zeros(2, 4), [0, 1]), "positions must be a tensor"),
@@ -394,6 +437,22 @@ def test_far_positions_lose_nothing_in_small_dtypes(dtype):
 def test_refusals_name_the_argument(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    ("elsewhere", "kind", "words"),
+    [
+        (torch.float32, TypeError, "x must have the dtype of the cache: .*float64 .*float32"),
+        ("meta", ValueError, "x must be on the device of the cache: .* cpu, .* meta"),
+    ],
+)
+def test_a_cache_of_another_dtype_or_device_is_refused(elsewhere, kind, words):
+    cache = KVCache()
+    layer(2)(tokens(3), cache)
+    with pytest.raises(kind, match=words):
+        layer(2).to(elsewhere)(tokens(1).to(elsewhere), cache)
+    assert cache.length == 3
 
 
 @pytest.mark.plain
