@@ -72,11 +72,13 @@ def parking(
 
     Args:
         weights: (…, T, T).
-        places: which keys: (0,) is "[CLS]", (0, -1) is "[CLS]" and "[SEP]" together.
+        places: which keys: (0,) is "[CLS]", (0, -1) is "[CLS]" and "[SEP]" together; one that
+            is named twice counts once.
     """
     _require_square(weights)
     T = weights.shape[-1]
-    return weights[..., listed_ints("places", places, -T, T - 1)].sum(dim=-1).mean(dim=-1)
+    keys = sorted({place % T for place in listed_ints("places", places, -T, T - 1)})
+    return weights[..., keys].sum(dim=-1).mean(dim=-1)
 
 
 def breadth(weights: Float[Tensor, "*heads T T"]) -> Float[Tensor, "*heads"]:
@@ -154,7 +156,8 @@ def best_offset(links: Sequence[Link]) -> tuple[int, float]:
         links: (from, to) word numbers, of one sentence or of many.
 
     Returns:
-        The offset (1: the word after), and from 0 to 1 how many links have it.
+        The offset (1: the word after), and from 0 to 1 how many links have it. Of several that
+        explain as many it is the nearest, and of two as near the one after.
 
     Raises:
         ValueError: there are no links.
@@ -163,7 +166,7 @@ def best_offset(links: Sequence[Link]) -> tuple[int, float]:
     if not pairs:
         raise ValueError("links must hold at least one (from, to) pair; got none.")
     offsets = [end - start for start, end in pairs]
-    best = max(sorted(set(offsets), key=abs), key=offsets.count)
+    best = max(sorted(set(offsets), key=lambda o: (abs(o), -o)), key=offsets.count)
     return best, offsets.count(best) / len(offsets)
 
 

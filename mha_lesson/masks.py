@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Integer
 from torch import Tensor
 
-from mha_lesson.refusals import describe, require_device, require_positive_int
+from mha_lesson.refusals import describe, require_device, require_positive_int, say
 
 
 def causal_mask(
@@ -59,6 +59,10 @@ def padding_mask(
         if lengths.is_meta:
             raise ValueError("n_tokens must be given where lengths has no values (meta device).")
         n_tokens = int(lengths.max())
+        if n_tokens < 1:
+            raise ValueError(
+                f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
+            )
     require_positive_int("n_tokens", n_tokens)
     if not lengths.is_meta and (int(lengths.min()) < 0 or int(lengths.max()) > n_tokens):
         raise ValueError(

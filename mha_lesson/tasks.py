@@ -21,6 +21,7 @@ from mha_lesson.refusals import (
     require_seed,
     require_sizes,
     require_whole,
+    say,
 )
 
 
@@ -131,12 +132,15 @@ def pad_rows(
         require_ids(f"rows[{i}]", row, 1, "(T_b,)", MOST)
     require_whole("padding", padding, 0, MOST)
     lengths = torch.tensor([len(row) for row in rows], device=rows[0].device)
-    T = int(lengths.max()) if n_tokens is None else n_tokens
-    require_positive_int("n_tokens", T)
-    if int(lengths.max()) > T:
+    longest = int(lengths.max())
+    if n_tokens is None and longest == 0:
         raise ValueError(
-            f"n_tokens must be at least the longest row's {int(lengths.max())}; got {T}."
+            f"n_tokens must be given where no row holds an id; got lengths {say(lengths.tolist())}."
         )
+    T = longest if n_tokens is None else n_tokens
+    require_positive_int("n_tokens", T)
+    if longest > T:
+        raise ValueError(f"n_tokens must be at least the longest row's {longest}; got {T}.")
     ids = rows[0].new_full((len(rows), T), padding)
     for padded, row in zip(ids, rows, strict=True):
         padded[: len(row)] = row

@@ -330,8 +330,13 @@ def with_uniform_attention(model: nn.Module) -> nn.Module:
     With W^Q, W^K and their biases at zero every score is zero, and the softmax shares equally
     among all keys that are not blocked. The gradient of each has the other as a factor, so that
     both stay zero. Nothing else changes.
+
+    Raises:
+        TypeError, ValueError: `model` is no model, or its W^Q and W^K are pruned or parametrised.
     """
     require_kind("model", model, nn.Module)
+    for attention in _attentions(model):
+        _require_plain("w_qkv", attention.w_qkv)
     model = copy.deepcopy(model)
     for attention in _attentions(model):
         width = 2 * attention.n_heads * attention.d_k
@@ -349,10 +354,10 @@ def silence_head(model: nn.Module, head: int, *, layer: int = 0) -> nn.Module:
         layer: which MultiHeadAttention, counted from 0 in the order of the model.
 
     Raises:
-        TypeError, ValueError: `model` is no model, or there is no such layer or head.
+        TypeError, ValueError: `model` is no model, there is no such layer or head, or its W^O is
+            pruned or parametrised.
     """
     require_kind("model", model, nn.Module)
-    model = copy.deepcopy(model)
     attentions = _attentions(model)
     if not attentions:
         raise ValueError("model must have a MultiHeadAttention in it; it has none.")
@@ -361,8 +366,10 @@ def silence_head(model: nn.Module, head: int, *, layer: int = 0) -> nn.Module:
     attention = attentions[layer]
     if not is_whole(head, 0, attention.n_heads - 1):
         raise ValueError(f"head must lie between 0 and {attention.n_heads - 1}; got {say(head)}.")
+    _require_plain("w_o", attention.w_o)
+    model = copy.deepcopy(model)
     slab = slice(head * attention.d_k, (head + 1) * attention.d_k)
-    attention.w_o.weight.data[:, slab] = 0  # (d_model, h*d_k)
+    _attentions(model)[layer].w_o.weight.data[:, slab] = 0  # (d_model, h*d_k)
     return model
 
 
@@ -397,3 +404,13 @@ def weight_by_offset(
 
 def _attentions(model: nn.Module) -> list[MultiHeadAttention]:
     return [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+
+
+def _require_plain(name: str, layer: nn.Linear) -> None:
+    """A pruned or parametrised weight is made anew from others: what is written into it is lost."""
+    made_of = sorted(parameter for parameter, _ in layer.named_parameters())
+    if not {"weight", "bias"}.issuperset(made_of):
+        raise ValueError(
+            f"model must hold the weight and bias of its {name} as parameters, neither pruned nor "
+            f"parametrised; got one with {', '.join(made_of)}."
+        )

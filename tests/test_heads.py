@@ -58,6 +58,11 @@ def test_scores_against_loops_on_random_weights():
         assert heads.same_word(w, tokens)[h].item() == pytest.approx(same, rel=1e-5)
 
 
+def test_a_place_named_twice_is_counted_once():
+    assert heads.parking(torch.ones(1, 1), (0, -1)) == 1
+    assert torch.equal(heads.parking(WEIGHTS, (0, -1, 4, -5)), heads.parking(WEIGHTS, (0, -1)))
+
+
 def test_join_pieces_adds_to_a_word_and_averages_from_it():
     w = torch.rand(2, 5, 5, generator=torch.Generator().manual_seed(2)).softmax(-1)
     joined = heads.join_pieces(w, (0, 1, 1, 2, 3))  # pieces 1 and 2 are one word
@@ -73,7 +78,7 @@ def test_found_leaves_out_itself_and_the_ends():
     w = torch.tensor([[0.2, 0.2, 0.2, 0.2, 0.2],
                       [0.5, 0.2, 0.05, 0.15, 0.1],  # the → creek
                       [0.1, 0.3, 0.4, 0.1, 0.1],    # cold → the
-                      [0.0, 0.1, 0.2, 0.6, 0.1],    # creek → cold
+                      [0.0, 0.1, 0.2, 0.4, 0.3],    # creek → cold, not [SEP]
                       [0.2, 0.2, 0.2, 0.2, 0.2]])  # fmt: skip
     assert heads.found(w, [(1, 3), (2, 3), (3, 2)]).tolist() == [True, False, True]
     assert heads.found(w[None], []).shape == (1, 0)
@@ -85,13 +90,23 @@ def test_best_offset():
     assert heads.best_offset([(4, 3), (7, 6), (2, 3)]) == (-1, 2 / 3)
 
 
+@pytest.mark.parametrize(
+    ("links", "nearest"),
+    [([(7, 1), (1, 3)], 2), ([(0, 4), (4, 0)], 4), ([(0, 5), (5, 0)], 5), ([(7, 6), (6, 8)], -1)],
+)
+def test_of_equal_offsets_the_nearest_is_best_whatever_their_order(links, nearest):
+    assert heads.best_offset(links) == heads.best_offset(links[::-1]) == (nearest, 0.5)
+
+
 def test_prefers():
     w = torch.stack([PREVIOUS, NEXT])
     assert heads.prefers(w, 3, 2, 4).tolist() == [True, False]
     assert heads.prefers(UNIFORM, 3, 2, 4).item() is False  # a tie is no preference
 
 
-@pytest.mark.parametrize(("found", "n"), [(0, 14), (14, 14), (18, 20), (7, 11), (311, 997)])
+@pytest.mark.parametrize(
+    ("found", "n"), [(0, 14), (14, 14), (18, 20), (7, 11), (311, 997), (1025, 1025)]
+)
 def test_the_interval_holds_the_shares_that_a_score_test_does_not_refuse(found, n):
     """Wilson's ends are the shares p with |found - n·p| = 1.96 · √(n·p·(1 - p))."""
     low, high = heads.interval(found, n)

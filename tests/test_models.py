@@ -127,6 +127,18 @@ def test_a_long_text_is_continued_from_its_end():
     assert model.continue_ids(ids, 1, temperature=1e-4)[-1] == scores.argmax()
 
 
+def test_a_model_of_one_position_continues_from_the_last_symbol():
+    model = LanguageModel(13, 1, 6, 3)
+    likeliest = model(torch.tensor([[4]]))[0, -1].argmax()
+    assert model.continue_ids(torch.tensor([3, 1, 4]), 1, temperature=1e-4)[-1] == likeliest
+
+
+def test_a_language_models_embeddings_start_small():
+    model = LanguageModel(100, 100)
+    for embedding in (model.symbol_embedding, model.position_embedding):
+        assert embedding.weight.std().item() == pytest.approx(0.1, rel=0.05)
+
+
 def test_bigrams_against_a_loop():
     ids = torch.randint(5, (211,))
     table = bigram_log_probabilities(ids, 7)

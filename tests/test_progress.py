@@ -52,6 +52,16 @@ def test_in_a_notebook_it_ends_as_it_began(shown):
     assert 'value="2" max="3" aria-label="a &lt; b"' in shown[2]["text/html"]
 
 
+def test_the_seconds_left_are_those_of_the_steps_left(shown, monkeypatch):
+    clock = itertools.count(0, 10)  # in seconds, one look for each step
+    with Progress(4, "x") as bar:
+        monkeypatch.setattr(progress.time, "monotonic", lambda: bar._started + next(clock) + 10)
+        for _ in range(4):
+            bar.advance()
+    left = [re.search(r"(\d+) s left", data["text/html"])[1] for data in shown[1:-1]]
+    assert left == ["30", "20", "10", "0"]
+
+
 def test_an_error_clears_the_bar(shown):
     with pytest.raises(ZeroDivisionError), Progress(3, "x") as bar:
         bar.advance()

@@ -42,6 +42,18 @@ def with_(**changes):
     return lambda: attend(**(inputs | changes))
 
 
+class WithMore(nn.MultiheadAttention):
+    """Computes with what PyTorch's class has not, as torch.ao's quantizable one does."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.gate = nn.Linear(6, 6)
+
+    def forward(self, *inputs, **options):
+        output, weights = super().forward(*inputs, **options)
+        return self.gate(output), weights
+
+
 BOOL_CONVENTION = ["True means blocked", "F.scaled_dot_product_attention", "keep"]
 
 # (what is called, what it raises, what the sentence says)
@@ -53,6 +65,11 @@ REFUSED = {
     "d_model bool": (lambda: MultiHeadAttention(True, 1), TypeError, ["d_model", "bool True"]),
     "d_model text": (lambda: MultiHeadAttention("6", 2), TypeError, ["d_model", "str '6'"]),
     "d_model None": (lambda: MultiHeadAttention(None, 2), TypeError, ["d_model", "NoneType"]),
+    "d_model beyond all": (
+        lambda: MultiHeadAttention(2**31, 2),
+        ValueError,
+        ["d_model", "at most 2147483647", "2147483648"],
+    ),
     "n_heads zero": (lambda: MultiHeadAttention(6, 0), ValueError, ["n_heads", "positive", "0"]),
     "n_heads float": (lambda: MultiHeadAttention(6, 2.0), TypeError, ["n_heads", "float 2.0"]),
     "n_heads bool": (lambda: MultiHeadAttention(6, True), TypeError, ["n_heads", "bool True"]),
@@ -330,6 +347,16 @@ REFUSED = {
     "too long": (lambda: padding_mask([3, 6], 5), ValueError, ["lengths", "n_tokens = 5", "6"]),
     "tokens zero": (lambda: padding_mask([0], 0), ValueError, ["n_tokens", "positive", "0"]),
     "tokens a float": (lambda: padding_mask([1], 2.0), TypeError, ["n_tokens", "float 2.0"]),
+    "tokens of no length": (
+        lambda: padding_mask([0, 0]),
+        ValueError,
+        ["n_tokens must be given", "[0, 0]"],
+    ),
+    "negative lengths alone": (
+        lambda: padding_mask([-1]),
+        ValueError,
+        ["n_tokens must be given", "[-1]"],
+    ),
     "lengths without values": (
         lambda: padding_mask(x(2, dtype=torch.long, device="meta")),
         ValueError,
@@ -355,6 +382,11 @@ REFUSED = {
         lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(6, 2, add_zero_attn=True)),
         ValueError,
         ["other", "add_zero_attn"],
+    ),
+    "from weights of its own": (
+        lambda: MultiHeadAttention.from_torch(WithMore(6, 2)),
+        ValueError,
+        ["other", "nn.MultiheadAttention", "gate.bias", "gate.weight"],
     ),
     "to_torch with free d_k": (
         lambda: MultiHeadAttention(6, 2, d_k=5).to_torch(),

@@ -79,6 +79,12 @@ def test_pad_rows_keeps_the_rows_and_says_how_long_they_are():
     assert pad_rows(rows)[0].shape == (3, 7)
 
 
+def test_pad_rows_stays_where_the_rows_are():
+    with torch.device("meta"):
+        ids, lengths = pad_rows([torch.ones(3, dtype=torch.long, device="cpu")])
+    assert ids.is_cpu and lengths.is_cpu and lengths.tolist() == [3]
+
+
 @pytest.mark.plain
 @pytest.mark.parametrize(
     ("call", "words"),
@@ -93,6 +99,7 @@ def test_pad_rows_keeps_the_rows_and_says_how_long_they_are():
         (lambda: both_sides([[1, 2, 3]]), "letters"),
         (lambda: pad_rows([]), "at least one row"),
         (lambda: pad_rows([torch.arange(5)], 4), "longest row's 5"),
+        (lambda: pad_rows([torch.arange(0)] * 2), r"n_tokens must be given .* lengths \[0, 0\]"),
         (lambda: pad_rows([torch.arange(5), torch.zeros(1, 2)]), r"rows\[1\]"),
     ],
 )

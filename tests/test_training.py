@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.utils import parametrizations, prune
 
 from mha_lesson import MultiHeadAttention, causal_mask
 from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel
@@ -127,6 +128,12 @@ class TestTrain:
             train(RepeatModel(7, 5, 6, 2), batches, predict_next, **settings)
 
     @pytest.mark.plain
+    def test_a_loss_of_several_numbers_is_refused(self):
+        model, batches = torch.nn.Linear(2, 2), [torch.zeros(3, 2)]
+        with pytest.raises(TypeError, match=r"scalar tensor .* shape \(3, 2\)"):
+            train(model, batches, lambda model, x: model(x), n_steps=1, learning_rate=1e-2)
+
+    @pytest.mark.plain
     def test_no_snapshot_there(self):
         with pytest.raises(ValueError, match=r"\[0, 2, 3\]; got 1"):
             short_run(3, snapshot_every=2).at(1)
@@ -213,6 +220,12 @@ class TestTwoSides:
             first = two_sides_loss(fresh, next(letter_batches(seed=seed))).item()
             assert run.losses == pytest.approx([first])
 
+    def test_another_default_device_changes_nothing(self):
+        [run] = two_sides_runs(2, [7], n_steps=2)
+        with torch.device("meta"):
+            [elsewhere] = two_sides_runs(2, [7], n_steps=2)
+        assert elsewhere.losses == run.losses
+
     def test_leaves_no_trace_in_the_random_state(self):
         state = torch.random.get_rng_state()
         two_sides_runs(1, [7], n_steps=2)
@@ -270,6 +283,26 @@ class TestAskingTheHeads:
             expected += scores.softmax(-1) @ v[..., own] @ attention.w_o.weight[:, own].T
         torch.testing.assert_close(silent.second(x), expected)
         assert not torch.allclose(attention(x), expected)
+
+    @pytest.mark.plain
+    @pytest.mark.parametrize(
+        ("changed", "made_of"),
+        [
+            (lambda layer: prune.l1_unstructured(layer, "weight", 6), "bias, weight_orig"),
+            (parametrizations.weight_norm, "bias, parametrizations.weight.original0"),
+            (lambda layer: parametrizations.weight_norm(layer, "bias", None), "weight"),
+        ],
+        ids=["pruned", "parametrised", "its bias"],
+    )
+    def test_weights_made_from_others_are_not_written_into(self, changed, made_of):
+        model = RepeatModel()
+        changed(model.attention.w_o)
+        with pytest.raises(ValueError, match=f"^model must .* its w_o as .* {made_of}"):
+            silence_head(model, 0)
+        model = RepeatModel()
+        changed(model.attention.w_qkv)
+        with pytest.raises(ValueError, match=f"^model must .* its w_qkv as .* {made_of}"):
+            with_uniform_attention(model)
 
     def test_weight_by_offset_where_the_answer_is_known(self):
         before = torch.eye(7).roll(1, dims=0)[None]  # query i looks at key i - 1
