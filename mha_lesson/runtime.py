@@ -31,6 +31,7 @@ def _build_knows_the_card() -> bool:
     """Whether PyTorch has kernels for this card: newer builds leave old cards out.
 
     An entry sm_XY runs on cards X.Y and later ones of the same X, compute_XY on all from X.Y on.
+    With an f behind it, either keeps to the same X, and with an a, to X.Y alone.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch warns of such a card; the answer says it, too
@@ -39,10 +40,11 @@ def _build_knows_the_card() -> bool:
         except RuntimeError:  # no driver that works
             return False
     for entry in built:
-        if found := re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", entry):
-            major, minor = int(found[2]), int(found[3])
-            same = found[1] == "compute" or major == card[0]
-            if same and (major, minor) <= card:
+        if found := re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", entry):
+            kind, major, minor, only = found.groups()
+            first = int(major), int(minor)
+            same = (kind == "compute" and not only) or first[0] == card[0]
+            if first == card or (same and first <= card and only != "a"):
                 return True
     return False
 

@@ -42,6 +42,12 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         ((12, 1), NEW_BUILD, "cuda"),
         ((13, 0), NEW_BUILD, "cuda"),  # translated from compute_120
         ((9, 0), ["sm_90a"], "cuda"),
+        ((10, 3), ["sm_100a", "compute_100a"], "cpu"),  # a: for that card alone
+        ((10, 0), ["sm_90", "compute_90a"], "cpu"),
+        ((10, 3), ["sm_100f"], "cuda"),  # f: for its family
+        ((10, 3), ["compute_100f"], "cuda"),
+        ((10, 0), ["sm_103f"], "cpu"),
+        ((12, 0), ["sm_100f", "compute_100f"], "cpu"),
         ((9, 0), [], "cpu"),
         ((11, 0), ["gfx1100"], "cpu"),  # ROCm is not meant
     ],
