@@ -96,6 +96,15 @@ def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     assert page.count('display="block"') == 2 and "$$" not in page and "$W^O$" not in page
 
 
+def test_printed_pages_lead_to_one_another_and_to_no_file_else():
+    page = BeautifulSoup(handout.printed(notebooks.paths("09")[0]), "html.parser")
+    links = [a["href"] for a in page.find_all("a", href=True)]
+    files = [link for link in links if not link.startswith(("#", "https://"))]
+    made = {f"{path.stem}.html" for path in notebooks.paths()}
+    assert {file.partition("#")[0] for file in files} <= made and len(files) > 2
+    assert "CLAIMS.md" in page.get_text()
+
+
 @each_notebook
 def test_nbgrader_gets_every_exercise_and_no_solution(path):
     before, source = notebooks.read(path), reads(handout.nbgrader(path), as_version=4)

@@ -31,6 +31,7 @@ STILL = "<p><em>On a slide this picture stands still; in the notebook it moves.<
 DOTS = re.compile(r"^( *)\.\.\.$", re.M)
 NOTEBOOK_LINK = re.compile(r'(href="\w+)\.ipynb\b')
 TO_A_FILE = re.compile(r'<a href="\w+\.(?:ipynb|md)\b[^>]*>(.*?)</a>', re.S)
+TO_A_GUIDE = re.compile(r'<a href="\w+\.md\b[^>]*>(.*?)</a>', re.S)
 
 # nbconvert's own pages fetch scripts from the network, for formulas, diagrams and widgets that
 # these notebooks do not have.
@@ -202,7 +203,7 @@ def printed(path: Path) -> str:
         template_file="page.html.j2", extra_loaders=[DictLoader({"page.html.j2": PAGE})]
     )
     page, _ = typeset(exporter).from_notebook_node(notebook, {"metadata": {"name": path.stem}})
-    return NOTEBOOK_LINK.sub(r"\1.html", page)
+    return NOTEBOOK_LINK.sub(r"\1.html", TO_A_GUIDE.sub(r"\1", page))
 
 
 def nbgrader(path: Path) -> str:
