@@ -392,7 +392,7 @@ def sharing_keeps_scores() -> None:
 def gigabyte() -> None:
     from mha_lesson.cost import core_bytes
 
-    for d_model in (384, 512):  # the explorer's own, and that of the notebook's measurements
+    for d_model in (192, 512, 1536):  # "whatever d_model is"
         sizes = {T: core_bytes(T, d_model, 8, "explicit") for T in (2048, 4096)}
         said = scene("09", T=2048, d_model=d_model, h=8).caption
         assert "268 MB" in said and round(sizes[2048] / 1e6) == 268
@@ -402,10 +402,10 @@ def gigabyte() -> None:
 def h_costs_bytes() -> None:
     from mha_lesson.cost import core_bytes, flops
 
-    assert flops(1024, 384, 1) == flops(1024, 384, 12)
-    assert core_bytes(1024, 384, 12, "explicit") > 10 * core_bytes(1024, 384, 1, "explicit")
-    one, twelve = (titled(scene("09", h=h), "time")[0] for h in (1, 12))
-    assert max(twelve.lines["explicit, predicted"]) > max(one.lines["explicit, predicted"])
+    assert flops(1024, 512, 1) == flops(1024, 512, 16)
+    assert core_bytes(1024, 512, 16, "explicit") > 10 * core_bytes(1024, 512, 1, "explicit")
+    one, most = (titled(scene("09", h=h), "time")[0] for h in (1, 16))
+    assert max(most.lines["explicit, predicted"]) > max(one.lines["explicit, predicted"])
 
 
 # What stands in the right-hand column -> what it is computed from.

@@ -18,6 +18,9 @@ MOST_TOKENS = 48  # more cannot be read in a picture
 HEAD = 1  # of layer 3: it → creek
 OFFERED = (  # where nobody can type
     SENTENCE,
+    "The dog chased the cat because it was hungry.",
+    "The dog chased the cat because it was slow.",
+    "over it jump the dog cold creek",
     "The trophy does not fit into the suitcase because it is too large.",
     "The trophy does not fit into the suitcase because it is too small.",
     "Anna told Mary that she had won the prize.",

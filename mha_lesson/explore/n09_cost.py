@@ -12,8 +12,8 @@ from mha_lesson.pictures.panels import Bars, Curve, Scene, Table
 from mha_lesson.refusals import require_sizes, say
 
 LENGTHS = tuple(2**k for k in range(6, 15))  # T = 64 … 16,384
-WIDTHS = (192, 384, 768, 1536)
-HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width
+WIDTHS = (192, 384, 512, 768, 1536)
+HEADS = (1, 2, 4, 8, 16)  # each divides every width
 FLOP_AXIS, MS_AXIS, BYTES_AXIS = (1e6, 1e13), (1e-3, 1e5), (1e4, 1e11)  # for all positions
 UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -26,8 +26,8 @@ def cost(measured: Measured | None = None) -> Explorer:
             the sliders stand at its sizes.
     """
     _require_measured(measured)
-    d_model, h = (384, 12) if measured is None else (measured.d_model, measured.n_heads)
-    widths = sorted({*WIDTHS, d_model})
+    d_model, h = (512, 8) if measured is None else (measured.d_model, measured.n_heads)
+    widths = sorted({w for w in WIDTHS if w % h == 0} | {d_model})
     heads = [n for n in sorted({*HEADS, h}) if all(w % n == 0 for w in widths)]
     return Explorer(
         {
@@ -41,9 +41,7 @@ def cost(measured: Measured | None = None) -> Explorer:
     )
 
 
-def scene(
-    T: int = 1024, d_model: int = 384, h: int = 12, measured: Measured | None = None
-) -> Scene:
+def scene(T: int = 1024, d_model: int = 512, h: int = 8, measured: Measured | None = None) -> Scene:
     """Operations of an attention layer by part; seconds and bytes of the two cores over T."""
     require_sizes(T=T, d_model=d_model, h=h)
     _require_measured(measured)
