@@ -14,10 +14,21 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
+from mha_lesson.course import predict
 from mha_lesson.pictures import states
-from mha_lesson.pictures.layout import ROOMS, SCREEN, WIDTH, draw
+from mha_lesson.pictures.layout import ROOMS, SCREEN, WIDTH, Path, Text, draw
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
+from mha_lesson.pictures.panels import (
+    LOW,
+    Bars,
+    Curve,
+    Heatmap,
+    Scene,
+    Table,
+    Tiles,
+    Words,
+    number,
+)
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, sentence
 from readable import assert_readable
@@ -491,6 +502,15 @@ class TestRealHeads:
                 f"{large.rows[1:][r]} → {large.columns[1:][c]}", number(inner.max(), 2)
             )  # fmt: skip
 
+    @pytest.mark.parametrize("head", [0, 3, 11])
+    def test_the_frame_of_the_picked_head_is_seen_whole(self, head: int) -> None:
+        for room in ROOMS:
+            drawing = draw(module("real_heads").scene(head=head), room, SCREEN)
+            [frame] = [m for m in drawing.marks if isinstance(m, Path) and m.colour == LOW]
+            for x, y in frame.points:  # a canvas has 2 pixels beside its picture
+                assert x - frame.width / 2 >= -2 and x + frame.width / 2 <= drawing.width + 2, room
+                assert y - frame.width / 2 >= -2
+
     def test_pieces_of_a_typed_word_are_labelled_as_elsewhere(self) -> None:
         scene = module("real_heads").scene(text="spunky unfathomable well-read ##ky")
         words = ("[CLS]", "spun-", "-ky", "un-", "-fat-", "-hom-", "-able", "well", "-", "read",
@@ -611,6 +631,26 @@ class TestCost:
                 assert (low, high) in (module_.MS_AXIS, module_.BYTES_AXIS)
                 assert low < fused.min() and explicit.max() < high
 
+    def test_a_page_has_the_sizes_that_the_notebook_measures(self) -> None:
+        here = explore.cost().values
+        assert (here["d_model"], here["h"]) == (512, 8)
+        controls = self.measured_at(512, 8).controls
+        for name in ("d_model", "h"):
+            assert controls[name].options == explore.cost().controls[name].options
+
+    @pytest.mark.parametrize(("d_model", "h"), [(384, 12), (100, 5), (13, 1)])
+    def test_every_position_can_be_cut_whatever_was_measured(self, d_model: int, h: int) -> None:
+        explorer = self.measured_at(d_model, h)
+        assert (explorer.values["d_model"], explorer.values["h"]) == (d_model, h)
+        widths, heads = (explorer.controls[name].options for name in ("d_model", "h"))
+        assert not any(width % n for width in widths for n in heads)
+
+    def measured_at(self, d_model: int, h: int) -> Explorer:
+        nothing = dict.fromkeys(cost.CORES, (1.0,))
+        return explore.cost(
+            cost.Measured((64,), d_model, h, "CPU", cost.TEXTBOOK, nothing, nothing)
+        )
+
     def test_refuses(self) -> None:
         for sizes in ((0, 4, 2), (4, 4, 3), (4, 0, 1), (4, 4, -2)):
             with pytest.raises(ValueError, match="must be"):
@@ -637,6 +677,16 @@ def test_controls_move_the_ranges_of_others() -> None:
     heads = explore.heads().controls
     heads["h"].value = 4
     assert (heads["d_k"].max, heads["d_k"].value) == (96, 96)
+    cache = explore.cache().controls
+    assert (cache["step"].max, cache["h_kv"].options) == (7, (1, 2, 4))
+    cache["T"].value, cache["h"].value = 12, 2
+    assert (cache["step"].max, cache["h_kv"].options) == (11, (1, 2))
+    assert (cache["step"].value, cache["h_kv"].value) == (3, 2)  # where they stood
+    cache["step"].value, cache["T"].value, cache["h"].value = 11, 4, 1
+    assert (cache["step"].value, cache["h_kv"].value) == (3, 1)
+    assert cache["h_kv"].layout.display == "none"  # nothing to choose
+    cache["h"].value = 4
+    assert (cache["h_kv"].options, cache["h_kv"].layout.display) == ((1, 2, 4), None)
 
 
 def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
@@ -650,13 +700,14 @@ def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
             ends[key] = [options[0], options[len(options) // 2], options[-1]]
         elif isinstance(control.value, bool):
             ends[key] = [False, True]
-        else:
-            ends[key] = [control.min, control.max]
+        else:  # however far it may go where the others leave the most
+            ends[key] = [control.min, 999 if key in explorer.reach else control.max]
     boxes = [key for key in ends if key.startswith("head_")]
     for on in [False, True] if boxes else [True]:
         free = {key: [on] if key in boxes else values for key, values in ends.items()}
         for state in itertools.product(*free.values()):
-            yield dict(zip(free, state, strict=True))
+            at = dict(zip(free, state, strict=True))
+            yield states.settled(explorer.controls, explorer.reach, at)
 
 
 @pytest.mark.parametrize("name", [*CONTROLS, "rotation", "cache"])
@@ -671,6 +722,30 @@ def test_every_explorer_is_read_on_a_laptop_and_on_a_phone_at_every_extreme(name
         for room in ROOMS[1:]:
             if name != "flow":  # wider, and scrolled on its own
                 assert_readable(draw(scene, room, SCREEN), room)
+
+
+def test_one_row_of_keys_is_one() -> None:
+    for step, said in ((0, "; 0 rows of keys,"), (1, "; 1 row of keys,"), (2, "; 2 rows of keys,")):
+        assert said in module("cache").scene(h_kv=1, step=step).caption
+
+
+def test_at_no_distance_there_is_no_line_at_it() -> None:
+    """And nothing else moves."""
+    none, one = (draw(module("rotation").scene(distance)) for distance in (0, 1))
+    lines = [[m for m in d.marks if isinstance(m, Path) and m.colour == LOW] for d in (none, one)]
+    assert [*map(len, lines)] == [0, 1]
+    texts = [[m for m in d.marks if isinstance(m, Text)] for d in (none, one)]
+    assert [sum(t.text == "distance" for t in there) for there in texts] == [0, 1]
+    axes = [{(t.text, t.x, t.y) for t in there if t.text.isdigit()} for there in texts]
+    assert axes[0] == axes[1] and none.width == one.width
+
+
+def test_a_page_offers_the_sentences_that_its_predictions_ask_for() -> None:
+    asked = " ".join(q.asks for q in predict.questions().values())
+    typed = re.findall(r"Type: (.*?)\.", asked)
+    assert len(typed) == 2
+    slow = typed[0].replace("hungry", "slow")
+    assert {s.rstrip(".") for s in module("real_heads").OFFERED} >= {*typed, slow}
 
 
 def test_the_ends_of_a_sentence_can_be_hidden() -> None:

@@ -114,20 +114,18 @@ def all_of(making) -> bytes:
 
 
 def positions(explorer: live.Explorer) -> list[tuple[list[int], dict]]:
-    """Every position: the place of each control, and the values."""
+    """Every position: the place of each control among all that it can have, and the values."""
     seen: list[dict] = []
     all_of(states.parcel(explorer.controls, explorer.reach, seen.append, str, ()))
-    places = []
+    longest: dict[str, list] = {key: [] for key in explorer.controls}
     for at in seen:
         before: dict = {}
-        place = []
         for key, value in at.items():
             given = explorer.reach[key](**before) if key in explorer.reach else None
             values = [v for _, v in states.places_of(explorer.controls[key], given)]
-            place.append(values.index(value))
+            longest[key] = max(longest[key], values, key=len)
             before[key] = value
-        places.append(place)
-    return list(zip(places, seen, strict=True))
+    return [([longest[key].index(value) for key, value in at.items()], at) for at in seen]
 
 
 def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
@@ -176,9 +174,13 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch):
 @pytest.mark.plain
 @pytest.mark.parametrize("name", NAMES)
 def test_the_browser_finds_the_picture_laid_out_for_each_width(name, monkeypatch):
-    """At the first two positions of each control; and what each cell says."""
+    """At two positions of each control, with X at three; and what each cell says."""
     places_of = states.places_of
-    monkeypatch.setattr(states, "places_of", lambda *given: places_of(*given)[:2])
+
+    def first(control, given=None):
+        return places_of(control, given)[: 3 if given and "X" in given else 2]
+
+    monkeypatch.setattr(states, "places_of", first)
     explorer = explorer_of(name)
     every = positions(explorer)
     asked = random.Random(name).sample(every, min(3, len(every)))
@@ -221,6 +223,20 @@ def test_the_tree_has_the_positions_that_earlier_controls_leave():
     assert said["tree"] == [[0], [1, 2], [3, 4], [5, 6]]
     assert [c["said"] for c in said["controls"]] == [["1", "2", "3", "4"], ["False", "True"]]
     assert [c["start"] for c in said["controls"]] == [1, 1]
+
+
+def test_positions_that_begin_later_keep_their_places():
+    explorer = small()
+    explorer.reach = {"on": lambda n: [False, True][n == 2 :]}
+    explorer._scene_at = lambda n, on: panels.Heatmap([[n, on]], limits=(0, 9))
+    said = told(all_of(explorer.parcel()))
+    assert said["tree"] == [[0, 1], [-1, 2], [3, 4], [5, 6]]
+    at = {"n": 2, "on": True}
+    around = states.parcel(
+        explorer.controls, explorer.reach,
+        lambda at: live._state(explorer.scene_at(**at), (500,)), live._plain, (500,), at,
+    )  # fmt: skip
+    assert told(all_of(around))["tree"] == [[None, 0], [1], [None, 2], [None, 3]]
 
 
 def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():

@@ -165,11 +165,12 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
 
 
 def _steps(until: str, source: Source | None = None) -> list[str]:
-    """The steps as far as `until`, those of W^O only where the source has one."""
+    """The steps as far as `until`; those of X and of W^O only where the source has one."""
     here = PARTS.index(until)
     if source and not source.after:
         here = min(here, PARTS.index("output") - 1)
-    return [step for step, (_, part) in STEPS.items() if PARTS.index(part) <= here]
+    steps = [step for step, (_, part) in STEPS.items() if PARTS.index(part) <= here]
+    return [step for step in steps if step != "X" or not source or source.x is not None]
 
 
 def _refill(slider: widgets.SelectionSlider, options: list[str]) -> None:

@@ -55,7 +55,7 @@ def scene(distance: int = 3, d_k: int = 16, base: int = 10_000) -> Scene:
                     name="tokens",
                     log=True,
                     limits=(1, 1e7),
-                    reference=(float(max(distance, 1)), "distance"),
+                    reference=(float(distance), "distance"),
                     title="tokens for a full turn of each pair",
                 ),
             ],

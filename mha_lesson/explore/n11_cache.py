@@ -14,20 +14,37 @@ SAYS = {"new": "new in the cache", "old": "held in the cache", "–": "dropped"}
 
 def cache() -> Explorer:
     """Sliders `T`, `h`, `h_kv`, `window` and `step` over the scores and the cache of one layer."""
-    return Explorer(
+    length, h_control, h_kv_control = (
+        widgets.SelectionSlider(options=options, value=value, description=name)
+        for name, options, value in (("T", LENGTHS, 8), ("h", HEADS, 4), ("h_kv", HEADS, 2))
+    )
+    step = widgets.IntSlider(value=3, min=0, max=LENGTHS[-1] - 1, description="step")
+    explorer = Explorer(
         {
-            "T": widgets.SelectionSlider(options=LENGTHS, value=8, description="T"),
-            "h": widgets.SelectionSlider(options=HEADS, value=4, description="h"),
-            "h_kv": widgets.SelectionSlider(options=HEADS, value=2, description="h_kv"),
+            "T": length,
+            "h": h_control,
+            "h_kv": h_kv_control,
             "window": widgets.SelectionSlider(options=WINDOWS, value="none", description="window"),
-            "step": widgets.IntSlider(value=3, min=0, max=LENGTHS[-1] - 1, description="step"),
+            "step": step,
         },
         scene,
-        reach={
-            "h_kv": lambda h, **_: [n for n in HEADS if n <= h],
-            "step": lambda T, **_: range(T),
-        },
+        reach={"h_kv": lambda h, **_: _key_heads(h), "step": lambda T, **_: range(T)},
     )
+
+    def fit_step(_change: dict | None = None) -> None:
+        step.max = length.value - 1
+
+    def fit_heads(change: dict) -> None:
+        most, stood = change["new"], h_kv_control.value
+        with h_kv_control.hold_sync():  # the browser hears of both at once
+            h_kv_control.options = _key_heads(most)
+            h_kv_control.value = min(stood, most)
+        h_kv_control.layout.display = None if most > 1 else "none"
+
+    length.observe(fit_step, "value")  # after the explorer's own: the picture comes first
+    h_control.observe(fit_heads, "value")
+    fit_step()
+    return explorer
 
 
 def scene(
@@ -65,12 +82,13 @@ def scene(
         title=f"keys and values: {h_kv} for {h} query head{'s' * (h > 1)}",
     )
     pairs = sum(len(row) for row in seen[: step + 1])
+    back = h_kv * (len(seen[step]) - 1)
     work = Table(
         [
             ["rows of q made", h * (step + 1), h],
             ["rows of k, v made", h_kv * (step + 1), h_kv],
             ["scores made", h * pairs, h * len(seen[step])],
-            ["rows of k, v read back", 0, h_kv * (len(seen[step]) - 1)],
+            ["rows of k, v read back", 0, back],
         ],
         header=["of all heads", "anew", "cached"],
         title="work of this step",
@@ -81,10 +99,15 @@ def scene(
         caption=(
             f"Token {step} of {T}: {h * len(seen[step])} score"
             f"{'s' * (h * len(seen[step]) > 1)} instead of {h * pairs}; "
-            f"{h_kv * (len(seen[step]) - 1)} rows of keys, and as many of values, come from the "
+            f"{back} row{'s' * (back != 1)} of keys, and as many of values, come from the "
             f"cache; {dropped} token{'s' * (dropped != 1)} dropped."
         ),
     )
+
+
+def _key_heads(h: int) -> list[int]:
+    """How many heads of keys h heads of queries can share."""
+    return [n for n in HEADS if n <= h]
 
 
 def _score(i: int, j: int, seen: list[list[int]], step: int) -> str | None:

@@ -749,15 +749,19 @@ export async function unpack(bytes) {
   return { ...stored, arrays: arraysOf(stored.arrays, new Uint8Array(buffer, 4 + size)) };
 }
 
-// Where a control stands when only so many positions are left: mha_lesson.pictures.states.settled.
-const within = ({ input }, place, count) => (place < count ? place : input === "range" ? count - 1 : 0);
+// Where a control stands when only the positions of a node are left: mha_lesson.pictures.states.settled.
+const firstOf = (node) => node.lastIndexOf(-1) + 1;
+function within({ input }, place, node) {
+  const first = firstOf(node);
+  return place >= first && place < node.length ? place : input === "range" ? node.length - 1 : first;
+}
 
 // The nodes on the way to the state at these positions.
 function way({ tree, controls }, at) {
   const nodes = [tree];
   at.forEach((place, k) => {
     const node = nodes.at(-1);
-    nodes.push(node && place >= 0 ? node[within(controls[k], place, node.length)] : null);
+    nodes.push(node && place >= 0 ? node[within(controls[k], place, node)] : null);
   });
   return nodes;
 }
@@ -814,6 +818,23 @@ function modelDeck(controls, models) {
     models[k].save_changes();
   };
   return { controls, at: (k) => placeOf(models[k], controls[k]), set };
+}
+
+// End goes to a slider's last position of now: noUiSlider goes to the one that was last when it was made.
+function endKey(bar, deck, models) {
+  const last = (k) => {
+    const { indexed, min, step } = deck.controls[k], get = (name) => models[k].get(name);
+    return indexed ? get("_options_labels").length - 1 : Math.floor((get("max") - min) / step);
+  };
+  const end = (e) => {
+    const k = [...bar.children].findIndex((child) => child.contains(e.target));
+    if (e.key !== "End" || e.target.getAttribute("role") !== "slider" || !models[k]) return;
+    e.preventDefault();
+    e.stopPropagation();
+    deck.set(k, last(k));
+  };
+  bar?.addEventListener("keydown", end, true);
+  return () => bar?.removeEventListener("keydown", end, true);
 }
 
 // While the browser has the pictures, the kernel hears of a control once it rests: a word to it costs more than a
@@ -888,7 +909,7 @@ async function render({ model, el }) {
       moved();
     };
     models.forEach((m, k) => listen(m, controls[k].indexed ? "change:index" : "change:value", moved));
-    off.push(rest(models, () => alone));
+    off.push(rest(models, () => alone), endKey(bar, deck, models));
     if (play) {
       const { button, stop } = player(deck, play);
       bar?.append(button);
@@ -919,13 +940,13 @@ export async function mount(el, look, bytes) {
   el.classList.add("mha-explorer");
   el.replaceChildren(bar, stage);
   // Where the reader wants each control; who goes to a slider's end wants the end, wherever it will be.
-  const wishes = controls.map((c) => c.start), left = (k) => way(stored, wishes.slice(0, k)).at(-1).length;
+  const wishes = controls.map((c) => c.start), left = (k) => way(stored, wishes.slice(0, k)).at(-1);
   const deck = {
     controls,
     at: (k) => within(controls[k], wishes[k], left(k)),
     set: (k, place) => { wishes[k] = wish(place, k); go(); },
   };
-  const wish = (place, k) => (controls[k].input === "range" && place === left(k) - 1 ? Infinity : place);
+  const wish = (place, k) => (controls[k].input === "range" && place === left(k).length - 1 ? Infinity : place);
   const view = new View(stage, look, chooser(deck));
   const inputs = controls.map((c, k) => {
     const label = bar.appendChild(document.createElement("label")), now = document.createElement("output");
@@ -940,14 +961,14 @@ export async function mount(el, look, bytes) {
   });
   function go() {
     controls.forEach((c, k) => {
-      const { label, input, now } = inputs[k], count = left(k), place = deck.at(k);
-      label.hidden = count === 1;
+      const { label, input, now } = inputs[k], node = left(k), first = firstOf(node), place = deck.at(k);
+      label.hidden = node.length - first === 1;
       if (c.input === "checkbox") {
         input.checked = place === 1;
         return;
       }
-      if (c.input === "select") [...input.options].forEach((o, i) => { o.hidden = o.disabled = i >= count; });
-      else input.max = count - 1;
+      if (c.input === "select") [...input.options].forEach((o, i) => { o.hidden = o.disabled = i < first || i >= node.length; });
+      else [input.min, input.max] = [first, node.length - 1];
       input.value = place;
       now.textContent = c.said[place];
       if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.said[place]));

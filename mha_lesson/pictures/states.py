@@ -17,7 +17,7 @@ import ipywidgets as widgets
 import numpy as np
 
 # For a control that depends on earlier ones, or has no list of its own: from their values to its
-# positions, values or (label, value) pairs. Fewer positions are always the first of the others.
+# positions, values or (label, value) pairs. Fewer positions are always neighbours among the others.
 Reach = Mapping[str, Callable[..., Sequence[Any]]]
 Control = Any  # of ipywidgets, with a value and a description: no one class of it has both
 Controls = Mapping[str, Control]
@@ -167,11 +167,13 @@ def parcel(
     `state_at` gives a state, or None where the function refuses; `plain` a mark as JSON writes it.
     Marks and layouts stand in lists, equal ones once; a layout has the steps from mark to mark.
     `tree` leads from the positions of the controls, one after the other, to a state; a node has the
-    positions that earlier ones leave. A button plays the positions of the control `play`.
+    positions that earlier ones leave, in the parcel of all states after a −1 for each that is
+    missing before them. A button plays the positions of the control `play`.
     """
     arrays, marks, layouts = Pool(), Pool(), Pool()
     states: list[dict[str, Any]] = []
     longest: dict[str, Places] = {key: [] for key in controls}
+    nodes: list[tuple[str, Places, list[Any]]] = []
 
     def put(state: State) -> int:
         states.append({
@@ -197,6 +199,7 @@ def parcel(
         longest[key] = max(longest[key], places, key=len)
         stays = settled(controls, reach, {**around, **at})[key] if around else None
         node: list[Any] = []
+        nodes.append((key, places, node))
         for _, value in places:
             leaves = around is not None and value != stays
             far = moved and leaves
@@ -204,6 +207,9 @@ def parcel(
         return node
 
     tree = yield from below({}, False)
+    if around is None:  # a notebook's control counts its positions from its own first one
+        for key, places, node in nodes:
+            node[:0] = [-1] * longest[key].index(places[0])
     sizes, raw = packed([*arrays.known])
     told = {
         "rooms": list(rooms),

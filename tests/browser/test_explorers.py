@@ -124,6 +124,18 @@ def test_a_thumbnail_moves_the_slider(gallery):
     shown.locator("[role=slider][aria-label=head][aria-valuetext='8']").wait_for(timeout=SOON)
 
 
+def test_end_goes_as_far_as_the_other_controls_let_it(gallery):
+    shown = gallery.locator(".mha-explorer").nth(explore.__all__.index("cache"))
+    for name, end in (("T", "12"), ("step", "11"), ("h", "4"), ("h_kv", "4")):
+        handle = shown.locator(f"[role=slider][aria-label={name}]")
+        handle.focus()
+        gallery.keyboard.press("End")
+        shown.locator(f"[aria-label={name}][aria-valuetext='{end}']").wait_for(timeout=SOON)
+        if name == "T":
+            shown.locator("[aria-label=step][aria-valuemax='11.0']").wait_for(timeout=SOON)
+    shown.locator(".mha-caption").filter(has_text="Token 11 of 12").wait_for(timeout=SOON)
+
+
 def test_the_colour_bar_says_when_each_row_has_its_own_range(gallery):
     masks = f".mha-explorer >> nth={explore.__all__.index('masks')}"
     scene = explore.masks().scene
