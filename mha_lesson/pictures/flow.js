@@ -247,7 +247,7 @@ const FLOW_STYLE = `
 @container (max-width:420px){.mha-strip p{min-height:5.8em}}
 .mha-strip div{display:flex;height:56px;gap:2px}
 .mha-strip span{position:relative;flex:1;max-width:60px;margin-bottom:18px}
-.mha-strip i{position:absolute;left:0;right:0;min-height:1px}
+.mha-strip i{forced-color-adjust:none;print-color-adjust:exact;position:absolute;left:0;right:0;min-height:1px}
 .mha-strip b{position:absolute;top:100%;left:-8px;right:-8px;text-align:center;font-weight:400;font-size:12px;line-height:17px;white-space:nowrap}
 .mha-strip .mha-meant b{font-weight:700}
 .mha-strip .mha-meant{outline:2px solid var(--mha-text);outline-offset:1px}

@@ -771,9 +771,9 @@ def _heatmap(panel: Heatmap, piece: _Piece, room: float) -> Drawing:
     width, height = _cell_size(piece, room)
     drawing.add(Cells(left, top, width, height, panel, _numbered(panel, room) > 0))
     right, bottom = left + n_columns * width, top + n_rows * height
-    if panel.picked:
-        x, y = left - 3, top - 3
-        frame = ((x, y), (right + 2, y), (right + 2, bottom + 2), (x, bottom + 2), (x, y))
+    if panel.picked:  # within the 2 pixels that a canvas has beside its picture
+        x, y, end = left - 0.7, top - 3, right + 0.7
+        frame = ((x, y), (end, y), (end, bottom + 2), (x, bottom + 2), (x, y))
         drawing.add(Path(frame, LOW, width=2.5))
     named = 0.0
     if piece.rows:
@@ -935,7 +935,9 @@ def _bars(panel: Bars, piece: _Piece, room: float) -> Drawing:
         return bottom - tall * up(value)
 
     _y_axis(drawing, _scale(panel.limits, panel.log), y, (left, right), panel.name, (top, bottom))
-    level = y(panel.reference[0]) if panel.reference else None
+    level = None  # 0 has no place on a logarithmic axis: the room for the name is kept
+    if panel.reference and (panel.reference[0] > 0 or not panel.log):
+        level = y(panel.reference[0])
     numbers = []
     for i in range(n):
         for s in range(n_series):

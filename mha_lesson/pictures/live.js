@@ -85,7 +85,7 @@ const textOn = (c) => (luminance(c.slice(0, 3)) > 0.179 ? "#000000" : "#FFFFFF")
 
 function theme(el) {
   let page = [255, 255, 255];
-  for (let at = el; at; at = at.parentElement) {
+  for (let at = matchMedia("print").matches ? null : el; at; at = at.parentElement) { // paper is white
     const c = parse(getComputedStyle(at).backgroundColor);
     if (c.length === 3 || c[3] > 0.5) { page = c.slice(0, 3); break; }
   }
@@ -160,6 +160,11 @@ export class Field {
       return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ") || "nothing much"}`;
     }
     return `${m.rows[r]} → ${m.columns[c]} = ${this.cell(r, c)}`;
+  }
+  // The names of a cell's row and column, of those that have some.
+  names(r, c) {
+    const { rows, columns } = this.m;
+    return this.kind === "ribbons" ? (c ? columns : rows)[r] : `${rows?.[r]} → ${columns?.[c]}`;
   }
   cell(r, c) {
     const i = r * this.columns + c;
@@ -269,12 +274,16 @@ export class View {
       this.watch.observe(node, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class", "data-theme"] });
     this.scheme = matchMedia("(prefers-color-scheme: dark)");
     this.scheme.addEventListener("change", this.again);
+    this.paper = matchMedia("print");
+    this.printed = () => { this.colours = null; this.draw(); }; // at once: paper does not wait for a frame
+    this.paper.addEventListener("change", this.printed);
     this.canvas.mha = this; // what was drawn, for tests
   }
 
   remove() {
     this.watch.disconnect();
     this.scheme.removeEventListener("change", this.again);
+    this.paper.removeEventListener("change", this.printed);
   }
 
   // `scene` as `fill` makes it.
@@ -285,6 +294,7 @@ export class View {
     this.before = before && (this.fly || !rests(before, scene.marks)) ? before : null;
     this.started = performance.now() - FRAME;
     this.scene = scene;
+    const [i, ...kept] = this.pinned ?? [], named = this.pinned && this.fields[i].names(...kept);
     [this.fields, this.areas] = [[], []]; // what can be pointed at, and with it the boxes of a key
     const items = new Map();
     for (const mark of scene.marks) {
@@ -302,6 +312,10 @@ export class View {
         { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })));
     }
     for (const list of items.values()) this.fields.push(new Field("items", list, this.look));
+    if (this.pinned && this.fields[i]?.names(...kept) !== named) { // another pair now: nobody has kept that
+      if (String(this.cursor) === String(this.pinned)) this.cursor = null;
+      this.pinned = null;
+    }
     if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow);
     const maps = scene.marks.filter((m) => m.kind === "heatmap");
     this.offered = maps.some((m) => m.by_row && !m.numbers);

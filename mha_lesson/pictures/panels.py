@@ -528,7 +528,7 @@ class Bars(Panel):
 
     `values` is (n,) or (series, n). `heads` gives a head (its colour) to each bar of one series, or
     to each of several series; `roles` does the same with names of `ROLES`. `reference` is a
-    (value, name) line across, `name` what is measured.
+    (value, name) line across, where the axis has a place for it, `name` what is measured.
     """
 
     values: Any

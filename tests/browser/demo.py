@@ -79,6 +79,16 @@ def stored_explorer() -> Explorer:
     return Explorer(controls, stored)
 
 
+def worded(word: str) -> Heatmap:
+    """A map of two tokens, the second of which is chosen."""
+    return Heatmap([[1, 2], [3, len(word)]], ["the", word], ["the", word], limits=(0, 9))
+
+
+def worded_explorer() -> Explorer:
+    words = widgets.Dropdown(options=["creek", "dog"], description="word")
+    return Explorer({"word": words}, worded)
+
+
 def moving(n: int) -> Scene:
     """Bars, a curve and arrows that depend on n, each as many as before."""
     panels = [

@@ -189,6 +189,26 @@ def test_by_hand_there_is_one_head_and_no_step_beyond_it(tab, pages):
     assert said(page).startswith("token 2, number 0: ")
     page.get_by_label("example").select_option("the sentence")
     assert step.get_attribute("aria-valuetext") == "W O" and head.is_visible()
+    step.focus()
+    page.keyboard.press("Home")
+    assert step.get_attribute("aria-valuetext") == "X"
+    page.get_by_label("example").select_option("by hand")  # where no X is given
+    step.focus()
+    page.keyboard.press("Home")
+    assert step.get_attribute("aria-valuetext") == "Q, K, V"
+    assert said(page).startswith("the value of token 2")
+    page.get_by_label("example").select_option("the sentence")
+    assert step.get_attribute("aria-valuetext") == "Q, K, V"
+
+
+def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(tab, pages):
+    page = opened(tab, pages["whole"], "dark")
+    dark = "document.querySelector('canvas').mha.colours.dark"
+    assert page.evaluate(dark)
+    page.emulate_media(media="print", color_scheme="dark")
+    page.wait_for_function(f"!{dark}", timeout=SOON)
+    page.emulate_media(media="screen")
+    page.wait_for_function(dark, timeout=SOON)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -117,6 +117,21 @@ def test_a_control_of_a_page_has_the_positions_that_the_others_leave(tab, page_o
     assert "that needs a kernel" in page.locator(".mha-controls").text_content()
 
 
+def test_a_kept_cell_is_let_go_when_it_would_be_another_pair(tab, page_of):
+    page = tab(offline=True)
+    page.goto(page_of("worded", demo.worded_explorer).as_uri())
+    reading = page.locator(".mha-reading")
+    for row, said in ((0, "the → the = 1"), (1, "")):
+        page.get_by_role("combobox").select_option("creek")
+        x, y, w, h = page.locator("canvas").evaluate("(c, r) => c.mha.fields[0].box(r, 0)", row)
+        page.locator("canvas").click(position={"x": x + w / 2 + 2, "y": y + h / 2 + 2})
+        page.mouse.move(0, 0)
+        assert reading.text_content() == ("creek → the = 3" if row else said)
+        page.get_by_role("combobox").select_option("dog")
+        assert reading.text_content() == said
+        assert page.locator("canvas").evaluate("c => Boolean(c.mha.pinned)") == bool(said)
+
+
 def test_a_page_without_scripts_shows_the_still_picture(tab, page_of):
     path = page_of("stored", demo.stored_explorer)
     page = tab(java_script_enabled=False)

@@ -160,6 +160,37 @@ def test_the_theme_is_chosen_and_kept(opened):
     assert page.evaluate(background) == changed
 
 
+DARK = "document.querySelector('canvas[aria-label]').mha.colours.dark"
+INK = "getComputedStyle(document.body).color"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_paper_is_white_whatever_the_theme(window, scheme):
+    page = window(1366, scheme)(SCALING)
+    page.locator("#cell-explorer canvas[aria-label]").wait_for()
+    if scheme == "light":
+        page.get_by_role("button", name="Light or dark").click()
+    page.wait_for_function(DARK)
+    page.evaluate(f"window.seen = [[{DARK}, {INK}]]")
+    page.evaluate(
+        f"matchMedia('print').addEventListener('change', () => seen.push([{DARK}, {INK}]))"
+    )
+    page.pdf()
+    page.wait_for_function("seen.length === 3")
+    before, printed, after = page.evaluate("seen")
+    assert before == after == [True, "rgb(223, 227, 230)"] and printed == [False, "rgb(35, 39, 43)"]
+
+
+def test_bars_below_a_picture_keep_their_colours_where_colours_are_forced(tab, site):
+    page = tab(forced_colors="active")
+    page.goto((site / f"{SCALING}.html").as_uri())
+    page.locator(".mha-strip i").first.wait_for(state="attached")
+    drawn = page.locator(".mha-strip i").evaluate_all(
+        "all => all.map(i => [i.style.background, getComputedStyle(i).backgroundColor])"
+    )
+    assert drawn and all(asked == shown for asked, shown in drawn), drawn
+
+
 def test_guesses_of_two_tabs_are_both_kept(browser, site):
     context = browser.new_context()
     tabs = context.new_page(), context.new_page()
