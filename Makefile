@@ -132,7 +132,7 @@ pins:  ## renew constraints.txt from the newest versions that pyproject.toml all
 	@build/pins/bin/python -m pip install -q -e '.[test,dev,hub]'
 	@sed '/^# Everything else/q' constraints.txt > build/constraints.txt
 	@build/pins/bin/python -m pip freeze --all --exclude pip --exclude-editable \
-	  | sed 's/+[a-z0-9.]*$$//' >> build/constraints.txt
+	  | grep -vE '^(nvidia|cuda)-|^triton=' | sed 's/+[a-z0-9.]*$$//' >> build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/pins
 	@git diff --stat constraints.txt
 

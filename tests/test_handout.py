@@ -90,6 +90,8 @@ def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     assert all(end in fold.find_all_previous("h2") for fold in folds)
     headings = [fold.find_previous(["h2", "h3"]).text for fold in folds]
     assert all(heading.startswith("Exercise") for heading in headings)
+    names = [part["id"] for part in soup.find_all(id=True)]
+    assert len(names) == len(set(names))
     assert page.count("<details") == folded + asked.count("<details") > folded
     assert not LOADS.search(page)
     assert "07_training_the_heads.html" in page

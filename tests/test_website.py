@@ -11,7 +11,7 @@ from nbformat import v4
 import notebooks
 import sample_site
 import website
-from mha_lesson.course.formulas import typeset
+from mha_lesson.course.formulas import typed, typeset
 from sample_site import CHOSEN
 
 FORMULA = re.compile(r"\$\$.+?\$\$|\$.+?\$")
@@ -112,15 +112,21 @@ def test_every_formula_of_the_course_is_set_without_a_script():
         formulas = BeautifulSoup(page, "html.parser").find_all("math")
         assert len(formulas) == len(FORMULA.findall("\n".join(c.source for c in texts))), path
         found += [formula.get_text() for formula in formulas]
-        found += [website.typed(formula["alttext"]) for formula in formulas]  # where one looks
+        found += [formula["alttext"] for formula in formulas]  # read aloud, and looked for
     assert len(found) > 600
     assert not any(re.search(r"[\\&${}]", said) for said in found), found
 
 
+def test_a_formula_is_read_aloud_without_latex():
+    assert typed(r"\frac{Q K^T}{\sqrt{d_k}}") == "Q K^T / √d_k"
+    assert typed(r"\text{base}^{-2i/d_\text{model}} + H_{h-1}") == "base^(-2i/d_model) + H_(h-1)"
+    assert typed(r"\sum_i h_{kv}\,e^{-\infty}, \dots") == "∑_i h_kv e^(-∞), …"
+
+
 def test_a_symbol_is_found_as_one_types_it(site):
     index = (site / "search.js").read_text(encoding="utf-8")
-    for typed in ("(h, T, d_k)", "e^x", "d_model", "softmax(Q K^T / √d_k) V"):
-        assert typed in index, typed
+    for words in ("(h, T, d_k)", "e^x", "d_model", "softmax(Q K^T / √d_k) V", "√d_k"):
+        assert words in index, words
 
 
 def test_a_prediction_is_remembered_and_its_answers_are_not_found(site, soups):

@@ -189,7 +189,7 @@ def printed(path: Path) -> str:
         if cell.cell_type == "markdown":
             if cell.source.startswith("#"):
                 heading = cell.source.splitlines()[0].lstrip("# ")
-            solutions += [f"### {heading}\n\n{s}" for s in SOLUTION.findall(cell.source)]
+            solutions += [f"### {heading}: solution\n\n{s}" for s in SOLUTION.findall(cell.source)]
             cell.source = SOLUTION.sub("*The solution stands at the end.*", cell.source)
             cell.source = cell.source.replace("<details>", "<details open>")
         elif tagged(cell, "claim"):

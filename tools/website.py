@@ -37,8 +37,6 @@ LOOK = Path(__file__).with_name("pages")
 FRONT = ("", "Two commands", "The map", "Licence")  # the README's parts that the first page shows
 TEXTS = {"TEACHING": "For teachers", "CLAIMS": "Claims, put to the test"}
 PICTURE = re.compile(r'<img [^>]*src="([\w.]+)"')  # beside the page
-SIGNS = {"sqrt": "√", "cdot": "·", "dots": "…", "infty": "∞", "sum": "∑", ",": " "}
-COMMAND = re.compile(rf"\\(?:left|right|({'|'.join(SIGNS)}|[a-zA-Z]*))|[{{}}]")
 EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M)
 
 
@@ -134,15 +132,9 @@ def words_of(part: Tag) -> str:
     """Its text as somebody types it who looks for it: formulas are letters and signs."""
     part = copy(part)
     for formula in part.select("math"):
-        formula.replace_with(typed(str(formula["alttext"])))
+        formula.replace_with(str(formula["alttext"]))
     part.smooth()
     return " ".join(part.get_text(" ", strip=True).split())
-
-
-def typed(latex: str) -> str:
-    """A formula without LaTeX: √d_k, Q K^T / √d_k; a command that is no sign is its name."""
-    latex = re.sub(r"\\frac\{(.*?)\}\{(.*?)\}", r"\1 / \2", latex)
-    return COMMAND.sub(lambda m: SIGNS.get(m[1], m[1] or ""), latex)
 
 
 def contents(soup: BeautifulSoup) -> None:

@@ -74,7 +74,9 @@ def export(notebook: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description="Save a notebook as one HTML page whose explorers move without a kernel."
+    )
     parser.add_argument("notebook", type=Path)
     print(export(parser.parse_args().notebook))
 

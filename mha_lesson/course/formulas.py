@@ -12,6 +12,9 @@ from latex2mathml.converter import convert
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
+SIGNS = {"sqrt": "√", "cdot": "·", "dots": "…", "infty": "∞", "sum": "∑", ",": " "}
+COMMAND = re.compile(rf"\\(?:left|right|({'|'.join(SIGNS)}|[a-zA-Z]*))|[{{}}]")
+
 
 class _Renderer(IPythonRenderer):
     def block_math(self, body: str) -> str:
@@ -22,12 +25,21 @@ class _Renderer(IPythonRenderer):
 
 
 def _mathml(latex: str, display: str) -> str:
-    said = escape(re.sub(r"\\text\{(.*?)\}|\{(\w+)\}", r"\1\2", latex.strip()))  # d_model, h_kv
+    said = escape(typed(latex.strip()))
     try:
         made = convert(latex.strip(), display=display).replace(">&<", ">&amp;<")
         return made.replace("<math ", f'<math alttext="{said}" ', 1)
     except Exception:  # the library's own, without a common one; then the source says it
         return f"<code>{escape(latex)}</code>"
+
+
+def typed(latex: str) -> str:
+    """A formula as one types it: d_model, Q K^T / √d_k, H_(h-1); a command is its sign or name."""
+    flat = re.sub(r"\\text\{(.*?)\}", r"\1", latex)
+    flat = re.sub(r"\\sqrt\{(\w+)\}", r"√\1", flat)
+    flat = re.sub(r"\\frac\{(.*?)\}\{(.*?)\}", r"\1 / \2", flat)
+    flat = re.sub(r"([_^])\{([^{}]*[-/][^{}]*)\}", r"\1(\2)", flat)
+    return COMMAND.sub(lambda m: SIGNS.get(m[1], m[1] or ""), flat)
 
 
 @pass_context

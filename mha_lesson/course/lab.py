@@ -184,9 +184,16 @@ def options() -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """This one, with the course's settings of Jupyter before whatever else is set up."""
-    paths = [str(SETTINGS), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    return os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(paths)}
+    """This one, with the course's settings of Jupyter and the clone before whatever else is set up.
+
+    Kernels find the package in the clone itself: before 3.13, Python on Windows cannot follow an
+    editable installation into a folder whose path has letters beyond ASCII.
+    """
+    first = {"JUPYTER_CONFIG_PATH": SETTINGS, "PYTHONPATH": PROJECT}
+    return os.environ | {
+        name: os.pathsep.join([str(place), *filter(None, [os.environ.get(name)])])
+        for name, place in first.items()
+    }
 
 
 def main() -> int:

@@ -1,5 +1,7 @@
 """The site as a reader meets it: opened from a disk, on a phone and on a desk, light and dark."""
 
+import re
+
 import pytest
 
 import sample_site
@@ -147,6 +149,19 @@ def test_a_word_is_found_across_pages_by_keyboard(opened):
     page.keyboard.press("Enter")
     page.wait_for_url("**/01_*.html#*")
     assert page.locator(":target").count() == 1
+
+
+def test_how_much_is_found_is_said_and_only_of_what_stands_in_the_box(opened):
+    page = opened("index")
+    box, said = page.get_by_role("searchbox"), page.locator(".find [role=status]")
+    page.evaluate("void (sections.asked = new Promise((done) => { window.come = done; }))")
+    box.fill("gradient")
+    box.fill("")
+    page.evaluate("come([{ title: 'gradient', text: '', page: 'a', id: 'b', of: 'c' }])")
+    page.wait_for_timeout(200)
+    assert not page.locator(".find li").count() and not said.text_content()
+    box.fill("gradient")
+    said.filter(has_text=re.compile("^1 section found$")).wait_for()
 
 
 def test_the_theme_is_chosen_and_kept(opened):

@@ -26,8 +26,10 @@ function sections() {
 }
 
 async function find(query, list, status) {
+  find.latest = query;
   const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
   const all = wanted.length ? await sections() : [];
+  if (find.latest !== query) return; // something else has been typed since
   const hits = all
     .map((s) => ({ s, title: s.title.toLowerCase(), text: s.text.toLowerCase() }))
     .filter(({ title, text }) => wanted.every((w) => title.includes(w) || text.includes(w)))
@@ -43,7 +45,8 @@ async function find(query, list, status) {
     return item;
   }));
   list.hidden = !hits.length;
-  status.textContent = wanted.length ? `${hits.length} sections found` : "";
+  const found = `${hits.length} ${hits.length === 1 ? "section" : "sections"} found`;
+  status.textContent = wanted.length ? found + (hits.length > 20 ? ", the first 20 are listed" : "") : "";
 }
 
 document.addEventListener("DOMContentLoaded", () => {

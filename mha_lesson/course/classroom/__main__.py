@@ -10,6 +10,8 @@ others. An interrupted run goes on where it stopped.
 
 import argparse
 import os
+import sys
+from io import TextIOWrapper
 from pathlib import Path
 
 from mha_lesson.course.classroom import files, pages
@@ -55,4 +57,6 @@ def main(arguments: list[str] | None = None) -> list[Row]:
 
 
 if __name__ == "__main__":
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal that knows no ✓ shows a question mark
+        sys.stdout.reconfigure(errors="replace")
     main()
