@@ -41,6 +41,7 @@ _OF_ONE = frozenset(
     [
         *("fill_", "pad", "narrow", "roll", "triu", "tril", "view", "reshape", "expand", "repeat"),
         *("split", "select", "unflatten", "diagonal"),
+        *("expand_as", "view_as", "reshape_as", "new_tensor"),
     ]
 )
 _MAY_MIX = _OF_ONE | {"to", "copy_", "type_as", "__getitem__", "__setitem__", "__set__"}
@@ -78,8 +79,12 @@ class Elsewhere(TorchFunctionMode):
         if getattr(func, "__self__", None) is torch.Tensor.device and self.has(args[0]):
             return DEVICE
         args, asked = _without_device(args, kwargs)
+        if asked is None and name in _MAKERS and torch.get_default_device() == DEVICE:
+            asked, kwargs["device"] = DEVICE, "cpu"  # the answer has said so for a while
         tensors = [x for x in flat((args, kwargs)) if isinstance(x, Tensor)]
         there = [self.has(x) for x in tensors]
+        if any(there) and name in _TO_NUMPY and kwargs.get("force"):
+            return func(args[0].clone(), **kwargs)  # by way of the CPU, with memory of its own
         if any(there) and name in _TO_NUMPY:
             raise TypeError("can't convert cuda device type tensor to numpy")
         self._refuse_mixtures(name, args, tensors, there)

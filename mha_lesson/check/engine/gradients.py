@@ -50,7 +50,7 @@ def _on(exercise: Exercise, bound: Bound, case: Case, codes: set[Any]) -> Findin
     assert isinstance(right, dict)
     pairs = [(n, mine[n], g) for n, g in right.items() if g is not None]
     told = [(n, g, r) for n, g, r in pairs if g is not None and not g.isnan().any()]
-    other = [n for n, g, r in told if not close(g, r, TOLERANCE)]  # NaN is told by itself
+    other = [n for n, g, r in told if not close(g, r, TOLERANCE)]  # NaN: 9 and 11 ask for it
     if other:
         does = (
             f"The values are right, and the gradient of {' and '.join(other)} is another one: it "

@@ -37,9 +37,9 @@ MEANING = "True means *blocked* here. May query 2 look at key 1?"
 
 right_too(
     causal_mask,
-    lambda _: (130,),
-    "With T = 130",
-    "Is there a table, or a length, that ends before?",
+    lambda _: (300,),
+    "With T = 300",
+    "Is there a table, or a number format, that ends before?",
 )
 
 
@@ -125,8 +125,8 @@ def padding_mask(
 
 right_too(
     padding_mask,
-    lambda _: (torch.tensor([300, 10]), 400),
-    "With T = 400",
+    lambda _: (torch.tensor([2500, 10]), 3000),
+    "With T = 3,000",
     "Is there a table, or a number format, that ends before?",
 )
 right_too(

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_lesson.check.engine.elsewhere import address, bare, flat
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided
 from mha_lesson.check.engine.report import Finding
 
@@ -77,11 +78,15 @@ def divided_at_the_end(output: Tensor, total: Tensor, n: int) -> Tensor:
 class _Sizes(TorchFunctionMode):
     """Sees the sizes of what is computed, and how many blocks of scores are held at once."""
 
-    def __init__(self, n_queries: int, block: int, n_keys: int, widths: set[int]) -> None:
+    def __init__(self, inputs: tuple[Tensor, ...], block: int, widths: set[int]) -> None:
         super().__init__()
+        n_queries, n_keys = (len(x) for x in inputs[:2])
+        self.given = {address(x) for x in inputs}  # a column of V is no row of scores
+        self.pieces: list[weakref.ref[Tensor]] = []  # single scores, or those of one key
+        self.many = n_queries * (3 * block + 4 * -(-n_keys // block))  # a block, and sums of all
         self.n_queries, self.widths = n_queries, widths  # of K, V, both, or a column more
         self.block, self.n_keys = n_queries * block, n_keys
-        self.largest, self.most, self.fused = 0, 0, False
+        self.largest, self.most, self.fused, self.kept = 0, 0, False, 0
         self.widest: tuple[int, tuple[int, ...]] = (0, ())  # and the shape of it
         self._alive: list[weakref.ref[Tensor]] = []
 
@@ -91,7 +96,7 @@ class _Sizes(TorchFunctionMode):
         if self.n_queries == 1:  # a row with a number for every key, and no mask or column of V
             row = x.is_floating_point() and x.shape[-1:] == (self.n_keys,) == (x.numel(),)
             return self.n_keys if row and x.unique().numel() > 2 else 0
-        if len(axes) != 2:
+        if len(axes) != 2 or (axes == [self.n_queries] * 2 and _is_diagonal(x)):
             return 0
         if self.n_keys in axes:  # all keys, for whatever queries
             other = axes[1] if axes[0] == self.n_keys else axes[0]
@@ -109,13 +114,26 @@ class _Sizes(TorchFunctionMode):
         for x in flat(result):
             if isinstance(x, Tensor):
                 whole = bare(x)  # under vmap: all that is held, not the share of one
+                if address(whole) in self.given:
+                    continue
                 self.largest = max(self.largest, whole.numel())
                 self.widest = max(self.widest, (self._keys_at_once(whole), tuple(whole.shape)))
+                if whole.is_floating_point() and whole.numel() in (1, self.n_queries):
+                    self.pieces.append(weakref.ref(x))
                 if whole.numel() == self.block:
                     self._alive.append(weakref.ref(x))
         held = [x for ref in self._alive if (x := ref()) is not None]
         self.most = max(self.most, len({address(x) for x in held}))
+        if len(self.pieces) * self.n_queries > self.many and not self.kept:
+            self.pieces = [ref for ref in self.pieces if ref() is not None]
+            sizes = {address(x): bare(x).numel() for ref in self.pieces if (x := ref()) is not None}
+            self.kept = sum(sizes.values()) * (sum(sizes.values()) > self.many)
         return result
+
+
+def _is_diagonal(x: Tensor) -> bool:
+    """Whether it only scales rows: FlashAttention's diag(l)."""
+    return bool((x.squeeze() == x.squeeze().diagonal().diag()).all())
 
 
 SIZES_HELD = (  # T_q, T_k, d_k, d_v, block
@@ -123,6 +141,7 @@ SIZES_HELD = (  # T_q, T_k, d_k, d_v, block
     (13, 71, 3, 2, 17),  # a block that one could not hold twice
     (13, 23, 1, 1, 1),  # the smallest block
     (1, 23, 7, 3, 5),  # one query, as in decoding
+    (1, 97, 3, 2, 8),  # and many keys, which lists could hold one by one
 )
 
 
@@ -135,15 +154,18 @@ def _held(
     answer: Callable[..., Any], t_q: int, t_k: int, d_k: int, d_v: int, block: int
 ) -> Finding | None:
     Q, K, V = normal(t_q, d_k, seed=7), normal(t_k, d_k, seed=8), normal(t_k, d_v, seed=9)
-    with torch.no_grad(), _Sizes(t_q, block, t_k, {d_k, d_v, d_k + 1, d_v + 1, d_k + d_v}) as sizes:
+    widths = {d_k, d_v, d_k + 1, d_v + 1, d_k + d_v, d_k + d_v + 1}  # K, V, ones beside them
+    with torch.no_grad(), _Sizes((Q, K, V), block, widths) as sizes:
         answer(Q, K, V, block)
     if sizes.fused:
         what = f"one call of `scaled_dot_product_attention` with all {t_k} keys"
         what += f", where a block has {block}"
     elif sizes.widest[0] > block + max(d_k, d_v) + 2:  # beside the output, the sum and the maximum
         what = f"a tensor {sizes.widest[1]}, where a block of scores is {(t_q, block)}"
-    elif sizes.largest > max(8 * max(t_q * block, t_k), t_k * (d_k + d_v)):
+    elif sizes.largest > max(8 * max(t_q * block, t_k), t_k * (d_k + d_v + 1)):
         what = f"a tensor of {sizes.largest} numbers, where a block of scores has {t_q * block}"
+    elif sizes.kept:
+        what = f"room for {sizes.kept} scores one by one, where a block has {t_q * block}"
     elif sizes.most > 8 and block > 1:  # with one key, sums are as large as a block
         what = f"room for {sizes.most} blocks of scores at once"
     else:
@@ -190,6 +212,20 @@ def blockwise_attention(
         output = collect(output, fade, powers, v, total)
         largest = new
     return finish(output, total, len(parts))
+
+
+right_too(
+    blockwise_attention,
+    lambda _: (
+        torch.tensor([[300.0, 1.0], [300.0, -2.0]], dtype=torch.float64),
+        torch.stack([torch.full((7,), -330.0).double(), normal(7, seed=67)], 1),
+        normal(7, 3, seed=68),
+        3,
+    ),
+    "Where all scores lie near −70,000",
+    "What lies below every score, however low?",
+    tolerance=2e-2,  # such scores in float32 are off by up to .004
+)
 
 
 @blockwise_attention.step

@@ -202,9 +202,25 @@ right_too(
 )
 right_too(
     cached_attention,
-    lambda _: (*heads_moved(2, 2, 2, 70, 70),),
-    "With 70 tokens in a cache that is not contiguous",
+    lambda _: (*heads_moved(2, 2, 2, 1100, 1100),),
+    "With 1,100 tokens in a cache that is not contiguous",
     f"{IN_ONE_PIECE} Or is there a table that ends before?",
+)
+
+
+def heads_that_score_low(*lengths: int) -> Iterator[Tensor]:
+    """Queries, keys and values, each query at least 22,000 below 0 with every key."""
+    sizes = (100.0, -100.0, 1.0)
+    for seed, (n, size) in enumerate(zip(lengths, sizes, strict=True)):
+        yield (normal(2, 3, n, 5, seed=66 + seed).abs() + 1) * size
+
+
+right_too(
+    cached_attention,
+    lambda _: (*heads_that_score_low(4, 4, 4), None, None),
+    "Where all scores are below −20,000",
+    "What lies below every score, however low?",
+    tolerance=2e-2,  # such scores in float32 are off by up to .004
 )
 
 
@@ -503,8 +519,8 @@ def cached_mask(
 
 right_too(
     cached_mask,
-    lambda _: (3, 300, 290),
-    "With 300 tokens in the cache",
+    lambda _: (3, 1100, 1090),
+    "With 1,100 tokens in the cache",
     "Is there a table, or a number format, that ends before?",
 )
 

@@ -87,6 +87,8 @@ def weights_and_places() -> Iterator[Case]:
         if h > 1:
             weights[1, query, right] = weights[1, query, wrong] = 0.25  # a tie solves nothing
             weights[2, query, right], weights[2, query, wrong] = 0.304, 0.303  # close, and no tie
+        if h > 3:
+            weights[3, query, right], weights[3, query, wrong] = 2e-9, 1e-9  # small, and no tie
         sizes = {"n_heads": h, "T": T}
         note = f"with query {query}, right {right}, wrong {wrong}"
         yield Case((weights, query, right, wrong), sizes, note)
