@@ -565,6 +565,33 @@ class TestCost:
             mha(x, return_weights=True)
         assert sum(cost.flops(T, d_model, h).values()) == counter.get_total_flops()
 
+    @pytest.mark.parametrize(("T", "d_model", "h"), [(7, 30, 5), (67, 188, 2)])
+    def test_seconds_are_all_products_and_then_all_bytes(
+        self, T: int, d_model: int, h: int
+    ) -> None:
+        q, k, v = torch.empty(3, 1, h, T, d_model // h, device="meta")
+        with FlopCounterMode(display=False) as counter:
+            scaled_dot_product_attention(q, k, v, return_weights=True)
+        once = 4 * q.numel()  # Q, K, V and the output; the explicit core writes two tables, too
+        for core, numbers in {"fused": once, "explicit": once + 4 * h * T * T}.items():
+            wanted = counter.get_total_flops() / 3 + 4 * numbers / 11
+            seconds = cost.core_seconds(T, d_model, h, core, cost.Machine(3, 11))
+            assert seconds == pytest.approx(wanted)
+
+    def test_a_machines_rates_are_work_by_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        work: list[float] = []
+
+        def timed(run: Any, *_: Any) -> float:
+            with FlopCounterMode(display=False) as counter:
+                made = run()
+            work.append(counter.get_total_flops() or 2 * made.nbytes)  # read and written
+            return 0.25 * len(work)
+
+        monkeypatch.setattr(cost, "median_seconds", timed)
+        machine = cost._machine_at_hand(torch.device("cpu"))
+        assert machine.flops_per_second == work[0] / 0.25
+        assert machine.bytes_per_second == work[1] / 0.5
+
     @pytest.mark.parametrize(("T", "d_model", "h"), [(192, 96, 3), (67, 30, 5), (23, 188, 2)])
     def test_bytes_as_measured(self, T: int, d_model: int, h: int) -> None:
         q, k, v = torch.randn(3, 1, h, T, d_model // h)

@@ -38,6 +38,12 @@ def test_an_old_torch_is_named(monkeypatch, version):
     assert "PyTorch 2.6" in what and version in remedy
 
 
+@pytest.mark.parametrize("version", ["2.6.0", "2.11.0+cpu", "3.0.0"])
+def test_a_later_torch_is_enough(monkeypatch, version):
+    monkeypatch.setattr(torch, "__version__", version)
+    assert missing() == {}
+
+
 def test_a_torch_that_computes_nonsense_is_found(monkeypatch):
     monkeypatch.setattr(
         selfcheck.MultiHeadAttention, "forward", lambda self, x: torch.full_like(x, torch.nan)
