@@ -5,6 +5,7 @@ import math
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -382,6 +383,19 @@ def test_a_slip_that_another_name_would_leave_is_not_told() -> None:
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     assert "no_shift" not in check.next_token_loss(favourites_at_the_end).slips
+
+
+def divided_by_two(Q, K, V, block):
+    return (Q @ K.mT / 2).softmax(-1) @ V
+
+
+def divided_by_a_half(Q, K, V, block):
+    return (Q @ K.mT / 0.5).softmax(-1) @ V
+
+
+@pytest.mark.parametrize("made", [divided_by_two, divided_by_a_half])
+def test_scores_that_are_divided_are_not_told_to_be_unscaled(made: Any) -> None:
+    assert "not_scaled" not in check.blockwise_attention(made).slips
 
 
 def test_a_loss_that_is_finite_is_not_told_to_be_infinite() -> None:

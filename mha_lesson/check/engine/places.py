@@ -667,6 +667,9 @@ def _measures(change: Change) -> bool:
 
 def _removes(change: Change) -> bool:
     """Whether a change takes a step out: what is missing then was not missing before."""
+    if change.kind == "number" and isinstance(change.holder, dict):  # the parts of a node
+        by_one = isinstance(change.holder.get("op"), ast.Mult | ast.Div)
+        return by_one and _number(change.new) == 1  # as if nothing were multiplied or divided
     if change.kind != "much" or isinstance(change.node, ast.UnaryOp):
         return False
     if not isinstance(change.node, ast.Call):
