@@ -74,12 +74,15 @@ function render({ model, el }) {
     line.textContent = model.get("line");
     el.replaceChildren(line);
   };
-  guesses.mark();
+  // Now, and whenever the note comes into the page: a notebook opened again is drawn before it is there.
+  const seen = new ResizeObserver(() => guesses.mark());
+  seen.observe(el);
   guesses.addEventListener("change", tell);
   model.on("change:line", write);
   write();
-  tell();
+  if (names.some((name) => guesses.said[name])) tell();  // another browser does not forget for this one
   return () => {
+    seen.disconnect();
     guesses.removeEventListener("change", tell);
     model.off("change:line", write);
   };

@@ -36,7 +36,7 @@ const STYLE = `
 .mha-explorer .mha-bar .widget-label{width:auto;margin:0 4px 0 0;overflow:visible}
 .mha-explorer .mha-bar .slider-container{flex:0 0 128px;margin:0 16px 0 20px}
 .mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
-.mha-bar .widget-dropdown select{width:auto}
+.mha-bar .widget-dropdown select{width:auto;padding-right:4px;appearance:auto;background-image:none}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
 `;
 
@@ -715,20 +715,23 @@ const spoken = (said) => said.replace(/\p{Lm}/gu, (letter) => ` ${letter.normali
 // ---- names for ipywidgets' sliders, which have none -----------------------------------------------
 
 // and a way to keep the keys that JupyterLab would take from a focused control (b adds a cell).
-function nameSliders(root) {
+function nameSliders(root, controls) {
   for (const control of root.querySelectorAll("input, select, [role=slider], [contenteditable]"))
     control.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {
     const name = slider.querySelector(".widget-label")?.textContent.trim();
     const readout = slider.querySelector(".widget-readout");
+    // A slider over a list takes no typing, though ipywidgets lets its readout be edited, after every move anew.
+    const k = [...slider.parentElement.children].indexOf(slider);
+    if (readout?.isContentEditable && controls[k]?.indexed) readout.contentEditable = "false";
     for (const handle of slider.querySelectorAll("[role=slider]")) {
       if (name && handle.getAttribute("aria-label") !== name) handle.setAttribute("aria-label", name);
       const said = readout && spoken(readout.textContent.trim());
       if (said && handle.getAttribute("aria-valuetext") !== said) handle.setAttribute("aria-valuetext", said);
     }
-    if (name && readout && !readout.hasAttribute("aria-label")) {
+    if (name && readout?.isContentEditable && !readout.hasAttribute("aria-label")) {
       readout.setAttribute("aria-label", `${name}, typed`);
-      if (readout.isContentEditable) readout.setAttribute("role", "textbox");
+      readout.setAttribute("role", "textbox");
     }
   }
 }
@@ -896,10 +899,10 @@ async function render({ model, el }) {
     if (gone) return;
     const explorer = el.closest(".mha-explorer"), bar = explorer?.querySelector(".mha-bar");
     if (explorer) {
-      const names = new MutationObserver(() => nameSliders(explorer));
+      const names = new MutationObserver(() => nameSliders(explorer, controls ?? []));
       names.observe(explorer, { subtree: true, childList: true, attributes: true, characterData: true,
-                                attributeFilter: ["aria-valuetext", "aria-valuenow"] });
-      nameSliders(explorer);
+                                attributeFilter: ["aria-valuetext", "aria-valuenow", "contenteditable"] });
+      nameSliders(explorer, controls ?? []);
       off.push(() => names.disconnect());
     }
     const models = await Promise.all((controls ?? []).map((c) => model.widget_manager.get_model(c.id)));

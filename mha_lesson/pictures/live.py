@@ -290,6 +290,8 @@ class Explorer:
             if not control.description:
                 control.description = key
             control.style.description_width = "initial"
+            if control.tooltip is None:
+                control.tooltip = ""  # else ipywidgets writes "null" into the label's
         self.view.deck = {"controls": self._described(), "play": play}
         self.view.show(self.first)
         self.view.observe(self._widen, "room")

@@ -136,6 +136,16 @@ def test_end_goes_as_far_as_the_other_controls_let_it(gallery):
     shown.locator(".mha-caption").filter(has_text="Token 11 of 12").wait_for(timeout=SOON)
 
 
+def test_labels_have_no_tooltip_null_and_choices_an_arrow_that_is_seen(gallery):
+    labels = gallery.locator(".mha-explorer .widget-label")
+    assert labels.count() > 20
+    assert "null" not in labels.evaluate_all("all => all.map(e => e.title)")
+    arrows = gallery.locator(".mha-bar select").evaluate_all(
+        "all => all.map(e => [getComputedStyle(e).backgroundImage, getComputedStyle(e).appearance])"
+    )
+    assert arrows and all(arrow == ["none", "auto"] for arrow in arrows)  # the browser's own
+
+
 def test_the_colour_bar_says_when_each_row_has_its_own_range(gallery):
     masks = f".mha-explorer >> nth={explore.__all__.index('masks')}"
     scene = explore.masks().scene
@@ -240,6 +250,17 @@ def test_every_control_has_its_name(page):
     assert page.get_by_label("fault", exact=True).count() == 1
     assert page.get_by_label("scaled", exact=True).count() == 1
     assert slider(page, "size").get_attribute("aria-valuetext") == "4"
+
+
+def test_only_a_slider_of_numbers_takes_typing(page):
+    readouts = page.locator(".mha-explorer .widget-readout")
+    slider(page, "size").focus()
+    for key in ("ArrowRight", "ArrowLeft"):  # ipywidgets opens it anew after every move
+        page.keyboard.press(key)
+    page.wait_for_function("() => document.querySelector('[aria-valuetext=\"4\"]')")
+    page.wait_for_timeout(200)
+    typed = readouts.evaluate_all("all => all.map(e => [e.isContentEditable, e.role])")
+    assert typed == [[True, "textbox"], [False, None]]
 
 
 def test_axe_finds_nothing_serious(page):

@@ -1,10 +1,12 @@
 """The site as a reader meets it: opened from a disk, on a phone and on a desk, light and dark."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 import sample_site
+from mha_lesson.course import predict
 from mha_lesson.explore.n01_scaling import scene
 
 SCALING = "01_scaled_dot_product_attention"
@@ -204,6 +206,32 @@ def test_bars_below_a_picture_keep_their_colours_where_colours_are_forced(tab, s
         "all => all.map(i => [i.style.background, getComputedStyle(i).backgroundColor])"
     )
     assert drawn and all(asked == shown for asked, shown in drawn), drawn
+
+
+DRAWN_BEFORE_IT_IS_THERE = """async ([source, said]) => {
+  const made = await import("data:text/javascript," + encodeURIComponent(source));
+  const el = document.createElement("div"), told = [], given = { names: ["a"], line: "a note" };
+  const set = (_, value) => told.push(value), nothing = () => {};
+  const model = { get: (name) => given[name], set };
+  for (const name of ["save_changes", "on", "off"]) model[name] = nothing;
+  mhaGuesses.said = said;
+  made.default.render({ model, el });
+  const box = "<details name=a><summary>1</summary></details>";
+  document.body.innerHTML = `<div class=mha-guess>${box}</div>`;
+  document.body.append(el);
+  await new Promise((done) => setTimeout(done, 200));
+  return [told, document.querySelectorAll("[data-mine]").length];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("said", "seen"), [({"a": {"says": "1"}}, [[{"a": "1"}], 1]), ({}, [[], 0])]
+)
+def test_a_guess_comes_back_with_its_note_and_none_is_told_as_none(browser, said, seen):
+    page = browser.new_page()
+    source = Path(predict.__file__).with_suffix(".js").read_text("utf-8")
+    assert page.evaluate(DRAWN_BEFORE_IT_IS_THERE, [source, said]) == seen
+    page.close()
 
 
 def test_guesses_of_two_tabs_are_both_kept(browser, site):
