@@ -82,11 +82,12 @@ class _Sizes(TorchFunctionMode):
         super().__init__()
         n_queries, n_keys = (len(x) for x in inputs[:2])
         self.given = {address(x) for x in inputs}  # a column of V is no row of scores
-        self.pieces: list[weakref.ref[Tensor]] = []  # single scores, or those of one key
         self.many = n_queries * (3 * block + 4 * -(-n_keys // block))  # a block, and sums of all
+        self.kept, self.new = 0, 0  # of numbers in pieces: single scores, or those of one key
+        self._pieces: list[weakref.ref[Tensor]] = []
         self.n_queries, self.widths = n_queries, widths  # of K, V, both, or a column more
         self.block, self.n_keys = n_queries * block, n_keys
-        self.largest, self.most, self.fused, self.kept = 0, 0, False, 0
+        self.largest, self.most, self.fused = 0, 0, False
         self.widest: tuple[int, tuple[int, ...]] = (0, ())  # and the shape of it
         self._alive: list[weakref.ref[Tensor]] = []
 
@@ -119,16 +120,20 @@ class _Sizes(TorchFunctionMode):
                 self.largest = max(self.largest, whole.numel())
                 self.widest = max(self.widest, (self._keys_at_once(whole), tuple(whole.shape)))
                 if whole.is_floating_point() and whole.numel() in (1, self.n_queries):
-                    self.pieces.append(weakref.ref(x))
+                    self._pieces.append(weakref.ref(x))
+                    self.new += whole.numel()
                 if whole.numel() == self.block:
                     self._alive.append(weakref.ref(x))
-        held = [x for ref in self._alive if (x := ref()) is not None]
-        self.most = max(self.most, len({address(x) for x in held}))
-        if len(self.pieces) * self.n_queries > self.many and not self.kept:
-            self.pieces = [ref for ref in self.pieces if ref() is not None]
-            sizes = {address(x): bare(x).numel() for ref in self.pieces if (x := ref()) is not None}
-            self.kept = sum(sizes.values()) * (sum(sizes.values()) > self.many)
+        self.most = max(self.most, len(_still_held(self._alive)))
+        if self.new > self.many // 8 and self.kept <= self.many:  # not after every one
+            self.kept, self.new = sum(_still_held(self._pieces).values()), 0
         return result
+
+
+def _still_held(refs: list[weakref.ref[Tensor]]) -> dict[int, int]:
+    """How many numbers each piece of memory has that is still held; the others are forgotten."""
+    refs[:] = [ref for ref in refs if ref() is not None]
+    return {address(x): bare(x).numel() for ref in refs if (x := ref()) is not None}
 
 
 def _is_diagonal(x: Tensor) -> bool:
@@ -164,7 +169,7 @@ def _held(
         what = f"a tensor {sizes.widest[1]}, where a block of scores is {(t_q, block)}"
     elif sizes.largest > max(8 * max(t_q * block, t_k), t_k * (d_k + d_v + 1)):
         what = f"a tensor of {sizes.largest} numbers, where a block of scores has {t_q * block}"
-    elif sizes.kept:
+    elif sizes.kept > sizes.many:
         what = f"room for {sizes.kept} scores one by one, where a block has {t_q * block}"
     elif sizes.most > 8 and block > 1:  # with one key, sums are as large as a block
         what = f"room for {sizes.most} blocks of scores at once"
