@@ -1,6 +1,7 @@
 """The learner's copy: without outputs, unchanged by opening, with everything its links lead to."""
 
 import json
+import os
 import re
 from datetime import date
 from pathlib import Path
@@ -250,3 +251,13 @@ def test_settings_name_what_this_jupyterlab_knows():
     assert chosen["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
     [viewer] = chosen["@jupyterlab/docmanager-extension:plugin"]["defaultViewers"].values()
     assert viewer == "Markdown Preview"
+
+
+def test_the_lab_and_its_kernels_find_the_clone_first(monkeypatch):
+    """Its settings and its package, before what was set up already."""
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "theirs")
+    monkeypatch.setenv("PYTHONPATH", "")
+    made = lab.environment()
+    assert made["JUPYTER_CONFIG_PATH"] == os.pathsep.join((str(lab.SETTINGS), "theirs"))
+    assert made["PYTHONPATH"] == str(lab.PROJECT)  # an empty part would be the current folder
+    assert (lab.PROJECT / "mha_lesson/course/lab.py").samefile(lab.__file__)

@@ -5,19 +5,9 @@ import math
 import torch
 
 from answers import right, wrong
+from answers.unseen_p import running
 
 EPS, LOWEST, BASE = 1e-6, -2e4, 10_000.0
-
-
-def running(Q, K, V, block):
-    largest = Q.new_full((len(Q), 1), -math.inf)
-    total, output = Q.new_zeros(len(Q), 1), Q.new_zeros(len(Q), V.shape[-1])
-    for k, v in zip(K.split(block), V.split(block)):
-        S = Q @ k.T / math.sqrt(Q.shape[-1])
-        new = torch.maximum(largest, S.amax(1, keepdim=True))
-        fade, P = (largest - new).exp(), (S - new).exp()
-        total, output, largest = total * fade + P.sum(1, keepdim=True), output * fade + P @ v, new
-    return output / total
 
 
 # --- 1 ---

@@ -219,7 +219,7 @@ DRAWN_BEFORE_IT_IS_THERE = """async ([source, said]) => {
   const box = "<details name=a><summary>1</summary></details>";
   document.body.innerHTML = `<div class=mha-guess>${box}</div>`;
   document.body.append(el);
-  await new Promise((done) => setTimeout(done, 200));
+  for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
   return [told, document.querySelectorAll("[data-mine]").length];
 }"""
 

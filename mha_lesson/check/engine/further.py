@@ -34,7 +34,7 @@ def right_too(
             if difference(outcome.value, right, tolerance) is None:
                 return None
             does = "gives something else"
-        said = f"{where} your code {does}; on all other inputs it is right."
+        said = f"{where} your code {does}; its values on the usual inputs are right."
         return Finding("ends_there", said, asks)
 
     exercise.further = (*exercise.further, judge)

@@ -34,7 +34,7 @@ from mha_lesson.check.engine.naming import (
     reproduces,
     wrong_dtype,
 )
-from mha_lesson.check.engine.places import ALONE, by_chance, one_place, right_once_kept
+from mha_lesson.check.engine.places import ALONE, one_place, one_truth_value, right_once_kept
 from mha_lesson.check.engine.report import Finding, Report
 from mha_lesson.check.engine.safely import (
     Outcome,
@@ -248,8 +248,7 @@ def _as_seen(
 
 def _several(exercise: Exercise, trials: list[Trial]) -> tuple[Finding, ...]:
     """Slips that come together; where parts can be looked at one by one, those of each."""
-    first = trials[0]
-    if all_alike(trials) or (by_chance(first) and not isinstance(first.expected, int)):
+    if all_alike(trials) or one_truth_value(trials[0]):
         return ()
     found: list[Finding] = []
     explained = False

@@ -510,8 +510,8 @@ def one_place(
             return Found(_told(source, change, ALONE))
         if isinstance(trial.outcome, Returned) and not trial.outcome.changed:
             seen.append(_Version(change, trial, answer))
-    if exercise is None or by_chance(first[0]):
-        return Found()
+    if exercise is None or isinstance(first[0].expected, int) or one_truth_value(first[0]):
+        return Found()  # counts, and single truth values, meet by chance
     left = max(end - process_time(), SECONDS / 4)
 
     as_before = (_Version(c, first[0], safely(again(m))) for c, m in versions(source, idle))
@@ -534,11 +534,12 @@ def right_once_kept(
     return any(all(t.again(again(m)).difference is None for t in trials) for _, m in made)
 
 
-def by_chance(trial: Trial) -> bool:
-    """Whether a count is asked for, or one truth value came: mistakes may meet there."""
+def one_truth_value(trial: Trial) -> bool:
+    """Whether the answer gave True or False alone: half of all mistakes would give the same."""
     value = trial.outcome.value if isinstance(trial.outcome, Returned) else None
-    one_truth = isinstance(value, Tensor) and value.dtype == torch.bool and value.numel() == 1
-    return isinstance(trial.expected, int) or isinstance(value, bool) or one_truth
+    if isinstance(value, Tensor):
+        return value.dtype == torch.bool and value.numel() == 1
+    return isinstance(value, bool)
 
 
 def _holds(outer: Change, change: Change) -> bool:
