@@ -66,11 +66,14 @@ def normal(notebook: NotebookNode) -> NotebookNode:
         tags = cell.metadata.get("tags")
         slides = cell.metadata.get("slideshow")
         folded = cell.metadata.get("jupyter", {}).get("source_hidden")
+        closed = cell.metadata.get("jp-MarkdownHeadingCollapsed")
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
         if slides:
             cell.metadata["slideshow"] = slides
         if folded:  # Jupyter shows the cell's code at a click
             cell.metadata["jupyter"] = {"source_hidden": True}
+        if closed:  # JupyterLab folds the section below this heading
+            cell.metadata["jp-MarkdownHeadingCollapsed"] = True
         if cell.cell_type == "code":
             cell.outputs = [_normal_output(o) for o in _merge_streams(cell.outputs)]
     return notebook

@@ -1,0 +1,91 @@
+"""How long a notebook takes, by one formula, for the open thread and for all of it.
+
+    python tools/minutes.py            a line for each notebook, and one for each second reading
+
+120 words a minute, 15 seconds for each line of code in
+sight, the minutes that an exercise states (two wrong tries, hints and solution are in them), and
+the seconds that a cell's tag `wait-N` says it makes one wait. A second reading is a section whose
+heading is tagged; it ends at the next heading of its level or above.
+"""
+
+import re
+import sys
+from math import ceil
+
+from nbformat import NotebookNode
+
+import notebooks
+
+SECOND_READING = "second-reading"
+WORDS_A_MINUTE, SECONDS_A_LINE = 120, 15
+HEADING = re.compile(r"(#+) (.*)")
+EXERCISE = re.compile(r"#+ Exercise \d.*")
+STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes\.\*", re.M)
+HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution).*?</details>", re.S)
+SAID = re.compile(r"\b\d+ minutes")  # in a heading's cell
+
+
+def folds(notebook: NotebookNode) -> list[list[NotebookNode]]:
+    """The cells of every second reading, its heading first."""
+    found: list[list[NotebookNode]] = []
+    level = 0  # of the second reading that is open; 0 where none is
+    for cell in notebook.cells:
+        heading = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
+        if heading and len(heading[1]) <= (level or 6):
+            level = len(heading[1]) if SECOND_READING in cell.metadata.get("tags", ()) else 0
+            found += [[]] if level else []
+        if level:
+            found[-1].append(cell)
+    return found
+
+
+def thread(notebook: NotebookNode) -> list[NotebookNode]:
+    """The cells of the open thread; a second reading's heading, which stays in sight, is none."""
+    folded = {cell.id for cells in folds(notebook) for cell in cells}
+    return [cell for cell in notebook.cells if cell.id not in folded]
+
+
+def seconds(cells: list[NotebookNode]) -> float:
+    """What these cells take by the formula."""
+    return sum(_seconds(cell) for cell in cells)
+
+
+def _seconds(cell: NotebookNode) -> float:
+    tags = cell.metadata.get("tags", ())
+    if cell.cell_type == "markdown":
+        text = HELP.sub("", cell.source)
+        exercise = sum(int(minutes) for minutes in STATED.findall(text))
+        return 60 * (exercise + len(words(text)) / WORDS_A_MINUTE)
+    waits = sum(int(tag[5:]) for tag in tags if tag.startswith("wait-"))
+    folded = cell.metadata.get("jupyter", {}).get("source_hidden")
+    hidden = folded or {"exercise", "check"} & {*tags}
+    lines = 0 if hidden else sum(bool(line.strip()) for line in cell.source.splitlines())
+    return waits + SECONDS_A_LINE * lines
+
+
+def words(text: str) -> list[str]:
+    """What is read: a formula or a link is its words, marks and addresses are none."""
+    text = re.sub(r"\]\([^)]*\)|<[^>]*>|^\|?[-| :]+\|$", " ", text, flags=re.M)
+    text = re.sub(r"\$\$?.+?\$\$?", " formula ", text, flags=re.S)
+    return [word for word in text.split() if re.search(r"\w", word)]
+
+
+def minutes(cells: list[NotebookNode], to: int = 1) -> int:
+    """Whole minutes, rounded up to a multiple of `to`."""
+    return to * max(1, ceil(seconds(cells) / 60 / to))
+
+
+def main() -> None:
+    for path in notebooks.paths(*sys.argv[1:]):
+        notebook = notebooks.read(path)
+        both = minutes(thread(notebook), 5), minutes(notebook.cells, 5)
+        exact = seconds(thread(notebook)) / 60, seconds(notebook.cells) / 60
+        print(f"{path.stem}: {both[0]} minutes; with all second readings {both[1]}"
+              f"   ({exact[0]:.1f}; {exact[1]:.1f})")  # fmt: skip
+        for cells in folds(notebook):
+            name = HEADING.match(cells[0].source)
+            print(f"    {minutes(cells):3}  {name[2] if name else ''}")
+
+
+if __name__ == "__main__":
+    main()
