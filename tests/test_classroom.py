@@ -4,7 +4,6 @@ Walls are tried with small programs in place of the one that judges, and answers
 of this process, so that few tests have to start a Python with torch in it.
 """
 
-import ast
 import csv
 import json
 import os
@@ -13,7 +12,6 @@ import socket
 import stat
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Timer
 
@@ -25,7 +23,7 @@ from matplotlib import font_manager, get_cachedir
 import notebooks
 from mha_lesson import check
 from mha_lesson.course.classroom import __main__ as classroom
-from mha_lesson.course.classroom import answers, files, grading, inside, pages, tricks, walls
+from mha_lesson.course.classroom import answers, files, grading, inside, pages, walls
 from mha_lesson.course.classroom.files import HandIn, Learner
 from mha_lesson.course.classroom.grading import (
     CLAIMED,
@@ -392,7 +390,7 @@ def test_an_answer_judged_apart_writes_nowhere_else(tmp_path, monkeypatch):
     program = "def attention_scores(Q, K):\n    open('../outside', 'w')\n    return Q @ K.mT"
     answer = answers.Answer(program, program, "attention_scores")
     reader, writer = os.pipe()
-    found = inside._apart(check, "attention_scores", answer, tricks.made_of(), writer, 600)
+    found = inside._apart(check, "attention_scores", answer, writer, 600)
     os.close(reader)
     os.close(writer)
     assert found["state"] == "tried" and "PermissionError" in found["words"]
@@ -597,172 +595,11 @@ def test_an_answer_that_never_ends_or_kills_costs_no_other():
     assert states(found)["split_heads"] == "tried" and states(found)["causal_mask"] == "done"
 
 
-FORGERS = {
-    "patches the check": "from mha_lesson import check as c; c.Report.passed = True",
-    "patches torch": "torch.equal = lambda *a: True",
-    "by an alias": "t = torch; t.allclose = lambda *a: True",
-    "imports os": "import os; os.write(5, b'')",
-    "through torch": "torch.sys.modules",
-    "through numpy": "import numpy; numpy.lib",
-    "by setattr": "setattr(torch, 'equal', 1)",
-    "by getattr": "getattr(torch, 'sys')",
-    "by exec": "exec('x = 1')",
-    "by a frame": "(g for g in ()).gi_frame.f_globals",
-    "by dunders": "().__class__.__base__",
-    "by a string": "'{0.__class__}'.format(x)",
-    "by attrgetter": "from operator import attrgetter",
-    "by a type": "type('X', (torch.Tensor,), {'__torch_function__': 1})",
-    "a tensor that equals all": "class X(torch.Tensor):\n        pass",
-    "reads a file": "open('/etc/passwd').read()",
-    "loads a file": "torch.load('x')",
-    "private parts": "torch._dynamo.reset()",
-    "the shell": "get_ipython().system('x')",
-    "a hook on all modules": "nn.modules.module.register_module_forward_hook(print)",
-    "the progress": "from mha_lesson.check import journal",
-}
-
-
-# The same above the answer, which uses what is bound there.
-PATCH = "def patch(self): self.abs = 1\n"
-A = "class A:\n    def patch(self): self.abs = 1\n    def __getitem__(self, n): n.abs = 1\n"
-ABOVE = {
-    "an alias of a class": "T = torch.Tensor\nT.abs = lambda self: self * 0",
-    "an alias's alias": "S = torch\nT = S.Tensor\nT.abs = 1",
-    "an import": "from torch import Tensor as T\nT.abs = 1",
-    "an import of a part": "import torch.nn.functional as T\nT.relu = 1",
-    "from a star": "from torch import *\nT = Tensor\nT.abs = 1",
-    "unpacked": "T, n = torch.Tensor, 1\nT.abs = 1",
-    "with a star": "*T, n = torch.Tensor, 1",
-    "a walrus": "(T := torch.Tensor).abs = 1",
-    "a walrus before": "n = (T := torch.Tensor)\nT.abs = 1",
-    "a loop": "for T in [torch.Tensor]: T.abs = 1",
-    "a loop over attributes": "T = 1\nfor torch.Tensor.abs in [T]: pass",
-    "with": "T = 1\nwith torch.no_grad() as torch.Tensor.abs: pass",
-    "augmented": "T = torch.Tensor\nT.ndim += 1",
-    "annotated": "T: type = torch.Tensor\nT.abs: int = 1",
-    "deleted": "T = torch.Tensor\ndel T.abs",
-    "a weight's name": "T = torch.Tensor\nT.grad = 1",
-    "of a type": "T = type(torch.ones(1))\nT.abs = 1",
-    "of a type, called otherwise": "t = type\nT = t(torch.ones(1))\nT.abs = 1",
-    "an argument": "def patch(T): T.abs = 1\nT = patch(torch.Tensor)",
-    "an argument named self": PATCH + "T = patch(torch.Tensor)",
-    "a default": "def T(self=torch.Tensor): self.abs = 1",
-    "an unbound method": A + "T = A.patch(torch.Tensor)",
-    "an unbound method and a module": A + "T = A.patch(torch.nn.functional)",
-    "a type and a method": A + "T = A.patch(type(torch.ones(1)))",
-    "the classes above": A + "T = A.patch(torch.Tensor.mro()[0])",
-    "brackets": A + "T = A()[torch.Tensor]",
-    "brackets in a type": A + "a = A()\ndef T(x: a[torch.Tensor]): ...",
-    "a call in a type": A + "def T(x: A.patch(torch.Tensor)): ...",
-    "isinstance of one's own": "def T(isinstance): return isinstance(torch.Tensor)",
-    "an error's object": A + "try: torch.x\nexcept AttributeError as e: T = A.patch(e.obj)",
-    "a comprehension": A + "T = [A.patch(torch) for torch in [torch]]",
-    "a class's body": A + "class T:\n    if 0: torch = 1\n    x = A.patch(torch)",
-    "global": "def T():\n    global S\n    S = torch.Tensor\nT()\nS.abs = 1",
-    "a nonlocal": "def T(S):\n    def inner():\n        nonlocal S\n        S = torch.Tensor\n"
-    "    inner()\n    S.abs = 1",
-    "a choice": "T = torch.Tensor if True else 1\nT.abs = 1",
-    "a lambda": "T = (lambda: torch.Tensor)()\nT.abs = 1",
-    "a dictionary": "T = {1: torch.Tensor}[1]\nT.abs = 1",
-    "a partial": "from functools import partial\nT = partial(torch.Tensor).func\nT.abs = 1",
-    "update_wrapper": "import functools\nT = functools.update_wrapper(torch.Tensor, 1)",
-    "wraps": "from functools import wraps\nT = wraps(print, ('abs',))",
-    "an enum": "import enum\nT = enum.global_enum",
-    "typing": "import typing\nT = typing.get_args(list[torch.Tensor])[0]",
-    "a subclass": "T = torch.Tensor\nclass X(T): ...\nT = X()",
-    "a subclass of another": "class T(torch.nn.Parameter): ...",
-    "a kind of int": "class T(int): ...",
-    "a metaclass": "class T(metaclass=print): ...",
-    "a metaclass's ways": "class M(type): ...\nclass T(metaclass=M): ...",
-    "subclass hooks": "class T:\n    def __init_subclass__(cls): ...",
-    "set_name": "class T:\n    def __set_name__(self, a, b): ...",
-    "equality": "class T:\n    def __eq__(self, other): return True",
-    "equality by a name": "class T:\n    __eq__ = lambda a, b: True",
-    "builtins": "def T():\n    import torch as __builtins__",
-    "a keyword": "T = dict(__class__=1)",
-    "an error's name": "T = 1\ntry: T\nexcept ValueError as __class__: T",
-    "a class pattern": "match torch:\n    case object(sys=T): ...",
-    "a class pattern of a tensor": "match torch.ones(1):\n    case object(__class__=T): ...",
-    "a frame in a pattern": "match (n for n in ()):\n    case object(gi_frame=T): ...",
-    "a dictionary of the package's": "T = nn.Module.dump_patches\nnn.Module.x['y'] = T",
-    "a module within a module": "T = torch.random.contextlib",
-    "a module of typing": "import typing\nT = typing.sys",
-    "a switch for everybody": "T = torch.set_grad_enabled(False)",
-    "the same by an import": "from torch import set_grad_enabled as T",
-    "a writer": "T = torch.ones(1).numpy().dump('/proc/self/fd/3')",
-    "an f-string": "T = f'{torch.Tensor!r}'",
-    "a decorator": A + "T = 1\n@A.patch\nclass S(torch.Tensor): T",
-    "type as a decorator": "@type\nclass S: ...\nT = S(torch.ones(1))\nT.abs = 1",
-    "a type as a decorator": "class S: ...\n@type(S)\nclass T: ...\nT.abs = 1",
-    "a type of a type": "class S: ...\nT = type(S)(torch.ones(1))\nT.abs = 1",
-    "an import in a class": "class T:\n    from torch import Tensor as S\nT.S.grad = 1",
-    "a path": "from mha_lesson import pretrained\nT = pretrained.Path('/proc/self/fd/3')",
-    "a path by an import": "from mha_lesson.pretrained import Path as T",
-    "a file of numpy's": "import numpy\nT = numpy.DataSource().open('/proc/self/fd/3', 'w')",
-    "the disk": "from mha_lesson.disk import write_whole as T",
-    "deep": "T = " + "-" * 150 + "1" + " + 1" * 900,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("line", FORGERS.values(), ids=FORGERS.keys())
-def test_an_answer_that_reaches_beyond_arithmetic_is_shown_and_not_run(line):
-    body = "return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)"
-    cell = f"def split_heads(x, n_heads):\n    {line}\n    {body}"
-    [answer] = answers.Notebook([FIRST, cell], set()).answers("split_heads")
-    assert answer.objection and not answer.broken, line
-
-
-@pytest.mark.parametrize("lines", ABOVE.values(), ids=ABOVE.keys())
-def test_nor_does_what_an_answer_uses_reach_further(lines):
-    cell = "def split_heads(x, n_heads):\n    return T, S, torch"
-    [answer] = answers.Notebook([FIRST, lines, cell], set()).answers("split_heads")
-    assert lines.split("\n")[0] in answer.program, "it comes along"
-    assert answer.objection and not answer.broken, lines
-
-
-@pytest.mark.parametrize("part", ["torch.Tensor.abs", "torch.isclose", "naming.difference"])
-def test_what_slips_through_and_changes_pytorch_or_the_checks_is_seen_afterwards(part, monkeypatch):
-    """The second net, with the first one open."""
-    monkeypatch.setattr(tricks, "objections", lambda *_: iter(()))
-    lines = "import mha_lesson.check.engine.naming as naming\n" * ("naming" in part)
-    cell = f"def split_heads(x, n_heads):\n    {part} = lambda *a, **b: None\n    return x"
-    found = judge(FIRST, lines + cell, "check.split_heads(split_heads)")["split_heads"]
-    assert found["state"] is None and "it changes " in found["words"], found
-    assert part.split(".")[-1] in found["words"]
-
-
-def test_no_right_answer_of_the_course_is_objected_to():
-    for name, code in SOLUTIONS.items():
-        [answer] = answers.Notebook([FIRST, code], set()).answers(name)
-        assert answer.objection == ""
-    usual = """
-class MultiHeadAttention(nn.Module):
-    '''With __names__ in its docstring.'''
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self._h, self.ops = n_heads, None
-        self.w_q.weight.data.zero_()
-        self.w_q.bias = None
-        self.mask.requires_grad = False
-"""
-    [answer] = answers.Notebook([FIRST, usual], set()).answers("MultiHeadAttention")
-    assert answer.objection == ""
-
-
-def test_usual_ways_of_writing_are_not_objected_to():
-    """Of the answers that the checks are tested on, written in every way people write them."""
-    objected = total = 0
-    for path in sorted((Path(__file__).parent / "answers").rglob("*.py")):
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-        imports = [part for part in body if isinstance(part, (ast.Import, ast.ImportFrom))]
-        classes = [part for part in body if isinstance(part, ast.ClassDef)]
-        for part in body:
-            if isinstance(part, (ast.FunctionDef, ast.ClassDef)):
-                total += 1
-                names = {n.id for n in ast.walk(part) if isinstance(n, ast.Name)}
-                bases = [c for c in classes if c.name in names and c is not part]
-                objected += any(tricks.objections([*bases, part], imports))
-    assert total > 100 and objected < total / 50, (objected, total)
+def test_an_answer_that_patches_the_checks_reaches_no_other():
+    forged = "def split_heads(x, n_heads):\n    check.merge_heads = torch.equal = print\n"
+    wrong = "def merge_heads(x):\n    return x"
+    found = judge(FIRST, forged, "check.split_heads(split_heads)", wrong)
+    assert states(found)["merge_heads"] == "tried"
 
 
 # --- whole notebooks --------------------------------------------------------------------------
@@ -1026,14 +863,14 @@ def test_a_folder_without_files(tmp_path):
         classroom.main([str(tmp_path / "nowhere")])
 
 
-def test_what_runs_is_what_was_looked_at():
-    """Python counts a lone carriage return as a line; who did not took the text of other lines."""
+def test_a_carriage_return_is_a_line_as_for_python():
     right = SOLUTIONS["attention_scores"].rstrip("\n") + "\n"
-    forged = right.replace("(", "(forged=1, ", 1)
     for n in range(1, 12):
-        cell = "#" + "\r#" * n + "\n" + right + "x = '''\n" + forged + "'''\n"
+        cell = (
+            "#" + "\r#" * n + "\n" + right + "x = '''\n" + right.replace("(", "(n=1, ", 1) + "'''\n"
+        )
         [answer] = answers.Notebook([cell], set()).answers("attention_scores")
-        assert "forged" not in answer.program and not answer.objection, n
+        assert "n=1" not in answer.program, n
 
 
 def test_a_report_can_be_saved_whatever_a_notebook_says_of_its_slips(tmp_path):
@@ -1042,11 +879,3 @@ def test_a_report_can_be_saved_whatever_a_notebook_says_of_its_slips(tmp_path):
     grading._take(row.submissions[0], walls.Ended("", 1.0, b"", said.encode()))
     pages.save([row], tmp_path)
     assert "�" in (tmp_path / "answers.csv").read_text("utf-8-sig")
-
-
-def test_a_statement_whose_text_is_another_is_not_run():
-    source = "@decorated\ndef f(x):\n    return x\ny = 1; z = 2\n"
-    parts = answers.Notebook([source], set()).parts
-    assert all(map(answers._is_what_was_looked_at, parts)) and len(parts) == 3
-    for part in parts:
-        assert not answers._is_what_was_looked_at(replace(part, text="y = 3"))

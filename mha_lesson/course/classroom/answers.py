@@ -1,8 +1,8 @@
 """Finds a learner's answers in a notebook's source, each with what it needs, to judge it apart.
 
-What a notebook says of itself proves nothing: its code can patch the checks. So each answer is cut
-out and judged in a process in which nothing else of the notebook has run. An answer needs torch and
-arithmetic; one that reaches for Python's own insides is not run there, but shown to the teacher.
+What a notebook says of itself may be stale, or of another cell. So each answer is cut out and
+judged in a process in which nothing else of the notebook has run. Who cheats there cheats in plain
+sight: the report shows the code beside the tick.
 """
 
 import ast
@@ -11,8 +11,6 @@ import re
 import symtable
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from mha_lesson.course.classroom import tricks
 
 MOST = 4  # answers to one exercise that are judged, the newest first
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -26,15 +24,13 @@ class Answer:
         code: what the learner wrote, to show.
         program: the same with the imports and helpers that it needs.
         target: the name in `program` that holds the answer.
-        objection: why it is not run apart; empty if it is.
-        broken: it is no Python at all: nothing is solved.
+        broken: why it cannot be run at all; empty if it can.
     """
 
     code: str
     program: str = ""
     target: str = ""
-    objection: str = ""
-    broken: bool = False
+    broken: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,7 +111,7 @@ class Notebook:
                 source = f"answer = {ast.unparse(handed)}"
                 made = _part(cell, ast.parse(source).body[0], source, given=False)
             except RecursionError:
-                return Answer("", objection="nests too deep")
+                return Answer("", broken="it nests too deep")
             return self._answer(made, "answer", before)
         target = handed.id
         define = re.compile(rf"^(?:def|class)\s+{target}\b|^{target}\s*=", re.M)
@@ -123,22 +119,14 @@ class Notebook:
         bound = [p for p in before if target in p.binds]
         if torn and not any(p.cell > torn[-1] for p in bound):
             code, why = self.cells[torn[-1]].rstrip("\n"), self.broken[torn[-1]]
-            return Answer(code, objection=f"no Python: {why}", broken=True)
+            return Answer(code, broken=f"no Python: {why}")
         if not bound or bound[-1].given or _is_import(bound[-1].node):
             return None
         return self._answer(bound[-1], target, before)
 
     def _answer(self, last: _Part, target: str, before: list[_Part]) -> Answer:
         parts = [*_needs(last, before), last]
-        theirs = [part.node for part in parts if part.given]
-        try:
-            own = [part.node for part in parts if not part.given]
-            objection = next(tricks.objections(own, theirs), "")
-            if not all(map(_is_what_was_looked_at, parts)):
-                objection = "is not what is written there"
-        except RecursionError:
-            objection = "nests too deep"
-        return Answer(last.text, "\n".join(p.text for p in parts), target, objection)
+        return Answer(last.text, "\n".join(p.text for p in parts), target)
 
 
 def _needs(last: _Part, before: list[_Part]) -> list[_Part]:
@@ -174,11 +162,6 @@ def _text(source: str, node: ast.stmt) -> str:
         return ast.get_source_segment(source, node) or ""
     first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
     return "\n".join(source.split("\n")[first - 1 : node.end_lineno])
-
-
-def _is_what_was_looked_at(part: _Part) -> bool:
-    """The text is what runs, the node is what was judged harmless."""
-    return ast.dump(ast.parse(part.text)) == ast.dump(ast.Module([part.node], []))
 
 
 def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -99,10 +99,8 @@ def _judge(check: Any, cells: list[str], given: list[str], judged: int, seconds:
 
     from mha_lesson import explore  # noqa: F401
     from mha_lesson.check.engine import judge  # noqa: F401
-    from mha_lesson.course.classroom import tricks
     from mha_lesson.course.classroom.answers import Notebook
 
-    before = tricks.made_of()
     notebook = Notebook(cells, set(given))
     for exercise in (*check.EXERCISES, *check.SHORT):
         name = exercise.name
@@ -114,12 +112,10 @@ def _judge(check: Any, cells: list[str], given: list[str], judged: int, seconds:
         found: dict[str, Any] = {}
         for answer in answers:  # what was right once counts: the newest that is right, or the last
             if answer.broken:
-                words = f"The cell cannot be run: {answer.objection}."
+                words = f"The cell cannot be run: {answer.broken}."
                 this = {"state": "tried", "words": words, "broken": True}
-            elif answer.objection:
-                this = {"state": None, "words": f"Not judged apart: it {answer.objection}."}
             else:
-                this = _apart(check, name, answer, before, judged, seconds)
+                this = _apart(check, name, answer, judged, seconds)
             this["code"] = answer.code[:MOST_CODE]
             if not found or this["state"] == "done":
                 found = this
@@ -128,9 +124,7 @@ def _judge(check: Any, cells: list[str], given: list[str], judged: int, seconds:
         tell(judged, {"name": name, **found})
 
 
-def _apart(
-    check: Any, name: str, answer: Any, before: dict[str, Any], judged: int, seconds: float
-) -> dict[str, Any]:
+def _apart(check: Any, name: str, answer: Any, judged: int, seconds: float) -> dict[str, Any]:
     """Judges an answer in a process that has nothing of the notebook but this answer."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -140,7 +134,7 @@ def _apart(
         with contextlib.suppress(BaseException):
             _limit_time(seconds)
             _guard(os.path.realpath(os.curdir))
-            _answer(check, name, answer, before, writer)
+            _answer(check, name, answer, writer)
         os._exit(0)
     os.close(writer)
     try:
@@ -172,10 +166,8 @@ def _read(reader: int, seconds: float) -> bytes:
     return line
 
 
-def _answer(check: Any, name: str, answer: Any, before: dict[str, Any], writer: int) -> None:
+def _answer(check: Any, name: str, answer: Any, writer: int) -> None:
     """In the child: runs the answer's program, checks the answer, and tells."""
-    from mha_lesson.course.classroom import tricks
-
     gc.freeze()  # what is there stays: a look through it all would copy the parent's memory
     file = "<answer>"
     lines = answer.program.splitlines(keepends=True)
@@ -191,8 +183,6 @@ def _answer(check: Any, name: str, answer: Any, before: dict[str, Any], writer: 
         report = getattr(check, name)(vars(module)[answer.target])
         state = {True: "done", False: "tried", None: "open"}[report.passed]
         found = {"state": state, "slips": list(report.slips), "words": str(report)}
-    if part := tricks.changed(before):
-        found = {"state": None, "slips": [], "words": f"Not judged apart: it changes {part}."}
     found["words"] = found["words"][:MOST_WORDS]
     tell(writer, found)
 

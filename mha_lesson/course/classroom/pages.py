@@ -26,7 +26,7 @@ from mha_lesson.course.prose import prose
 
 SIGNS = {DONE: "✓", CLAIMED: "?", TRIED: "✗", OPEN: "·", UNKNOWN: "!", MISSING: "–"}
 MEANS = {
-    DONE: "solved: its answer was judged again, apart from the notebook",
+    DONE: "solved: its answer, which stands behind the sign, was judged again, apart",
     CLAIMED: "right by the notebook's own word only: look at the answer",
     TRIED: "tried, not right yet",
     OPEN: "open: handed in, not attempted",
@@ -192,13 +192,13 @@ def class_page(rows: list[Row], pages: dict[str, str]) -> str:
     body = ""
     for row in rows:
         link = f'<a href="learners/{pages[row.learner.name]}">{escape(row.learner.name)}</a>'
-        cells = "".join(_cell(row.state(name)) for name in NAMES)
+        cells = "".join(_cell(row, name, pages[row.learner.name]) for name in NAMES)
         body += f'<tr><th scope="row">{link}</th>{cells}<td>{row.done}</td></tr>'
     solved = "".join(f"<td>{sum(r.state(n) == DONE for r in rows)}</td>" for n in NAMES)
     legend = "<br>".join(f"{SIGNS[state]} {escape(means)}" for state, means in MEANS.items())
     text = (
         f'<p>{legend}</p><table class="class"><thead><tr><td></td>{heads}'
-        f'<th scope="col">solved</th></tr></thead><tbody>{body}<tr><th scope="row">solved</th>'
+        f'<th scope="col">all</th></tr></thead><tbody>{body}<tr><th scope="row">solved by</th>'
         f"{solved}<td></td></tr></tbody></table>"
     )
     common = slips(rows)
@@ -269,7 +269,7 @@ def learner_page(row: Row) -> str:
         if best is None:
             continue
         text += (
-            f"<h2>{SIGNS[state]} {escape(LABELS[name])}: "
+            f'<h2 id="{name}">{SIGNS[state]} {escape(LABELS[name])}: '
             f'<span class="{_class(state)}">{TO_LEARNERS[state]}</span></h2>'
         )
         if state == TRIED and best.words.get(name):
@@ -293,8 +293,13 @@ def sections() -> dict[str, tuple[str, str]]:
     return {name: (book, heading) for name, book, heading in SECTION.findall(text)}
 
 
-def _cell(state: str) -> str:
-    return f'<td class="{_class(state)}" title="{escape(MEANS[state])}">{SIGNS[state]}</td>'
+def _cell(row: Row, name: str, page: str) -> str:
+    """An exercise's sign; behind it, on the learner's page, the code."""
+    state = row.state(name)
+    sign = SIGNS[state]
+    if row.best(name):
+        sign = f'<a href="learners/{page}#{name}">{sign}</a>'
+    return f'<td class="{_class(state)}" title="{escape(MEANS[state])}">{sign}</td>'
 
 
 def _class(state: str) -> str:
