@@ -1,9 +1,9 @@
 """What every test runs under: checked annotations, one thread, fixed seeds.
 
-- Annotations: an import hook puts beartype around every function of the package, so a wrong axis
-  in an annotation, or a function that returns another shape than it says, fails a test. Learners
-  never pay for it. It would also answer a wrong call before the package's own refusals can, so
-  tests of refusals are marked `plain` (a test, a class, or a module by
+- Annotations: jaxtyping's import hook puts beartype around the functions of the modules that name
+  axes, so a wrong axis in an annotation, or a function that returns another shape than it says,
+  fails a test. Learners never pay for it. It would also answer a wrong call before the package's
+  own refusals can, so tests of refusals are marked `plain` (a test, a class, or a module by
   `pytestmark = pytest.mark.plain`): they see what learners see.
 - `device`: the device under test, the CPU unless `--device cuda` (or `pretend`, see `device/`);
   then only tests that use this fixture run, and `mha_lesson.device` is that one. Tests that use
@@ -26,14 +26,27 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, Self
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
+from beartype import BeartypeConf, FrozenDict, beartype
 from filelock import FileLock
 from hypothesis import settings
 
-import checked
+NAMES_AXES = [
+    f"mha_lesson.{name}"
+    for name in ("attention", "masks", "decoding", "models", "tasks", "text", "training",
+                 "pretrained", "heads")
+]  # fmt: skip
+check_annotations = beartype(
+    conf=BeartypeConf(
+        is_pep484_tower=True,  # as type checkers read it: where a float is wanted an int will do
+        hint_overrides=FrozenDict({Self: Any}),  # methods are checked one by one
+    )
+)
 
 # Files that take longest, begun first, so that none is left to one worker at the end.
 LONGEST = [
@@ -43,7 +56,7 @@ LONGEST = [
     "test_attention", "test_claims_06", "test_pretrained", "test_nothing_lost",
 ]  # fmt: skip
 
-checked.install()
+jaxtyping.install_import_hook(NAMES_AXES, "conftest.check_annotations")
 gc.disable()  # until all tests are collected
 gc.freeze()  # at its end, pytest looks five times at all that is not frozen
 
@@ -109,7 +122,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    checked.plain(item.get_closest_marker("plain") is not None)
+    plain = item.get_closest_marker("plain") is not None
+    jaxtyping.config.update("jaxtyping_disable", plain)
 
 
 @pytest.fixture(scope="session")
