@@ -24,7 +24,7 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 
 .PHONY: help setup lab lint ruff test test-quick test-code test-notebooks test-again test-device \
 	test-processors test-browser test-gpu notebooks slides print site diagnose claims bench \
-	classroom-load pins audit newest oldest torch conda-check
+	pins audit newest oldest torch conda-check
 .NOTPARALLEL:
 
 help:  ## this list
@@ -120,16 +120,12 @@ site: $(SET_UP)  ## the course as pages that move without a kernel, in build/sit
 bench: $(FOR_TESTS)  ## speed against a minimal fused block, nn.MultiheadAttention and others; DEVICE=cuda
 	@$(PY) tools/bench.py --device $(or $(DEVICE),cpu)
 
-classroom-load: $(FOR_TESTS)  ## thirty learners on a real JupyterHub on this machine (20 minutes)
-	@$(PY) tools/install.py hub
-	@$(PY) tools/classroom_load.py
-
 # For maintainers and CI.
 
 # With the oldest Python 3.11 at hand: a package may ask for a later patch release of it.
 pins:  ## renew constraints.txt from the newest versions that pyproject.toml allows
 	@rm -rf build/pins && $(PYTHON) -m venv build/pins
-	@build/pins/bin/python -m pip install -q -e '.[test,dev,hub]'
+	@build/pins/bin/python -m pip install -q -e '.[test,dev]'
 	@sed '/^# Everything else/q' constraints.txt > build/constraints.txt
 	@build/pins/bin/python -m pip freeze --all --exclude pip --exclude-editable \
 	  | grep -vE '^(nvidia|cuda)-|^triton=' | sed 's/+[a-z0-9.]*$$//' >> build/constraints.txt
