@@ -22,8 +22,8 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 	echo "Default seed of the notebooks: $$seed (SEED=$$seed repeats it)"; \
 	$(LUCK) MHA_LESSON_SEED=$$seed
 
-.PHONY: help setup lab lint ruff test test-quick test-code test-notebooks test-again test-device \
-	test-processors test-browser test-gpu notebooks slides print site diagnose claims bench \
+.PHONY: help setup lab lint ruff test test-all checks test-quick test-code test-notebooks test-again \
+	test-device test-processors test-gpu notebooks slides print site diagnose claims bench \
 	pins audit newest oldest torch conda-check
 .NOTPARALLEL:
 
@@ -54,10 +54,17 @@ BESIDE_FORM = mkdir -p build; \
 	{ $(PY) tools/lint_js.py; scripts=$$?; $(PY) -m pyrefly check && exit $$scripts; } > build/form.txt 2>&1 & \
 	form=$$!; $(1); tests=$$?; wait $$form || tests=1; cat build/form.txt; exit $$tests
 
+test:  ## every check that is quick, and all notebooks; says how long that took
+	@$(PYTHON) tools/timed.py $(MAKE) --no-print-directory checks
+
+test-all:  ## everything there is: CI runs it every week, and you before a release
+	@$(PYTHON) tools/timed.py $(MAKE) --no-print-directory checks test-again test-device \
+	  test-processors diagnose ALL=--all
+
 # One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
-test: ruff  ## every check; the notebooks from a default seed at random, a third of the long trainings
+checks: ruff
 	@$(call BESIDE_FORM,$(FROM_A_SEED) \
-	  $(PY) -m pytest -q --turn $$seed $(NBVAL) --forked-kernels -n 3 --dist loadfile --no-loadscope-reorder \
+	  $(PY) -m pytest -q $(ALL) $(NBVAL) --forked-kernels -n 3 --dist loadfile --no-loadscope-reorder \
 	  notebooks tests)
 
 test-quick: ruff  ## half a minute: form, types, the core, the set-up
@@ -77,14 +84,13 @@ test-code: $(FOR_TESTS)  ## package, data, form of the notebooks; every exercise
 test-notebooks: $(FOR_TESTS)  ## every notebook, from any default seed, against its stored outputs (nbval)
 	@$(FROM_A_SEED) $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
 
-test-again: $(FOR_TESTS)  ## every notebook from three default seeds; no unseeded draws; all long trainings
+test-again: $(FOR_TESTS)  ## every notebook from three default seeds; no unseeded draws
 	@rm -rf build/luck; set -e; for seed in 1 2 3; do threads=$$((1 + seed % 2)); \
 	  echo "Default seed $$seed, files in random order, threads: $$threads"; \
 	  $(LUCK) MHA_LESSON_SEED=$$seed MHA_LESSON_LUCK="$(CURDIR)/build/luck" \
 	    OMP_NUM_THREADS=$$threads $(PY) -m pytest -q $(NBVAL) -n $$((2 / threads)) \
 	    --dist loadfile $$(ls notebooks/*.ipynb | sort -R); \
 	done; $(PY) tests/luck/other_seeds.py build/luck
-	@$(PY) -m pytest -q -m in_turn -n 2 --ignore=tests/browser tests
 
 test-device: $(FOR_TESTS)  ## the core's tests and all notebooks on a second, pretended device
 	@$(PRETEND) $(PY) -m pytest -q -n 2 --ignore=tests/browser --device pretend tests
@@ -92,9 +98,6 @@ test-device: $(FOR_TESTS)  ## the core's tests and all notebooks on a second, pr
 
 test-processors: $(FOR_TESTS)  ## all tests and notebooks as other processors compute them; one: PIECE=avx2-tests
 	@$(PY) tools/on_processors.py $(PIECE)
-
-test-browser: $(FOR_TESTS)  ## move real sliders in a headless Chromium
-	@$(PY) -m pytest -q tests/browser
 
 test-gpu: $(FOR_TESTS)  ## tests, notebooks and bench on CUDA, in pieces; one: PIECE=bench-speed
 	@$(PY) tools/on_gpu.py $(PIECE)

@@ -8,9 +8,8 @@
 - `device`: the device under test, the CPU unless `--device cuda` (or `pretend`, see `device/`);
   then only tests that use this fixture run, and `mha_lesson.device` is that one. Tests that use
   `there` (in `device/`) want such a device, and are left out on the CPU.
-- `in_turn` marks long trainings that repeat a notebook's with other seeds: `--turn N` keeps every
-  third of them, and three neighbouring N keep all, as no `--turn` does. So it is with answers to
-  the exercises of which no slips are said, but that no `--turn` takes a third as well.
+- `long` marks what only `--all` runs (`make test-all`): trainings with other seeds, every position
+  of every explorer, and what else CONTRIBUTING lists.
 - `once` makes what several files need, whichever worker runs them.
 - `--forked-kernels` spares the kernels that tests start most of their imports (see forks.py).
 - Python looks for rubbish among what the tests make, not among all that was imported, and seldom:
@@ -72,7 +71,7 @@ settings.load_profile("fixed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="run the tests that use `device` on this one")
-    parser.addoption("--turn", type=int, help="of long trainings and of answers every third")
+    parser.addoption("--all", action="store_true", help="run the long tests, too")
     parser.addoption("--forked-kernels", action="store_true", help="see tests/forks.py")
 
 
@@ -99,14 +98,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    on_the_cpu, turn = config.getoption("--device") == "cpu", config.getoption("--turn")
-    long = [item for item in items if item.get_closest_marker("in_turn")]
-    waiting = set(long) - set(long if turn is None else long[turn % 3 :: 3])
+    on_the_cpu, every = config.getoption("--device") == "cpu", config.getoption("--all")
     chosen = [
         item
         for item in items
         for uses in [getattr(item, "fixturenames", ())]
-        if ("there" not in uses if on_the_cpu else "device" in uses) and item not in waiting
+        if ("there" not in uses if on_the_cpu else "device" in uses)
+        if every or not item.get_closest_marker("long")
     ]
     config.hook.pytest_deselected(items=[*set(items).difference(chosen)])
     if not config.getoption("loadscopereorder", True):

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -63,6 +63,16 @@ class Kernel(psutil.Process):
     def poll(self) -> int | None:
         return None if self.is_running() else 0
 
+    def send_signal(self, number: int) -> None:
+        with suppress(psutil.NoSuchProcess):  # it has ended by itself: `Popen` says nothing then
+            super().send_signal(number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
 
 class Forked(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **options: Any) -> Any:
@@ -87,7 +97,7 @@ def serve() -> None:
         print("listening", flush=True)
         for name in COMMON:
             import_module(name)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for kernels that have ended
+        signal.signal(signal.SIGCHLD, wait_for_kernels)
         while door in select.select([door, sys.stdin], [], [])[0]:  # else nobody is left to ask
             line, _ = door.accept()
             with line, line.makefile("rw") as talk:
@@ -99,6 +109,13 @@ def serve() -> None:
         else:
             os._exit(0)  # to put away what it has imported takes a second
     become_kernel(**wanted)
+
+
+def wait_for_kernels(*_: object) -> None:
+    """For all that have ended, so that what they took is counted."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def become_kernel(arguments: list[str], folder: str | None, environment: dict[str, str]) -> None:

@@ -27,7 +27,7 @@ def test_there_are_enough_of_them() -> None:
 def test_judged_rightly_and_named(name: str, request: pytest.FixtureRequest) -> None:
     """All that are right, all of which the slips are said, and a third of the rest, another one
     with every `--turn`: `make diagnose` takes all."""
-    turn = request.config.getoption("--turn") or 0
+    turn = request.config.getoption("--turn", 0)
     mine = [a for a in ANSWERS if a.exercise == name]
     said = [a for a in mine if a.right or a.slips is not None]
     verdicts = [judge(a) for a in (*said, *[a for a in mine if a not in said][turn % 3 :: 3])]

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -42,6 +43,18 @@ def seen(folder: Path) -> dict[str, object]:
         manager.shutdown_kernel()
     assert not manager.is_alive()
     return ast.literal_eval("".join(content.get("text", "") for content in said))
+
+
+def test_a_kernel_that_has_ended_may_be_signalled():
+    import forks
+
+    with subprocess.Popen(["sleep", "60"]) as process:
+        kernel = forks.Kernel(process.pid)
+        kernel.kill()
+        process.wait()
+    kernel.terminate()
+    kernel.kill()
+    assert kernel.poll() == 0
 
 
 def test_a_forked_kernel_is_like_one_started_anew(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ DESK = {"width": 1280, "height": 720}
 def browser():
     if lab.CHROMIUM is None:
         pytest.skip("no Chromium here: on Debian and Ubuntu, apt install chromium")
-    pytest.importorskip("playwright", reason="no playwright here: make test-browser installs it")
+    pytest.importorskip("playwright", reason="no playwright here: make test installs it")
     with lab.chromium() as made:
         yield made
 

@@ -161,7 +161,7 @@ class SharedHeads(nn.Module):
         return scaled_dot_product_attention(q, k, v) @ self.slabs.sum(dim=0).T
 
 
-@pytest.mark.in_turn
+@pytest.mark.long
 def test_trained_shared_heads_end_where_a_narrow_head_ends():
     """Means of four runs each: single runs scatter."""
     d_model, h, ends = 24, 3, {}

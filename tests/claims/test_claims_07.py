@@ -30,7 +30,7 @@ def repeat_run(n_heads, seed, learning_rate=3e-3):
     return fresh, train(model, repeat_batches(seed=seed), predict_next, **settings)
 
 
-@pytest.mark.in_turn
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [11, 12])
 def test_three_epochs_are_enough_at_one_rate_and_not_at_the_other(seed):
     _, fast = repeat_run(4, seed)
@@ -40,7 +40,7 @@ def test_three_epochs_are_enough_at_one_rate_and_not_at_the_other(seed):
     assert fast.losses[95] < 0.1 and slow.losses[95] > 0.6
 
 
-@pytest.mark.in_turn
+@pytest.mark.long
 @pytest.mark.parametrize(("n_heads", "seed"), [(2, 13), (4, 14), (8, 15)])
 @torch.no_grad()
 def test_uniform_weights_leave_the_answers_and_patterns_appear_all_the_same(n_heads, seed):
@@ -67,7 +67,7 @@ def one_head():
     return [run.model for run in two_sides_runs(1, [21, 22])]
 
 
-@pytest.mark.in_turn
+@pytest.mark.long
 def test_where_one_head_shares_itself_it_knows_both_letters_and_not_their_order(one_head):
     """Elsewhere it has given one side up; the lost reader names the other letter all the same."""
     answers, i = both_sides(LETTERS), torch.arange(1, 11)
@@ -92,7 +92,7 @@ def test_where_one_head_shares_itself_it_knows_both_letters_and_not_their_order(
     assert n_shared > 10 and not shared.all()
 
 
-@pytest.mark.in_turn
+@pytest.mark.long
 def test_a_rare_run_gives_a_side_up_and_its_reader_guesses():
     [run] = two_sides_runs(1, [14])
     answers = both_sides(LETTERS)
@@ -136,7 +136,7 @@ def test_the_four_rows_of_the_proof(one_head):
 
 
 # With seed 32 both heads look to the same side at two of the ten places: the worst of 36 seeds.
-@pytest.mark.in_turn
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n_heads", "seed", "least"), [(2, 23, 0.99), (4, 23, 0.99), (4, 32, 0.99), (2, 32, 0.75)]
 )
@@ -145,7 +145,7 @@ def test_two_and_more_heads_learn_both_but_for_a_place_or_two(n_heads, seed, lea
     assert side_accuracy(run.model, LETTERS).both > least
 
 
-@pytest.mark.in_turn
+@pytest.mark.long
 def test_heads_that_can_be_spared_alone_are_missed_together():
     [run] = two_sides_runs(8, [1])
     alone = [side_accuracy(silence_head(run.model, i), LETTERS).both for i in range(8)]
@@ -191,7 +191,7 @@ def test_queries_as_much_longer_as_the_root_undo_it():
     torch.testing.assert_close(model(letters)[:, :, 0], model.read_left(gathered))
 
 
-@pytest.mark.in_turn
+@pytest.mark.long
 def test_whether_the_root_is_needed_depends_on_d_k():
     seeds = (4, 5, 7)
     mean = {
@@ -203,7 +203,7 @@ def test_whether_the_root_is_needed_depends_on_d_k():
     assert mean[WithoutRoot, 16] > 0.5 > 0.3 > mean[WithoutRoot, 128]
 
 
-@pytest.mark.in_turn
+@pytest.mark.long
 def test_a_narrow_start_does_not_replace_the_root():
     """Of seeds 0 to 19 the share is .06 to .6, and .25 in the mean."""
     shares = [left_share(WithoutRoot, 128, seed, narrow=True) for seed in range(10, 15)]
@@ -229,7 +229,7 @@ def test_a_part_of_zeros_stays_out_of_the_training():
         assert (trained[last] != 0).any()
 
 
-@pytest.mark.in_turn
+@pytest.mark.long
 def test_what_each_part_of_the_language_model_is_worth():
     novel = northanger_abbey()
     alphabet = sorted(set(novel))
