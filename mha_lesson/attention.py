@@ -12,11 +12,9 @@ Source: Vaswani et al. (2017), Attention Is All You Need, section 3.2.
 """
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from typing import Self
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -26,6 +24,7 @@ from mha_lesson.attention_refusals import (
     require_divisible,
     require_module_call,
 )
+from mha_lesson.attention_weights import attention_weights, fit_axes
 from mha_lesson.refusals import (
     describe,
     require_axes,
@@ -106,7 +105,7 @@ def _attend(
     """The context, and the weights or None, of inputs that have been looked at."""
     blocked_rows = None
     if mask is not None:
-        mask = _fit_axes(mask, query.ndim)
+        mask = fit_axes(mask, query.ndim)
         if causal:
             future = mask.new_ones(query.shape[-2], key.shape[-2]).triu(diagonal=1)
             mask, causal = mask | future, False
@@ -118,7 +117,7 @@ def _attend(
     if return_weights:
         # Every row is read T times below: lay out each head's rows in one piece, once.
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-        weights = _attention_weights(query, key, mask, causal)
+        weights = attention_weights(query, key, mask, causal)
         if blocked_rows is not None:
             weights = weights.masked_fill(blocked_rows, 0.0)
         weights = F.dropout(weights, dropout) if dropout else weights
@@ -133,54 +132,6 @@ def _attend(
     if blocked_rows is not None:  # of weights 0, too: a value may be NaN
         context = context.masked_fill(blocked_rows, 0.0)
     return context, weights
-
-
-def _attention_weights(
-    query: Tensor, key: Tensor, mask: Tensor | None, causal: bool
-) -> Float[Tensor, "*batch T_q T_k"]:
-    """softmax(Q Kᵀ / √d_k), with as few passes over the T_q × T_k scores as can be."""
-    dtype = query.dtype
-    if dtype == torch.float16:  # ends at 65,504, which a score may exceed
-        query, key = query.float(), key.float()
-    with _no_cast_to_float16(query):
-        if causal:
-            scores = _causal_scores(query, key)
-        else:
-            scores = (query / math.sqrt(query.shape[-1])) @ key.mT
-    if mask is not None:
-        # As masked_fill(mask, -inf), of finite scores, but added: five times as fast.
-        # In place: 0.7 of the time, but fails under torch.func.vmap over masks alone.
-        bias = torch.zeros_like(mask, dtype=scores.dtype)
-        scores += bias.masked_fill_(mask, -math.inf)
-    weights = scores.softmax(dim=-1)  # of bfloat16: in float32 inside, and rounded once
-    return weights if weights.dtype == dtype else weights.to(dtype)
-
-
-def _no_cast_to_float16(query: Tensor) -> AbstractContextManager[object]:
-    """Switches off autocast to float16, which ends at 65,504; not to bfloat16, which goes on."""
-    where = query.device.type
-    cast = where != "meta" and torch.is_autocast_enabled(where)
-    if cast and torch.get_autocast_dtype(where) == torch.float16:
-        return torch.autocast(where, enabled=False)
-    return nullcontext()
-
-
-def _causal_scores(query: Tensor, key: Tensor) -> Float[Tensor, "*batch T T"]:
-    """Q Kᵀ / √d_k, and −∞ above the diagonal: one product that scales and adds."""
-    *batch, T, d_k = query.shape
-    n = math.prod(batch)  # baddbmm wants one axis for all the B·h products
-    q, k = query.reshape(n, T, d_k), key.reshape(n, T, d_k)
-    future = query.new_full((T, T), -math.inf).triu_(diagonal=1)  # 0 up to the diagonal
-    return torch.baddbmm(future, q, k.mT, alpha=1 / math.sqrt(d_k)).view(*batch, T, T)
-
-
-def _fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
-    """A mask per sequence, in as many axes as the scores have."""
-    if mask.ndim == 3 and n_axes == 4:
-        return mask.unsqueeze(1)  # (B, T_q, T_k) -> (B, 1, T_q, T_k): every head alike
-    while mask.ndim > n_axes:
-        mask = mask.squeeze(-3)  # no head axis, or no batch axis, to stand for
-    return mask
 
 
 # 3. All heads at once
@@ -234,13 +185,6 @@ def _merge(x: Tensor) -> Tensor:
 def _batched(x: Tensor) -> Float[Tensor, "B T width"]:
     """One sequence (T, width) becomes a batch of one."""
     return x if x.ndim == 3 else x.unsqueeze(0)
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """A sequence expanded to a batch, such as learned queries, is projected once."""
-    if x.ndim == 3 and x.stride(0) == 0:
-        return F.linear(x[:1], weight, bias).expand(len(x), -1, -1)
-    return F.linear(x, weight, bias)
 
 
 # 4. The module
@@ -440,3 +384,10 @@ def _tensors(module: nn.Module, names: dict[str, str]) -> dict[str, Tensor]:
     """What `module` computes with, of each old name under the new one; there may be no biases."""
     found = {new: attrgetter(old)(module) for new, old in names.items()}
     return {new: x for new, x in found.items() if x is not None}
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A sequence expanded to a batch, such as learned queries, is projected once."""
+    if x.ndim == 3 and x.stride(0) == 0:
+        return F.linear(x[:1], weight, bias).expand(len(x), -1, -1)
+    return F.linear(x, weight, bias)

@@ -36,9 +36,9 @@ from filelock import FileLock
 from hypothesis import settings
 
 NAMES_AXES = [
-    f"mha_lesson.{name}"
-    for name in ("attention", "masks", "decoding", "models", "tasks", "text", "training",
-                 "pretrained", "heads")
+    "mha_lesson.attention", "mha_lesson.attention_weights", "mha_lesson.masks",
+    "mha_lesson.decoding", "mha_lesson.models", "mha_lesson.tasks", "mha_lesson.text",
+    "mha_lesson.training", "mha_lesson.pretrained", "mha_lesson.heads",
 ]  # fmt: skip
 check_annotations = beartype(
     conf=BeartypeConf(

@@ -17,7 +17,7 @@ HOUSE = PACKAGE.parent
 FLOORS = (
     # what everything stands on, and what is taught
     ("refusals", "attention_refusals", "decoding_refusals", "disk", "runtime"),
-    ("masks", "attention", "decoding"),
+    ("masks", "attention_weights", "attention", "decoding"),
     # what is built around it, trained, loaded and measured
     ("progress", "tasks", "text", "models", "heads", "training", "pretrained", "cost"),
     # what serves a learner: pictures, exercises, moving pictures, and the course as a whole
