@@ -15,6 +15,7 @@ from mha_lesson.runtime import device, settle_in_a_kernel
 
 if TYPE_CHECKING:
     from mha_lesson import check, explore
+    from mha_lesson.comparison import compare
 
 __all__ = [
     "GroupedQueryAttention",
@@ -22,6 +23,7 @@ __all__ = [
     "MultiHeadAttention",
     "causal_mask",
     "check",
+    "compare",
     "device",
     "explore",
     "merge_heads",
@@ -35,9 +37,11 @@ settle_in_a_kernel()
 
 
 def __getattr__(name: str) -> Any:
-    """Pictures and exercises are imported when first asked for: matplotlib takes a second."""
+    """What not everybody needs is imported when first asked for: matplotlib takes a second."""
     if name in ("check", "explore"):
         return import_module(f"{__name__}.{name}")
+    if name == "compare":
+        return import_module(f"{__name__}.comparison").compare
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -19,7 +19,18 @@ FLOORS = (
     ("refusals", "attention_refusals", "decoding_refusals", "disk", "runtime"),
     ("masks", "attention_weights", "attention", "decoding"),
     # what is built around it, trained, loaded and measured
-    ("progress", "tasks", "text", "models", "heads", "training", "pretrained", "cost"),
+    (
+        "progress",
+        "tasks",
+        "text",
+        "models",
+        "heads",
+        "training",
+        "pretrained",
+        "cost",
+        "shipped",
+        "comparison",
+    ),
     # what serves a learner: pictures, exercises, moving pictures, and the course as a whole
     ("pictures", "check.engine", "check.journal", "check.exercises", "check", "explore", "course"),
 )

@@ -1,0 +1,206 @@
+"""The mistakes on record: each is one, is what it says, and is found again by what it computes."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import mha_lesson
+from mha_lesson import MultiHeadAttention, causal_mask, compare, padding_mask, shipped
+from mha_lesson.shipped import bugs, draw, not_bugs, right, twin
+
+pytestmark = pytest.mark.plain
+B, T, D, H = 3, 5, 14, 2
+OF_THE_CLASS = [bug for bug in bugs().values() if bug.of == "Attention"]
+OF_THE_WRITER = [bug for bug in bugs().values() if bug.of == "Writer"]
+THREAD = re.compile(r"[\w.-]+/[\w.-]+#\d+")
+named = {"ids": lambda bug: bug.name}
+
+
+@pytest.fixture
+def reference():
+    torch.manual_seed(7)
+    return right()(D, H).double()
+
+
+def inputs():
+    x = draw(B, T, D, seed=1)
+    masks = [None, causal_mask(T), padding_mask(torch.tensor([5, 3, 2]))]
+    return [(x, mask) for mask in masks] + [(1e6 * x, masks[2])]
+
+
+def test_there_are_enough_of_them_and_of_many_kinds():
+    assert len(bugs()) >= 24 and len({bug.kind for bug in bugs().values()}) >= 14
+    assert len(not_bugs()) >= 5
+    for entry in [*bugs().values(), *not_bugs().values()]:
+        assert entry.threads and all(THREAD.fullmatch(thread) for thread in entry.threads)
+
+
+def test_what_is_not_broken_is_the_packages_own(reference):
+    ours = MultiHeadAttention(D, H).double()
+    layers = reference.w_q, reference.w_k, reference.w_v
+    with torch.no_grad():
+        ours.w_qkv.weight.copy_(torch.cat([layer.weight for layer in layers]))
+        ours.w_qkv.bias.copy_(torch.cat([layer.bias for layer in layers]))
+    ours.w_o.load_state_dict(reference.w_o.state_dict())
+    for x, mask in inputs():
+        torch.testing.assert_close(reference(x, mask), ours(x, mask=mask))
+    blocked = torch.ones(T, T, dtype=torch.bool)
+    torch.testing.assert_close(reference(x, blocked), ours(x, mask=blocked))
+
+
+@pytest.mark.parametrize("bug", OF_THE_CLASS, **named)
+def test_a_mistake_shows_on_some_input(bug, reference):
+    """On masks, or in one of the two modes, or with scores as large as a real model's."""
+    wrong = twin(bug.build, reference, D, H)
+    far = [
+        (wrong.train(mode)(x, mask) - reference(x, mask)).abs().max() / x.abs().max()
+        for mode in (True, False)
+        for x, mask in inputs()
+    ]
+    assert max(far) > 1e-3
+
+
+def written(module, x, cuts):
+    """The outputs, token by token or in longer pieces, with a cache."""
+    cache, outputs = None, []
+    for piece in x.split(cuts, dim=1):
+        output, cache = module(piece, cache)
+        outputs.append(output)
+    return torch.cat(outputs, dim=1)
+
+
+def test_the_writer_is_right():
+    torch.manual_seed(7)
+    reference = right("Writer")(24, 4, 2, 3).double()
+    ours = mha_lesson.GroupedQueryAttention(24, 4, 2, bias=True, rope_base=10_000.0, window=3)
+    ours = ours.double()
+    layers = reference.w_q, reference.w_k, reference.w_v
+    with torch.no_grad():
+        ours.w_qkv.weight.copy_(torch.cat([layer.weight for layer in layers]))
+        ours.w_qkv.bias.copy_(torch.cat([layer.bias for layer in layers]))
+    ours.w_o.load_state_dict(reference.w_o.state_dict())
+    x = draw(2, 7, 24, seed=3)
+    torch.testing.assert_close(reference(x)[0], ours(x))
+    torch.testing.assert_close(written(reference, x, [3, 1, 3]), ours(x))
+
+
+@pytest.mark.parametrize("bug", OF_THE_WRITER, **named)
+def test_a_writers_mistake_shows(bug):
+    torch.manual_seed(7)
+    reference = right("Writer")(24, 4, 2, 3).double()
+    wrong, x = twin(bug.build, reference, 24, 4, 2, 3), draw(2, 7, 24, seed=3)
+    far = (written(wrong, x, [3, 1, 3]) - reference(x)[0]).abs().max()
+    assert far > 1e-2
+
+
+def test_what_is_no_mistake_changes_nothing(reference):
+    """The misunderstandings that a line can show."""
+    x, mask = inputs()[1]
+    same = {
+        "query_scaled": [("q @ k.mT / math.sqrt(d_k)", "(q / math.sqrt(d_k)) @ k.mT")],
+        "fourth_root": [("q @ k.mT / math.sqrt(d_k)", "(q / d_k**0.25) @ (k / d_k**0.25).mT")],
+        "masked_and_renormalised": [
+            ("scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min)", "pass"),
+            ("weights.masked_fill(mask, 0.0)", "weights.masked_fill(mask, 0.0)\n"
+             "            weights = weights / weights.sum(-1, keepdim=True)"),
+        ],
+    }  # fmt: skip
+    assert same.keys() <= not_bugs().keys()
+    for name, changes in same.items():
+        odd = shipped.Bug(name, "", "", (), "", True, tuple(changes))
+        torch.testing.assert_close(twin(odd.build, reference, D, H)(x, mask), reference(x, mask))
+
+
+# --- a class of one's own beside them -------------------------------------------------------------
+
+
+def with_causal(module, x):
+    return module(x, causal_mask(x.shape[1]))
+
+
+# Without padding, or without scores below -100,000, these compute what is right.
+UNSEEN = {"mask_tiled", "mask_of_the_first", "fill_too_high"}
+
+
+@pytest.mark.parametrize("bug", OF_THE_CLASS, **named)
+def test_a_published_mistake_is_recognised(bug):
+    found = compare(bug.build(D, H), with_causal)
+    assert found.found == ("right" if bug.name in UNSEEN else bug.name)
+    assert bug.name in UNSEEN or bug.threads[0] in str(found)
+
+
+class Fused(nn.Module):
+    """Rows head by head, without biases, in the other layout; a tuple comes out."""
+
+    def __init__(self):
+        super().__init__()
+        self.c_attn = nn.Parameter(torch.randn(D, 3 * D) / 4)
+        self.c_proj = nn.Parameter(torch.randn(D, D) / 4)
+        self.num_heads = H
+
+    def forward(self, x):
+        q, k, v = (x @ self.c_attn).unflatten(-1, (H, 3, -1)).permute(3, 0, 2, 1, 4)
+        context = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return context.transpose(1, 2).flatten(2) @ self.c_proj, None
+
+
+def test_other_names_layouts_and_results():
+    torch.manual_seed(7)
+    found = compare(Fused())
+    assert (found.found, found.causal, found.by_head) == ("right", True, True)
+    theirs = nn.MultiheadAttention(D, H, batch_first=True, dropout=0.2)
+    assert compare(theirs, lambda m, x: m(x, x, x)).found == "right"
+    tokens_first = nn.MultiheadAttention(D, H)
+    assert compare(tokens_first, lambda m, x: m(x, x, x)).found == "over_the_batch"
+    listed = nn.Module()
+    listed.linears = nn.ModuleList(nn.Linear(D, D) for _ in range(4))
+
+    def call(module, x):
+        reference = right()(D, H).double()
+        for name, layer in zip(("w_q", "w_k", "w_v", "w_o"), module.linears, strict=True):
+            getattr(reference, name).load_state_dict(layer.state_dict())
+        return reference(x)
+
+    assert compare(listed, call, n_heads=H).found == "right"
+
+
+def test_where_nothing_fits_it_says_what_it_sees():
+    def call(module, x):
+        return module(x) * 2 + x.roll(1, 0)
+
+    found = compare(right()(D, H), call)
+    assert found.found == "" and str(found).startswith("Neither")
+    assert found.seen == (
+        "Tokens see later ones.",
+        "Sequences see each other.",
+        "Tokens in another order give the same outputs, in that order.",
+    )
+
+
+def test_it_leaves_the_module_and_the_generator_as_they_are():
+    module = right()(D, H)
+    before, state = {n: p.clone() for n, p in module.named_parameters()}, torch.get_rng_state()
+    compare(module)
+    assert module.training and torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(p, before[n]) for n, p in module.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "match"),
+    [
+        (3, {}, "^module must be an nn.Module; got int 3"),
+        (nn.Linear(3, 3), {}, "^n_heads must be given"),
+        (nn.Linear(3, 3), {"n_heads": 1}, "^layers must be given: not all were found"),
+        (
+            right()(D, H),
+            {"layers": {"w_q": "nowhere"}},
+            "^layers must map some of .* got .*nowhere",
+        ),
+        (mha_lesson.MultiHeadAttention(D, H, d_k=3), {}, "^layers must be d_model wide"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(module, given, match):
+    with pytest.raises((TypeError, ValueError), match=match):
+        compare(module, **given)
