@@ -73,6 +73,44 @@ def test_blocked_rows_of_padding_take_every_word_with_them_in_two_layers(T, n_wo
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("T", "n_words", "d"), [(3, 2, 5), (7, 3, 11), (13, 12, 2)])
+def test_in_training_one_layer_is_enough_and_the_loss_does_not_tell(T, n_words, d, seed):
+    draw = torch.Generator().manual_seed(seed)
+    x, weight = torch.randn(T, d, generator=draw), torch.randn(d, d, generator=draw)
+    is_pad = torch.arange(T) >= n_words
+    keys_only = is_pad.expand(T, T)
+    for mask, lost in ((keys_only, False), (keys_only | is_pad[:, None], True)):
+        weight = weight.detach().requires_grad_()
+        loss = layer(x @ weight, mask)[:n_words].square().mean()
+        loss.backward()
+        assert loss.isfinite()
+        assert weight.grad.isnan().all() if lost else weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("mend", [Tensor.nan_to_num, lambda w: w.where(~w.isnan(), 0.0)])
+def test_mended_weights_leave_nan_on_the_way_back_where_minus_infinity_was_added(mend):
+    everywhere = torch.ones(5, dtype=torch.bool)
+    for block, lost in (
+        (lambda row: row - math.inf, True),
+        (lambda row: row.masked_fill(everywhere, -math.inf), False),
+    ):
+        row = torch.randn(5, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        mended = mend(block(row).softmax(dim=-1))
+        assert not mended.any()
+        mended[0].backward()
+        assert row.grad.isnan().all() if lost else not row.grad.any()
+
+
+@pytest.mark.parametrize(("B", "T"), [(2, 5), (3, 6)])
+def test_a_single_head_gets_the_masks_of_all_sequences(B, T):
+    scores, masks = torch.zeros(B, 1, T, T), scores_and_mask(1, B, T, T)[1]
+    masked = scores.masked_fill(masks, -math.inf)
+    assert masked.shape == (B, B, T, T)
+    assert all(torch.equal(masked[b, head].isinf(), masks[head])
+               for b in range(B) for head in range(B))  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_minus_a_billion_blocks_exactly_in_bfloat16_too_and_shares_out_an_empty_row(dtype, seed):
     scores, mask = scores_and_mask(seed, 5, 8)
