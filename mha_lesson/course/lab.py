@@ -23,7 +23,7 @@ from mha_lesson.disk import write_whole
 PROJECT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = PROJECT / "notebooks"
 MINE = PROJECT / "my_notebooks"
-LINKED = ("CLAIMS.md",)  # what else the notebooks lead to
+LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
 SETTINGS = Path(__file__).resolve().parent / "jupyter"  # how the lab opens, and how it saves
 EXPLORER = re.compile(r"^explore\.\w+\(", re.M)

@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
-from mha_lesson import scaled_dot_product_attention, text
+from mha_lesson import MultiHeadAttention, scaled_dot_product_attention, text
 from mha_lesson.explore import n01_scaling
 
 SEEDS = (11, 12, 13)
@@ -93,6 +94,27 @@ def test_unscaled_most_rows_are_stuck_and_scaled_none(seed):
     assert scaled.median() > 0.79 and scaled.min() > 0.05
     # through the other rows the gradient still comes
     assert ((p * (1 - p)).sum(dim=-1) > 0.1).float().mean() > 0.1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("d_model", "h"), [(512, 8), (512, 1)])
+def test_how_many_rows_of_a_fresh_layer_are_stuck_depends_on_its_start(seed, d_model, h):
+    torch.manual_seed(seed)
+    d_k, x = d_model // h, rows(seed, 100, 10, d_model)
+    makers = nn.Linear(d_model, 2 * d_model), MultiHeadAttention(d_model, h).w_qkv
+
+    def stuck(layer, divisor):
+        made = layer(x)[..., : 2 * d_model].detach()
+        q, k = made.unflatten(-1, (2 * h, d_k)).transpose(1, 2).chunk(2, dim=1)
+        p = (q @ k.mT / divisor).softmax(dim=-1)
+        return ((p * (1 - p)).sum(dim=-1) < 0.01).float().mean().item()
+
+    linear, ours = (stuck(layer, 1) for layer in makers)
+    if h == 8:
+        assert linear < 0.02 and 0.2 < ours < 0.4
+    else:  # with a larger d_k it comes back
+        assert 0.15 < linear < 0.35 and 0.6 < ours < 0.75
+    assert all(stuck(layer, math.sqrt(d_k)) == 0 for layer in makers)
 
 
 def test_cls_has_the_shortest_value_in_head_1_and_most_rows_prefer_it():

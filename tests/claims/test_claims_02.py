@@ -83,6 +83,14 @@ def test_one_head_sends_two_tokens_to_a_third(seed, T, d_model):
     assert torch.allclose(weights[others], torch.full_like(weights[others], 1 / T), atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_query_and_key_can_be_wished_for_while_tokens_are_fewer_than_dimensions(seed):
+    for T, least, most in ((17, 5.9, 6.1), (384, 5.9, 6.1), (800, 0.8, 2.2), (2000, 0.1, 0.4)):
+        X = rows(seed, T, 384)
+        w_q, w_k = (torch.linalg.pinv(X) @ torch.eye(T)[:, :2]).T
+        assert least < 6 * (X[0] @ w_q) * (X[1] @ w_k) < most
+
+
 def test_no_row_of_shares_holds_what_three_heads_take():
     creek = text.sentence()
     it = creek.tokens.index("it")
@@ -110,6 +118,8 @@ def test_heads_share_directions_more_than_chance(seed):
     dealt = largest_cosines(text.sentence().w_q[order].split(32))
     assert sum(learned) > 1.1 * sum(dealt) and max(learned) > max(dealt) + 0.1
     assert max(learned) < 0.99  # and yet no direction is shared outright
+    first = text.sentence().w_q[:32]
+    assert min(largest_cosines([first, first])) > 0.999  # nothing in the cut forbids it
     apart = largest_cosines(torch.eye(384).split(32))  # what right angles would look like
     assert max(apart) < 1e-6
 
