@@ -8,13 +8,16 @@ import ast
 import dis
 import re
 import statistics
+from copy import copy
 from functools import cache
 from types import CodeType
+from urllib.parse import unquote
 
 import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
+import minutes
 import notebooks
 from mha_lesson.pictures.panels import ROLES
 
@@ -199,7 +202,7 @@ def test_every_exercise_has_its_hint_its_solution_and_its_check(path):
     assert len(notebooks.solutions(notebook)) == len(stubs)
     for i in stubs:
         stub, after = notebook.cells[i : i + 2]
-        task = max(j for j in range(i) if notebook.cells[j].source.startswith("## Exercise"))
+        task = max(j for j in range(i) if EXERCISE.match(notebook.cells[j].source))
         folds = "".join(cell.source for cell in notebook.cells[task + 1 : i])
         assert folds.startswith("<details><summary>Hint") and "<summary>Solution" in folds
         name = re.search(r"^(?:def|class) (\w+)", stub.source, re.M)[1]
@@ -260,19 +263,25 @@ def with_what_they_need(code, wanted):
 
 
 def test_solutions_pass_their_checks():
-    """In one kernel: every solution, all cells that use it, and whatever these need."""
+    """In one kernel, one notebook after the other: the open thread alone, with every solution in its
+    stub; then the exercises in folds, with what they need."""
     joined, n_exercises = nbformat.v4.new_notebook(metadata=notebooks.METADATA), 0
     for path in NOTEBOOKS:
         notebook = notebooks.read(path)
         answers = notebooks.solutions(notebook)
         n_exercises += len(answers)
         theirs = set().union(*(names(answer)[0] for answer in answers.values()))
-        code = [cell for cell in notebooks.solved(notebook).cells if cell.cell_type == "code"]
+        cells = notebooks.solved(notebook).cells
+        code = [cell for cell in cells if cell.cell_type == "code"]
+        open_ids = {cell.id for cell in minutes.thread(notebook)}
+        alone = [cell for cell in code if cell.id in open_ids]
         users = {cell.id for cell in code if cell.id in answers or theirs & names(cell.source)[1]}
-        for cell in with_what_they_need(code, users):
-            cell.id = f"{path.stem[:2]}-{cell.id}"
-            joined.cells.append(cell)
-        joined.cells.append(nbformat.v4.new_code_cell("%reset -f"))
+        folded = with_what_they_need(code, users - open_ids)
+        for part in (alone, folded):
+            for cell in part:
+                joined.cells.append(copy(cell))
+                joined.cells[-1].id = f"{path.stem[:2]}-{len(joined.cells)}-{cell.id}"[:64]
+            joined.cells.append(nbformat.v4.new_code_cell("%reset -f"))
     notebooks.execute(joined, allow_errors=True)
     errors = {
         cell.id: output.evalue
@@ -282,4 +291,91 @@ def test_solutions_pass_their_checks():
         if output.output_type == "error"
     }
     assert not errors
-    assert sum("check" in tags(cell) for cell in joined.cells) == n_exercises > 0
+    assert sum("check" in tags(cell) for cell in joined.cells) >= n_exercises > 0
+
+
+# --- the open thread and second readings ----------------------------------------------------------
+
+OPEN_AT_MOST = dict(zip(
+    ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11"),
+    (15, 35, 25, 40, 40, 20, 45, 45, 45, 45, 45, 45), strict=True,
+))  # fmt: skip
+FOLD = re.compile(
+    r"## (?P<name>[^\n]+)\n\n\*Second reading, \d+ minutes?: [^\n]+\* "
+    r"Skip to \[[^\]\n]+\]\(#(?P<to>[^)\n]+)\)\."
+)
+LINK = re.compile(r"\]\(([\w.]*)#([^)\s]+)\)")
+EXERCISE = re.compile(r"###? Exercise \d")
+
+
+def anchor(heading):
+    """As JupyterLab makes it: spaces are hyphens, and a formula is read as it is shown."""
+    shown = heading.replace(r"$\sqrt{d_k}$", "√d_k").replace("`", "").replace("*", "")
+    return shown.strip().replace(" ", "-")
+
+
+def headings(cells):
+    return [cell.source.splitlines()[0] for cell in cells
+            if cell.cell_type == "markdown" and cell.source.startswith("#")]  # fmt: skip
+
+
+@each_notebook
+def test_second_readings_fold_and_say_what_they_are(path):
+    """One form: tagged, folded in JupyterLab, level two, one line, and a way on for who skips it."""
+    cells = notebooks.read(path).cells
+    folds = minutes.folds(notebooks.read(path))
+    closed = [c.id for c in cells if c.metadata.get("jp-MarkdownHeadingCollapsed")]
+    assert closed == [c.id for c in cells if minutes.SECOND_READING in tags(c)]
+    assert closed == [fold[0].id for fold in folds]
+    for fold in folds:
+        said = FOLD.fullmatch(fold[0].source)
+        assert said, fold[0].id
+        later = cells[[c.id for c in cells].index(fold[-1].id) + 1 :]
+        folded = {cell.id for other in folds for cell in other}
+        following = [
+            h for h in headings([c for c in later if c.id not in folded]) if h[:3] == "## "
+        ]
+        assert unquote(said["to"]) == anchor(following[0][3:]), fold[0].id
+        assert not any("(second reading)" in h.lower() for h in headings(fold))
+        assert len(fold) > 1
+
+
+@each_notebook
+def test_exercises_of_second_readings_are_a_level_deeper(path):
+    notebook = notebooks.read(path)
+    open_ids = {cell.id for cell in minutes.thread(notebook)}
+    for cell in notebook.cells:
+        if EXERCISE.match(cell.source):
+            assert cell.source.startswith("## " if cell.id in open_ids else "### "), cell.id
+
+
+def test_no_open_sentence_leads_into_a_fold_without_saying_so():
+    inside = {}
+    for path in NOTEBOOKS:
+        folds = [cell for fold in minutes.folds(notebooks.read(path)) for cell in fold]
+        inside[path.name] = {anchor(h.lstrip("# ")) for h in headings(folds)}
+    for path in NOTEBOOKS:
+        for cell in minutes.thread(notebooks.read(path)):
+            for paragraph in cell.source.split("\n\n") if cell.cell_type == "markdown" else ():
+                for to, place in LINK.findall(paragraph):
+                    if unquote(place) in inside.get(to or path.name, ()):
+                        assert "second reading" in paragraph.lower(), f"{cell.id}: {place}"
+
+
+@each_notebook
+def test_minutes_are_what_they_are_by_the_formula(path):
+    notebook = notebooks.read(path)
+    stated = [cell.source for cell in minutes.stated(notebooks.read(path)).cells]
+    assert [cell.source for cell in notebook.cells] == stated
+    assert minutes.ON_THE_TITLE.search(notebook.cells[0].source)
+    assert minutes.minutes(minutes.thread(notebook), 5) <= OPEN_AT_MOST[path.name[:2]]
+
+
+@each_notebook
+def test_no_open_cell_makes_one_wait(path):
+    """By its tag, on one thread; what takes longer was computed beforehand or is folded."""
+    notebook = notebooks.read(path)
+    waits = [
+        [minutes.wait(c) for c in cells] for cells in (minutes.thread(notebook), notebook.cells)
+    ]
+    assert max(waits[0]) <= 10 and sum(waits[0]) <= 30 and sum(waits[1]) - sum(waits[0]) <= 60

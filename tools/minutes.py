@@ -14,15 +14,14 @@ from math import ceil
 
 from nbformat import NotebookNode
 
-import notebooks
-
 SECOND_READING = "second-reading"
 WORDS_A_MINUTE, SECONDS_A_LINE = 120, 15
 HEADING = re.compile(r"(#+) (.*)")
 EXERCISE = re.compile(r"#+ Exercise \d.*")
 STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes\.\*", re.M)
 HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution).*?</details>", re.S)
-SAID = re.compile(r"\b\d+ minutes")  # in a heading's cell
+ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all second readings \d+\.")
+ON_A_FOLD = re.compile(r"(?<=^\*Second reading, )\d+ minutes?", re.M)
 
 
 def folds(notebook: NotebookNode) -> list[list[NotebookNode]]:
@@ -56,11 +55,16 @@ def _seconds(cell: NotebookNode) -> float:
         text = HELP.sub("", cell.source)
         exercise = sum(int(minutes) for minutes in STATED.findall(text))
         return 60 * (exercise + len(words(text)) / WORDS_A_MINUTE)
-    waits = sum(int(tag[5:]) for tag in tags if tag.startswith("wait-"))
     folded = cell.metadata.get("jupyter", {}).get("source_hidden")
     hidden = folded or {"exercise", "check"} & {*tags}
     lines = 0 if hidden else sum(bool(line.strip()) for line in cell.source.splitlines())
-    return waits + SECONDS_A_LINE * lines
+    return wait(cell) + SECONDS_A_LINE * lines
+
+
+def wait(cell: NotebookNode) -> int:
+    """The seconds that a cell says it makes one wait."""
+    tags = cell.metadata.get("tags", ())
+    return sum(int(tag[5:]) for tag in tags if tag.startswith("wait-"))
 
 
 def words(text: str) -> list[str]:
@@ -75,7 +79,21 @@ def minutes(cells: list[NotebookNode], to: int = 1) -> int:
     return to * max(1, ceil(seconds(cells) / 60 / to))
 
 
+def stated(notebook: NotebookNode) -> NotebookNode:
+    """The notebook with the minutes in its title and in the headings of its second readings."""
+    both = minutes(thread(notebook), 5), minutes(notebook.cells, 5)
+    said = "{} minutes; with all second readings {}.".format(*both)
+    notebook.cells[0].source = ON_THE_TITLE.sub(said, notebook.cells[0].source)
+    for cells in folds(notebook):
+        took = minutes(cells)
+        said = f"{took} minute" + "s" * (took != 1)
+        cells[0].source = ON_A_FOLD.sub(said, cells[0].source)
+    return notebook
+
+
 def main() -> None:
+    import notebooks
+
     for path in notebooks.paths(*sys.argv[1:]):
         notebook = notebooks.read(path)
         both = minutes(thread(notebook), 5), minutes(notebook.cells, 5)

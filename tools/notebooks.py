@@ -18,6 +18,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+from minutes import stated
+
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 METADATA = {
     "kernelspec": {
@@ -117,7 +119,7 @@ def keep_measured(stored: NotebookNode, made: NotebookNode) -> NotebookNode:
 def store(path: Path) -> str:
     """Run one notebook, write its normal form, and say what happened in one line."""
     before = path.read_text(encoding="utf-8")
-    made = keep_measured(read(path), normal(execute(read(path))))
+    made = stated(keep_measured(read(path), normal(execute(read(path)))))
     after = nbformat.writes(made).rstrip("\n") + "\n"
     if after == before:
         return f"{path.name}: the same"
