@@ -19,6 +19,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 import minutes
 import notebooks
+from mha_lesson.course.folds import TAG, folds
 from mha_lesson.pictures.panels import ROLES
 
 NOTEBOOKS = notebooks.paths()
@@ -263,7 +264,7 @@ def with_what_they_need(code, wanted):
 
 
 def test_solutions_pass_their_checks():
-    """In one kernel, one notebook after the other: the open thread alone, with every solution in its
+    """In one kernel, notebook after notebook: the open thread alone, with every solution in its
     stub; then the exercises in folds, with what they need."""
     joined, n_exercises = nbformat.v4.new_notebook(metadata=notebooks.METADATA), 0
     for path in NOTEBOOKS:
@@ -321,17 +322,17 @@ def headings(cells):
 
 @each_notebook
 def test_second_readings_fold_and_say_what_they_are(path):
-    """One form: tagged, folded in JupyterLab, level two, one line, and a way on for who skips it."""
+    """One form: tagged, folded in JupyterLab, level two, one line, and where the thread goes on."""
     cells = notebooks.read(path).cells
-    folds = minutes.folds(notebooks.read(path))
+    found = folds(notebooks.read(path))
     closed = [c.id for c in cells if c.metadata.get("jp-MarkdownHeadingCollapsed")]
-    assert closed == [c.id for c in cells if minutes.SECOND_READING in tags(c)]
-    assert closed == [fold[0].id for fold in folds]
-    for fold in folds:
+    assert closed == [c.id for c in cells if TAG in tags(c)]
+    assert closed == [fold[0].id for fold in found]
+    for fold in found:
         said = FOLD.fullmatch(fold[0].source)
         assert said, fold[0].id
         later = cells[[c.id for c in cells].index(fold[-1].id) + 1 :]
-        folded = {cell.id for other in folds for cell in other}
+        folded = {cell.id for other in found for cell in other}
         following = [
             h for h in headings([c for c in later if c.id not in folded]) if h[:3] == "## "
         ]
@@ -352,8 +353,8 @@ def test_exercises_of_second_readings_are_a_level_deeper(path):
 def test_no_open_sentence_leads_into_a_fold_without_saying_so():
     inside = {}
     for path in NOTEBOOKS:
-        folds = [cell for fold in minutes.folds(notebooks.read(path)) for cell in fold]
-        inside[path.name] = {anchor(h.lstrip("# ")) for h in headings(folds)}
+        folded = [cell for fold in folds(notebooks.read(path)) for cell in fold]
+        inside[path.name] = {anchor(h.lstrip("# ")) for h in headings(folded)}
     for path in NOTEBOOKS:
         for cell in minutes.thread(notebooks.read(path)):
             for paragraph in cell.source.split("\n\n") if cell.cell_type == "markdown" else ():
@@ -368,7 +369,15 @@ def test_minutes_are_what_they_are_by_the_formula(path):
     stated = [cell.source for cell in minutes.stated(notebooks.read(path)).cells]
     assert [cell.source for cell in notebook.cells] == stated
     assert minutes.ON_THE_TITLE.search(notebook.cells[0].source)
-    assert minutes.minutes(minutes.thread(notebook), 5) <= OPEN_AT_MOST[path.name[:2]]
+    assert minutes.both(notebook)[0] <= OPEN_AT_MOST[path.name[:2]]
+
+
+def test_tables_of_minutes_are_up_to_date():
+    of = {path.stem: minutes.both(notebooks.read(path)) for path in NOTEBOOKS}
+    for path in notebooks.TABLES:
+        text = path.read_text(encoding="utf-8")
+        assert minutes.renewed(text, of) == text, f"make notebooks renews {path.name}"
+        assert all(f"{name}.ipynb)" in text for name in of)
 
 
 @each_notebook

@@ -1,11 +1,12 @@
 """What a teacher hands out besides the notebooks: slides, a printed form, nbgrader's sources.
 
-    python tools/handout.py slides [NUMBER ...]      build/slides/NN_….slides.html
-    python tools/handout.py print [NUMBER ...]       build/print/NN_….html
-    python tools/handout.py nbgrader [NUMBER ...]    build/nbgrader/source/…
+    python tools/handout.py slides [--short] [NUMBER ...]      build/slides/NN_….slides.html
+    python tools/handout.py print [--short] [NUMBER ...]       build/print/NN_….html
+    python tools/handout.py nbgrader [NUMBER ...]              build/nbgrader/source/…
 
-All of it is made from the stored notebooks, outputs included; nothing is run. Slides and printed
-pages are single files that load nothing from anywhere. `make slides` and `make print` call this.
+All of it is made from the stored notebooks, outputs included; nothing is run. Second readings are
+open, or with --short left out. Slides and printed pages are single files that load nothing from
+anywhere. `make slides` and `make print` call this.
 """
 
 import re
@@ -18,6 +19,7 @@ from nbformat import NotebookNode, v4
 
 import notebooks
 from from_npm import BUILD, fetch
+from mha_lesson.course.folds import unfold
 from mha_lesson.course.formulas import typeset
 
 REVEAL = "reveal.js@5.2.1"
@@ -172,18 +174,22 @@ def reveal() -> dict[str, str]:
     return {f"reveal_{end}": (dist / f"reveal.{end}").read_text("utf-8") for end in ("js", "css")}
 
 
+def whole(path: Path) -> NotebookNode:
+    return unfold(notebooks.read(path), keep="--short" not in sys.argv)
+
+
 def slides(path: Path) -> str:
     exporter = SlidesExporter(
         template_file="deck.html.j2", extra_loaders=[DictLoader({"deck.html.j2": DECK})]
     )
     resources = {"metadata": {"name": path.stem}, **reveal()}
-    page, _ = typeset(exporter).from_notebook_node(deck(notebooks.read(path)), resources)
+    page, _ = typeset(exporter).from_notebook_node(deck(whole(path)), resources)
     return TO_A_FILE.sub(r"\1", page)  # a deck is shown alone
 
 
 def printed(path: Path) -> str:
     """One page with hints and verdicts open, solutions at the end; predictions to be ticked."""
-    notebook = notebooks.read(path)
+    notebook = whole(path)
     heading, solutions = "", []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -232,7 +238,7 @@ def main() -> None:
     if not sys.argv[1:] or sys.argv[1] not in made:
         raise SystemExit(__doc__)
     make, folder, ending = made[sys.argv[1]]
-    for path in notebooks.paths(*sys.argv[2:]):
+    for path in notebooks.paths(*(word for word in sys.argv[2:] if word != "--short")):
         # nbgrader wants a folder for each assignment.
         place = BUILD / folder / (path.stem if make is nbgrader else "")
         place.mkdir(parents=True, exist_ok=True)

@@ -2,10 +2,9 @@
 
     python tools/minutes.py            a line for each notebook, and one for each second reading
 
-120 words a minute, 15 seconds for each line of code in
-sight, the minutes that an exercise states (two wrong tries, hints and solution are in them), and
-the seconds that a cell's tag `wait-N` says it makes one wait. A second reading is a section whose
-heading is tagged; it ends at the next heading of its level or above.
+120 words a minute, 15 seconds for each line of code in sight, the minutes that an exercise states
+(two wrong tries, hints and solution are in them), and the seconds that a cell's tag `wait-N` says
+it makes one wait. `make notebooks` writes what comes out into notebooks, README and TEACHING.
 """
 
 import re
@@ -14,28 +13,16 @@ from math import ceil
 
 from nbformat import NotebookNode
 
-SECOND_READING = "second-reading"
+from mha_lesson.course.folds import folds
+
 WORDS_A_MINUTE, SECONDS_A_LINE = 120, 15
 HEADING = re.compile(r"(#+) (.*)")
-EXERCISE = re.compile(r"#+ Exercise \d.*")
 STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes\.\*", re.M)
 HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution).*?</details>", re.S)
+BREAK = 10  # in each session of a plan
+SESSION = re.compile(r"^(\| \d+ \| )(\d\d(?:, \d\d)*)( \| )\d+( \|)", re.M)
 ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all second readings \d+\.")
 ON_A_FOLD = re.compile(r"(?<=^\*Second reading, )\d+ minutes?", re.M)
-
-
-def folds(notebook: NotebookNode) -> list[list[NotebookNode]]:
-    """The cells of every second reading, its heading first."""
-    found: list[list[NotebookNode]] = []
-    level = 0  # of the second reading that is open; 0 where none is
-    for cell in notebook.cells:
-        heading = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
-        if heading and len(heading[1]) <= (level or 6):
-            level = len(heading[1]) if SECOND_READING in cell.metadata.get("tags", ()) else 0
-            found += [[]] if level else []
-        if level:
-            found[-1].append(cell)
-    return found
 
 
 def thread(notebook: NotebookNode) -> list[NotebookNode]:
@@ -81,14 +68,41 @@ def minutes(cells: list[NotebookNode], to: int = 1) -> int:
 
 def stated(notebook: NotebookNode) -> NotebookNode:
     """The notebook with the minutes in its title and in the headings of its second readings."""
-    both = minutes(thread(notebook), 5), minutes(notebook.cells, 5)
-    said = "{} minutes; with all second readings {}.".format(*both)
+    said = "{} minutes; with all second readings {}.".format(*both(notebook))
     notebook.cells[0].source = ON_THE_TITLE.sub(said, notebook.cells[0].source)
     for cells in folds(notebook):
         took = minutes(cells)
         said = f"{took} minute" + "s" * (took != 1)
         cells[0].source = ON_A_FOLD.sub(said, cells[0].source)
     return notebook
+
+
+def both(notebook: NotebookNode) -> tuple[int, int]:
+    """Minutes of the open thread, and with all second readings, as they are stated."""
+    return minutes(thread(notebook), 5), minutes(notebook.cells, 5)
+
+
+def renewed(text: str, of: dict[str, tuple[int, int]]) -> str:
+    """A text whose tables and sums say these minutes: notebook's name → `both`."""
+    for name, (short, whole) in of.items():
+        row = re.compile(rf"(\([\w/]*{name}\.ipynb\).*\| )\d+( \| )\d+( \|)$", re.M)
+        text = row.sub(rf"\g<1>{short}\g<2>{whole}\g<3>", text)
+    text = "### ".join(_planned(part, of) for part in text.split("### "))
+    first = sum(short for name, (short, _) in of.items() if name < "07")
+    everything = sum(whole for _, whole in of.values())
+    text = re.sub(r"(?<=notebooks 00 to 06, )\d+(?= minutes)", str(first), text)
+    return re.sub(r"(?<=notebooks after those, )[\d,]+(?= minutes)", f"{everything:,}", text)
+
+
+def _planned(plan: str, of: dict[str, tuple[int, int]]) -> str:
+    """A plan's sessions with their minutes: open threads, or all if it is that of eleven."""
+    of_book = {name[:2]: pair[plan.startswith("Eleven")] for name, pair in of.items()}
+
+    def session(row: re.Match[str]) -> str:
+        total = sum(of_book[book] for book in row[2].split(", ")) + BREAK
+        return f"{row[1]}{row[2]}{row[3]}{total}{row[4]}"
+
+    return SESSION.sub(session, plan)
 
 
 def main() -> None:

@@ -18,9 +18,10 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from minutes import stated
+from minutes import both, renewed, stated
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+TABLES = (FOLDER.parent / "README.md", FOLDER / "TEACHING.md", FOLDER / "00_start_here.ipynb")
 METADATA = {
     "kernelspec": {
         "display_name": "Python 3 (ipykernel)",
@@ -155,10 +156,20 @@ def solved(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
+def renew_tables() -> None:
+    """The minutes in the map of 00, the README and the teacher's guide."""
+    of = {path.stem: both(read(path)) for path in paths()}
+    for path in TABLES:
+        text = path.read_text(encoding="utf-8")
+        if renewed(text, of) != text:
+            path.write_text(renewed(text, of), encoding="utf-8", newline="\n")
+
+
 def main() -> None:
     with ThreadPoolExecutor(max_workers=2) as pool:  # each notebook has its own kernel process
         for line in pool.map(store, paths(*sys.argv[1:])):
             print(line, flush=True)
+    renew_tables()
 
 
 if __name__ == "__main__":

@@ -27,25 +27,36 @@ from pygments.formatters import HtmlFormatter
 import notebooks
 from from_npm import BUILD
 from mha_lesson import explore
-from mha_lesson.course import predict
+from mha_lesson.course import folds, predict
 from mha_lesson.course.formulas import typeset
 from mha_lesson.pictures import live
 
 ROOT = BUILD.parent
 SITE = BUILD / "site"
 LOOK = Path(__file__).with_name("pages")
-FRONT = ("", "Two commands", "The map", "Licence")  # the README's parts that the first page shows
-TEXTS = {"TEACHING": "For teachers", "CLAIMS": "Claims, put to the test"}
+FRONT = ("Two ways through it", "Two commands", "Licence")  # the README's parts that it shows
+TEXTS = {
+    "WORDS": "Words and symbols",
+    "TEACHING": "For teachers",
+    "CLAIMS": "Claims, put to the test",
+}
 PICTURE = re.compile(r'<img [^>]*src="([\w.]+)"')  # beside the page
+PICTURED = re.compile(r"^\[?!\[.*?\]\(.*?\)(?:\]\(.*?\))?\n", re.M | re.S)
 EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M)
 
 
 def front() -> NotebookNode:
-    """The first page: what the README says to everybody."""
+    """The first page: the moving picture of 01, then what the README says to everybody."""
     parts = re.split(r"^## (.*)\n", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.M)
     said = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
-    text = [(f"## {name}\n" if name else "") + said[name].split("\n### ")[0] for name in FRONT]
-    return v4.new_notebook(cells=[v4.new_markdown_cell(part) for part in text])
+    cells = [v4.new_markdown_cell(PICTURED.sub("", said[""]))]
+    [first] = notebooks.paths("01")
+    flow = next(cell for cell in notebooks.read(first).cells if cell.id == "flow")
+    flow.metadata["jupyter"] = {"source_hidden": True}
+    cells.append(flow)
+    for name in FRONT:
+        cells.append(v4.new_markdown_cell(f"## {name}\n" + said[name].split("\n### ")[0]))
+    return v4.new_notebook(cells=cells)
 
 
 def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
@@ -68,6 +79,12 @@ def shown(cell: NotebookNode) -> str:
 
 def prepare(notebook: NotebookNode) -> NotebookNode:
     """Explorers move; a check that has nothing to say yet is left out."""
+    folds.fold(notebook)
+    ends = False  # the check that is left out may have been the last cell of a second reading
+    for cell in reversed(notebook.cells):
+        ends |= bool(cell.metadata.get("fold_ends"))
+        if "check" not in cell.metadata.get("tags", ()):
+            cell.metadata["fold_ends"], ends = ends, False
     notebook.cells = [c for c in notebook.cells if "check" not in c.metadata.get("tags", ())]
     for cell in notebook.cells:
         if "prediction" in cell.metadata.get("tags", ()):
@@ -147,6 +164,8 @@ def contents(soup: BeautifulSoup) -> None:
         item, link = soup.new_tag("li"), soup.new_tag("a", href=f"#{heading['id']}")
         link.string = heading.get_text().rstrip("¶")
         item.append(link)
+        if heading.find_parent("details", "second-reading"):
+            item["class"] = "second"
         inner.append(item)
     mark.replace_with(inner)
 
@@ -178,7 +197,7 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
             (place / f"{name}.js").write_text(script.result(), encoding="utf-8")
     (place / "explore.js").write_text(live.script(), encoding="utf-8")
     code = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
-    style = (LOOK / "page.css").read_text(encoding="utf-8")
+    style = (LOOK / "page.css").read_text(encoding="utf-8") + folds.STYLE
     (place / "page.css").write_text(f"{code}\n{style}", encoding="utf-8")
     shutil.copy(LOOK / "page.js", place)
     for name in sorted(set(PICTURE.findall((place / "index.html").read_text(encoding="utf-8")))):
@@ -197,6 +216,8 @@ def write_pages(place: Path, found: dict[str, tuple[str, NotebookNode]]) -> None
         told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
         soup = adapt(exporter.from_notebook_node(prepare(notebook), told)[0], set(found))
         contents(soup)
+        if soup.body and soup.select(".second-reading"):
+            soup.body.append(BeautifulSoup(folds.SCRIPT, "html.parser"))
         if soup.body and soup.select(".mha-guess"):
             soup.body.append(BeautifulSoup(predict.script(), "html.parser"))
         index += sections(soup, name, title)

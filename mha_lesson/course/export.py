@@ -16,13 +16,14 @@ from jinja2 import DictLoader
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
-from mha_lesson.course import predict
+from mha_lesson.course import folds, predict
 from mha_lesson.course.formulas import typeset
 from mha_lesson.pictures.live import EXPORT
 from mha_lesson.refusals import require_kind
 
 LINK = re.compile(r'(href="\w+)\.ipynb\b')
-PAGE = """
+PAGE = (
+    """
 {%- extends 'index.html.j2' -%}
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
@@ -32,9 +33,13 @@ PAGE = """
   .jp-RenderedMarkdown { max-width: 75ch; }
   .jp-Notebook { max-width: 80rem; }
   @media print { pre { white-space: pre-wrap !important; overflow-wrap: anywhere; } }
-</style>
+"""
+    + folds.STYLE
+    + """</style>
 {%- endblock -%}
 """
+    + folds.BLOCK
+)
 UNUSED = ("require_js_url", "jquery_url", "jupyter_widgets_base_url")
 
 
@@ -66,9 +71,10 @@ def export(notebook: Path) -> Path:
         **dict.fromkeys(UNUSED, ""),
     )
     told = {"metadata": {"name": notebook.stem}}
-    body, _ = typeset(exporter).from_notebook_node(made, told)
+    body, _ = typeset(exporter).from_notebook_node(folds.fold(made), told)
     page = notebook.with_suffix(".html")
-    linked = LINK.sub(r"\1.html", body).replace("</body>", f"{predict.script()}</body>")
+    scripts = predict.script() + folds.SCRIPT
+    linked = LINK.sub(r"\1.html", body).replace("</body>", f"{scripts}</body>")
     page.write_text(linked, encoding="utf-8")
     return page
 
