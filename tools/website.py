@@ -49,11 +49,13 @@ def front() -> NotebookNode:
     """The first page: the moving picture of 01, then what the README says to everybody."""
     parts = re.split(r"^## (.*)\n", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.M)
     said = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
-    cells = [v4.new_markdown_cell(PICTURED.sub("", said[""]))]
+    title, text = PICTURED.sub("", said[""]).split("\n", 1)
     [first] = notebooks.paths("01")
     flow = next(cell for cell in notebooks.read(first).cells if cell.id == "flow")
-    flow.metadata["jupyter"] = {"source_hidden": True}
-    cells.append(flow)
+    flow.metadata["bare"] = True  # no code beside it
+    button = '<button type="button" class="next" hidden>next step</button>'
+    cells = [v4.new_markdown_cell(part) for part in (title, button, text)]
+    cells.insert(1, flow)
     for name in FRONT:
         cells.append(v4.new_markdown_cell(f"## {name}\n" + said[name].split("\n### ")[0]))
     return v4.new_notebook(cells=cells)

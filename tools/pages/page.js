@@ -65,6 +65,19 @@ document.addEventListener("DOMContentLoaded", () => {
     links[Math.min(Math.max(links.indexOf(document.activeElement) + step, 0), links.length - 1)].focus();
   });
 
+  // the first page's picture starts at its first step, and a button takes the next
+  const next = document.querySelector("button.next");
+  const begin = (records, watching) => {
+    const step = document.querySelector("#main input[type=range]");
+    if (!step) return;
+    watching.disconnect();
+    const go = (to) => { step.value = to; step.dispatchEvent(new Event("input", { bubbles: true })); };
+    next.hidden = false;
+    next.addEventListener("click", () => go(+step.value < +step.max ? +step.value + 1 : step.min));
+    go(step.min);
+  };
+  if (next) new MutationObserver(begin).observe(document.getElementById("main"), { childList: true, subtree: true });
+
   // what is wider than the page moves sideways by keyboard too
   const reach = () => document.querySelectorAll(".scroll").forEach((part) => {
     if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
