@@ -3,7 +3,7 @@
 import pytest
 
 from answers import all_answers
-from diagnose import judge
+from diagnose import judge, named
 from mha_lesson import check
 from mha_lesson.check.engine import places
 
@@ -19,23 +19,21 @@ def however_slow_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(ANSWERS) >= 3_200
-    assert len({a.id for a in ANSWERS}) == len(ANSWERS)
+    assert sum(answer.right for answer in ANSWERS) >= 507
+    assert len(ANSWERS) >= 950
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_judged_rightly_and_named(name: str, request: pytest.FixtureRequest) -> None:
-    """All that are right, all of which the slips are said, and a third of the rest, another one
-    with every `--turn`: `make diagnose` takes all."""
-    turn = request.config.getoption("--turn", 0)
-    mine = [a for a in ANSWERS if a.exercise == name]
-    said = [a for a in mine if a.right or a.slips is not None]
-    verdicts = [judge(a) for a in (*said, *[a for a in mine if a not in said][turn % 3 :: 3])]
+def test_judged_rightly_and_named(name: str) -> None:
+    verdicts = [judge(answer) for answer in ANSWERS if answer.exercise == name]
     for verdict in verdicts:
         answer, report = verdict.answer, verdict.report
         assert report.passed is answer.right, f"{answer.id}\n{report}"
-        if answer.slips is not None:
-            assert set(report.slips) == set(answer.slips), f"{answer.id}\n{report}"
+        assert answer.right or set(report.slips) == set(answer.slips), f"{answer.id}\n{report}"
         assert "unjudged" not in report.slips, answer.id
-    wrong = [v for v in verdicts if not v.answer.right]
-    assert sum(v.named for v in wrong) >= 0.9 * len(wrong)
+
+
+def test_nearly_every_mistake_is_named() -> None:
+    """Not "other numbers": a slip, a place, or an error whose meaning is known."""
+    wrong = [answer.slips for answer in ANSWERS if not answer.right]
+    assert sum(named(slips) for slips in wrong) >= 0.95 * len(wrong)

@@ -9,6 +9,7 @@ printed, and there must be none.
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
@@ -32,13 +33,17 @@ class Verdict:
 
     @property
     def named(self) -> bool:
-        """A slip, or an error of which the meaning is known: not just "other numbers"."""
-        return any(not _is_vague(key) for key in self.report.slips)
+        return named(self.report.slips)
 
     @property
     def related(self) -> bool:
         """At least said how the result relates to the right one."""
         return any(key.startswith("relation:") for key in self.report.slips)
+
+
+def named(slips: Sequence[str]) -> bool:
+    """A slip, or an error of which the meaning is known: not just "other numbers"."""
+    return not all(map(_is_vague, slips))
 
 
 def _is_vague(key: str) -> bool:

@@ -10,7 +10,9 @@ A file here registers answers; what it writes is what a learner could have typed
     @wrong("split_heads", "views straight to (B, h, T, d_k)", slips=("view_only",))
     def view_without_permute(x, n_heads): ...
 
-`slips` are the keys that `report.slips` must hold; left out, any name will do.
+`slips` are the keys that `report.slips` must hold: all that the check should say. A mistake that is
+one slip of the catalogue stands there, and is tried as itself; here stand every right answer that
+people have written, and of the other wrong ones one for each thing that is found.
 """
 
 import pkgutil
@@ -25,33 +27,34 @@ class Answer:
     exercise: str
     right: bool
     function: Callable[..., Any]
+    id: str
     what: str = ""
-    slips: tuple[str, ...] | None = None
-
-    @property
-    def id(self) -> str:
-        file = self.function.__module__.rpartition(".")[2]
-        return f"{self.exercise}-{file}-{self.function.__qualname__}"
+    slips: tuple[str, ...] = ()
 
 
-_answers: list[Answer] = []
+_answers: dict[str, Answer] = {}
+
+
+def _register(answer: Answer) -> None:
+    assert answer.id not in _answers, answer.id
+    _answers[answer.id] = answer
 
 
 def right(exercise: str) -> Callable[[Any], Any]:
     """Registers a right answer: its check must pass."""
 
     def register(function: Any) -> Any:
-        _answers.append(Answer(exercise, True, function))
+        _register(Answer(exercise, True, function, f"{exercise}-{function.__name__}"))
         return function
 
     return register
 
 
-def wrong(exercise: str, what: str, slips: tuple[str, ...] | None = None) -> Callable[[Any], Any]:
-    """Registers a wrong answer: its check must fail, and say `what` it does."""
+def wrong(exercise: str, what: str, slips: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Registers a wrong answer: its check must fail, and say `slips`."""
 
     def register(function: Any) -> Any:
-        _answers.append(Answer(exercise, False, function, what, slips))
+        _register(Answer(exercise, False, function, f"{exercise}-{function.__name__}", what, slips))
         return function
 
     return register
@@ -61,4 +64,4 @@ def all_answers() -> list[Answer]:
     """Every answer of every file in this folder."""
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
-    return list(_answers)
+    return list(_answers.values())

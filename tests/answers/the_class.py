@@ -1,0 +1,1554 @@
+"""The whole class (11): right in many styles, and wrong."""
+
+from einops import rearrange
+from torch import nn
+import einops
+import math
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from answers import right, wrong
+
+
+# MultiHeadAttention
+
+
+class Base(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.h, self.d_k = n_heads, d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def split(self, x):
+        B, T, _ = x.shape
+        return x.view(B, T, self.h, self.d_k).transpose(1, 2)
+
+    def merge(self, x):
+        B, _, T, _ = x.shape
+        return x.transpose(1, 2).reshape(B, T, self.h * self.d_k)
+
+    def weights(self, scores, mask):
+        if mask is not None:
+            dead = mask.all(-1, keepdim=True)
+            scores = scores.masked_fill(mask & ~dead, float("-inf"))
+            return scores.softmax(-1).masked_fill(dead, 0.0)
+        return scores.softmax(-1)
+
+    def forward(self, x, mask=None):
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        w = self.weights(q @ k.transpose(-2, -1) / math.sqrt(self.d_k), mask)
+        return self.w_o(self.merge(w @ v))
+
+
+@right("MultiHeadAttention")
+class Explicit(Base):
+    pass
+
+
+@right("MultiHeadAttention")
+class WithSdpa(Base):
+    def forward(self, x, mask=None):
+        q, k, v = (self.split(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        keep = None if mask is None else ~mask
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=keep)
+        if mask is not None:
+            out = out.masked_fill(mask.all(-1, keepdim=True), 0.0)
+        return self.w_o(self.merge(out))
+
+
+@right("MultiHeadAttention")
+class NoBias(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            setattr(self, name, nn.Linear(d_model, d_model, bias=False))
+
+    def forward(self, x, mask=None):
+        from einops import rearrange
+
+        q, k, v = (
+            rearrange(f(x), "b t (h d) -> b h t d", h=self.n_heads)
+            for f in (self.w_q, self.w_k, self.w_v)
+        )
+        s = torch.einsum("bhid,bhjd->bhij", q, k) / q.shape[-1] ** 0.5
+        if mask is not None:
+            s = s.masked_fill(mask, torch.finfo(s.dtype).min)
+        w = s.softmax(-1)
+        if mask is not None:
+            w = w.masked_fill(mask, 0.0)
+        return self.w_o(rearrange(w @ v, "b h t d -> b t (h d)"))
+
+
+@right("MultiHeadAttention")
+class LoopOverHeads(Base):
+    def forward(self, x, mask=None):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        outs = []
+        for i in range(self.h):
+            cut = slice(i * self.d_k, (i + 1) * self.d_k)
+            s = q[..., cut] @ k[..., cut].mT / math.sqrt(self.d_k)
+            m = None
+            if mask is not None:
+                full = mask.expand(x.shape[0], self.h, x.shape[1], x.shape[1])
+                m = full[:, i]
+            outs.append(self.weights(s, m) @ v[..., cut])
+        return self.w_o(torch.cat(outs, -1))
+
+
+@right("MultiHeadAttention")
+class WithSdpa_2(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.h = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
+
+    def forward(self, x, mask=None):
+        q, k, v = (
+            rearrange(w(x), "b t (h d) -> b h t d", h=self.h)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        if mask is None:
+            y = F.scaled_dot_product_attention(q, k, v)
+        else:
+            empty = mask.all(-1, keepdim=True)
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | empty)
+            y = y.masked_fill(empty, 0.0)
+        return self.w_o(rearrange(y, "b h t d -> b t (h d)"))
+
+
+@right("MultiHeadAttention")
+class HeadByHead(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model, bias=False)
+        self.w_k = nn.Linear(d_model, d_model, bias=False)
+        self.w_v = nn.Linear(d_model, d_model, bias=False)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, D = x.shape
+        if mask is None:
+            mask = x.new_zeros(1, dtype=torch.bool)
+        mask = mask.expand(B, self.n_heads, T, T)
+        out = self.w_o.bias.expand(B, T, D)
+        d = D // self.n_heads
+        for i in range(self.n_heads):
+            cols = slice(i * d, (i + 1) * d)
+            q, k, v = (F.linear(x, w.weight[cols]) for w in (self.w_q, self.w_k, self.w_v))
+            s = torch.baddbmm(
+                torch.zeros((), dtype=x.dtype, device=x.device), q, k.mT, beta=0, alpha=d**-0.5
+            )
+            w = s.masked_fill(mask[:, i], -math.inf).softmax(-1).nan_to_num(0.0)
+            out = out + F.linear(w @ v, self.w_o.weight[:, cols])
+        return out
+
+
+@right("MultiHeadAttention")
+class FoldedBatch(nn.Module):
+    def __init__(self, size, heads):
+        super().__init__()
+        self.heads = heads
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            self.add_module(name, nn.Linear(size, size))
+
+    def forward(self, inputs, blocked=None):
+        n, t, size = inputs.shape
+        fold = [
+            m(inputs)
+            .unfold(-1, size // self.heads, size // self.heads)
+            .permute(0, 2, 1, 3)
+            .flatten(0, 1)
+            for m in (self.w_q, self.w_k, self.w_v)
+        ]
+        scores = torch.bmm(fold[0], fold[1].transpose(1, 2)) / math.sqrt(size // self.heads)
+        if blocked is None:
+            weights = scores.softmax(-1)
+        else:
+            blocked = blocked.expand(n, self.heads, t, t).flatten(0, 1)
+            weights = (
+                scores.masked_fill(blocked, torch.finfo(scores.dtype).min).softmax(-1) * ~blocked
+            )
+        context = torch.bmm(weights, fold[2]).unflatten(0, (n, self.heads))
+        return self.w_o(torch.cat(context.unbind(1), -1))
+
+
+class Plain(nn.Module):
+    """Right; the wrong ones below each change one method."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads, self.d_k = n_heads, d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def cut(self, x):
+        return x.view(*x.shape[:2], self.n_heads, self.d_k).transpose(1, 2)
+
+    def scale(self, scores):
+        return scores / math.sqrt(self.d_k)
+
+    def weigh(self, scores, mask):
+        if mask is None:
+            return scores.softmax(-1)
+        w = scores.masked_fill(mask, float("-inf")).softmax(-1)
+        return w.nan_to_num(0.0)
+
+    def join(self, x):
+        return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1)
+
+    def project(self, x):
+        return self.w_q(x), self.w_k(x), self.w_v(x)
+
+    def forward(self, x, mask=None):
+        q, k, v = (self.cut(part) for part in self.project(x))
+        w = self.weigh(self.scale(q @ k.transpose(-2, -1)), mask)
+        return self.w_o(self.join(w @ v))
+
+
+@right("MultiHeadAttention")
+class Inherited(Plain):
+    pass
+
+
+@right("MultiHeadAttention")
+class WithADropoutOfZero(Plain):
+    def __init__(self, d_model, n_heads, dropout=0.0):
+        super().__init__(d_model, n_heads)
+        self.dropout = nn.Dropout(dropout)
+
+    def weigh(self, scores, mask):
+        return self.dropout(super().weigh(scores, mask))
+
+
+@right("MultiHeadAttention")
+class Fused(nn.Module):
+    def __init__(self, d_model: int, n_heads: int, bias: bool = False):
+        super().__init__()
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            setattr(self, name, nn.Linear(d_model, d_model, bias=bias))
+            nn.init.xavier_uniform_(getattr(self, name).weight)
+        self.h = n_heads
+
+    def forward(self, x, mask=None):
+        q, k, v = (
+            einops.rearrange(w(x), "b t (h d) -> b h t d", h=self.h)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        keep = None if mask is None else ~mask
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=keep)
+        return self.w_o(einops.rearrange(out, "b h t d -> b t (h d)"))
+
+
+@right("MultiHeadAttention")
+class OverThePackage(Plain):
+    def forward(self, x, mask=None):
+        from mha_lesson import merge_heads, scaled_dot_product_attention, split_heads
+
+        q, k, v = (split_heads(part, self.n_heads) for part in self.project(x))
+        return self.w_o(merge_heads(scaled_dot_product_attention(q, k, v, mask)))
+
+
+@right("MultiHeadAttention")
+class AllZeroAtFirst(Plain):
+    def __init__(self, d_model, n_heads):
+        super().__init__(d_model, n_heads)
+        nn.init.zeros_(self.w_o.weight)
+
+
+@right("MultiHeadAttention")
+class OverTorch(nn.Module):
+    """PyTorch's own function, with the weights of the four layers."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.h = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask=None):
+        B, T, D = x.shape
+        blocked = None
+        if mask is not None:
+            full = mask.expand(B, self.h, T, T)
+            if full.all(-1).any():
+                return self.by_hand(x, full)
+            blocked = full.reshape(B * self.h, T, T)
+        out, _ = F.multi_head_attention_forward(
+            x.transpose(0, 1),
+            x.transpose(0, 1),
+            x.transpose(0, 1),
+            D,
+            self.h,
+            torch.cat([self.w_q.weight, self.w_k.weight, self.w_v.weight]),
+            torch.cat([self.w_q.bias, self.w_k.bias, self.w_v.bias]),
+            None,
+            None,
+            False,
+            0.0,
+            self.w_o.weight,
+            self.w_o.bias,
+            attn_mask=blocked,
+        )
+        return out.transpose(0, 1)
+
+    def by_hand(self, x, mask):
+        outs = []
+        for q, k, v, m in zip(
+            self.w_q(x).chunk(self.h, -1),
+            self.w_k(x).chunk(self.h, -1),
+            self.w_v(x).chunk(self.h, -1),
+            mask.unbind(1),
+            strict=True,
+        ):
+            s = torch.baddbmm(torch.zeros_like(q[:, :, :1] * k[:, None, :, 0]), q, k.mT)
+            w = (s / q.shape[-1] ** 0.5).masked_fill(m, -math.inf).softmax(-1)
+            outs.append(w.nan_to_num() @ v)
+        return self.w_o(torch.cat(outs, -1))
+
+
+@right("MultiHeadAttention")
+class WithBuffers(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model, bias=False)
+        self.w_k = nn.Linear(d_model, d_model, bias=True)
+        self.w_v = nn.Linear(d_model, d_model, bias=False)
+        self.w_o = nn.Linear(d_model, d_model)
+        self.register_buffer("root", torch.tensor(math.sqrt(d_model // n_heads)))
+        nn.init.constant_(self.w_o.bias, 0.5)
+
+    def forward(self, x, mask=None):
+        q, k, v = (
+            torch.stack(w(x).chunk(self.n_heads, -1), 1) for w in (self.w_q, self.w_k, self.w_v)
+        )
+        s = torch.einsum("bhid,bhjd->bhij", q, k) / self.root
+        if mask is None:
+            mask = torch.zeros(1, dtype=torch.bool, device=x.device)
+        dead = mask.all(-1, keepdim=True) if mask.ndim > 1 else mask
+        w = s.masked_fill(mask, torch.finfo(s.dtype).min).softmax(-1).masked_fill(dead, 0)
+        return self.w_o(torch.cat(torch.einsum("bhij,bhjd->bhid", w, v).unbind(1), -1))
+
+
+@right("MultiHeadAttention")
+class KeepsItsWeights(nn.Module):
+    """Stores the last attention weights, as one does to plot them."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+        self.attention_weights = None
+
+    def forward(self, x, mask=None):
+        q, k, v = (
+            einops.rearrange(layer(x), "b t (h d) -> b h t d", h=self.n_heads)
+            for layer in (self.w_q, self.w_k, self.w_v)
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask, -torch.inf)
+        self.attention_weights = scores.softmax(-1).nan_to_num(0.0)
+        return self.w_o(einops.rearrange(self.attention_weights @ v, "b h t d -> b t (h d)"))
+
+
+def zero_rows(scores, mask):
+    if mask is None:
+        return scores.softmax(-1)
+    scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min)
+    return scores.softmax(-1).masked_fill(mask, 0.0)
+
+
+@right("MultiHeadAttention")
+class ByHeads(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            self.add_module(name, nn.Linear(d_model, d_model, bias=name == "w_o"))
+        self.parts = [
+            slice(i * d_model // n_heads, (i + 1) * d_model // n_heads) for i in range(n_heads)
+        ]
+
+    def forward(self, x, mask=None):
+        h = len(self.parts)
+        B, T, _ = x.shape
+        if mask is not None:
+            mask = mask.expand(B, h, T, T)
+        Q, K, V = self.w_q(x), self.w_k(x), self.w_v(x)
+        contexts = []
+        for i, part in enumerate(self.parts):
+            s = Q[..., part] @ K[..., part].mT * Q[..., part].shape[-1] ** -0.5
+            contexts.append(zero_rows(s, None if mask is None else mask[:, i]) @ V[..., part])
+        return self.w_o(torch.cat(contexts, -1))
+
+
+@right("MultiHeadAttention")
+class MhaLoopOverHeads(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_k = d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, C = x.shape
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        if mask is None:
+            mask = torch.zeros(T, T, dtype=torch.bool, device=x.device)
+        mask = mask.expand(B, self.n_heads, T, T)
+        outs = []
+        for i in range(self.n_heads):
+            part = slice(i * self.d_k, (i + 1) * self.d_k)
+            s = torch.bmm(q[:, :, part], k[:, :, part].transpose(1, 2)) / math.sqrt(self.d_k)
+            m = mask[:, i]
+            empty = m.all(dim=2, keepdim=True)
+            s = s.masked_fill(m & ~empty, float("-inf"))
+            w = F.softmax(s, dim=2).masked_fill(empty, 0.0)
+            outs.append(torch.bmm(w, v[:, :, part]))
+        return self.w_o(torch.cat(outs, dim=2))
+
+
+@right("MultiHeadAttention")
+class MhaNoBias(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model, bias=False)
+        self.w_k = nn.Linear(d_model, d_model, bias=False)
+        self.w_v = nn.Linear(d_model, d_model, bias=False)
+        self.w_o = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(self, x, mask=None):
+        q, k, v = (
+            f(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+            for f in (self.w_q, self.w_k, self.w_v)
+        )
+        s = q @ k.mT * q.shape[-1] ** -0.5
+        if mask is None:
+            mask = s.new_zeros(s.shape, dtype=torch.bool)
+        dead = mask.all(-1, keepdim=True)
+        w = s.masked_fill(mask & ~dead, -math.inf).softmax(-1).masked_fill(dead, 0.0)
+        return self.w_o((w @ v).transpose(1, 2).flatten(-2))
+
+
+@right("MultiHeadAttention")
+class MhaMaskInPlace(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        q, k, v = (
+            f(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+            for f in (self.w_q, self.w_k, self.w_v)
+        )
+        s = q @ k.mT * q.shape[-1] ** -0.5
+        if mask is None:
+            mask = torch.zeros_like(s, dtype=torch.bool)
+        dead = mask.all(-1, keepdim=True)
+        mask &= ~dead
+        w = s.masked_fill(mask, -math.inf).softmax(-1).masked_fill(dead, 0.0)
+        return self.w_o((w @ v).transpose(1, 2).flatten(-2))
+
+
+@right("MultiHeadAttention")
+class MhaEinsum(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.h = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask=None):
+        q, k, v = (w(x).unflatten(-1, (self.h, -1)) for w in (self.w_q, self.w_k, self.w_v))
+        s = torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
+        if mask is not None:
+            s = torch.where(mask, torch.finfo(s.dtype).min, s)
+        w = s.softmax(-1)
+        if mask is not None:
+            w = torch.where(mask, 0.0, w)
+        return self.w_o(torch.einsum("bhqk,bkhd->bqhd", w, v).flatten(-2))
+
+
+@right("MultiHeadAttention")
+class MhaFusedCall(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_k = d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def heads(self, t):
+        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
+
+    def merge(self, t):
+        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
+
+    def forward(self, x, mask=None):
+        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
+        if mask is None:
+            return self.w_o(self.merge(F.scaled_dot_product_attention(q, k, v)))
+        mask = mask.expand(x.shape[0], self.n_heads, x.shape[1], x.shape[1])
+        dead = mask.all(-1, keepdim=True)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | dead)
+        return self.w_o(self.merge(y.masked_fill(dead, 0.0)))
+
+
+@right("MultiHeadAttention")
+class MaskInPlace(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, d_model = x.shape
+        q, k, v = (
+            w(x).view(B, T, self.n_heads, -1).transpose(1, 2)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        if mask is None:
+            mask = torch.zeros(T, T, dtype=torch.bool, device=x.device)
+        blocked_rows = mask.all(dim=-1, keepdim=True)
+        mask &= ~blocked_rows
+        weights = scores.masked_fill(mask, -math.inf).softmax(-1).masked_fill(blocked_rows, 0)
+        return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
+
+
+@right("MultiHeadAttention")
+class OneLineEach(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        for name in "qkvo":
+            self.add_module(f"w_{name}", nn.Linear(d_model, d_model, bias=name != "k"))
+        self.shape = (n_heads, d_model // n_heads)
+
+    def forward(self, x, mask=None):
+        projections = self.w_q, self.w_k, self.w_v
+        q, k, v = (m(x).unflatten(-1, self.shape).transpose(1, 2) for m in projections)
+        s = q @ k.mT * self.shape[1] ** -0.5
+        b = torch.zeros_like(s, dtype=torch.bool) if mask is None else mask.expand_as(s)
+        w = s.where(~b, torch.finfo(s.dtype).min).softmax(-1).where(~b, 0.0)
+        return self.w_o(torch.cat((w @ v).unbind(1), -1))
+
+
+class Base_2(nn.Module):
+    """What the assistant's classes below have in common."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        if d_model % n_heads:
+            raise ValueError("d_model must be divisible by n_heads")
+        self.d_model, self.n_heads, self.d_k = d_model, n_heads, d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def split(self, y):
+        B, T, _ = y.shape
+        return y.view(B, T, self.n_heads, self.d_k).transpose(1, 2)
+
+    def merge(self, y):
+        B, _, T, _ = y.shape
+        return y.transpose(1, 2).reshape(B, T, self.d_model)
+
+    def safe_softmax(self, scores, mask):
+        if mask is None:
+            return scores.softmax(dim=-1)
+        blocked = mask.all(dim=-1, keepdim=True)
+        return scores.masked_fill(mask & ~blocked, -math.inf).softmax(-1).masked_fill(blocked, 0)
+
+
+@right("MultiHeadAttention")
+class PytorchInside(Base_2):
+    def forward(self, x, mask=None):
+        q, k, v = (self.split(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        if mask is None:
+            y = F.scaled_dot_product_attention(q, k, v)
+        else:
+            # Blocked rows may look everywhere; what they saw is blanked.
+            blocked = mask.all(dim=-1, keepdim=True)
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | blocked)
+            y = torch.where(blocked, torch.zeros_like(y), y)
+        return self.w_o(torch.cat([y[:, i] for i in range(self.n_heads)], dim=-1))
+
+
+@right("MultiHeadAttention")
+class MHAPerHeadLoop(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            setattr(self, name, nn.Linear(d_model, d_model))
+
+    def forward(self, x, mask=None):
+        B, T, D = x.shape
+        h = self.n_heads
+        if mask is None:
+            mask = torch.zeros(1, dtype=torch.bool, device=x.device)
+        mask = mask.expand(B, h, T, T)
+        q, k, v = (w(x).chunk(h, dim=-1) for w in (self.w_q, self.w_k, self.w_v))
+        outs = []
+        for i in range(h):
+            s = q[i] @ k[i].mT * (D // h) ** -0.5
+            s = s.masked_fill(mask[:, i], -torch.inf)
+            outs.append(s.softmax(-1).nan_to_num(0.0) @ v[i])
+        return self.w_o(torch.cat(outs, dim=-1))
+
+
+@right("MultiHeadAttention")
+class MHAHeadByHead(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads, self.d_k = n_heads, d_model // n_heads
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            self.add_module(name, nn.Linear(d_model, d_model))
+
+    def forward(self, x, mask=None):
+        B, T, _ = x.shape
+        if mask is None:
+            mask = torch.zeros((), dtype=torch.bool, device=x.device)
+        mask = mask.broadcast_to(B, self.n_heads, T, T)
+        out = []
+        for i in range(self.n_heads):
+            part = slice(i * self.d_k, (i + 1) * self.d_k)
+            q, k, v = self.w_q(x)[..., part], self.w_k(x)[..., part], self.w_v(x)[..., part]
+            s = torch.bmm(q, k.transpose(1, 2)) / math.sqrt(self.d_k)
+            s = torch.where(mask[:, i], torch.full_like(s, -torch.inf), s)
+            out.append(torch.bmm(s.softmax(-1).nan_to_num(0.0), v))
+        return self.w_o(torch.cat(out, dim=2))
+
+
+class Plain_2(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask=None):
+        B, T, D = x.shape
+        made = (self.w_q(x), self.w_k(x), self.w_v(x))
+        Q, K, V = (y.view(B, T, self.n_heads, -1).transpose(1, 2) for y in made)
+        S = Q @ K.mT / math.sqrt(D // self.n_heads)
+        if mask is not None:
+            S = S.masked_fill(mask, self.low(S))
+        A = S.softmax(-1)
+        if mask is not None:
+            A = A.masked_fill(mask.all(-1, keepdim=True), 0.0)
+        return self.w_o((A @ V).transpose(1, 2).reshape(B, T, D))
+
+
+@right("MultiHeadAttention")
+class LowestOfDtype(Plain_2):
+    def low(self, S):
+        return torch.finfo(S.dtype).min
+
+
+def softmax_where_twice(scores, mask):
+    mask = mask.expand_as(scores)
+    safe = torch.where(mask, torch.finfo(scores.dtype).min, scores)
+    return torch.where(mask, 0.0, safe.softmax(dim=-1))
+
+
+class _Projections(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
+
+
+@right("MultiHeadAttention")
+class HeadByHead_2(_Projections):
+    def forward(self, x, mask=None):
+        B, T, d_model = x.shape
+        d_k = d_model // self.n_heads
+        if mask is None:
+            mask = torch.zeros(1, dtype=torch.bool, device=x.device)
+        mask = mask.expand(B, self.n_heads, T, T)
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        contexts = []
+        for i in range(self.n_heads):
+            part = slice(i * d_k, (i + 1) * d_k)
+            scores = torch.bmm(q[..., part], k[..., part].mT) * d_k**-0.5
+            contexts.append(torch.bmm(softmax_where_twice(scores, mask[:, i]), v[..., part]))
+        return self.w_o(torch.cat(contexts, dim=-1))
+
+
+@right("MultiHeadAttention")
+class WithFusedCore(_Projections):
+    def forward(self, x, mask=None):
+        q, k, v = (
+            rearrange(w(x), "b t (h d) -> b h t d", h=self.n_heads)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        if mask is None:
+            context = F.scaled_dot_product_attention(q, k, v)
+        else:
+            mask = mask.expand(*q.shape[:3], k.shape[2])
+            empty = mask.all(dim=-1, keepdim=True)
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | empty)
+            context = context.masked_fill(empty, 0)
+        return self.w_o(rearrange(context, "b h t d -> b t (h d)"))
+
+
+def softmax_by_exp(scores, mask):
+    lowest = torch.finfo(scores.dtype).min
+    top = scores.masked_fill(mask, lowest).amax(dim=-1, keepdim=True).detach()
+    e = (scores - top).masked_fill(mask, -math.inf).exp()
+    total = e.sum(dim=-1, keepdim=True)
+    return e / total.masked_fill(total == 0, 1.0)
+
+
+@right("MultiHeadAttention")
+class WithoutBiases(nn.Module):
+    def __init__(self, width, count):
+        super().__init__()
+        for name in ("w_o", "w_v", "w_k", "w_q"):
+            setattr(self, name, nn.Linear(width, width, bias=False))
+        self.count = count
+
+    def forward(self, x, mask=None):
+        q, k, v = (
+            torch.stack(layer(x).chunk(self.count, dim=-1), dim=1)
+            for layer in (self.w_q, self.w_k, self.w_v)
+        )
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        weights = scores.softmax(dim=-1) if mask is None else softmax_by_exp(scores, mask)
+        writes = (weights @ v).unbind(dim=1)
+        return sum(
+            F.linear(a, s)
+            for a, s in zip(writes, self.w_o.weight.chunk(self.count, 1), strict=True)
+        )
+
+
+@wrong("MultiHeadAttention", "dropout by default", slips=("random",))
+class DropoutByDefault(Plain):
+    def __init__(self, d_model, n_heads, dropout=0.1):
+        super().__init__(d_model, n_heads)
+        self.dropout = nn.Dropout(dropout)
+
+    def weigh(self, scores, mask):
+        return self.dropout(super().weigh(scores, mask))
+
+
+@wrong("MultiHeadAttention", "no super().__init__", slips=("error:module_not_started",))
+class NoSuperInit(nn.Module):
+    def __init__(self, d_model, n_heads):
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        return self.w_q(x)
+
+
+@wrong("MultiHeadAttention", "one fused layer", slips=("layer_names",))
+class OneFusedLayer(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.w_qkv, self.w_o = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        return x
+
+
+@wrong(
+    "MultiHeadAttention",
+    "self is forgotten before w_o in forward (raises NameError)",
+    slips=("error:unknown_name",),
+)
+class SelfForgotten(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, d_model = x.shape
+        d_k = d_model // self.n_heads
+        q = self.w_q(x).view(B, T, self.n_heads, d_k).transpose(1, 2)
+        k = self.w_k(x).view(B, T, self.n_heads, d_k).transpose(1, 2)
+        v = self.w_v(x).view(B, T, self.n_heads, d_k).transpose(1, 2)
+        scores = q @ k.mT / math.sqrt(d_k)
+        if mask is not None:
+            scores = scores.masked_fill(mask, -math.inf)
+        context = (scores.softmax(dim=-1).nan_to_num(0.0) @ v).transpose(1, 2)
+        return w_o(context.reshape(B, T, d_model))  # noqa: F821
+
+
+class _Base(nn.Module):
+    """What all of these share: an engineer's template."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.d_model, self.n_heads, self.d_k = d_model, n_heads, d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+
+@wrong(
+    "MultiHeadAttention",
+    "works in (B, T, h, d) and never transposes: the heads of one token attend to each other",
+    slips=("stays",),
+)
+class HeadsAttendHeads(_Base):
+    def forward(self, x, mask=None):
+        B, T, C = x.shape
+        shape = (B, T, self.n_heads, self.d_k)
+        q, k, v = self.w_q(x).view(shape), self.w_k(x).view(shape), self.w_v(x).view(shape)
+        s = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.d_k)
+        if mask is not None and mask.shape == s.shape:
+            s = s.masked_fill(mask, -math.inf)
+        return self.w_o((s.softmax(-1) @ v).reshape(B, T, C))
+
+
+class _Base_2(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.h, self.d_k = n_heads, d_model // n_heads
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            self.add_module(name, nn.Linear(d_model, d_model))
+
+    def cut(self, y):
+        return rearrange(y, "b t (h d) -> b h t d", h=self.h)
+
+    def join(self, y):
+        return rearrange(y, "b h t d -> b t (h d)")
+
+    def core(self, q, k, v, mask):
+        if mask is None:
+            return F.scaled_dot_product_attention(q, k, v)
+        mask = mask.expand(*q.shape[:-1], k.shape[-2])
+        empty = mask.all(-1, keepdim=True)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | empty)
+        return y.masked_fill(empty, 0)
+
+
+@wrong(
+    "MultiHeadAttention",
+    "returns in an `if mask is not None`: without a mask it gives None",
+    slips=("one_place",),
+)
+class NoneWithoutMask(_Base_2):
+    def forward(self, x, mask=None):
+        q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        if mask is not None:
+            return self.w_o(self.join(self.core(q, k, v, mask)))
+
+
+class _Four(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def split(self, x):
+        B, T, d_model = x.shape
+        return x.reshape(B, T, self.n_heads, d_model // self.n_heads).permute(0, 2, 1, 3)
+
+    def weights(self, scores, mask):
+        if mask is None:
+            return scores.softmax(dim=-1)
+        empty = mask.all(dim=-1, keepdim=True)
+        return scores.masked_fill(mask & ~empty, -math.inf).softmax(dim=-1).masked_fill(empty, 0.0)
+
+
+@wrong("MultiHeadAttention", "a relu after w_o, which nobody asked for", slips=("one_place",))
+class ReluAtTheEnd(_Four):
+    def forward(self, x, mask=None):
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        context = self.weights(q @ k.mT / math.sqrt(q.shape[-1]), mask) @ v
+        return F.relu(self.w_o(context.transpose(1, 2).flatten(2)))
+
+
+@wrong("MultiHeadAttention", "w_v takes the keys and not x: w_v(w_k(x))", slips=("one_place",))
+class ValuesOfKeys(_Four):
+    def forward(self, x, mask=None):
+        q = self.w_q(x)
+        k = self.w_k(x)
+        v = self.w_v(k)
+        q, k, v = self.split(q), self.split(k), self.split(v)
+        context = self.weights(q @ k.mT / math.sqrt(q.shape[-1]), mask) @ v
+        return self.w_o(context.transpose(1, 2).flatten(2))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "adds sine positions to x, which has its positions already",
+    slips=("one_place",),
+)
+class AddsPositions(Base_2):
+    def forward(self, x, mask=None):
+        T, d = x.shape[1:]
+        t = torch.arange(T, device=x.device, dtype=x.dtype)[:, None]
+        i = torch.arange(d, device=x.device)
+        angle = t / 10_000 ** ((i - i % 2) / d)
+        x = x + torch.where(i % 2 == 0, angle.sin(), angle.cos()).to(x.dtype)
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
+        return self.w_o(self.merge(self.safe_softmax(scores, mask) @ v))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "two mistakes: no scaling, and a wholly blocked row is NaN",
+    slips=("no_scale", "blocked_rows_left"),
+)
+class M3NoScaleNaN(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            setattr(self, name, nn.Linear(d_model, d_model))
+
+    def forward(self, x, mask=None):
+        q, k, v = [
+            rearrange(w(x), "b t (h d) -> b h t d", h=self.n_heads)
+            for w in (self.w_q, self.w_k, self.w_v)
+        ]
+        scores = torch.einsum("bhid,bhjd->bhij", q, k)
+        if mask is not None:
+            scores = scores.masked_fill(mask, -math.inf)
+        out = torch.einsum("bhij,bhjd->bhid", scores.softmax(-1), v)
+        return self.w_o(rearrange(out, "b h t d -> b t (h d)"))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "two mistakes: values are not projected (w_v unused), and the weights of blocked keys are zeroed after the softmax only",
+    slips=("made_by_qkx", "zeroed_after"),
+)
+class M3NoValuesLateMask(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def _heads(self, y):
+        return y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+
+    def forward(self, x, mask=None):
+        q, k, v = self._heads(self.w_q(x)), self._heads(self.w_k(x)), self._heads(x)
+        w = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1)
+        if mask is not None:
+            w = w.masked_fill(mask, 0.0)
+        return self.w_o((w @ v).transpose(1, 2).flatten(-2))
+
+
+class K4(Plain):
+    def join(self, x):
+        return x.reshape(x.shape[0], x.shape[2], -1)
+
+
+@wrong(
+    "MultiHeadAttention",
+    "root of d_model, view out",
+    slips=("by_root_d_model", "not_permuted_back"),
+)
+class K23(K4):
+    def scale(self, scores):
+        return scores / self.w_q.in_features**0.5
+
+
+class K3(Plain):
+    def cut(self, x):
+        return x.view(x.shape[0], self.n_heads, x.shape[1], self.d_k)
+
+
+@wrong("MultiHeadAttention", "view in and out", slips=("split_by_view", "not_permuted_back"))
+class ViewInAndOut(K3):
+    def join(self, x):
+        return x.reshape(x.shape[0], x.shape[2], -1)
+
+
+@wrong("MultiHeadAttention", "projections of one head's width", slips=("layer_sizes",))
+class ProjectionsOfOneHeadS(Plain):
+    def __init__(self, d_model, n_heads):
+        super().__init__(d_model, n_heads)
+        self.w_q = nn.Linear(d_model, self.d_k)
+
+
+@wrong(
+    "MultiHeadAttention",
+    "softmax over the heads",
+    slips=("softmax_over_axis_1", "blocked_rows_uniform"),
+)
+class K19(Plain):
+    def weigh(self, scores, mask):
+        if mask is not None:
+            scores = scores.masked_fill(mask, -1e9)
+        return scores.softmax(1)
+
+
+@wrong("MultiHeadAttention", "no mask argument", slips=("error:wrong_signature",))
+class NoMaskArgument(Plain):
+    def forward(self, x):
+        return super().forward(x)
+
+
+@wrong("MultiHeadAttention", "mask on a fixed device", slips=("fixed_device",))
+class MaskOnAFixedDevice(Plain):
+    def weigh(self, scores, mask):
+        if mask is None:
+            mask = torch.zeros(scores.shape[-2:], dtype=torch.bool)
+        return super().weigh(scores, mask)
+
+
+@wrong(
+    "MultiHeadAttention",
+    "True kept, and uniform rows",
+    slips=("blocked_rows_uniform", "true_means_keep"),
+)
+class K28(Plain):
+    def weigh(self, scores, mask):
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        return scores.softmax(-1)
+
+
+@wrong("MultiHeadAttention", "does not reckon with no mask", slips=("error:none_used",))
+class DoesNotReckonWithNo(Plain):
+    def weigh(self, scores, mask):
+        return scores.masked_fill(mask, float("-inf")).softmax(-1).nan_to_num(0.0)
+
+
+d_k = 2
+
+
+n_heads = 12
+
+
+T = 128
+
+
+def _split(x, n_heads):
+    B, T, d_model = x.shape
+    return x.reshape(B, T, n_heads, d_model // n_heads).permute(0, 2, 1, 3)
+
+
+def _merge(x):
+    B, n_heads, T, d_k = x.shape
+    return x.permute(0, 2, 1, 3).reshape(B, T, n_heads * d_k)
+
+
+def _attend(q, k, v, mask):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    if mask is not None:
+        empty = mask.all(dim=-1, keepdim=True)
+        weights = scores.masked_fill(mask & ~empty, -math.inf).softmax(dim=-1)
+        return weights.masked_fill(empty, 0.0) @ v
+    return scores.softmax(dim=-1) @ v
+
+
+@wrong(
+    "MultiHeadAttention",
+    "one and the same layer for queries, keys and values",
+    slips=("layers_shared",),
+)
+class OneLayerForThree(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        layer = nn.Linear(d_model, d_model)
+        self.w_q = layer
+        self.w_k = layer
+        self.w_v = layer
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        q, k, v = (_split(w(x), self.n_heads) for w in (self.w_q, self.w_k, self.w_v))
+        return self.w_o(_merge(_attend(q, k, v, mask)))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "always adds an axis to the mask, and leaves NaN in blocked rows",
+    slips=("error:broadcast_shapes",),
+)
+class MHAMaskUnsqueezed(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def heads(self, y):
+        return y.unflatten(2, (self.n_heads, y.shape[2] // self.n_heads)).transpose(1, 2)
+
+    def forward(self, x, mask=None):
+        q, k, v = map(self.heads, (self.w_q(x), self.w_k(x), self.w_v(x)))
+        scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / q.shape[-1] ** 0.5
+        if mask is not None:
+            mask = mask.unsqueeze(1)
+            scores = scores.masked_fill(mask, float("-inf"))
+        out = torch.softmax(scores, -1) @ v
+        return self.w_o(out.transpose(1, 2).flatten(2))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "`if mask:` asks a tensor for one truth value",
+    slips=("truth_of_a_tensor",),
+)
+class TruthOfMask(_Base_2):
+    def forward(self, x, mask=None):
+        q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        keep = ~mask if mask else None
+        return self.w_o(self.join(F.scaled_dot_product_attention(q, k, v, attn_mask=keep)))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "the result of masked_fill is thrown away: nothing is blocked",
+    slips=("mask_ignored", "thrown_away"),
+)
+class MaskThrownAway(_Base_2):
+    def forward(self, x, mask=None):
+        q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        s = q @ k.mT * self.d_k**-0.5
+        if mask is not None:
+            s.masked_fill(mask, -math.inf)
+        return self.w_o(self.join(s.softmax(-1) @ v))
+
+
+class _Heads(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.h = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask=None):
+        B, T, D = x.shape
+        q, k, v = (w(x).view(B, T, self.h, -1).transpose(1, 2)
+                   for w in (self.w_q, self.w_k, self.w_v))  # fmt: skip
+        w = self.weights(q @ k.mT / math.sqrt(D // self.h), mask)
+        return self.w_o((w @ v).transpose(1, 2).reshape(B, T, D))
+
+
+@wrong("MultiHeadAttention", "no gradient beside a mask", slips=("gradient_stops",))
+class DetachedBesideAMask(_Heads):
+    def weights(self, s, mask):
+        if mask is None:
+            return s.softmax(-1)
+        return s.detach().masked_fill(mask, -math.inf).softmax(-1).nan_to_num(0.0)
+
+
+@wrong(
+    "MultiHeadAttention",
+    "w_o is applied before the heads are joined, to the values",
+    slips=("values",),
+)
+class OutputOnValues(_Base_2):
+    def forward(self, x, mask=None):
+        q, k = self.cut(self.w_q(x)), self.cut(self.w_k(x))
+        v = self.cut(self.w_o(self.w_v(x)))
+        return self.join(self.core(q, k, v, mask))
+
+
+@wrong(
+    "MultiHeadAttention", "no scale, and no output projection", slips=("without_w_o", "no_scale")
+)
+class NoScaleNoOutput(_Four):
+    def forward(self, x, mask=None):
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        context = self.weights(q @ k.mT, mask) @ v
+        return context.transpose(1, 2).flatten(2)
+
+
+class Layered(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads, self.d_k = n_heads, d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def split(self, x):
+        B, T, _ = x.shape
+        return x.view(B, T, self.n_heads, self.d_k).transpose(1, 2)
+
+    def merge(self, x):
+        B, h, T, d = x.shape
+        return x.transpose(1, 2).reshape(B, T, h * d)
+
+
+@wrong("MultiHeadAttention", "no scale, and values made by w_k", slips=("one_place", "no_scale"))
+class NoScaleKeysForValues(Layered):
+    def forward(self, x, mask=None):
+        q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_k(x)))
+        return self.w_o(self.merge(zero_rows(q @ k.mT, mask) @ v))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "residual added, and no mask of any kind",
+    slips=("mask_ignored", "with_residual"),
+)
+class Residual(Layered):
+    def forward(self, x, mask=None):
+        q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_v(x)))
+        w = (q @ k.mT / math.sqrt(self.d_k)).softmax(-1)
+        return x + self.w_o(self.merge(w @ v))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "n_heads is never used: one wide head",
+    slips=("not_split", "error:broadcast_shapes"),
+)
+class MhaOneHead(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            s = s.masked_fill(mask, -1e9)
+        return self.w_o(s.softmax(-1) @ v)
+
+
+@wrong("MultiHeadAttention", "keeps keys and values of earlier calls", slips=("remembers",))
+class MhaStateful(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+        self.k_cache = self.v_cache = None
+
+    def forward(self, x, mask=None):
+        q, k, v = (
+            f(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+            for f in (self.w_q, self.w_k, self.w_v)
+        )
+        if self.k_cache is not None and self.k_cache.shape[0] == k.shape[0]:
+            k = torch.cat((self.k_cache, k), dim=2)
+            v = torch.cat((self.v_cache, v), dim=2)
+        self.k_cache, self.v_cache = k.detach(), v.detach()
+        s = q @ k.mT * q.shape[-1] ** -0.5
+        if mask is None:
+            mask = torch.zeros_like(s, dtype=torch.bool)
+        dead = mask.all(-1, keepdim=True)
+        w = s.masked_fill(mask & ~dead, -math.inf).softmax(-1).masked_fill(dead, 0.0)
+        return self.w_o((w @ v).transpose(1, 2).flatten(-2))
+
+
+@wrong("MultiHeadAttention", "output mended by nan_to_num, gradient NaN", slips=("nan_gradient",))
+class MhaNanGradient(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_k = d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def heads(self, t):
+        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
+
+    def merge(self, t):
+        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
+
+    def forward(self, x, mask=None):
+        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
+        s = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
+        if mask is not None:
+            bias = torch.zeros(mask.shape, dtype=s.dtype, device=s.device)
+            s = s + bias.masked_fill(mask, -math.inf)
+        return self.w_o(self.merge(s.softmax(-1).nan_to_num(0.0) @ v))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "two slips: no w_o, heads merged in reverse order",
+    slips=("merged_in_reverse", "without_w_o"),
+)
+class MhaReversedNoOut(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_k = d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def heads(self, t):
+        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
+
+    def merge(self, t):
+        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
+
+    def weights(self, s, mask):
+        if mask is None:
+            return s.softmax(dim=-1)
+        dead = mask.all(dim=-1, keepdim=True)
+        return s.masked_fill(mask & ~dead, -math.inf).softmax(dim=-1).masked_fill(dead, 0.0)
+
+    def forward(self, x, mask=None):
+        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
+        s = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
+        return self.merge((self.weights(s, mask) @ v).flip(1))
+
+
+@wrong(
+    "MultiHeadAttention", "two slips: a pair comes back, weights averaged", slips=("returns_tuple",)
+)
+class MhaPairAveraged(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_k = d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def heads(self, t):
+        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
+
+    def merge(self, t):
+        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
+
+    def weights(self, s, mask):
+        if mask is None:
+            return s.softmax(dim=-1)
+        dead = mask.all(dim=-1, keepdim=True)
+        return s.masked_fill(mask & ~dead, -math.inf).softmax(dim=-1).masked_fill(dead, 0.0)
+
+    def forward(self, x, mask=None):
+        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
+        w = self.weights(q @ k.transpose(-2, -1) / math.sqrt(self.d_k), mask).mean(1, keepdim=True)
+        return self.w_o(self.merge(w @ v)), w.squeeze(1)
+
+
+@wrong(
+    "MultiHeadAttention",
+    "two slips: softmax over queries, divided by d_k",
+    slips=("by_d_k", "softmax_over_queries", "blocked_rows_uniform"),
+)
+class MhaQueriesDk(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_k = d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def heads(self, t):
+        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
+
+    def merge(self, t):
+        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
+
+    def forward(self, x, mask=None):
+        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
+        s = q @ k.transpose(-2, -1) / self.d_k
+        if mask is not None:
+            s = s.masked_fill(mask, -1e9)
+        return self.w_o(self.merge(s.softmax(-2) @ v))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "loops over heads with a mask of four axes on scores of three",
+    slips=("masks_of_four_axes",),
+)
+class LoopMaskAxes(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_k = d_model // n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        Q, K, V = self.w_q(x), self.w_k(x), self.w_v(x)
+        outs = []
+        for i in range(self.n_heads):
+            cols = slice(i * self.d_k, (i + 1) * self.d_k)
+            s = Q[..., cols] @ K[..., cols].transpose(1, 2) / math.sqrt(self.d_k)
+            if mask is not None:
+                empty = mask.all(axis=-1, keepdims=True)
+                w = s.masked_fill(mask & ~empty, -np.inf).softmax(-1).masked_fill(empty, 0.0)
+            else:
+                w = s.softmax(-1)
+            outs.append(w @ V[..., cols])
+        return self.w_o(torch.cat(outs, dim=-1))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "heads are fetched as arrays: no gradient reaches w_q, w_k, w_v, x",
+    slips=("one_place", "error:numpy_lacks_dtype", "fixed_device", "gradient_stops"),
+)
+class NumpyHeads(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, d = x.shape
+        h = self.n_heads
+        split = [
+            w(x).detach().numpy().reshape(B, T, h, d // h).transpose(0, 2, 1, 3)
+            for w in (self.w_q, self.w_k, self.w_v)
+        ]
+        q, k, v = split
+        s = q @ k.transpose(0, 1, 3, 2) / np.sqrt(np.array(d // h, dtype=q.dtype))
+        m = np.zeros_like(s, dtype=bool)
+        if mask is not None:
+            m = np.broadcast_to(mask.numpy(), s.shape)
+        top = np.where(m, -1e30, s).max(axis=-1, keepdims=True).astype(s.dtype)
+        e = np.where(m, 0, np.exp(np.minimum(s - top, 0)))
+        w = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+        out = (w @ v).transpose(0, 2, 1, 3).reshape(B, T, d).astype(s.dtype)
+        return self.w_o(torch.from_numpy(out))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "gives a pair, the output and the weights, as nn.MultiheadAttention",
+    slips=("more_than_asked",),
+)
+class GivesPair(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, d = x.shape
+        q, k, v = (
+            w(x).view(B, T, self.n_heads, -1).transpose(1, 2)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        s = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
+        if mask is None:
+            mask = torch.zeros_like(s, dtype=torch.bool)
+        empty = mask.all(-1, keepdim=True)
+        w = s.masked_fill(mask & ~empty, -torch.inf).softmax(-1).masked_fill(empty, 0)
+        return self.w_o((w @ v).transpose(1, 2).reshape(B, T, d)), w.mean(dim=1)
+
+
+@wrong(
+    "MultiHeadAttention",
+    "keeps the first mask it was given, and uses it ever after",
+    slips=("mask_ignored", "error:broadcast_shapes"),
+)
+class KeepsFirstMask(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.mask = None
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, d_model = x.shape
+        if self.mask is None:
+            if mask is None:
+                mask = torch.zeros(T, T, dtype=torch.bool, device=x.device)
+            self.mask = mask
+        q, k, v = (
+            w(x).view(B, T, self.n_heads, -1).transpose(1, 2)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        dead = self.mask.all(dim=-1, keepdim=True)
+        scores = scores.masked_fill(self.mask & ~dead, -math.inf)
+        weights = scores.softmax(-1).masked_fill(dead, 0.0)
+        return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
+
+
+@wrong("MultiHeadAttention", "the scale's result is not kept", slips=("thrown_away",))
+class ScaleNotKept(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, d_model = x.shape
+        q, k, v = (
+            w(x).view(B, T, self.n_heads, -1).transpose(1, 2)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        scores = q @ k.mT
+        scores / math.sqrt(q.shape[-1])
+        if mask is None:
+            mask = torch.zeros_like(scores, dtype=torch.bool)
+        dead = mask.all(dim=-1, keepdim=True)
+        weights = scores.masked_fill(mask & ~dead, -math.inf).softmax(-1).masked_fill(dead, 0)
+        return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
+
+
+@wrong(
+    "MultiHeadAttention",
+    "−1e4 for float16 only, above which a score may lie",
+    slips=("ends_there",),
+)
+class LowForHalf(Plain_2):
+    def low(self, S):
+        return -1e4 if S.dtype == torch.float16 else -1e9
