@@ -25,27 +25,15 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
 
 import jaxtyping
 import numpy as np
 import pytest
 import torch
-from beartype import BeartypeConf, FrozenDict, beartype
 from filelock import FileLock
 from hypothesis import settings
 
-NAMES_AXES = [
-    "mha_lesson.attention", "mha_lesson.attention_weights", "mha_lesson.masks",
-    "mha_lesson.decoding", "mha_lesson.models", "mha_lesson.tasks", "mha_lesson.text",
-    "mha_lesson.training", "mha_lesson.pretrained", "mha_lesson.heads",
-]  # fmt: skip
-check_annotations = beartype(
-    conf=BeartypeConf(
-        is_pep484_tower=True,  # as type checkers read it: where a float is wanted an int will do
-        hint_overrides=FrozenDict({Self: Any}),  # methods are checked one by one
-    )
-)
+import checked
 
 # Files that take longest, begun first, so that none is left to one worker at the end.
 LONGEST = [
@@ -55,7 +43,7 @@ LONGEST = [
     "test_attention", "test_claims_06", "test_pretrained", "test_nothing_lost",
 ]  # fmt: skip
 
-jaxtyping.install_import_hook(NAMES_AXES, "conftest.check_annotations")
+jaxtyping.install_import_hook(checked.NAMES_AXES, "checked.check_annotations")
 gc.disable()  # until all tests are collected
 gc.freeze()  # at its end, pytest looks five times at all that is not frozen
 

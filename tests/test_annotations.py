@@ -12,7 +12,7 @@ from torch import Tensor
 
 import fresh
 import mha_lesson
-from conftest import NAMES_AXES
+from checked import NAMES_AXES
 from mha_lesson import attention, masks
 
 FUNCTIONS = [
