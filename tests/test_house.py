@@ -19,7 +19,7 @@ FLOORS = (
     ("refusals", "attention_refusals", "decoding_refusals", "disk", "runtime"),
     ("masks", "attention", "decoding"),
     # what is built around it, trained, loaded and measured
-    ("progress", "tasks", "text", "models", "heads", "training", "pretrained", "cost"),
+    ("progress", "tasks", "text", "models", "heads", "training", "runs", "pretrained", "cost"),
     # what serves a learner: pictures, exercises, moving pictures, and the course as a whole
     ("pictures", "check.engine", "check.journal", "check.exercises", "check", "explore", "course"),
 )
