@@ -6,6 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from mha_lesson.attention import MultiHeadAttention
+from mha_lesson.decoding import GroupedQueryAttention, KVCache
 from mha_lesson.refusals import (
     MOST,
     describe,
@@ -181,6 +182,49 @@ class LanguageModel(nn.Module):
     def _embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
         places = _positions("ids", ids, self.symbol_embedding, self.position_embedding)
         return self.symbol_embedding(ids) + places
+
+
+class Writer(nn.Module):
+    """`LanguageModel`'s block with rotated positions and a cache, to write one letter at a time."""
+
+    def __init__(
+        self,
+        n_symbols: int,
+        n_heads: int = 4,
+        n_kv_heads: int = 4,
+        d_model: int = 48,
+        *,
+        d_k: int | None = None,
+    ) -> None:
+        """Args: n_symbols: the alphabet's size; the others: as `GroupedQueryAttention`."""
+        super().__init__()
+        require_sizes(n_symbols=n_symbols, d_model=d_model)
+        d_model = int(d_model)
+        self.embedding = nn.Embedding(n_symbols, d_model)
+        self.attention = GroupedQueryAttention(
+            d_model, n_heads, n_kv_heads, d_k=d_k, rope_base=100.0
+        )
+        self.feed_forward = nn.Sequential(
+            nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(3))
+        self.reader = nn.Linear(d_model, n_symbols)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], cache: KVCache | None = None
+    ) -> Float[Tensor, "B T n_symbols"]:
+        """Scores for the next symbol at every position; a cache holds all earlier ones.
+
+        Raises:
+            TypeError, ValueError: `ids` is not (B, T), an id is not in the alphabet, or the cache
+                does not fit.
+        """
+        require_ids("ids", ids, 2, "(B, T)", self.embedding.num_embeddings)
+        x = self.embedding(ids)  # (B, T, d_model)
+        x = x + self.attention(self.norms[0](x), cache)
+        x = x + self.feed_forward(self.norms[1](x))
+        return self.reader(self.norms[2](x))
 
 
 def bigram_log_probabilities(

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from mha_lesson import MultiHeadAttention, text
 
-MAKERS = {"make_sentence.py", "make_minilm_reference.py", "make_northanger.py"}
+MAKERS = {"make_sentence.py", "make_minilm_reference.py", "make_northanger.py", "make_runs.py"}
 PRONOUNS = {"he", "she", "it", "they"}
 WOMEN = {
     "queen", "mother", "aunt", "waitress", "girl", "daughter", "princess", "actress", "woman",

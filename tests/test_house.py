@@ -26,6 +26,7 @@ FLOORS = (
         "models",
         "heads",
         "training",
+        "runs",
         "pretrained",
         "cost",
         "shipped",

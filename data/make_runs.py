@@ -1,0 +1,28 @@
+"""Writes runs.safetensors: what notebooks 07 and 11 have trained beforehand.
+
+    python data/make_runs.py
+
+All plans, with their seeds, stand in `mha_lesson/runs.py`. It takes about a minute on one thread.
+Training magnifies the last digits, so another processor or another PyTorch writes other bytes:
+`tests/test_runs.py` makes all of it anew and compares what the notebooks say of it.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+
+from mha_lesson.runs import all_tensors
+
+FILE = Path(__file__).parent / "runs.safetensors"
+
+
+def main(path: Path = FILE) -> None:
+    torch.set_num_threads(1)
+    made = {"torch": torch.__version__, "processor": torch.backends.cpu.get_cpu_capability()}
+    path.write_bytes(save(all_tensors(), {"made with": json.dumps(made)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""What notebooks 07 and 11 train beforehand: `python data/make_runs.py` keeps it in `data/`.
+
+Every run has a plan: from which weights, on which batches, for how long. `load` reads what the
+plan gave; with `live=True` it is carried out now. Tables are numbers of many short runs.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel, Writer
+from mha_lesson.progress import Progress
+from mha_lesson.refusals import require_bool, require_one_of
+from mha_lesson.runtime import device
+from mha_lesson.tasks import letter_batches, repeat_batches, text_batches
+from mha_lesson.text import data_file, northanger_abbey
+from mha_lesson.training import (
+    Run,
+    predict_next,
+    side_accuracy,
+    train,
+    two_sides_loss,
+    with_uniform_attention,
+)
+
+
+class Plan(NamedTuple):
+    """How a run is made."""
+
+    fresh: Callable[[], nn.Module]
+    seed: int
+    batches: Callable[..., Iterator[Tensor]]
+    loss: Callable[[nn.Module, Tensor], Tensor]
+    n_steps: int
+    learning_rate: float
+    decay: bool = True
+
+    def start(self) -> nn.Module:
+        """The model before its training, its weights drawn from the seed, on the CPU."""
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.manual_seed(self.seed)
+            return self.fresh()
+
+    def carry_out(self, label: str, bar: Progress | None = None) -> Run:
+        return train(
+            self.start().to(device),
+            self.batches(seed=self.seed),
+            self.loss,
+            n_steps=self.n_steps,
+            learning_rate=self.learning_rate,
+            decay=self.decay,
+            label=label,
+            bar=bar,
+        )
+
+
+def load(name: str, *, live: bool = False) -> Run:
+    """A run that was trained beforehand, without snapshots.
+
+    Args:
+        name: one of `PLANS`, such as "two sides, h = 2, seed 1".
+        live: train it now, which takes seconds.
+
+    Raises:
+        TypeError, ValueError: there is no such run.
+        FileNotFoundError, ValueError: as `text.data_file`.
+    """
+    require_one_of("name", name, tuple(PLANS))
+    require_bool("live", live)
+    plan = PLANS[name]
+    if live:
+        return plan.carry_out(name)
+    model = plan.start()
+    kept = {key: _kept()[f"{name}/{key}"] for key in [*model.state_dict(), "losses"]}
+    losses = kept.pop("losses").tolist()
+    model.load_state_dict(kept)
+    return Run(model.to(device), plan.n_steps, losses)
+
+
+def table(name: str, *, live: bool = False) -> Tensor:
+    """Numbers of many short runs that were trained beforehand.
+
+    Args:
+        name: one of `TABLES`; there stands what the axes are.
+        live: train them now, which takes some seconds.
+
+    Raises:
+        TypeError, ValueError: there is no such table.
+        FileNotFoundError, ValueError: as `text.data_file`.
+    """
+    require_one_of("name", name, tuple(TABLES))
+    require_bool("live", live)
+    return TABLES[name]() if live else _kept()[name]
+
+
+def all_tensors() -> dict[str, Tensor]:
+    """Everything anew, as data/make_runs.py stores it: weights in half the room."""
+    tensors = {name: make() for name, make in TABLES.items()}
+    for name in PLANS:
+        run = load(name, live=True)
+        tensors[f"{name}/losses"] = torch.tensor(run.losses)
+        for key, weight in run.model.state_dict().items():
+            tensors[f"{name}/{key}"] = weight.cpu().half()
+    return tensors
+
+
+@cache
+def _kept() -> dict[str, Tensor]:
+    tensors = load_file(data_file("runs.safetensors"))
+    return {name: tensor.float() for name, tensor in tensors.items()}
+
+
+# ---------------------------------------------------------------- notebook 07
+
+
+def _repeat(h: int, seed: int, uniform: bool = False) -> Plan:
+    def fresh() -> nn.Module:
+        model = RepeatModel(n_heads=h)
+        return with_uniform_attention(model) if uniform else model
+
+    return Plan(fresh, seed, repeat_batches, predict_next, 96, 3e-3, decay=False)
+
+
+def _two_sides(
+    h: int, seed: int, sides: tuple[int, ...] = (0, 1), n_steps: int = 600, d_model: int = 32
+) -> Plan:
+    fresh = partial(TwoSidesModel, h, d_model=d_model)
+    return Plan(fresh, seed, letter_batches, partial(two_sides_loss, sides=sides), n_steps, 5e-3)
+
+
+def _language(part: str | None = None, uniform: bool = False) -> Plan:
+    """A part of zeros stays out of the training; see notebook 07."""
+
+    def fresh() -> nn.Module:
+        model = LanguageModel(len(alphabet()))
+        for parameter in getattr(model, part).parameters() if part else ():
+            parameter.data.zero_()
+        return with_uniform_attention(model) if uniform else model
+
+    return Plan(fresh, 0, partial(_of_the_novel, 24), predict_next, 600, 6e-3)
+
+
+class WithoutRoot(TwoSidesModel):
+    """Its queries are √d_k times as long, which undoes the division by √d_k."""
+
+    def forward(self, letters: Tensor) -> Tensor:
+        B, root = len(letters), self.attention.d_k**0.5
+        places = self.position_embedding.weight
+        queries, keys = (x.expand(B, -1, -1) for x in (places * root, places))
+        gathered = self.attention(queries, keys, self.letter_embedding(letters))
+        return torch.stack([self.read_left(gathered), self.read_right(gathered)], dim=2)
+
+
+def _root() -> Float[Tensor, "kind d_k seed"]:
+    letters = next(letter_batches(500, seed=99))
+    kinds, sizes, seeds = (TwoSidesModel, WithoutRoot), (16, 128), range(3)
+    plans = [
+        _two_sides(1, seed, (0,), 200)._replace(fresh=partial(kind, 1, d_model=d_k))
+        for kind in kinds
+        for d_k in sizes
+        for seed in seeds
+    ]
+    with Progress(200 * len(plans), "with and without the root") as bar:
+        lefts = [side_accuracy(plan.carry_out("", bar).model, letters).left for plan in plans]
+    return torch.tensor(lefts).view(2, 2, 3)
+
+
+# ---------------------------------------------------------------- notebook 11
+
+
+@cache
+def alphabet() -> str:
+    """All characters of the novel, sorted."""
+    return "".join(sorted(set(northanger_abbey())))
+
+
+@cache
+def novel_ids() -> tuple[Tensor, Tensor]:
+    """The novel as numbers: nine tenths to learn from, and the last tenth, for tests."""
+    ids = torch.tensor([alphabet().index(letter) for letter in northanger_abbey()])
+    return ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
+
+
+def _of_the_novel(n_rows: int, *, seed: int) -> Iterator[Tensor]:
+    return text_batches(novel_ids()[0], n_rows, 48, seed=seed)
+
+
+def _writer(
+    h: int, h_kv: int, d_k: int, seed: int = 0, n_steps: int = 150, n_rows: int = 12
+) -> Plan:
+    def fresh() -> nn.Module:
+        return Writer(len(alphabet()), h, h_kv, d_k=d_k)
+
+    return Plan(fresh, seed, partial(_of_the_novel, n_rows), predict_next, n_steps, 1e-2)
+
+
+def _losses(kinds: tuple[tuple[int, int, int], ...], n_seeds: int) -> Float[Tensor, "kind seed"]:
+    """Of (h, h_kv, d_k) each, on 300 windows of text that none has read."""
+    windows = novel_ids()[1][: 300 * 48].view(-1, 48).to(device)
+    plans = [_writer(*kind, seed) for kind in kinds for seed in range(n_seeds)]
+    with Progress(150 * len(plans), f"{len(plans)} writers") as bar:
+        models = [plan.carry_out("", bar).model for plan in plans]
+    with torch.no_grad():
+        losses = [predict_next(model, windows).item() for model in models]
+    return torch.tensor(losses).view(len(kinds), n_seeds)
+
+
+# ---------------------------------------------------------------- all of them
+
+PLANS: dict[str, Plan] = {
+    **{f"repeat, h = {h}, seed {s}": _repeat(h, s) for h in (4, 8) for s in range(3)},
+    **{f"repeat, uniform, seed {s}": _repeat(4, s, uniform=True) for s in range(3)},
+    **{
+        f"two sides, h = {h}, seed {s}": _two_sides(h, s)
+        for h, seeds in {1: (1, 2, 7), 2: (1, 2, 7), 4: (1,), 8: (1,)}.items()
+        for s in seeds
+    },
+    "two sides, only left": _two_sides(1, 0, (0,), 300),
+    "two sides, only right": _two_sides(1, 0, (1,), 300),
+    "two sides, twice the width": _two_sides(1, 0, d_model=64),
+    "language, whole": _language(),
+    "language, uniform attention": _language(uniform=True),
+    "language, no attention": _language("attention"),
+    "language, no feed-forward": _language("feed_forward"),
+    "writer": _writer(4, 4, 12, n_steps=300, n_rows=24),
+}
+TABLES: dict[str, Callable[[], Tensor]] = {
+    # left letters right: (with the root, without), d_k = 16 and 128, seeds 0 to 2
+    "root": _root,
+    # loss: (h, h_kv) = (4, 4), (4, 2), (4, 1), (1, 1) at d_k = 12, seeds 0 to 2
+    "shared keys": partial(_losses, ((4, 4, 12), (4, 2, 12), (4, 1, 12), (1, 1, 12)), 3),
+    # loss: h = 1, 2, 4, 8, 12 with d_k = 48 / h, seeds 0 and 1
+    "number of heads": partial(_losses, tuple((h, h, 48 // h) for h in (1, 2, 4, 8, 12)), 2),
+}

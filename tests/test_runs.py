@@ -1,0 +1,122 @@
+"""What was trained beforehand: read as it was stored, and made anew."""
+
+import pytest
+import torch
+
+from mha_lesson import runs
+from mha_lesson.models import bigram_log_probabilities
+from mha_lesson.tasks import letter_batches, repeat_batches
+from mha_lesson.training import Run, predict_next, side_accuracy
+
+LETTERS = next(letter_batches(500, seed=99))
+ROWS = next(repeat_batches(500, seed=1))
+
+
+@torch.no_grad()
+def repeat_said(run: Run) -> list[bool]:
+    right = run.model(ROWS)[:, :-1].argmax(dim=-1) == ROWS[:, 1:]
+    return [right.float().mean().item() > 0.95, predict_next(run.model, ROWS).item() < 0.4]
+
+
+def sides_said(run: Run) -> list[bool]:
+    """Which of the two is lost, one head may decide by its last digits."""
+    left, right, both = side_accuracy(run.model, LETTERS)
+    return [both > 0.99, both < 0.1, max(left, right) > 0.9]
+
+
+def only_said(run: Run) -> list[bool]:
+    return [share > 0.99 for share in side_accuracy(run.model, LETTERS)[:2]]
+
+
+@torch.no_grad()
+def language_said(run: Run) -> list[bool]:
+    learn, unseen = runs.novel_ids()
+    windows = unseen[: len(unseen) // 48 * 48].view(-1, 48)
+    table = bigram_log_probabilities(learn, len(runs.alphabet()))
+    gain = -table[windows[:, :-1], windows[:, 1:]].mean() - predict_next(run.model, windows)
+    return [gain.item() > least for least in (0.07, 0.25, 0.48)]
+
+
+SAID = {
+    "repeat": repeat_said,
+    "two sides, h": sides_said,
+    "two sides, twice": sides_said,
+    "two sides, only": only_said,
+    "language": language_said,
+    "writer": language_said,
+}
+
+
+def compare(name: str) -> None:
+    [said] = [said for beginning, said in SAID.items() if name.startswith(beginning)]
+    kept, made = runs.load(name), runs.load(name, live=True)
+    assert kept.finished and made.finished
+    assert kept.losses[:10] == pytest.approx(made.losses[:10], abs=5e-3)
+    assert said(kept) == said(made)
+
+
+def test_a_stored_run_is_made_anew():
+    """One is enough here; the notebooks make two more anew."""
+    compare("two sides, only left")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", runs.PLANS)
+def test_every_stored_run_is_made_anew(name):
+    compare(name)
+
+
+def root_said(lefts: torch.Tensor) -> list[bool]:
+    with_root, without = lefts.mean(dim=-1)
+    return [*(with_root > 0.9).tolist(), *(without > 0.5).tolist()]
+
+
+def shared_said(losses: torch.Tensor) -> list[bool]:
+    """The single head is the worst, by several times what sharing costs."""
+    own, pairs, one_key, one_head = losses.mean(dim=-1).tolist()
+    return [one_key - own < 0.1, pairs - own < 0.1, one_head - own > 2 * (one_key - own)]
+
+
+def cuts_said(losses: torch.Tensor) -> list[bool]:
+    mean = losses.mean(dim=-1)
+    return [mean.argmax().item() == 0, bool((mean[2:] - mean[2:].min() < 0.08).all())]
+
+
+TABLES = {"root": root_said, "shared keys": shared_said, "number of heads": cuts_said}
+
+
+@pytest.mark.parametrize("name", runs.TABLES)
+def test_a_table_says_what_the_notebooks_say(name):
+    said = TABLES[name](runs.table(name))
+    assert said == [True, True, True, False] if name == "root" else all(said)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", runs.TABLES)
+def test_every_table_is_made_anew(name):
+    kept, made = runs.table(name), runs.table(name, live=True)
+    assert kept.shape == made.shape
+    assert TABLES[name](kept) == TABLES[name](made)
+
+
+def test_reading_a_run_leaves_no_trace_in_the_random_state():
+    state = torch.random.get_rng_state()
+    runs.load("repeat, h = 4, seed 0")
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_weights_are_those_that_were_stored():
+    first, again = (runs.load("two sides, h = 2, seed 1").model for _ in range(2))
+    first.read_left.weight.data.zero_()
+    assert again.read_left.weight.abs().sum() > 0, "a copy for each"
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: runs.load("two sides"), "name must be one of"),
+    (lambda: runs.table("writer"), "name must be one of"),
+    (lambda: runs.load("writer", live=1), "live"),
+])  # fmt: skip
+def test_refusals(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
