@@ -7,7 +7,7 @@ from beartype import BeartypeConf, FrozenDict, beartype
 NAMES_AXES = [
     "mha_lesson.attention", "mha_lesson.attention_weights", "mha_lesson.masks",
     "mha_lesson.decoding", "mha_lesson.models", "mha_lesson.tasks", "mha_lesson.text",
-    "mha_lesson.training", "mha_lesson.pretrained", "mha_lesson.heads",
+    "mha_lesson.training", "mha_lesson.runs", "mha_lesson.pretrained", "mha_lesson.heads",
 ]  # fmt: skip
 check_annotations = beartype(
     conf=BeartypeConf(

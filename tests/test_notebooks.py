@@ -377,7 +377,7 @@ def test_tables_of_minutes_are_up_to_date():
     for path in notebooks.TABLES:
         text = path.read_text(encoding="utf-8")
         assert minutes.renewed(text, of) == text, f"make notebooks renews {path.name}"
-        assert all(f"{name}.ipynb)" in text for name in of)
+        assert all(f"{name}.ipynb)" in text for name in of if name != path.stem)
 
 
 @each_notebook

@@ -19,6 +19,8 @@ WORDS_A_MINUTE, SECONDS_A_LINE = 120, 15
 HEADING = re.compile(r"(#+) (.*)")
 STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes\.\*", re.M)
 HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution).*?</details>", re.S)
+END = r'(?:$|\\n|")'  # of a line, in a notebook's file, too
+SUM = re.compile(rf"(\| \*\*(\d+)–(\d+)\*\* \|.*\| )\d+( \| )\d+(?= \|{END})", re.M)
 BREAK = 10  # in each session of a plan
 SESSION = re.compile(r"^(\| \d+ \| )(\d\d(?:, \d\d)*)( \| )\d+( \|)", re.M)
 ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all second readings \d+\.")
@@ -85,13 +87,20 @@ def both(notebook: NotebookNode) -> tuple[int, int]:
 def renewed(text: str, of: dict[str, tuple[int, int]]) -> str:
     """A text whose tables and sums say these minutes: notebook's name → `both`."""
     for name, (short, whole) in of.items():
-        row = re.compile(rf"(\([\w/]*{name}\.ipynb\).*\| )\d+( \| )\d+( \|)$", re.M)
-        text = row.sub(rf"\g<1>{short}\g<2>{whole}\g<3>", text)
+        row = re.compile(rf"(\([\w/]*{name}\.ipynb\).*\| )\d+( \| )\d+(?= \|{END})", re.M)
+        text = row.sub(rf"\g<1>{short}\g<2>{whole}", text)
+    text = SUM.sub(lambda row: _summed(row, [*of.values()]), text)
     text = "### ".join(_planned(part, of) for part in text.split("### "))
     first = sum(short for name, (short, _) in of.items() if name < "07")
     everything = sum(whole for _, whole in of.values())
     text = re.sub(r"(?<=notebooks 00 to 06, )\d+(?= minutes)", str(first), text)
     return re.sub(r"(?<=notebooks after those, )[\d,]+(?= minutes)", f"{everything:,}", text)
+
+
+def _summed(row: re.Match[str], of: list[tuple[int, int]]) -> str:
+    """The line of a map that sums several notebooks."""
+    some = of[int(row[2]) : int(row[3]) + 1]
+    return f"{row[1]}{sum(a for a, _ in some)}{row[4]}{sum(b for _, b in some)}"
 
 
 def _planned(plan: str, of: dict[str, tuple[int, int]]) -> str:
