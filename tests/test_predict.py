@@ -14,7 +14,7 @@ import pytest
 from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
 import notebooks
-from mha_lesson import explore, models, text
+from mha_lesson import explore, models, runs, text
 from mha_lesson.course import predict
 from mha_lesson.explore import n01_scaling, n03_memory, n04_masks, n09_cost, n11_cache
 from mha_lesson.pictures import panels
@@ -213,7 +213,7 @@ def parted(seed: int) -> int:
 
 def that_can_go(seed: int) -> int:
     """Of four heads of another run, those without which both letters stay right."""
-    [run] = two_sides_runs(4, [seed])
+    run = runs.load(f"two sides, h = 4, seed {seed}")
     letters = next(letter_batches(300, seed=98))
     quiet = [silence_head(run.model, i) for i in range(4)]
     return sum(side_accuracy(model, letters).both > 0.9 for model in quiet)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.utils import parametrizations, prune
 
-from mha_lesson import MultiHeadAttention, causal_mask
+from mha_lesson import MultiHeadAttention, causal_mask, runs
 from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel
 from mha_lesson.tasks import both_sides, letter_batches, repeat_batches, text_batches
 from mha_lesson.training import (
@@ -179,13 +179,15 @@ class TestTwoSides:
         same = (answers[..., 0] == answers[..., 1]).float().mean().item()
         assert side_accuracy(Left(), LETTERS) == pytest.approx((1.0, same, 0.0))
 
-    def test_one_head_cannot_and_two_can(self, device):
+    @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)])
+    def test_one_head_cannot_and_two_can(self, device, live):
         """Two seeds each. Without both sides a model gets .06 of the second one right."""
-        for run in two_sides_runs(1, range(2), n_steps=300):
+        kept = {h: [runs.load(f"two sides, h = {h}, seed {s}") for s in (1, 2)] for h in (1, 2)}
+        for run in two_sides_runs(1, range(2), n_steps=300) if live else kept[1]:
             left, right, both = side_accuracy(run.model, LETTERS)
             assert both < 0.1
             assert max(left, right) > 0.9 and min(left, right) < 0.15
-        for run in two_sides_runs(2, range(2)):
+        for run in two_sides_runs(2, range(2)) if live else kept[2]:
             assert side_accuracy(run.model, LETTERS).both > 0.99
             looks = weight_by_offset(run.model.weights(), (-1, 1))  # (head, side)
             to_left, to_right = looks.argmax(dim=0).tolist()
@@ -196,8 +198,8 @@ class TestTwoSides:
             assert deaf_right.left > 0.99 and deaf_right.right < 0.15
 
     def test_one_head_does_either_job_alone(self):
-        for side in (0, 1):
-            [run] = two_sides_runs(1, [0], sides=[side], n_steps=300)
+        for side, name in enumerate(("left", "right")):
+            run = runs.load(f"two sides, only {name}")  # made anew in test_runs.py
             assert side_accuracy(run.model, LETTERS)[side] > 0.99
 
     def test_an_interrupt_keeps_the_finished_runs(self, monkeypatch, capsys):
