@@ -48,12 +48,7 @@ NOT_COMPARED: dict[tuple[str, str], str] = {
     (COST, "threads-code"): MEASURED,
     (COST, "gpu-code"): MEASURED,
     (COST, "explorer"): MEASURED,
-    (WRITE, "train"): TRAINED,
-    (WRITE, "anew-written"): TRAINED,
     (WRITE, "time"): MEASURED,
-    (WRITE, "price"): TRAINED,
-    (WRITE, "price-picture"): TRAINED,
-    (WRITE, "why-eight-code"): TRAINED,
 }
 
 FIGURE = re.compile(r"<img\b[^>]*>")
