@@ -34,7 +34,6 @@ TRAINED = "the end of a long training, which differs between kinds of processor"
 NOT_COMPARED: dict[tuple[str, str], str] = {
     (START, "device"): "names the device and the threads",
     (PROJECT, "fused-time"): MEASURED,
-    (TRAIN, "language-model-losses"): TRAINED,
     (TRAIN, "sample-code"): TRAINED,
     (COST, "memory-picture"): MEASURED,
     (COST, "dispatcher-table"): MEASURED,
