@@ -304,6 +304,7 @@ def stored(content: Any, name: str = "one.ipynb") -> Any:
 MHA = attention.MultiHeadAttention(6, 3).requires_grad_(False)
 GROUPED = decoding.GroupedQueryAttention(6, 4, 2, d_k=4).requires_grad_(False)
 LANGUAGE = models.LanguageModel(7, 11, 6, 2).requires_grad_(False)
+WRITER = models.Writer(7, 4, 2, 6, d_k=4).requires_grad_(False)
 REPEAT = models.RepeatModel(7, 5, 6, 2).requires_grad_(False)
 LINKS = [(1, 2), (3, 1), (2, 3)]
 
@@ -384,6 +385,14 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     "models.LanguageModel.continue_ids": (
         LANGUAGE.continue_ids,
         lambda: {"ids": ids(5), "n_more": 3, "temperature": 0.7, "seed": 0},
+    ),
+    "models.Writer": (
+        lambda **a: models.Writer(**a)(ids(2, 5, below=1)),
+        lambda: {"n_symbols": 7, "n_heads": 4, "n_kv_heads": 2, "d_model": 6, "d_k": 4},
+    ),
+    "models.Writer.forward": (
+        forward(WRITER),
+        lambda: {"ids": ids(2, 5), "cache": filled_cache()},
     ),
     "models.bigram_log_probabilities": (
         models.bigram_log_probabilities,
