@@ -1,6 +1,6 @@
 """How smoothly the explorers move: python tools/bench_explorers.py [explorer ...]
 
-Opens each in a real JupyterLab and a headless Chromium and presses arrow keys on its sliders.
+Opens each in a real JupyterLab and a headless Chromium and presses arrow keys on each slider.
 `first` is the kernel's CPU time for making the explorer and showing it, as the notebooks do.
 `move` is the time from a key press to the frame that shows the changed picture. `held` is what a
 press in each frame (back at the ends) gives, as when a slider is dragged: pictures a second,
@@ -17,11 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "browser"))
 from lab import CHROMIUM, Lab, chromium, notebook
 
-SLIDERS = {
-    "scaling": "d_k", "projections": "d_model", "memory": "T", "masks": "T", "head_writes": "h",
-    "heads": "d_k", "training": "step", "real_heads": "layer", "cost": "T",
-    "rotation": "distance", "cache": "step", "flow": "step",
-}  # fmt: skip
+from mha_lesson import explore
 
 BEFORE = {  # what the notebooks give to an explorer
     "training": "given = [[run for h in (1, 2, 4, 8) "
@@ -35,6 +31,7 @@ from mha_lesson import cost, explore, training
 began = time.process_time()
 display(explore.{name}(*given))
 print(f"first picture: {{1000 * (time.process_time() - began):.0f}}")"""
+LABELS = "all => all.map((slider) => slider.getAttribute('aria-label'))"
 HELD = 1500  # ms of a press in each frame
 # Counts a picture when its pixels differ from the last one's; the time is that of the next frame.
 # `reached` is the time of the first picture of the last position, which the caption tells.
@@ -85,7 +82,6 @@ def measure(page, label: str, moves: int) -> dict[str, float]:
     """Times of single key presses, and of a key held down, on the slider `label`."""
     slider = page.locator(f'.mha-explorer [role=slider][aria-label="{label}"]').first
     slider.scroll_into_view_if_needed()
-    page.evaluate(PROBE)
     slider.focus()
     page.keyboard.press("Home")
     page.wait_for_timeout(600)
@@ -115,7 +111,7 @@ def measure(page, label: str, moves: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("explorers", nargs="*", default=list(SLIDERS))
+    parser.add_argument("explorers", nargs="*", default=explore.__all__)
     parser.add_argument("--moves", type=int, default=30)
     chosen = parser.parse_args()
     if CHROMIUM is None:
@@ -134,14 +130,16 @@ def main() -> None:
                 page.wait_for_selector(".mha-view canvas[aria-label]")
                 page.wait_for_timeout(1500)
                 first = page.get_by_text("first picture:").last.text_content().split(":")[1].strip()
-                r = measure(page, SLIDERS[name], chosen.moves)
-                missed = f" ({r['missed']} keys changed nothing)" if r["missed"] else ""
-                print(
-                    f"| {name} | {SLIDERS[name]} | {first} "
-                    f"| {r['p50']:.0f} / {r['p95']:.0f}{missed} "
-                    f"| {r['rate']:.0f} | {r['cleared']:.0f} | {r['lag']:.0f} |",
-                    flush=True,
-                )
+                page.evaluate(PROBE)
+                for label in page.locator(".mha-explorer [role=slider]").evaluate_all(LABELS):
+                    r = measure(page, label, chosen.moves)
+                    missed = f" ({r['missed']} keys changed nothing)" if r["missed"] else ""
+                    print(
+                        f"| {name} | {label} | {first} "
+                        f"| {r['p50']:.0f} / {r['p95']:.0f}{missed} "
+                        f"| {r['rate']:.0f} | {r['cleared']:.0f} | {r['lag']:.0f} |",
+                        flush=True,
+                    )
                 page.context.close()
         finally:
             lab.stop()
