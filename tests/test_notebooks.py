@@ -335,6 +335,14 @@ def test_second_readings_fold_and_say_what_they_are(path):
         assert len(fold) > 1
 
 
+def test_no_link_leads_to_a_heading_by_letters_that_jupyterlab_does_not_find():
+    """It does not decode a fragment: an anchor is plain ASCII, and no formula."""
+    for path in NOTEBOOKS:
+        for cell in cells(path, "markdown"):
+            for _, place in LINK.findall(cell.source):
+                assert place.isascii(), f"{cell.id}: {place}"
+
+
 @each_notebook
 def test_exercises_of_second_readings_are_a_level_deeper(path):
     notebook = notebooks.read(path)

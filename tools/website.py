@@ -55,7 +55,7 @@ def front() -> NotebookNode:
     flow.metadata["bare"] = True  # no code beside it
     button = '<button type="button" class="next" hidden>next step</button>'
     cells = [v4.new_markdown_cell(part) for part in (title, button, text)]
-    cells.insert(1, flow)
+    cells.insert(2, flow)
     for name in FRONT:
         cells.append(v4.new_markdown_cell(f"## {name}\n" + said[name].split("\n### ")[0]))
     return v4.new_notebook(cells=cells)

@@ -39,6 +39,7 @@ SCRIPT = """<script>
     place.scrollIntoView();
   };
   addEventListener("hashchange", open);
+  addEventListener("click", (e) => { if (e.target.closest('a[href^="#"]')) setTimeout(open); });
   addEventListener("DOMContentLoaded", open);
   addEventListener("beforeprint", () => {
     document.querySelectorAll("details.second-reading").forEach((d) => { d.open = true; });
