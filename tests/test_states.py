@@ -275,6 +275,18 @@ def test_around_a_position_is_what_one_move_leads_to():
     ]
 
 
+def test_a_box_that_was_checked_before_it_was_away_is_one_move_from_coming_back():
+    """The browser still has it checked: that state is sent, not the one with it off."""
+
+    async def live_one() -> None:
+        explorer = explore.head_writes()
+        explorer.controls["h"].value = 2
+        await explorer._sending
+        assert (3, *[True] * 3, *[False] * 9) in explorer._sent
+
+    asyncio.run(live_one())
+
+
 def test_a_kernel_that_rests_sends_what_is_near_and_answers_for_the_rest():
     """The positions that the browser shows by itself are not drawn again."""
 

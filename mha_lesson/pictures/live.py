@@ -373,7 +373,6 @@ class Explorer:
 
     async def _send_around(self, rest: float) -> None:
         await asyncio.sleep(rest)
-        here = states.settled(self.controls, self.reach, self.values)
         room, known = self.view.room, set[tuple[Any, ...]]()
 
         def state_at(at: dict[str, Any]) -> State | None:
@@ -383,7 +382,7 @@ class Explorer:
                 return state
             return None
 
-        making = states.parcel(self.controls, self.reach, state_at, _plain, (room,), here)
+        making = states.parcel(self.controls, self.reach, state_at, _plain, (room,), self.values)
         while True:
             try:
                 next(making)
