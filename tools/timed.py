@@ -12,8 +12,9 @@ import time
 start = time.monotonic()
 code = subprocess.run(sys.argv[1:]).returncode
 took, times = time.monotonic() - start, os.times()
+work = times.children_user + times.children_system
 print(
     f"{took:.0f} seconds ({took / 60:.1f} minutes), "
-    f"{times.children_user + times.children_system:.0f} of {os.cpu_count()} processors' work."
+    f"{work:.0f} seconds' work of {os.cpu_count()} processors."
 )
 sys.exit(code)
