@@ -7,7 +7,7 @@ with each published mistake in turn, and whichever gives the same numbers has th
 import copy
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,13 +18,13 @@ from mha_lesson import shipped
 from mha_lesson.refusals import describe, require_positive_int, say
 
 SIZES = ((3, 7), (2, 11))  # B and T of what is tried
-HEADS = ("n_heads", "num_heads", "n_head", "nhead", "heads", "num_attention_heads", "h")
-WORDS = {  # in the last part of a layer's name
-    "w_qkv": {"qkv", "wqkv", "in", "attn"},
+HEADS = ("n_heads", "num_heads", "n_head", "num_head", "nhead", "heads", "num_attention_heads", "h")
+WORDS = {  # in a layer's name
+    "w_qkv": {"qkv", "wqkv"},
     "w_q": {"q", "wq", "query", "queries"},
     "w_k": {"k", "wk", "key", "keys"},
     "w_v": {"v", "wv", "value", "values"},
-    "w_o": {"o", "wo", "out", "output", "proj", "dense", "fc", "unifyheads"},
+    "w_o": {"o", "wo", "out", "output", "proj", "dense", "fc"},
 }
 SAME, AS_GOOD = 5, 3  # digits that count as equal, and that a later candidate must be better by
 Layers = dict[str, tuple[Tensor, ...]]  # weight (out, in) and bias
@@ -67,19 +67,18 @@ def compare(
     call: Callable[[nn.Module, Tensor], Any] | None = None,
     *,
     n_heads: int | None = None,
-    layers: Mapping[str, str] | None = None,
-    seed: int = 0,
+    layers: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Comparison:
     """Says whether a module's self-attention is right, or which published mistake it makes.
 
     Args:
         module: any attention with W^Q, W^K, W^V (or all three in one) and W^O, h·d_k = d_model.
         call: `call(module, x)` gives its output for x (B, T, d_model), or a tuple that begins with
-            it; `module(x)` if None. A causal mask or other axes are for `call` to give and to turn.
+            it; `module(x)` if None. A causal mask, other axes, a norm or a residual path are for
+            `call` to give, to turn and to take away.
         n_heads: h; read from the module's attributes if None.
         layers: "w_q", "w_k", "w_v" or "w_qkv", and "w_o" → the name of the layer or parameter in
-            `module`; guessed from names and shapes if None.
-        seed: of the inputs.
+            `module`, or the names of one for each head; guessed from names and shapes if None.
 
     Returns:
         A `Comparison`. The module is left as it is: a copy is tried, in float64. Masks of padding
@@ -91,9 +90,11 @@ def compare(
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be an nn.Module; got {describe(module)}.")
     module = copy.deepcopy(module).double()
-    h = n_heads if n_heads is not None else _heads(module)
+    found, told = _layers(module, layers)
+    h = told if n_heads is None else n_heads
+    if h is None:
+        raise ValueError(f"n_heads must be given: the module has no attribute {say(HEADS)}.")
     require_positive_int("n_heads", h)
-    found = _layers(module, layers)
     d_model = next(iter(found.values()))[0].shape[1]
 
     def run(x: Tensor) -> Tensor:
@@ -104,7 +105,7 @@ def compare(
             raise ValueError(f"call must give a tensor of x's shape; got {describe(out)}.")
         return out.double()
 
-    inputs = [shipped.draw(*size, d_model, seed=seed + i) for i, size in enumerate(SIZES)]
+    inputs = [shipped.draw(*size, d_model, seed=i) for i, size in enumerate(SIZES)]
     best = Comparison()
     with torch.random.fork_rng(devices=[]):
         for training in (False, True):  # there may be a path that only training takes
@@ -166,49 +167,59 @@ def _filled(cls: type[nn.Module], layers: Layers, h: int, by_head: bool) -> nn.M
     return twin
 
 
-def _heads(module: nn.Module) -> int:
-    named = [getattr(part, name, None) for part in module.modules() for name in HEADS]
-    numbers = [n for n in named if isinstance(n, int)]
-    if not numbers:
-        raise ValueError(f"n_heads must be given: the module has no attribute {say(HEADS)}.")
-    return numbers[0]
-
-
-def _layers(module: nn.Module, layers: Mapping[str, str] | None) -> Layers:
-    """w_q, w_k, w_v (or w_qkv) and w_o, where there is one."""
+def _layers(
+    module: nn.Module, layers: Mapping[str, str | Sequence[str]] | None
+) -> tuple[Layers, int | None]:
+    """The weights (out, in) and biases; and h, if an attribute or a list of layers tells it."""
     own = {name: parameter.detach() for name, parameter in module.named_parameters()}
     matrices = {re.sub(r"[._]?weight$", "", n): p for n, p in own.items() if p.ndim == 2}
-    chosen = dict(layers) if layers else _guessed([*matrices])
-    if wrong := {n: p for n, p in chosen.items() if n not in WORDS or p not in matrices}:
+    if layers:
+        chosen = {n: [p] if isinstance(p, str) else [*p] for n, p in layers.items()}
+    else:
+        chosen = _guessed(matrices)
+    places = [place for several in chosen.values() for place in several]
+    if not chosen.keys() <= WORDS.keys() or not {*places} <= matrices.keys():
         known = f"{say([*WORDS])} to {say([*matrices])}"
-        raise ValueError(f"layers must map some of {known}; got {say(wrong)}.")
-    if "w_qkv" not in chosen and not {"w_q", "w_k", "w_v"} <= chosen.keys():
+        raise ValueError(f"layers must map some of {known}; got {say(chosen)}.")
+    unclear = not layers and "w_o" not in chosen and len(places) < len(matrices)
+    if unclear or not ("w_qkv" in chosen or {"w_q", "w_k", "w_v"} <= chosen.keys()):
         raise ValueError(f"layers must be given: not all were found among {say([*matrices])}.")
-    found = {name: matrices[place] for name, place in chosen.items()}
-    if any(3 * weight.shape[0] == weight.shape[1] for weight in found.values()):
-        found = {name: weight.T for name, weight in found.items()}  # they are (in, out)
-    d_model = next(iter(found.values())).shape[1]
-    shapes = {name: tuple(weight.shape) for name, weight in found.items()}
+    turned = any(3 * len(matrices[p]) == matrices[p].shape[1] for p in places)
+    found: Layers = {}
+    for role, several in chosen.items():  # one for each head: below each other
+        weight = torch.cat([matrices[p].T if turned else matrices[p] for p in several])
+        biases = [own.get(f"{p}.bias", own.get(f"{p}_bias")) for p in several]
+        kept = [bias for bias in biases if bias is not None]
+        found[role] = weight, torch.cat(kept) if kept else weight.new_zeros(len(weight))
+    d_model = next(iter(found.values()))[0].shape[1]
+    shapes = {name: tuple(weight.shape) for name, (weight, _) in found.items()}
     if any(s != ((3 if n == "w_qkv" else 1) * d_model, d_model) for n, s in shapes.items()):
         raise ValueError(f"layers must be d_model wide, in and out; got {say(shapes)}.")
-    biases = {
-        name: own.get(f"{place}.bias", own.get(f"{place}_bias")) for name, place in chosen.items()
-    }
-    nothing = {name: weight.new_zeros(len(weight)) for name, weight in found.items()}
-    return {n: (w, nothing[n] if (bias := biases[n]) is None else bias) for n, w in found.items()}
+    named = [getattr(part, name, None) for part in module.modules() for name in HEADS]
+    told = [max(map(len, chosen.values())), *(n for n in named if isinstance(n, int))]
+    return found, next(iter(told[told[0] == 1 :]), None)
 
 
-def _guessed(places: list[str]) -> dict[str, str]:
-    """By the last part of a name; four without a word are q, k, v and o."""
-    chosen: dict[str, str] = {}
-    for place in places:
-        words = {w.removeprefix("to") for w in re.findall("[a-z]+", place.lower().split(".")[-1])}
-        role = next((role for role, said in WORDS.items() if words & said), None)
-        if role:
-            chosen.setdefault(role, place)
-    if not chosen and len(places) == 4:
-        chosen = dict(zip(("w_q", "w_k", "w_v", "w_o"), places, strict=True))
+def _guessed(matrices: dict[str, Tensor]) -> dict[str, list[str]]:
+    """By shape, then by the words of a name, its last part first; the one left over is W^O."""
+    chosen: dict[str, list[str]] = {}
+    for place, matrix in matrices.items():
+        role = "w_qkv" if 3 * min(matrix.shape) == max(matrix.shape) else _said(place)
+        chosen.setdefault(role, []).append(place)
+    others = chosen.pop("", [])
+    if len(others) == 4 and not chosen:  # a list of layers
+        return {role: [place] for role, place in zip([*WORDS][1:], others, strict=True)}
+    if len(others) == 1:
+        chosen.setdefault("w_o", others)
     return chosen
+
+
+def _said(place: str) -> str:
+    for part in reversed(place.lower().split(".")):
+        words = {word.removeprefix("to") for word in re.findall("[a-z]+", part)}
+        if role := next((role for role, said in WORDS.items() if words & said), ""):
+            return role
+    return ""
 
 
 def _seen(run: Callable[[Tensor], Tensor], x: Tensor) -> Iterator[str]:

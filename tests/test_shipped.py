@@ -146,6 +146,31 @@ class Fused(nn.Module):
         return context.transpose(1, 2).flatten(2) @ self.c_proj, None
 
 
+class PerHead(nn.Module):
+    """A list of heads, each with layers of its own, scaled by the whole width."""
+
+    def __init__(self, h=H):
+        super().__init__()
+        self.each = nn.ModuleList(nn.Module() for _ in range(h))
+        for head in self.each:
+            head.query, head.key, head.value = (nn.Linear(D, D // h) for _ in range(3))
+        self.mixer = nn.ModuleList([nn.Linear(D, D)])
+
+    def forward(self, x):
+        scores = [head.query(x) @ head.key(x).mT / D**0.5 for head in self.each]
+        values = [head.value(x) for head in self.each]
+        heads = [s.softmax(-1) @ v for s, v in zip(scores, values, strict=True)]
+        return self.mixer[0](torch.cat(heads, dim=-1))
+
+
+def test_heads_in_a_list_and_a_last_layer_of_another_name():
+    torch.manual_seed(7)
+    module = PerHead()
+    assert compare(module).found == "scale_d_model"
+    layers = {f"w_{n[0]}": [f"each.{i}.{n}" for i in range(H)] for n in ("query", "key", "value")}
+    assert compare(module, layers=layers | {"w_o": "mixer.0"}).found == "scale_d_model"
+
+
 def test_other_names_layouts_and_results():
     torch.manual_seed(7)
     found = compare(Fused())
@@ -191,7 +216,7 @@ def test_it_leaves_the_module_and_the_generator_as_they_are():
     ("module", "given", "match"),
     [
         (3, {}, "^module must be an nn.Module; got int 3"),
-        (nn.Linear(3, 3), {}, "^n_heads must be given"),
+        (PerHead(1), {"n_heads": None}, "^n_heads must be given"),
         (nn.Linear(3, 3), {"n_heads": 1}, "^layers must be given: not all were found"),
         (
             right()(D, H),
