@@ -382,17 +382,20 @@ def test_a_teacher_adds_a_slip_with_a_function_and_a_sentence() -> None:
     def twice(n: int, *, double: Any = doubled) -> int:
         return double(n)
 
-    @twice.slip("double", "It squares n instead of doubling it.", "What is twice 3?")
     def squared(n: int) -> int:
         return n * n
 
+    way = ("squared", "It squares n instead of doubling it.", "What is twice 3?", squared)
+    twice.step([way], at="double")
     report = judge(twice, lambda n: n**2)
     assert report.slips == ("squared",) and "squares n" in str(report)
     assert judge(twice, lambda n: n + n).passed
+    twice.step([("squared", "Again.", "Why?", squared)], at="double")
     with pytest.raises(ValueError, match="squared"):
-        twice.slip("double", "Again.", "Why?", key="squared")(squared)
+        _ = twice.slips
+    twice.step([("doubled", "No such step.", "Which?", doubled)], at="halve")
     with pytest.raises(ValueError, match="halve"):
-        twice.slip("halve", "No such step.", "Which?")(doubled)
+        _ = twice.slips
 
 
 # --- slips, alone and together -------------------------------------------------------------------
@@ -405,13 +408,18 @@ def _toy() -> Exercise:
     def toy(x: Any, *, add: Any = lambda x: x + 1, twice: Any = lambda y: 2 * y) -> Any:
         return twice(add(x))
 
-    toy.slip("add", "Adds 2.", key="add_2")(lambda x: x + 2)
-    toy.slip("add", "", key="other_way")(lambda x: 1 + x)
-    toy.slip("add", "Adds 3.", key="add_3")(lambda x: x + 3)
-    toy.slip("twice", "Three times.", key="times_3")(lambda y: 3 * y)
-    toy.slip("twice", "Not at all.", key="times_1")(lambda y: y)
-    toy.slip("add", "Both.", key="both", also={"twice": lambda y: 7 * y})(lambda x: x + 7)
-    toy.slip(WHOLE, "Nothing.", key="zero")(lambda x: 0)
+    toy.step(
+        [
+            ("add_2", "Adds 2.", "", lambda x: x + 2),
+            ("other_way", "", "", lambda x: 1 + x),
+            ("add_3", "Adds 3.", "", lambda x: x + 3),
+        ],
+        at="add",
+    )
+    three_times = ("times_3", "Three times.", "", lambda y: 3 * y)
+    toy.step([three_times, ("times_1", "Not at all.", "", lambda y: y)], at="twice")
+    toy.step([("both", "Both.", "", lambda x: x + 7)], at="add", twice=lambda y: 7 * y)
+    toy.step([("zero", "Nothing.", "", lambda x: 0)], at=WHOLE)
     return toy
 
 
@@ -451,7 +459,7 @@ def test_combinations_are_many_and_not_too_many() -> None:
 
     many = exercise(0, "00", cases=lambda: [], gives=("y",))(three)
     for site, i in product("abc", range(COMMON + 40)):
-        many.slip(site, f"{site} {i}.", key=f"{site}{i}")(print)
+        many.step([(f"{site}{i}", f"{site} {i}.", "", print)], at=site)
     assert len(many.pairs) == MOST_PAIRS
     assert {s.key for s in many.pairs[0]} == {"a0", "b0"}
     assert len(many.triples) == COMMON**3 and {s.key for s in many.triples[-1]} == {
@@ -465,11 +473,14 @@ def test_combinations_are_many_and_not_too_many() -> None:
 
 def test_a_wrong_registration_says_what_is_wrong() -> None:
     toy = _toy()
+    toy.step([("add_2", "Other words.", "", print)], at="twice")
     with pytest.raises(ValueError, match=r"toy: .*among add, twice; got add_2 at twice\."):
-        toy.slip("twice", "Other words.", key="add_2")(print)
-    toy.slip("twice", "Adds 2.", key="add_2")(print)  # its namesake's words: one mistake, two ways
+        _ = toy.slips
+    toy.step([("add_2", "Adds 2.", "", print)], at="twice")  # one mistake, two ways
+    _ = toy.slips
+    toy.step([("other", "No such step.", "", print)], at="halve")
     with pytest.raises(ValueError, match=r"got other at halve\.$"):
-        toy.slip("halve", "No such step.", key="other")(print)
+        _ = toy.slips
 
 
 # --- how an answer is judged ---------------------------------------------------------------------

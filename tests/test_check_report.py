@@ -957,13 +957,15 @@ def named() -> Exercise:
     def affine(x: Tensor, *, add: Any = lambda x: x + 1, scale: Any = lambda y: 2 * y) -> Any:
         return scale(add(x))
 
-    affine.slip("scale", "The factor is 3.", "Which is it?", key="tripled")(lambda y: 3 * y)
-    affine.slip("add", "It adds 5.", "What is added?", key="plus_5")(lambda x: x + 5)
-    affine.slip("scale", "It stops at 7.", "Why?", key="stops_at_7")(
-        lambda y: 3 * y if len(y) != 7 else _throw(LookupError())
-    )
-    affine.slip("add", "", key="other_way")(lambda x: 1 + x)
-    affine.slip("scale", "It squares.", "Why?", key="squared")(lambda y: y**2)
+    def stops_at_7(y: Tensor) -> Tensor:
+        return 3 * y if len(y) != 7 else _throw(LookupError())
+
+    plus_5 = ("plus_5", "It adds 5.", "What is added?", lambda x: x + 5)
+    affine.step([("tripled", "The factor is 3.", "Which is it?", lambda y: 3 * y)], at="scale")
+    affine.step([plus_5], at="add")
+    affine.step([("stops_at_7", "It stops at 7.", "Why?", stops_at_7)], at="scale")
+    affine.step([("other_way", "", "", lambda x: 1 + x)], at="add")
+    affine.step([("squared", "It squares.", "Why?", lambda y: y**2)], at="scale")
     return affine
 
 

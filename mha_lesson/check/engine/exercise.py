@@ -197,50 +197,33 @@ class Exercise:
         return self._known
 
     def step(self, block: Any = None, *, at: str = "", **also: Any) -> Any:
-        """Registers the ways in a block as slips of the step it is named after (see `blocks`).
+        """Registers slips of a step.
 
         Args:
-            block: the function whose statements are the slips.
+            block: the function whose statements are the slips (see `blocks`), or the ways
+                themselves, (key, what it does, a question, the function), as `families` makes them.
             at: the step, if the function has another name; `WHOLE` for the answer as a whole.
             also: other steps that go with them; a tuple of several if each is a way of its own,
                 with None for the right step.
         """
         if block is None:
             return partial(self.step, at=at, **also)
-        self._unread.append(lambda: self._read(block, at or block.__name__, also))
-        if not block.__module__.startswith(__name__.rpartition(".engine.")[0]):
+        site = at or block.__name__
+        self._unread.append(lambda: self._read(block, site, also))
+        if callable(block) and not block.__module__.startswith(__name__.rpartition(".engine.")[0]):
             _ = self.slips  # a teacher's: now, with its errors
         return block
 
     def _read(self, block: Any, site: str, also: Mapping[str, Any]) -> None:
         choices = [x if isinstance(x, tuple) else (x,) for x in also.values()]
-        mine = block.__module__ == "__main__"  # a cell that runs again replaces its slips
-        for key, does, asks, way in ways(block, {s.key: s for s in self._known}):
-            if mine:
+        found = ways(block, {s.key: s for s in self._known}) if callable(block) else block
+        mine = getattr(block, "__module__", "") == "__main__"
+        for key, does, asks, way in found:
+            if mine:  # a cell that runs again replaces its slips
                 self._known[:] = [s for s in self._known if s.key != key]
             for chosen in product(*choices):
                 more = {s: x for s, x in zip(also, chosen, strict=True) if x is not None}
                 self._add(Slip(key, does, asks, {site: way, **more}))
-
-    def slip(
-        self,
-        site: str,
-        does: str,
-        asks: str = "",
-        *,
-        key: str = "",
-        also: Mapping[str, Step] | None = None,
-    ) -> Callable[[Step], Step]:
-        """Registers one function as a slip: what the code does, a question, never the solution."""
-
-        def register(step: Step) -> Step:
-            slip = Slip(key or step.__name__, does, asks, {site: step, **(also or {})})
-            self._unread.append(lambda: self._add(slip))
-            if not __name__.startswith(str(step.__module__).partition(".")[0]):
-                _ = self.slips
-            return step
-
-        return register
 
     def adopt(self, other: "Exercise", *sites: str, but: tuple[str, ...] = ()) -> None:
         """Takes over another exercise's slips of steps that both have."""

@@ -124,11 +124,9 @@ def cut(y):
     and which does `chunk`?"""
 
 
-orders_of_results(
-    project_qkv,
-    "give",
-    "QKV",
-    "The rows of W_qkv stand in the order Q, K, V. Which third is which?",
+project_qkv.step(
+    orders_of_results("QKV", "The rows of W_qkv stand in the order Q, K, V. Which third is which?"),
+    at="give",
 )
 
 
@@ -252,7 +250,7 @@ def biases(d_model, h, d_k):
     "The biases of W_q, W_k and W_v are counted too."
 
 
-kinds_of_count(count_parameters, "finish")
+count_parameters.step(kinds_of_count(), at="finish")
 
 
 @count_parameters.step

@@ -119,7 +119,7 @@ def cut(x, h):
 
 
 LAST_TWO = "Attention works on the last two axes. Which two should they be?"
-orders_of_axes(split_heads, "order", "B T h d_k", "B h T d_k", lambda _: LAST_TWO)
+split_heads.step(orders_of_axes("B T h d_k", "B h T d_k", LAST_TWO), at="order")
 
 
 @split_heads.step
@@ -174,14 +174,15 @@ def order(x):
     Which axis has to be the last one before joining?"""
 
 
-orders_of_axes(
-    merge_heads,
-    "order",
-    "B h T d_k",
-    "B T h d_k",
-    lambda _: "Of (B, h, T, d_k), which two have to change places before h and d_k become one?",
-    but=("B h T d_k", "B T d_k h"),
-    then=" before joining",
+merge_heads.step(
+    orders_of_axes(
+        "B h T d_k",
+        "B T h d_k",
+        "Of (B, h, T, d_k), which two have to change places before h and d_k become one?",
+        but=("B h T d_k", "B T d_k h"),
+        then=" before joining",
+    ),
+    at="order",
 )
 
 

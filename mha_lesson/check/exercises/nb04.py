@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_lesson.check.engine.blocks import Way
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_mask
 from mha_lesson.check.engine.further import right_too
@@ -73,7 +74,7 @@ def triangle(T):
     Which are missing?"""
 
 
-kinds_of_mask(causal_mask)
+causal_mask.step(kinds_of_mask(), at="kind")
 
 
 @causal_mask.step
@@ -192,7 +193,7 @@ def axes_of_padding(mask):
     From the right the axes of the scores are keys, queries, heads, batch. Which are missing?"""
 
 
-kinds_of_mask(padding_mask)
+padding_mask.step(kinds_of_mask(), at="kind")
 
 
 @padding_mask.step(at=WHOLE)
@@ -523,20 +524,18 @@ def one_maximum(scores, mask):
     sum to less than 1. | What should the weights of one query sum to?"""
 
 
-def _filled_too_high() -> None:
+def filled_too_high() -> Iterator[Way]:
     for n in (1e4, 9999, 5000, 1000, 999, 500, 100, 99, 50, 20, 10, 5, 2, 1):
-        for empty in (unchanged, blocked_rows_to_zero):
-            masked_softmax.slip(
-                "fill",
-                "Blocked scores become a negative number that is not low enough: real scores can "
-                "be as low as −1e4, and then blocked keys get weight.",
-                "Which value lies below every possible score?",
-                key="too_high",
-                also={"empty": empty},
-            )(lambda scores, mask, n=n: scores.masked_fill(mask, -n))
+        yield (
+            "too_high",
+            "Blocked scores become a negative number that is not low enough: real scores can "
+            "be as low as −1e4, and then blocked keys get weight.",
+            "Which value lies below every possible score?",
+            lambda scores, mask, n=n: scores.masked_fill(mask, -n),
+        )
 
 
-def _with_epsilon() -> None:
+def with_epsilon() -> Iterator[Way]:
     for small in (0.1, 1e-2, 1e-3, 1e-4, 1e-5):
 
         def divided(scores: Tensor, mask: Tensor, small: float = small) -> Tensor:
@@ -547,24 +546,24 @@ def _with_epsilon() -> None:
             kept = scores.exp() * ~mask
             return kept / (kept.sum(-1, keepdim=True) + small)
 
-        masked_softmax.slip(
-            WHOLE,
+        yield (
+            "epsilon_added",
             "A small number is added to the sum that is divided by: rows sum to less than 1, and "
             "where the open keys score low they lose most of their weight.",
             "Which rows need that number, and what could be done for those alone?",
-            key="epsilon_added",
-        )(divided)
-        masked_softmax.slip(
-            WHOLE,
+            divided,
+        )
+        yield (
+            "epsilon_and_overflow",
             "A small number is added to the sum that is divided by, so rows sum to less than 1; "
             "and `exp` takes the scores as they are, and overflows where they are large.",
             "What may be taken away from a row before `exp`, and which rows need the small number?",
-            key="epsilon_and_overflow",
-        )(overflowing)
+            overflowing,
+        )
 
 
-_filled_too_high()
-_with_epsilon()
+masked_softmax.step(filled_too_high(), at="fill", empty=(unchanged, blocked_rows_to_zero))
+masked_softmax.step(with_epsilon(), at=WHOLE)
 
 
 masked_softmax.adopt(attention, "normalise", but=("causal_softmax",))

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mha_lesson.check.engine import errors
+from mha_lesson.check.engine.blocks import Way
 from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, Exercise, exercise
 from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
@@ -479,7 +480,7 @@ def project(x, layers):
     layer, `self.w_q(x)`, do for you?"""
 
 
-def _wrong_layers() -> None:
+def wrong_layers() -> Iterator[Way]:
     """Queries, keys and values, each made by any of the layers, or some of them by none."""
     asks = "Which layer makes which of the three?"
     usual = (0, 1, 2)
@@ -512,10 +513,10 @@ def _wrong_layers() -> None:
             return tuple(x if i is None else made[i] for i in choice)
 
         key = "made_by_" + "".join("x" if i is None else "qkv"[i] for i in choice)
-        MultiHeadAttention.slip("project", does[0].upper() + does[1:], asks, key=key)(project)
+        yield key, does[0].upper() + does[1:], asks, project
 
 
-_wrong_layers()
+MultiHeadAttention.step(wrong_layers(), at="project")
 
 
 @MultiHeadAttention.step
@@ -570,7 +571,7 @@ def without_exchange(x, h, which):
     they be?"""
 
 
-def _split_in_part() -> None:
+def split_in_part() -> Iterator[Way]:
     """Heads cut wrongly in some of Q, K and V only."""
     for only, spoken in (
         ("v", "the values"),
@@ -587,15 +588,15 @@ def _split_in_part() -> None:
             def split(x: Any, h: int, which: str, only: str = only, wrongly: Any = wrongly) -> Any:
                 return wrongly(x, h) if which in only else into_heads(x, h, which)
 
-            MultiHeadAttention.slip(
-                "split",
+            yield (
+                f"split_{key}_{only}",
                 f"Q, K and V are not cut alike: {spoken} {how}, the rest comes out right.",
                 "Can one and the same line cut all three?",
-                key=f"split_{key}_{only}",
-            )(split)
+                split,
+            )
 
 
-_split_in_part()
+MultiHeadAttention.step(split_in_part(), at="split")
 
 
 @MultiHeadAttention.step

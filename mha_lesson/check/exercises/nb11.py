@@ -614,7 +614,7 @@ def together(future, past):
     in this course?"""
 
 
-kinds_of_mask(cached_mask)
+cached_mask.step(kinds_of_mask(), at="kind")
 
 
 @cached_mask.step
