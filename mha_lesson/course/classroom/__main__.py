@@ -3,9 +3,9 @@
     python -m mha_lesson.course.classroom FOLDER [--roster CLASS.csv] [--out REPORT]
 
 A learner is a subfolder, or a line of the roster. Every notebook runs in a process and a folder of
-its own, with limits on time, memory and disk, without network; each answer is also judged apart,
-from its source. A broken or hostile submission gets a line in the report and never stops the
-others. An interrupted run goes on where it stopped.
+its own, with limits on time, memory and disk, without network; what its checks say then is the
+report. A broken or hostile submission gets a line in it and never stops the others. An interrupted
+run goes on where it stopped.
 """
 
 import argparse

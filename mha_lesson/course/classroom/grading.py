@@ -21,10 +21,8 @@ from mha_lesson.course.classroom.walls import PROJECT, Ended, Limits, run
 from mha_lesson.course.predict import known_guesses
 from mha_lesson.progress import Progress
 
-# What an exercise can be, the best first. Claimed: right by the notebook's own word only, which its
-# code can forge. Not run: handed in, and nothing could be found out. Missing: not handed in.
-DONE, CLAIMED, TRIED, OPEN, UNKNOWN, MISSING = STATES = (
-    "done", "claimed", "tried", "open", "not run", "missing")  # fmt: skip
+# What an exercise can be, the best first. Not run: handed in, and nothing could be found out.
+DONE, TRIED, OPEN, UNKNOWN, MISSING = STATES = ("done", "tried", "open", "not run", "missing")
 EXERCISES = (*check.EXERCISES, *check.SHORT)
 NAMES = tuple(exercise.name for exercise in EXERCISES)
 BY_NOTEBOOK = {  # in the order of the course
@@ -45,8 +43,8 @@ class Submission:
         seconds: how long it took.
         states: for each exercise that it holds, one of `STATES`.
         slips: the keys of the mistakes that the check of an exercise named.
-        words: what the check said, or why the answer could not be judged apart.
-        code: the learner's answer.
+        words: what the check said, or why the answer cannot be run.
+        code: the learner's cell with the answer.
         guesses: for each question before a picture, the choice that was opened.
     """
 
@@ -134,7 +132,7 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
 
 
 def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submission:
-    """Judges and runs one notebook; never raises because of what it holds."""
+    """Runs one notebook; never raises because of what it holds."""
     submission = Submission(hand_in.file, hand_in.notebook)
     try:
         with tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True) as work:
@@ -156,36 +154,24 @@ def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submissio
 
 
 def _take(submission: Submission, ended: Ended) -> None:
-    """What the two pipes told. The first is the verdict, the second no more than a claim."""
-    judged, said = _lines(ended.judged), _lines(ended.said)
-    why = judged[0].get("why") if judged else ""
-    reached_its_end = any(line.get("end") is True for line in said)
-    submission.note = shown(why) if isinstance(why, str) and why else ended.note
-    if not submission.note and not reached_its_end:
+    """What was told while it ran; code that wants to can have told anything."""
+    said = _lines(ended.said)
+    whys = [shown(line["why"]) for line in said if isinstance(line.get("why"), str) and line["why"]]
+    submission.note = whys[0] if whys else ended.note
+    if not submission.note and not any(line.get("end") is True for line in said):
         submission.note = "ended before its last cell (os._exit, perhaps)"
-    for line in judged[1:]:
+    for line in said:
         submission.guesses |= known_guesses(line.get("guesses"))
         name, state = str(line.get("name")), line.get("state")
-        if not _counts(name, submission):
+        if not _counts(name, submission) or state not in (DONE, TRIED, OPEN):
             continue
-        if state in (DONE, TRIED, OPEN):
-            submission.states[name] = state
+        if STATES.index(state) > STATES.index(submission.states.get(name, MISSING)):
+            continue  # what was right once counts, and what was tried
+        submission.states[name] = state
         submission.slips[name] = _texts(line.get("slips"))
         for part, into in (("words", submission.words), ("code", submission.code)):
             if isinstance(line.get(part), str):
                 into[name] = _readable(line[part])
-    broken = {line.get("name") for line in judged if line.get("broken")}
-    claims: dict[str, bool] = {}
-    for line in said:
-        name, passed = str(line.get("name")), line.get("passed")
-        if _counts(name, submission) and isinstance(passed, bool):
-            claims[name] = claims.get(name, False) or passed
-            if not passed and name not in submission.states:
-                submission.slips[name] = _texts(line.get("slips"))
-    for name, passed in claims.items():
-        state = submission.states.get(name)
-        if state is None or state == OPEN or (state == TRIED and passed and name not in broken):
-            submission.states[name] = CLAIMED if passed else TRIED
 
 
 def _counts(name: str, submission: Submission) -> bool:

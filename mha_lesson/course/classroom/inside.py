@@ -1,22 +1,17 @@
-"""Within the walls: judges the answers of one notebook, each apart, and then runs its cells.
+"""Within the walls: runs the cells of one notebook, and tells what its checks say.
 
 `walls.run` starts this file as a program of its own, so that little is loaded before the notebook
-is known to be one. It reports on two pipes, a line of JSON for each thing it finds out. The first
-pipe is for what is judged, and closed before a line of the notebook runs; the second is open while
-it runs, so anybody may write into it.
+is known to be one. It writes a line of JSON into a pipe for each thing it finds out, at once: what
+was solved before a crash is known. Code that wants to can write there, too: see TEACHING.md.
 """
 
 import contextlib
-import gc
 import json
-import linecache
 import os
-import select
+import re
 import signal
 import sys
-import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -28,25 +23,19 @@ BELOW = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.li
 FILE = "submission.ipynb"
 GIVEN = "given.json"  # the source of the course's own cells
 MOST_CODE, MOST_WORDS = 6_000, 4_000  # characters that are handed on
-MOST_ANSWER = 2**16  # bytes that one judgement may take
 
 
-def main(work: str, judged: int, said: int, seconds: float, memory_gb: float) -> None:
+def main(work: str, pipe: int, seconds: float, memory_gb: float) -> None:
     _limit(memory_gb)
     cells, why = _cells(Path(work, FILE))
-    tell(judged, {"cells": len(cells), "why": why})
-    if not cells:
-        tell(said, {"end": True})
-        return
-    import mha_lesson
-
-    gc.freeze()  # PyTorch stays, here and in the forks that judge
-    check = mha_lesson.check
-    tell(judged, {"guesses": _guesses(Path(work, FILE))})
-    _judge(check, cells, json.loads(Path(work, GIVEN).read_text("utf-8")), judged, seconds)
-    os.close(judged)
-    _run(cells, said, os.path.realpath(work))
-    tell(said, {"end": True})
+    tell(pipe, {"why": why})
+    if cells:
+        tell(pipe, {"guesses": _guesses(Path(work, FILE))})
+        given = json.loads(Path(work, GIVEN).read_text("utf-8"))
+        session = Session(cells, {*given}, pipe, seconds / 5)
+        _guard(os.path.realpath(work))
+        session.run()
+    tell(pipe, {"end": True})
 
 
 def tell(pipe: int, line: dict[str, Any]) -> None:
@@ -82,149 +71,91 @@ def _guesses(path: Path) -> dict[str, str]:
     from mha_lesson.course.predict import noted
 
     found: dict[str, str] = {}
-    for cell in json.loads(path.read_bytes())["cells"]:
+    for cell in json.loads(path.read_bytes().decode("utf-8-sig"))["cells"]:
         with contextlib.suppress(KeyError, TypeError, AttributeError):
             for output in cell.get("outputs", ()):
                 found |= noted("".join(output.get("data", {}).get("text/plain", "")))
     return found
 
 
-# --- answers, each judged apart ---------------------------------------------------------------
+class Session:
+    """A notebook's cells from top to bottom, as after "Restart and run all".
 
+    An error is shown, as in a notebook, and the next cell runs all the same. A cell that takes more
+    than `seconds` of the processor's time is interrupted, as by ■ in Jupyter.
+    """
 
-def _judge(check: Any, cells: list[str], given: list[str], judged: int, seconds: float) -> None:
-    """Nothing of the notebook has run yet, and each answer runs in a process of its own."""
-    # What these processes need, loaded and noted once, and not anew in each of them.
-    import numpy.random  # noqa: F401
+    def __init__(self, cells: list[str], given: set[str], pipe: int, seconds: float) -> None:
+        from IPython.core.interactiveshell import InteractiveShell
 
-    from mha_lesson import explore  # noqa: F401
-    from mha_lesson.check.engine import judge  # noqa: F401
-    from mha_lesson.course.classroom.answers import Notebook
+        from mha_lesson import check
+        from mha_lesson.check import journal
 
-    notebook = Notebook(cells, set(given))
-    for exercise in (*check.EXERCISES, *check.SHORT):
-        name = exercise.name
-        answers = notebook.answers(name)
-        if not answers:
-            if notebook.mentions(name):
-                tell(judged, {"name": name, "state": "open"})
-            continue
-        found: dict[str, Any] = {}
-        for answer in answers:  # what was right once counts: the newest that is right, or the last
-            if answer.broken:
-                words = f"The cell cannot be run: {answer.broken}."
-                this = {"state": "tried", "words": words, "broken": True}
-            else:
-                this = _apart(check, name, answer, judged, seconds)
-            this["code"] = answer.code[:MOST_CODE]
-            if not found or this["state"] == "done":
-                found = this
-            if found["state"] == "done":
-                break
-        tell(judged, {"name": name, **found})
+        self.cells, self.given, self.pipe, self.seconds = cells, given, pipe, seconds
+        self.exercises = [e.name for e in (*check.EXERCISES, *check.SHORT)]
+        self.ran: list[str] = []  # those that Python could read, the last one first
+        self.told: dict[str, dict[str, Any]] = {}
+        shell: Any = InteractiveShell.instance()
+        shell.history_manager.enabled = False
+        self.run_source = shell.run_cell
+        signal.signal(signal.SIGPROF, signal.default_int_handler)
+        journal.listen(self.checked)
 
+    def run(self) -> None:
+        for cell in self.cells:
+            self.run_cell(cell)
+        for name in self.exercises:  # an answer may stand below its check, or none asked for it
+            cell = self.defining(name)
+            is_own = cell is not None and cell.strip() not in self.given
+            if is_own and self.told.get(name, {}).get("code") != cell[:MOST_CODE]:
+                self.run_cell(f"from mha_lesson import check\ncheck.{name}({name})")
 
-def _apart(check: Any, name: str, answer: Any, judged: int, seconds: float) -> dict[str, Any]:
-    """Judges an answer in a process that has nothing of the notebook but this answer."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        os.close(judged)
-        with contextlib.suppress(BaseException):
-            _limit_time(seconds)
-            _guard(os.path.realpath(os.curdir))
-            _answer(check, name, answer, writer)
-        os._exit(0)
-    os.close(writer)
-    try:
-        line = _read(reader, seconds)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(reader)
-    try:
-        found = json.loads(line)
-        state = found["state"] if found["state"] in ("done", "tried", "open", None) else None
-        slips = [s for s in found["slips"] if isinstance(s, str)][:20]
-        return {"state": state, "slips": slips, "words": str(found["words"])[:MOST_WORDS]}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return {"state": None, "words": "Not judged apart: it did not come to an end."}
+    def run_cell(self, cell: str) -> None:
+        self.ran.insert(0, cell)
+        signal.setitimer(signal.ITIMER_PROF, self.seconds)
+        try:
+            result = self.run_source(cell)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        if result.error_before_exec:
+            del self.ran[0]
+        if error := result.error_before_exec or result.error_in_exec:
+            words = f"Its cell stops with {type(error).__name__}: {error}"
+            for name in self.exercises:
+                if defines(cell, name) and self.told.get(name, {}).get("code") != cell[:MOST_CODE]:
+                    self.tell(name, state="tried", slips=[], words=words, code=cell)
 
-
-def _read(reader: int, seconds: float) -> bytes:
-    """What the child writes, until it closes its pipe or its time is over."""
-    line, end = b"", time.monotonic() + seconds
-    while len(line) < MOST_ANSWER and (left := end - time.monotonic()) > 0:
-        if not select.select([reader], [], [], left)[0]:
-            break
-        chunk = os.read(reader, MOST_ANSWER)
-        if not chunk:
-            break
-        line += chunk
-    return line
-
-
-def _answer(check: Any, name: str, answer: Any, writer: int) -> None:
-    """In the child: runs the answer's program, checks the answer, and tells."""
-    gc.freeze()  # what is there stays: a look through it all would copy the parent's memory
-    file = "<answer>"
-    lines = answer.program.splitlines(keepends=True)
-    linecache.cache[file] = (len(answer.program), None, lines, file)
-    module = sys.modules["answer"] = ModuleType("answer")
-    module.__file__ = file
-    found: dict[str, Any] = {"state": None, "slips": []}
-    try:
-        exec(compile(answer.program, file, "exec"), vars(module))
-    except BaseException as error:
-        found["words"] = f"Not judged apart: its cell stops with {type(error).__name__}: {error}"
-    else:
-        report = getattr(check, name)(vars(module)[answer.target])
+    def checked(self, report: Any) -> None:
+        """A check of the notebook's has given this report."""
+        handed = re.search(rf"\.{report.name}\(\s*(\w+)\s*\)", self.ran[0])
+        code = self.defining(handed[1]) if handed else self.ran[0]
         state = {True: "done", False: "tried", None: "open"}[report.passed]
-        found = {"state": state, "slips": list(report.slips), "words": str(report)}
-    found["words"] = found["words"][:MOST_WORDS]
-    tell(writer, found)
+        self.tell(report.name, state=state, slips=[*report.slips], words=str(report),
+                  code=code or self.ran[0])  # fmt: skip
+
+    def tell(self, name: str, *, words: str, code: str, **state: Any) -> None:
+        """Says it once, however often it is found."""
+        line = {"name": name, **state, "words": words[:MOST_WORDS], "code": code[:MOST_CODE]}
+        if self.told.get(name) != line:
+            self.told[name] = line
+            tell(self.pipe, line)
+
+    def defining(self, name: str) -> str | None:
+        """The last cell so far that gives the name its meaning."""
+        return next((cell for cell in self.ran if defines(cell, name)), None)
 
 
-# --- the notebook, from top to bottom ---------------------------------------------------------
-
-
-def _run(cells: list[str], said: int, work: str) -> None:
-    """An error is shown, as in a notebook, and the next cell runs all the same."""
-    from IPython.core.interactiveshell import InteractiveShell
-
-    from mha_lesson.check import journal
-
-    def listener(report: Any) -> None:
-        """Told at once, so that what was solved before an endless loop is known."""
-        tell(said, {"name": report.name, "passed": report.passed, "slips": list(report.slips)})
-
-    journal.listen(listener)
-    shell: Any = InteractiveShell.instance()
-    shell.history_manager.enabled = False
-    _guard(work)
-    for source in cells:
-        shell.run_cell(source)
+def defines(cell: str, name: str) -> bool:
+    return bool(re.search(rf"^(?:(?:def|class)\s+{name}\b|{name}\s*=)", cell, re.M))
 
 
 def _limit(memory_gb: float) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
+    import resource
+
     size = int(memory_gb * 2**30)
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**28, 2**28))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _limit_time(seconds: float) -> None:
-    """A tenth of the notebook's time for one answer, counted in the processor's seconds."""
-    import resource
-
-    limit = max(2, int(seconds / 10))
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
 
 
 def _guard(work: str) -> None:
@@ -252,4 +183,4 @@ def _guard(work: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]))

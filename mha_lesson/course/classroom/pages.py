@@ -10,7 +10,6 @@ from pathlib import Path
 
 from mha_lesson.course.classroom.grading import (
     BY_NOTEBOOK,
-    CLAIMED,
     DONE,
     EXERCISES,
     MISSING,
@@ -24,10 +23,9 @@ from mha_lesson.course.classroom.walls import PROJECT
 from mha_lesson.course.predict import questions
 from mha_lesson.course.prose import prose
 
-SIGNS = {DONE: "✓", CLAIMED: "?", TRIED: "✗", OPEN: "·", UNKNOWN: "!", MISSING: "–"}
+SIGNS = {DONE: "✓", TRIED: "✗", OPEN: "·", UNKNOWN: "!", MISSING: "–"}
 MEANS = {
-    DONE: "solved: its answer, which stands behind the sign, was judged again, apart",
-    CLAIMED: "right by the notebook's own word only: look at the answer",
+    DONE: "solved: so its check said when the notebook ran; the answer stands behind the sign",
     TRIED: "tried, not right yet",
     OPEN: "open: handed in, not attempted",
     UNKNOWN: "not run: handed in, and nothing could be found out",
@@ -35,7 +33,6 @@ MEANS = {
 }
 TO_LEARNERS = {
     DONE: "solved",
-    CLAIMED: "to be looked at together",
     TRIED: "not right yet",
     OPEN: "still open",
     UNKNOWN: "could not be run",
@@ -50,7 +47,7 @@ th, td { border: 1px solid #767676; padding: .2em .5em; text-align: left; vertic
 h2 { font-size: 1.25rem; } h3 { font-size: 1.05rem; } h2, h3 { margin: 1.4em 0 .4em; }
 .class td { text-align: center; min-width: 1.6em; } .class tbody th { white-space: nowrap; }
 .class thead th { font-weight: normal; writing-mode: vertical-rl; vertical-align: bottom; }
-.done { background: #BFE5D8; } .claimed { background: #FBE3A6; } .tried { background: #F6CBB0; }
+.done { background: #BFE5D8; } .tried { background: #F6CBB0; }
 .unknown { background: #DADADA; } .missing { color: #666; }
 pre { background: #f4f4f4; padding: .5em; overflow: auto; white-space: pre-wrap; }
 """
@@ -101,7 +98,7 @@ def save(rows: list[Row], out: Path) -> None:
     """Writes the tables and pages into the folder `out`."""
     (out / "learners").mkdir(parents=True, exist_ok=True)
     points = [f"{book} (of {len(names)})" for book, names in BY_NOTEBOOK.items()]
-    _table(out / "solved.csv", ["learner", *NAMES, *points, "solved", "notes"],
+    _table(out / "solved.csv", ["learner", *NAMES, *points, "all", "notes"],
            [[r.learner.name, *map(r.state, NAMES), *map(r.points, BY_NOTEBOOK), r.done,
              "; ".join(r.notes)] for r in rows]
     )  # fmt: skip
@@ -212,16 +209,6 @@ def class_page(rows: list[Row], pages: dict[str, str]) -> str:
         for learner, code in slip.answers:
             text += f"<details><summary>{escape(learner)}</summary>{_code(code)}</details>"
     text += _guessed(rows)
-    looked = [(r, n) for r in rows for n in NAMES if r.state(n) == CLAIMED]
-    text += "<h2>Look at these answers yourself</h2>" if looked else ""
-    for row, name in looked:
-        best = row.best(name)
-        assert best is not None
-        text += (
-            f"<h3>{escape(row.learner.name)}, {escape(LABELS[name])}</h3>"
-            f"<p>{escape(best.words.get(name, 'No answer was found in the source.'))}</p>"
-            f"{_code(best.code.get(name, ''))}"
-        )
     lines = "".join(
         f"<tr><td>{escape(r.learner.name)}</td><td>{escape(file)}</td><td>{seconds}</td>"
         f"<td>{escape(note)}</td></tr>"
@@ -277,7 +264,7 @@ def learner_page(row: Row) -> str:
         if state in (TRIED, OPEN) and name in reread:
             book, heading = reread[name]
             text += f"<p>To reread: notebook {book}, <em>{prose(heading)}</em>.</p>"
-        if state in (TRIED, CLAIMED, DONE) and best.code.get(name):
+        if state in (TRIED, DONE) and best.code.get(name):
             text += f"<details><summary>Your answer</summary>{_code(best.code[name])}</details>"
     if missing:
         names = ", ".join(escape(LABELS[name]) for name in missing)

@@ -4,7 +4,7 @@ How strong the walls are depends on the system: see `walls`.
 """
 
 import os
-import selectors
+import select
 import shutil
 import signal
 import stat
@@ -19,7 +19,7 @@ from threading import Event
 
 PROJECT = Path(__file__).resolve().parents[3]
 INSIDE = Path(__file__).with_name("inside.py")
-MOST_REPORTED = 2**20  # bytes that are kept of each report: hundreds of times what it needs
+MOST_REPORTED = 2**20  # bytes that are kept of a report: many times what it needs
 LOOK = 0.2  # seconds between two looks at the clock and at the disk
 # What of a Linux system a Python needs, wherever it comes from. No homes, no sockets, no /etc.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store",
@@ -38,23 +38,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended, in words (empty: it went through), and what it reported on its two pipes.
-
-    `judged` was closed before the learner's notebook began, `said` is what that notebook wrote.
-    """
+    """How a run ended, in words (empty: it went through), and what it reported."""
 
     note: str
     seconds: float
-    judged: bytes
     said: bytes
 
 
 def run(work: Path, limits: Limits, stop: Event) -> Ended:
     """Runs `inside` on the folder `work`, at most until `stop` is set."""
-    pipes = [os.pipe(), os.pipe()]
+    reader, writer = os.pipe()
     child = [
         # -P: the folder of `inside` is no place to import from.
-        sys.executable, "-P", str(INSIDE), str(work), *(str(writer) for _, writer in pipes),
+        sys.executable, "-P", str(INSIDE), str(work), str(writer),
         str(limits.seconds), str(limits.memory_gb),
     ]  # fmt: skip
     env = {
@@ -71,59 +67,53 @@ def run(work: Path, limits: Limits, stop: Event) -> Ended:
         [*walls(str(work)), *child],
         cwd=work,
         env=env,
-        pass_fds=[writer for _, writer in pipes],
+        pass_fds=[writer],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    reports = [bytearray(), bytearray()]
+    said = bytearray()
     try:
-        for _, writer in pipes:
-            os.close(writer)
-        note = _watch(process, [reader for reader, _ in pipes], reports, work, limits, start, stop)
+        os.close(writer)
+        os.set_blocking(reader, False)
+        note = _watch(process, reader, said, work, limits, start, stop)
     finally:
         _end(process)
-        for (reader, _), report in zip(pipes, reports, strict=True):
-            _drain(reader, report)  # what was still on its way
-            os.close(reader)
-    return Ended(note, time.monotonic() - start, *map(bytes, reports))
+        _drain(reader, said)  # what was still on its way
+        os.close(reader)
+    return Ended(note, time.monotonic() - start, bytes(said))
 
 
 def _watch(
     process: subprocess.Popen,
-    readers: list[int],
-    reports: list[bytearray],
+    reader: int,
+    said: bytearray,
     work: Path,
     limits: Limits,
     start: float,
     stop: Event,
 ) -> str:
-    """Reads while the process runs, so that a full pipe holds up nobody; says how it ended."""
-    with selectors.DefaultSelector() as ready:
-        for reader, report in zip(readers, reports, strict=True):
-            os.set_blocking(reader, False)
-            ready.register(reader, selectors.EVENT_READ, report)
-        looked = start
-        while process.poll() is None:
-            if not ready.get_map():
-                time.sleep(LOOK / 4)  # both pipes are closed, and it still runs
-            for key, _ in ready.select(LOOK):
-                if _drain(key.fd, key.data):
-                    ready.unregister(key.fd)
-            now = time.monotonic()
-            if stop.is_set():
-                return "interrupted"
-            if now - start > limits.seconds:
-                return f"stopped after {limits.seconds:g} s"
-            if now - looked > LOOK:
-                looked = now
-                if _takes(work) + _held(process.pid) > limits.disk_mb * 1e6:
-                    return f"stopped: more than {limits.disk_mb:g} MB on the disk"
+    """Reads while the process runs, so that a full pipe does not hold it up; says how it ended."""
+    looked, closed = start, False
+    while process.poll() is None:
+        if closed:
+            time.sleep(LOOK / 4)  # and it still runs
+        elif select.select([reader], [], [], LOOK)[0]:
+            closed = _drain(reader, said)
+        now = time.monotonic()
+        if stop.is_set():
+            return "interrupted"
+        if now - start > limits.seconds:
+            return f"stopped after {limits.seconds:g} s"
+        if now - looked > LOOK:
+            looked = now
+            if _takes(work) + _held(process.pid) > limits.disk_mb * 1e6:
+                return f"stopped: more than {limits.disk_mb:g} MB on the disk"
     return "" if process.returncode == 0 else "stopped before its end (memory, or a crash)"
 
 
-def _drain(reader: int, report: bytearray) -> bool:
+def _drain(reader: int, said: bytearray) -> bool:
     """Takes what is there, keeps the first part of it; True at the pipe's end."""
     for _ in range(64):  # then look at the clock again
         try:
@@ -132,7 +122,7 @@ def _drain(reader: int, report: bytearray) -> bool:
             return False
         if not chunk:
             return True
-        report += chunk[: MOST_REPORTED - len(report)]
+        said += chunk[: MOST_REPORTED - len(said)]
     return False
 
 
