@@ -701,6 +701,8 @@ def test_controls_move_the_ranges_of_others() -> None:
     lengths = explore.masks().controls
     lengths["T"].value = 2
     assert (lengths["length_0"].max, lengths["length_1"].value) == (2, 2)
+    lengths["T"].value = 7  # who stood at the end stands at the end, who did not where they stood
+    assert (lengths["length_0"].value, lengths["length_1"].value) == (7, 3)
     heads = explore.heads().controls
     heads["h"].value = 4
     assert (heads["d_k"].max, heads["d_k"].value) == (96, 96)

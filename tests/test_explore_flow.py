@@ -147,7 +147,7 @@ def test_factors_stand_where_their_product_is_read():
 
 
 def test_controls_begin_by_hand_and_go_on_head_by_head():
-    begin = {"step": "weights · V", "head": 1, "example": flow.BY_HAND}
+    begin = {"step": "weights · V", "head": 0, "example": flow.BY_HAND}
     assert explore.flow(until="attention").values == begin
     whole = explore.flow()
     step, head, example = (whole.controls[name] for name in ("step", "head", "example"))
@@ -156,6 +156,7 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     assert head.layout.display == "none"  # one head: nothing to choose
     example.value = flow.SENTENCE
     assert (step.value, step.options) == (STEPS[-1], STEPS) and head.layout.display is None
+    assert head.value == 1
     step.value = "softmax"
     example.value = flow.BY_HAND
     assert (step.value, whole.view.error) == ("softmax", "")

@@ -96,15 +96,6 @@ def flow(
     head = widgets.IntSlider(
         value=sources[last].head, max=len(sources[last].q) - 1, description="head"
     )
-
-    def fit(change: dict[str, Any]) -> None:
-        source = sources[change["new"]]
-        _refill(step, _steps(until, source))
-        head.layout.display = None if len(source.q) > 1 else "none"
-
-    # Registered before the explorer's own: step and head fit the example before it is drawn.
-    example.observe(fit, "value")
-    fit({"new": first})
     controls: dict[str, Any] = {"example": example} if len(sources) > 1 else {}
     controls |= {"step": step, "head": head}
     if until in PARTS[3:]:
@@ -171,14 +162,6 @@ def _steps(until: str, source: Source | None = None) -> list[str]:
         here = min(here, PARTS.index("output") - 1)
     steps = [step for step, (_, part) in STEPS.items() if PARTS.index(part) <= here]
     return [step for step in steps if step != "X" or not source or source.x is not None]
-
-
-def _refill(slider: widgets.SelectionSlider, options: list[str]) -> None:
-    """Other positions: who stood at the end stands at the end, others where they stood."""
-    stays = slider.value in options and slider.value != slider.options[-1]
-    value = slider.value if stays else options[-1]
-    slider.options = options
-    slider.value = value
 
 
 @cache

@@ -24,11 +24,7 @@ def masks() -> Explorer:
         for b, value in enumerate((6, 3))
     ]
 
-    def fit(change: dict) -> None:
-        for control in lengths:
-            control.max = change["new"]
-
-    explorer = Explorer(
+    return Explorer(
         {
             "T": t_control,
             "length_0": lengths[0],
@@ -41,8 +37,6 @@ def masks() -> Explorer:
         scene,
         reach={f"length_{b}": lambda T, **_: range(T + 1) for b in range(2)},
     )
-    t_control.observe(fit, "value")  # after the explorer's own: the picture comes first
-    return explorer
 
 
 def scene(

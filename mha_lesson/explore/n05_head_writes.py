@@ -25,18 +25,11 @@ def head_writes() -> Explorer:
         for i in range(HEADS[-1])
     }
     h_control = widgets.SelectionSlider(options=HEADS, value=12, description="h")
-
-    def show_boxes(change: dict) -> None:
-        for i, box in enumerate(boxes.values()):
-            box.layout.display = None if i < change["new"] else "none"
-
-    explorer = Explorer(
+    return Explorer(
         {"h": h_control, **boxes},
         lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
         reach={f"head_{i}": partial(_places, i) for i in range(HEADS[-1])},
     )
-    h_control.observe(show_boxes, "value")  # after the explorer's own: the picture comes first
-    return explorer
 
 
 def _places(head: int, h: int, **_: bool) -> tuple[bool, ...]:

@@ -33,12 +33,6 @@ def heads(
     d_k_control = widgets.IntSlider(
         value=width // trained, min=1, max=width // trained, description="d_k"
     )
-
-    def fit(change: dict) -> None:
-        d_k_control.max = width // change["new"]
-        d_k_control.value = d_k_control.max
-
-    h_control.observe(fit, "value")
     hide = widgets.Checkbox(value=False, description="hide [CLS], [SEP]", indent=False)
     marked = {"hide_ends": hide} if set(ENDS) & set(labels) else {}
     return Explorer(

@@ -43,8 +43,6 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
     start = 2 if 2 in by_h else counts[0]
     h_control = widgets.SelectionSlider(options=counts, value=start, description="h")
     silence = widgets.Dropdown(options=_silences(start), value=NO_HEAD, description="silence")
-    # Registered before the explorer's own: the choice fits h before anything is drawn.
-    h_control.observe(lambda change: setattr(silence, "options", _silences(change["new"])), "value")
     return Explorer(
         {
             "h": h_control,

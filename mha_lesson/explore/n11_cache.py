@@ -19,7 +19,7 @@ def cache() -> Explorer:
         for name, options, value in (("T", LENGTHS, 8), ("h", HEADS, 4), ("h_kv", HEADS, 2))
     )
     step = widgets.IntSlider(value=3, min=0, max=LENGTHS[-1] - 1, description="step")
-    explorer = Explorer(
+    return Explorer(
         {
             "T": length,
             "h": h_control,
@@ -30,21 +30,6 @@ def cache() -> Explorer:
         scene,
         reach={"h_kv": lambda h, **_: _key_heads(h), "step": lambda T, **_: range(T)},
     )
-
-    def fit_step(_change: dict | None = None) -> None:
-        step.max = length.value - 1
-
-    def fit_heads(change: dict) -> None:
-        most, stood = change["new"], h_kv_control.value
-        with h_kv_control.hold_sync():  # the browser hears of both at once
-            h_kv_control.options = _key_heads(most)
-            h_kv_control.value = min(stood, most)
-        h_kv_control.layout.display = None if most > 1 else "none"
-
-    length.observe(fit_step, "value")  # after the explorer's own: the picture comes first
-    h_control.observe(fit_heads, "value")
-    fit_step()
-    return explorer
 
 
 def scene(

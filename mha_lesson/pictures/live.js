@@ -827,6 +827,17 @@ function placeOf(model, { input, indexed, typed, said, min, step }) {
   return input === "checkbox" ? Number(model.get("value")) : Math.round((model.get("value") - min) / step);
 }
 
+// Where a model could go at most: fewer positions than its control has may be left.
+function lastOf(model, { indexed, min, step }) {
+  return indexed ? model.get("_options_labels").length - 1 : Math.floor((model.get("max") - min) / step);
+}
+
+// What somebody wants who has put a model where it stands: mha_lesson.pictures.states.wish.
+function wishOf(model, control) {
+  const place = placeOf(model, control);
+  return control.input === "range" && place === lastOf(model, control) ? Infinity : place;
+}
+
 function modelDeck(controls, models) {
   const set = (k, place) => {
     const { input, indexed, min, step } = controls[k];
@@ -839,16 +850,12 @@ function modelDeck(controls, models) {
 
 // End goes to a slider's last position of now: noUiSlider goes to the one that was last when it was made.
 function endKey(bar, deck, models) {
-  const last = (k) => {
-    const { indexed, min, step } = deck.controls[k], get = (name) => models[k].get(name);
-    return indexed ? get("_options_labels").length - 1 : Math.floor((get("max") - min) / step);
-  };
   const end = (e) => {
     const k = [...bar.children].findIndex((child) => child.contains(e.target));
     if (e.key !== "End" || e.target.getAttribute("role") !== "slider" || !models[k]) return;
     e.preventDefault();
     e.stopPropagation();
-    deck.set(k, last(k));
+    deck.set(k, lastOf(models[k], deck.controls[k]));
   };
   bar?.addEventListener("keydown", end, true);
   return () => bar?.removeEventListener("keydown", end, true);
@@ -908,11 +915,10 @@ async function render({ model, el }) {
     const models = await Promise.all((controls ?? []).map((c) => model.widget_manager.get_model(c.id)));
     if (gone) return;
     deck = modelDeck(controls ?? [], models);
-    // What the kernel has sent beforehand for where the controls stand.
-    const known = () => {
-      if (!stored || stored.rooms[0] !== model.get("room")) return null;
-      return stateAt(stored, models.map((m, k) => placeOf(m, stored.controls[k])), room);
-    };
+    // What the kernel has sent beforehand for where the reader wants the controls.
+    const wishes = models.map((m, k) => wishOf(m, controls[k]));
+    const wanted = () => wishes.map((wish, k) => (controls[k].typed ? placeOf(models[k], stored.controls[k]) : wish));
+    const known = () => (stored?.rooms[0] === model.get("room") ? stateAt(stored, wanted(), room) : null);
     let alone = false;
     const moved = () => { // a kernel that is asked will answer
       const scene = known();
@@ -925,7 +931,12 @@ async function render({ model, el }) {
       view.stored = stored = await unpack(bytesIn(model.get("stored")));
       moved();
     };
-    models.forEach((m, k) => listen(m, controls[k].indexed ? "change:index" : "change:value", moved));
+    models.forEach((m, k) => listen(m, controls[k].indexed ? "change:index" : "change:value", () => {
+      const place = placeOf(m, controls[k]), left = stored && way(stored, wanted().slice(0, k)).at(-1);
+      if (left && !controls[k].typed && place === within(controls[k], wishes[k], left)) return; // the kernel has fitted it
+      wishes[k] = wishOf(m, controls[k]);
+      moved();
+    }));
     off.push(rest(models, () => alone), endKey(bar, deck, models));
     if (play) {
       const { button, stop } = player(deck, play);

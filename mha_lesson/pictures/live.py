@@ -14,7 +14,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -256,8 +256,9 @@ class Explorer:
 
     `controls` maps the function's argument names to ipywidgets. `reach` says which positions a
     control has where that depends on earlier ones, or on a page where it has no list: a function of
-    the earlier values. A ValueError of `scene_at` is shown as a sentence, any other exception with
-    its type. A button plays the positions of the control `play`, one after the other.
+    the earlier values. A control that has only one is hidden. A ValueError of `scene_at` is shown
+    as a sentence, any other exception with its type. A button plays the positions of the control
+    `play`, one after the other.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
     a notebook that was not run, paper) stands the first state as a still picture. A page moves as
@@ -284,6 +285,8 @@ class Explorer:
         self._state_at = lru_cache(KEPT)(self._state_anew)
         self._sent: set[tuple[Any, ...]] = set()  # positions that the browser shows by itself
         self._sending: asyncio.Task[None] | None = None
+        self._wishes = {key: states.wish(control) for key, control in self.controls.items()}
+        self._fitting = False
         self.first = self.scene
         self.view = LiveView()
         for key, control in self.controls.items():
@@ -295,8 +298,9 @@ class Explorer:
         self.view.deck = {"controls": self._described(), "play": play}
         self.view.show(self.first)
         self.view.observe(self._widen, "room")
-        for control in self.controls.values():
-            control.observe(self._move, "value")
+        for key, control in self.controls.items():
+            control.observe(partial(self._move, key), "value")
+        self._fit(self.values)
         bar = widgets.Box(list(self.controls.values()))
         bar.layout.flex_flow = "row wrap"
         bar.add_class("mha-bar")
@@ -309,8 +313,8 @@ class Explorer:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Where the controls stand now."""
-        return {key: control.value for key, control in self.controls.items()}
+        """Where the controls stand now, each among the positions that earlier ones leave."""
+        return states.settled(self.controls, self.reach, self._wishes)
 
     @property
     def scene(self) -> Scene:
@@ -344,21 +348,34 @@ class Explorer:
             described.append(states.described(key, control, places))
         return described
 
-    def _widen(self, change: Any) -> None:
+    def _widen(self, _change: Any) -> None:
         self._sent.clear()
-        self._move(change)
+        self._answer()
 
-    def _move(self, _change: Any) -> None:
-        at = states.settled(self.controls, self.reach, self.values)
+    def _move(self, key: str, _change: Any) -> None:
+        if not self._fitting:
+            self._wishes[key] = states.wish(self.controls[key])
+            self._answer()
+
+    def _answer(self) -> None:
+        at = self.values
         if tuple(at.values()) in self._sent:
             self.view.error = ""
         else:
-            self._show()
+            self._show(at)
+        self._fit(at)  # the picture comes first
         self._send()
 
-    def _show(self) -> None:
+    def _fit(self, at: dict[str, Any]) -> None:
+        self._fitting = True
         try:
-            self.view.show(self.scene)
+            states.fit(self.controls, self.reach, at)
+        finally:
+            self._fitting = False
+
+    def _show(self, at: dict[str, Any]) -> None:
+        try:
+            self.view.show(self.scene_at(**at))
         except ValueError as error:
             self.view.error = str(error)
         except Exception as error:  # shown, since a callback has no cell to print it under
@@ -382,7 +399,7 @@ class Explorer:
                 return state
             return None
 
-        making = states.parcel(self.controls, self.reach, state_at, _plain, (room,), self.values)
+        making = states.parcel(self.controls, self.reach, state_at, _plain, (room,), self._wishes)
         while True:
             try:
                 next(making)

@@ -23,6 +23,7 @@ Control = Any  # of ipywidgets, with a value and a description: no one class of 
 Controls = Mapping[str, Control]
 Places = list[tuple[str, Any]]  # label and value of each position of a control
 SCALE = 10_000  # arrays of four decimals are sent as whole numbers
+END = object()  # who goes to a slider's end wants the end, wherever it will be
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,18 +139,49 @@ def _slides(control: Control) -> bool:
     return isinstance(control, widgets.IntSlider | widgets.SelectionSlider)
 
 
+def wish(control: Control) -> Any:
+    """What somebody wants who has put a control where it stands: its value, or `END`."""
+    last = _slides(control) and control.value == places_of(control)[-1][1]
+    return END if last else control.value
+
+
 def settled(controls: Controls, reach: Reach, wished: Mapping[str, Any]) -> dict[str, Any]:
     """Where the controls stand when these values are wished for, each among those that earlier
     ones leave: beyond them a slider stands at its end, anything else at its first position.
     """
     at: dict[str, Any] = {}
     for key, control in controls.items():
-        left = None
-        if key in reach and not isinstance(control, widgets.Text):
+        left = [wished[key]]
+        if isinstance(control, widgets.Text):
+            pass
+        elif key in reach:
             left = [value for _, value in places_of(control, reach[key](**at))]
-        fits = left is None or wished[key] in left
-        at[key] = wished[key] if fits else left[-1 if _slides(control) else 0]
+        elif wished[key] is END:
+            left = [places_of(control)[-1][1]]
+        at[key] = wished[key] if wished[key] in left else left[-1 if _slides(control) else 0]
     return at
+
+
+def fit(controls: Controls, reach: Reach, at: Mapping[str, Any]) -> None:
+    """Gives each control the positions that earlier ones leave, and puts it at its own of `at`.
+
+    One that has no choice is not seen; a box that is not seen stays checked.
+    """
+    before: dict[str, Any] = {}
+    for key, control in controls.items():
+        if key in reach and not isinstance(control, widgets.Text):
+            given = [*reach[key](**before)]
+            places = places_of(control, given)
+            control.layout.display = None if len(places) > 1 else "none"
+            with control.hold_sync():  # the browser hears of both at once
+                if isinstance(control, widgets.IntSlider):
+                    control.max = places[-1][1]
+                    control.value = at[key]
+                elif hasattr(control, "options"):
+                    if places != places_of(control):
+                        control.options = given
+                    control.value = at[key]
+        before[key] = at[key]
 
 
 def parcel(
