@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
 from mha_lesson.course import predict
 from mha_lesson.pictures import states
-from mha_lesson.pictures.layout import ROOMS, SCREEN, WIDTH, Path, Text, draw
+from mha_lesson.pictures.layout import ROOMS, SCREEN, WIDTH, Cells, Path, Text, draw
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import (
     LOW,
@@ -31,6 +31,7 @@ from mha_lesson.pictures.panels import (
 )
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, sentence
+from mha_lesson.training import two_sides_runs
 from readable import assert_readable
 
 pytestmark = pytest.mark.plain
@@ -749,8 +750,32 @@ def test_every_explorer_is_read_on_a_laptop_and_on_a_phone_at_every_extreme(name
         assert_readable(drawing)
         assert len(scene.alt) <= 330 and len(scene.caption) <= 330, state
         for room in ROOMS[1:]:
+            along = {620: 1.1, 310: 2.2}[room] if name in ("memory", "cache") else 1  # keep letters
             if name != "flow":  # wider, and scrolled on its own
-                assert_readable(draw(scene, room, SCREEN), room)
+                assert_readable(draw(scene, room, SCREEN), along * room)
+
+
+def test_on_a_phone_the_maps_of_all_heads_are_squares_in_two_columns() -> None:
+    drawing = draw(module("heads").scene(), ROOMS[-1], SCREEN)
+    cells = [mark for mark in drawing.marks if isinstance(mark, Cells)]
+    assert len(cells) == 12 and len({mark.x for mark in cells}) == 2
+    assert {mark.width for mark in cells} == {mark.height for mark in cells}
+    assert drawing.height < 1000
+
+
+def test_on_every_width_the_strips_of_memory_keep_their_letters() -> None:
+    for sizes, room in itertools.product(({}, {"T": 4, "h": 3, "d_k": 4}), ROOMS):
+        drawing = draw(module("memory").scene(**sizes), room, SCREEN)
+        assert all(mark.numbers for mark in drawing.marks if isinstance(mark, Cells)), (sizes, room)
+
+
+def test_on_a_tablet_eight_heads_have_bars_of_two_decimals() -> None:
+    run = two_sides_runs(8, [0], n_steps=2, snapshot_every=1)[0]
+    scene = module("training").draw(run, 2)
+    shares = [bars.written(v) for bars in scene.panels[0][1:] for v in bars.values.flat]
+    for room in ROOMS[1:]:
+        written = {mark.text for mark in draw(scene, room, SCREEN).marks if isinstance(mark, Text)}
+        assert {*shares} <= written, room
 
 
 def test_one_row_of_keys_is_one() -> None:

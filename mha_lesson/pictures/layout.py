@@ -45,6 +45,7 @@ from mha_lesson.refusals import MOST, require_kind, require_positive
 WIDTH = 860  # fits the output of a notebook cell on a laptop
 ROOMS = (WIDTH, 620, 310)  # widths that a saved page is laid out for: a laptop, a tablet, a phone
 SCREEN = 420  # with controls and sentence it takes 560 px of a laptop's screen
+PHONE = 400  # here two maps stand side by side
 FOLDED = 700  # a narrower page stacks panels and is scrolled: no limit to its height
 SMALL, BODY, TITLE = 12, 13, 15
 GAP = 28
@@ -327,7 +328,7 @@ def _fitting(framed: _Framed, width: float, height: float) -> tuple[_Sizes, _Mos
     scene: Scene = framed.thing
     if width < FOLDED:
         maps = range(max(1, int(width / 150)), 0, -1)
-        plots = range(max(1, int(width / 190)), 0, -1)
+        plots = range(max(1, int(width / 210)), 0, -1)
         for most in itertools.product(plots, maps):
             if most == (1, 1) or _draw_scene(scene, width, _SIZES[0], most).width <= width:
                 return _SIZES[0], most
@@ -755,6 +756,8 @@ def _cell_size(piece: _Piece, room: float) -> tuple[float, float]:
         width = _half(min(room / n_columns, 3.6 * most / n_columns))
         return width, width
     low = 15.0 if n_rows <= 8 else 11.5 if piece.rows else 0.0  # so high that labels fit
+    if piece.page < PHONE and room < piece.page / 2:  # rather fewer labels than a long way down
+        low = 0.0
     height = piece.cell or min(max(width, low), most)
     return min(width, _half(1.7 * height)), height
 
@@ -1128,8 +1131,9 @@ def _tiles(panel: Tiles, piece: _Piece, room: float) -> Drawing:
     wanted = _widest([t for row in panel.labels for t in row if t], BODY) + 12
     breaks = _breaks(n_columns - 1, panel.break_columns)
     longest = max(len(text or "") for row in panel.labels for text in row)
-    legible, most = LETTER * longest + 4, (piece.page - left - breaks) / n_columns
-    least = min(legible, most) if piece.narrow else 3.0  # rather fewer in a row than no letters
+    legible, most = math.ceil(LETTER * longest) + 4.0, (piece.page - left - breaks) / n_columns
+    along = piece.narrow and legible < 2.4 * most  # rather moved along than without its letters
+    least = legible if along else 3.0
     width = _half(max(3.0, least, min(max(28.0, wanted), (room - breaks) / n_columns)))
     height = min(26.0 if n_rows <= 16 else 16.0, max(piece.sizes.cell, 13.0))
     if panel.path:

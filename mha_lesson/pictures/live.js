@@ -651,6 +651,14 @@ export class View {
     }
     const f = this.fields[i];
     this.move([i, Math.min(Math.max(r, 0), f.rows - 1), Math.min(Math.max(c, 0), f.columns - 1)]);
+    this.follow(f.box(...this.cursor.slice(1)));
+  }
+
+  // A picture that is wider than its place moves along until a cell is seen.
+  follow([x, , w]) {
+    const { stage, canvas } = this, scale = canvas.clientWidth / (this.scene.width + 4);
+    const [left, right] = [x * scale, (x + w + 4) * scale - stage.clientWidth];
+    stage.scrollLeft = Math.max(right, Math.min(left, stage.scrollLeft));
   }
 
   // What belongs to the cursor: cells of one link, the same cell of equal maps, its row and column.
