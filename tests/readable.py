@@ -3,19 +3,20 @@
 import numpy as np
 
 from mha_lesson.pictures import layout
+from mha_lesson.pictures.marks import ColourBar, Drawing, Text, text_width
 
 
-def assert_readable(drawing: layout.Drawing, width: float = layout.WIDTH) -> None:
+def assert_readable(drawing: Drawing, width: float = layout.WIDTH) -> None:
     """No text is below 12 px, lies outside of the page or on another; the page is wide enough."""
     assert drawing.width <= width + 1
     boxes: list[tuple[str, float, float, float, float]] = []
     for mark in drawing.marks:
-        if isinstance(mark, layout.ColourBar):
+        if isinstance(mark, ColourBar):
             mark = mark.label()
-        if not isinstance(mark, layout.Text):
+        if not isinstance(mark, Text):
             continue
         assert mark.size >= 12
-        long, short = 0.8 * layout.text_width(mark.text, mark.size), 0.8 * mark.size
+        long, short = 0.8 * text_width(mark.text, mark.size), 0.8 * mark.size
         x = mark.x - {"left": 0, "center": long / 2, "right": long}[mark.align]
         box = (x, mark.y - short / 2, long, short)
         if mark.turned:

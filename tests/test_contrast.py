@@ -10,20 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_lesson.pictures import figures
-from mha_lesson.pictures.panels import (
-    HEADS,
-    MAPS,
-    ROLES,
-    TILE,
-    contrast,
-    luminance,
-    rgb,
-    text_on,
-)
+from mha_lesson.pictures import figures, live
+from mha_lesson.pictures.colours import HEADS, MAPS, ROLES, TILE, contrast, luminance, rgb, text_on
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = (ROOT / "mha_lesson/pictures/live.js").read_text(encoding="utf-8")
 STYLE = (ROOT / "tools/pages/page.css").read_text(encoding="utf-8")
 PAIR = r"light-dark\((#\w{6}), (#\w{6})\)"
 NAMED = {name: (light, dark) for name, light, dark in re.findall(rf"--([\w-]+): {PAIR}", STYLE)}
@@ -33,7 +23,7 @@ LIGHT, DARK = ("#FFFFFF", NAMED["page"][0]), ("#111111", NAMED["page"][1])
 
 def drawn(name: str) -> tuple[str, str]:
     """A colour of the browser's renderer, on a dark and on a light page."""
-    [pair] = re.findall(rf'\b{name}: dark \? "(#\w{{6}})" : "(#\w{{6}})"', SCRIPT)
+    [pair] = re.findall(rf'\b{name}: dark \? "(#\w{{6}})" : "(#\w{{6}})"', live.SCRIPT)
     return pair
 
 
@@ -58,7 +48,7 @@ def test_numbers_in_cells(page, name):
 
 
 def test_both_renderers_choose_black_or_white_alike():
-    threshold = float(re.search(r"luminance\([^?]*\) > ([\d.]+) \? \"#000000\"", SCRIPT)[1])
+    threshold = float(re.search(r"luminance\([^?]*\) > ([\d.]+) \? \"#000000\"", live.SCRIPT)[1])
     greys = [f"#{v:02X}{v:02X}{v:02X}" for v in range(256)]
     white = [text_on(grey) == "#FFFFFF" for grey in greys]
     assert white == [luminance(grey) <= threshold for grey in greys]

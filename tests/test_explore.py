@@ -16,19 +16,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
 from mha_lesson.course import predict
 from mha_lesson.pictures import states
-from mha_lesson.pictures.layout import ROOMS, SCREEN, WIDTH, Cells, Path, Text, draw
+from mha_lesson.pictures.colours import LOW
+from mha_lesson.pictures.layout import ROOMS, SCREEN, WIDTH, draw
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import (
-    LOW,
-    Bars,
-    Curve,
-    Heatmap,
-    Scene,
-    Table,
-    Tiles,
-    Words,
-    number,
-)
+from mha_lesson.pictures.marks import Cells, Path, Text
+from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, sentence
 from mha_lesson.training import two_sides_runs

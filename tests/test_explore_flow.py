@@ -13,8 +13,9 @@ from mha_lesson import (
     explore,
     scaled_dot_product_attention,
 )
-from mha_lesson.pictures.layout import SCREEN, WIDTH, Cells, draw
-from mha_lesson.pictures.panels import HEADS, MAPS, ROLES, contrast, rgb
+from mha_lesson.pictures.colours import HEADS, MAPS, ROLES, contrast, rgb
+from mha_lesson.pictures.layout import SCREEN, WIDTH, draw
+from mha_lesson.pictures.marks import Cells
 from mha_lesson.text import sentence
 
 flow = importlib.import_module("mha_lesson.explore.n00_flow")

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from mha_lesson import MultiHeadAttention, cost
-from mha_lesson.pictures.layout import Cells, Path, Rect, Text, draw
-from mha_lesson.pictures.panels import ROLES, Bars, Curve, head_colour, number
+from mha_lesson.pictures.colours import ROLES
+from mha_lesson.pictures.layout import draw
+from mha_lesson.pictures.marks import Cells, Path, Rect, Text
+from mha_lesson.pictures.panels import Bars, Curve, head_colour, number
 from mha_lesson.tasks import letter_batches
 from mha_lesson.text import sentence
 from mha_lesson.training import side_accuracy, silence_head, two_sides_runs, weight_by_offset

@@ -11,10 +11,22 @@ from PIL import Image
 
 import fresh
 from mha_lesson.pictures import figures, layout, live, module
+from mha_lesson.pictures.charts import shares
+from mha_lesson.pictures.colours import INK, MAPS, ROLES, contrast, rgb, text_on
+from mha_lesson.pictures.marks import (
+    PLAIN,
+    Cells,
+    ColourBar,
+    Dot,
+    Drawing,
+    Mark,
+    Path,
+    Rect,
+    Ribbons,
+    Text,
+    scripts,
+)
 from mha_lesson.pictures.panels import (
-    INK,
-    MAPS,
-    ROLES,
     Bars,
     Curve,
     Heatmap,
@@ -23,11 +35,7 @@ from mha_lesson.pictures.panels import (
     Table,
     Tiles,
     Words,
-    contrast,
     head_colour,
-    rgb,
-    shares,
-    text_on,
 )
 from readable import assert_readable, unpacked
 
@@ -75,7 +83,7 @@ def test_a_narrow_cell_gets_a_narrower_picture(width):
 
 
 def test_labels_are_shared_between_neighbours():
-    texts = [m.text for m in layout.draw(heads(8)).marks if isinstance(m, layout.Text)]
+    texts = [m.text for m in layout.draw(heads(8)).marks if isinstance(m, Text)]
     assert texts.count("spunky") == 2 + 4  # beside each row of heatmaps, under each column
     assert texts.count("weight") == 1  # one colour bar for all
 
@@ -116,7 +124,7 @@ def test_every_cell_has_the_colour_of_its_map_without_bands():
     maps = ["query", "key", "value", "output", "diverging", "head 1"]
     scene = Scene([Heatmap(ramp, colours=c, limits=(-1, 1), numbers=False, title=c) for c in maps])
     image = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("RGB")).astype(float)
-    fields = [m for m in layout.draw(scene).marks if isinstance(m, layout.Cells)]
+    fields = [m for m in layout.draw(scene).marks if isinstance(m, Cells)]
     assert len(fields) == len(maps)
     for name, field in zip(maps, fields, strict=True):
         for (row, column), level in np.ndenumerate(shares(field.panel)):
@@ -133,9 +141,9 @@ def test_boxes_of_the_module_wear_the_colour_of_what_they_make():
     squares = {
         (mark.x, mark.y): mark.colour
         for mark in layout.draw(module.scene()).marks
-        if isinstance(mark, layout.Rect) and mark.width == 10
+        if isinstance(mark, Rect) and mark.width == 10
     }
-    frames = [m for m in layout.draw(module.scene()).marks if isinstance(m, layout.Rect)]
+    frames = [m for m in layout.draw(module.scene()).marks if isinstance(m, Rect)]
     worn = {}
     for frame in (f for f in frames if f.hollow):
         inside = [c for (x, y), c in squares.items()
@@ -155,22 +163,22 @@ def test_arrows_of_the_module_wear_the_colour_of_what_they_carry():
     lines = [
         mark.colour
         for mark in layout.draw(module.scene()).marks
-        if isinstance(mark, layout.Path) and mark.points[0][0] == mark.points[-1][0]
+        if isinstance(mark, Path) and mark.points[0][0] == mark.points[-1][0]
     ]
     carried = [ROLES.get(panel.boxes[upper].role, INK) for upper, _ in panel.arrows]
     assert lines[: len(carried)] == carried and {*carried} == {*ROLES.values(), INK}
 
 
-def drawn(scene: Scene, width: float = layout.WIDTH) -> list[layout.Mark]:
+def drawn(scene: Scene, width: float = layout.WIDTH) -> list[Mark]:
     return layout.draw(scene, width).marks
 
 
 def test_the_key_stands_above_the_first_row_of_maps():
     maps = [Heatmap(w, limits=(0, 1), title=f"{i}") for i, w in enumerate(WEIGHTS[:2])]
     marks = drawn(Scene([[Curve([1, 2], {"a": [1, 2]}, title="curve")], maps]))
-    [bar] = (m for m in marks if isinstance(m, layout.ColourBar))
-    above = [m.y for m in marks if isinstance(m, layout.Dot)]
-    below = [m.y for m in marks if isinstance(m, layout.Cells)]
+    [bar] = (m for m in marks if isinstance(m, ColourBar))
+    above = [m.y for m in marks if isinstance(m, Dot)]
+    below = [m.y for m in marks if isinstance(m, Cells)]
     assert max(above) < bar.y < min(below) < bar.y + 60
 
 
@@ -178,7 +186,7 @@ def test_on_a_phone_a_plot_loses_no_room_to_the_labels_of_another():
     bars = Bars(WEIGHTS[0, 0], TOKENS)
     curve = Curve([1, 2], {"a line of a long name": [1, 2], "another": [2, 3]})
     alone, both = (
-        [m.width for m in drawn(scene, 330) if isinstance(m, layout.Rect)]
+        [m.width for m in drawn(scene, 330) if isinstance(m, Rect)]
         for scene in (Scene(bars), Scene([[bars], [curve]]))
     )
     assert alone == both
@@ -187,14 +195,14 @@ def test_on_a_phone_a_plot_loses_no_room_to_the_labels_of_another():
 def test_a_stack_begins_where_its_neighbour_begins():
     one, two, three = (Heatmap(w, title=name) for w, name in zip(WEIGHTS, "abc", strict=False))
     marks = drawn(Scene([[one, Stack([[two], [three]])]]))
-    titles = {m.text: m.y for m in marks if isinstance(m, layout.Text) and m.bold}
+    titles = {m.text: m.y for m in marks if isinstance(m, Text) and m.bold}
     assert titles["a"] == titles["b"] < titles["c"]
 
 
 def test_ticks_do_not_repeat_the_name_of_their_axis():
     rows, columns = ["layer 0", "layer 1"], ["head 0", "head 1", "all heads"]
     heat = Heatmap(np.ones((2, 3)), rows, columns, row_name="layer", column_name="head")
-    said = [m.text for m in drawn(Scene(heat)) if isinstance(m, layout.Text)]
+    said = [m.text for m in drawn(Scene(heat)) if isinstance(m, Text)]
     assert {"0", "1", "all heads", "layer", "head"} <= {*said}
     assert not {*rows, *columns[:2]} & {*said}
     assert heat.text(1, 0) == "layer 1 → head 0 = 1"
@@ -210,14 +218,14 @@ def test_ticks_do_not_repeat_the_name_of_their_axis():
 def test_a_whole_count_has_no_decimals_and_a_share_always(values, limits, said):
     bars = Bars(values, limits=limits)
     assert [bars.text(0, i).split(" = ")[1] for i in range(len(values))] == said
-    written = [m.text for m in drawn(Scene(bars)) if isinstance(m, layout.Text)]
+    written = [m.text for m in drawn(Scene(bars)) if isinstance(m, Text)]
     assert written[-2 * len(said) : -len(said)] == said
 
 
 def test_bars_of_a_role_wear_its_colour():
     bars = Bars([1, 2, 3], roles=["key", None, "value"])
-    rects = [m.colour for m in layout.draw(Scene(bars)).marks if isinstance(m, layout.Rect)]
-    assert rects == [ROLES["key"], layout.PLAIN, ROLES["value"]]
+    rects = [m.colour for m in layout.draw(Scene(bars)).marks if isinstance(m, Rect)]
+    assert rects == [ROLES["key"], PLAIN, ROLES["value"]]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +240,7 @@ def test_bars_of_a_role_wear_its_colour():
     ],
 )
 def test_what_is_raised_and_lowered_is_nothing_but_that(text, raised, lowered):
-    pieces = layout.scripts(text)
+    pieces = scripts(text)
     assert [piece for piece, sign in pieces if sign == "^"] == raised
     assert [piece for piece, sign in pieces if sign == "_"] == lowered
     assert "".join(sign + piece for piece, sign in pieces) == text
@@ -243,8 +251,8 @@ def test_a_raised_letter_stands_higher_and_a_lowered_one_lower(turned):
     """Where the last letter's ink ends, against that of the same letter on the line."""
 
     def ends(text: str) -> tuple[int, int]:
-        drawing = layout.Drawing(width=80, height=80)
-        drawing.add(layout.Text(40, 40, text, 20, "center", turned=turned))
+        drawing = Drawing(width=80, height=80)
+        drawing.add(Text(40, 40, text, 20, "center", turned=turned))
         image = Image.open(io.BytesIO(figures._bytes(drawing, "png"))).convert("L")
         ink = np.asarray(image)[4:-4, 4:-4] < 128
         ink = np.rot90(ink, -1) if turned else ink  # so that it can be read level
@@ -262,7 +270,7 @@ def test_a_stronger_weight_has_more_ink():
     cells = next(
         m
         for m in layout.draw(Scene(Heatmap([[0.1, 0.9]], limits=(0, 1), numbers=False))).marks
-        if isinstance(m, layout.Cells)
+        if isinstance(m, Cells)
     )
     y = round(2 * (cells.y + cells.height / 2 + figures.MARGIN))
     weak, strong = (
@@ -297,10 +305,10 @@ def test_the_browser_gets_the_marks_that_the_figure_draws(name):
     header, raw = live.pack(SCENES[name])
     arrays = unpacked(header["arrays"], raw)
     drawing = layout.draw(SCENES[name], height=layout.SCREEN)
-    texts = [m.text for m in drawing.marks if isinstance(m, layout.Text)]
+    texts = [m.text for m in drawing.marks if isinstance(m, Text)]
     assert [m["text"] for m in header["marks"] if m["kind"] == "text"] == texts
     assert len(header["marks"]) == len(drawing.marks)
-    cells = [m for m in drawing.marks if isinstance(m, layout.Cells)]
+    cells = [m for m in drawing.marks if isinstance(m, Cells)]
     places = [m for m in header["marks"] if m["kind"] in ("heatmap", "tiles")]
     for sent, mark in zip(places, cells, strict=True):
         if sent["kind"] == "heatmap":
@@ -312,7 +320,7 @@ def test_the_browser_gets_the_marks_that_the_figure_draws(name):
 def test_a_ribbon_is_as_wide_as_its_weight():
     values = np.array([[0.25, 0.0], [0.0, 0.75]])
     scene = Scene(Words(Heatmap(values), head=5))
-    [ribbons] = [m for m in layout.draw(scene).marks if isinstance(m, layout.Ribbons)]
+    [ribbons] = [m for m in layout.draw(scene).marks if isinstance(m, Ribbons)]
     image = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("RGB")).astype(int)
     middle = round(2 * (ribbons.x + ribbons.width / 2 + figures.MARGIN))
     coloured = (np.ptp(image[:, middle], axis=-1) > 30).astype(int)
@@ -328,7 +336,7 @@ def cell_pixels(panel: Heatmap | Tiles, row: int, column: int) -> np.ndarray:
     """What is drawn within one cell: RGB, two pixels for each of the layout's."""
     scene = Scene(panel)
     image = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("RGB")).astype(int)
-    cells = [m for m in layout.draw(scene).marks if isinstance(m, layout.Cells)]
+    cells = [m for m in layout.draw(scene).marks if isinstance(m, Cells)]
     [mark] = [m for m in cells if m.panel is panel]  # not the key of blocked cells
     x, y = (round(2 * (start + figures.MARGIN)) for start in mark.at(row, column))
     return image[y : y + int(2 * mark.height) - 2, x : x + int(2 * mark.width) - 2].reshape(-1, 3)

@@ -20,7 +20,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 import minutes
 import notebooks
 from mha_lesson.course.folds import TAG, folds
-from mha_lesson.pictures.panels import ROLES
+from mha_lesson.pictures.colours import ROLES
 
 NOTEBOOKS = notebooks.paths()
 ORDER = [path.name for path in NOTEBOOKS]

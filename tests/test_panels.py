@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_lesson.pictures import layout, panels
+from mha_lesson.pictures import charts, colours, layout, numerals, panels
+from mha_lesson.pictures.marks import Cells, ColourBar, Dot, Path, Rect, Text
 from mha_lesson.pictures.panels import (
     Bars,
     Box,
@@ -55,7 +56,7 @@ def test_numbers_keep_two_digits_of_the_value(value):
 @given(st.floats(0.001, 1e6), st.floats(1.01, 1e4), st.booleans())
 def test_ticks_are_few_rising_and_inside(low, ratio, log):
     high = low * ratio
-    at = panels.ticks(low, high, log)
+    at = numerals.ticks(low, high, log)
     assert 1 <= len(at) <= 11
     assert all(a < b for a, b in pairwise(at))
     assert all(low * (1 - 1e-6) <= t <= high * (1 + 1e-6) for t in at)
@@ -64,28 +65,28 @@ def test_ticks_are_few_rising_and_inside(low, ratio, log):
 def _lightness(rgba: np.ndarray, page: str) -> np.ndarray:
     """CIE L* of a map's colours on a page."""
     alpha = rgba[:, 3:] / 255
-    solid = rgba[:, :3] * alpha + np.array(panels.rgb(page)) * (1 - alpha)
-    y = np.array([panels.luminance(tuple(c)) for c in solid])
+    solid = rgba[:, :3] * alpha + np.array(colours.rgb(page)) * (1 - alpha)
+    y = np.array([colours.luminance(tuple(c)) for c in solid])
     return np.where(y > 216 / 24389, 116 * np.cbrt(y) - 16, y * 24389 / 27)
 
 
 @pytest.mark.parametrize("page", ["#FFFFFF", "#111111"])
 def test_lightness_changes_evenly_with_the_value_on_both_pages(page):
-    steps = np.diff(_lightness(panels.SEQUENTIAL[::15], page))
+    steps = np.diff(_lightness(colours.SEQUENTIAL[::15], page))
     assert (steps < 0).all() if page == "#FFFFFF" else (steps > 0).all()
     assert abs(steps).max() < 2.6 * abs(steps).min()
 
 
 @pytest.mark.parametrize("page", ["#FFFFFF", "#111111"])
 def test_text_and_the_strongest_cells_stand_out_on_both_pages(page):
-    for colour in (panels.INK, panels.HIGH, panels.LOW):
-        assert panels.contrast(colour, page) > 3.9
+    for colour in (colours.INK, colours.HIGH, colours.LOW):
+        assert colours.contrast(colour, page) > 3.9
 
 
 def test_numbers_in_cells_can_be_read_on_every_colour():
-    for table in panels.MAPS.values():
-        for colour in panels.on_plate(table):
-            assert panels.contrast(panels.text_on(tuple(colour)), tuple(colour)) >= 4.5
+    for table in colours.MAPS.values():
+        for colour in colours.on_plate(table):
+            assert colours.contrast(colours.text_on(tuple(colour)), tuple(colour)) >= 4.5
 
 
 def test_eight_heads_have_eight_colours_then_they_repeat():
@@ -118,13 +119,13 @@ def test_nan_and_infinities_are_said_and_do_not_stretch_the_colours():
     assert panel.text(0, 0).endswith("= NaN")
     assert panel.text(0, 1).endswith("= −∞")
     assert "1 NaN" in panel.alt
-    assert panels.shares(panel).tolist() == [[0, 0], [170, 255]]
+    assert charts.shares(panel).tolist() == [[0, 0], [170, 255]]
 
 
 def test_rows_of_their_own_range_reach_the_end_of_the_map():
     panel = Heatmap([[0.1, 0.05], [0.4, 0.8]], limits=(0, 1), per_row=True)
-    assert panels.shares(panel).max(axis=1).tolist() == [255, 255]
-    assert panels.shares(Heatmap([[0.1, 0.5]], limits=(0, 1))).tolist() == [[26, 128]]
+    assert charts.shares(panel).max(axis=1).tolist() == [255, 255]
+    assert charts.shares(Heatmap([[0.1, 0.5]], limits=(0, 1))).tolist() == [[26, 128]]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_a_colour_bar_says_what_its_ends_stand_for(values, options, ends, by_row
     panel = Heatmap(values, numbers=False, **options)
     assert panel.ends() == ends
     assert panel.by_row == by_row
-    (bar,) = (m for m in layout.draw(Scene(panel)).marks if isinstance(m, layout.ColourBar))
+    (bar,) = (m for m in layout.draw(Scene(panel)).marks if isinstance(m, ColourBar))
     assert (bar.label().text, bar.by_row) == (ends[1], "row’s largest" if by_row else "")
 
 
@@ -242,7 +243,7 @@ def test_zero_is_the_pale_middle_where_limits_lie_on_both_sides(values):
     """All heads switched off write zeros: drawn from -1 upwards they would look half full."""
     panel = Heatmap(torch.tensor(values), limits=(-1, 1))
     assert panel.colours == "diverging"
-    assert panels.shares(panel)[0, 0] in (127, 128)  # of 255
+    assert charts.shares(panel)[0, 0] in (127, 128)  # of 255
 
 
 @pytest.mark.parametrize(
@@ -260,9 +261,9 @@ def test_a_mask_is_hatched_or_empty_and_says_true_or_false():
     assert (panel.text(0, 0), panel.text(0, 1)) == ("0 → 0 = False", "0 → 1 = True")
     assert panel.alt == "mask of 1 × 2, query → key; 1 True"
     assert not panel.largest(3)
-    texts = [m.text for m in layout.draw(Scene(panel)).marks if isinstance(m, layout.Text)]
+    texts = [m.text for m in layout.draw(Scene(panel)).marks if isinstance(m, Text)]
     assert {"True", "False"} <= set(texts) and "blocked" not in texts
-    assert not any(isinstance(m, layout.ColourBar) for m in layout.draw(Scene(panel)).marks)
+    assert not any(isinstance(m, ColourBar) for m in layout.draw(Scene(panel)).marks)
     for wrong in ({"values": [[0.5]]}, {"values": [[1]], "blocked": [[True]]}):
         with pytest.raises(ValueError, match="values of a mask must be"):
             Heatmap(**wrong, mask=True)
@@ -297,7 +298,7 @@ def test_no_bar_goes_without_its_number():
     for n in (3, 10, 16):
         panel = Bars(np.linspace(-1.99, 2.08, n), limits=(-160, 160))
         drawn = [m.text for m in layout.draw(Scene([[panel, panel]])).marks
-                 if isinstance(m, layout.Text)]  # fmt: skip
+                 if isinstance(m, Text)]  # fmt: skip
         for value in panel.values[0]:
             said = {number(value, 2), number(value, 1)}
             assert said & set(drawn), (n, value)
@@ -306,9 +307,7 @@ def test_no_bar_goes_without_its_number():
 def test_numbers_at_bars_of_other_heights_may_be_wider_than_their_slot():
     def said(values: list[float]) -> list[str]:
         drawn = layout.draw(Scene(Bars(values, limits=(0, 1), decimals=2)), 310).marks
-        return [
-            m.text for m in drawn if isinstance(m, layout.Text) and "." in m.text and not m.turned
-        ]
+        return [m.text for m in drawn if isinstance(m, Text) and "." in m.text and not m.turned]
 
     steep, level = [0.0] * 9 + [1.0], [1.0] * 10
     assert said(steep)[-10:] == [".00"] * 9 + ["1.00"] and said(level)[-10:] == ["1.0"] * 10
@@ -319,7 +318,7 @@ def test_on_a_narrow_page_a_table_is_folded_and_each_part_begins_with_the_names(
     header = ["one", "two", "three", "four"]
     for width, parts in ((860, 1), (310, 2)):
         drawing = layout.draw(Scene(Table(rows, header)), width)
-        texts = [m for m in drawing.marks if isinstance(m, layout.Text)]
+        texts = [m for m in drawing.marks if isinstance(m, Text)]
         assert drawing.width <= width
         assert {m.text for m in texts} == {*header, *rows[0], *rows[1]}
         assert sum(m.text == "a name" for m in texts) == parts
@@ -330,7 +329,7 @@ def test_on_a_narrow_page_a_table_is_folded_and_each_part_begins_with_the_names(
 def test_letters_of_tiles_are_written_all_or_none():
     for n, there in ((6, True), (40, False)):
         tiles = Tiles([["a", "long"] * (n // 2)])
-        cells = next(m for m in layout.draw(Scene(tiles), 310).marks if isinstance(m, layout.Cells))
+        cells = next(m for m in layout.draw(Scene(tiles), 310).marks if isinstance(m, Cells))
         assert cells.numbers == there
 
 
@@ -338,14 +337,14 @@ def test_on_a_narrow_page_lines_are_named_above_the_plot():
     lines = {"a line with a name": [1, 2], "and another one": [2, 1]}
     for width, above in ((860, False), (310, True)):
         marks = layout.draw(Scene(Curve([1, 2], lines)), width).marks
-        names = [m for m in marks if isinstance(m, layout.Text) and m.text in lines]
-        lowest = min(m.y for m in marks if isinstance(m, layout.Dot))
+        names = [m for m in marks if isinstance(m, Text) and m.text in lines]
+        lowest = min(m.y for m in marks if isinstance(m, Dot))
         assert all(name.y < lowest for name in names) == above
 
 
 def test_names_of_lines_stand_above_the_numbers_of_the_axis_below():
     panel = Curve([1, 2], {f"line {i}": [1, 0] for i in range(4)}, limits=(0, 1))
-    texts = {m.text: m.y for m in layout.draw(Scene(panel)).marks if isinstance(m, layout.Text)}
+    texts = {m.text: m.y for m in layout.draw(Scene(panel)).marks if isinstance(m, Text)}
     names = [texts[f"line {i}"] for i in range(4)]
     assert max(names) <= texts["0"] and min(np.diff(sorted(names))) >= 15
 
@@ -356,23 +355,23 @@ def test_panels_in_columns_begin_at_one_place_and_their_rows_are_of_one_height()
         return [first, Heatmap(np.eye(2), right, second, numbers=False)]
 
     scene = Scene([row(["3 pad", "4"], ["3", "4"]), row(["3", "4"], ["3 pad", "4"])])
-    cells = [m for m in layout.draw(scene).marks if isinstance(m, layout.Cells) and m.x > 0]
+    cells = [m for m in layout.draw(scene).marks if isinstance(m, Cells) and m.x > 0]
     assert [c.x for c in cells[:2]] == [c.x for c in cells[2:]]
     wide = Scene([[Heatmap(np.eye(13), numbers=False), Heatmap(np.ones((13, 24)), numbers=False)]])
-    left, right = (m for m in layout.draw(wide).marks if isinstance(m, layout.Cells))
+    left, right = (m for m in layout.draw(wide).marks if isinstance(m, Cells))
     assert (left.y, left.height) == (right.y, right.height) and left.width > right.width
 
 
 def test_the_reference_is_drawn_over_the_bars():
     marks = layout.draw(Scene(Bars([3, 4], reference=(2, "here")))).marks
     kinds = [type(m) for m in marks]
-    dashed = next(i for i, m in enumerate(marks) if isinstance(m, layout.Path) and m.dashed)
-    assert dashed > max(i for i, kind in enumerate(kinds) if kind is layout.Rect)
+    dashed = next(i for i, m in enumerate(marks) if isinstance(m, Path) and m.dashed)
+    assert dashed > max(i for i, kind in enumerate(kinds) if kind is Rect)
 
 
 def test_labels_stand_upright_where_there_is_room():
     bars = Bars([1, 2], ["quite a long label", "another long one"])
-    assert not any(m.turned for m in layout.draw(Scene(bars)).marks if isinstance(m, layout.Text))
+    assert not any(m.turned for m in layout.draw(Scene(bars)).marks if isinstance(m, Text))
 
 
 def test_a_picture_shrinks_to_the_height_that_it_is_given():
@@ -386,9 +385,9 @@ def test_a_walk_goes_on_from_the_tip_of_the_arrow_before():
     np.testing.assert_array_equal(walk.corners(), [[0, 0], [1, 2], [1, 2], [4, 1]])
     assert walk.largest(1) == [("head 2", "3.00 along, 1.00 down")]
     assert walk.alt == "3 arrows, tip to tail, to (4.00, 1.00)"
-    lines = [m for m in layout.draw(Scene(walk)).marks if isinstance(m, layout.Path)]
+    lines = [m for m in layout.draw(Scene(walk)).marks if isinstance(m, Path)]
     gone = Walk([[1, 2], [0, 0], [0, 0]], (-1, 5, -1, 3))
-    assert len(lines) == sum(isinstance(m, layout.Path) for m in layout.draw(Scene(gone)).marks)
+    assert len(lines) == sum(isinstance(m, Path) for m in layout.draw(Scene(gone)).marks)
     with pytest.raises(ValueError, match="steps must be"):
         Walk([[1, 2, 3]], (0, 1, 0, 1))
     with pytest.raises(ValueError, match="frame must be"):

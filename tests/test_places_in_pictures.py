@@ -10,11 +10,13 @@ import torch
 from PIL import Image
 
 from mha_lesson import merge_heads, split_heads
-from mha_lesson.pictures import figures, layout
+from mha_lesson.pictures import figures
 from mha_lesson.pictures import module as whole
-from mha_lesson.pictures.layout import Cells, ColourBar, Dot, Path, Rect, Text, draw
+from mha_lesson.pictures.charts import shares
+from mha_lesson.pictures.colours import LOW
+from mha_lesson.pictures.layout import draw
+from mha_lesson.pictures.marks import Arrows, Cells, ColourBar, Dot, Path, Rect, Ribbons, Text
 from mha_lesson.pictures.panels import (
-    LOW,
     Bars,
     Curve,
     Heatmap,
@@ -25,7 +27,6 @@ from mha_lesson.pictures.panels import (
     Words,
     head_colour,
     number,
-    shares,
 )
 
 pytestmark = pytest.mark.plain
@@ -100,7 +101,7 @@ def test_numbers_and_legend_belong_to_their_bars():
 
 def test_a_walk_goes_up_where_it_says_up_in_the_colours_of_the_heads():
     walk = Walk([[1, 2], [3, -1], [-2, 0.5]], (-1, 5, -1, 3))
-    [arrows] = of(layout.Arrows, walk)
+    [arrows] = of(Arrows, walk)
     _, *lines = [line for line, _ in arrows.parts()]
     for i, (line, (along, up)) in enumerate(zip(lines, walk.steps, strict=True)):
         (x0, y0), (x, y) = line.points
@@ -118,7 +119,7 @@ def test_maps_of_other_scales_have_bars_of_their_own_with_both_ends():
 
 def test_a_ribbon_goes_from_the_query_to_the_key_and_the_row_stands_out():
     words = Words(Heatmap([[0.0, 1.0], [0.9, 0.0], [0.0, 0.0]]), row=0)
-    [mark], image = of(layout.Ribbons, words), pixels(words)
+    [mark], image = of(Ribbons, words), pixels(words)
     ink = lambda x, n: int(np.ptp(at(image, x, mark.y + (n + 0.5) * mark.pitch)))  # noqa: E731
     left, right = ([ink(x, n) for n in range(3)] for x in (mark.x + 2, mark.x + mark.width - 2))
     assert left[0] > left[1] > 10 > left[2]  # of query 0, of query 1, none

@@ -3,7 +3,7 @@
 import re
 from html import escape
 
-from mha_lesson.pictures.layout import scripts
+from mha_lesson.pictures.marks import scripts
 
 TAGS = {"": "{}", "^": "<sup>{}</sup>", "_": "<sub>{}</sub>"}
 

@@ -3,8 +3,9 @@
 import ipywidgets as widgets
 
 from mha_lesson.attention_refusals import require_divisible
+from mha_lesson.pictures.colours import ROLES
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import ROLES, Bars, Scene
+from mha_lesson.pictures.panels import Bars, Scene
 from mha_lesson.refusals import require_positive_int
 
 WIDTHS = (48, 96, 192, 384, 768)

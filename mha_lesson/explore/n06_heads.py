@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from mha_lesson.attention import MultiHeadAttention, scaled_dot_product_attention, split_heads
+from mha_lesson.pictures.charts import ENDS
 from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import ENDS, Heatmap, Scene, number
+from mha_lesson.pictures.panels import Heatmap, Scene, number
 from mha_lesson.refusals import describe, listed, require_positive_int
 from mha_lesson.text import sentence
 

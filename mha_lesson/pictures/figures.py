@@ -25,7 +25,10 @@ from matplotlib.patches import Circle, PathPatch, Rectangle
 from matplotlib.path import Path as Line
 from PIL import Image
 
-from mha_lesson.pictures.layout import (
+from mha_lesson.pictures.charts import shares
+from mha_lesson.pictures.colours import MAPS, RIBBON, RIBBON_FAR, TILE, WRONG, on_plate, text_on
+from mha_lesson.pictures.layout import draw
+from mha_lesson.pictures.marks import (
     SCRIPT_SIZE,
     SHIFTS,
     Arrows,
@@ -37,25 +40,9 @@ from mha_lesson.pictures.layout import (
     Rect,
     Ribbons,
     Text,
-    draw,
     scripts,
 )
-from mha_lesson.pictures.panels import (
-    MAPS,
-    RIBBON,
-    RIBBON_FAR,
-    TILE,
-    WRONG,
-    Heatmap,
-    Scene,
-    Table,
-    Tiles,
-    head_colour,
-    on_plate,
-    scene_of,
-    shares,
-    text_on,
-)
+from mha_lesson.pictures.panels import Heatmap, Scene, Table, Tiles, head_colour, scene_of
 
 __all__ = ["html", "png", "show"]
 

@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mha_lesson.pictures import layout
-from mha_lesson.pictures.layout import BODY, WIDTH, Cells, Drawing, Path, Rect, Text, text_width
-from mha_lesson.pictures.panels import INK, ROLES, Heatmap, Panel, head_colour
+from mha_lesson.pictures.colours import INK, ROLES
+from mha_lesson.pictures.layout import WIDTH
+from mha_lesson.pictures.marks import BODY, Cells, Drawing, Path, Rect, Text, text_width
+from mha_lesson.pictures.panels import Heatmap, Panel, head_colour
 
 __all__ = ["Flow"]
 

@@ -24,16 +24,16 @@ import numpy as np
 import traitlets
 
 from mha_lesson.pictures import figures, states
+from mha_lesson.pictures.charts import FAINT
+from mha_lesson.pictures.colours import HEADS, INK, MAPS, RIBBON, RIBBON_FAR, ROLES, TILE, WRONG
 from mha_lesson.pictures.flow import Flow
-from mha_lesson.pictures.layout import (
+from mha_lesson.pictures.layout import ROOMS, SCREEN, WIDTH, draw
+from mha_lesson.pictures.marks import (
     BREAK,
     CODE,
-    ROOMS,
-    SCREEN,
     SCRIPT_SIZE,
     SHIFTS,
     SPLIT,
-    WIDTH,
     Arrows,
     Cells,
     ColourBar,
@@ -43,30 +43,16 @@ from mha_lesson.pictures.layout import (
     Rect,
     Ribbons,
     Text,
-    draw,
 )
-from mha_lesson.pictures.panels import (
-    FAINT,
-    HEADS,
-    INK,
-    MAPS,
-    RIBBON,
-    RIBBON_FAR,
-    ROLES,
-    TILE,
-    WRONG,
-    Heatmap,
-    Scene,
-    Tiles,
-    scene_of,
-)
+from mha_lesson.pictures.panels import Heatmap, Scene, Tiles, scene_of
 from mha_lesson.pictures.states import Arrays, State
 from mha_lesson.refusals import require_callable, require_kind, require_one_of, require_text, say
 
 __all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
 
-FILES = [FilePath(__file__).with_name(name) for name in ("live.js", "flow.js")]
-SCRIPT = "".join(file.read_text(encoding="utf-8") for file in FILES)  # one module
+SCRIPTS = ("fields.js", "view.js", "flow.js", "live.js")  # one module
+FILES = [FilePath(__file__).with_name(name) for name in SCRIPTS]
+SCRIPT = "".join(file.read_text(encoding="utf-8") for file in FILES)
 EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
 SERVED = "JPY_SESSION_NAME"  # set by a Jupyter server: somebody looks at the notebook live
 LOOK = {  # what the script needs of the numbers that a still picture is drawn with

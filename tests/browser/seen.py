@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mha_lesson.pictures import layout, panels
+from mha_lesson.pictures.marks import Cells, ColourBar, Text
 
 SETUP = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport demo"
 # Nothing here takes a second when all is well; a machine may be busy.
@@ -28,18 +29,18 @@ def texts(scene: panels.Scene, by_row: bool = False) -> list[str]:
     """What a picture writes, sorted: its labels and the numbers in its cells."""
     out = []
     for mark in layout.draw(scene, height=layout.SCREEN).marks:
-        if isinstance(mark, layout.Text):
+        if isinstance(mark, Text):
             out.append(mark.text)
-        elif isinstance(mark, layout.ColourBar):
+        elif isinstance(mark, ColourBar):
             out.append((by_row and mark.by_row) or mark.end)
-        elif isinstance(mark, layout.Cells) and isinstance(mark.panel, panels.Heatmap):
+        elif isinstance(mark, Cells) and isinstance(mark.panel, panels.Heatmap):
             heat = mark.panel
             out += [
                 panels.number(v, heat.decimals)
                 for (r, c), v in _cells(heat)
                 if mark.numbers and not heat.blocked[r, c] and not heat.mask
             ]
-        elif isinstance(mark, layout.Cells):
+        elif isinstance(mark, Cells):
             fits = [t for row in mark.panel.labels for t in row if t]
             out += [t for t in fits if mark.width - 2 >= 7.4 * len(t) + 2]
     return sorted(out)

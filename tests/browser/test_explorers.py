@@ -11,6 +11,7 @@ from seen import SETUP, SOON, assert_stays, settle, slider, texts, view
 
 from mha_lesson import explore
 from mha_lesson.pictures import layout, live, panels
+from mha_lesson.pictures.marks import ColourBar, Text, text_width
 
 COMPUTED, STORED = ".mha-explorer >> nth=0", ".mha-explorer >> nth=1"
 DESK = {"width": 1400, "height": 1100}
@@ -150,9 +151,9 @@ def test_the_colour_bar_says_when_each_row_has_its_own_range(gallery):
     masks = f".mha-explorer >> nth={explore.__all__.index('masks')}"
     scene = explore.masks().scene
     marks = layout.draw(scene, height=layout.SCREEN).marks
-    bar = next(m for m in reversed(marks) if isinstance(m, layout.ColourBar))
-    key = next(m for m in reversed(marks) if isinstance(m, layout.Text) and m.text == "blocked")
-    box = f"{key.x - 20}, {bar.y}, {layout.text_width(key.text) + 20}, {bar.height}"
+    bar = next(m for m in reversed(marks) if isinstance(m, ColourBar))
+    key = next(m for m in reversed(marks) if isinstance(m, Text) and m.text == "blocked")
+    box = f"{key.x - 20}, {bar.y}, {text_width(key.text) + 20}, {bar.height}"
     beside = f"v.context.getImageData({box}).data.join()"  # the key to what is blocked
     before = view(gallery, masks, beside)
     assert sorted(view(gallery, masks, "v.drawn")) == texts(scene)

@@ -7,7 +7,7 @@ from seen import SOON
 
 from mha_lesson import causal_mask, explore, scaled_dot_product_attention
 from mha_lesson.pictures import live
-from mha_lesson.pictures.layout import scripts
+from mha_lesson.pictures.marks import scripts
 from mha_lesson.text import sentence
 
 pytestmark = pytest.mark.plain

@@ -1,0 +1,86 @@
+"""Numbers as both renderers write them, and round positions on an axis."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from functools import lru_cache
+from typing import Any
+
+from mha_lesson.refusals import require_whole, say
+
+
+def _fixed(value: float, decimals: int) -> str:
+    """`value` with so many decimals, halves away from zero (as JavaScript's toFixed does)."""
+    step = Decimal(1).scaleb(-decimals)
+    return str(Decimal(float(value)).quantize(step, ROUND_HALF_UP))
+
+
+def number(value: float, decimals: int | None = None) -> str:
+    """`value` as both renderers write it: ".85", "1.00", "12.3", "10k", "10.2k", "−∞", "NaN".
+
+    Without `decimals`: whole numbers as they are, otherwise about three significant digits.
+    """
+    value = as_float(value)
+    if decimals is not None:
+        require_whole("decimals", decimals, 0, 15)
+        decimals = int(decimals)
+    return _said(value, decimals)
+
+
+def as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except Exception as error:  # of any kind: float() asks the value itself
+        raise TypeError(f"value must be a number, got {say(value)}") from error
+
+
+@lru_cache(65536)
+def _said(value: float, decimals: int | None) -> str:
+    if math.isnan(value):
+        return "NaN"
+    minus, size = ("−" if value < 0 else ""), abs(value)
+    if math.isinf(size):
+        return minus + "∞"
+    if size >= 1e15:  # a thousand T
+        with localcontext(rounding=ROUND_HALF_UP):
+            return minus + f"{Decimal(size):.1e}".replace("e+", "e")
+    whole = size == int(size)
+    if size >= 10_000 or (size >= 999.5 and not whole):
+        for unit in ("", "k", "M", "G", "T"):
+            text = _fixed(size, 1 if size < 99.95 and unit else 0)
+            if float(text) < 1000 or unit == "T":
+                return minus + (text.removesuffix(".0") if float(text) == size else text) + unit
+            size /= 1000
+    if decimals is None:
+        if whole:
+            return minus + str(int(size))
+        if size < 0.001:
+            return minus + f"{size:.1e}".replace("e-0", "e−").replace("e-", "e−")
+        decimals = 3 if size < 0.1 else 2 if size < 10 else 1 if size < 99.95 else 0
+    text = _fixed(size, decimals)
+    if float(text) == 0:
+        minus = ""
+    return minus + (text[1:] if text.startswith("0.") else text)
+
+
+def ticks(low: float, high: float, log: bool = False, most: int = 5) -> tuple[float, ...]:
+    """At most about `most` round positions from `low` to `high`."""
+    if log:
+        for base in (10.0, 2.0):
+            first = math.ceil(math.log(low, base) - 1e-9)
+            last = math.floor(math.log(high, base) + 1e-9)
+            if last - first >= 2:
+                break
+        every = max(1, math.ceil((last - first + 1) / most))
+        return tuple(base**e for e in range(first, last + 1, every)) or (low, high)
+    if high <= low:
+        return (low,)
+    rough = (high - low) / (most - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    count = math.floor(high / step + 1e-9) - first + 1
+    if count < 2:  # no two round positions: then the ends
+        return (low, high)
+    return tuple(round((first + i) * step, 12) for i in range(count))
