@@ -2,15 +2,14 @@
 
 In a notebook the bar is one output that changes in place and ends as it began, empty. So a stored
 notebook never holds a half-drawn bar or a speed, and a second run stores the same bytes. In a
-terminal tqdm draws it on stderr and wipes it at the end; where stderr is a file nothing is drawn.
+terminal it is a line on stderr, wiped at the end; where stderr is a file nothing is drawn.
 """
 
+import shutil
+import sys
 import time
 from html import escape
-from types import TracebackType
 from typing import Any, Self
-
-from tqdm import tqdm
 
 from mha_lesson.refusals import require_positive_int, require_text
 
@@ -29,7 +28,6 @@ class Progress:
         require_positive_int("total", total)
         require_text(label=label)
         self.total, self.label, self.done = total, label, 0
-        self._terminal: Any = None
         self._output: Any = None
         self._started = self._drawn = time.monotonic()
 
@@ -39,14 +37,6 @@ class Progress:
             from IPython.display import display
 
             self._output = display(_html(""), raw=True, display_id=True)
-        else:
-            self._terminal = tqdm(
-                total=self.total,
-                desc=self.label,
-                leave=False,
-                disable=None,  # where stderr is no terminal
-                mininterval=0,  # `advance` already waits
-            )
         return self
 
     def advance(self, note: str = "") -> None:
@@ -57,31 +47,26 @@ class Progress:
         if now - self._drawn < self.redraw_after:
             return
         self._drawn = now
-        if self._output is not None:
-            self._output.update(_html(self._bar(note, now - self._started)), raw=True)
-        elif self._terminal is not None:
-            self._terminal.set_postfix_str(note, refresh=False)
-            self._terminal.update(self.done - self._terminal.n)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._output is not None:
-            self._output.update(_html(""), raw=True)
-        elif self._terminal is not None:
-            self._terminal.close()
-
-    def _bar(self, note: str, seconds: float) -> str:
-        left = seconds / self.done * (self.total - self.done)
+        left = (now - self._started) / self.done * (self.total - self.done)
         words = f"{self.done} of {self.total}, {left:.0f} s left" + (f" · {note}" if note else "")
-        label = escape(self.label)
-        return (
-            f'<div>{label} <progress value="{self.done}" max="{self.total}" aria-label="{label}">'
-            f"</progress> {escape(words)}</div>"
-        )
+        self._show(words)
+
+    def __exit__(self, *_: object) -> None:
+        self._show("")
+
+    def _show(self, words: str) -> None:
+        """The bar with these words, or nothing where there are none."""
+        if self._output is not None:
+            label = escape(self.label)
+            bar = (
+                f'<div>{label} <progress value="{self.done}" max="{self.total}" '
+                f'aria-label="{label}"></progress> {escape(words)}</div>'
+            )
+            self._output.update(_html(bar if words else ""), raw=True)
+        elif sys.stderr is not None and sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns - 1
+            text = f"{self.label}: {words}"[:width] if words else ""
+            print(f"\r{text:<{width}}", end="" if words else "\r", file=sys.stderr, flush=True)
 
 
 def in_notebook() -> bool:

@@ -91,7 +91,7 @@ def test_in_a_terminal_it_is_wiped(monkeypatch):
         for _ in range(3):
             bar.advance("loss 1.23")
     text = terminal.getvalue()
-    assert "letters" in text and "3/3" in text and "loss 1.23" in text
+    assert "letters: 3 of 3, 0 s left · loss 1.23" in text
     assert text.split("\r")[-1].strip() == "" and "\n" not in text
 
 

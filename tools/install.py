@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,41 +89,6 @@ def find_uv(with_pip: list[str]) -> str | None:
     return shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
-def follow(command: list[str], environment: dict[str, str]) -> int:
-    """Runs an installer; says what it is about, one line that changes in a terminal."""
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | environment, text=True, errors="replace",
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    terminal, said = sys.stdout.isatty(), []
-    assert process.stdout is not None
-    for line in process.stdout:
-        said.append(line)
-        words = line.strip()
-        if terminal and words:
-            width = shutil.get_terminal_size().columns - 4
-            print(f"\r  {words[:width]:<{width}}", end="", flush=True)
-        elif re.match(r"(Resolved|Prepared|Installed|Downloading|Installing) ", words):
-            print(f"  {words[:100]}", flush=True)
-    if terminal:
-        print("\r" + " " * (shutil.get_terminal_size().columns - 2), end="\r", flush=True)
-    if process.wait():
-        print("".join(said[-30:]))
-    return process.returncode
-
-
-def lower_bounds(extra: str) -> list[str]:
-    """The oldest version that each line of pyproject.toml allows, as name==version."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *project["optional-dependencies"].get(extra, ())]
-    found = [re.match(r"([\w.-]+) *>=([\w.]+)", line) for line in lines]
-    bounds = {match[1]: match[2] for match in found if match}
-    for word in sys.argv[1:]:
-        if word.startswith("--torch="):
-            bounds["torch"] = word.removeprefix("--torch=")
-    return [f"{name}=={version}" for name, version in bounds.items()]
-
-
 def main() -> None:
     extra = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     start, with_pip = time.monotonic(), pip()
@@ -141,14 +105,17 @@ def main() -> None:
         installer, environment = [*with_pip, "install", "--no-compile"], {}
     with_what = "uv" if uv else "pip (uv, which is faster, could not be had)"
     print(f"Installing into .venv with {with_what}:", flush=True)
-    what = ["pip", "-e", f".[{extra}]" if extra else "."]
+    environment = os.environ | environment
+    course = [*installer, "pip", "-e", f".[{extra}]" if extra else "."]
     if "--lowest" in sys.argv:
-        what += lower_bounds(extra)
+        torch = [f"torch=={word[8:]}" for word in sys.argv if word.startswith("--torch=")]
+        course += ["--resolution", "lowest-direct", *torch]  # uv only: pip says that it cannot
     else:
-        what += ["-c", str(PINS)]
-    if follow([*installer, *what], environment):
-        raise SystemExit(f"That failed: {shlex.join([*installer, *what])}")
-    if follow([*installer, "--no-deps", pin(WEIGHTS)], environment):
+        course += ["-c", str(PINS)]
+    if subprocess.run(course, cwd=ROOT, env=environment).returncode:
+        raise SystemExit(f"That failed: {shlex.join(course)}")
+    weights = [*installer, "--no-deps", pin(WEIGHTS)]
+    if subprocess.run(weights, cwd=ROOT, env=environment).returncode:
         print("No pretrained weights could be installed: notebook 08 will say so, the rest works.")
     print(f"Installed in {time.monotonic() - start:.0f} seconds.")
 
