@@ -18,7 +18,6 @@ from mha_lesson.refusals import (
     describe,
     listed,
     listed_ints,
-    listed_texts,
     require_probability,
     require_whole,
     say,
@@ -37,32 +36,6 @@ def previous_token(weights: Float[Tensor, "*heads T T"]) -> Float[Tensor, "*head
 def next_token(weights: Float[Tensor, "*heads T T"]) -> Float[Tensor, "*heads"]:
     """The mean weight that queries 0 … T-2 give to the token just after them: 0 to 1."""
     return _at_offset(weights, 1)
-
-
-def same_word(
-    weights: Float[Tensor, "*heads T T"], tokens: Sequence[str]
-) -> Float[Tensor, "*heads"]:
-    """The mean weight that a repeated word gives to its other occurrences: 0 to 1.
-
-    Args:
-        weights: (…, T, T).
-        tokens: T tokens, of which one at least occurs twice; capitals do not matter.
-
-    Raises:
-        ValueError: no token occurs twice, or there are not T of them.
-    """
-    _require_square(weights)
-    tokens = listed_texts("tokens", tokens)
-    lower = [token.lower() for token in tokens]
-    T = weights.shape[-1]
-    if len(lower) != T or len(set(lower)) == T:
-        raise ValueError(
-            f"tokens must be T = {T} tokens, one of them at least twice; "
-            f"got {len(lower)}: {say(tokens)}."
-        )
-    same = torch.tensor([[a == b for b in lower] for a in lower], device=weights.device)
-    same.fill_diagonal_(False)  # itself is not elsewhere
-    return (weights * same).sum(dim=-1)[..., same.any(dim=-1)].mean(dim=-1)
 
 
 def parking(

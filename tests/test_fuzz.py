@@ -427,10 +427,6 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         lambda **a: first(tasks.text_batches(**a)),
         lambda: {"ids": ids(13), "n_rows": 3, "n_tokens": 5, "seed": 0},
     ),
-    "tasks.pad_rows": (
-        tasks.pad_rows,
-        lambda: {"rows": [ids(2), ids(3), ids(0)], "n_tokens": 5, "padding": 1},
-    ),
     "text.data_file": (text.data_file, lambda: {"name": "pairs.tsv"}),
     "text.Sentence.head": (lambda **a: text.sentence().head(**a), lambda: {"i": 1}),
     "text.Sentence.to": (lambda **a: text.sentence().to(**a), lambda: {"device": "cpu"}),
@@ -517,10 +513,6 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
     # ------------------------------------------------------------ what heads do
     "heads.previous_token": (heads.previous_token, lambda: {"weights": looks(2, 5, 5)}),
     "heads.next_token": (heads.next_token, lambda: {"weights": looks(2, 5, 5)}),
-    "heads.same_word": (
-        heads.same_word,
-        lambda: {"weights": looks(2, 5, 5), "tokens": ["a", "b", "A", "c", "b"]},
-    ),
     "heads.parking": (heads.parking, lambda: {"weights": looks(2, 5, 5), "places": (0, -1)}),
     "heads.breadth": (heads.breadth, lambda: {"weights": looks(2, 5, 5)}),
     "heads.join_pieces": (

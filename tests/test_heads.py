@@ -28,9 +28,8 @@ WEIGHTS = torch.stack([PREVIOUS, NEXT, FIRST, UNIFORM])  # (h, T, T)
         (heads.parking, [0.4, 0, 1, 0.2]),
         (lambda w: heads.parking(w, (0, -1)), [0.4, 0.4, 1, 0.4]),
         (heads.breadth, [0, 0, 0, 1]),
-        (lambda w: heads.same_word(w, ["a", "b", "A", "c", "b"]), [0, 0, 0.25, 0.2]),
     ],
-    ids=["previous", "next", "parking", "parking at both ends", "breadth", "same word"],
+    ids=["previous", "next", "parking", "parking at both ends", "breadth"],
 )
 def test_scores_of_known_heads(score, expected):
     expected = torch.tensor(expected, dtype=torch.float32)
@@ -41,21 +40,13 @@ def test_scores_of_known_heads(score, expected):
 
 def test_scores_against_loops_on_random_weights():
     w = torch.rand(3, 7, 7, generator=torch.Generator().manual_seed(1)).softmax(-1)
-    tokens = list("abacbda")
     for h in range(3):
         row = w[h].tolist()
         previous = sum(row[i][i - 1] for i in range(1, 7)) / 6
         entropy = -sum(p * math.log(p) for r in row for p in r) / 7 / math.log(7)
-        elsewhere = [
-            sum(row[i][j] for j in range(7) if j != i and tokens[i] == tokens[j])
-            for i in range(7)
-            if tokens.count(tokens[i]) > 1
-        ]
         assert heads.previous_token(w)[h].item() == pytest.approx(previous, rel=1e-5)
         assert heads.next_token(w.mT)[h].item() == pytest.approx(previous, rel=1e-5)
         assert heads.breadth(w)[h].item() == pytest.approx(entropy, rel=1e-5)
-        same = sum(elsewhere) / len(elsewhere)
-        assert heads.same_word(w, tokens)[h].item() == pytest.approx(same, rel=1e-5)
 
 
 def test_a_place_named_twice_is_counted_once():
@@ -146,8 +137,6 @@ def test_under_another_default_device_scores_stay_where_the_weights_are():
         (lambda: heads.best_of_coins(1001, 0.5, 2), "n must be a whole number from 1 to 1000"),
         (lambda: heads.best_of_coins(14, 1.5, 2), "chance must be a number in"),
         (lambda: heads.breadth([[1.0]]), "weights must be a tensor"),
-        (lambda: heads.same_word(UNIFORM, list("abcde")), "at least twice"),
-        (lambda: heads.same_word(UNIFORM, list("aba")), "T = 5 tokens"),
         (lambda: heads.best_offset([]), "links must hold"),
         (lambda: heads.found(UNIFORM[:3, :3], [(1, 0)]), "weights must hold two words"),
     ],

@@ -126,23 +126,6 @@ def test_a_page_that_is_no_notebook_is_renewed_or_put_beside(course):
     assert (mine / "CLAIMS.md").read_text() == "my notes"
 
 
-@pytest.mark.parametrize("changed", [False, True])
-def test_copies_from_before_which_have_outputs(tmp_path, changed):
-    """They were recorded by their bytes: untouched ones are renewed, changed ones stay alone."""
-    source, mine = tmp_path / "notebooks", tmp_path / "mine"
-    stored = write(source, "a.ipynb", "x = 1").read_bytes()
-    mine.mkdir()
-    (mine / "a.ipynb").write_bytes(stored)
-    (mine / lab.RECORD).write_text(json.dumps({"a.ipynb": lab._hash(stored)}))
-    if changed:
-        change(mine / "a.ipynb", lambda n: n["cells"][1].update(source="x = 2"))
-    before = (mine / "a.ipynb").read_bytes()
-    said = lab.sync(source, mine, TODAY)
-    assert [line[:7] for line in said] == ([] if changed else ["Renewed"])
-    assert ((mine / "a.ipynb").read_bytes() == before) == changed
-    assert lab.sync(source, mine, TODAY) == [] and names(mine) == ["a.ipynb"]
-
-
 def test_the_copy_names_the_language_as_the_kernel_does():
     from ipykernel.ipkernel import IPythonKernel
 

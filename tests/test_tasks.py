@@ -5,8 +5,7 @@ from itertools import islice
 import pytest
 import torch
 
-from mha_lesson import padding_mask
-from mha_lesson.tasks import both_sides, letter_batches, pad_rows, repeat_batches, text_batches
+from mha_lesson.tasks import both_sides, letter_batches, repeat_batches, text_batches
 
 TEXT = torch.arange(101) * 7
 
@@ -69,22 +68,6 @@ def test_drawn_on_the_cpu_whatever_the_default_device(batches):
     assert torch.equal(elsewhere, next(batches(seed=3)))
 
 
-def test_pad_rows_keeps_the_rows_and_says_how_long_they_are():
-    rows = [torch.tensor([3, 1, 2]), torch.tensor([], dtype=torch.long), torch.tensor([5] * 7)]
-    ids, lengths = pad_rows(rows, 11, padding=9)
-    assert ids.shape == (3, 11) and lengths.tolist() == [3, 0, 7]
-    for row, padded, length in zip(rows, ids, lengths, strict=True):
-        assert torch.equal(padded[:length], row) and (padded[length:] == 9).all()
-    assert torch.equal(padding_mask(lengths, 11)[:, 0, 0], ids == 9)
-    assert pad_rows(rows)[0].shape == (3, 7)
-
-
-def test_pad_rows_stays_where_the_rows_are():
-    with torch.device("meta"):
-        ids, lengths = pad_rows([torch.ones(3, dtype=torch.long, device="cpu")])
-    assert ids.is_cpu and lengths.is_cpu and lengths.tolist() == [3]
-
-
 @pytest.mark.plain
 @pytest.mark.parametrize(
     ("call", "words"),
@@ -97,10 +80,6 @@ def test_pad_rows_stays_where_the_rows_are():
         (lambda: text_batches(TEXT[None]), "ids"),
         (lambda: both_sides(torch.zeros(3, 2, dtype=torch.long)), "at least 3"),
         (lambda: both_sides([[1, 2, 3]]), "letters"),
-        (lambda: pad_rows([]), "at least one row"),
-        (lambda: pad_rows([torch.arange(5)], 4), "longest row's 5"),
-        (lambda: pad_rows([torch.arange(0)] * 2), r"n_tokens must be given .* lengths \[0, 0\]"),
-        (lambda: pad_rows([torch.arange(5), torch.zeros(1, 2)]), r"rows\[1\]"),
     ],
 )
 def test_refusals(call, words):

@@ -1,14 +1,11 @@
 """How long a notebook takes, by one formula, for the open thread and for all of it.
 
-    python tools/minutes.py            a line for each notebook, and one for each second reading
-
 120 words a minute, 15 seconds for each line of code in sight, the minutes that an exercise states
 (two wrong tries, hints and solution are in them), and the seconds that a cell's tag `wait-N` says
 it makes one wait. `make notebooks` writes what comes out into notebooks, README and TEACHING.
 """
 
 import re
-import sys
 from math import ceil
 
 from nbformat import NotebookNode
@@ -16,7 +13,6 @@ from nbformat import NotebookNode
 from mha_lesson.course.folds import folds
 
 WORDS_A_MINUTE, SECONDS_A_LINE = 120, 15
-HEADING = re.compile(r"(#+) (.*)")
 STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes\.\*", re.M)
 HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution).*?</details>", re.S)
 END = r'(?:$|\\n|")'  # of a line, in a notebook's file, too
@@ -112,21 +108,3 @@ def _planned(plan: str, of: dict[str, tuple[int, int]]) -> str:
         return f"{row[1]}{row[2]}{row[3]}{total}{row[4]}"
 
     return SESSION.sub(session, plan)
-
-
-def main() -> None:
-    import notebooks
-
-    for path in notebooks.paths(*sys.argv[1:]):
-        notebook = notebooks.read(path)
-        both = minutes(thread(notebook), 5), minutes(notebook.cells, 5)
-        exact = seconds(thread(notebook)) / 60, seconds(notebook.cells) / 60
-        print(f"{path.stem}: {both[0]} minutes; with all second readings {both[1]}"
-              f"   ({exact[0]:.1f}; {exact[1]:.1f})")  # fmt: skip
-        for cells in folds(notebook):
-            name = HEADING.match(cells[0].source)
-            print(f"    {minutes(cells):3}  {name[2] if name else ''}")
-
-
-if __name__ == "__main__":
-    main()

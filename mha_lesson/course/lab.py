@@ -64,13 +64,11 @@ def sync(source: Path, mine: Path, today: date) -> list[str]:
 
 def _bring(original: Path, mine: Path, record: dict[str, str], today: date) -> str | None:
     """One file: add it, renew it, put it beside the learner's, or leave all as it is."""
-    stored, copy = original.read_bytes(), mine / original.name
-    content = without_outputs(stored)
+    content, copy = without_outputs(original.read_bytes()), mine / original.name
     newest, current = _work(content), copy.read_bytes() if copy.exists() else None
     family = [name for name in record if name == copy.name or _is_beside(name, copy)]
-    # Copies were once made with their outputs, and recorded by all of their bytes.
-    delivered = {record[name] for name in family} & {newest, _hash(stored)}
-    as_copied = current is not None and record.get(copy.name) in (_work(current), _hash(current))
+    delivered = newest in {record[name] for name in family}
+    as_copied = current is not None and record.get(copy.name) == _work(current)
 
     if current is None:
         line = f"New: {copy.name}"
