@@ -19,7 +19,7 @@ from mha_lesson.course import predict
 from mha_lesson.explore import n01_scaling, n03_memory, n04_masks, n09_cost, n11_cache
 from mha_lesson.pictures import panels
 from mha_lesson.tasks import letter_batches
-from mha_lesson.training import side_accuracy, silence_head, two_sides_runs, weight_by_offset
+from mha_lesson.training import side_accuracy, silence_head, weight_by_offset
 
 BOOKS = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
 QUESTIONS = predict.questions()
@@ -207,7 +207,7 @@ def untrained_looks() -> float:
 
 def parted(seed: int) -> int:
     """The step from which the loss of one head stays behind that of two, of other runs."""
-    one, two = (two_sides_runs(h, [seed], n_steps=80)[0].losses for h in (1, 2))
+    one, two = (runs.load(f"two sides, h = {h}, seed {seed}").losses for h in (1, 2))
     return next(n for n in range(75) if sum(one[n : n + 5]) > sum(two[n : n + 5]) + 1.5)
 
 

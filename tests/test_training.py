@@ -179,15 +179,14 @@ class TestTwoSides:
         same = (answers[..., 0] == answers[..., 1]).float().mean().item()
         assert side_accuracy(Left(), LETTERS) == pytest.approx((1.0, same, 0.0))
 
-    @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)])
-    def test_one_head_cannot_and_two_can(self, device, live):
-        """Two seeds each. Without both sides a model gets .06 of the second one right."""
+    def test_one_head_cannot_and_two_can(self, device):
+        """Two seeds each, made anew in test_runs.py. One side lost leaves .06 of it right."""
         kept = {h: [runs.load(f"two sides, h = {h}, seed {s}") for s in (1, 2)] for h in (1, 2)}
-        for run in two_sides_runs(1, range(2), n_steps=300) if live else kept[1]:
+        for run in kept[1]:
             left, right, both = side_accuracy(run.model, LETTERS)
             assert both < 0.1
             assert max(left, right) > 0.9 and min(left, right) < 0.15
-        for run in two_sides_runs(2, range(2)) if live else kept[2]:
+        for run in kept[2]:
             assert side_accuracy(run.model, LETTERS).both > 0.99
             looks = weight_by_offset(run.model.weights(), (-1, 1))  # (head, side)
             to_left, to_right = looks.argmax(dim=0).tolist()
