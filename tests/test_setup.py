@@ -380,34 +380,29 @@ def test_on_windows_a_learner_installs_what_a_learner_needs():
 # --- other processors ---------------------------------------------------------------------------
 
 
-def test_every_setting_runs_all_tests_and_all_notebooks(monkeypatch, capsys):
+def test_a_red_piece_is_named_and_the_others_run(monkeypatch, capsys):
     ran = []
 
     def run(command, cwd, env):
-        ran.append((command, {name: env.get(name) for name in on_processors.AVX2 | {"HOME": 0}}))
+        ran.append((command[-1], env.get("ATEN_CPU_CAPABILITY"), env["OMP_NUM_THREADS"]))
         return subprocess.CompletedProcess(command, int("notebooks" in command))
 
     monkeypatch.setattr(on_processors.subprocess, "run", run)
     monkeypatch.setattr(sys, "argv", ["on_processors.py"])
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
     with pytest.raises(SystemExit, match="Red: plainest-notebooks; avx2-notebooks"):
         on_processors.main()
-    assert len(ran) == 2 * len(on_processors.SETTINGS) == capsys.readouterr().out.count(" s\n")
-    assert {command[-1] for command, _ in ran} == {"tests", "notebooks"}
-    left_out = {word for command, _ in ran for word in command if word.startswith("--ignore")}
-    assert left_out == {"--ignore=tests/browser"}
-    assert not [command for command, _ in ran if "-k" in command or command.count("-m") > 1]
-    assert {env["ATEN_CPU_CAPABILITY"] for _, env in ran} >= {"default", "avx2"}
-    assert all(env["HOME"] == os.environ.get("HOME") for _, env in ran)
+    settings = [("default", "1"), ("avx2", "1")]
+    parts = [(part, *setting) for setting in settings for part in ("tests", "notebooks")]
+    assert ran == [*parts, ("tests", None, "2")]
+    assert capsys.readouterr().out.count(" s\n") == len(ran)
 
 
-def test_the_weekly_job_runs_every_piece_within_an_hour():
+def test_the_weekly_job_runs_every_piece():
     text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     [job] = re.findall(r"^  processors:.*?(?=^  \w)", text, re.M | re.S)
-    lists = {name: words.split(", ") for name, words in re.findall(r"(\w+): \[(.*)\]", job)}
-    pieces = [f"{s}-{p}" for s in lists["setting"] for p in lists["part"]]
-    assert pieces == list(on_processors.PIECES)
-    assert "PIECE=${{ matrix.setting }}-${{ matrix.part }}" in job
-    assert int(re.search(r"timeout-minutes: (\d+)", job)[1]) <= 60
+    assert re.search(r"piece: \[(.*)\]", job)[1].split(", ") == list(on_processors.PIECES)
+    assert "PIECE=${{ matrix.piece }}" in job
 
 
 # --- a GPU --------------------------------------------------------------------------------------
