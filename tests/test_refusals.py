@@ -60,22 +60,15 @@ BOOL_CONVENTION = ["True means blocked", "F.scaled_dot_product_attention", "keep
 REFUSED = {
     # Sizes of a module
     "d_model zero": (lambda: MultiHeadAttention(0, 1), ValueError, ["d_model", "positive", "0"]),
-    "d_model negative": (lambda: MultiHeadAttention(-6, 2), ValueError, ["d_model", "-6"]),
-    "d_model float": (lambda: MultiHeadAttention(6.0, 2), TypeError, ["d_model", "float 6.0"]),
     "d_model bool": (lambda: MultiHeadAttention(True, 1), TypeError, ["d_model", "bool True"]),
     "d_model text": (lambda: MultiHeadAttention("6", 2), TypeError, ["d_model", "str '6'"]),
-    "d_model None": (lambda: MultiHeadAttention(None, 2), TypeError, ["d_model", "NoneType"]),
     "d_model beyond all": (
         lambda: MultiHeadAttention(2**31, 2),
         ValueError,
         ["d_model", "at most 2147483647", "2147483648"],
     ),
     "n_heads zero": (lambda: MultiHeadAttention(6, 0), ValueError, ["n_heads", "positive", "0"]),
-    "n_heads float": (lambda: MultiHeadAttention(6, 2.0), TypeError, ["n_heads", "float 2.0"]),
-    "n_heads bool": (lambda: MultiHeadAttention(6, True), TypeError, ["n_heads", "bool True"]),
     "d_k zero": (lambda: MultiHeadAttention(6, 2, d_k=0), ValueError, ["d_k", "positive", "0"]),
-    "d_k float": (lambda: MultiHeadAttention(6, 2, d_k=3.0), TypeError, ["d_k", "float 3.0"]),
-    "d_k bool": (lambda: MultiHeadAttention(6, 2, d_k=True), TypeError, ["d_k", "bool True"]),
     "indivisible": (
         lambda: MultiHeadAttention(10, 3),
         ValueError,
@@ -86,30 +79,14 @@ REFUSED = {
         ValueError,
         ["dropout", "[0, 1)", "1.0"],
     ),
-    "dropout negative": (
-        lambda: MultiHeadAttention(6, 2, dropout=-0.1),
-        ValueError,
-        ["dropout", "[0, 1)", "-0.1"],
-    ),
     "dropout nan": (
         lambda: MultiHeadAttention(6, 2, dropout=float("nan")),
         ValueError,
         ["dropout", "nan"],
     ),
-    "dropout text": (
-        lambda: MultiHeadAttention(6, 2, dropout="0.1"),
-        TypeError,
-        ["dropout", "str '0.1'"],
-    ),
-    "dropout bool": (
-        lambda: MultiHeadAttention(6, 2, dropout=False),
-        TypeError,
-        ["dropout", "bool False"],
-    ),
     "bias None": (lambda: MultiHeadAttention(6, 2, bias=None), TypeError, ["bias", "NoneType"]),
     # Inputs of a module
     "no tensor": (lambda: mha([1.0]), TypeError, ["query", "(B, T_q, d_model)", "list [1.0]"]),
-    "numpy": (lambda: mha(np.zeros((2, 5, 6))), TypeError, ["query", "tensor", "ndarray"]),
     "key no tensor": (lambda: mha(x(2, 5, 6), 3), TypeError, ["key", "(B, T_k, d_model)", "int 3"]),
     "one axis": (lambda: mha(x(6)), ValueError, ["query", "(B, T_q, d_model)", "(6,)"]),
     "four axes": (lambda: mha(x(2, 3, 5, 6)), ValueError, ["query", "(2, 3, 5, 6)"]),
@@ -154,7 +131,6 @@ REFUSED = {
         ValueError,
         ["query and key", "batch size", "(2, 5, 6)", "(3, 5, 6)"],
     ),
-    "batch of one": (lambda: mha(x(2, 5, 6), x(1, 5, 6)), ValueError, ["(2, 5, 6)", "(1, 5, 6)"]),
     "batch of value": (
         lambda: mha(x(2, 5, 6), x(2, 5, 6), x(3, 5, 6)),
         ValueError,
@@ -190,7 +166,6 @@ REFUSED = {
         TypeError,
         ["mask", "bool", "torch.int64", *BOOL_CONVENTION],
     ),
-    "mask is a list": (lambda: mha(x(2, 5, 6), mask=[[True]]), TypeError, ["mask", "list"]),
     "mask does not fit": (
         lambda: mha(x(2, 5, 6), mask=blocked(5, 7)),
         ValueError,
@@ -205,12 +180,6 @@ REFUSED = {
         lambda: mha(x(2, 5, 6), x(2, 7, 6), mask=blocked(7, 5)),
         ValueError,
         ["(T_q, T_k) = (5, 7)", "(7, 5)"],
-    ),
-    "mask of one axis": (lambda: mha(x(2, 5, 6), mask=blocked(5)), ValueError, ["mask", "(5,)"]),
-    "mask of five axes": (
-        lambda: mha(x(2, 5, 6), mask=blocked(1, 1, 1, 5, 5)),
-        ValueError,
-        ["mask", "(1, 1, 1, 5, 5)"],
     ),
     "mask of another batch": (
         lambda: mha(x(2, 5, 6), mask=blocked(3, 5, 5)),
@@ -233,7 +202,6 @@ REFUSED = {
         ["mask", "device", "cpu", "meta"],
     ),
     # The function
-    "query no tensor": (with_(query=None), TypeError, ["query", "NoneType"]),
     "value no tensor": (with_(value=[1.0]), TypeError, ["value", "(..., T_k, d_v)", "list"]),
     "query of integers": (
         with_(query=x(2, 3, 5, 7, dtype=torch.long)),
@@ -241,7 +209,6 @@ REFUSED = {
         ["query", "floating-point", "torch.int64"],
     ),
     "query of one axis": (with_(query=x(7)), ValueError, ["query", "2, 3 or 4 axes", "(7,)"]),
-    "query of five axes": (with_(query=x(1, 2, 3, 5, 7)), ValueError, ["query", "(1, 2, 3, 5, 7)"]),
     "axes differ": (
         with_(key=x(3, 5, 7)),
         ValueError,
@@ -287,10 +254,8 @@ REFUSED = {
         ValueError,
         ["causal", "T_q = 5", "T_k = 11"],
     ),
-    "causal is None": (with_(causal=None), TypeError, ["causal", "NoneType"]),
     "return_weights is 1": (with_(return_weights=1), TypeError, ["return_weights", "int 1"]),
     "dropout too large": (with_(dropout=1), ValueError, ["dropout", "[0, 1)", "1"]),
-    "dropout a list": (with_(dropout=[0.1]), TypeError, ["dropout", "list [0.1]"]),
     "function's mask, float": (with_(mask=x(5, 5)), TypeError, ["mask", *BOOL_CONVENTION]),
     "function's mask, shape": (
         with_(mask=blocked(3, 5, 5)),
@@ -309,20 +274,15 @@ REFUSED = {
     ),
     # Heads
     "split two axes": (lambda: split_heads(x(5, 6), 2), ValueError, ["x", "3 axes", "(5, 6)"]),
-    "split a list": (lambda: split_heads([1], 2), TypeError, ["x", "(B, T, h*d_k)", "list [1]"]),
     "split unevenly": (
         lambda: split_heads(x(2, 5, 7), 2),
         ValueError,
         ["divisible", "7", "n_heads = 2"],
     ),
     "split into none": (lambda: split_heads(x(2, 5, 6), 0), ValueError, ["n_heads", "positive"]),
-    "split into 2.0": (lambda: split_heads(x(2, 5, 6), 2.0), TypeError, ["n_heads", "float 2.0"]),
     "merge three axes": (lambda: merge_heads(x(2, 5, 6)), ValueError, ["x", "4 axes", "(2, 5, 6)"]),
-    "merge None": (lambda: merge_heads(None), TypeError, ["x", "(B, h, T, d_k)", "NoneType"]),
     # Masks
     "causal of zero": (lambda: causal_mask(0), ValueError, ["n_tokens", "positive", "0"]),
-    "causal of a float": (lambda: causal_mask(5.0), TypeError, ["n_tokens", "float 5.0"]),
-    "causal of True": (lambda: causal_mask(True), TypeError, ["n_tokens", "bool True"]),
     "causal nowhere": (lambda: causal_mask(5, "nowhere"), ValueError, ["device must", "'nowhere'"]),
     "lengths of floats": (
         lambda: padding_mask(torch.tensor([1.0, 2.0])),
@@ -331,7 +291,6 @@ REFUSED = {
     ),
     "lengths of bools": (lambda: padding_mask([True]), TypeError, ["lengths", "torch.bool"]),
     "lengths of text": (lambda: padding_mask(["a"]), TypeError, ["lengths", "list ['a']"]),
-    "lengths None": (lambda: padding_mask(None), TypeError, ["lengths", "NoneType"]),
     "one length": (lambda: padding_mask(3), ValueError, ["lengths", "(B,)"]),
     "lengths of two axes": (lambda: padding_mask([[1, 2]]), ValueError, ["lengths", "(1, 2)"]),
     "no lengths": (
@@ -346,16 +305,10 @@ REFUSED = {
     ),
     "too long": (lambda: padding_mask([3, 6], 5), ValueError, ["lengths", "n_tokens = 5", "6"]),
     "tokens zero": (lambda: padding_mask([0], 0), ValueError, ["n_tokens", "positive", "0"]),
-    "tokens a float": (lambda: padding_mask([1], 2.0), TypeError, ["n_tokens", "float 2.0"]),
     "tokens of no length": (
         lambda: padding_mask([0, 0]),
         ValueError,
         ["n_tokens must be given", "[0, 0]"],
-    ),
-    "negative lengths alone": (
-        lambda: padding_mask([-1]),
-        ValueError,
-        ["n_tokens must be given", "[-1]"],
     ),
     "lengths without values": (
         lambda: padding_mask(x(2, dtype=torch.long, device="meta")),
