@@ -169,7 +169,10 @@ function rest(models, alone) {
       else tell();
     };
   }
-  return () => models.forEach((model) => { delete model.save_changes; });
+  return {
+    off: () => models.forEach((model) => { delete model.save_changes; }),
+    busy: () => unsaid.size > 0 || models.some((model) => model._pending_msgs > 0),
+  };
 }
 
 // The room of the longest word that a slider says, so that its neighbours stay where they are.
@@ -222,13 +225,19 @@ async function render({ model, el }) {
       view.stored = stored = await unpack(bytesIn(model.get("stored")));
       moved();
     };
+    const resting = rest(models, () => alone);
+    // Whether the kernel has fitted this control to the others: nobody wants it elsewhere for that.
+    const fitted = (m, k) => {
+      if (m._state_lock && resting.busy()) return true; // to what it has been told, or soon will be
+      const left = stored && way(stored, wanted().slice(0, k)).at(-1);
+      return left && !controls[k].typed && placeOf(m, controls[k]) === within(controls[k], wishes[k], left);
+    };
     models.forEach((m, k) => listen(m, controls[k].indexed ? "change:index" : "change:value", () => {
-      const place = placeOf(m, controls[k]), left = stored && way(stored, wanted().slice(0, k)).at(-1);
-      if (left && !controls[k].typed && place === within(controls[k], wishes[k], left)) return; // the kernel has fitted it
+      if (fitted(m, k)) return;
       wishes[k] = wishOf(m, controls[k]);
       moved();
     }));
-    off.push(rest(models, () => alone), endKey(bar, deck, models));
+    off.push(resting.off, endKey(bar, deck, models));
     if (play) {
       const { button, stop } = player(deck, play);
       bar?.append(button);
