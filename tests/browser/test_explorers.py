@@ -137,6 +137,33 @@ def test_end_goes_as_far_as_the_other_controls_let_it(gallery):
     shown.locator(".mha-caption").filter(has_text="Token 11 of 12").wait_for(timeout=SOON)
 
 
+# Presses a key so often before the kernel can answer; what the caption and the picture say then.
+PRESSED = """(e, [key, times]) => {
+  const explorer = e.closest('.mha-explorer');
+  for (let i = 0; i < times; i++) e.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  return explorer.querySelector('.mha-caption').textContent + explorer.querySelector('canvas').mha.drawn.join();
+}"""  # noqa: E501
+
+
+def test_where_others_go_when_a_slider_moves_is_known_without_the_kernel(gallery):
+    """Who stands at the end stays there, who does not comes back."""
+    for name, which, moves in (
+        (
+            "heads",
+            "h",
+            [("ArrowLeft", 1, "8 heads with 48 dimensions"), ("ArrowRight", 1, "with 32")],
+        ),
+        ("masks", "T", [("ArrowLeft", 4, "1, 2 of 2 real"), ("ArrowRight", 6, "1, 3 of 8 real")]),
+    ):
+        shown = gallery.locator(".mha-explorer").nth(explore.__all__.index(name))
+        handle = slider(shown, which)
+        sent = "c => Boolean(c.mha.stored)"
+        gallery.wait_for_function(sent, arg=shown.locator("canvas").element_handle(), timeout=SOON)
+        handle.focus()
+        for *keys, said in moves:
+            assert said in handle.evaluate(PRESSED, keys)
+
+
 def test_labels_have_no_tooltip_null_and_choices_an_arrow_that_is_seen(gallery):
     labels = gallery.locator(".mha-explorer .widget-label")
     assert labels.count() > 20
