@@ -37,10 +37,11 @@ import checked
 
 # Files that take longest, begun first, so that none is left to one worker at the end.
 LONGEST = [
-    "07_training_the_heads", "test_check_answers", "test_site_in_browser", "test_explorers",
-    "test_claims_07", "test_fuzz", "09_cost_and_speed", "11_one_token_at_a_time", "test_states",
-    "test_classroom", "test_motion", "08_heads_of_a_real_model", "test_explore", "test_training",
-    "test_attention", "test_claims_06", "test_pretrained", "test_nothing_lost",
+    "test_notebooks", "test_check_answers", "07_training_the_heads", "test_explorers",
+    "09_cost_and_speed", "test_fuzz", "test_states", "test_site_in_browser",
+    "08_heads_of_a_real_model", "11_one_token_at_a_time", "test_runs", "test_claims_07",
+    "test_pages", "test_explore", "test_decoding", "test_nothing_lost", "test_check_engine",
+    "test_progress", "test_classroom", "test_motion",
 ]  # fmt: skip
 
 jaxtyping.install_import_hook(checked.NAMES_AXES, "checked.check_annotations")

@@ -1,14 +1,12 @@
 """The taught class with published weights computes what the published code computes."""
 
 import copy
-import functools
 import importlib.util
 import runpy
 import sys
 
 import pytest
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import fresh
@@ -39,19 +37,14 @@ def reference():
     return load_file(text.data_file("minilm_reference.safetensors"))
 
 
-def difference(encoder, reference, mask="padding"):
-    """The largest differences from the reference, at real tokens: hidden states, weights.
-
-    Weights of another number of heads cannot be compared: NaN.
-    """
+def difference(encoder, reference):
+    """The largest differences from the reference, at real tokens: hidden states, weights."""
     lengths = reference["lengths"]
     blocked = padding_mask(lengths, reference["ids"].shape[1])  # (B, 1, 1, T)
     with torch.no_grad():
-        hidden, weights = encoder(reference["ids"], blocked if mask == "padding" else None)
+        hidden, weights = encoder(reference["ids"], blocked)
     real = ~blocked[:, 0, 0]  # (B, T)
     gap = (torch.stack(hidden) - reference["hidden"]).abs()[:, real].max()
-    if weights[0].shape != reference["weights"][0].shape:
-        return gap.item(), float("nan")
     gaps = (torch.stack(weights) - reference["weights"]).abs()  # (layers, B, h, T, T)
     return gap.item(), gaps.transpose(2, 3)[:, real].max().item()
 
@@ -71,66 +64,13 @@ def test_in_float64_it_is_the_published_model_to_the_last_stored_digit(model, re
     assert hidden < 1e-6 and weights < 1e-7
 
 
-def swap_queries_and_keys(encoder):
-    for layer in encoder.layers:
-        for p in layer.attention.w_qkv.parameters():
-            q, k, v = p.data.chunk(3)
-            p.data = torch.cat([k, q, v])
-
-
-def half_the_heads(encoder):
-    for layer in encoder.layers:
-        layer.attention.n_heads, layer.attention.d_k = 6, 64
-
-
-def forget_the_segment(encoder):
-    encoder.segments.weight.data.zero_()
-
-
-def usual_epsilon(encoder):
-    for module in encoder.modules():
-        if isinstance(module, torch.nn.LayerNorm):
-            module.eps = 1e-3
-
-
-def drop_key_biases(encoder):
-    for layer in encoder.layers:
-        layer.attention.w_qkv.bias.data[384:768] = 0
-
-
-@needs_weights
-@pytest.mark.parametrize(
-    "mistake, at_least",
-    [
-        (swap_queries_and_keys, 1),
-        (half_the_heads, 0.5),
-        (forget_the_segment, 0.1),
-        (usual_epsilon, 1e-3),
-    ],
-)
-def test_the_comparison_notices(model, reference, mistake, at_least):
-    encoder = copy.deepcopy(model.encoder)
-    mistake(encoder)
-    assert difference(encoder, reference)[0] > at_least
-
-
-@needs_weights
-def test_the_comparison_notices_a_forgotten_mask(model, reference):
-    assert difference(model.encoder, reference, mask=None)[0] > 1
-
-
-@needs_weights
-def test_the_comparison_notices_the_other_gelu(model, reference, monkeypatch):
-    monkeypatch.setattr(F, "gelu", functools.partial(F.gelu, approximate="tanh"))
-    assert difference(model.encoder, reference)[0] > 1e-3
-
-
 @needs_weights
 def test_key_biases_change_nothing(model, reference):
     """They add one number to a whole row of scores, and the softmax takes it out again."""
     encoder = copy.deepcopy(model.encoder)
     assert encoder.layers[0].attention.w_qkv.bias.data[384:768].abs().max() > 1e-3
-    drop_key_biases(encoder)
+    for layer in encoder.layers:
+        layer.attention.w_qkv.bias.data[384:768] = 0
     assert max(difference(encoder, reference)) < 1e-4
 
 
