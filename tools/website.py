@@ -7,7 +7,10 @@ without a kernel. Pages load nothing from anywhere else: they open from a disk a
 `make site` calls this.
 """
 
+import base64
 import gc
+import hashlib
+import io
 import json
 import re
 import shutil
@@ -22,6 +25,7 @@ from jinja2 import FileSystemLoader
 from jupyterlab_pygments import JupyterStyle
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode, v4
+from PIL import Image
 from pygments.formatters import HtmlFormatter
 
 import notebooks
@@ -41,8 +45,15 @@ TEXTS = {
     "CLAIMS": "Claims, put to the test",
 }
 PICTURE = re.compile(r'<img [^>]*src="([\w.]+)"')  # beside the page
+WEBP = "data:image/webp;base64,"
 PICTURED = re.compile(r"^\[?!\[.*?\]\(.*?\)(?:\]\(.*?\))?\n", re.M | re.S)
+CODE = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
+COLOURED = {*re.findall(r"^\.highlight \.(\w+) {", CODE, re.M)} - {"w"}  # of pygments' classes
+SPAN = re.compile(r'<span class="([a-z]{1,3}\d?)">([^<]*)</span>')
 EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M)
+# What 05 shows is a part of what 06 does: on both pages stands the whole, half a megabyte. In 05 it
+# begins at the sentence.
+PART = 'explore.flow(until="output")'
 
 
 def front() -> NotebookNode:
@@ -75,7 +86,8 @@ def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
 
 def shown(cell: NotebookNode) -> str:
     """The name of the explorer that a cell shows, explore-NAME or explore-NAME-UNTIL, or ""."""
-    found = EXPLORER.search(cell.source) if cell.cell_type == "code" else None
+    source = cell.source.replace(PART, "explore.flow()")
+    found = EXPLORER.search(source) if cell.cell_type == "code" else None
     return "-".join(filter(None, ("explore", *found.groups()))) if found else ""
 
 
@@ -93,14 +105,18 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
             del cell.outputs[1:]  # what a running notebook writes below the box
         if name := shown(cell):
             still = "".join(o.data.get("text/html", "") for o in cell.outputs if "data" in o)
-            made = f'<div id="{name}">{still}</div><script src="explore.js" defer></script>'
+            begins = ' data-example="1"' if PART in cell.source else ""
+            made = f'<div id="{name}"{begins}>{still}</div><script src="explore.js" defer></script>'
             made += f'<script src="{name}.js" defer></script>'
             cell.outputs = [v4.new_output("display_data", {"text/html": made})]
     return notebook
 
 
 def adapt(page: str, names: set[str]) -> BeautifulSoup:
-    """Links lead to pages or lose their target; wide tables move by themselves; one style of id."""
+    """Links lead to pages or lose their target; wide tables move by themselves; one style of id;
+    code has marks where it has colours.
+    """
+    page = SPAN.sub(lambda span: span[0] if span[1] in COLOURED else span[2], page)
     soup = BeautifulSoup(page, "html.parser")
     main = soup.main
     assert main is not None
@@ -126,6 +142,17 @@ def adapt(page: str, names: set[str]) -> BeautifulSoup:
     for figure in main.find_all("figure"):
         figure["class"] = "scroll"
     return soup
+
+
+def lay_beside(soup: BeautifulSoup, place: Path) -> None:
+    """Still pictures become files: a quarter smaller, and a page is there before they are."""
+    for image in soup.select(f'img[src^="{WEBP}"]'):
+        made = base64.b64decode(str(image["src"]).removeprefix(WEBP))
+        wide, high = Image.open(io.BytesIO(made)).size
+        image["height"] = str(round(int(str(image["width"])) * high / wide))  # its room, at once
+        name = f"still-{hashlib.sha256(made).hexdigest()[:12]}.webp"
+        image["src"] = name
+        (place / name).write_bytes(made)
 
 
 def slug(place: str) -> str:
@@ -198,9 +225,8 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
         for name, script in zip(names, scripts, strict=True):
             (place / f"{name}.js").write_text(script.result(), encoding="utf-8")
     (place / "explore.js").write_text(live.script(), encoding="utf-8")
-    code = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
     style = (LOOK / "page.css").read_text(encoding="utf-8") + folds.STYLE
-    (place / "page.css").write_text(f"{code}\n{style}", encoding="utf-8")
+    (place / "page.css").write_text(f"{CODE}\n{style}", encoding="utf-8")
     shutil.copy(LOOK / "page.js", place)
     for name in sorted(set(PICTURE.findall((place / "index.html").read_text(encoding="utf-8")))):
         shutil.copy(ROOT / ".github" / name, place)
@@ -218,6 +244,7 @@ def write_pages(place: Path, found: dict[str, tuple[str, NotebookNode]]) -> None
         told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
         soup = adapt(exporter.from_notebook_node(prepare(notebook), told)[0], set(found))
         contents(soup)
+        lay_beside(soup, place)
         if soup.body and soup.select(".second-reading"):
             soup.body.append(BeautifulSoup(folds.SCRIPT, "html.parser"))
         if soup.body and soup.select(".mha-guess"):

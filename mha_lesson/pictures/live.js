@@ -49,12 +49,24 @@ function fill(scene, arrays) {
   return { ...scene, marks, flow: flow && { ...flow, writes: of(flow.writes), bias: of(flow.bias) } };
 }
 
+// The rows of mha_lesson.pictures.states.columns.
+export function rowsOf({ of, tables }) {
+  const next = tables.map((table) => ({ names: Object.keys(table), at: 0 }));
+  return of.map((t) => {
+    const { names, at } = next[t], row = {};
+    for (const name of names) row[name] = tables[t][name][at];
+    next[t].at++;
+    return row;
+  });
+}
+
 // What mha_lesson.pictures.states.parcel made: states, their marks and arrays, and the way to each.
 export async function unpack(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const buffer = await new Response(stream).arrayBuffer(), [size] = new Uint32Array(buffer, 0, 1);
   const stored = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
-  return { ...stored, arrays: arraysOf(stored.arrays, new Uint8Array(buffer, 4 + size)) };
+  const [marks, states] = [stored.marks, stored.states].map(rowsOf);
+  return { ...stored, marks, states, arrays: arraysOf(stored.arrays, new Uint8Array(buffer, 4 + size)) };
 }
 
 // Where a control stands when only the positions of a node are left: mha_lesson.pictures.states.settled.
@@ -267,8 +279,8 @@ export async function mount(el, look, bytes) {
   bar.className = "mha-bar mha-controls";
   el.classList.add("mha-explorer");
   el.replaceChildren(bar, stage);
-  // Where the reader wants each control; who goes to a slider's end wants the end, wherever it will be.
-  const wishes = controls.map((c) => c.start), left = (k) => way(stored, wishes.slice(0, k)).at(-1);
+  // Where the page, then the reader, wants each control; who goes to a slider's end wants the end, wherever it will be.
+  const wishes = controls.map((c) => Number(el.dataset[c.key] ?? c.start)), left = (k) => way(stored, wishes.slice(0, k)).at(-1);
   const deck = {
     controls,
     at: (k) => within(controls[k], wishes[k], left(k)),
