@@ -100,6 +100,36 @@ def test_the_example_by_hand_is_notebook_1_s(causal):
         torch.testing.assert_close(seen[name], expected.double())
 
 
+def by_hand_heads():
+    """Both heads of the example that goes through W^O, and W^O as nn.Linear holds it."""
+    back = torch.tensor([[2.0, 0], [2, 0], [0, 2]]), torch.tensor([[2.0, 0], [0, 2], [-2, -2]])
+    rows = torch.tensor([[1.0, 0], [0, 1], [1, 1]])
+    values = torch.tensor([[[0.0, 10], [10, 0], [5, 5]], [[10, 0], [0, 10], [5, 5]]])
+    w_o = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 1], [0, 1, 0.5, 0], [-1, 0, 0, 1]])
+    return torch.stack([back[0], rows]), torch.stack([back[1], rows]), values, w_o
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_example_by_hand_goes_through_w_o_with_two_heads(causal):
+    q, k, v, w_o = by_hand_heads()
+    context, weights = scaled_dot_product_attention(q, k, v, causal=causal, return_weights=True)
+    concat = torch.cat([*context], dim=-1)
+    if not causal:  # the first head looks one token back, and the first token at itself
+        assert weights[0].argmax(dim=-1).tolist() == [0, 0, 1]
+    for head in range(2):
+        scene = flow.scene("Wᴼ", head, flow.BY_HAND, causal)
+        panel = scene.flat()[0]
+        for name, expected in {
+            "q": q[head], "k": k[head].T, "v": v[head], "weights": weights[head],
+            "context": context[head], "concat": concat, "output": concat @ w_o.T,
+        }.items():  # fmt: skip
+            torch.testing.assert_close(blocks(panel)[name], expected.double())
+        np.testing.assert_array_equal(panel.w_o, w_o.T.numpy())
+        assert panel.writes is None and panel.bias is None
+        numbered = [m.panel.title for m in draw(scene).marks if isinstance(m, Cells) and m.numbers]
+        assert numbered == [block.title for block in panel.blocks.values()]
+
+
 def test_each_part_adds_its_steps_and_each_step_shows_one_more():
     for n, until in enumerate(flow.PARTS):
         steps = flow._steps(until)
@@ -149,14 +179,19 @@ def test_factors_stand_where_their_product_is_read():
 
 def test_controls_begin_by_hand_and_go_on_head_by_head():
     begin = {"step": "weights · V", "head": 0, "example": flow.BY_HAND}
-    assert explore.flow(until="attention").values == begin
+    first = explore.flow(until="attention")
+    assert first.values == begin
+    assert first.controls["head"].layout.display == "none"  # one head: nothing to choose
+    first.controls["example"].value = flow.SENTENCE
+    assert first.values == begin | {"example": flow.SENTENCE, "head": 1}
     whole = explore.flow()
     step, head, example = (whole.controls[name] for name in ("step", "head", "example"))
-    assert whole.values == begin | {"causal": False}
-    assert step.options == tuple(STEPS[1 : STEPS.index("weights · V") + 1])  # X is not given
-    assert head.layout.display == "none"  # one head: nothing to choose
+    assert whole.values == begin | {"step": STEPS[-1], "head": 1, "causal": False}
+    assert step.options == STEPS[1:]  # X is not given
+    assert (head.max, head.layout.display) == (1, None)
     example.value = flow.SENTENCE
-    assert (step.value, step.options) == (STEPS[-1], STEPS) and head.layout.display is None
+    assert (step.value, step.options) == (STEPS[-1], STEPS)
+    assert (head.max, head.layout.display) == (11, None)
     assert head.value == 1
     step.value = "softmax"
     example.value = flow.BY_HAND

@@ -70,8 +70,8 @@ def flow(
 ) -> Explorer:
     """`example`, `step` and `head` over the blocks of attention, from X to the output.
 
-    It begins with three tokens of two numbers, whose entries can be moved, and goes on to the
-    course's sentence; with `mha` and `x` it shows your own.
+    It begins with three tokens of two numbers (in two heads where all is shown), whose entries can
+    be moved, and goes on to the course's sentence; with `mha` and `x` it shows your own.
 
     Args:
         mha: the module to look into; that of the course's sentence if None.
@@ -82,10 +82,7 @@ def flow(
     """
     until, by_hand = ("output", True) if until is None else (until, until == PARTS[0])
     require_one_of("until", until, PARTS)
-    if mha is None:
-        sources = {BY_HAND: _by_hand(), SENTENCE: _sentence()}
-    else:
-        sources = {YOURS: _source(mha, x, tokens)}
+    sources = _examples(until) if mha is None else {YOURS: _source(mha, x, tokens)}
     last = list(sources)[-1]
     if not by_hand:
         sources = {last: sources[last]}
@@ -122,7 +119,8 @@ def scene(
 ) -> Scene:
     """One head of the course's sentence, or the example of notebook 1, up to a step."""
     require_one_of("example", example, (BY_HAND, SENTENCE))
-    source = _by_hand() if example == BY_HAND else _sentence()
+    require_one_of("until", until, PARTS)
+    source = _examples(until)[example]
     require_whole("head", head, 0, MOST_HEADS - 1)
     return draw(source, step, min(int(head), len(source.q) - 1), causal, until)
 
@@ -137,6 +135,9 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
     taken = [s for s in steps[: steps.index(step) + 1] if STEPS[s][0][0] in blocks] or ["Q, K, V"]
     shown = [name for done in taken for name in STEPS[done][0]]
     query, key = source.pick
+    by_hand, (w_o, bias) = source.x is None, source.after or (None, None)
+    if "output" not in blocks:
+        w_o = bias = None
     panel = Flow(
         blocks,
         shown=shown,
@@ -145,9 +146,10 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
         n_heads=len(source.q),
         cut=PARTS.index(until) >= PARTS.index("heads"),
         pick=(query, key),
-        by_hand=source.x is None,
-        writes=_writes(source, causal) if "output" in blocks else None,
-        bias=source.after[1] if source.after and "output" in blocks else None,
+        by_hand=by_hand,
+        w_o=w_o.T if by_hand and w_o is not None else None,
+        writes=None if by_hand or w_o is None else _writes(source, causal),
+        bias=None if by_hand else bias,
     )
     said = _said(source, blocks, taken[-1], head, causal)
     return Scene(
@@ -176,7 +178,7 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
     blocked = blocked if causal else torch.zeros_like(blocked)
     weights = scores.masked_fill(blocked, -torch.inf).softmax(dim=-1)
     colour = f"head {head % 8}"
-    words, dims = source.words, [f"{c}" for c in range(d_k)]
+    words = source.words
     hand = source.x is None
     wide = 15 if hand else _far(v)
 
@@ -191,6 +193,7 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
         )  # fmt: skip
 
     def vectors(values: Tensor, title: str, role: str, far: float, turned: bool = False) -> Heatmap:
+        dims = [f"{c}" for c in range(values.shape[1])]
         labels = (dims, words) if turned else (words, dims)
         values = values.T if turned else values
         return Heatmap(
@@ -216,8 +219,13 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
     made["context"] = vectors(weights @ v, "· V", "value", wide)
     if source.after and here >= PARTS.index("output"):
         concat, (w_o, bias) = _concat(source, causal), source.after
-        made["concat"] = _model(concat, words, "concat", "value")
-        made["output"] = _model(concat @ w_o.T + bias, words, "output", "output")
+        output = concat @ w_o.T + bias
+        if hand:
+            made["concat"] = vectors(concat, "concat", "value", wide)
+            made["output"] = vectors(output, "output", "output", wide)
+        else:
+            made["concat"] = _model(concat, words, "concat", "value")
+            made["output"] = _model(output, words, "output", "output")
     return made
 
 
@@ -269,7 +277,8 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
         return number(float(blocks[name].values[i, j]), 2)
 
     hand = source.x is None
-    where = "" if hand or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
+    alone = hand and len(source.q) == 1
+    where = "" if alone or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
     blocked = causal and j > i
     said = {
         "X": f"{T} tokens come in, each a vector: {query} is one row of X.",
@@ -292,12 +301,25 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
     return where + (said if where else said[0].upper() + said[1:])
 
 
+def _examples(until: str) -> dict[str, Source]:
+    return {BY_HAND: _by_hand(1 if until == PARTS[0] else 2), SENTENCE: _sentence()}
+
+
 @cache
-def _by_hand() -> Source:
-    """The example of notebook 1: Q and K are the same three rows."""
-    q = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], device="cpu")
+def _by_hand(n_heads: int) -> Source:
+    """The example of notebook 1: Q and K are the same three rows; or two heads, of which it is the
+    second. The first looks one token back.
+    """
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], device="cpu")
+    back = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]], device="cpu")
+    front = torch.tensor([[2.0, 0.0], [0.0, 2.0], [-2.0, -2.0]], device="cpu")
     v = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]], device="cpu")
-    return Source(("token 0", "token 1", "token 2"), q[None], q[None], v[None], pick=(2, 2))
+    heads = [(back, front, 10 - v), (rows, rows, v)][-n_heads:]
+    q, k, v = (torch.stack(parts) for parts in zip(*heads, strict=True))
+    w_o = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 1], [0, 1, 0.5, 0], [-1, 0, 0, 1]], device="cpu")
+    after = (w_o, torch.zeros(4, device="cpu")) if n_heads > 1 else None
+    words = "token 0", "token 1", "token 2"
+    return Source(words, q, k, v, after=after, head=n_heads - 1, pick=(2, 2))
 
 
 @cache

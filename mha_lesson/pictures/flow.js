@@ -1,14 +1,17 @@
 
 // ---- the whole computation: what made a number ----------------------------------------------------------
 
+// (rows, inner) times (inner, columns), row by row.
+const product = (a, b, rows, inner, columns) => Float32Array.from({ length: rows * columns }, (_, i) => {
+  let sum = 0;
+  for (let n = 0; n < inner; n++) sum += a[Math.floor(i / columns) * inner + n] * b[n * columns + (i % columns)];
+  return sum;
+});
+
 // softmax(Q Kᵀ / √d_k) V of a few tokens, as mha_lesson computes it. Q and V are (T, d_k), Kᵀ (d_k, T), row by row;
 // `blocked` is (T, T) of 0 and 1, or null.
 export function attend(q, k, v, d_k, blocked = null) {
-  const T = q.length / d_k, product = (a, b, rows, inner, columns) => Float32Array.from({ length: rows * columns }, (_, i) => {
-    let sum = 0;
-    for (let n = 0; n < inner; n++) sum += a[Math.floor(i / columns) * inner + n] * b[n * columns + (i % columns)];
-    return sum;
-  });
+  const T = q.length / d_k;
   const products = product(q, k, T, d_k, T), scores = products.map((s) => s / Math.sqrt(d_k)), weights = new Float32Array(T * T);
   for (let r = 0; r < T; r++) {
     const row = Array.from(scores.subarray(r * T, r * T + T), (s, c) => (blocked?.[r * T + c] ? -Infinity : s));
@@ -27,7 +30,7 @@ const PAIRS = ["products", "scores", "masked", "weights"]; // blocks of a number
 class Flow {
   constructor(view) {
     this.view = view;
-    this.mine = {}; // what the reader has made of Q, K and V
+    this.mine = {}; // what the reader has made of Q, K and V, for each head that was changed
     view.el.classList.add("mha-flow");
     this.strip = view.stage.appendChild(document.createElement("div"));
     this.strip.className = "mha-strip";
@@ -56,20 +59,28 @@ class Flow {
   // ---- numbers that the reader moves ----
 
   again() {
-    const input = {};
-    for (const name of ["q", "k", "v"]) {
-      const field = this.fields[name];
-      if (!field) return;
-      field.values = input[name] = this.mine[name] ?? field.values;
+    const { flow, fields } = this, { head, d_k } = flow, blocked = fields.masked?.blocked;
+    if (!fields.v) return;
+    const { q, k, v } = this.mine[head] ?? this.given();
+    const made = { q, k, v, ...attend(q, k, v, d_k, blocked) };
+    for (const [name, values] of Object.entries(made)) if (fields[name]) fields[name].values = values;
+    if (!fields.concat) return;
+    const { rows, columns } = fields.concat, concat = fields.concat.values.slice();
+    for (const [h, { q, k, v }] of Object.entries(this.mine)) {
+      const context = attend(q, k, v, d_k, blocked).context;
+      for (let r = 0; r < rows; r++) concat.set(context.subarray(r * d_k, (r + 1) * d_k), r * columns + h * d_k);
     }
-    const made = attend(input.q, input.k, input.v, this.flow.d_k, this.fields.masked?.blocked);
-    for (const [name, values] of Object.entries(made)) if (this.fields[name]) this.fields[name].values = values;
+    fields.concat.values = concat;
+    if (fields.output) fields.output.values = product(concat, flow.w_o, rows, columns, fields.output.columns);
   }
 
+  given() { return Object.fromEntries(["q", "k", "v"].map((name) => [name, this.fields[name].values])); }
+
   change([i, r, c], to) {
-    const field = this.view.fields[i], name = this.names.get(field), far = name === "v" ? 20 : 4;
-    this.mine[name] = field.values.slice();
-    this.mine[name][r * field.columns + c] = Math.max(-far, Math.min(far, to));
+    const field = this.view.fields[i], name = this.names.get(field), far = name === "v" ? 20 : 4, { head } = this.flow;
+    const mine = { ...this.mine[head] ?? this.given(), [name]: field.values.slice() };
+    mine[name][r * field.columns + c] = Math.max(-far, Math.min(far, to));
+    this.mine[head] = mine;
     this.again();
     this.view.draw();
   }
@@ -203,9 +214,15 @@ class Flow {
       case "concat":
         return { parts: [], says: `${word}, number ${c}: ${two(value)}, number ${c % d_k} of head ${Math.floor(c / d_k)}` };
       case "output": {
+        if (flow.w_o) {
+          const n = fields.concat.columns, pairs = line(name, n, (i) => [at("concat", r, i), flow.w_o[i * fields.output.columns + c]]);
+          const heads = pairs.map((_, i) => Math.floor(i / d_k)), labels = heads.map((h) => `head ${h}`);
+          return { parts: pairs.map(([a, w]) => a * w), labels, heads,
+                   says: `${word}, number ${c}: ${pairs.map(([a, w]) => `${two(a)} · ${two(w)}`).join(" + ")} = ${two(value)}` };
+        }
         const n = fields.output.columns, all = fields.output.rows * n, write = (h) => flow.writes[h * all + r * n + c];
         const parts = line(name, flow.n_heads, write), bias = flow.bias ? flow.bias[c] : 0, top = argmax(parts);
-        return { parts, labels: parts.map((_, h) => `head ${h}`), meant: flow.head, heads: true,
+        return { parts, labels: parts.map((_, h) => `head ${h}`), meant: flow.head, heads: parts.map((_, h) => h),
                  says: `${word}, number ${c}: the heads write ${two(sum(parts))} together, head ${top} alone ${two(parts[top])}; with the bias ${two(bias)} that is ${two(value)}` };
       }
       default: {
@@ -226,7 +243,7 @@ class Flow {
     this.bars = now;
     bars.replaceChildren(...parts.map((v, i) => {
       const bar = document.createElement("span"), fill = bar.appendChild(document.createElement("i"));
-      const height = (100 * Math.abs(v)) / far, colour = heads ? view.look.heads[i % view.look.heads.length] : this.tint();
+      const height = (100 * Math.abs(v)) / far, colour = heads ? view.look.heads[heads[i] % view.look.heads.length] : this.tint();
       fill.style.cssText = `height:${height}%;bottom:${v < 0 ? zero - height : zero}%;background:${colour}`;
       if (meant === i) bar.className = "mha-meant";
       if (labels) bar.appendChild(document.createElement("b")).textContent = labels[i];
@@ -251,4 +268,5 @@ const FLOW_STYLE = `
 .mha-strip b{position:absolute;top:100%;left:-8px;right:-8px;text-align:center;font-weight:400;font-size:12px;line-height:17px;white-space:nowrap}
 .mha-strip .mha-meant b{font-weight:700}
 .mha-strip .mha-meant{outline:2px solid var(--mha-text);outline-offset:1px}
+@media print{.mha-strip{width:auto}}
 `;

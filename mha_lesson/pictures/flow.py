@@ -46,6 +46,7 @@ class Flow(Panel):
         cut: whether it is drawn that what W^Q, W^K and W^V make is cut into heads.
         pick: (query, key) of the numbers that are explained at first.
         by_hand: whether the numbers of Q, K and V may be moved.
+        w_o: (h·d_k, d_model), what then makes "output" of "concat", or None.
         writes: (h, T, d_model), what every head adds to "output", and `bias` (d_model,).
     """
 
@@ -57,6 +58,7 @@ class Flow(Panel):
     cut: bool = False
     pick: Any = (0, 0)
     by_hand: bool = False
+    w_o: Any = None
     writes: Any = None
     bias: Any = None
 
@@ -64,7 +66,7 @@ class Flow(Panel):
 
     def _check(self) -> None:
         made = {name: None if v is None else np.asarray(v, np.float32)
-                for name, v in (("writes", self.writes), ("bias", self.bias))}  # fmt: skip
+                for name in ("w_o", "writes", "bias") for v in [getattr(self, name)]}  # fmt: skip
         words = {"shown": tuple(self.shown), "words": tuple(self.words)}
         self._set(blocks=dict(self.blocks), **words, **made)
 
@@ -83,6 +85,7 @@ class Flow(Panel):
             "d_k": self.blocks["q"].values.shape[1],
             "pick": list(self.pick),
             "by_hand": self.by_hand,
+            "w_o": None if self.w_o is None else self.w_o.ravel().tolist(),
             "writes": None if self.writes is None else put(self.writes),
             "bias": None if self.bias is None else put(self.bias),
         }
@@ -158,6 +161,11 @@ def _title(block: Heatmap) -> float:
     return 15 + text_width(block.title, BODY)
 
 
+def _numbered(block: Heatmap) -> bool:
+    """Whether its cells show their numbers where they are large enough."""
+    return block.numbers is not False
+
+
 def _column(block: Heatmap) -> float:
     """The width of a column of a matrix that has d_model of them."""
     return min(12.0, MODEL / block.values.shape[1])
@@ -181,7 +189,7 @@ def _block(
         left += 15
     drawing.add(Text(left, title, block.title, bold=shown))
     if shown:
-        numbers = min(cell) >= 20 and block.numbers is not False
+        numbers = min(cell) >= 20 and _numbered(block)
         drawing.add(Cells(x, y, *cell, block, numbers))
     else:
         corners = ((x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y))
@@ -247,7 +255,8 @@ def _after(
     T, n = concat.values.shape
     deep = 3.0 if T > 8 else size["weights"][1]
     below = end + 16 + TITLE
-    size |= {name: (_column(panel.blocks[name]), deep) for name in ("concat", "output")}
+    for name, block in (("concat", concat), ("output", output)):
+        size[name] = size["weights"] if _numbered(block) else (_column(block), deep)
     y["concat"] = y["output"] = below
     width = n * size["concat"][0]
     x["concat"] = 0.0

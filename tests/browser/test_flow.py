@@ -8,6 +8,7 @@ from seen import SOON
 from mha_lesson import causal_mask, explore, scaled_dot_product_attention
 from mha_lesson.pictures import live
 from mha_lesson.pictures.marks import scripts
+from mha_lesson.pictures.numerals import number
 from mha_lesson.text import sentence
 
 pytestmark = pytest.mark.plain
@@ -181,14 +182,51 @@ def test_the_browser_raises_and_lowers_what_python_does(tab, pages):
     assert [[tuple(piece) for piece in pieces] for pieces in made] == [*map(scripts, texts)]
 
 
-def test_by_hand_there_is_one_head_and_no_step_beyond_it(tab, pages):
+def test_what_is_moved_in_both_heads_goes_through_w_o(tab, pages):
+    """Of both heads, in either order, with the mask and without; 12 random numbers for each."""
+    page, generator = opened(tab, pages["grown"]), torch.Generator().manual_seed(3)
+    w_o = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 1], [0, 1, 0.5, 0], [-1, 0, 0, 1]])
+    q, k, v = (torch.randn(2, 3, 2, generator=generator).double() for _ in range(3))
+    head = page.get_by_role("slider", name="head", exact=True)
+    change = """(c, [name, numbers]) => {
+        const flow = c.mha.flow, i = c.mha.fields.indexOf(flow.fields[name]);
+        numbers.forEach((row, r) => row.forEach((to, at) => flow.change([i, r, at], to))); }"""
+    for n, key in ((1, "End"), (0, "Home")):
+        head.focus()
+        page.keyboard.press(key)
+        page.wait_for_function(
+            "n => document.querySelector('canvas').mha.flow.flow.head === n", arg=n
+        )
+        for name, numbers in (("q", q[n]), ("k", k[n].T), ("v", v[n])):
+            page.locator("canvas").evaluate(change, [name, numbers.tolist()])
+    for causal in (False, True):
+        page.get_by_role("checkbox").set_checked(causal)
+        blocked = (
+            "b => Boolean(document.querySelector('canvas').mha.flow.fields.masked.blocked) === b"
+        )
+        page.wait_for_function(blocked, arg=causal)
+        concat = torch.cat([*scaled_dot_product_attention(q, k, v, causal=causal)], dim=-1)
+        np.testing.assert_allclose(values(page, "concat"), concat.flatten(), atol=1e-5)
+        output = concat @ w_o.T.double()
+        np.testing.assert_allclose(values(page, "output"), output.flatten(), atol=1e-5)
+    page.mouse.move(*place(page, "output", 2, 2))
+    terms = " + ".join(
+        f"{number(float(c), 2)} · {w}"
+        for c, w in zip(concat[2], ("0", "1", ".50", "0"), strict=True)
+    )
+    assert said(page) == f"token 2, number 2: {terms} = {number(float(output[2, 2]), 2)}"
+    labels = page.locator(".mha-strip b").all_text_contents()
+    assert labels == ["head 0", "head 0", "head 1", "head 1"]
+
+
+def test_by_hand_there_are_two_heads_and_no_x(tab, pages):
     page = opened(tab, pages["grown"])
     step = page.get_by_role("slider", name="step", exact=True)
     head = page.get_by_role("slider", name="head", exact=True)
-    assert step.get_attribute("aria-valuetext") == "weights · V" and not head.is_visible()
+    assert step.get_attribute("aria-valuetext") == "W O" and head.get_attribute("max") == "1"
     assert said(page).startswith("token 2, number 0: ")
     page.get_by_label("example").select_option("the sentence")
-    assert step.get_attribute("aria-valuetext") == "W O" and head.is_visible()
+    assert step.get_attribute("aria-valuetext") == "W O" and head.get_attribute("max") == "11"
     step.focus()
     page.keyboard.press("Home")
     assert step.get_attribute("aria-valuetext") == "X"
@@ -199,6 +237,17 @@ def test_by_hand_there_is_one_head_and_no_step_beyond_it(tab, pages):
     assert said(page).startswith("the value of token 2")
     page.get_by_label("example").select_option("the sentence")
     assert step.get_attribute("aria-valuetext") == "Q, K, V"
+
+
+def test_one_head_is_no_choice_and_no_stop_of_the_tab_key(tab, pages):
+    page = opened(tab, pages["hand"])
+    assert not page.get_by_role("slider", name="head", exact=True).is_visible()
+    page.get_by_label("example").focus()
+    names = []
+    for _ in range(2):
+        page.keyboard.press("Tab")
+        names.append(page.evaluate("document.activeElement.closest('label')?.textContent ?? ''"))
+    assert names[0].startswith("step") and names[1] == "", names
 
 
 def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(tab, pages):
