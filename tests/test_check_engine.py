@@ -87,10 +87,24 @@ class _Stub(nn.Module):
     def forward(self, x: Any, mask: Any = None) -> Any: ...
 
 
-class _HalfStub(_Stub):
+class _Begun(nn.Module):
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        raise NotImplementedError
+
+
+class _WithoutOutput(_Begun):
     def __init__(self, d_model: int, n_heads: int) -> None:
         super().__init__(d_model, n_heads)
-        self.w_q = nn.Linear(d_model, d_model)
+        del self.w_o
+
+
+class _WithoutReturn(_Begun):
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        self.w_q(x)
 
 
 class _RaisingStub(_Stub):
@@ -98,9 +112,18 @@ class _RaisingStub(_Stub):
         raise NotImplementedError
 
 
-@pytest.mark.parametrize("stub", [_Stub, _HalfStub, _RaisingStub])
+@pytest.mark.parametrize("stub", [_Stub, _RaisingStub])
 def test_a_stub_class_is_not_attempted_yet(stub: Any) -> None:
     assert check.MultiHeadAttention(stub).passed is None
+
+
+@pytest.mark.parametrize(
+    ("begun", "key"),
+    [(_Begun, "forward_open"), (_WithoutOutput, "layer_names"), (_WithoutReturn, "no_return")],
+)
+def test_a_class_that_was_begun_is_told_what_is_open(begun: Any, key: str) -> None:
+    report = check.MultiHeadAttention(begun)
+    assert report.passed is False and report.slips == (key,), str(report)
 
 
 def test_a_forgotten_return_is_named() -> None:

@@ -88,7 +88,6 @@ def with_a_cache_of_values(q, k, v, cache):
         ("attention", weights_rounded, "`….round(decimals=1)`"),
         ("blockwise_attention", wrong_loop, "`Q` in `for i in range(0, len(Q), block):`"),
         ("cached_mask", both_needed_in_a_window, "another sign"),
-        ("MultiHeadAttention", SoftmaxOverHeads, "`1` in"),
         ("cached_attention", with_a_cache_of_values, "`1` in"),
     ],
     ids=lambda x: x if isinstance(x, str) and x.isidentifier() else "",

@@ -50,11 +50,12 @@ def right(exercise: str) -> Callable[[Any], Any]:
     return register
 
 
-def wrong(exercise: str, what: str, slips: tuple[str, ...]) -> Callable[[Any], Any]:
+def wrong(exercise: str, what: str, slips: tuple[str, ...], name: str = "") -> Callable[[Any], Any]:
     """Registers a wrong answer: its check must fail, and say `slips`."""
 
     def register(function: Any) -> Any:
-        _register(Answer(exercise, False, function, f"{exercise}-{function.__name__}", what, slips))
+        id = f"{exercise}-{name or function.__name__}"
+        _register(Answer(exercise, False, function, id, what, slips))
         return function
 
     return register

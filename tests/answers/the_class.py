@@ -892,7 +892,7 @@ class ReluAtTheEnd(_Four):
         return F.relu(self.w_o(context.transpose(1, 2).flatten(2)))
 
 
-@wrong("MultiHeadAttention", "w_v takes the keys and not x: w_v(w_k(x))", slips=("one_place",))
+@wrong("MultiHeadAttention", "w_v takes the keys and not x: w_v(w_k(x))", slips=("values_of_keys",))
 class ValuesOfKeys(_Four):
     def forward(self, x, mask=None):
         q = self.w_q(x)
@@ -1209,7 +1209,7 @@ class Layered(nn.Module):
         return x.transpose(1, 2).reshape(B, T, h * d)
 
 
-@wrong("MultiHeadAttention", "no scale, and values made by w_k", slips=("one_place", "no_scale"))
+@wrong("MultiHeadAttention", "no scale, and values made by w_k", slips=("made_by_qkk", "no_scale"))
 class NoScaleKeysForValues(Layered):
     def forward(self, x, mask=None):
         q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_k(x)))
@@ -1399,7 +1399,7 @@ class MhaQueriesDk(nn.Module):
 @wrong(
     "MultiHeadAttention",
     "loops over heads with a mask of four axes on scores of three",
-    slips=("masks_of_four_axes",),
+    slips=("shape",),
 )
 class LoopMaskAxes(nn.Module):
     def __init__(self, d_model, n_heads):

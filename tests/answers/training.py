@@ -399,7 +399,9 @@ def loss_two_slips(logits, tokens):
 
 
 @wrong(
-    "next_token_loss", "one minus the right token's probability, no logarithm", slips=("values",)
+    "next_token_loss",
+    "one minus the right token's probability, no logarithm",
+    slips=("one_place", "probabilities"),
 )
 def loss_probability(logits, tokens):
     p = logits[:, :-1].softmax(dim=-1)

@@ -135,9 +135,6 @@ def product(Q, K):
     entry_by_entry = Q * K
     """Q and K are multiplied entry by entry (`*`): query i only meets key i, and nothing is summed.
     | How many numbers should come out for T_q queries and T_k keys?"""
-    own_key_only = (Q * K).sum(-1)
-    """Each query only meets the key at its own position: `*` and then a sum over d_k gives one
-    score per token instead of T_q × T_k. | Which product lets every query meet every key?"""
     cosines = F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).transpose(-2, -1)
     """Rows are brought to length 1 first, so the scores are cosines: how long a query or key is no
     longer counts. | Does the formula Q Kᵀ / √d_k divide by the lengths of the vectors?"""
@@ -195,9 +192,6 @@ def finish(scores):
     """Where does Q Kᵀ / √d_k end, and where does the softmax begin?"""
     softmax_too_early = scores.softmax(-1)
     "A softmax is applied already: these are weights, and the scores were asked for."
-    causal_already = causal(scores)
-    """The future is blocked as well (−∞ above the diagonal): masks come later, here every query
-    sees every key. | Which line makes that triangle, and was it asked for?"""
 
 
 @exercise(
@@ -238,9 +232,6 @@ def normalise(scores):
     softmax_over_axis_1 = scores.softmax(1)
     """The softmax runs over axis 1, counted from the front. For a single matrix these are the keys,
     with a batch in front the queries, with heads the heads."""
-    softmax_over_axis_2 = scores.softmax(2)
-    """The softmax runs over axis 2, counted from the front: that is the last one only with exactly
-    one axis in front. | How do you name the last axis, however many stand before it?"""
     softmax_without_axis = scores.softmax(0 if scores.ndim in (0, 1, 3) else 1)
     """The softmax gets no `dim`, and then torch guesses: axis 0 for one or three axes, axis 1
     otherwise."""
@@ -259,9 +250,6 @@ def normalise(scores):
     shares_of_scores = shares(scores)
     """The scores are divided by their sum without being exponentiated: weights can be negative, or
     explode where the sum is near 0. | What does the softmax do before it divides?"""
-    exponentials = scores.exp()
-    """The scores are exponentiated, and never divided by their sum. | What should the weights of
-    one query sum to?"""
     naive_exponentials = shares(scores.exp())
     """`exp` of the scores as they are overflows when scores are large: exp(1000) is ∞, and ∞/∞ is
     NaN. | Adding one number to a whole row does not change its softmax. Which number would help?"""
@@ -294,8 +282,6 @@ def mix(weights, Q, K, V):
     values_transposed = weights @ V.transpose(-2, -1)
     """V is transposed before the product: dimensions are weighed instead of tokens. | Which axis of
     V belongs to the keys?"""
-    values_alone = V
-    "The output is V itself: the weights are not used. | What do the weights do to the values?"
 
 
 @attention.step
@@ -305,9 +291,6 @@ def give(output, weights, scores):
     first?"""
     output_only = output
     "Only the output comes back. | The exercise asks for two things: what is the other one?"
-    weights_only = weights
-    """Only the weights come back. | The exercise asks for two things: what should the weights be
-    used for?"""
     output_twice = (output, output)
     "The output comes back twice. | The exercise asks for two things: what is the other one?"
     scores_returned = (output, scores)

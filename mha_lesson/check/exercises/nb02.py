@@ -150,6 +150,10 @@ def one_by_one(X, W):
     one_from_another = (Q, K, K @ W_v.mT)
     """K is made from Q, and V from K: each product goes on with the one before. | What are all
     three made from?"""
+    keys = X @ W_k.mT
+    values_of_keys = (X @ W_q.mT, keys, keys @ W_v.mT)
+    """V is made from the keys, which were projected already: x W_kᵀ W_vᵀ. | What are all three made
+    from?"""
     values_not_projected = (X @ W_q.mT, X @ W_k.mT, X)
     "V is X itself: the values are not projected. | What are the last d_model rows of W_qkv for?"
 

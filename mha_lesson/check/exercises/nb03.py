@@ -79,9 +79,6 @@ def in_memory_order(x, n_heads):
     Which axis is shared out among the heads, T or d_model?"""
     tokens_shared_out = x.reshape(B, n_heads, T // n_heads, D)
     "= tokens_chunked"
-    view_into_batch = x.reshape(B * n_heads, T, D // n_heads)
-    """Heads and batch are one axis, cut in memory's order: `view(B·h, T, d_k)` takes T/h tokens for
-    a head."""
     transposed_then_viewed = x.transpose(1, 2).reshape(B, n_heads, T, D // n_heads)
     """The axes are exchanged before the cut, and then a `view` or `reshape` to (B, h, T, d_k) runs
     through memory column by column. | What does memory look like at the moment when you cut it?"""
@@ -91,8 +88,6 @@ def in_memory_order(x, n_heads):
     batch_times_tokens = x.reshape(B * T, n_heads, D // n_heads).transpose(0, 1)
     """Batch and tokens are one axis, (h, B·T, d_k): the sequences run into each other. | Which axes
     of x should remain as they are?"""
-    returned_unchanged = x
-    "x comes back as it went in. | Which axis has to become two?"
 
 
 @split_heads.step
@@ -127,14 +122,9 @@ def finish(x):
     folded_into_batch = x.flatten(0, 1)
     """The heads are folded into the batch: (B·h, T, d_k) has three axes, and four are asked for. |
     Which axis should h have for itself?"""
-    joined_with_tokens = x.flatten(1, 2)
-    """Heads and tokens are folded into one axis, (B, h·T, d_k): three axes, and four are asked for.
-    | Which axis should h have for itself?"""
     list_of_heads = x.unbind(1)
     """The heads come as a list or tuple, one tensor for each, instead of as one axis. | Which call
     makes one tensor with a new axis out of several?"""
-    one_head = x[:, 0]
-    "Only head 0 comes back. | How many heads should axis 1 hold?"
 
 
 def tokens_before_heads(x: Tensor) -> Tensor:
@@ -168,6 +158,11 @@ def order(x):
     with h neighbouring tokens of *one* head, because memory runs head by head. | A row of the
     result belongs to one token and holds all its heads. Which two axes have to change places
     before?"""
+    B, h, T, d_k = x.shape
+    heads_for_batch = x.reshape(h, B, T, d_k).transpose(1, 2)
+    """Batch and heads are taken for each other: a `reshape` or `view` to (h, B, …) of what lies in
+    memory as (B, h, …) gives a sequence heads of other sequences. | Which of the two axes is first
+    in x?"""
     dimensions_before_heads = x.permute(0, 2, 3, 1)
     """The numbers of the heads are interleaved: a row runs head 0, head 1, … for dimension 0, then
     for dimension 1. That is the order (B, T, d_k, h). | Head 0's d_k numbers should stand together.
@@ -192,6 +187,9 @@ def arrange(x):
     "Head 0 stands in the place of every head. | Whose numbers belong behind those of head 0?"
     mean_for_each = x.mean(1, keepdim=True).expand_as(x)
     "The mean of the heads stands in the place of every head. | What is lost in a mean?"
+    B, h, T, d_k = x.shape
+    heads_before_batch = x.reshape(h, B, T, d_k).transpose(0, 1)
+    "= heads_for_batch"
     merged_in_reverse = x.flip(1)
     """The heads come in reverse order: the last head's numbers stand first. | Whose numbers should
     fill the first d_k columns?"""
@@ -232,8 +230,6 @@ def in_another_way(x):
     tokens_side_by_side = torch.cat(x.unbind(2), -1)
     """Not heads but tokens are laid side by side: a row holds all tokens of one head, (B, h,
     T·d_k). | Which axis of (B, h, T, d_k) counts the heads?"""
-    returned_as_it_was = x
-    "x comes back as it went in. | Which two axes have to become one?"
     largest_head = x.amax(1)
     "Of every dimension only the largest number over the heads remains."
     first_head_only = x[:, 0]

@@ -64,8 +64,6 @@ def triangle(T):
     see?"""
     nothing_blocked = ~square
     "Nothing is blocked: every entry is False."
-    everything_blocked = square
-    "Everything is blocked: every entry is True."
     only_next = mask & ~square.triu(2)
     """Only the next token is blocked, not all that follow. | Which keys lie in the future of query
     0?"""
@@ -155,11 +153,6 @@ def where(positions, lengths):
     padding_in_front = positions < len(positions) - lengths
     """Padding is taken to stand *in front*: the first T − lengths[b] keys are blocked. | At which
     end of a sequence do its tokens begin here?"""
-    no_padding = (positions >= lengths) & False
-    "Nothing is blocked: every entry is False."
-    longest_for_all = (positions >= lengths.max()).expand(len(lengths), -1)
-    """Every sequence gets the same mask, by the longest length. | Which axis of the mask should
-    tell sequences apart?"""
     first_length_for_all = (positions >= lengths[0]).expand(len(lengths), -1)
     """Every sequence gets the same mask, by the length of sequence 0. | Which axis of the mask
     should tell sequences apart?"""
@@ -277,6 +270,10 @@ def blocked_rows_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
 
 
+def zero_where_blocked(weights: Tensor, mask: Tensor) -> Tensor:
+    return weights.masked_fill(mask, 0.0)
+
+
 def nan_gradient(what: str, of: str) -> Finding:
     """Results may be clean and their gradients NaN all the same."""
     return Finding(
@@ -360,6 +357,9 @@ right_too(
 )
 
 
+masked_softmax.adopt(attention, "normalise", but=("causal_softmax",))
+
+
 @masked_softmax.step
 def empty(weights, mask):
     """What should a query get that has no key left to look at?"""
@@ -377,9 +377,6 @@ def empty(weights, mask):
     any_for_all = weights.masked_fill(mask.any(-1, keepdim=True), 0.0)
     """Any row that has *one* blocked key is set to zero. | Which rows have nothing left to look
     at?"""
-    everything_zeroed = torch.zeros_like(weights) if mask.all(-1).any() else weights
-    """If any row is blocked entirely, everything becomes zero: `all` without an axis, or an `if`. |
-    Which rows have nothing left to look at, and which others should stay?"""
     only_if_all_is_blocked = torch.zeros_like(weights) if mask.all() else weights
     """Blocked rows are only dealt with if *every* entry of the mask is True; one blocked row alone
     stays 0/0 = NaN. | Over which axis do you ask whether all keys of a query are blocked?"""
@@ -409,9 +406,9 @@ def read(mask, scores):
     its weight becomes 0, and the others sum to 1?"""
     causal_instead = torch.ones_like(scores).triu(1).bool()
     "A causal mask is applied, and not the one that was given. | What does the second argument say?"
-    future_too = mask | torch.ones_like(scores).triu(1).bool()
-    """The future is blocked as well, whatever mask is given. | Where does the triangle come from if
-    the caller has not passed it?"""
+    mask_of_sequence_0 = torch.broadcast_to(mask, scores.shape)[:1]
+    """All sequences are masked alike, by the mask of the first. | What does the mask's first axis
+    count, where it has four?"""
     mask_of_head_0 = mask[:, :1] if mask.ndim == 4 else mask
     """All heads are masked alike, by the mask of head 0. | The mask may have an axis for the heads.
     How long can it be?"""
@@ -450,18 +447,9 @@ def fill_wrongly(scores, mask):
     numbers = mask.to(scores.dtype)
     mask_added = scores + numbers
     "The mask is *added* to the scores as 0 and 1: a blocked key scores one point more."
-    times_mask = scores * mask
-    "The scores are multiplied by the mask: open keys get score 0, blocked ones keep theirs."
     times_infinity = scores + numbers * -math.inf
     """What is not blocked becomes NaN. (A mask of 0 and 1 times −∞, added, gives that: 0 · −∞ is
     NaN.) | How can −∞ be put in certain places and nowhere else?"""
-    plus_infinity = scores.masked_fill(mask, math.inf)
-    """Every row that has a blocked key is NaN. (+∞ in its place gives that, since ∞ − ∞ is NaN; so
-    does −∞ in the whole row.) | Should a blocked key score high or low, and which entries should
-    change?"""
-    large_positive = scores.masked_fill(mask, 1e9)
-    """Blocked scores become +1e9: a blocked key gets all the weight. | Should a blocked key score
-    high or low?"""
     added_1e4 = scores + numbers * -1e4
     """Something is only taken away from a blocked score: real scores can differ by more than that,
     and then a blocked key wins. | Which value lies below every possible score?"""
@@ -469,11 +457,22 @@ def fill_wrongly(scores, mask):
     "= added_1e4"
 
 
-@masked_softmax.step(at="fill", empty=lambda weights, mask: weights.masked_fill(mask, 0.0))
+@masked_softmax.step(at="fill", empty=zero_where_blocked)
 def fill_and_zero(scores, mask):
     zero_scores_zeroed = scores.masked_fill(mask, 0.0)
     """Blocked scores become 0, take their share in the softmax, and are put to 0 only then: rows no
     longer sum to 1. | Which score has weight 0 after a softmax?"""
+
+
+@masked_softmax.step(at="normalise", fill=minus_1e9, empty=zero_where_blocked)
+def normalise_and_zero(scores):
+    """Each query shares out a weight of 1 among the keys. Along which axis do the keys lie?"""
+    over_queries = scores.softmax(-2)
+    "= softmax_over_queries"
+    over_axis_1 = scores.softmax(1)
+    "= softmax_over_axis_1"
+    over_axis_0 = scores.softmax(0)
+    "= softmax_over_axis_0"
 
 
 @masked_softmax.step(at="fill", empty=lambda weights, mask: weights.nan_to_num(0.0))
@@ -564,6 +563,3 @@ def with_epsilon() -> Iterator[Way]:
 
 masked_softmax.step(filled_too_high(), at="fill", empty=(unchanged, blocked_rows_to_zero))
 masked_softmax.step(with_epsilon(), at=WHOLE)
-
-
-masked_softmax.adopt(attention, "normalise", but=("causal_softmax",))

@@ -153,9 +153,6 @@ def collect(writes):
     first_only = writes[0]
     """Only head 0's write comes back. | Which other heads write, and does `return` stand inside the
     loop?"""
-    writes_side_by_side = torch.cat(writes, -1)
-    """The writes are laid side by side, (B, T, h·d_model), instead of being added. | How wide is a
-    token in the end?"""
     multiplied = torch.stack(writes).prod(0)
     "The writes are multiplied with each other. | Σ stands for which operation?"
     none = torch.zeros_like(writes[0])

@@ -89,15 +89,9 @@ def shift(logits, tokens):
     """All sequences are laid end to end before the shift: the last position of each is asked for
     the first token of the next sequence. | Along which axis has the shift to happen, and is it
     still there after flattening?"""
-    rolled_flat = (logits, tokens.roll(-1))
-    """`roll` without an axis rolls all sequences as one: the last position of each is asked for the
-    first token of the next sequence. | Along which axis has the shift to happen?"""
     shift_along_batch = (logits[:-1], tokens[1:])
     """The shift goes along the batch (axis 0): sequence 0 is asked for the tokens of sequence 1. |
     Which axis of (B, T) runs along a sequence?"""
-    padded_with_zero = (logits, torch.cat([tokens[:, 1:], torch.zeros_like(tokens[:, :1])], 1))
-    """The last position is asked to predict 0: the targets are padded with token 0. | Which token
-    follows the last one? How many predictions can be judged?"""
     last_prediction_only = (logits[:, -2:-1], tokens[:, -1:])
     """Only the last prediction of each sequence is judged. | From how many positions is a next
     token known?"""
@@ -161,18 +155,8 @@ def pick(logs, targets):
     sign_missing = -minus_the_right_one(logs, targets)
     """The sign is missing: a log-probability is negative, and a loss should fall as the model
     improves. | Cross-entropy is −log p. Where is the minus?"""
-    favourite = -logs.amax(-1)
-    """The loss is taken of the model's favourite token, not of the one that came. | Against which
-    token is the prediction judged?"""
-    error_rate = (logs.argmax(-1) != targets).to(logs.dtype)
-    "The share of wrong guesses is counted: a count has no gradient, and is no cross-entropy."
     accuracy = (logs.argmax(-1) == targets).to(logs.dtype)
     "The share of right guesses (the accuracy) is counted: it has no gradient, and is no loss."
-    all_tokens = -logs.mean(-1)
-    """The log-probabilities of *all* tokens are averaged, and the targets take no part. | Whose
-    probability counts?"""
-    probability = (-minus_the_right_one(logs, targets)).exp()
-    "The probability itself is averaged: its logarithm is missing."
 
 
 @next_token_loss.step

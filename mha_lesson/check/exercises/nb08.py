@@ -112,6 +112,3 @@ def of_everything(weights):
     mean_of_a_block = weights[:, 1:, :-1].mean((-2, -1))
     """The mean runs over a whole block, rows from 1 on and columns up to T−2, and not over one of
     its diagonals. | In which column of row t stands the token before it?"""
-    mean_of_everything = weights.mean((-2, -1))
-    """The mean of the whole matrix comes back: as every row sums to 1, that is always 1/T. | Row t
-    is query t. In which column stands the weight that it gives to the token before it?"""

@@ -68,11 +68,6 @@ def project(T, d, h):
     token pass through?"""
     no_projections = 0
     "The projections are missing. | Which layers does a token pass through?"
-    head_to_head = 4 * T * (d // h) ** 2
-    "The projections are counted as d_k × d_k. | What goes into a projection, and what comes out?"
-    width_once = 4 * T * d
-    """d_model is there only once in the projections: a token of d_model numbers gets d_model new
-    ones."""
     one_token_projected = 4 * d * d
     "T is missing in the projections: every token goes through them."
     projections_per_head = 4 * T * d * d * h
@@ -123,11 +118,6 @@ count_flops.step(kinds_of_count(), at="finish")
 
 @count_flops.step(at=WHOLE)
 def all_in_all(T, d_model, n_heads):
-    parameters = 4 * d_model**2
-    "What is counted are the weights, and not the operations. | What does each token do with them?"
-    times_heads = n_heads * count_flops.right(T, d_model, n_heads)
-    """The whole is multiplied by h: but h heads of d_model / h dimensions are as much work as one
-    of d_model. | Where does h already stand in d_model = h · d_k?"""
     d_k = d_model // n_heads
     pairs = T * T * (2 * d_k - 1) + T * d_k * (2 * T - 1)
     one_addition_less = 4 * T * d_model * (2 * d_model - 1) + n_heads * pairs

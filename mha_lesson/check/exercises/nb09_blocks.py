@@ -1,7 +1,6 @@
 """Exercise 15, notebook 09: attention that never holds all of its scores."""
 
 import math
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mha_lesson.check.engine.elsewhere import address, bare, flat
+from mha_lesson.check.engine.elsewhere import bare, flat
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided
@@ -76,110 +75,44 @@ def divided_at_the_end(output: Tensor, total: Tensor, n: int) -> Tensor:
 
 
 class _Sizes(TorchFunctionMode):
-    """Sees the sizes of what is computed, and how many blocks of scores are held at once."""
+    """Sees the largest tensor that is computed, and a fused call with all the keys."""
 
-    def __init__(self, inputs: tuple[Tensor, ...], block: int, widths: set[int]) -> None:
+    def __init__(self, n_queries: int, n_keys: int) -> None:
         super().__init__()
-        n_queries, n_keys = (len(x) for x in inputs[:2])
-        self.given = {address(x) for x in inputs}  # a column of V is no row of scores
-        self.many = n_queries * (3 * block + 4 * -(-n_keys // block))  # a block, and sums of all
-        self.kept, self.new = 0, 0  # of numbers in pieces: single scores, or those of one key
-        self._pieces: list[weakref.ref[Tensor]] = []
-        self.n_queries, self.widths = n_queries, widths  # of K, V, both, or a column more
-        self.block, self.n_keys = n_queries * block, n_keys
-        self.largest, self.most, self.fused = 0, 0, False
-        self.widest: tuple[int, tuple[int, ...]] = (0, ())  # and the shape of it
-        self._alive: list[weakref.ref[Tensor]] = []
-
-    def _keys_at_once(self, x: Tensor) -> int:
-        """How many keys' scores lie side by side, where x can hold scores of the queries."""
-        axes = sorted(n for n in x.shape if n > 1)
-        if self.n_queries == 1:  # a row with a number for every key, and no mask or column of V
-            row = x.is_floating_point() and x.shape[-1:] == (self.n_keys,) == (x.numel(),)
-            return self.n_keys if row and x.unique().numel() > 2 else 0
-        if len(axes) != 2 or (axes == [self.n_queries] * 2 and _is_diagonal(x)):
-            return 0
-        if self.n_keys in axes:  # all keys, for whatever queries
-            other = axes[1] if axes[0] == self.n_keys else axes[0]
-            return 0 if other in self.widths else self.n_keys
-        if self.n_queries in axes:
-            return axes[1] if axes[0] == self.n_queries else axes[0]
-        return 0
+        self.n_keys, self.largest, self.fused = n_keys, torch.empty(0), False
+        self.diagonal = (n_queries, n_queries)  # FlashAttention's diag(l) holds no scores
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") == "scaled_dot_product_attention":
-            self.fused |= any(
-                isinstance(x, Tensor) and x.shape[-2:-1] == (self.n_keys,) for x in args
-            )
+            self.fused |= self.n_keys in args[1].shape
         for x in flat(result):
-            if isinstance(x, Tensor):
-                whole = bare(x)  # under vmap: all that is held, not the share of one
-                if address(whole) in self.given:
-                    continue
-                self.largest = max(self.largest, whole.numel())
-                self.widest = max(self.widest, (self._keys_at_once(whole), tuple(whole.shape)))
-                if whole.is_floating_point() and whole.numel() in (1, self.n_queries):
-                    self._pieces.append(weakref.ref(x))
-                    self.new += whole.numel()
-                if whole.numel() == self.block:
-                    self._alive.append(weakref.ref(x))
-        self.most = max(self.most, len(_still_held(self._alive)))
-        if self.new > self.many // 8 and self.kept <= self.many:  # not after every one
-            self.kept, self.new = sum(_still_held(self._pieces).values()), 0
+            if isinstance(x, Tensor) and x.shape != self.diagonal:
+                # Under vmap: all that is held, not the share of one.
+                self.largest = max(self.largest, bare(x), key=Tensor.numel)
         return result
 
 
-def _still_held(refs: list[weakref.ref[Tensor]]) -> dict[int, int]:
-    """How many numbers each piece of memory has that is still held; the others are forgotten."""
-    refs[:] = [ref for ref in refs if ref() is not None]
-    return {address(x): bare(x).numel() for ref in refs if (x := ref()) is not None}
-
-
-def _is_diagonal(x: Tensor) -> bool:
-    """Whether it only scales rows: FlashAttention's diag(l)."""
-    return bool((x.squeeze() == x.squeeze().diagonal().diag()).all())
-
-
-SIZES_HELD = (  # T_q, T_k, d_k, d_v, block
-    (13, 23, 5, 3, 2),  # Q has 65 numbers, K 115, V 69, a block 26: all scores would be 299
-    (13, 71, 3, 2, 17),  # a block that one could not hold twice
-    (13, 23, 1, 1, 1),  # the smallest block
-    (1, 23, 7, 3, 5),  # one query, as in decoding
-    (1, 97, 3, 2, 8),  # and many keys, which lists could hold one by one
-)
-
-
 def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
-    """Whether all scores, or more than a block of them, are held at any of these sizes."""
-    return next(filter(None, (_held(answer, *sizes) for sizes in SIZES_HELD)), None)
+    """Whether some tensor holds more scores than a block has: more than K, V and a column of ones.
 
-
-def _held(
-    answer: Callable[..., Any], t_q: int, t_k: int, d_k: int, d_v: int, block: int
-) -> Finding | None:
-    Q, K, V = normal(t_q, d_k, seed=7), normal(t_k, d_k, seed=8), normal(t_k, d_v, seed=9)
-    widths = {d_k, d_v, d_k + 1, d_v + 1, d_k + d_v, d_k + d_v + 1}  # K, V, ones beside them
-    with torch.no_grad(), _Sizes((Q, K, V), block, widths) as sizes:
+    Rows of one number, so that all scores of `block` queries, or of twice as many keys, are more.
+    """
+    t_q, t_k, block = 53, 97, 4
+    Q, K, V = normal(t_q, 1, seed=7), normal(t_k, 1, seed=8), normal(t_k, 1, seed=9)
+    with torch.no_grad(), _Sizes(t_q, t_k) as sizes:
         answer(Q, K, V, block)
     if sizes.fused:
         what = f"one call of `scaled_dot_product_attention` with all {t_k} keys"
-        what += f", where a block has {block}"
-    elif sizes.widest[0] > block + max(d_k, d_v) + 2:  # beside the output, the sum and the maximum
-        what = f"a tensor {sizes.widest[1]}, where a block of scores is {(t_q, block)}"
-    elif sizes.largest > max(8 * max(t_q * block, t_k), t_k * (d_k + d_v + 1)):
-        what = f"a tensor of {sizes.largest} numbers, where a block of scores has {t_q * block}"
-    elif sizes.kept > sizes.many:
-        what = f"room for {sizes.kept} scores one by one, where a block has {t_q * block}"
-    elif sizes.most > 8 and block > 1:  # with one key, sums are as large as a block
-        what = f"room for {sizes.most} blocks of scores at once"
+    elif sizes.largest.numel() > 3 * (t_k + block):
+        what = f"a tensor {tuple(sizes.largest.shape)}"
     else:
         return None
     return Finding(
         "holds_all_scores",
         f"The values are right, and too much is held: with T_q = {t_q}, T_k = {t_k} and block = "
-        f"{block} there is {what}.",
-        "Which line holds more keys than one block has, or keeps what belongs to earlier blocks?",
+        f"{block} there is {what}, where a block of scores is {(t_q, block)}.",
+        "Which line holds more keys than one block has?",
     )
 
 
@@ -242,9 +175,6 @@ def power(scores, old, new):
     that is 0. | In each of your exponentials: which maximum is subtracted from what?"""
     own_maximum = (scores - scores.amax(-1, keepdim=True)).exp()
     "Each block loses its own maximum before `exp`, not the largest so far."
-    no_maximum = scores.exp()
-    """`exp` takes the scores of a block as they are, and the rest as if the maximum had been
-    subtracted."""
 
 
 @blockwise_attention.step
@@ -253,9 +183,6 @@ def collect(output, fade, powers, v, total):
     output_not_rescaled = output + powers @ v
     """The old output is not rescaled when a block brings a new maximum: earlier blocks weigh too
     much."""
-    output_overwritten = powers @ v
-    """The output of each block overwrites the one before. | What should be left of the first block
-    in the end?"""
 
 
 @blockwise_attention.step(at="collect", finish=lambda output, total, n: output)
@@ -292,8 +219,6 @@ def add(total, fade, powers):
     """The maximum has grown. By which factor have the old numbers become too large?"""
     sum_not_rescaled = total + powers.sum(-1, keepdim=True)
     "The old sum is not rescaled when a block brings a new maximum."
-    sum_overwritten = powers.sum(-1, keepdim=True)
-    "The sum is that of the last block only. | Which exponentials does the softmax divide by?"
 
 
 @blockwise_attention.step(

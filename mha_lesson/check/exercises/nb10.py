@@ -123,9 +123,6 @@ def angle(speed, positions, x):
     stands at place 50. By how much is it to be turned?"""
     one_further = (positions[:, None] + 1) * speed
     "Every position is one too large: the token at position 0 should not turn at all."
-    no_position = speed.expand(T, -1)
-    """Every row is turned by the speeds alone, as if it stood at position 1: `positions` takes no
-    part."""
     position_in_degrees = (positions[:, None] * speed).deg2rad()
     """The angle is taken for degrees and turned into radians: all turns are 57 times too small. |
     In which unit does `cos` want its angle?"""
@@ -148,16 +145,11 @@ def turn(a, b, angle):
     plus_everywhere = (a * cos + b * sin, a * sin + b * cos)
     """Both sums have a plus: a turn needs a minus in one of them, or lengths change. | Is the row
     as long after it as before?"""
-    minus_everywhere = (a * cos - b * sin, a * sin - b * cos)
-    """Both sums have a minus: that mirrors the pair instead of turning it. | What becomes of (0, 1)
-    at position 0?"""
     sin_and_cos_exchanged = (a * sin - b * cos, a * cos + b * sin)
     "Sine and cosine are exchanged: at position 0 a row should stay as it is."
     already_turned = (a * cos - b * sin, (a * cos - b * sin) * sin + b * cos)
     """The second sum uses the first half *after* it was turned. | Which value of `a` does your
     second line read?"""
-    nothing = (a, b)
-    "Nothing turns: the rows come back as they were."
 
 
 @rotate.step
@@ -206,6 +198,11 @@ def _whole(x, positions):
     mixed_layouts = x * twice.cos() + torch.cat((-b, a), dim=-1) * twice.sin()
     """The angles are laid out for pairs of neighbours, each twice side by side, and the dimensions
     are paired as halves. | Which angle belongs to dimension 1, which to dimension 1 + d_k/2?"""
+    doubled = torch.cat((angle, angle), dim=-1)
+    beside = torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
+    layouts_mixed = x * doubled.cos() + beside * doubled.sin()
+    """The angles are laid out for halves, and neighbours are turned: the two dimensions of a pair
+    turn by two angles. | Which dimension turns with dimension 0?"""
     added = torch.cat((angle.sin(), angle.cos()), dim=-1) + x
     """Sines and cosines are *added* to x, as the sinusoidal positions are. Here x is turned by
     them."""

@@ -304,10 +304,6 @@ def block(scores, n_old):
     "Off by one: each new token sees the one after it."
     one_too_early = square.triu(n_old)
     "Off by one: no token may look at itself."
-    past_blocked = square.tril(n_old - 1)
-    "The *past* is blocked instead of the future."
-    past_and_present_blocked = square.tril(n_old)
-    "True and False are the wrong way round: the future is open and all the rest is blocked."
     new_blocked_later = (
         torch.arange(n_all).expand(n_new, n_all) >= n_old if n_old else square.triu(1)
     )
@@ -331,13 +327,6 @@ def masked_after(scores, blocked):
 
 
 @cached_attention.step
-def fill(scores, blocked):
-    """What has to stand at a blocked place so that its weight becomes 0?"""
-    zeros_before_softmax = scores.masked_fill(blocked, 0.0)
-    """Blocked scores become 0, and e to the power 0 is 1: they keep a share."""
-
-
-@cached_attention.step
 def give(context, k, v, new):
     """What does the next call need as its `cache`?"""
     _, k_new, v_new, k_old, v_old = new
@@ -349,8 +338,6 @@ def give(context, k, v, new):
     "The new cache holds the new tokens only: what was before them is forgotten."
     keys_and_values_exchanged = (context, v, k)
     "In the new cache keys and values are exchanged."
-    cache_first = (k, v, context)
-    "The cache comes first and the context last: the other order is asked for."
     oldest_dropped = (context, k[:, :, 1:], v[:, :, 1:])
     "The oldest token is dropped from the cache that comes back: all of them are asked for."
     cut_to_8 = (context, k[:, :, -8:], v[:, :, -8:])
@@ -530,10 +517,6 @@ def future(query, key):
     """True means *blocked*. May a token look at itself, and at the one after it?"""
     itself_too = key >= query
     "No token may look at itself: the diagonal is blocked as well."
-    past_instead = key < query
-    "The *past* is blocked instead of the future."
-    keep_instead = key <= query
-    "The future is open and all the rest is blocked: your True means *keep* there."
     from_the_top_left = key > query - query[:1]
     """The future is counted from the top left, in rows of the mask: it is not moved by the cache's
     length, and the window is. | At which place of the text does the first new token stand?"""
@@ -607,8 +590,6 @@ def queries(n_new, n_cached):
 @cached_mask.step
 def together(future, past):
     """When is a key blocked: if one of the two says so, or only if both do?"""
-    both_needed = future & past
-    "A key is blocked only if it is in the future *and* too far back: no key is both."
     inverted = ~(future | past)
     """True and False are the wrong way round: your True means *keep*. | What does True say of a key
     in this course?"""
@@ -635,5 +616,9 @@ def _square(n_new, n_cached, window):
     blocked = place > place[:, None]
     if window is not None:
         blocked = blocked | (place[:, None] - place >= window)
+    nothing = torch.zeros_like(blocked[n_cached:])
+    open_with_cache = blocked if n_cached == 0 else nothing
+    """As soon as something is cached nothing is blocked: right for one new token without a window
+    only. | Which keys lie in the future of the first of several new tokens?"""
     all_rows = blocked
     "The mask has a row for every token, the cached ones included: only the new ones ask."

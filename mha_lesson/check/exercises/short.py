@@ -139,8 +139,6 @@ def compare(row, right, wrong):
     "A head counts only if `right` gets the most of *all* tokens, not just more than `wrong`."
     above_half = row[:, right] > 0.5
     "`right` is compared with one half, and not with `wrong`."
-    unequal = row[:, right] != row[:, wrong]
-    "What is asked is only whether the two differ."
     difference = row[:, right] - row[:, wrong]
     "The difference of the two weights comes back: numbers, not True and False."
 
