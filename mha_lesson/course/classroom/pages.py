@@ -5,8 +5,11 @@ import itertools
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from html import escape
+from functools import cache
 from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
 
 from mha_lesson.course.classroom.grading import (
     BY_NOTEBOOK,
@@ -39,18 +42,6 @@ TO_LEARNERS = {
     MISSING: "not handed in",
 }
 SECTION = re.compile(r"^\| `(\w+)` \| (\d\d), \*(.+?)\* \|$", re.M)
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1a1a1a; background: #fff; }
-table { border-collapse: collapse; } caption { text-align: left; padding: .3em 0; }
-th, td { border: 1px solid #767676; padding: .2em .5em; text-align: left; vertical-align: top; }
-h2 { font-size: 1.25rem; } h3 { font-size: 1.05rem; } h2, h3 { margin: 1.4em 0 .4em; }
-.class td { text-align: center; min-width: 1.6em; } .class tbody th { white-space: nowrap; }
-.class thead th { font-weight: normal; writing-mode: vertical-rl; vertical-align: bottom; }
-.done { background: #BFE5D8; } .tried { background: #F6CBB0; }
-.unknown { background: #DADADA; } .missing { color: #666; }
-pre { background: #f4f4f4; padding: .5em; overflow: auto; white-space: pre-wrap; }
-"""
 LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in EXERCISES}
 
 
@@ -124,10 +115,9 @@ def save(rows: list[Row], out: Path) -> None:
     )  # fmt: skip
     pages = _page_names(rows)
     for row in rows:
-        page = _page(f"Exercises: {row.learner.name}", learner_page(row))
-        (out / "learners" / pages[row.learner.name]).write_text(page, encoding="utf-8")
-    page = _page("Who solved what", class_page(rows, pages))
-    (out / "index.html").write_text(page, encoding="utf-8")
+        page = out / "learners" / pages[row.learner.name]
+        page.write_text(learner_page(row), encoding="utf-8")
+    (out / "index.html").write_text(class_page(rows, pages), encoding="utf-8")
 
 
 def _table(path: Path, head: list[str], lines: list[list[object]]) -> None:
@@ -180,97 +170,39 @@ def words(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-# --- pages: everything from a submission is escaped ---------------------------------------------
+# --- pages ---------------------------------------------------------------------------------------
 
 
-def class_page(rows: list[Row], pages: dict[str, str]) -> str:
-    """Learners × exercises, what the class gets wrong with its code, and what was handed in."""
-    heads = "".join(f'<th scope="col">{escape(LABELS[name])}</th>' for name in NAMES)
-    body = ""
-    for row in rows:
-        link = f'<a href="learners/{pages[row.learner.name]}">{escape(row.learner.name)}</a>'
-        cells = "".join(_cell(row, name, pages[row.learner.name]) for name in NAMES)
-        body += f'<tr><th scope="row">{link}</th>{cells}<td>{row.done}</td></tr>'
-    solved = "".join(f"<td>{sum(r.state(n) == DONE for r in rows)}</td>" for n in NAMES)
-    legend = "<br>".join(f"{SIGNS[state]} {escape(means)}" for state, means in MEANS.items())
-    text = (
-        f'<p>{legend}</p><table class="class"><thead><tr><td></td>{heads}'
-        f'<th scope="col">all</th></tr></thead><tbody>{body}<tr><th scope="row">solved by</th>'
-        f"{solved}<td></td></tr></tbody></table>"
-    )
-    common = slips(rows)
-    text += "<h2>What the class gets wrong</h2>" if common else ""
-    for slip in common:
-        n = len(slip.answers)
-        text += (
-            f"<h3>{escape(LABELS[slip.exercise])}: {n} learner{'s' * (n > 1)}</h3>"
-            f"<p>{prose(slip.does)} <em>{prose(slip.asks)}</em></p>"
-        )
-        for learner, code in slip.answers:
-            text += f"<details><summary>{escape(learner)}</summary>{_code(code)}</details>"
-    text += _guessed(rows)
-    lines = "".join(
-        f"<tr><td>{escape(r.learner.name)}</td><td>{escape(file)}</td><td>{seconds}</td>"
-        f"<td>{escape(note)}</td></tr>"
-        for r in rows
-        for file, seconds, note in _files(r)
-    )
-    return text + (
-        "<h2>What was handed in</h2><table><thead><tr><th>learner</th><th>file</th>"
-        f"<th>seconds</th><th>note</th></tr></thead><tbody>{lines}</tbody></table>"
-    )
-
-
-def _guessed(rows: list[Row]) -> str:
-    """What the class predicted, question by question, with what is said to each choice."""
-    text = ""
-    for name, count in guesses(rows).items():
-        question = questions()[name]
-        lines = "".join(
-            f"<tr><td>{n}</td><td>{escape(label)}</td><td>{prose(question.choices[label].says)} "
-            f"({question.choices[label].notebook}, "
-            f"<em>{prose(question.choices[label].heading)}</em>)</td></tr>"
-            for label, n in count.items()
-        )
-        text += (
-            f"<h3>{prose(question.asks)}</h3><table><thead><tr><th>learners</th><th>guess</th>"
-            f"<th>what the course says to it</th></tr></thead><tbody>{lines}</tbody></table>"
-        )
-    return f"<h2>What the class predicted</h2>{text}" if text else ""
-
-
-def _files(row: Row) -> list[tuple[str, str, str]]:
-    ran = [(s.file, f"{s.seconds:g}", s.note) for s in row.submissions]
-    rest = [(file, "", why) for file, why in row.learner.others]
-    return ran + rest or [("", "", "nothing handed in")]
+def class_page(rows: list[Row], files: dict[str, str]) -> str:
+    """Learners × exercises, what the class gets wrong, and what was handed in."""
+    return _templates().get_template("class.html.j2").render(
+        title="Who solved what", rows=rows, files=files, slips=slips(rows), guesses=guesses(rows),
+        questions=questions(), solved_by=[sum(r.state(n) == DONE for r in rows) for n in NAMES],
+    )  # fmt: skip
 
 
 def learner_page(row: Row) -> str:
     """To hand back: what was solved, what the check said, and which section to reread."""
-    reread = sections()
-    books = [f"{book}: {row.points(book)} of {len(n)}" for book, n in BY_NOTEBOOK.items()]
-    text = f"<p>{row.done} of {len(NAMES)} exercises solved. By notebook, {', '.join(books)}.</p>"
-    missing = [name for name in NAMES if row.state(name) == MISSING]
-    for name in NAMES:
-        state, best = row.state(name), row.best(name)
-        if best is None:
-            continue
-        text += (
-            f'<h2 id="{name}">{SIGNS[state]} {escape(LABELS[name])}: '
-            f'<span class="{_class(state)}">{TO_LEARNERS[state]}</span></h2>'
-        )
-        if state == TRIED and best.words.get(name):
-            text += f"<pre>{escape(best.words[name])}</pre>"
-        if state in (TRIED, OPEN) and name in reread:
-            book, heading = reread[name]
-            text += f"<p>To reread: notebook {book}, <em>{prose(heading)}</em>.</p>"
-        if state in (TRIED, DONE) and best.code.get(name):
-            text += f"<details><summary>Your answer</summary>{_code(best.code[name])}</details>"
-    if missing:
-        names = ", ".join(escape(LABELS[name]) for name in missing)
-        text += f"<h2>Not handed in</h2><p>{names}.</p>"
-    notes = "".join(f"<li>{escape(note)}</li>" for note in row.notes)
-    return text + (f"<h2>Your files</h2><ul>{notes}</ul>" if notes else "")
+    return _templates().get_template("learner.html.j2").render(
+        title=f"Exercises: {row.learner.name}", row=row, reread=sections(),
+        missing=[LABELS[name] for name in NAMES if row.state(name) == MISSING],
+    )  # fmt: skip
+
+
+@cache
+def _templates() -> Environment:
+    """All that a submission said is escaped, wherever it is put."""
+    found = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    found.filters["prose"] = lambda text: Markup(prose(text))
+    found.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
+    found.globals |= {
+        "SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS,
+        "BY_NOTEBOOK": BY_NOTEBOOK,
+    }  # fmt: skip
+    return found
 
 
 def sections() -> dict[str, tuple[str, str]]:
@@ -278,28 +210,3 @@ def sections() -> dict[str, tuple[str, str]]:
     path = PROJECT / "notebooks/TEACHING.md"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return {name: (book, heading) for name, book, heading in SECTION.findall(text)}
-
-
-def _cell(row: Row, name: str, page: str) -> str:
-    """An exercise's sign; behind it, on the learner's page, the code."""
-    state = row.state(name)
-    sign = SIGNS[state]
-    if row.best(name):
-        sign = f'<a href="learners/{page}#{name}">{sign}</a>'
-    return f'<td class="{_class(state)}" title="{escape(MEANS[state])}">{sign}</td>'
-
-
-def _class(state: str) -> str:
-    return "unknown" if state == UNKNOWN else state
-
-
-def _code(code: str) -> str:
-    return f"<pre><code>{escape(code)}</code></pre>" if code else ""
-
-
-def _page(title: str, body: str) -> str:
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
-        f'</title><meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
-        f"<body><h1>{escape(title)}</h1>{body}</body></html>\n"
-    )
