@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
@@ -192,7 +193,7 @@ def learner_page(row: Row) -> str:
 @cache
 def _templates() -> Environment:
     """All that a submission said is escaped, wherever it is put."""
-    found = Environment(
+    found: Any = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
