@@ -629,6 +629,7 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:dtype_mix": lambda: _x @ _x.double().T,
     "error:broadcast_shapes": lambda: _x + torch.ones(2, 5),
     "error:index_out_of_range": lambda: _x[7],
+    "error:axes_to_name": lambda: _x.permute(0, 1, 2),
     "error:axis_out_of_range": lambda: _x.sum(7),
     "error:unpacking": lambda: (lambda a, b, c: None)(*_take_apart(_x.shape)),
     "error:one_for_scalar": lambda: float(_x),
@@ -739,7 +740,7 @@ OTHERWISE: dict[str, tuple[str, Callable[[], Any]]] = {
     "a text for an axis": ("wrong_argument", lambda: _x.permute("a")),
     "too few sizes": ("broadcast_shapes", lambda: _x.expand(3)),
     "a longer axis": ("broadcast_shapes", lambda: _x.expand(4, 3)),
-    "too many axes": ("axis_out_of_range", lambda: _x.permute(0, 1, 2)),
+    "too few axes": ("axes_to_name", lambda: _x.permute(1)),
 }
 
 

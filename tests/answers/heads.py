@@ -632,7 +632,20 @@ def m3_reverse_interleaved(x):
     return rearrange(x.flip(1), "b h t d -> b t (d h)")
 
 
-@wrong("merge_heads", "an axis too many", slips=("error:axis_out_of_range",))
+@wrong("split_heads", "an axis too few", slips=("error:axes_to_name",))
+def an_axis_too_few(x, n_heads):
+    B, T, d_model = x.shape
+    return x.view(B, T, n_heads, d_model // n_heads).permute(1, 0, 2)
+
+
+@wrong("merge_heads", "each head overwrites the one before", slips=("last_head_only",))
+def each_overwrites(x):
+    for i in range(x.shape[1]):
+        out = x[:, i]
+    return out
+
+
+@wrong("merge_heads", "an axis too many", slips=("error:axes_to_name",))
 def an_axis_too_many(x):
     return x.permute(0, 2, 1, 3, 4).flatten(2)
 

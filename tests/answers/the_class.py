@@ -1552,3 +1552,38 @@ class ScaleNotKept(nn.Module):
 class LowForHalf(Plain_2):
     def low(self, S):
         return -1e4 if S.dtype == torch.float16 else -1e9
+
+
+@wrong("MultiHeadAttention", "the scale after the softmax", slips=("scale_after_softmax",))
+class ScaledAfterwards(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads, self.d_k = n_heads, d_model // n_heads
+        self.w_q, self.w_k = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+        self.w_v, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+
+    def split(self, x):
+        return x.unflatten(-1, (self.n_heads, self.d_k)).transpose(1, 2)
+
+    def forward(self, x, mask=None):
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        scores = q @ k.mT
+        if mask is not None:
+            scores = scores.masked_fill(mask, -1e9)
+        weights = scores.softmax(-1) / math.sqrt(self.d_k)
+        if mask is not None:
+            weights = weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
+        return self.w_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@wrong("MultiHeadAttention", "no heads, and scaled as if there were", slips=("never_split",))
+class ScaledAndNeverSplit(ScaledAfterwards):
+    def forward(self, x, mask=None):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        scores = q @ k.mT / math.sqrt(self.d_k)
+        if mask is not None:
+            scores = scores.masked_fill(mask, -math.inf)
+        weights = scores.softmax(-1)
+        if mask is not None:
+            weights = weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
+        return self.w_o(weights @ v)

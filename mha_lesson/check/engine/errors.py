@@ -128,8 +128,13 @@ mask_as_index
 A mask in square brackets has to have the very shape of what it is taken from: nothing is broadcast
 there. | Which function fills by a mask and broadcasts it, or how does the mask get that shape?
 
+axes_to_name
+/ number of dimensions in the tensor input does not match
+`permute` has to name every axis of the tensor once, and names more of them or fewer. | How many
+axes does the tensor have at this line? Print its shape.
+
 axis_out_of_range
-/ Dimension out of range|number of dimensions in the tensor input does not match|too many indices
+/ Dimension out of range|too many indices
 / permute\([^)]|must have at least 2 dimensions
 / Dimension specified as .* but tensor has no dimensions
 It asks for an axis or a position that the tensor does not have. | How many axes does the tensor
@@ -354,9 +359,7 @@ A call does not take what it was given: {message} | What does the call expect, i
 BY_KIND = {
     kind: known._replace(key=key) for known in _OF_KINDS for kind, key in [known.key.split(": ")]
 }
-_ADVICE = re.compile(
-    r"[.;!] |, but expected one of|, but found|(?<!i\.e)\. "
-)  # what torch suggests
+_ADVICE = re.compile(r"(?<!i\.e)[.;!] |, but expected one of|, but found")  # what torch suggests
 SAY_IT_ALL = ("SystemExit", "KeyboardInterrupt", "NameError", "UnboundLocalError", "EinopsError")
 ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")
 

@@ -251,8 +251,9 @@ def normalise(scores):
     """The scores are divided by their sum without being exponentiated: weights can be negative, or
     explode where the sum is near 0. | What does the softmax do before it divides?"""
     naive_exponentials = shares(scores.exp())
-    """`exp` of the scores as they are overflows when scores are large: exp(1000) is ∞, and ∞/∞ is
-    NaN. | Adding one number to a whole row does not change its softmax. Which number would help?"""
+    """`exp` of the scores as they are overflows (exp(1000) is ∞, and ∞/∞ is NaN) or vanishes
+    (exp(−1000) is 0). | Adding one number to a whole row does not change its softmax. Which number
+    would help?"""
 
     global_maximum = shares((scores - scores.max()).exp())
     """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below

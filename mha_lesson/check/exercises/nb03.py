@@ -230,6 +230,9 @@ def in_another_way(x):
     tokens_side_by_side = torch.cat(x.unbind(2), -1)
     """Not heads but tokens are laid side by side: a row holds all tokens of one head, (B, h,
     T·d_k). | Which axis of (B, h, T, d_k) counts the heads?"""
+    last_head_only = x[:, -1]
+    """Only the last head comes back. (In a loop that joins nothing each one overwrites the one
+    before.) | How wide should a token be in the end?"""
     largest_head = x.amax(1)
     "Of every dimension only the largest number over the heads remains."
     first_head_only = x[:, 0]

@@ -279,8 +279,8 @@ def nan_gradient(what: str, of: str) -> Finding:
     return Finding(
         "nan_gradient",
         f"The {what}, and the *gradient* of the {of} has NaN in it. (A softmax of nothing but −∞ "
-        "leaves that behind: mending its result, with `nan_to_num`, `where` or `masked_fill`, does "
-        "not mend the way back through it.)",
+        "leaves that behind, and a zero in place of its result does not mend the way back: where "
+        "−∞ was *added* to the scores nothing stops the NaN there, as `masked_fill` would.)",
         "How could the softmax of a blocked row be kept from ever seeing nothing but −∞?",
     )
 

@@ -379,16 +379,19 @@ def all_of_it(x, mask, layers):
     tokens_first_unmasked = right(turned, None, layers).transpose(0, 1)
     "= tokens_first"
     root = math.sqrt(x.shape[-1] / layers.n_heads)
+    scale_after_softmax = right(
+        x, mask, layers, scale=unchanged, normalise=lambda scores: scores.softmax(-1) / root
+    )
+    "The scale comes after the softmax. | Where does √d_k stand in softmax(Q Kᵀ / √d_k) V?"
     Q, K, V = layers.projected(x)
     scores = Q @ K.mT / root
     weights = (scores if mask is None else scores.masked_fill(mask, -1e9)).softmax(-1)
     never_split = layers.apply("w_o", weights @ V)
     """x is never cut into heads: one attention runs over all d_model dimensions, and n_heads only
     takes part in the scale. | How many weights does a query have with h heads?"""
-    scale_after_softmax = right(
-        x, mask, layers, scale=unchanged, normalise=lambda scores: scores.softmax(-1) / root
-    )
-    "The scale comes after the softmax. | Where does √d_k stand in softmax(Q Kᵀ / √d_k) V?"
+    kept = weights if mask is None else weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
+    never_split_zeroed = layers.apply("w_o", kept @ V)
+    "= never_split"
 
 
 # Last, since some of these come to the same as a slip above, which says it better.
