@@ -770,6 +770,12 @@ def test_on_a_tablet_eight_heads_have_bars_of_two_decimals() -> None:
         assert {*shares} <= written, room
 
 
+def test_on_a_tablet_the_heads_to_choose_from_stand_beside_the_large_map() -> None:
+    drawing = draw(module("real_heads").scene(), ROOMS[1], SCREEN)
+    tops = [mark.y for mark in drawing.marks if isinstance(mark, Cells)]
+    assert len(tops) == 13 and drawing.height < 500 and min(tops[1:]) < tops[0] + 40
+
+
 def test_one_row_of_keys_is_one() -> None:
     for step, said in ((0, "; 0 rows of keys,"), (1, "; 1 row of keys,"), (2, "; 2 rows of keys,")):
         assert said in module("cache").scene(h_kv=1, step=step).caption

@@ -72,7 +72,7 @@ def _fitting(framed: _Framed, width: float, height: float) -> tuple[Sizes, _Most
     scene: Scene = framed.thing
     if width < FOLDED:
         maps = range(max(1, int(width / 150)), 0, -1)
-        plots = range(max(1, int(width / 210)), 0, -1)
+        plots = range(max(1, int(width / 190)), 0, -1)
         for most in itertools.product(plots, maps):
             if most == (1, 1) or _draw_scene(scene, width, _SIZES[0], most).width <= width:
                 return _SIZES[0], most
@@ -264,6 +264,8 @@ def _maps(scene: Scene) -> list[Heatmap]:
 def _folded(row: tuple[Panel, ...], most: _Most) -> list[tuple[Panel, ...]]:
     """A row as it is, or as several of at most so many panels, where the page is narrow."""
     fits = most[all(isinstance(panel, Heatmap) for panel in row)]
+    if most != _ALL and any(isinstance(panel, Bars) for panel in row):
+        fits = min(fits, 2)  # else the numbers at the bars are shortened
     each = math.ceil(len(row) / math.ceil(len(row) / fits))
     return [row[i : i + each] for i in range(0, len(row), each)]
 
