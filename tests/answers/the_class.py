@@ -892,17 +892,6 @@ class ReluAtTheEnd(_Four):
         return F.relu(self.w_o(context.transpose(1, 2).flatten(2)))
 
 
-@wrong("MultiHeadAttention", "w_v takes the keys and not x: w_v(w_k(x))", slips=("values_of_keys",))
-class ValuesOfKeys(_Four):
-    def forward(self, x, mask=None):
-        q = self.w_q(x)
-        k = self.w_k(x)
-        v = self.w_v(k)
-        q, k, v = self.split(q), self.split(k), self.split(v)
-        context = self.weights(q @ k.mT / math.sqrt(q.shape[-1]), mask) @ v
-        return self.w_o(context.transpose(1, 2).flatten(2))
-
-
 @wrong(
     "MultiHeadAttention",
     "adds sine positions to x, which has its positions already",
@@ -987,12 +976,6 @@ class K23(K4):
 class K3(Plain):
     def cut(self, x):
         return x.view(x.shape[0], self.n_heads, x.shape[1], self.d_k)
-
-
-@wrong("MultiHeadAttention", "view in and out", slips=("split_by_view", "not_permuted_back"))
-class ViewInAndOut(K3):
-    def join(self, x):
-        return x.reshape(x.shape[0], x.shape[2], -1)
 
 
 @wrong("MultiHeadAttention", "projections of one head's width", slips=("layer_sizes",))
