@@ -15,15 +15,6 @@ import mha_lesson
 from checked import NAMES_AXES
 from mha_lesson import attention, masks
 
-FUNCTIONS = [
-    attention.scaled_dot_product_attention,
-    attention.split_heads,
-    attention.merge_heads,
-    attention.MultiHeadAttention.forward,
-    masks.causal_mask,
-    masks.padding_mask,
-]
-
 
 def public_functions(module):
     """Functions, and methods of classes, that a module defines under a public name."""
@@ -51,11 +42,6 @@ def parts(annotation):
     return [part for a in inner for part in parts(a)] if inner else [annotation]
 
 
-def test_the_list_is_complete():
-    found = {f.__qualname__ for m in (attention, masks) for f in public_functions(m)}
-    assert {f.__qualname__ for f in FUNCTIONS} <= found
-
-
 @pytest.mark.parametrize("module", [attention, masks], ids=lambda m: m.__name__)
 def test_every_public_function_is_annotated_and_tensors_name_their_axes(module):
     for function in public_functions(module):
@@ -63,17 +49,6 @@ def test_every_public_function_is_annotated_and_tensors_name_their_axes(module):
             where = f"{function.__qualname__}, {name}"
             assert annotation is not inspect.Parameter.empty, f"{where}: no annotation"
             assert Tensor not in parts(annotation), f"{where}: a bare Tensor names no axis"
-
-
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__qualname__)
-def test_the_subject_of_the_course_names_axes(function):
-    named = [
-        part
-        for _, annotation in annotations(function)
-        for part in parts(annotation)
-        if isinstance(part, type) and issubclass(part, jaxtyping.AbstractArray)
-    ]
-    assert any(any(letter in part.dim_str for letter in "Tthd") for part in named), function
 
 
 def axes(annotation) -> bool:
