@@ -137,6 +137,22 @@ def test_end_goes_as_far_as_the_other_controls_let_it(gallery):
     shown.locator(".mha-caption").filter(has_text="Token 11 of 12").wait_for(timeout=SOON)
 
 
+def test_the_colour_bar_says_when_each_row_has_its_own_range(gallery):
+    """Of the picture as it begins: the tests below move it."""
+    masks = f".mha-explorer >> nth={explore.__all__.index('masks')}"
+    scene = explore.masks().scene
+    marks = layout.draw(scene, height=layout.SCREEN).marks
+    bar = next(m for m in reversed(marks) if isinstance(m, ColourBar))
+    key = next(m for m in reversed(marks) if isinstance(m, Text) and m.text == "blocked")
+    box = f"{key.x - 20}, {bar.y}, {text_width(key.text) + 20}, {bar.height}"
+    beside = f"v.context.getImageData({box}).data.join()"  # the key to what is blocked
+    before = view(gallery, masks, beside)
+    assert sorted(view(gallery, masks, "v.drawn")) == texts(scene)
+    gallery.locator(masks).get_by_label("each row up to its own largest").check()
+    assert sorted(view(gallery, masks, "v.drawn")) == texts(scene, by_row=True)
+    assert view(gallery, masks, beside) == before
+
+
 # Presses a key so often before the kernel can answer; what the caption and the picture say then.
 PRESSED = """(e, [key, times]) => {
   const explorer = e.closest('.mha-explorer');
@@ -172,21 +188,6 @@ def test_labels_have_no_tooltip_null_and_choices_an_arrow_that_is_seen(gallery):
         "all => all.map(e => [getComputedStyle(e).backgroundImage, getComputedStyle(e).appearance])"
     )
     assert arrows and all(arrow == ["none", "auto"] for arrow in arrows)  # the browser's own
-
-
-def test_the_colour_bar_says_when_each_row_has_its_own_range(gallery):
-    masks = f".mha-explorer >> nth={explore.__all__.index('masks')}"
-    scene = explore.masks().scene
-    marks = layout.draw(scene, height=layout.SCREEN).marks
-    bar = next(m for m in reversed(marks) if isinstance(m, ColourBar))
-    key = next(m for m in reversed(marks) if isinstance(m, Text) and m.text == "blocked")
-    box = f"{key.x - 20}, {bar.y}, {text_width(key.text) + 20}, {bar.height}"
-    beside = f"v.context.getImageData({box}).data.join()"  # the key to what is blocked
-    before = view(gallery, masks, beside)
-    assert sorted(view(gallery, masks, "v.drawn")) == texts(scene)
-    gallery.locator(masks).get_by_label("each row up to its own largest").check()
-    assert sorted(view(gallery, masks, "v.drawn")) == texts(scene, by_row=True)
-    assert view(gallery, masks, beside) == before
 
 
 @pytest.fixture(scope="module")
