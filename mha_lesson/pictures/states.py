@@ -188,11 +188,11 @@ def fit(controls: Controls, reach: Reach, at: Mapping[str, Any]) -> None:
             given = [*reach[key](**before)]
             places = places_of(control, given)
             control.layout.display = None if len(places) > 1 else "none"
-            with control.hold_sync():  # the browser hears of both at once
-                if isinstance(control, widgets.IntSlider):
-                    control.max = places[-1][1]
-                    control.value = at[key]
-                elif hasattr(control, "options"):
+            if isinstance(control, widgets.IntSlider):
+                control.max = places[-1][1]  # sent before the value: a slider clips that at its end
+                control.value = at[key]
+            elif hasattr(control, "options"):
+                with control.hold_sync():  # the browser hears of both at once
                     if places != places_of(control):
                         control.options = given
                     control.value = at[key]

@@ -178,6 +178,9 @@ def test_where_others_go_when_a_slider_moves_is_known_without_the_kernel(gallery
         handle.focus()
         for *keys, said in moves:
             assert said in handle.evaluate(PRESSED, keys)
+    for name, stands in (("length 0", "8"), ("length 1", "3")):  # shown is masks
+        there = f"[role=slider][aria-label='{name}'][aria-valuetext='{stands}']"
+        shown.locator(there).wait_for(timeout=SOON)
 
 
 def test_labels_have_no_tooltip_null_and_choices_an_arrow_that_is_seen(gallery):
