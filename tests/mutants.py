@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from answers import Answer
 from mha_lesson import check
+from mha_lesson.check.engine.changes import changes
 from mha_lesson.check.engine.compare import difference
 from mha_lesson.check.engine.exercise import Bound
-from mha_lesson.check.engine.places import Ended, can_be_changed, changes, versions
+from mha_lesson.check.engine.places import Bounded, can_be_changed, versions
 from mha_lesson.check.engine.safely import fresh, undisturbed
 from mha_lesson.check.engine.source import Source
 
@@ -204,7 +205,7 @@ def of_a_class(cls: Any, chance: random.Random) -> tuple[Any, Any]:
             rows = _attend(Q[b, :, part], K[b, :, part], V[b, :, part], whole[b, i].tolist())
             out[b, :, part] = rows[0]
     right = nn.functional.linear(out, module.w_o.weight, module.w_o.bias)
-    call = Ended(module)
+    call = Bounded(module)
     return (call(x) if mask is None else call(x, mask)), right
 
 
@@ -239,7 +240,7 @@ def fails_at_once(name: str, answer: Any) -> bool:
         bound = exercise.bind(answer) if exercise.bind else Bound(answer, exercise.made)
         if not isinstance(bound, Bound):
             return True
-        call = Ended(bound.answer)
+        call = Bounded(bound.answer)
         for case in bound.cases:
             try:
                 found = call(*map(fresh, case.inputs))
@@ -263,7 +264,7 @@ def survivors(
                 continue
             if fails_at_once(answer.exercise, mutant):
                 continue
-            own = Ended(mutant) if isinstance(mutant, types.FunctionType) else mutant
+            own = Bounded(mutant) if isinstance(mutant, types.FunctionType) else mutant
             if not differs(answer.exercise, own):
                 continue
             if getattr(check, answer.exercise)(mutant).passed:

@@ -21,18 +21,11 @@ from torch import Tensor, nn
 from fresh import python as started_anew
 from mha_lesson import check
 from mha_lesson.check import journal
-from mha_lesson.check.engine.elsewhere import DEVICE, Elsewhere
+from mha_lesson.check.engine.device import DEVICE, OtherDevice
 from mha_lesson.check.engine.errors import explain
-from mha_lesson.check.engine.exercise import (
-    COMMON,
-    MOST_PAIRS,
-    WHOLE,
-    Bound,
-    Case,
-    Exercise,
-    exercise,
-)
-from mha_lesson.check.engine.judge import check as judge
+from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, Exercise, exercise
+from mha_lesson.check.engine.judge import judge
+from mha_lesson.check.engine.problem import COMMON, MOST_PAIRS
 from mha_lesson.check.engine.relations import relate, relate_numbers
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned, codes_of, fresh, run, safe_text, seed
@@ -314,7 +307,7 @@ def test_a_fixed_dtype_is_named(dtype: torch.dtype) -> None:
 
 def test_elsewhere_follows_its_tensors() -> None:
     x, y = torch.ones(2, 3), torch.ones(2, 3)
-    with Elsewhere([x]) as there:
+    with OtherDevice([x]) as there:
         assert x.device == DEVICE and y.device.type == "cpu"
         for moved in (x + 1, x.T, x[0], x.new_zeros(2), torch.zeros(2, device=x.device), y.to(x)):
             assert there.has(moved)

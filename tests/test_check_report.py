@@ -31,7 +31,7 @@ from mha_lesson.check.engine.compare import (
 )
 from mha_lesson.check.engine.errors import BY_KIND, ERRORS, explain
 from mha_lesson.check.engine.exercise import Case, Exercise, exercise
-from mha_lesson.check.engine.judge import check as judge
+from mha_lesson.check.engine.judge import judge
 from mha_lesson.check.engine.relations import relate, relate_numbers
 from mha_lesson.check.engine.report import MAX_CELLS, Finding, Picture, Report, number, picture
 from mha_lesson.check.engine.safely import Raised
@@ -237,10 +237,7 @@ RELATED: list[tuple[Callable[[Tensor], Tensor], str, str]] = [
     (lambda e: -e, "factor", "-1 times"),
     (lambda e: e * (1 + 1e-3), "factor", "1.001 times"),
     (lambda e: e - 2, "offset", "plus -2."),
-    (lambda e: e.log(), "passed_on", "the logarithm of what is asked."),
     (lambda e: e / (e.sum(-1, keepdim=True) + 1), "row_factors", "a factor of its own."),
-    (lambda e: e.exp(), "passed_on", "the exponential of what is asked."),
-    (lambda e: e.softmax(-1), "passed_on", "the softmax (over the last axis) of what is asked."),
     (lambda e: e.flip(0), "flipped_or_rolled", "back to front along axis -2."),
     (lambda e: e.flip(1), "flipped_or_rolled", "back to front along axis -1."),
     (lambda e: e.roll(1, 1), "flipped_or_rolled", "shifted by 1 along axis -1."),
@@ -257,7 +254,6 @@ RELATED: list[tuple[Callable[[Tensor], Tensor], str, str]] = [
     (lambda e: e.mean(1, keepdim=True), "reduced", "the mean of the right numbers over axis -1."),
     (lambda e: e[:, 3], "a_slice", "only position 3 along axis -1."),
     (lambda e: e[0], "a_slice", "only position 0 along axis -2."),
-    (lambda e: e[:, 1::3], "a_slice", "only positions 1 and 4 along axis -1."),
     (lambda e: e[:, :-1], "a_slice", "The last position along axis -1 is missing."),
     (lambda e: e[1:], "a_slice", "The first position along axis -2 is missing."),
 ]
@@ -283,7 +279,6 @@ def test_only_what_is_true_of_every_input_is_said() -> None:
         (torch.where(THIRD, 9, x), torch.where(THIRD, 8, y), "but position 2."),
         (x * 2, y + 3, None),
         (x**3, y**3, None),
-        (x**2, y**2, "Yours is the square of what is asked."),
     ]
     for first, second, words in pairs:
         finding = relate([(first, x, {}), (second, y, {})])
@@ -998,7 +993,7 @@ def test_a_slip_that_stops_explains_an_answer_that_stops_there() -> None:
     assert report.slips == ("stops_at_7",) and report.passed is False
 
 
-@pytest.mark.parametrize(("T", "note"), [(5, " (with T is 5)"), (2, "")])
+@pytest.mark.parametrize(("T", "note"), [(5, " (with T is 5)"), (2, " (where T is 2)")])
 def test_an_error_beside_a_slip_is_told_too(T: int, note: str) -> None:
     report = judge(named(), by_length(lambda i, n: "stops" if n == T else "tripled"))
     assert report.slips == ("tripled", "error:error_ArithmeticError")
@@ -1026,8 +1021,7 @@ def test_an_answer_that_mostly_stops_is_explained_by_its_error(stops: int) -> No
     report = judge(named(), by_length(lambda i, T: ways[i]))
     assert report.passed is False and (report.picture is None) == (stops > 4)
     assert report.slips == (("error:error_ArithmeticError",) if stops > 4 else ("values",))
-    noted = "(with T is 13)" in str(report)
-    assert noted == (stops < 8)  # one that stops everywhere needs no input named
+    assert ("(with T is 13)" in str(report)) == (stops == 1)  # one kind of inputs alone
     counted = f"On {stops} of the 8 inputs tried it stops with an error."
     assert (counted in str(report)) == (stops <= 4)
     alone = judge(named(), by_length(lambda i, T: "stops" if i == 1 else "right"))
@@ -1127,17 +1121,3 @@ def test_an_experiment_tells_what_does_not_double() -> None:
     report = check.attention_scores(lambda Q, K: -torch.cdist(Q, K))
     assert report.slips == ("not_doubled",)
     assert "When all of `Q` is doubled the right numbers double, and yours do not." in str(report)
-
-
-def test_a_stage_that_is_there_in_part_is_told_with_its_positions() -> None:
-    def old_ones_unscaled(q: Any, k: Any, v: Any, cache: Any) -> Any:
-        scores = q @ k.mT / q.shape[-1] ** 0.5
-        if cache is not None:
-            scores = torch.cat((q @ cache[0].mT, scores), -1)
-            k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
-        future = torch.ones_like(scores[0, 0]).bool().triu(k.shape[2] - q.shape[2] + 1)
-        return scores.masked_fill(future, -torch.inf).softmax(-1) @ v, (k, v)
-
-    said = "a part of the scaled scores: along the last axis for positions 5, 6, 7, 8 of 0 to 8."
-    report = check.cached_attention(old_ones_unscaled)
-    assert report.slips == ("in_part",) and said in str(report)

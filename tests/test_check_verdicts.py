@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import mha_lesson
 from mha_lesson import check
 from mha_lesson.check.engine.compare import same
-from mha_lesson.check.engine.elsewhere import flat
+from mha_lesson.check.engine.device import flat
 from mha_lesson.check.engine.safely import fresh
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised
 
-DEVICE = "fixed_device"
+FIXED_DEVICE = "fixed_device"
 
 
 class Known(NamedTuple):
@@ -395,9 +395,8 @@ def explain(raised: Raised, note: str = "") -> Finding:
     does = known.does.replace("{message}", message.rstrip("."))
     if known in ERRORS:
         does += f" (The message: {_quoted(message)}.)"
-    return Finding(
-        f"error:{known.key}" if known.key != DEVICE else DEVICE, place + does, known.asks
-    )
+    key = FIXED_DEVICE if known.key == FIXED_DEVICE else f"error:{known.key}"
+    return Finding(key, place + does, known.asks)
 
 
 def _quoted(message: str) -> str:

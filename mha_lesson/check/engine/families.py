@@ -127,6 +127,9 @@ def kinds_of_mask() -> Iterator[Way]:
     )
 
 
+BY_FIXED = "by_fixed"  # how the keys of such slips begin
+
+
 def fixed_numbers() -> Iterator[Way]:
     """Scores divided by a number that does not follow d_k."""
     for n in (2, 3, 4, 5, 6, 8, 12, 16, 32, 64, 128, 512):
@@ -134,7 +137,7 @@ def fixed_numbers() -> Iterator[Way]:
             if power == 1 and n in (2, 4, 8, 16, 64):
                 continue  # a root of another, or so likely to be one: √64 is 8
             yield (
-                f"by_fixed_{'root_' if power < 1 else ''}{n}",
+                f"{BY_FIXED}_{'root_' if power < 1 else ''}{n}",
                 f"The scores are divided by {word} on every input: a fixed number, which does not "
                 "follow d_k.",
                 "Where does that number come from, and where can the function read d_k?",

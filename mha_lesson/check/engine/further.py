@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mha_lesson.check.engine.compare import difference
-from mha_lesson.check.engine.exercise import Case, Exercise
+from mha_lesson.check.engine.problem import Case, Problem
 from mha_lesson.check.engine.report import Finding
-from mha_lesson.check.engine.safely import Returned, landed, run
+from mha_lesson.check.engine.safely import Returned, on_the_cpu, run
 
 
 def right_too(
-    exercise: Exercise,
+    exercise: Problem,
     make: Callable[[list[Case]], tuple[Any, ...]],
     where: str,
     asks: str,
@@ -28,7 +28,10 @@ def right_too(
 
     def judge(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
         inputs = make(cases)
-        right, outcome = exercise.variant((), inputs), landed(run(answer, inputs, set()), inputs)
+        right, outcome = (
+            exercise.variant((), inputs),
+            on_the_cpu(run(answer, inputs, set()), inputs),
+        )
         does = "stops with an error"
         if isinstance(outcome, Returned):
             if difference(outcome.value, right, tolerance) is None:

@@ -1,15 +1,16 @@
 """Whether a gradient gets through a right answer: values alone train nothing."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_lesson.check.engine import errors
+from mha_lesson.check.engine.attempt import Attempt
 from mha_lesson.check.engine.compare import close
-from mha_lesson.check.engine.exercise import Bound, Case, Exercise
 from mha_lesson.check.engine.inputs import normal
+from mha_lesson.check.engine.problem import Case, Problem
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, fresh, run
 
@@ -23,20 +24,23 @@ NONE = Finding(
 )
 
 
-def gradient(exercise: Exercise, bound: Bound, codes: set[Any]) -> Finding | None:
+def gradient(attempt: Attempt) -> Iterator[Finding]:
     """What is wrong with the gradient on the first two inputs, where the exercise asks for one.
 
     To weights that come as an argument no gradient is asked for: they may be put into a layer.
     """
-    tried = bound.cases[:2] if exercise.gradient else []
-    return next(filter(None, (_on(exercise, bound, case, codes) for case in tried)), None)
+    for case in attempt.bound.cases[:2] if attempt.problem.gradient else ():
+        if found := _on(attempt, case):
+            yield found
+            return
 
 
-def _on(exercise: Exercise, bound: Bound, case: Case, codes: set[Any]) -> Finding | None:
-    leaves, mine = _differentiated(exercise, bound.answer, case, codes)
+def _on(attempt: Attempt, case: Case) -> Finding | None:
+    problem = attempt.problem
+    leaves, mine = _differentiated(problem, attempt.bound.answer, case, attempt.codes)
     if not leaves:
         return None
-    if exercise.gradient == "some":
+    if problem.gradient == "some":
         return NONE if mine is None else None
     if isinstance(mine, Raised):
         return errors.explain(mine, "on the way back, where the gradient is computed")
@@ -46,7 +50,7 @@ def _on(exercise: Exercise, bound: Bound, case: Case, codes: set[Any]) -> Findin
     if stops:
         does = f"The values are right, and no gradient reaches {' and '.join(stops)}."
         return Finding("gradient_stops", does, ASKS)
-    _, right = _differentiated(exercise, exercise.right, case, set())
+    _, right = _differentiated(problem, problem.right, case, set())
     assert isinstance(right, dict)
     pairs = [(n, mine[n], g) for n, g in right.items() if g is not None]
     told = [(n, g, r) for n, g, r in pairs if g is not None and not g.isnan().any()]
@@ -61,12 +65,12 @@ def _on(exercise: Exercise, bound: Bound, case: Case, codes: set[Any]) -> Findin
 
 
 def _differentiated(
-    exercise: Exercise, answer: Callable[..., Any], case: Case, codes: set[Any]
+    problem: Problem, answer: Callable[..., Any], case: Case, codes: set[Any]
 ) -> tuple[dict[str, Tensor], Raised | dict[str, Tensor | None] | None]:
     """What can learn in a case's inputs, and its gradients: None where nothing depends on it."""
     leaves: dict[str, Tensor] = {}
     inputs: list[Any] = []
-    for name, x in zip(exercise.inputs, map(fresh, case.inputs), strict=True):
+    for name, x in zip(problem.inputs, map(fresh, case.inputs), strict=True):
         if isinstance(x, Tensor) and x.is_floating_point():
             leaves[f"`{name}`"] = leaf = x.requires_grad_()
             x = leaf * 1.0  # it may be written into

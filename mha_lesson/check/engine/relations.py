@@ -1,20 +1,26 @@
-"""How a wrong result relates to the right one, where no slip explains it.
+"""How a wrong result relates to the right one, and to its inputs, where no slip explains it.
 
 A relation takes (yours, expected, sizes) and gives the sentences that are true of the two. Only
-what is true on every input is said: on one of them √d_k and √2 may be the same.
+what is true on every input is said: on one of them √d_k and √2 may be the same. An experiment
+changes a part of an input, and sees what changes with it: that is true whatever happens in between.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, permutations, product
 from operator import mul
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from mha_lesson.check.engine.attempt import Attempt, Trial, most_telling
 from mha_lesson.check.engine.compare import TOLERANCE, close, close_cells
+from mha_lesson.check.engine.inputs import normal
 from mha_lesson.check.engine.report import Finding, number
+from mha_lesson.check.engine.safely import Returned
 
 Sizes = Mapping[str, int]
 Sample = tuple[Tensor, Tensor, Sizes]
@@ -151,32 +157,6 @@ def row_factors(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     return said
 
 
-_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "logarithm": torch.log,
-    "exponential": torch.exp,
-    "square": torch.square,
-    "root": torch.sqrt,
-    "absolute value": torch.abs,
-    "positive part": torch.relu,
-    "hyperbolic tangent": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "softmax (over the last axis)": lambda x: x.softmax(-1),
-    "rounded value": torch.round,
-}
-
-
-def passed_on(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
-    """The right numbers, and one function more."""
-    if yours.dtype == torch.bool or not yours.numel() or expected.ndim == 0:
-        return []
-    made = ((word, function(expected)) for word, function in _FUNCTIONS.items())
-    return [
-        f"Yours is the {word} of what is asked."
-        for word, x in made
-        if not x.isnan().any() and close(yours, x, _TIGHT)
-    ]
-
-
 def partly_right(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """Right everywhere but in a few slices of one axis, or only there."""
     cells, said = close_cells(yours, expected, _TIGHT), []
@@ -243,28 +223,11 @@ def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
             part = expected.select(axis, i)
             if yours.shape == part.shape and close(yours, part, _TIGHT):
                 said.append(f"Yours holds only position {i} along axis {axis}.")
-        if len(found := _positions(yours, expected, axis)) > 1:
-            listed = ", ".join(map(str, found[:-1])) + f" and {found[-1]}"
-            said.append(f"Yours holds only positions {listed} along axis {axis}.")
         for start, lost in ((0, "last"), (1, "first")):
             rest = expected.narrow(axis, start, n - 1)
             if n > 1 and yours.shape == rest.shape and close(yours, rest, _TIGHT):
                 said.append(f"The {lost} position along axis {axis} is missing.")
     return said
-
-
-def _positions(yours: Tensor, expected: Tensor, axis: int) -> list[int]:
-    """Which positions of an axis yours consists of; empty if it does not."""
-    rest = [list(x.shape) for x in (yours, expected)]
-    if len(rest[0]) != len(rest[1]) or not 1 < rest[0].pop(axis) < rest[1].pop(axis) - 1:
-        return []
-    if rest[0] != rest[1]:
-        return []
-    found = [
-        next((i for i, right in enumerate(expected.unbind(axis)) if close(mine, right, _TIGHT)), -1)
-        for mine in yours.unbind(axis)
-    ]
-    return found if -1 not in found else []
 
 
 Relation = Callable[[Tensor, Tensor, Sizes], list[str]]
@@ -276,7 +239,6 @@ _SAME_SHAPE: tuple[Relation, ...] = (
     moved_axes,
     flipped_or_rolled,
     shuffled,
-    passed_on,
     row_factors,
     partly_right,
 )
@@ -341,3 +303,91 @@ def _factors(rows: list[list[int]], wanted: list[int]) -> list[Fraction]:
         (x, y) = wanted
         found = [Fraction(x * d - b * y, base), Fraction(a * y - x * c, base)]
     return found if all(0 < f <= 24 and f.denominator <= 2 for f in found) else []
+
+
+# --- experiments: what hangs on what -------------------------------------------------------------
+
+
+def experiment(attempt: Attempt, trials: list[Trial]) -> Finding | None:
+    """What stays where it should change, changes where it should stay, or does not double.
+
+    Tried on the most telling of the trials; None where all hangs together as it should, or where
+    the result has another form.
+    """
+    trial, problem = most_telling(trials), attempt.problem
+    found = trial.difference
+    if found is None or found.kind != "values" or not isinstance(found.expected, Tensor):
+        return None
+    if found.expected.dtype == torch.bool or not found.yours.isfinite().all():
+        return None  # which move seldom, or not at all
+    before, part = (found.yours, found.expected), found.part
+    axes = problem.results[part].axes
+    mine = "your result" if len(problem.results) == 1 else f"your {problem.results[part].short}"
+
+    def seen(at: int, x: Tensor) -> list[Any]:
+        """What the answer and the right one give with another input; empty if it has no form."""
+        inputs = (*trial.case.inputs[:at], x, *trial.case.inputs[at + 1 :])
+        right, case = problem.variant((), inputs), replace(trial.case, inputs=inputs)
+        other = replace(trial, case=case, expected=right).of(attempt.bound.answer).outcome
+        both = (other.value if isinstance(other, Returned) else None, right)
+        parts = [x[part] if isinstance(x, (tuple, list)) else x for x in both]
+        fits = (isinstance(x, Tensor) and x.shape == before[1].shape for x in parts)
+        return parts if all(fits) else []
+
+    inputs = [
+        (i, f"`{problem.inputs[i]}`", x)
+        for i, x in enumerate(trial.case.inputs)
+        if isinstance(x, Tensor) and x.is_floating_point()
+    ]
+    too_much: Finding | None = None
+    for i, name, x in inputs:
+        for what, changed in _changes(x, trial.case.sizes):
+            if not (pair := seen(i, changed)):
+                continue
+            yours, right = (~close_cells(*p, _TIGHT) for p in zip(pair, before, strict=True))
+            for where, moves, should in _positions(yours, right, axes, trial.case.sizes):
+                does = f"When {what}{name} changes, {where}{mine} "
+                if should and not moves:
+                    does += "stays as it is, and it should change."
+                    return Finding("stays", does, "Which line should bring it there?")
+                if moves and not should and too_much is None:
+                    does += "changes too, and it should stay as it is."
+                    too_much = Finding("changes_too", does, "Which line brings the two together?")
+    for i, name, x in inputs if too_much is None else ():
+        pair = seen(i, 2 * x)
+        if pair and close(pair[1], 2 * before[1], _TIGHT) > close(pair[0], 2 * before[0], _TIGHT):
+            stays = "stay as they are" if close(pair[0], before[0], _TIGHT) else "do not"
+            does = f"When all of {name} is doubled the right numbers double, and yours {stays}."
+            return Finding("not_doubled", does, "By which operations do numbers double with it?")
+    return too_much
+
+
+def _changes(x: Tensor, sizes: Sizes) -> Iterator[tuple[str, Tensor]]:
+    """All of it, and the first and the last position of every axis, with other numbers."""
+    other = x + normal(*x.shape, seed=98)
+    yield "all of ", other
+    for axis, n in enumerate(x.shape):
+        along = _letter(n, sizes) or f"axis {axis}"
+        for place in {0, n - 1} if n > 1 else ():
+            changed = x.clone()
+            changed.select(axis, place).copy_(other.select(axis, place))
+            yield f"position {place} along {along} of ", changed
+
+
+def _letter(n: int, sizes: Sizes) -> str:
+    """The axis of this length, if there is one."""
+    names = [name for name, size in sizes.items() if size == n]
+    return names[0] if len(names) == 1 else ""
+
+
+def _positions(
+    yours: Tensor, right: Tensor, axes: Sequence[str], sizes: Sizes
+) -> Iterator[tuple[str, bool, bool]]:
+    """Of the whole and of each position of every axis: whether it moves, and whether it should."""
+    yield "", bool(yours.any()), bool(right.any())
+    for axis in range(-right.ndim, 0):
+        rows = [m.movedim(axis, 0).reshape(m.shape[axis], -1).any(1) for m in (yours, right)]
+        named = axes[axis] if -axis <= len(axes) else "..."
+        along = _letter(right.shape[axis], sizes) or f"axis {axis}" if named == "..." else named
+        for place, (moves, should) in enumerate(zip(*rows, strict=True)):
+            yield f"position {place} along {along} of ", bool(moves), bool(should)

@@ -10,11 +10,34 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that an answer does: a key for statistics, what it did, and a pointer."""
+    """One thing that an answer does.
+
+    Attributes:
+        key: for statistics.
+        does: what it did, a sentence.
+        asks: a question that points the way.
+        alone: whether nothing else keeps the values from being right.
+        fits: on how many of the inputs that go wrong it is all that is wrong, and how many these
+            are, where that is not all.
+    """
 
     key: str
     does: str
     asks: str = ""
+    alone: bool = False
+    fits: tuple[int, int] | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What it did, and how far that reaches."""
+        return self.does + ALONE * self.alone + (PARTLY.format(*self.fits) if self.fits else "")
+
+
+ALONE = " Apart from that, all values are right."
+PARTLY = (
+    " Your result is exactly that on {} of the {} inputs that go wrong; on the others it is "
+    "something else."
+)
 
 
 MAX_CELLS = 8  # rows and columns of a table that are shown
@@ -148,12 +171,12 @@ class Report:
             return [f"It gives what it should on all {self.checked} inputs tried.", *self.notes]
         if len(self.findings) == 1:
             finding = self.findings[0]
-            lines = [finding.does, self.where, finding.asks]
+            lines = [finding.sentence, self.where, finding.asks]
         else:
             stops = {key.startswith("error:") for key in self.slips}
             head = "What comes back, and where it stops:" if len(stops) > 1 else SEVERAL
             lines = [head] if self.findings else []
-            lines += [f"{i}. {f.does} {f.asks}".strip() for i, f in enumerate(self.findings, 1)]
+            lines += [f"{i}. {f.sentence} {f.asks}".strip() for i, f in enumerate(self.findings, 1)]
             lines.append(self.where.replace("It shows on", "Some of it shows on"))
         return [line for line in (*lines, *self.notes) if line]
 

@@ -65,7 +65,7 @@ def run(answer: Callable[..., Any], inputs: tuple[Any, ...], codes: set[CodeType
     return Returned(value, changed)
 
 
-def landed(outcome: Outcome, inputs: tuple[Any, ...]) -> Outcome:
+def on_the_cpu(outcome: Outcome, inputs: tuple[Any, ...]) -> Outcome:
     """Where no input says on which device to work, any will do."""
     if isinstance(outcome, Raised) or any(map(tensors, inputs)):
         return outcome

@@ -96,6 +96,14 @@ class Source:
             )
         return None
 
+    def ends_in_work(self) -> bool:
+        """Whether the last statement of a function computes something."""
+        function = next(self.nodes(ast.FunctionDef), None)
+        last = function.body[-1] if function else None
+        if isinstance(last, ast.Expr):
+            return isinstance(last.value, ast.Call)
+        return isinstance(last, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.With))
+
     def nothing_kept(self) -> ast.Expr | None:
         """A line whose result nobody keeps: `x.permute(…)` gives a new tensor."""
         for node in self.nodes(ast.Expr):

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mha_lesson.check.engine.attempt import Trial
 from mha_lesson.check.engine.blocks import Way
 from mha_lesson.check.engine.exercise import WHOLE, Case, Exercise, exercise
 from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import unchanged
-from mha_lesson.check.engine.naming import Trial
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned, run
 from mha_lesson.check.exercises.nb01 import (
@@ -461,4 +461,4 @@ def in_two_parts(trials: list[Trial]) -> Iterator[tuple[Any, list[Trial]]]:
     yield from_w_o_on, after
 
 
-MultiHeadAttention.apart = in_two_parts
+MultiHeadAttention.parts = in_two_parts

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mha_lesson.check.engine.elsewhere import bare, flat
+from mha_lesson.check.engine.device import bare, flat
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_lesson.check.engine.differs import kind_of
 from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_mask
 from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
-from mha_lesson.check.engine.naming import kind_of
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, codes_of, run
 from mha_lesson.check.exercises.nb01 import (

@@ -49,7 +49,7 @@ _JOINS = {f"__{way}{operator}__" for way in ("", "i", "r") for operator in ("and
 _TO_NUMPY = ("numpy", "__array__")
 
 
-class Elsewhere(TorchFunctionMode):
+class OtherDevice(TorchFunctionMode):
     """While it is on, `tensors` and all that follows from them live on another device.
 
     A piece of memory lives in one place, so it is memory that is remembered: views and parameters
