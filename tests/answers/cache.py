@@ -560,7 +560,7 @@ def cached_context_kept(q, k, v, cache):
 
 
 @wrong(
-    "cached_attention", "old tokens' scores are not scaled, only the new ones'", slips=("in_part",)
+    "cached_attention", "old tokens' scores are not scaled, only the new ones'", slips=("values",)
 )
 def cached_half_scaled(q, k, v, cache):
     s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])

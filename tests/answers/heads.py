@@ -268,7 +268,7 @@ def h3_view_then_permute(x, n_heads):
 @wrong(
     "split_heads",
     "as_strided with the strides of a contiguous tensor: wrong for non-contiguous input",
-    slips=("hangs_on_memory",),
+    slips=("stays",),
 )
 def strided(x, n_heads):
     B, T, D = x.shape
@@ -304,7 +304,7 @@ def h3_reverse(x, n_heads):
 @wrong(
     "split_heads",
     "only the first sequence of the batch is split; the others repeat it",
-    slips=("one_for_all",),
+    slips=("stays",),
 )
 def h3_first_only(x, n_heads):
     one = x[0].reshape(x.shape[1], n_heads, -1).transpose(0, 1)
@@ -597,7 +597,7 @@ def merge_group_norm(x):
 @wrong(
     "merge_heads",
     "as_strided over the memory as if x were a transposed view of (B, T, h, d): wrong for contiguous input",
-    slips=("hangs_on_memory",),
+    slips=("stays",),
 )
 def memory_assumed(x):
     B, h, T, d = x.shape

@@ -997,7 +997,7 @@ def w3_loop(scores, mask):
 @wrong(
     "masked_softmax",
     "adds 1e-3 to the denominator, so that rows do not quite add up to one",
-    slips=("coarse",),
+    slips=("relation:row_factors",),
 )
 def w3_epsilon(scores, mask):
     top = scores.masked_fill(mask, -torch.finfo(scores.dtype).max).amax(-1, keepdim=True)

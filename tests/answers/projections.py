@@ -299,9 +299,7 @@ def project_interleaved_order(X, W_qkv):
     return k, v, q
 
 
-@wrong(
-    "project_qkv", "split(3) cuts pieces of 3 columns, not 3 pieces", slips=("relation:a_slice",)
-)
+@wrong("project_qkv", "split(3) cuts pieces of 3 columns, not 3 pieces", slips=("shape",))
 def project_split_three(X, W_qkv):
     return torch.split(X @ W_qkv.T, 3, dim=-1)[:3]
 

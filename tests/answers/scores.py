@@ -442,7 +442,9 @@ def scores_global_d_k(Q, K):
 
 
 @wrong(
-    "attention_scores", "computes in half precision to be quick and casts back", slips=("coarse",)
+    "attention_scores",
+    "computes in half precision to be quick and casts back",
+    slips=("relation:near",),
 )
 def scores_half(q, k):
     s = q.bfloat16() @ k.bfloat16().mT
@@ -1073,7 +1075,7 @@ def attention_no_keepdim(Q, K, V):
 @wrong(
     "attention",
     "scaled by the width of V, and the pair exchanged",
-    slips=("by_root_d_v", "results_exchanged"),
+    slips=("shape",),
 )
 def attention_width_of_v_exchanged(Q, K, V):
     weights = (Q @ K.mT / math.sqrt(V.size(-1))).softmax(-1)
@@ -1093,7 +1095,7 @@ def attention_batch_loop(Q, K, V):
 @wrong(
     "attention",
     "two slips: scaled by d_v, softmax over the queries",
-    slips=("by_root_d_v", "softmax_over_queries"),
+    slips=("changes_too",),
 )
 def attention_dv_columns(Q, K, V):
     w = torch.softmax(Q @ K.transpose(-2, -1) / math.sqrt(V.size(-1)), dim=-2)

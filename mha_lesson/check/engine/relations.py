@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mha_lesson.check.engine.attempt import Attempt, Trial, most_telling
-from mha_lesson.check.engine.compare import TOLERANCE, close, close_cells
+from mha_lesson.check.engine.compare import COARSE, TOLERANCE, close, close_cells
 from mha_lesson.check.engine.inputs import normal
 from mha_lesson.check.engine.report import Finding, number
 from mha_lesson.check.engine.safely import Returned
@@ -177,6 +177,12 @@ def partly_right(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     return said
 
 
+def near(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
+    if expected.dtype == torch.bool or not close(yours, expected, COARSE):
+        return []
+    return ["They come near the right ones, to about two digits, as rounded numbers do."]
+
+
 def same_memory(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if yours.numel() != expected.numel() or yours.dtype != expected.dtype:
         return []
@@ -241,6 +247,7 @@ _SAME_SHAPE: tuple[Relation, ...] = (
     shuffled,
     row_factors,
     partly_right,
+    near,
 )
 _OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, reduced, crossed, a_slice)
 
