@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,16 @@ def test_imports_only_go_down():
             there = room_of(name)
             if there and there != here and (here, there) not in UPWARD:
                 assert ORDER.index(there) < ORDER.index(here), f"{module} imports {name}"
+
+
+def test_no_circle_among_files():
+    """Not even through an import within a function."""
+    names = {".".join(p.relative_to(HOUSE).with_suffix("").parts): p for p in files()}
+    above = {
+        name: {m for found in imports(path) for m in (found, found.rpartition(".")[0])} & {*names}
+        for name, path in names.items()
+    }
+    TopologicalSorter({name: below - {name} for name, below in above.items()}).prepare()
 
 
 def test_no_file_name_is_there_twice():
