@@ -135,6 +135,8 @@ def adapt(page: str, names: set[str]) -> BeautifulSoup:
             link.unwrap()  # a file that is no page: its name stays
     for image in main.find_all("img", src=re.compile(r"^\.github/")):
         image["src"] = Path(image["src"]).name
+    for coloured in main.select(".output pre span[style]"):
+        coloured.unwrap()  # a traceback's code: on white its comments would hardly be seen
     for table in main.select(".text table"):
         table.wrap(soup.new_tag("div", attrs={"class": "scroll"}))
     for formula in main.find_all("math", display="block"):

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import notebooks
 import sample_site
+import website
 from mha_lesson.course import predict
 from mha_lesson.explore.n01_scaling import scene
 
@@ -34,6 +36,19 @@ COLOURS = """() => {
     e.toggleAttribute('data-first', found.size > before);
   }
   return [...found];
+}"""  # noqa: E501
+# Moves a control of an explorer to one of its ends, and says its name; "" where a state hides it,
+# and then it cannot be reached by keys either.
+MOVE = """([k, last]) => {
+  const control = document.querySelectorAll('.mha-bar :is(input, select)')[k], label = control.closest('label');
+  control.focus();
+  if (label.hidden !== (document.activeElement !== control)) throw new Error(label.textContent);
+  if (label.hidden) return '';
+  if (control.type === 'checkbox') control.checked = last;
+  else if (control.type === 'range') control.value = last ? control.max : control.min;
+  else control.value = [...control.options].filter(o => !o.disabled).at(last ? -1 : 0).value;
+  control.dispatchEvent(new Event('input', { bubbles: true }));
+  return label.textContent;
 }"""  # noqa: E501
 # What axe's other rules read, but for sizes and places.
 WRITTEN = 'document.body.innerHTML.replace(/ (style|data-first)="[^"]*"/g, \'\')'
@@ -121,6 +136,34 @@ def test_a_page_fits_and_axe_finds_nothing_serious(window, name):
         written.add((desk.evaluate(WRITTEN), phone.evaluate(WRITTEN)))
     assert len(written) == 1
     assert serious(phone, rules={CONTRAST: {"enabled": False}}) == []
+
+
+def assert_is_fine_wherever_controls_stand(page, scheme) -> None:
+    page.wait_for_function(DRAWN, arg=scheme == "dark")
+    moved = set()
+    for k in range(page.locator(".mha-bar :is(input, select)").count()):
+        for last in (True, False):
+            moved.add(page.evaluate(MOVE, [k, last]))
+            assert serious(page, ".mha-explorer") == [], (k, last)
+    assert len(moved - {""}) > 1
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert serious(page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_where_controls_were_moved(window, scheme):
+    assert_is_fine_wherever_controls_stand(window(1366, scheme)(SCALING), scheme)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", notebooks.paths()[1:], ids=lambda path: path.stem[:2])
+def test_axe_finds_nothing_serious_on_any_page_where_controls_were_moved(tab, once, path):
+    site = once("whole site", lambda place: website.build(place, notebooks.paths()))
+    page = tab(viewport={"width": 1366, "height": 700})
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto((site / f"{path.stem}.html").as_uri())
+        assert_is_fine_wherever_controls_stand(page, scheme)
 
 
 def test_an_explorer_moves_and_a_cell_is_read(opened):
