@@ -146,8 +146,6 @@ def assert_is_fine_wherever_controls_stand(page, scheme) -> None:
             moved.add(page.evaluate(MOVE, [k, last]))
             assert serious(page, ".mha-explorer") == [], (k, last)
     assert len(moved - {""}) > 1
-    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    assert serious(page) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -164,6 +162,8 @@ def test_axe_finds_nothing_serious_on_any_page_where_controls_were_moved(tab, on
         page.emulate_media(color_scheme=scheme)
         page.goto((site / f"{path.stem}.html").as_uri())
         assert_is_fine_wherever_controls_stand(page, scheme)
+        page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        assert serious(page) == []
 
 
 def test_an_explorer_moves_and_a_cell_is_read(opened):
