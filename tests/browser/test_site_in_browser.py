@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import notebooks
 import sample_site
-import website
 from mha_lesson.course import predict
 from mha_lesson.explore.n01_scaling import scene
 
@@ -151,19 +149,6 @@ def assert_is_fine_wherever_controls_stand(page, scheme) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_where_controls_were_moved(window, scheme):
     assert_is_fine_wherever_controls_stand(window(1366, scheme)(SCALING), scheme)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("path", notebooks.paths()[1:], ids=lambda path: path.stem[:2])
-def test_axe_finds_nothing_serious_on_any_page_where_controls_were_moved(tab, once, path):
-    site = once("whole site", lambda place: website.build(place, notebooks.paths()))
-    page = tab(viewport={"width": 1366, "height": 700})
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        page.goto((site / f"{path.stem}.html").as_uri())
-        assert_is_fine_wherever_controls_stand(page, scheme)
-        page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-        assert serious(page) == []
 
 
 def test_an_explorer_moves_and_a_cell_is_read(opened):
