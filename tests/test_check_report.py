@@ -236,12 +236,7 @@ RELATED: list[tuple[Callable[[Tensor], Tensor], str, str]] = [
     (lambda e: e * 2, "factor", "2 times"),
     (lambda e: -e, "factor", "-1 times"),
     (lambda e: e * (1 + 1e-3), "factor", "1.001 times"),
-    (lambda e: e - 2, "offset", "plus -2."),
     (lambda e: e / (e.sum(-1, keepdim=True) + 1), "row_factors", "a factor of its own."),
-    (lambda e: e.flip(0), "flipped_or_rolled", "back to front along axis -2."),
-    (lambda e: e.flip(1), "flipped_or_rolled", "back to front along axis -1."),
-    (lambda e: e.roll(1, 1), "flipped_or_rolled", "shifted by 1 along axis -1."),
-    (lambda e: e.roll(-1, 0), "flipped_or_rolled", "shifted by -1 along axis -2."),
     (lambda e: e.flatten().roll(3).view_as(e), "shuffled", "in the wrong places"),
     (lambda e: e.index_fill(0, torch.tensor([3]), 9.0), "partly_right", "axis -2 all is right but"),
     (lambda e: e.index_fill(1, torch.tensor([2]), 9.0), "partly_right", "but position 2."),
@@ -249,9 +244,6 @@ RELATED: list[tuple[Callable[[Tensor], Tensor], str, str]] = [
     (lambda e: e.flatten().view(7, 5), "same_memory", "under another shape"),
     (lambda e: e.flatten().roll(3), "same_memory", "in the wrong places"),
     (lambda e: e.mT, "moved_axes", "another order: axis 1, axis 0."),
-    (lambda e: e.sum(0), "reduced", "the sum of the right numbers over axis -2."),
-    (lambda e: e.sum(1), "reduced", "the sum of the right numbers over axis -1."),
-    (lambda e: e.mean(1, keepdim=True), "reduced", "the mean of the right numbers over axis -1."),
     (lambda e: e[:, 3], "a_slice", "only position 3 along axis -1."),
     (lambda e: e[0], "a_slice", "only position 0 along axis -2."),
     (lambda e: e[:, :-1], "a_slice", "The last position along axis -1 is missing."),
@@ -273,11 +265,8 @@ def test_only_what_is_true_of_every_input_is_said() -> None:
     x, y = random(5, 7), random(5, 7)
     pairs: list[tuple[Tensor, Tensor, str | None]] = [
         (x * 2, y * 3, "Every number of yours is the right one times the same factor."),
-        (x + 2, y + 3, "Every number of yours is off by the same amount."),
-        (x * 0 + 2, y * 0 + 3, "All entries of your result are the same number."),
         (x.flip(0), y.roll(1, 0), "right numbers in the wrong places: nothing is lost"),
         (torch.where(THIRD, 9, x), torch.where(THIRD, 8, y), "but position 2."),
-        (x * 2, y + 3, None),
         (x**3, y**3, None),
     ]
     for first, second, words in pairs:
@@ -309,10 +298,6 @@ def test_the_last_position_is_named_where_lengths_differ() -> None:
 
 def test_relations_of_masks() -> None:
     mask = torch.rand(5, 7) > 0.5
-    finding = relate([(~mask, mask, {})])
-    assert finding is not None and finding.key == "relation:inverted" and reads_well(finding.does)
-    full = relate([(torch.ones(5, 7).bool(), mask, {})])
-    assert full is not None and full.key == "relation:constant"
     moved = relate([(mask.flatten().roll(3).view_as(mask), mask, {})])
     assert moved is None or moved.key != "relation:shuffled"  # true of any mask with as many True
     row = relate([(torch.where(THIRD, ~mask, mask), mask, {})])
@@ -325,8 +310,6 @@ def test_relations_of_masks() -> None:
 def test_the_smallest_results_are_related_too() -> None:
     two, sizes = torch.tensor([1.0, 5.0]), {"B": 1, "d": 2}
     for yours, words in (
-        (two * 0 + 3, "is 3."),
-        (two + 3, "plus 3."),
         (two * 2**0.5, "is √d times"),
         (two * 2, "is d times"),
         (two * 3, "is 3 times"),
@@ -871,8 +854,8 @@ def count(n: int) -> int:
         (
             squares,
             lambda x: (x * x).sum(1),
-            "relation:reduced",
-            "has shape (B, d) = (2, 3), and it should be (B, T, d) = (2, 5, 3). Yours is the sum",
+            "shape",
+            "has shape (B, d) = (2, 3), and it should be (B, T, d) = (2, 5, 3).",
         ),
         (
             squares,
@@ -900,7 +883,7 @@ def count(n: int) -> int:
             "not_bool",
             "Your signs has dtype int32, and it should be bool",
         ),
-        (squares_and_signs, lambda x: (x * x, x < 2), "relation:constant", "Your signs has the"),
+        (squares_and_signs, lambda x: (x * x, x < 2), "values", "Your signs has the"),
         (
             squares_and_signs,
             lambda x: (x**3, x > 0.5),
@@ -930,7 +913,7 @@ def test_what_no_slip_explains_is_described(
     assert finding.asks
     assert (report.picture is not None) == (
         asked in (squares, squares_and_signs)
-        and key in ("values", "nan", "nan_made", "relation:factor", "relation:constant")
+        and key in ("values", "nan", "nan_made", "relation:factor")
     )
 
 

@@ -34,7 +34,7 @@ def another_type(attempt: Attempt) -> Explanation | None:
 
 
 # What tells a result as a whole, and needs no guess at two mistakes.
-EXACT = {"relation:moved_axes", "relation:crossed", "relation:flipped_or_rolled"}
+EXACT = {"relation:moved_axes", "relation:crossed"}
 
 
 def exactly_related(attempt: Attempt) -> Explanation | None:

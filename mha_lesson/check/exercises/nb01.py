@@ -13,7 +13,7 @@ from mha_lesson.check.engine.families import fixed_numbers
 from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 
-# The right steps; their words say where an answer has got to.
+# The right steps, and what each gives.
 
 
 def every_query_with_every_key(Q: Tensor, K: Tensor) -> Tensor:
