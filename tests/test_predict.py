@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
+import minutes
 import notebooks
 from mha_lesson import explore, models, runs, text
 from mha_lesson.course import predict
@@ -416,6 +417,15 @@ def test_every_question_is_asked_once():
     )
     names = [name for book in asked().values() for name in book]
     assert sorted(names) == sorted(QUESTIONS) == sorted(KEYS)
+
+
+def test_on_the_short_way_a_box_is_two_questions_and_the_others_are_folded():
+    for book in ("01", "02", "03", "04", "05", "06"):
+        opened = {cell.id for cell in minutes.thread(BOOKS[book])}
+        cells = [c for c in BOOKS[book].cells if "prediction" in c.metadata.get("tags", ())]
+        assert [c.id in opened for c in cells] == [True, False]
+        html = cells[0].outputs[0].data["text/html"]
+        assert len({name for name, _, _ in FOLD.findall(html)}) == 2, book
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

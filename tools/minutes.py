@@ -1,8 +1,10 @@
 """How long a notebook takes, by one formula, for the open thread and for all of it.
 
 120 words a minute, 15 seconds for each line of code in sight, the minutes that an exercise states
-(two wrong tries, hints and solution are in them), and the seconds that a cell's tag `wait-N` says
-it makes one wait. `make notebooks` writes what comes out into notebooks, README and TEACHING.
+(two wrong tries, hints and solution are in them), the seconds that a cell's tag `wait-N` says it
+makes one wait, and for each question of a box its words and 15 seconds, for the guess; looking,
+as all playing with the pictures, comes on top.
+`make notebooks` writes what comes out into notebooks, README and TEACHING.
 """
 
 import re
@@ -12,13 +14,15 @@ from nbformat import NotebookNode
 
 from mha_lesson.course.folds import folds
 
-WORDS_A_MINUTE, SECONDS_A_LINE = 120, 15
-STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes\.\*", re.M)
+WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15
+STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes?\.\*", re.M)
 HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution).*?</details>", re.S)
 END = r'(?:$|\\n|")'  # of a line, in a notebook's file, too
 SUM = re.compile(rf"(\| \*\*(\d+)–(\d+)\*\* \|.*\| )\d+( \| )\d+(?= \|{END})", re.M)
 BREAK = 10  # in each session of a plan
-SESSION = re.compile(r"^(\| \d+ \| )(\d\d(?:, \d\d)*)( \| )\d+( \|)", re.M)
+ALOUD = 1.5  # for a question that the teacher's guide puts to the class before an explorer moves
+ASKED = re.compile(r"^\| ask before .*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
+SESSION = re.compile(r"^(\| \d+ \| )(\d\d(?:, \d\d)*)( \| )\d+ \| [^|]*( \|)", re.M)
 ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all second readings \d+\.")
 ON_A_FOLD = re.compile(r"(?<=^\*Second reading, )\d+ minutes?", re.M)
 
@@ -43,7 +47,16 @@ def _seconds(cell: NotebookNode) -> float:
     folded = cell.metadata.get("jupyter", {}).get("source_hidden")
     hidden = folded or {"exercise", "check"} & {*tags}
     lines = 0 if hidden else sum(bool(line.strip()) for line in cell.source.splitlines())
-    return wait(cell) + SECONDS_A_LINE * lines
+    return wait(cell) + SECONDS_A_LINE * lines + box(cell)
+
+
+def box(cell: NotebookNode) -> float:
+    """The seconds that the questions of a box take, as it is shown."""
+    if "prediction" not in cell.metadata.get("tags", ()):
+        return 0
+    asked = cell.outputs[0].data["text/plain"] if cell.outputs else ""
+    guesses = len(re.findall(r"^\d+\. ", asked, re.M))
+    return 60 * len(words(asked)) / WORDS_A_MINUTE + SECONDS_A_GUESS * guesses
 
 
 def wait(cell: NotebookNode) -> int:
@@ -86,7 +99,9 @@ def renewed(text: str, of: dict[str, tuple[int, int]]) -> str:
         row = re.compile(rf"(\([\w/]*{name}\.ipynb\).*\| )\d+( \| )\d+(?= \|{END})", re.M)
         text = row.sub(rf"\g<1>{short}\g<2>{whole}", text)
     text = SUM.sub(lambda row: _summed(row, [*of.values()]), text)
-    text = "### ".join(_planned(part, of) for part in text.split("### "))
+    parts = text.split("### ")
+    aloud = {part[:2]: ALOUD * "".join(ASKED.findall(part)).count("\n") for part in parts}
+    text = "### ".join(_planned(part, of, aloud) for part in parts)
     first = sum(short for name, (short, _) in of.items() if name < "07")
     everything = sum(whole for _, whole in of.values())
     text = re.sub(r"(?<=notebooks 00 to 06, )\d+(?= minutes)", str(first), text)
@@ -99,12 +114,29 @@ def _summed(row: re.Match[str], of: list[tuple[int, int]]) -> str:
     return f"{row[1]}{sum(a for a, _ in some)}{row[4]}{sum(b for _, b in some)}"
 
 
-def _planned(plan: str, of: dict[str, tuple[int, int]]) -> str:
-    """A plan's sessions with their minutes: open threads, or all if it is that of eleven."""
+def _planned(plan: str, of: dict[str, tuple[int, int]], aloud: dict[str, float]) -> str:
+    """A plan's sessions with minutes and timetable: open threads, or all if it is that of eleven.
+
+    What is asked aloud comes on top; the break stands where half of the time is over.
+    """
     of_book = {name[:2]: pair[plan.startswith("Eleven")] for name, pair in of.items()}
 
+    def fives(minute: float) -> int:
+        return 5 * round(minute / 5)
+
     def session(row: re.Match[str]) -> str:
-        total = sum(of_book[book] for book in row[2].split(", ")) + BREAK
-        return f"{row[1]}{row[2]}{row[3]}{total}{row[4]}"
+        books = row[2].split(", ")
+        takes = [of_book[book] + aloud.get(book, 0) for book in books]
+        now, rested, marks = 0.0, False, []
+        for book, minutes in zip(books, takes, strict=True):
+            if marks and not rested and 2 * now + minutes > sum(takes):
+                marks.append(f"break at {fives(now)}")
+                now, rested = now + BREAK, True
+            marks.append(f"{book} at {fives(now)}")
+            now += minutes
+        if not rested:
+            marks.append(f"break at about {fives(now / 2)}")
+        total = 5 * ceil(sum(takes) / 5) + BREAK
+        return f"{row[1]}{row[2]}{row[3]}{total} | {', '.join(marks)}{row[4]}"
 
     return SESSION.sub(session, plan)
