@@ -1,8 +1,8 @@
-"""Writes runs.safetensors: what notebooks 07 and 11 have trained beforehand.
+"""Writes runs.safetensors: what notebooks 07, 11 and 12 have trained beforehand.
 
     python data/make_runs.py
 
-All plans, with their seeds, stand in `mha_lesson/runs.py`. It takes about a minute on one thread.
+All plans, with their seeds, stand in `mha_lesson/runs.py`. On one thread it takes five minutes.
 Training magnifies the last digits, so another processor or another PyTorch writes other bytes:
 `tests/test_runs.py` makes all of it anew and compares what the notebooks say of it.
 """

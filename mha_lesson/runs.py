@@ -1,4 +1,4 @@
-"""What notebooks 07 and 11 train beforehand: `python data/make_runs.py` keeps it in `data/`.
+"""What notebooks 07, 11 and 12 train beforehand: `python data/make_runs.py` keeps it in `data/`.
 
 Every run has a plan: from which weights, on which batches, for how long. `load` reads what the
 plan gave; with `live=True` it is carried out now. Tables are numbers of many short runs.
@@ -9,10 +9,13 @@ from functools import cache, partial
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from mha_lesson import shipped
+from mha_lesson.masks import causal_mask
 from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel, Writer
 from mha_lesson.progress import Progress
 from mha_lesson.refusals import require_bool, require_one_of
@@ -46,17 +49,22 @@ class Plan(NamedTuple):
             torch.manual_seed(self.seed)
             return self.fresh()
 
-    def carry_out(self, label: str, bar: Progress | None = None) -> Run:
-        return train(
-            self.start().to(device),
-            self.batches(seed=self.seed),
-            self.loss,
-            n_steps=self.n_steps,
-            learning_rate=self.learning_rate,
-            decay=self.decay,
-            label=label,
-            bar=bar,
-        )
+    def carry_out(
+        self, label: str, bar: Progress | None = None, snapshot_every: int | None = None
+    ) -> Run:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)  # a model may draw
+            return train(
+                self.start().to(device),
+                self.batches(seed=self.seed),
+                self.loss,
+                n_steps=self.n_steps,
+                learning_rate=self.learning_rate,
+                decay=self.decay,
+                snapshot_every=snapshot_every,
+                label=label,
+                bar=bar,
+            )
 
 
 def load(name: str, *, live: bool = False) -> Run:
@@ -210,6 +218,88 @@ def _losses(kinds: tuple[tuple[int, int, int], ...], n_seeds: int) -> Float[Tens
     return torch.tensor(losses).view(len(kinds), n_seeds)
 
 
+# ---------------------------------------------------------------- notebook 12
+
+# At least one of each fate; `_fates` takes half a minute for each.
+TRAINED = (
+    "right", "scale_d_model", "scale_forgotten", "no_w_o", "softmax_over_queries",
+    "mask_after_softmax", "merged_unmoved", "scores_times_mask", "softmax_over_heads",
+)  # fmt: skip
+FED = (11, 23, 35, 47)  # how many characters an honest prediction rests on
+ON_THE_WAY = ("right", "scale_d_model", "softmax_over_queries", "softmax_over_heads")
+EVERY = 30  # steps between two points of a curve
+
+
+class Masked(nn.Module):
+    """A class of `shipped`, called as `LanguageModel` calls its attention."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, x: Tensor, *, causal: bool) -> Tensor:
+        return self.attention(x, causal_mask(x.shape[1], x.device) if causal else None)
+
+
+def with_mistake(name: str) -> Callable[[], nn.Module]:
+    """Makes the language model with a mistake of `shipped` in its attention, or "right".
+
+    All start from the same weights for the same seed.
+    """
+
+    def fresh() -> nn.Module:
+        model = LanguageModel(len(alphabet()))
+        sizes = model.attention.d_model, model.attention.n_heads
+        cls = shipped.right() if name == "right" else shipped.bug(name).build
+        model.add_module("attention", Masked(shipped.twin(cls, shipped.right()(*sizes), *sizes)))
+        return model
+
+    return fresh
+
+
+@torch.no_grad()
+def told_and_honest(model: nn.Module, n_batches: int = 20) -> tuple[float, float]:
+    """The loss on unread text, in nats a character, counted in two ways.
+
+    Args:
+        model: a language model, (B, T) ids → (B, T, V) scores.
+        n_batches: of 24 windows of 48 characters.
+
+    Returns:
+        As training counts it: all 47 predictions of a window that goes in as a whole. And
+        honestly: one next character at a time, with nothing behind it, mean of four places.
+    """
+    batches = novel_ids()[1][: n_batches * 24 * 48].view(n_batches, 24, 48).to(device)
+    model.eval()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # one mistake draws
+        told = sum(predict_next(model, windows).item() for windows in batches)
+        honest = sum(
+            F.cross_entropy(model(windows[:, :n])[:, -1], windows[:, n]).item()
+            for windows in batches
+            for n in FED
+        )
+    model.train()
+    return told / n_batches, honest / n_batches / len(FED)
+
+
+def _with(name: str, seed: int = 0) -> Plan:
+    return _language()._replace(fresh=with_mistake(name), seed=seed)
+
+
+def _fates() -> Float[Tensor, "name 2 seed"]:
+    plans = [_with(name, seed) for name in TRAINED for seed in range(5)]
+    with Progress(600 * len(plans), f"{len(plans)} language models") as bar:
+        found = [told_and_honest(plan.carry_out("", bar).model) for plan in plans]
+    return torch.tensor(found).view(len(TRAINED), 5, 2).mT
+
+
+def _curves() -> Float[Tensor, "name 2 point"]:
+    runs = [_with(name).carry_out(name, snapshot_every=EVERY) for name in ON_THE_WAY]
+    found = [[told_and_honest(run.at(step), 5) for step in run.snapshots] for run in runs]
+    return torch.tensor(found).mT
+
+
 # ---------------------------------------------------------------- all of them
 
 PLANS: dict[str, Plan] = {
@@ -228,6 +318,7 @@ PLANS: dict[str, Plan] = {
     "language, no attention": _language("attention"),
     "language, no feed-forward": _language("feed_forward"),
     "writer": _writer(4, 4, 12, n_steps=300, n_rows=24),
+    **{f"shipped, {name}": _with(name) for name in ("right", "softmax_over_queries")},
 }
 TABLES: dict[str, Callable[[], Tensor]] = {
     # left letters right: (with the root, without), d_k = 16 and 128, seeds 0 to 2
@@ -236,4 +327,7 @@ TABLES: dict[str, Callable[[], Tensor]] = {
     "shared keys": partial(_losses, ((4, 4, 12), (4, 2, 12), (4, 1, 12), (1, 1, 12)), 3),
     # loss: h = 1, 2, 4, 8, 12 with d_k = 48 / h, seeds 0 and 1
     "number of heads": partial(_losses, tuple((h, h, 48 // h) for h in (1, 2, 4, 8, 12)), 2),
+    # loss, told and honest, of `TRAINED`, seeds 0 to 4; of `ON_THE_WAY`, every 30 steps, seed 0
+    "fates": _fates,
+    "fates on the way": _curves,
 }

@@ -33,7 +33,7 @@ SHA256 = {
     "minilm_reference.safetensors": "28f9c9ee686b88e4e782b3c906e86c931c11fe2bb9b060ddf90767adb42aa2d3",  # noqa: E501
     "northanger_abbey.txt": "6f53a33627d6e48c9658313b23f8d39c04b918fd0330b31b0c202a2d04d6e9c1",
     "pairs.tsv": "64f3605235a38dd6be938458ee68127739e26c203571a98016d9c36ed9113dad",
-    "runs.safetensors": "036a2e5d3d2e37172c7f4a6006f82d79955d556e52d4045a614c8bf71e22d49e",
+    "runs.safetensors": "0e1384fbeb8f95a3baebea0034117b1aeb9c64346dad3f97ced8bb6ad3e0835c",
     "sentence.safetensors": "8329f00110a90899aadefbc0838085b7f4b155e2bd98f9d23e18488cd36c4567",
 }
 

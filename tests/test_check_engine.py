@@ -67,7 +67,7 @@ def test_a_stub_is_not_attempted_yet(stub: Any) -> None:
     assert str(report) == repr(report) == "split_heads: not attempted yet."
 
 
-@pytest.mark.parametrize("name", [e.name for e in check.EXERCISES if e.bind is None])
+@pytest.mark.parametrize("name", [e.name for e in check.EXERCISES if not getattr(e, "bind", None)])
 def test_every_stub_function_is_open(name: str) -> None:
     assert getattr(check, name)(lambda *inputs: None).passed is None
 

@@ -748,6 +748,8 @@ def cyclic() -> Callable[..., Any]:
 def answers(exercise: Any) -> st.SearchStrategy:
     """From nonsense to what is nearly right."""
     results = RESULTS
+    if exercise is check.test_attention:  # takes a class, and gives nothing
+        return st.one_of(RESULTS, results.map(returns), st.sampled_from(ERRORS).map(raises))
     for case in exercise.cases():
         right = exercise.variant((), case.inputs)
         results |= like(right[0] if isinstance(right, tuple) else right)

@@ -27,10 +27,10 @@ FLOORS = (
         "models",
         "heads",
         "training",
+        "shipped",
         "runs",
         "pretrained",
         "cost",
-        "shipped",
         "comparison",
     ),
     # what serves a learner: pictures, exercises, moving pictures, and the course as a whole

@@ -15,7 +15,17 @@ from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
 import minutes
 import notebooks
-from mha_lesson import explore, models, runs, text
+from mha_lesson import (
+    MultiHeadAttention,
+    causal_mask,
+    explore,
+    models,
+    padding_mask,
+    runs,
+    shipped,
+    text,
+)
+from mha_lesson.check.exercises.nb12 import KeysByQueries
 from mha_lesson.course import predict
 from mha_lesson.explore import n01_scaling, n03_memory, n04_masks, n09_cost, n11_cache
 from mha_lesson.pictures import panels
@@ -243,6 +253,42 @@ def slow(base: float) -> int:
     return sum(16 * base ** (-i / 8) < 2 * math.pi / 10 for i in range(8))
 
 
+def reviewed(cls: type) -> str:
+    """Beside the package's own class, with two lengths, in evaluation."""
+    models.torch.manual_seed(5)
+    theirs, ours = cls(10, 2).double().eval(), MultiHeadAttention(10, 2).double()
+    with models.torch.no_grad():
+        for part in ("weight", "bias"):
+            stacked = [getattr(getattr(theirs, name), part) for name in ("w_q", "w_k", "w_v")]
+            getattr(ours.w_qkv, part).copy_(models.torch.cat(stacked))
+    ours.w_o.load_state_dict(theirs.w_o.state_dict())
+    x, mask = shipped.draw(3, 7, 10, seed=9), causal_mask(7) | padding_mask([2, 7, 4], 7)
+    far = (theirs(x, mask) - ours(x, mask=mask)).abs().max()
+    return "merge it" if far < 1e-9 else "send it back"
+
+
+def ends(name: str, kind: int = 0) -> float:
+    """Where a curve of the charts ends: another run of the code than the table's."""
+    return float(runs.table("fates on the way")[runs.ON_THE_WAY.index(name), kind, -1])
+
+
+def is_other_weights(name: str) -> bool:
+    """Whether a wrong scale is the right class with longer queries, so that no property sees it."""
+    models.torch.manual_seed(6)
+    wrong = shipped.bug(name).build(12, 3).double()
+    x, factor = shipped.draw(1, 4, 12, seed=3), {
+        "scale_d_model": 3**-0.5, "scale_n_heads": (4 / 3) ** 0.5, "scale_upside_down": 4.0,
+        "scale_forgotten": 2.0, "scale_twice": 0.5,
+    }[name]  # fmt: skip
+    right = shipped.twin(shipped.right(), wrong, 12, 3)
+    with models.torch.no_grad():
+        right.w_q.weight.mul_(factor)
+        right.w_q.bias.mul_(factor)
+        return bool(models.torch.allclose(right(x), wrong(x)))
+
+
+SCALES = [name for name in shipped.bugs() if name.startswith("scale")]
+
 KEYS = {
     "scaling_sharp": first_over_nine_tenths,
     "scaling_root": scaled_tops,
@@ -397,6 +443,29 @@ KEYS = {
     "cache_longer": lambda: (
         "no" if table(T=8, step=3) == table(T=12, step=3) else "yes: the cache is larger"
     ),
+    **{
+        f"review_{letter}": lambda name=name: reviewed(shipped.bug(name).build)
+        for letter, name in {
+            "a": "scale_d_model",
+            "c": "merged_unmoved",
+            "d": "mask_tiled",
+            "e": "dropout_in_evaluation",
+            "f": "softmax_over_queries",
+        }.items()
+    },
+    "review_b": lambda: reviewed(KeysByQueries),
+    "fate_lowest": lambda: (
+        "softmax along the queries"
+        if ends("softmax_over_queries") < min(1.0, ends("right"), ends("scale_d_model"))
+        else "right"
+    ),
+    "fate_scale": lambda: (
+        "less than .05" if abs(ends("scale_d_model") - ends("right")) < 0.05 else "about .3"
+    ),
+    "fate_heads": lambda: (
+        "it fails" if ends("softmax_over_heads") > ends("right") + 0.3 else "nobody would notice"
+    ),
+    "finds_scale": lambda: "none" if all(map(is_other_weights, SCALES)) else "all five",
 }
 
 
@@ -412,7 +481,7 @@ def test_the_right_choice_is_the_one_another_route_gives(name):
 
 
 def test_every_question_is_asked_once():
-    assert 50 <= len(QUESTIONS) <= 60 and all(
+    assert 50 <= len(QUESTIONS) <= 70 and all(
         len(names) >= 4 for names in list(asked().values())[1:]
     )
     names = [name for book in asked().values() for name in book]

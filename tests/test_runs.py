@@ -37,7 +37,13 @@ def language_said(run: Run) -> list[bool]:
     return [gain.item() > least for least in (0.07, 0.25, 0.48)]
 
 
+def shipped_said(run: Run) -> list[bool]:
+    told, honest = runs.told_and_honest(run.model)
+    return [told < 0.4 and honest > 8, 1.6 < told < 1.9 and 1.6 < honest < 1.9]
+
+
 SAID = {
+    "shipped": shipped_said,
     "repeat": repeat_said,
     "two sides, h": sides_said,
     "two sides, twice": sides_said,
@@ -82,7 +88,32 @@ def cuts_said(losses: torch.Tensor) -> list[bool]:
     return [mean.argmax().item() == 0, bool((mean[2:] - mean[2:].min() < 0.08).all())]
 
 
-TABLES = {"root": root_said, "shared keys": shared_said, "number of heads": cuts_said}
+def fates_said(ends: torch.Tensor) -> list[bool]:
+    """Three fates, from every start: too good, hidden and failed."""
+    told, honest = (dict(zip(runs.TRAINED, part, strict=True)) for part in ends.unbind(1))
+    right, cheats = told["right"], ("softmax_over_queries", "mask_after_softmax", "merged_unmoved")
+    return [
+        all((told[name] < right.min() - 0.3).all() for name in cheats),
+        all((honest[name] > honest["right"].max() + 0.3).all() for name in cheats),
+        bool((told["scale_d_model"] - right).mean().abs() < 0.05),
+        bool((told["softmax_over_heads"] > right.max() + 0.3).all()),
+    ]
+
+
+def way_said(points: torch.Tensor) -> list[bool]:
+    """The charts' lines end apart, and those of the two that hide lie on each other."""
+    right, scale, queries, heads = points[:, 0].unbind()
+    apart = queries[-1] < 0.4 < 1.6 < right[-1] < 1.9 < heads[-1]
+    return [bool(apart), bool((right - scale)[5:].abs().max() < 0.1), bool(points[2, 1, -1] > 8)]
+
+
+TABLES = {
+    "fates": fates_said,
+    "fates on the way": way_said,
+    "root": root_said,
+    "shared keys": shared_said,
+    "number of heads": cuts_said,
+}
 
 
 @pytest.mark.parametrize("name", runs.TABLES)

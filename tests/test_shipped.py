@@ -1,5 +1,6 @@
 """The mistakes on record: each is one, is what it says, and is found again by what it computes."""
 
+import inspect
 import re
 
 import pytest
@@ -7,7 +8,10 @@ import torch
 from torch import nn
 
 import mha_lesson
-from mha_lesson import MultiHeadAttention, causal_mask, compare, padding_mask, shipped
+import notebooks
+from mha_lesson import MultiHeadAttention, causal_mask, check, compare, padding_mask, shipped
+from mha_lesson.check.exercises import nb12
+from mha_lesson.check.exercises.nb12 import KeysByQueries
 from mha_lesson.shipped import bugs, draw, not_bugs, right, twin
 
 pytestmark = pytest.mark.plain
@@ -111,6 +115,55 @@ def test_what_is_no_mistake_changes_nothing(reference):
     for name, changes in same.items():
         odd = shipped.Bug(name, "", "", (), "", True, tuple(changes))
         torch.testing.assert_close(twin(odd.build, reference, D, H)(x, mask), reference(x, mask))
+
+
+def test_the_notebooks_excerpts_are_lines_of_what_they_stand_for():
+    """B is the right one in odd clothes."""
+    [path] = notebooks.paths("12")
+    told = "".join(c.source for c in notebooks.read(path).cells if c.id.startswith("excerpts"))
+    sources = {
+        "A": bugs()["scale_d_model"].source, "B": inspect.getsource(KeysByQueries),
+        "C": bugs()["merged_unmoved"].source, "D": bugs()["mask_tiled"].source,
+        "E": bugs()["dropout_in_evaluation"].source, "F": bugs()["softmax_over_queries"].source,
+    }  # fmt: skip
+    shown = dict(re.findall(r"\*\*(\w)\*\*\n```python\n(.+?)\n```", told, re.S))
+    assert shown.keys() == sources.keys()
+    for letter, lines in shown.items():
+        assert {*lines.splitlines()} <= {*map(str.strip, sources[letter].splitlines())}, letter
+
+
+@pytest.mark.parametrize("style", nb12.STYLES, ids=lambda cls: cls.__name__)
+def test_right_classes_of_every_style_are_right(style):
+    """Beside the package's own: on masks, blocked rows, large scores and float32."""
+    torch.manual_seed(7)
+    odd = style(D, H).double()
+    with_biases = right()(D, H).double()
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            for name in ("w_q", "w_k", "w_v", "w_o"):
+                own = getattr(getattr(odd, name), part)
+                getattr(getattr(with_biases, name), part).copy_(0.0 if own is None else own)
+    blocked = torch.ones(T, T, dtype=torch.bool)
+    for x, mask in [*inputs(), (inputs()[0][0], blocked)]:
+        torch.testing.assert_close(odd(x, mask), with_biases(x, mask))
+    torch.testing.assert_close(odd.float()(x.float()), with_biases.float()(x.float()))
+
+
+def test_a_loose_end_is_said_with_its_question_and_its_level():
+    def no_padding(Attention):
+        module, x = Attention(12, 3).double(), draw(2, 5, 12, seed=1)
+        torch.testing.assert_close(module(x), twin(right(), biased(module), 12, 3)(x))
+
+    def biased(module):
+        for layer in (module.w_q, module.w_k, module.w_v, module.w_o):
+            layer.bias = nn.Parameter(torch.zeros(12)) if layer.bias is None else layer.bias
+        return module
+
+    report = check.test_attention(no_padding)
+    assert "accuse 0 of 11 right classes and catch 17 of 26" in str(report)
+    [bug] = [bug for bug in OF_THE_CLASS if f"missed:{bug.name}" in report.slips]
+    assert bug.does in str(report) and str(report).endswith("?")
+    assert {slip.key for slip in check.test_attention.slips} > set(report.slips)
 
 
 # --- a class of one's own beside them -------------------------------------------------------------

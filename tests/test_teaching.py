@@ -352,6 +352,18 @@ def h_costs_bytes() -> None:
     assert max(most.lines["explicit, predicted"]) > max(one.lines["explicit, predicted"])
 
 
+def guesses_say(name: str, label: str) -> Callable[[], None]:
+    """The notebook has computed this choice; tests/test_predict.py does so by another route."""
+
+    def say() -> None:
+        boxes = [c.outputs[0].data["text/html"] for c in BOOKS["12"].cells
+                 if "prediction" in c.metadata.get("tags", ())]  # fmt: skip
+        verdict = rf'name="{name}"><summary>{label}</summary>.*?<strong>(.*?)</strong>'
+        assert re.search(verdict, "".join(boxes), re.S)[1] == "So it is."
+
+    return say
+
+
 # What stands in the right-hand column -> what it is computed from.
 SEEN: dict[str, Callable[[], None]] = {
     "Token 0's: its query is (1, 0)": only_token_0_stays,
@@ -382,6 +394,9 @@ SEEN: dict[str, Callable[[], None]] = {
     "What is held. Every query head": sharing_keeps_scores,
     "(268 MB) and below 4,096 (1.07 GB)": gigabyte,
     "The explicit core's bytes": h_costs_bytes,
+    "B alone: `dim=-2` is right": guesses_say("review_b", "merge it"),
+    "Lowest of all, because it sees": guesses_say("fate_lowest", "softmax along the queries"),
+    "None. One example worked out": guesses_say("finds_scale", "none"),
 }
 # Trained (nbval compares 07's own words), or the class's own.
 NOT_COMPUTED = ("Between steps 20 and 50 of 600", "silence any one", "Collect the answers")

@@ -103,7 +103,7 @@ def renewed(text: str, of: dict[str, tuple[int, int]]) -> str:
     aloud = {part[:2]: ALOUD * "".join(ASKED.findall(part)).count("\n") for part in parts}
     text = "### ".join(_planned(part, of, aloud) for part in parts)
     first = sum(short for name, (short, _) in of.items() if name < "07")
-    everything = sum(whole for _, whole in of.values())
+    everything = sum(whole for name, (_, whole) in of.items() if name < "12")  # beyond both ways
     text = re.sub(r"(?<=notebooks 00 to 06, )\d+(?= minutes)", str(first), text)
     return re.sub(r"(?<=notebooks after those, )[\d,]+(?= minutes)", f"{everything:,}", text)
 

@@ -3,7 +3,7 @@
     python tools/readme_pictures.py
 
 Writes .github/flow.png, the whole computation, and .github/flow.webp, a loop of six seconds: a
-number by hand is dragged, then the sentence is walked through step by step.
+number by hand is dragged, then the sentence is walked through step by step. And .github/fates.png.
 """
 
 import io
@@ -14,7 +14,8 @@ from pathlib import Path
 from PIL import Image
 
 from mha_lesson import explore
-from mha_lesson.pictures import live
+from mha_lesson.pictures import figures, live
+from mha_lesson.pictures.fates import fates
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
@@ -82,6 +83,7 @@ def main() -> None:
         sharp.wait_for_selector("canvas[aria-label]")
         still = shoot(sharp)
     still.save(FOLDER / "flow.png", optimize=True)
+    (FOLDER / "fates.png").write_bytes(figures.png(fates()))
     each = round(1000 * SECONDS / (len(shots) + 2))
     waits = [each] * (len(shots) - 1) + [3 * each]
     loop = FOLDER / "flow.webp"

@@ -19,10 +19,11 @@ from mha_lesson.check.exercises.nb09 import count_flops
 from mha_lesson.check.exercises.nb09_blocks import blockwise_attention
 from mha_lesson.check.exercises.nb10 import rotate
 from mha_lesson.check.exercises.nb11 import cached_attention, cached_mask, grouped_scores
+from mha_lesson.check.exercises.nb12 import WritingTests, test_attention
 from mha_lesson.check.exercises.short import silence, solved
 from mha_lesson.check.journal import Progress, table
 
-EXERCISES: tuple[Exercise, ...] = (
+EXERCISES: tuple[Exercise | WritingTests, ...] = (
     attention_scores,
     attention,
     project_qkv,
@@ -42,6 +43,7 @@ EXERCISES: tuple[Exercise, ...] = (
     cached_attention,
     grouped_scores,
     cached_mask,
+    test_attention,
 )
 SHORT: tuple[Exercise, ...] = (silence, solved)  # outside the numbered row, and of the table
 

@@ -168,7 +168,8 @@ class Report:
     @property
     def _paragraphs(self) -> list[str]:
         if self.passed:
-            return [f"It gives what it should on all {self.checked} inputs tried.", *self.notes]
+            tried = f"It gives what it should on all {self.checked} inputs tried."
+            return [*[tried] * bool(self.checked), *self.notes]
         if len(self.findings) == 1:
             finding = self.findings[0]
             lines = [finding.sentence, self.where, finding.asks]

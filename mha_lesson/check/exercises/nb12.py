@@ -1,0 +1,400 @@
+"""Exercise 20, notebook 12: tests that tell a right attention class from a wrong one.
+
+The learner's tests are run on right classes in many styles, and on the mistakes of `shipped` that
+such a class can make.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Timer, get_ident
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mha_lesson import shipped
+from mha_lesson.check import journal
+from mha_lesson.check.engine import errors
+from mha_lesson.check.engine.report import Finding, Report
+from mha_lesson.check.engine.safely import Raised, codes_of, run, safe_text, seed, undisturbed
+
+SEEDS = 4  # for right classes, and half of them for wrong ones: chance differs among them
+SECONDS = 10.0  # for one class
+
+# ---------------------------------------------------------------- right, in many styles
+
+
+class Layers(nn.Module):
+    """The four layers; `forward` is a matter of style."""
+
+    bias = True
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model, bias=self.bias)
+        self.w_k = nn.Linear(d_model, d_model, bias=self.bias)
+        self.w_v = nn.Linear(d_model, d_model, bias=self.bias)
+        self.w_o = nn.Linear(d_model, d_model, bias=self.bias)
+
+    def heads(self, x: Tensor) -> list[Tensor]:
+        """q, k and v, each (B, h, T, d_k)."""
+        layers = self.w_q, self.w_k, self.w_v
+        return [layer(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for layer in layers]
+
+    def merged(self, context: Tensor) -> Tensor:
+        return self.w_o(context.transpose(1, 2).flatten(2))
+
+
+class WithoutBiases(Layers):
+    """without biases, the queries scaled instead of the scores"""
+
+    bias = False
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x)
+        scores = (q * q.shape[-1] ** -0.5) @ k.mT
+        return self.merged(shares(scores, mask) @ v)
+
+
+class HeadByHead(Layers):
+    """as a loop over heads, whose writes are added up"""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        (B, T, d_model), h = x.shape, self.n_heads
+        d_k, out = d_model // h, self.w_o.bias
+        for i in range(h):
+            own = slice(i * d_k, (i + 1) * d_k)
+            layers = self.w_q, self.w_k, self.w_v
+            q, k, v = (F.linear(x, layer.weight[own], layer.bias[own]) for layer in layers)
+            blocked = None if mask is None else mask.expand(B, h, T, T)[:, i]
+            context = shares(q @ k.mT / d_k**0.5, blocked) @ v
+            out = out + context @ self.w_o.weight[:, own].T
+        return out
+
+
+class Einsum(Layers):
+    """with einsum, and no axis moved"""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        layers = self.w_q, self.w_k, self.w_v
+        q, k, v = (layer(x).unflatten(-1, (self.n_heads, -1)) for layer in layers)
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / q.shape[-1] ** 0.5
+        return self.w_o(torch.einsum("bhqk,bkhd->bqhd", shares(scores, mask), v).flatten(2))
+
+
+class Fused(Layers):
+    """with `F.scaled_dot_product_attention`"""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x)
+        if mask is None:
+            return self.merged(F.scaled_dot_product_attention(q, k, v))
+        none_open = mask.all(-1, keepdim=True)
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | none_open)
+        return self.merged(context.masked_fill(none_open, 0.0))
+
+
+class Additive(Layers):
+    """with a mask that is added, and fourth roots on queries and keys"""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x)
+        root = q.shape[-1] ** 0.25
+        scores = (q / root) @ (k / root).mT
+        if mask is None:
+            return self.merged(scores.softmax(-1) @ v)
+        added = torch.zeros_like(mask, dtype=x.dtype).masked_fill(mask, torch.finfo(x.dtype).min)
+        weights = (scores + added).softmax(-1) * ~mask.all(-1, keepdim=True)
+        return self.merged(weights @ v)
+
+
+class Stacked(Layers):
+    """with one product of stacked weights"""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        layers = self.w_q, self.w_k, self.w_v
+        weight = torch.cat([layer.weight for layer in layers])
+        all_three = F.linear(x, weight, torch.cat([layer.bias for layer in layers]))
+        q, k, v = all_three.unflatten(-1, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.merged(shares(q @ k.mT / q.shape[-1] ** 0.5, mask) @ v)
+
+
+class KeysByQueries(Layers):
+    """with scores of keys by queries, and a softmax along the first of the two"""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x)
+        scores = k @ q.mT / q.shape[-1] ** 0.5
+        if mask is None:
+            return self.merged(scores.softmax(-2).mT @ v)
+        mask = mask.expand(len(x), self.n_heads, *scores.shape[2:]).mT
+        weights = scores.masked_fill(mask, torch.finfo(x.dtype).min).softmax(-2)
+        return self.merged(weights.masked_fill(mask, 0.0).mT @ v)
+
+
+class ByHand(Layers):
+    """with exponentials that are masked and then divided by their sum"""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        seen = torch.ones_like(scores) if mask is None else (~mask).expand_as(scores).to(x)
+        largest = scores.masked_fill(seen == 0, torch.finfo(x.dtype).min).amax(-1, keepdim=True)
+        parts = (scores - largest).clamp(max=0.0).exp() * seen
+        return self.merged(parts / parts.sum(-1, keepdim=True).clamp(min=1e-30) @ v)
+
+
+class HeadsAsBatch(Layers):
+    """with sequences and heads in one axis, as `bmm` takes them"""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        (B, T, _), h = x.shape, self.n_heads
+        q, k, v = (part.flatten(0, 1) for part in self.heads(x))
+        if mask is not None:
+            mask = mask.expand(B, h, T, T).flatten(0, 1)
+        weights = shares(torch.bmm(q, k.mT) / q.shape[-1] ** 0.5, mask)
+        return self.merged(torch.bmm(weights, v).unflatten(0, (B, h)))
+
+
+class OpenKeysOnly(Layers):
+    """query by query, from the keys alone that are open to it"""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x)
+        B, h, T, d_k = q.shape
+        blocked = x.new_zeros(1, 1, dtype=torch.bool) if mask is None else mask
+        seen = (~blocked).expand(B, h, T, T)
+        rows = []
+        for b, i, t in torch.cartesian_prod(*map(torch.arange, (B, h, T))).tolist():
+            keys, values = k[b, i, seen[b, i, t]], v[b, i, seen[b, i, t]]
+            rows.append((keys @ q[b, i, t] / d_k**0.5).softmax(0) @ values)
+        return self.merged(torch.stack(rows).view(B, h, T, d_k))
+
+
+def shares(scores: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1)
+    return weights.masked_fill(mask, 0.0)
+
+
+STYLES: tuple[type[nn.Module], ...] = (
+    WithoutBiases, HeadByHead, Einsum, Fused, Additive, Stacked, KeysByQueries, ByHand,
+    HeadsAsBatch, OpenKeysOnly,
+)  # fmt: skip
+MISTAKES = tuple(bug for bug in shipped.bugs().values() if bug.of == "Attention")
+
+# ---------------------------------------------------------------- what is said of the tests
+
+ASKS = {
+    "scale": "Is there an example of which you can work out the weights by hand?",
+    "softmax axis": "Where all values are alike, what must come out? And does a sequence change "
+    "when another one in its batch does?",
+    "split": "One token changes, under a causal mask. Which outputs may change?",
+    "merge": "Do any two of your sizes agree? And when two tokens change places, what must their "
+    "outputs do?",
+    "batch axis": "What may the first sequence know of the second?",
+    "mask dropped": "In which of its two modes did you try the module?",
+    "mask convention": "Which outputs may change when a blocked token does, and which must?",
+    "mask applied": "Which outputs may change when the last token does? By how much?",
+    "mask filled": "How low can an open score be? What if the input is a thousand times as large?",
+    "mask repeated": "How many sequences does your batch hold, and has each a mask of its own?",
+    "mask built": "Would your mask be the same if rows and columns changed places?",
+    "layer missing": "What must come out when w_o holds nothing but zeros?",
+    "layer shared": "Which numbers of w_v take part? What if you set all but one to zero?",
+    "layer input": "What must come out when w_k holds nothing but zeros?",
+    "fused order": "What must come out when w_q and w_k hold nothing but zeros?",
+    "dropout": "What does the same input give a second time?",
+}  # fmt: skip
+READY_MADE = {"scaled_dot_product_attention", "multi_head_attention_forward", "MultiheadAttention",
+              "MultiHeadAttention", "textbook_attention"}  # fmt: skip
+BY_HAND = "scale"  # the kind that the first level may let through
+HANGS = Finding(
+    "hangs",
+    "Your tests come to no end: with one of the classes they were stopped after "
+    f"{SECONDS:.0f} seconds.",
+    "Which of your loops waits for something that may never come?",
+)
+CHANGES = Finding(
+    "changes_the_class",
+    "Your tests change the class that they are given: whoever uses it next uses another one.",
+    "What could you do to one module of it, and leave the class alone?",
+)
+BY_CHANCE = Finding(
+    "by_chance",
+    "Your tests accuse a right class by chance: with other random numbers they let it pass.",
+    "How far may two right results differ, and is your tolerance as wide as that?",
+)
+ACCUSES = Finding(
+    "accuses",
+    "Your tests accuse a right class.",
+    "Does the exercise promise what you ask for there, and to so many digits?",
+)
+
+
+class TooLong(BaseException):
+    """Ends a test that does not end by itself."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a test makes of a class under one seed."""
+
+    raised: Raised | None
+    built: bool
+    changed: bool
+
+
+@dataclass(frozen=True, eq=False)
+class WritingTests:
+    """Exercise 20, notebook 12: raise AssertionError for a wrong class, be silent for a right one.
+
+    `check.test_attention(test_attention)` gives a report, as every check does. There are two
+    levels: without a ready-made attention to compare with, all mistakes but those of the scale;
+    and all of them.
+    """
+
+    name: str = "test_attention"
+    number: int = 20
+    notebook: str = "12"
+
+    @property
+    def slips(self) -> list[Finding]:
+        """What a report can name, for the statistics of a class."""
+        return [ACCUSES, BY_CHANCE, CHANGES, HANGS, *map(_missed, MISTAKES)]
+
+    def __call__(self, answer: Any) -> Report:
+        """Says what the tests accuse and what they let through; never raises."""
+        with undisturbed():
+            try:
+                report = self._judge(answer)
+            except (Exception, SystemExit, GeneratorExit) as error:
+                report = self._says(Finding("unjudged", safe_text(error, str)))
+        journal.remember(report)
+        return report
+
+    def _judge(self, answer: Any) -> Report:
+        if not callable(answer):
+            what = type(answer).__name__
+            words = f"The check got an object of type {what} instead of your function."
+            return self._says(Finding("not_a_function", words))
+        codes, right = codes_of(answer), [shipped.right(), *STYLES]
+        found: list[list[Told]] = []
+        for cls in [*right, *(bug.build for bug in MISTAKES)]:
+            seeds = range(SEEDS if len(found) < len(right) else SEEDS // 2)
+            found.append([_told(answer, cls, number, codes) for number in seeds])
+            if finding := _stops(found[-1]):
+                return self._says(finding)
+        of_right, of_wrong = found[: len(right)], found[len(right) :]
+        if not any(told.built for all_told in found for told in all_told):
+            return Report(self.name, None)
+        accused = [found for found in zip(right, of_right, strict=True) if _any(found[1])]
+        missed = [bug for bug, told in zip(MISTAKES, of_wrong, strict=True) if not _all(told)]
+        caught = len(MISTAKES) - len(missed)
+        score = (f"Your tests accuse {len(accused)} of {len(right)} right classes and catch "
+                 f"{caught} of {len(MISTAKES)} published mistakes.")  # fmt: skip
+        if accused:
+            return self._says(_accusation(score, *accused[0]))
+        level = 2 if not missed else 1
+        by_hand = all(bug.kind == BY_HAND for bug in missed)
+        if missed and (not by_hand or _names(answer) & READY_MADE):
+            [first, *_] = sorted(missed, key=lambda bug: bug.kind == BY_HAND)
+            finding = _missed(first)
+            return self._says(Finding(finding.key, f"{score} {finding.does}", finding.asks))
+        notes = [f"{score} That is level {level} of 2."]
+        if missed:
+            notes.append(f"Left are wrong scales. {ASKS[BY_HAND]}")
+        return Report(self.name, True, notes=tuple(notes))
+
+    def _says(self, finding: Finding) -> Report:
+        return Report(self.name, False, (finding,))
+
+
+def _told(answer: Any, cls: type[nn.Module], number: int, codes: set[CodeType]) -> Told:
+    built: list[nn.Module] = []
+
+    class Attention(cls):
+        def __init__(self, d_model: int, n_heads: int) -> None:
+            super().__init__(d_model, n_heads)
+            built.append(self)
+
+    before = dict(vars(Attention))
+    seed(number)
+    with _at_most(SECONDS):
+        outcome = run(answer, (Attention,), codes)
+    raised = outcome if isinstance(outcome, Raised) else None
+    return Told(raised, bool(built), dict(vars(Attention)) != before)
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raises `TooLong` between two steps of Python, also where no line follows."""
+    place, late = ctypes.c_ulong(get_ident()), ctypes.py_object(TooLong)
+    timer = Timer(seconds, ctypes.pythonapi.PyThreadState_SetAsyncExc, (place, late))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _stops(all_told: list[Told]) -> Finding | None:
+    """What ends the judgement at once."""
+    for told in all_told:
+        if told.raised and isinstance(told.raised.error, TooLong):
+            return HANGS
+        if told.raised and isinstance(told.raised.error, KeyboardInterrupt):
+            return errors.explain(told.raised)
+        if told.changed:
+            return CHANGES
+    return None
+
+
+def _any(all_told: list[Told]) -> bool:
+    return any(told.raised for told in all_told)
+
+
+def _all(all_told: list[Told]) -> bool:
+    return all(told.raised for told in all_told)
+
+
+def _accusation(score: str, cls: type[nn.Module], all_told: list[Told]) -> Finding:
+    raised = next(told.raised for told in all_told if told.raised)
+    if raised.kind != "AssertionError":
+        return errors.explain(raised, "with a right class")
+    kind = ACCUSES if _all(all_told) else BY_CHANCE
+    style = cls.__doc__ if issubclass(cls, Layers) else "in the plainest way"
+    line = f", and fails in your line {raised.number}: `{raised.source}`" if raised.source else ""
+    words = f"{score} {kind.does} It is written {style}{line}."
+    return Finding(kind.key, words, kind.asks)
+
+
+def _missed(bug: shipped.Bug) -> Finding:
+    place = bug.threads[0].split("#")[0]
+    return Finding(
+        f"missed:{bug.name}",
+        f"One that you let through stood in {place}: {bug.does}",
+        ASKS[bug.kind],
+    )
+
+
+def _names(answer: Any) -> set[str]:
+    """The names that the tests use, those of the learner's own functions included."""
+    todo, found = [*codes_of(answer)], set[str]()
+    known = getattr(answer, "__globals__", {})
+    while todo:
+        code = todo.pop()
+        todo += [part for part in code.co_consts if isinstance(part, CodeType)]
+        new = {*code.co_names, *code.co_freevars} - found
+        found |= new
+        todo += [c for name in new for c in codes_of(known.get(name))]
+    return found
+
+
+test_attention = WritingTests()
