@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import notebooks
 import sample_site
+import website
 from mha_lesson.course import predict
 from mha_lesson.explore.n01_scaling import scene
 
@@ -149,6 +151,22 @@ def assert_is_fine_wherever_controls_stand(page, scheme) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_where_controls_were_moved(window, scheme):
     assert_is_fine_wherever_controls_stand(window(1366, scheme)(SCALING), scheme)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", notebooks.paths(), ids=lambda path: path.stem[:2])
+def test_axe_finds_nothing_serious_on_any_page_where_all_was_opened_and_moved(
+    tab, once, path, scheme
+):
+    site = once("whole site", lambda place: website.build(place, notebooks.paths()))
+    page = tab(viewport={"width": 1366, "height": 700})
+    page.emulate_media(color_scheme=scheme)
+    page.goto((site / f"{path.stem}.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    if "explore." in path.read_text(encoding="utf-8"):  # 12 has none
+        assert_is_fine_wherever_controls_stand(page, scheme)
+    assert serious(page) == []
 
 
 def test_an_explorer_moves_and_a_cell_is_read(opened):
