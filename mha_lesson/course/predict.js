@@ -23,6 +23,8 @@ class Guesses extends EventTarget {
 
   click(target) {
     if (target.closest(".mha-guess button")) return this.keep({});
+    const link = target.closest(".jp-Notebook .mha-guess a");
+    if (link) return arrive(link);
     const fold = target.closest(".mha-guess summary")?.parentElement;
     if (!fold || fold.open) return;
     const box = fold.closest("details[name]"), name = box.getAttribute("name");
@@ -56,6 +58,24 @@ class Guesses extends EventTarget {
       button.textContent = "Forget all my guesses";
       box.append(button);
     }
+  }
+}
+
+// JupyterLab follows no link into a fold, and stops short while cells are still measured.
+async function arrive({ pathname, hash }) {
+  const place = CSS.escape(decodeURIComponent(hash.slice(1)));
+  const shown = `.jp-NotebookPanel:not(.lm-mod-hidden) [data-jupyter-id="${place}"]`;
+  const file = pathname.split("/").at(-1), folded = "jp-MarkdownHeadingCollapsed";
+  for (let look = 0, before; look < 100; look++) {
+    await new Promise((done) => setTimeout(done, 100));
+    const heading = location.pathname.endsWith(file) && document.querySelector(shown);
+    if (!heading) continue;  // another notebook, which is still being opened
+    let cell = heading.closest(".jp-Cell");
+    while (cell.matches(`.lm-mod-hidden:not(.${folded})`)) cell = cell.previousElementSibling;
+    if (cell.classList.contains(folded)) cell.querySelector(".jp-collapseHeadingButton").click();
+    else if (heading.getBoundingClientRect().top === before) return;
+    heading.scrollIntoView();
+    before = heading.getBoundingClientRect().top;
   }
 }
 

@@ -10,6 +10,7 @@ import pytest
 from seen import SETUP, SOON, assert_stays, settle, slider, texts, view
 
 from mha_lesson import explore
+from mha_lesson.course import predict
 from mha_lesson.pictures import layout, live, panels
 from mha_lesson.pictures.marks import ColourBar, Text, text_width
 
@@ -462,3 +463,29 @@ def test_numbers_read_alike_in_python_and_in_the_browser(page):
 def test_controls_and_sentence_stay_in_sight_in_a_notebook(page):
     page.set_viewport_size(LOW)
     assert_stays(page.locator(COMPUTED))
+
+
+def test_the_link_of_a_guess_arrives_in_a_fold(server, jupyterlab):
+    """JupyterLab itself would not open it, and stops short while cells are still measured."""
+    path = server.work / predict.files()["06"]
+    asked = 'from mha_lesson.course.predict import predict\npredict(heads_one="sharper")'
+    made = nbformat.read(lab.notebook(path, [asked]), 4)
+    around = ["between\n\n" * 30] * 20
+    label, choice = next(iter(predict.questions()["heads_one"].choices.items()))
+    sources = [*around, "## Second", f"### {choice.heading}", *around]
+    made.cells += [nbformat.v4.new_markdown_cell(source) for source in sources]
+    made.cells[21].metadata["jp-MarkdownHeadingCollapsed"] = True
+    nbformat.write(made, path)
+    server.turn(jupyterlab, path.name)
+    guess = jupyterlab.locator(".mha-guess details[name]", has_text=label)
+    for summary in guess.locator("summary").all():
+        summary.click()
+    jupyterlab.wait_for_function("window.mhaGuesses")
+    guess.get_by_role("link").click()
+    arrived = """() => {
+      const heading = document.querySelector('h3[data-jupyter-id]');
+      const seen = heading.checkVisibility({ contentVisibilityAuto: true });
+      const notebook = heading.closest('.jp-WindowedPanel-outer').getBoundingClientRect();
+      return seen && Math.abs(heading.getBoundingClientRect().top - notebook.top) < 40;
+    }"""
+    jupyterlab.wait_for_function(arrived, timeout=SOON)
