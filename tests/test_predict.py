@@ -462,9 +462,6 @@ KEYS = {
     "fate_scale": lambda: (
         "less than .05" if abs(ends("scale_d_model") - ends("right")) < 0.05 else "about .3"
     ),
-    "fate_heads": lambda: (
-        "it fails" if ends("softmax_over_heads") > ends("right") + 0.3 else "nobody would notice"
-    ),
     "finds_scale": lambda: "none" if all(map(is_other_weights, SCALES)) else "all five",
 }
 
