@@ -285,11 +285,14 @@ class WritingTests:
             return self._says(Finding("not_a_function", words))
         codes, right = codes_of(answer), [shipped.right(), *STYLES]
         found: list[list[Told]] = []
-        for cls in [*right, *(bug.build for bug in MISTAKES)]:
-            seeds = range(SEEDS_OF_RIGHT if len(found) < len(right) else SEEDS_OF_WRONG)
-            found.append([_told(answer, cls, number, codes) for number in seeds])
-            if finding := _stops(found[-1]):
-                return self._says(finding)
+        tried = [(cls, SEEDS_OF_RIGHT) for cls in right]
+        tried += [(bug.build, SEEDS_OF_WRONG) for bug in MISTAKES]
+        for cls, n_seeds in tried:
+            found.append([])
+            for number in range(n_seeds):
+                found[-1].append(_told(answer, cls, number, codes))
+                if finding := _stops(found[-1][-1]):
+                    return self._says(finding)
         of_right, of_wrong = found[: len(right)], found[len(right) :]
         if not any(told.built for all_told in found for told in all_told):
             return Report(self.name, None)
@@ -344,16 +347,13 @@ def _at_most(seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _stops(all_told: list[Told]) -> Finding | None:
+def _stops(told: Told) -> Finding | None:
     """What ends the judgement at once."""
-    for told in all_told:
-        if told.raised and isinstance(told.raised.error, TooLong):
-            return HANGS
-        if told.raised and isinstance(told.raised.error, KeyboardInterrupt):
-            return errors.explain(told.raised)
-        if told.changed:
-            return CHANGES
-    return None
+    if told.raised and isinstance(told.raised.error, TooLong):
+        return HANGS
+    if told.raised and isinstance(told.raised.error, KeyboardInterrupt):
+        return errors.explain(told.raised)
+    return CHANGES if told.changed else None
 
 
 def _any(all_told: list[Told]) -> bool:
