@@ -39,6 +39,11 @@ ROOT = BUILD.parent
 SITE = BUILD / "site"
 LOOK = Path(__file__).with_name("pages")
 FRONT = ("Two ways through it", "Two commands", "Licence")  # the README's parts that it shows
+FATES = (
+    "What three mistakes that stood in public code do to the loss of a small language model: one "
+    "hides, one looks far too good, one fails. [Would you have merged it?]"
+    "(notebooks/12_bugs_that_shipped.ipynb)"
+)
 TEXTS = {
     "WORDS": "Words and symbols",
     "TEACHING": "For teachers",
@@ -57,19 +62,26 @@ PART = 'explore.flow(until="output")'
 
 
 def front() -> NotebookNode:
-    """The first page: the moving picture of 01, then what the README says to everybody."""
+    """The first page: the moving picture of 01, the fates of 12, and the README's for everybody."""
     parts = re.split(r"^## (.*)\n", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.M)
     said = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
     title, text = PICTURED.sub("", said[""]).split("\n", 1)
-    [first] = notebooks.paths("01")
-    flow = next(cell for cell in notebooks.read(first).cells if cell.id == "flow")
-    flow.metadata["bare"] = True  # no code beside it
+    flow, fates = bare("01", "flow"), bare("12", "three")
     button = '<button type="button" class="next" hidden>next step</button>'
     cells = [v4.new_markdown_cell(part) for part in (title, button, text)]
     cells.insert(2, flow)
+    cells += [v4.new_markdown_cell(FATES), fates]
     for name in FRONT:
         cells.append(v4.new_markdown_cell(f"## {name}\n" + said[name].split("\n### ")[0]))
     return v4.new_notebook(cells=cells)
+
+
+def bare(number: str, name: str) -> NotebookNode:
+    """A cell of a notebook, shown without its code."""
+    [path] = notebooks.paths(number)
+    cell = next(cell for cell in notebooks.read(path).cells if cell.id == name)
+    cell.metadata["bare"] = True
+    return cell
 
 
 def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
