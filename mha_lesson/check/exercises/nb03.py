@@ -74,6 +74,8 @@ def in_memory_order(x, n_heads):
     view_only = x.reshape(B, n_heads, T, D // n_heads)
     """This reads head 0 from the first T/h tokens: `view` (or `reshape`) to (B, h, T, d_k) cuts
     memory in order, and memory runs token by token."""
+    viewed = x.view(B, n_heads, T, D // n_heads)
+    "= view_only"
     tokens_chunked = torch.stack(x.chunk(n_heads, 1), 1)
     """The *tokens* are cut into h pieces, not the columns: each head gets some whole tokens. |
     Which axis is shared out among the heads, T or d_model?"""

@@ -358,8 +358,8 @@ def give(output, weights, mask):
     """The whole output row of a fully blocked query is set to zero: its *context* is zero, and then
     `w_o` still adds its bias."""
     mended_at_the_end = output.masked_fill(gone.any(1)[..., None], 0.0)
-    """A token's whole output row is 0 as soon as *one* head has nothing left to look at: the other
-    heads are lost. (That comes of blanking, or of mending NaN, behind `w_o` and not before.)"""
+    """A token's whole output row is 0 where a head has nothing left to look at, be it one alone: the
+    other heads and `w_o`'s bias are lost. (Blanking, or mending NaN, *behind* `w_o` gives that.)"""
 
 
 @MultiHeadAttention.step(at=WHOLE)
