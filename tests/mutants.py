@@ -19,7 +19,7 @@ from answers import Answer
 from mha_lesson import check
 from mha_lesson.check.engine.changes import changes
 from mha_lesson.check.engine.compare import difference
-from mha_lesson.check.engine.exercise import Bound
+from mha_lesson.check.engine.exercise import Bound, Exercise
 from mha_lesson.check.engine.places import Bounded, can_be_changed, versions
 from mha_lesson.check.engine.safely import fresh, undisturbed
 from mha_lesson.check.engine.source import Source
@@ -257,7 +257,8 @@ def survivors(
     """(answer, mutant) for each that passes and is wrong; (answer, None) once an answer is done."""
     chance = random.Random(seed)
     for answer in answers:
-        if not answer.right:
+        by_values = isinstance(getattr(check, answer.exercise), Exercise)  # not by what it says
+        if not (answer.right and by_values):
             continue
         for what, mutant in mutants(answer.function, share, chance):
             if not isinstance(mutant, (types.FunctionType, type)):

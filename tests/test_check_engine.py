@@ -975,7 +975,7 @@ def test_progress_in_this_kernel() -> None:
     check.split_heads(lambda x, h: x)  # what was done once stays done
     table = check.progress()
     assert _states_of(table)["split_heads"] == "done"
-    assert len(table.rows) == 19 and "1 of 19 done" in str(table)
+    assert len(table.rows) == 20 and "1 of 20 done" in str(table)
     assert not Path(journal.FILE).exists()
 
 
@@ -1026,13 +1026,13 @@ def test_progress_says_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     check.split_heads(right)
     check.merge_heads(lambda x: x)
     check.progress(keep=False)  # where nothing is kept there is nothing to remove
-    assert str(check.progress()).endswith("\n1 of 19 done (for this kernel only).")
-    assert str(check.progress(keep=True)).endswith(f"\n1 of 19 done (kept in {journal.FILE}).")
+    assert str(check.progress()).endswith("\n1 of 20 done (for this kernel only).")
+    assert str(check.progress(keep=True)).endswith(f"\n1 of 20 done (kept in {journal.FILE}).")
     assert Path(journal.FILE).read_text() == (
         '{\n "merge_heads": "tried",\n "split_heads": "done"\n}\n'
     )
     monkeypatch.setattr(journal, "FILE", "no/such/folder")
-    assert str(check.progress(keep=True)).endswith("\n1 of 19 done (for this kernel only).")
+    assert str(check.progress(keep=True)).endswith("\n1 of 20 done (for this kernel only).")
 
 
 def test_progress_in_html_says_the_same() -> None:

@@ -182,6 +182,16 @@ def previous_two(w):
     return w.diagonal(-2, 1, 2).mean(-1) if w.shape[-1] > 2 else w.diagonal(-1, 1, 2).mean(-1)
 
 
+@wrong("previous_token_score", "the smallest of them", slips=("stays",))
+def previous_smallest(weights):
+    return weights.diagonal(-1, -2, -1).amin(-1)
+
+
+@wrong("previous_token_score", "keepdim, and an argument named input", slips=("one_place",))
+def previous_keepdim_of_input(input):
+    return input.diagonal(-1, -2, -1).mean(-1, keepdim=True)
+
+
 @wrong("previous_token_score", "keepdim: (n_heads, 1)", slips=("one_place",))
 def previous_keepdim(weights):
     return weights.diagonal(-1, -2, -1).mean(-1, keepdim=True)

@@ -74,7 +74,7 @@ def _judged(problem: Problem, answer: Any) -> Report:
     for found in (f for ask in ASKED for f in ask(attempt)):
         asked.setdefault(found.key, found)
     notes = () if asked else tuple(_remarks(attempt, answer))
-    findings = tuple(asked.values())
+    findings = tuple(sorted(asked.values(), key=lambda found: found.key == "fixed_dtype"))  # last
     report = Report(problem.name, not asked, findings, notes, checked=len(attempt.trials))
     return _with_writes(attempt, report, writes)
 
@@ -164,7 +164,7 @@ def _remarks(attempt: Attempt, answer: Any) -> Iterator[str]:
     name = problem.ready_made or problem.name
     if _is_the_packages(problem, inner) or attempt.source.calls(name):
         yield f"It calls `{name}`, which does what was to be written: how would yours look?"
-    if problem.remark and (remark := problem.remark(attempt.bound.answer, attempt.bound.cases)):
+    if problem.remark and (remark := problem.remark(attempt)):
         yield remark
 
 

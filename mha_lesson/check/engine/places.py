@@ -168,17 +168,31 @@ def _home(answer: Any) -> dict[str, Any]:
     return dict(next(homes, {}))
 
 
-_NEVER = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Yield, ast.Await)
-_NOR = {"open", "input", "exec", "eval", "save", "load", "os", "sys", "shutil", "subprocess"}
+REACHES_OUT = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Yield, ast.Await)
+OUTSIDE = {
+    "open",
+    "input",
+    "exec",
+    "eval",
+    "save",
+    "load",
+    "os",
+    "sys",
+    "shutil",
+    "subprocess",
+}
 
 
 def can_be_changed(source: Source) -> bool:
     """Whether versions of it can be run: they may do anything but reach out of themselves."""
+    own = {name.arg for name in source.nodes(ast.arg)}  # `input` may be an argument
+    read = {name.id for name in source.nodes(ast.Name)} - own
+    read |= {name.attr for name in source.nodes(ast.Attribute)}
     return (
         isinstance(source.tree, ast.Module)
         and isinstance(source.tree.body[0], (ast.FunctionDef, ast.ClassDef))
-        and not any(getattr(n, "attr", getattr(n, "id", "")) in _NOR for n in source.all)
-        and not any(source.nodes(_NEVER))
+        and not read & OUTSIDE
+        and not any(source.nodes(REACHES_OUT))
         and not getattr(getattr(source.answer, "__code__", None), "co_freevars", ())
     )
 
@@ -231,7 +245,7 @@ def _holds(outer: Change, change: Change) -> bool:
 
 def _may_spoil(change: Change) -> bool:
     """Whether a change may itself make the mistake that is seen once it is made."""
-    if change.kind in ("missing", "name"):
+    if change.kind in ("missing", "name", "function"):
         return True
     number = number_at(change.node)
     if number is not None:

@@ -158,7 +158,7 @@ class Problem:
         parts: takes trials apart where the answer shows what it has got in between: gives (a
             problem for a part, the trials of that part), so that slips of several parts are found.
         ready_made: the function that does all of it; a right answer that calls it is told so.
-        remark: what else is worth saying of a right answer: `remark(answer, cases) -> str`.
+        remark: what else is worth saying of a right answer: `remark(attempt) -> str`.
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
     """
 

@@ -35,8 +35,8 @@ class Finding:
 
 ALONE = " Apart from that, all values are right."
 PARTLY = (
-    " Your result is exactly that on {} of the {} inputs that go wrong; on the others it is "
-    "something else."
+    " Your result is exactly that on {} of the {} inputs that go wrong, and something else "
+    "on the rest."
 )
 
 

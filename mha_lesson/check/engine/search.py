@@ -77,8 +77,7 @@ def slip_in_part(attempt: Attempt) -> Explanation | None:
 
 
 ONLY_WHERE_WRONG = (
-    "On every input that goes wrong your result is exactly what this gives; on the others it is "
-    "right."
+    "On every input that goes wrong your result is exactly what this gives; elsewhere it is right."
 )
 
 

@@ -1,12 +1,13 @@
 """Exercises 3 and 4, notebook 02: one fused projection, and how many weights there are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from mha_lesson.check.engine.attempt import Attempt
 from mha_lesson.check.engine.exercise import Case, exercise
 from mha_lesson.check.engine.families import kinds_of_count, orders_of_results
 from mha_lesson.check.engine.further import right_too
@@ -55,9 +56,9 @@ class _Products(TorchFunctionMode):
 PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "linear", "mm", "bmm", "einsum", "tensordot"}
 
 
-def products(answer: Callable[..., Any], cases: list[Case]) -> str:
+def products(attempt: Attempt) -> str:
     with torch.no_grad(), _Products() as seen:
-        answer(*map(fresh, cases[0].inputs))
+        attempt.bound.answer(*map(fresh, attempt.bound.cases[0].inputs))
     asked = "With *one* product it could be done: all three thirds lie in one matrix."
     return f"It takes {seen.count} products. {asked}" if seen.count > 1 else ""
 

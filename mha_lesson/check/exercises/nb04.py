@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_lesson.check.engine.attempt import Attempt
 from mha_lesson.check.engine.blocks import Way
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_mask
 from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.report import Finding
+from mha_lesson.check.engine.watch import where_nan
 from mha_lesson.check.exercises.nb01 import attention, shares, softmax_over_keys
 
 
@@ -314,9 +316,21 @@ def _leaves_nan(answer: Callable[..., Any], scores: Tensor, mask: Tensor) -> boo
     return leaf.grad is not None and bool(leaf.grad.isnan().any())
 
 
+def nan_on_the_way(attempt: Attempt) -> str:
+    seen = (where_nan(attempt, case) for case in attempt.bound.cases)
+    if not (first := next(filter(None, seen), "")):
+        return ""
+    return (
+        f"On the way an empty row is NaN. {first} Nothing of it is left here, in weights or "
+        "gradients, since −∞ was filled in; added, it would spoil the gradients. Can you do "
+        "without NaN?"
+    )
+
+
 @exercise(
     9,
     "04",
+    remark=nan_on_the_way,
     cases=scores_and_masks,
     gives=("weights (..., T_q, T_k)",),
     further=(gradients_of_blocked_rows,),

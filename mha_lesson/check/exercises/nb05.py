@@ -1,12 +1,13 @@
 """Exercise 10, notebook 05: W^O as a sum over heads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from mha_lesson.check.engine.attempt import Attempt
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.inputs import normal, strided
 from mha_lesson.check.engine.safely import fresh
@@ -68,10 +69,10 @@ class _SideBySide(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def side_by_side(answer: Callable[..., Any], cases: list[Case]) -> str:
-    heads, W_o = map(fresh, cases[0].inputs)
+def side_by_side(attempt: Attempt) -> str:
+    heads, W_o = map(fresh, attempt.bound.cases[0].inputs)
     with torch.no_grad(), _SideBySide(heads.shape[1] * heads.shape[-1]) as one_product:
-        answer(heads, W_o)
+        attempt.bound.answer(heads, W_o)
     if one_product.seen != 1:  # of several, each may be of one head, with zeros beside it
         return ""
     return (

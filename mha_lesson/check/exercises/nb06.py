@@ -358,8 +358,9 @@ def give(output, weights, mask):
     """The whole output row of a fully blocked query is set to zero: its *context* is zero, and then
     `w_o` still adds its bias."""
     mended_at_the_end = output.masked_fill(gone.any(1)[..., None], 0.0)
-    """A token's whole output row is 0 where a head has nothing left to look at, be it one alone: the
-    other heads and `w_o`'s bias are lost. (Blanking, or mending NaN, *behind* `w_o` gives that.)"""
+    """A token's whole output row is 0 where a head has nothing left to look at, be it one alone:
+    the other heads and `w_o`'s bias are lost. (Blanking, or mending NaN, *behind* `w_o` gives
+    that.)"""
 
 
 @MultiHeadAttention.step(at=WHOLE)
