@@ -530,6 +530,10 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = {
         shown(panels.Words),
         lambda: {"weights": heatmap(), "row": 1, "title": "a", "head": 3},
     ),
+    "panels.Table": (
+        shown(panels.Table),
+        lambda: {"rows": [["a", 1], ["b", 2.5]], "header": ("", "n"), "strong": (1,), "alt": "c"},
+    ),
     "panels.Bars": (
         shown(panels.Bars),
         lambda: {
