@@ -71,9 +71,8 @@ def table(verdicts: list[Verdict]) -> str:
             continue
         right = [v for v in rows if v.answer.right]
         wrong = [v for v in rows if not v.answer.right]
-        slips = sum(
-            len(e.slips) for e in (*check.EXERCISES, *check.SHORT) if name in (e.name, "all")
-        )
+        judged = {v.answer.exercise for v in rows}
+        slips = sum(len(e.slips) for e in (*check.EXERCISES, *check.SHORT) if e.name in judged)
         named = sum(v.named for v in wrong) / max(1, len(wrong))
         related = sum(v.related for v in wrong)
         cuts = quantiles([v.milliseconds for v in rows], n=20) if len(rows) > 1 else [0.0] * 19

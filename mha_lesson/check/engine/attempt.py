@@ -90,8 +90,8 @@ class Attempt:
         return isinstance(self.shown.outcome, Raised) or 2 * len(self.raised) > len(self.trials)
 
     @cached_property
-    def error(self) -> Finding:
-        """The first error, and on which kind of inputs it came, if on one alone."""
+    def first_error(self) -> Finding:
+        """What its first error means, and on which kind of inputs it came, if on one alone."""
         first = self.raised[0].outcome
         assert isinstance(first, Raised)
         notes = {t.case.note for t in self.raised}

@@ -66,16 +66,14 @@ def _is_floating(x: Any) -> bool:
 
 def _rounded(problem: Problem, case: Case, dtype: torch.dtype) -> tuple[Case, Any]:
     """A case in another dtype, and what is right there."""
-    known, given, key = case.memory.rounded, case.memory.given, (problem, dtype)
-    if dtype not in known:
+    known, key = case.memory.rounded, (problem, dtype)
+    if key not in known:
         inputs = tuple(at(x, dtype) for x in case.inputs)
-        if key not in given:
-            given[key] = problem.variant((), tuple(at(x, torch.float64) for x in inputs))
-        right = given[key]
+        right = problem.variant((), tuple(at(x, torch.float64) for x in inputs))
         whole = isinstance(right, Tensor)
         expected = at(right, dtype) if whole else tuple(at(part, dtype) for part in right)
-        known[dtype] = replace(case, inputs=inputs), expected
-    return known[dtype]
+        known[key] = replace(case, inputs=inputs), expected
+    return known[key]
 
 
 def _torch_lacks(outcome: Outcome) -> bool:

@@ -60,7 +60,7 @@ def _with_notes(attempt: Attempt, finding: Finding) -> Explanation:
     notes = []
     if n := len(attempt.raised):
         stops = f"On {n} of the {len(attempt.trials)} inputs tried it stops with an error."
-        notes.append(f"{stops} {attempt.error.does}")
+        notes.append(f"{stops} {attempt.first_error.does}")
     return Explanation((finding,), (*notes, where_right(attempt)))
 
 

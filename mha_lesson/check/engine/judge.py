@@ -64,7 +64,8 @@ def judge(problem: Problem, answer: Any) -> Report:
 
 
 def _judged(problem: Problem, answer: Any) -> Report:
-    attempt = _attempted(problem, answer)
+    bound = _bound(problem, answer)
+    attempt = bound if isinstance(bound, Report) else _attempted(problem, answer, bound)
     if isinstance(attempt, Report):
         return attempt
     writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in attempt.trials)
@@ -79,8 +80,8 @@ def _judged(problem: Problem, answer: Any) -> Report:
     return _with_writes(attempt, report, writes)
 
 
-def _attempted(problem: Problem, answer: Any) -> Attempt | Report:
-    """What the answer does on every input; a report where there is nothing to run, or no more."""
+def _bound(problem: Problem, answer: Any) -> Bound | Report:
+    """The answer as a function of a case's inputs; a report where there is nothing to run."""
     if not callable(answer):
         what = safe_text(type(answer).__name__, str)
         finding = Finding(
@@ -92,14 +93,18 @@ def _attempted(problem: Problem, answer: Any) -> Attempt | Report:
     if _is_the_packages(problem, answer):
         return Report(problem.name, None, notes=(PACKAGES.format(problem.name),))
     bound = problem.bind(answer) if problem.bind else Bound(answer, problem.made)
-    if not isinstance(bound, Bound):  # a finding, or None for a stub
-        return Report(problem.name, False if bound else None, (bound,) if bound else ())
+    if isinstance(bound, Bound):
+        return bound
+    return Report(problem.name, False if bound else None, (bound,) if bound else ())
+
+
+def _attempted(problem: Problem, answer: Any, bound: Bound) -> Attempt | Report:
+    """What the answer does on every input; a report where it does nothing, or is interrupted."""
     attempt = Attempt(problem, bound, Source(answer), codes_of(answer), [])
     for case in bound.cases:
         outcome = on_the_cpu(run(bound.answer, case.inputs, attempt.codes), case.inputs)
         if not attempt.trials and _is_nothing(outcome) and not _something_later(attempt):
-            forgotten = problem.bind is None and attempt.source.ends_in_work()
-            if forgotten:
+            if problem.bind is None and attempt.source.ends_in_work():
                 return Report(problem.name, False, (NO_RETURN,))
             return Report(problem.name, None)
         if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
@@ -112,7 +117,7 @@ def _explained(attempt: Attempt) -> Explanation:
     """What the first namer says that knows; and a line beside it that keeps nothing."""
     said = next(found for namer in NAMERS if (found := namer(attempt)))
     node = attempt.source.nothing_kept()
-    if node is None or any(f.alone or f.key in ENOUGH for f in said.findings):
+    if node is None or any(f.rest_right or f.key in ENOUGH for f in said.findings):
         return said
     return said._replace(findings=(*said.findings, attempt.source.thrown_away(node)))
 
@@ -146,7 +151,7 @@ def _with_writes(attempt: Attempt, report: Report, writes: bool) -> Report:
         return report
     if not attempt.problem.keeps_inputs:
         return replace(report, notes=(*report.notes, WRITES))
-    found = (*(replace(f, alone=False) for f in report.findings), KEPT)
+    found = (*(replace(f, rest_right=False) for f in report.findings), KEPT)
     return replace(report, passed=False, findings=found)
 
 

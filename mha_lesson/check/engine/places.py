@@ -23,7 +23,7 @@ from mha_lesson.check.engine.inputs import unchanged
 from mha_lesson.check.engine.problem import Slip
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned
-from mha_lesson.check.engine.search import one_truth_value, single, slip_in_part
+from mha_lesson.check.engine.search import but_for_errors, one_truth_value, slip_in_part
 from mha_lesson.check.engine.source import Source
 
 CHANGED = "<changed>"  # the file that a version's lines are said to stand in
@@ -81,9 +81,9 @@ def one_place(attempt: Attempt) -> Explanation | None:
     change = attempt.once(tried).mends
     if change is None:
         return None
-    place = replace(_told(attempt.source, change), alone=True)
-    if attempt.stops or attempt.once(single).on == "errors":
-        said = slip_in_part(attempt) or Explanation((attempt.error,))
+    place = replace(_told(attempt.source, change), rest_right=True)
+    if attempt.stops or but_for_errors(attempt):
+        said = slip_in_part(attempt) or Explanation((attempt.first_error,))
         return said._replace(notes=(place.sentence,))
     return Explanation((place,))
 
@@ -137,15 +137,15 @@ def versions(source: Source, some: Iterable[Change] | None = None) -> Iterator[t
     tree, home = source.tree, _home(source.answer)
     assert isinstance(tree, ast.Module)
     top: Any = tree.body[0]
-    top.decorator_list = []
     home[OWN] = source.answer
     calls_itself = any(node.id == top.name for node in source.nodes(ast.Name))
-    whole, bases = top.body, getattr(top, "bases", None)
+    whole, bases, decorators = top.body, getattr(top, "bases", None), top.decorator_list
     own = [ast.copy_location(ast.Name(OWN, ast.Load()), top)]
-    alone = [p for p in whole if isinstance(top, ast.ClassDef) and "super" not in ast.dump(p)]
-    part_of = {id(node): part for part in alone for node in ast.walk(part)}
+    methods = [p for p in whole if isinstance(top, ast.ClassDef) and "super" not in ast.dump(p)]
+    part_of = {id(node): part for part in methods for node in ast.walk(part)}
     for change in changes(tree) if some is None else some:
         change.holder[change.key] = located(change.new, change.node)
+        top.decorator_list = []
         if part := part_of.get(id(change.node)):  # a class over the learner's compiles faster
             top.body, top.bases = [part], own
         made: dict[str, Any] = {}
@@ -156,7 +156,7 @@ def versions(source: Source, some: Iterable[Change] | None = None) -> Iterator[t
             continue
         finally:
             change.holder[change.key] = change.node
-            top.body, top.bases = whole, bases
+            top.body, top.bases, top.decorator_list = whole, bases, decorators
         around |= made if calls_itself else {}
         yield change, made[top.name]
 

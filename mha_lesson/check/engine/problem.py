@@ -14,6 +14,7 @@ A slip is another way: an expression, and below it the words. Slips of different
 """
 
 import inspect
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,10 @@ class Slip(Finding):
     __eq__ = object.__eq__  # two slips may share their words, and differ in their steps
     __hash__ = object.__hash__
 
+    @property
+    def is_mistake(self) -> bool:
+        return bool(self.does)
+
     @cached_property
     def sites(self) -> frozenset[str]:
         return frozenset(self.steps)
@@ -62,12 +67,15 @@ class StepRaised(Exception):
     """In place of a step's own error, which would hold all that led to it."""
 
 
+RAISED = object()  # what is remembered of a step that raised
+
+
 class Memory:
     """What has been computed on a case's inputs: variants share most of their steps."""
 
     def __init__(self) -> None:
-        self.given: dict[tuple[Any, ...], Any] = {}  # by a problem and slips, or a dtype
-        self.rounded: dict[torch.dtype, tuple[Case, Any]] = {}
+        self.given: dict[tuple[Any, ...], Any] = {}  # by a problem and slips
+        self.rounded: dict[tuple[Any, ...], tuple[Case, Any]] = {}  # by a problem and a dtype
         self._known: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
     def once(self, step: Step, *inputs: Any) -> Any:
@@ -77,9 +85,9 @@ class Memory:
             try:
                 self._known[key] = step(*inputs), inputs  # holds them: no id comes twice
             except Exception:
-                self._known[key] = StepRaised, inputs
+                self._known[key] = RAISED, inputs
         result, _ = self._known[key]
-        if result is StepRaised:
+        if result is RAISED:
             raise StepRaised
         return result
 
@@ -290,24 +298,24 @@ class Problem:
             try:
                 known[key] = self.variant(slips, case.inputs, case.memory)
             except Exception:
-                known[key] = StepRaised
-        if known[key] is StepRaised:
+                known[key] = RAISED
+        if known[key] is RAISED:
             raise StepRaised
         return known[key]
 
     @property
     def singles(self) -> list[Slips]:
-        return [(slip,) for slip in self.slips if slip.does]
+        return [(slip,) for slip in self.slips if slip.is_mistake]
 
     @property
     def pairs(self) -> list[Slips]:
-        return self._together(2, MOST_PAIRS, MOST_PAIRS)
+        return self._together(2, MOST_PAIRS)
 
     @property
     def triples(self) -> list[Slips]:
-        return self._together(3, COMMON, MOST_TRIPLES)
+        return self._together(3, MOST_TRIPLES, COMMON)
 
-    def _together(self, n: int, common: int, most: int) -> list[Slips]:
+    def _together(self, n: int, most: int, common: float = math.inf) -> list[Slips]:
         """Combinations of n slips at different steps, of the first `common` ones at each step.
 
         What is listed first at its step is the common slip there, and is tried first.
@@ -320,7 +328,7 @@ class Problem:
                 site = next(iter(slip.steps))
                 if site != WHOLE and seen[site] < common:
                     rank[slip] = seen[site]
-                    seen[site] += bool(slip.does)
+                    seen[site] += slip.is_mistake
             found = filter(disjoint, combinations(rank, n))
             self._combined[known] = sorted(found, key=lambda c: sum(rank[s] for s in c))[:most]
         return self._combined[known]

@@ -13,27 +13,28 @@ class Finding:
     """One thing that an answer does.
 
     Attributes:
-        key: for statistics.
+        key: its name, by which rules, tests and a teacher's report know it.
         does: what it did, a sentence.
         asks: a question that points the way.
-        alone: whether nothing else keeps the values from being right.
-        fits: on how many of the inputs that go wrong it is all that is wrong, and how many these
+        rest_right: whether nothing else keeps the values from being right.
+        only_on: on how many of the inputs that go wrong it is all that is wrong, and how many these
             are, where that is not all.
     """
 
     key: str
     does: str
     asks: str = ""
-    alone: bool = False
-    fits: tuple[int, int] | None = None
+    rest_right: bool = False
+    only_on: tuple[int, int] | None = None
 
     @property
     def sentence(self) -> str:
         """What it did, and how far that reaches."""
-        return self.does + ALONE * self.alone + (PARTLY.format(*self.fits) if self.fits else "")
+        partly = PARTLY.format(*self.only_on) if self.only_on else ""
+        return self.does + REST_RIGHT * self.rest_right + partly
 
 
-ALONE = " Apart from that, all values are right."
+REST_RIGHT = " Apart from that, all values are right."
 PARTLY = (
     " Your result is exactly that on {} of the {} inputs that go wrong, and something else "
     "on the rest."
@@ -156,7 +157,7 @@ class Report:
 
     @property
     def slips(self) -> tuple[str, ...]:
-        """The keys of the findings, for statistics."""
+        """The keys of the findings."""
         return tuple(finding.key for finding in self.findings)
 
     @property

@@ -9,7 +9,7 @@ from mha_lesson.check.engine.compare import same
 from mha_lesson.check.engine.places import right_once_kept
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Outcome, Raised, Returned, on_the_cpu, run, seed
-from mha_lesson.check.engine.search import single
+from mha_lesson.check.engine.search import but_for_errors
 
 
 def three_dots(attempt: Attempt) -> Explanation | None:
@@ -82,7 +82,7 @@ OF_SHAPES = {
 
 def in_the_lines(attempt: Attempt) -> Explanation | None:
     """What stands in the learner's lines comes before what can be guessed from the results."""
-    source, key = attempt.source, attempt.error.key if attempt.raised else ""
+    source, key = attempt.source, attempt.first_error.key if attempt.raised else ""
     outcomes = [t.outcome for t in attempt.raised]
     found: Finding | None = None
     if key == "error:truth_of_a_tensor" and isinstance(outcomes[0], Raised):
@@ -93,11 +93,11 @@ def in_the_lines(attempt: Attempt) -> Explanation | None:
         found = _fresh_weights(attempt)
     if found:
         return Explanation((found,))
-    explained = attempt.stops or attempt.once(single).on == "errors"
+    explained = attempt.stops or bool(but_for_errors(attempt))
     if not explained and (node := source.nothing_kept()):
         return Explanation((source.thrown_away(node),))
     if (key in OF_SHAPES or not explained) and (found := source.from_the_notebook()):
-        return Explanation((found, attempt.error) if attempt.stops else (found,))
+        return Explanation((found, attempt.first_error) if attempt.stops else (found,))
     return None
 
 
@@ -123,4 +123,4 @@ def arguments_exchanged(attempt: Attempt) -> Explanation | None:
 
 def error(attempt: Attempt) -> Explanation | None:
     """What its error means, where that is what has to be told."""
-    return Explanation((attempt.error,), (where_right(attempt),)) if attempt.stops else None
+    return Explanation((attempt.first_error,), (where_right(attempt),)) if attempt.stops else None

@@ -6,9 +6,8 @@ Burton, 1978).
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,62 +22,93 @@ from mha_lesson.check.engine.attempt import (
 )
 from mha_lesson.check.engine.compare import plain
 from mha_lesson.check.engine.families import BY_FIXED
-from mha_lesson.check.engine.problem import Problem, Slips, disjoint
+from mha_lesson.check.engine.problem import Problem, Slip, Slips, disjoint
 from mha_lesson.check.engine.relations import experiment
 from mha_lesson.check.engine.report import Finding
-from mha_lesson.check.engine.safely import Raised, Returned, run
+from mha_lesson.check.engine.safely import Raised, Returned
 
-MOST_BEGUN = 6  # explanations of the first input that are tried with one slip more
+MOST_BEGUN = 12  # explanations of the first input that are tried with one slip more
 
 
 class Match(NamedTuple):
-    """Slips, and what they give: what the answer gave on "every" input; all but its "errors"; what
-    it gave on "some" of the inputs that go wrong; on "wrong" ones, and not where it is right.
+    """Slips that give, wherever the answer returns, what it gave.
+
+    `everywhere` says whether they also raise wherever it raises.
     """
 
     slips: Slips = ()
-    on: Literal["", "every", "errors", "some", "wrong"] = ""
-    fits: int = 0
+    everywhere: bool = False
 
 
 def single(attempt: Attempt) -> Match:
-    """The one slip that fits best."""
-    return match(attempt.problem, attempt.trials, attempt.problem.singles, wrong_only(attempt))
+    """The one slip that gives what the answer gave, wherever it returns."""
+    return match(attempt.problem, attempt.trials, attempt.problem.singles)
 
 
 def one_slip(attempt: Attempt) -> Explanation | None:
     """A slip that gives what the answer gave on every input."""
-    found = attempt.once(single)
-    if found.on != "every":
+    slips, everywhere = attempt.once(single)
+    if not everywhere:
         return None
-    if found.slips[0].key.startswith(BY_FIXED) and (named := attempt.source.from_the_notebook()):
+    if slips[0].key.startswith(BY_FIXED) and (named := attempt.source.from_the_notebook()):
         return Explanation((named,))
     stops = len(attempt.raised) == len(attempt.wrong)
-    return Explanation(found.slips, (attempt.error.does,) if stops else ())
+    return Explanation(slips, (attempt.first_error.does,) if stops else ())
+
+
+def but_for_errors(attempt: Attempt) -> Slips:
+    """The slip that gives what the answer gave, where it raises and the slip does not."""
+    slips, everywhere = attempt.once(single)
+    return () if everywhere else slips
 
 
 def slip_in_part(attempt: Attempt) -> Explanation | None:
-    """A slip that gives what the answer gave on some inputs; and what the others show."""
-    slips, on, fits = attempt.once(single)
-    if not slips:
-        return None
-    findings: tuple[Finding, ...] = slips
-    if on == "some":
-        findings = (replace(slips[0], fits=(fits, len(attempt.wrong))),)
-    if attempt.raised:
-        findings = (*findings, attempt.error)
-    notes = [ONLY_WHERE_WRONG * (on == "wrong"), where_right(attempt)]
-    open_ones = [t for t in attempt.wrong if not reproduces(attempt.problem, slips, t)]
-    if not attempt.raised and open_ones:
-        seen = experiment(attempt, open_ones)
-        words = most_telling(open_ones).case.words
-        notes += [f"{seen.does} (On {words}.)"] if seen and seen.key == "stays" else []
-    return Explanation(findings, tuple(filter(None, notes)))
+    """A slip that gives what the answer gave on a part of the inputs, and what the others show."""
+    where = where_right(attempt)
+    if slips := but_for_errors(attempt):
+        return Explanation((*slips, attempt.first_error), (where,))
+    slip, n = _on_most(attempt)
+    if slip:
+        told = replace(slip, only_on=(n, len(attempt.wrong)))
+        if attempt.raised:
+            return Explanation((told, attempt.first_error), (where,))
+        rest = [t for t in attempt.wrong if not reproduces(attempt.problem, (slip,), t)]
+        seen = experiment(attempt, rest) if rest else None
+        if seen and seen.key == "stays":
+            where = f"{where} {seen.does} (On {most_telling(rest).case.words}.)"
+        return Explanation((told,), (where,))
+    if wrong_only(attempt) and (slip := _where_wrong(attempt)):
+        return Explanation((slip,), (ONLY_WHERE_WRONG, where))
+    return None
 
 
 ONLY_WHERE_WRONG = (
     "On every input that goes wrong your result is exactly what this gives; elsewhere it is right."
 )
+
+
+def _on_most(attempt: Attempt) -> tuple[Slip | None, int]:
+    """The slip that gives the answer's wrong results on the most inputs, over half of them.
+
+    No right result may speak against it.
+    """
+    problem, (wrong, right) = attempt.problem, _returned(attempt.trials)
+    best, most = None, max(1, len(wrong) // 2)
+    for slips in problem.singles:
+        if wrong and reproduces(problem, slips, wrong[0]):
+            n = sum(reproduces(problem, slips, t) for t in wrong)
+            if n > most and all(reproduces(problem, slips, t) for t in right):
+                best, most = slips[0], n
+    return best, most
+
+
+def _where_wrong(attempt: Attempt) -> Slip | None:
+    """The slip that gives all of the answer's wrong results, though others are right."""
+    problem, (wrong, _) = attempt.problem, _returned(attempt.trials)
+    if attempt.raised:
+        return None
+    found = (s for s in problem.singles if all(reproduces(problem, s, t) for t in wrong))
+    return next(found, (None,))[0]
 
 
 def several_slips(attempt: Attempt) -> Explanation | None:
@@ -88,97 +118,61 @@ def several_slips(attempt: Attempt) -> Explanation | None:
     problem, trials = attempt.problem, attempt.trials
     found: list[Finding] = []
     parts = list(problem.parts(trials)) if problem.parts else []
-    every = False
+    everywhere = False
     for part, of_part in parts or [(problem, trials)]:
         if all(reproduces(part, (), t) for t in of_part):
             continue
         counts = isinstance(of_part[0].expected, int)  # three terms may meet by chance
-        slips = match(part, of_part, part.singles, grow=not counts)
-        if slips.on != "every":
-            together = chain(part.pairs, () if counts else part.triples)
-            several = match(part, of_part, together, grow=not counts)
-            if slips.on != "errors" or several.on == "every":  # the fewest, if as good
-                slips = several
-        if slips.on not in ("every", "errors"):
+        candidates = chain(part.singles, part.pairs, () if counts else part.triples)
+        slips, everywhere = match(part, of_part, candidates, grow=not counts)
+        if not slips:
             return None
-        found += slips.slips
-        every = not parts and slips.on == "every"
-    if found and attempt.raised and not every:
-        found.append(attempt.error)
+        found += slips
+    if found and attempt.raised and (parts or not everywhere):
+        found.append(attempt.first_error)
     return Explanation(tuple(found)) if found else None
 
 
 def match(
-    problem: Problem,
-    trials: list[Trial],
-    candidates: Iterable[Slips],
-    wrong_only: str = "",
-    grow: bool = False,
+    problem: Problem, trials: list[Trial], candidates: Iterable[Slips], grow: bool = False
 ) -> Match:
-    """The first of the candidates that give, on every input, what the answer gave.
-
-    An answer that raises somewhere is matched there by slips that raise too. If there are none,
-    those that fit where it returns; if there are none, one that fits on most inputs. With `grow`,
-    those that fit the first input meet one slip more: the one that the first input does not show.
-    """
-    returned = [t for t in trials if isinstance(t.outcome, Returned)]
-    returned.sort(key=_wrong_numbers, reverse=True)  # where it is wrong, slips differ most
-    wrong = [t for t in returned if _wrong_numbers(t)]
-    if not wrong:
-        return _stops_alike(problem, trials, candidates) if returned else Match()
+    """The first of the candidates that fit on every input; or the first but for its errors."""
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
-    best = Match(fits=max(1, len(wrong) // 2))
-    begun: list[tuple[Slips, Trial]] = []
-    for slips in chain(candidates, _grown(problem, begun) if grow else ()):
-        if not reproduces(problem, slips, returned[0]):
+    first: Slips = ()
+    for slips in _fitting(problem, trials, candidates, grow):
+        told = tuple(slip for slip in slips if slip.is_mistake)
+        if all(reproduces(problem, slips, t) for t in raised):
+            return Match(told, True)
+        first = first or told
+    return Match(first)
+
+
+def _fitting(
+    problem: Problem, trials: list[Trial], candidates: Iterable[Slips], grow: bool
+) -> Iterator[Slips]:
+    """The candidates that give, wherever the answer returns, what it gave.
+
+    With `grow`, those that fit the first input meet one slip more: what that input does not show.
+    """
+    wrong, right = _returned(trials)
+    begun: list[tuple[Slips, Trial]] = []  # with the first input that speaks against them
+    for slips in chain(candidates, _grown(problem, begun) if grow else ()) if wrong else ():
+        if not reproduces(problem, slips, wrong[0]):
             continue
-        told = tuple(slip for slip in slips if slip.does)
-        fits = list(_fits(problem, slips, returned, len(told) == 1))
-        if all(fits):
-            if all(reproduces(problem, slips, t) for t in raised):
-                return Match(told, "every")
-            if best.on != "errors":
-                best = Match(told, "errors")
+        against = next((t for t in (*wrong, *right) if not reproduces(problem, slips, t)), None)
+        if against is None:
+            yield slips
         elif len(begun) < MOST_BEGUN:
-            begun.append((slips, returned[fits.index(False)]))
-        # One slip, that no right result speaks against: several meet some inputs by chance.
-        alone = len(told) == 1 and best.on != "errors"
-        if alone and all(fits[len(wrong) :]) and sum(fits[: len(wrong)]) > best.fits:
-            best = Match(told, "some", sum(fits[: len(wrong)]))
-        elif alone and not (best.on or raised) and all(fits[: len(wrong)]) and wrong_only:
-            best = Match(told, "wrong", len(wrong) // 2)
-    return best
+            begun.append((slips, against))
 
 
-def _wrong_numbers(trial: Trial) -> bool:
-    """More than another floating dtype."""
-    return trial.difference is not None and not trial.only_float_width
-
-
-def _stops_alike(problem: Problem, trials: list[Trial], candidates: Iterable[Slips]) -> Match:
-    """Slips that are right wherever the answer is, and elsewhere stop with the very same words."""
-    if all(isinstance(t.outcome, Returned) for t in trials):
-        return Match()
-    for slips in candidates:
-        if all(reproduces(problem, slips, t) and _says(problem, slips, t) for t in trials):
-            return Match(tuple(slip for slip in slips if slip.does), "every")
-    return Match()
-
-
-def _says(problem: Problem, slips: Slips, trial: Trial) -> bool:
-    """Whether the error that these slips end in has the words of the answer's, if there is one."""
-    if isinstance(trial.outcome, Returned):
-        return True
-    end = run(partial(problem.variant, slips), (trial.case.inputs,), set())
-    return isinstance(end, Raised) and end.message == trial.outcome.message
-
-
-def _fits(problem: Problem, slips: Slips, trials: list[Trial], counted: bool) -> Iterator[bool]:
-    """Whether they give each result; up to the first that they do not, unless that is counted."""
+def _returned(trials: list[Trial]) -> tuple[list[Trial], list[Trial]]:
+    """Where the answer returned something wrong (slips differ most there), and something right."""
+    sides: tuple[list[Trial], list[Trial]] = [], []
     for trial in trials:
-        yield (fits := reproduces(problem, slips, trial))
-        if not (fits or counted):
-            return
+        if isinstance(trial.outcome, Returned):
+            sides[trial.difference is None or trial.only_float_width].append(trial)
+    return sides
 
 
 def _grown(problem: Problem, begun: list[tuple[Slips, Trial]]) -> Iterator[Slips]:
