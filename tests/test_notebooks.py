@@ -243,6 +243,9 @@ def test_a_folded_cell_takes_no_name_that_a_cell_before_it_reads(path):
         read |= used
 
 
+TRAINS = re.compile(r"\b(two_sides_runs|learn|training\.train)\(|\blive=True")
+
+
 def with_what_they_need(code, wanted):
     """The wanted cells, and every cell that made or changed a name which one of them uses.
 
@@ -257,9 +260,35 @@ def with_what_they_need(code, wanted):
     return chosen
 
 
+def without_trainings(code):
+    """Without the cells that train, or make one wait, and those that read what came of it."""
+    kept, made = [], set()
+    for cell in code:
+        bound, used, changed = names(cell.source)
+        if TRAINS.search(cell.source) or minutes.wait(cell) or made & (used | changed):
+            made |= bound | changed
+        else:
+            made -= bound
+            kept.append(cell)
+    return kept
+
+
+@each_notebook
+def test_no_open_cell_reads_what_only_a_fold_makes(path):
+    notebook = notebooks.read(path)
+    open_ids = {cell.id for cell in minutes.thread(notebook)}
+    made = {True: set(), False: set()}  # by open cells, and by folded ones
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            is_open = cell.id in open_ids
+            bound, used, _ = names(cell.source)
+            assert not is_open or not used & (made[False] - made[True]), cell.id
+            made[is_open] |= bound
+
+
 def test_solutions_pass_their_checks():
     """In one kernel, notebook after notebook: the open thread alone, with every solution in its
-    stub; then the exercises in folds, with what they need."""
+    stub; then the exercises in folds, with what they need. What trains, nbval runs, and only it."""
     joined, n_exercises = nbformat.v4.new_notebook(metadata=notebooks.METADATA), 0
     for path in NOTEBOOKS:
         notebook = notebooks.read(path)
@@ -269,7 +298,7 @@ def test_solutions_pass_their_checks():
         cells = notebooks.solved(notebook).cells
         code = [cell for cell in cells if cell.cell_type == "code"]
         open_ids = {cell.id for cell in minutes.thread(notebook)}
-        alone = [cell for cell in code if cell.id in open_ids]
+        alone = without_trainings([cell for cell in code if cell.id in open_ids])
         users = {cell.id for cell in code if cell.id in answers or theirs & names(cell.source)[1]}
         folded = with_what_they_need(code, users - open_ids)
         for part in (alone, folded):
