@@ -89,6 +89,13 @@ def find_uv(with_pip: list[str]) -> str | None:
     return shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
+def errors(command: list[str], environment: dict[str, str]) -> str:
+    """What a command says that fails."""
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(command, cwd=ROOT, env=environment, **told)
+    return (done.stdout or "nothing was said\n") if done.returncode else ""
+
+
 def main() -> None:
     extra = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     start, with_pip = time.monotonic(), pip()
@@ -100,11 +107,11 @@ def main() -> None:
     listed = asked.communicate()[0]
     if uv:
         options, environment = uv_options(pip_settings(listed))
-        installer = [uv, "pip", "install", "--python", sys.executable, *options]
+        installer = [uv, "pip", "install", "-q", "--python", sys.executable, *options]
     else:
-        installer, environment = [*with_pip, "install", "--no-compile"], {}
+        installer, environment = [*with_pip, "install", "-q", "--no-compile"], {}
     with_what = "uv" if uv else "pip (uv, which is faster, could not be had)"
-    print(f"Installing into .venv with {with_what}:", flush=True)
+    print(f"Installing into .venv with {with_what} ...", end=" ", flush=True)
     environment = os.environ | environment
     course = [*installer, pin("pip"), "-e", f".[{extra}]" if extra else "."]
     if "--lowest" in sys.argv:
@@ -112,12 +119,11 @@ def main() -> None:
         course += ["--resolution", "lowest-direct", *torch]  # uv only: pip says that it cannot
     else:
         course += ["-c", str(PINS)]
-    if subprocess.run(course, cwd=ROOT, env=environment).returncode:
-        raise SystemExit(f"That failed: {shlex.join(course)}")
-    weights = [*installer, "--no-deps", pin(WEIGHTS)]
-    if subprocess.run(weights, cwd=ROOT, env=environment).returncode:
-        print("No pretrained weights could be installed: notebook 08 will say so, the rest works.")
-    print(f"Installed in {time.monotonic() - start:.0f} seconds.")
+    if error := errors(course, environment):
+        raise SystemExit(f"\n{error}That failed: {shlex.join(course)}")
+    if error := errors([*installer, "--no-deps", pin(WEIGHTS)], environment):
+        print(f"\n{error}Without pretrained weights notebook 08 will say so; the rest works.")
+    print(f"done in {time.monotonic() - start:.0f} seconds.")
 
 
 if __name__ == "__main__":
