@@ -96,10 +96,10 @@ test-device: $(FOR_TESTS)  ## the core's tests and all notebooks on a second, pr
 	@$(PRETEND) $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
 
 test-processors: $(FOR_TESTS)  ## tests and notebooks as other processors compute them; one: PIECE=avx2-tests
-	@$(PY) tools/on_processors.py $(PIECE)
+	@$(PY) tools/pieces.py processors $(PIECE)
 
 test-gpu: $(FOR_TESTS)  ## tests, notebooks and bench on CUDA, in pieces; one: PIECE=bench-speed
-	@$(PY) tools/on_gpu.py $(PIECE)
+	@$(PY) tools/pieces.py gpu $(PIECE)
 
 notebooks: $(FOR_TESTS)  ## run the notebooks anew and store their outputs; one only: make notebooks NB=03
 	@$(PY) tools/notebooks.py $(NB)

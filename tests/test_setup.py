@@ -21,8 +21,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import install
-import on_gpu
-import on_processors
+import pieces
 from mha_lesson.course import lab
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -377,67 +376,61 @@ def test_on_windows_a_learner_installs_what_a_learner_needs():
     assert f">={python}" == PROJECT["requires-python"]
 
 
-# --- other processors ---------------------------------------------------------------------------
+# --- in pieces: other processors, a GPU -----------------------------------------------------------
 
 
-def test_a_red_piece_is_named_and_the_others_run(monkeypatch, capsys):
-    ran = []
+@pytest.fixture
+def ran(monkeypatch):
+    """Of what runs: the last word and the settings. Where that word is "notebooks", it fails."""
+    found = []
 
-    def run(command, cwd, env):
-        ran.append((command[-1], env.get("ATEN_CPU_CAPABILITY"), env["OMP_NUM_THREADS"]))
-        return subprocess.CompletedProcess(command, int("notebooks" in command))
+    def run(command, settings, limit):
+        found.append((command[-1], settings.get("ATEN_CPU_CAPABILITY"), settings))
+        return command[-1] != "notebooks", "3 passed"
 
-    monkeypatch.setattr(on_processors.subprocess, "run", run)
-    monkeypatch.setattr(sys, "argv", ["on_processors.py"])
-    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
-    with pytest.raises(SystemExit, match="Red: plainest-notebooks; avx2-notebooks"):
-        on_processors.main()
-    settings = [("default", "1"), ("avx2", "1")]
-    parts = [(part, *setting) for setting in settings for part in ("tests", "notebooks")]
-    assert ran == [*parts, ("tests", None, "2")]
+    monkeypatch.setattr(pieces, "run", run)
+    return found
+
+
+def test_a_red_piece_is_named_and_the_others_run(ran, capsys):
+    with pytest.raises(SystemExit, match="Failed: plainest-notebooks, avx2-notebooks"):
+        pieces.main("processors")
+    told = [(part, setting) for part, setting, _ in ran]
+    both = [(part, setting) for setting in ("default", "avx2") for part in ("tests", "notebooks")]
+    assert told == [*both, ("tests", None)]
+    assert [settings["OMP_NUM_THREADS"] for *_, settings in ran] == ["1"] * 4 + ["2"]
     assert capsys.readouterr().out.count(" s\n") == len(ran)
 
 
 def test_the_weekly_job_runs_every_piece():
     text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     [job] = re.findall(r"^  processors:.*?(?=^  \w)", text, re.M | re.S)
-    assert re.search(r"piece: \[(.*)\]", job)[1].split(", ") == list(on_processors.PIECES)
+    assert re.search(r"piece: \[(.*)\]", job)[1].split(", ") == list(pieces.PROCESSORS)
     assert "PIECE=${{ matrix.piece }}" in job
 
 
-# --- a GPU --------------------------------------------------------------------------------------
-
-
-def test_where_nothing_is_tested_on_a_gpu_that_is_an_error(monkeypatch):
-    monkeypatch.setattr(on_gpu.mha_lesson, "device", on_gpu.torch.device("cpu"))
-    monkeypatch.setattr(on_gpu, "run", None)
-    monkeypatch.setattr(sys, "argv", ["on_gpu.py", "tests"])
+def test_where_nothing_is_tested_on_a_gpu_that_is_an_error(monkeypatch, ran):
+    monkeypatch.setattr(pieces.mha_lesson, "device", pieces.torch.device("cpu"))
     with pytest.raises(SystemExit, match="Nothing was tested on a GPU"):
-        on_gpu.main()
+        pieces.main("gpu", "tests")
+    assert not ran
 
 
-def test_the_pieces_for_a_gpu_hold_every_notebook_once():
-    words = [word for piece in on_gpu.PIECES for word in on_gpu.arguments(piece)]
-    notebooks = [Path(word).name for word in words if word.endswith(".ipynb")]
-    assert sorted(notebooks) == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+def test_a_piece_passes_fails_or_takes_too_long(capfd):
+    assert pieces.run(["-c", "print('a'); print('3 passed')"], {}, 60) == (True, "3 passed")
+    assert pieces.run(["-c", "raise SystemExit('no')"], {}, 60) == (False, "no")
+    slow = "import time; print('begun', flush=True); time.sleep(600)"
+    assert pieces.run(["-c", slow], {}, 1) == (False, "begun")
+    assert capfd.readouterr().out == "a\n3 passed\nno\nbegun\n"
 
 
-def test_a_piece_is_kept_and_its_table_goes_between_the_marks(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(on_gpu, "KEPT", tmp_path)
-    monkeypatch.setattr(on_gpu, "PIECES", {
-        "tests": ["-c", "print('3 passed')"],
-        "bench-speed": ["-c", "raise SystemExit('no')"],
-        "bench-memory": ["-c", "import time; print('begun', flush=True); time.sleep(600)"],
-    })  # fmt: skip
-    assert on_gpu.run("tests") and not on_gpu.run("bench-speed")
-    monkeypatch.setattr(on_gpu, "LIMIT", 1)
-    assert not on_gpu.run("bench-memory")
-    assert "longer than 1 seconds" in capsys.readouterr().out
-    rows = on_gpu.table().splitlines()
-    assert "| passed: 3 passed |" in rows[2]
-    assert "| FAILED |" in rows[3] and "| FAILED |" in rows[4]
-    first, last = on_gpu.MARKS
-    made = on_gpu.write_into(f"a\n{first}\nold\n{last}\nb\n", "| new |")
-    assert made == f"a\n{first}\n| new |\n{last}\nb\n"
-    assert on_gpu.write_into(made, "| new |") == made
-    assert on_gpu.write_into("no marks", "| new |") == "no marks"
+def test_a_new_row_takes_the_place_of_the_older_one_between_the_marks():
+    first, last = pieces.MARKS
+    made = pieces.in_the_table(f"a\n{first}{last}b\n", {"tests": "| tests | old |"})
+    rows = {"tests": "| tests | new |", "bench-speed": "| bench-speed | x |"}
+    made = pieces.in_the_table(made, rows)
+    table = "\n".join([*pieces.HEAD, *rows.values()])
+    assert made == f"a\n{first}{table}\n{last}b\n"
+    assert pieces.in_the_table(made, {}) == made
+    assert pieces.in_the_table("no marks", rows) == "no marks"
+    assert all(mark in (ROOT / "README.md").read_text(encoding="utf-8") for mark in pieces.MARKS)

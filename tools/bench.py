@@ -12,21 +12,19 @@ import argparse
 import ctypes
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from copy import copy
-from pathlib import Path
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mha_lesson import GroupedQueryAttention, KVCache, MultiHeadAttention, causal_mask
+from mha_lesson import GroupedQueryAttention, KVCache, MultiHeadAttention, causal_mask, cost
 
 SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
-LARGE = (8, 2048, 1024, 16)  # where a GPU is kept busy
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 CONTESTANTS = {
     "block": "the minimal block against itself: the noise of this run",
@@ -220,61 +218,15 @@ def decoding(device: str, budget: float) -> None:
             print_row(what, str(n_kv_heads), f"{1e3 * statistics.median(taken):.3g}", *ratios)
 
 
-def share_of_the_peak(dtypes: list[str], device: str, budget: float) -> None:
-    """Operations a second of the fused path beside those of one large matrix product."""
-    B, T, d_model, _ = LARGE
-    # Two per multiplication and addition: four projections, and half of Q Kᵀ and of A V (causal).
-    operations = 2 * B * T * d_model * 4 * d_model + 2 * B * T * T * d_model
-    print(f"\nThe fused path at B, T, d_model, h = {LARGE}, and its share of a matrix product:\n")
-    print_header("dtype", "matrix product, TFLOP/s", "forward", "forward + backward")
-    for dtype in dtypes:
-        n = 8192 if device == "cuda" else 2048
-        a = torch.randn(n, n, dtype=DTYPES[dtype], device=device)
-        product = timer(lambda a=a: a @ a, a, backward=False)
-        product(3)
-        peak = 2 * n**3 / statistics.median(product(3) for _ in range(9))
-        cells = [dtype, f"{peak / 1e12:.3g}"]
-        for backward in (False, True):
-            base, ratios = compare(LARGE, DTYPES[dtype], device, backward, budget)
-            rate = operations * (3 if backward else 1) / (base * ratios["fused"])
-            cells.append(f"{rate / 1e12:.3g} ({rate / peak:.0%})")
-        print_row(*cells)
-
-
 def memory(lengths: list[int], device: str) -> None:
     print("\nMemory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MiB:\n")
-    paths = ("fused", "explicit")
-    print_header("T", *paths)
-    for T in lengths:
-        print_row(str(T), *(f"{peak_in_a_fresh_process(path, T, device):,.0f}" for path in paths))
-
-
-def peak_in_a_fresh_process(path: str, T: int, device: str) -> float:
-    command = [sys.executable, __file__, "--device", device, "--peak-of", path, str(T)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
-def peak_mebibytes(path: str, T: int, device: str) -> float:
-    """By how much memory rises above what holds the module and its input."""
+    print_header("T", "fused", "explicit")
     mha = MultiHeadAttention(512, 8).to(device).eval()
-    x = torch.randn(1, T, 512, device=device)
-    with torch.no_grad():
-        mha(x[:, :64], causal=True, return_weights=path == "explicit")  # load what is loaded once
-        if device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-        else:
-            before = resident("VmRSS")
-            Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts anew
-        mha(x, causal=True, return_weights=path == "explicit")
-    after = torch.cuda.max_memory_allocated() if device == "cuda" else resident("VmHWM")
-    return (after - before) / 2**20
-
-
-def resident(field: str) -> int:
-    """Bytes of this process in memory: now (VmRSS) or at most (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    for T in lengths:
+        x = torch.randn(1, T, 512, device=device)
+        calls = (partial(mha, x, causal=True, return_weights=which) for which in (False, True))
+        peaks = [cost.peak_bytes(call, x.device) for call in calls]
+        print_row(str(T), *(f"{peak / 2**20:,.0f}" for peak in peaks))
 
 
 def main() -> None:
@@ -284,14 +236,9 @@ def main() -> None:
     parser.add_argument("--only", choices=["speed", "decoding", "memory"], help="default: all")
     parser.add_argument("--dtype", choices=DTYPES, action="append", help="default: two of them")
     parser.add_argument("--threads", type=int, help="CPU threads; default: PyTorch's choice")
-    parser.add_argument("--peak-of", nargs=2, metavar=("PATH", "T"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)
-    if args.peak_of:
-        print(peak_mebibytes(args.peak_of[0], int(args.peak_of[1]), args.device))
-        return
-
     dtypes = args.dtype or ["float32", "bfloat16"]
     name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
     print(f"torch {torch.__version__}, {name}, {torch.get_num_threads()} CPU threads, causal\n")
@@ -300,11 +247,9 @@ def main() -> None:
     parts = [args.only] if args.only else ["speed", "decoding", "memory"]
     if "speed" in parts:
         speed(SIZES[:3] if args.quick else SIZES, dtypes, args.device, budget)
-        if args.device == "cuda":
-            share_of_the_peak(dtypes, args.device, budget)
     if "decoding" in parts:
         decoding(args.device, budget)
-    if "memory" in parts and (args.device == "cuda" or sys.platform == "linux"):
+    if "memory" in parts:
         memory([512, 1024, 2048] if args.quick else [512, 1024, 2048, 4096, 8192], args.device)
 
 
