@@ -144,33 +144,14 @@ def largest_weights(scaled: bool) -> dict[int, float]:
     return {d: float(values(w).max()) for d, w in zip(sizes, weights, strict=True)}
 
 
-def at_32() -> None:
-    assert min(d for d, weight in largest_weights(False).items() if weight > 0.9) == 32
-
-
 def scaled_stays() -> None:
     weights = largest_weights(True).values()
     assert (f"{min(weights):.2f}", f"{max(weights):.2f}") == ("0.16", "0.53")
 
 
-def gradient_vanishes() -> None:
-    for d_k in (32, 256, 4096):
-        shown = scene("01", d_k=d_k, scaled=False)
-        [weights], [slope] = titled(shown, "weights"), titled(shown, "slope")
-        assert values(weights).max() > 0.98 and values(slope).max() < 0.02
-        np.testing.assert_allclose(
-            values(slope), values(weights) * (1 - values(weights)), atol=1e-6
-        )
-
-
 def bars(**state) -> list[list[float]]:
     shown = scene("02", d_model=384, **state)
     return [values(titled(shown, t)[0]).ravel().tolist() for t in ("parameters", "operations")]
-
-
-def tied_moves_nothing() -> None:
-    assert bars(h=1) == bars(h=3) == bars(h=12)
-    assert sum(bars(h=12)[0]) == 4 * 384**2
 
 
 def set_doubles_all() -> None:
@@ -184,13 +165,6 @@ def moved_at_contiguous() -> None:
     x = memory.right_way(3, 2, 3)
     kept = [step for step in memory.STEPS if x[step].data_ptr() == x[memory.STEPS[0]].data_ptr()]
     assert memory.STEPS[len(kept)] == "contiguous" and kept == list(memory.STEPS[: len(kept)])
-
-
-def one_head_one_token() -> None:
-    memory = import_module("mha_lesson.explore.n03_memory")
-    for T, h, same in ((3, 1, True), (1, 2, True), (3, 2, False)):
-        wrong = memory.wrong_way(memory.right_way(T, h, 3), "permute")
-        assert (wrong == memory.right_way(T, h, 3)["permute"]).all() == same
 
 
 def after_permute() -> None:
@@ -212,11 +186,6 @@ def masks(sequence: int, **state) -> tuple[np.ndarray, np.ndarray]:
     hidden = [p for row in blocked.panels for p in row if isinstance(p, Heatmap)]
     weights = values(maps[3 * sequence + 2])
     return ~(values(hidden[3 * sequence + 2]) > 0), weights
-
-
-def length_0() -> None:
-    _, weights = masks(1, length_1=0)
-    assert (weights == 0).all()
 
 
 def read_as_keep() -> None:
@@ -309,18 +278,8 @@ def six_slow_pairs() -> None:
     assert slow_pairs(1_000_000) == 6
 
 
-def waves() -> None:
-    [curve] = titled(scene("10", distance=16, d_k=16, base=10_000), "two equal rows")
-    score = curve.lines["score"]
-    assert score[24] > score[16] + 0.02
-
-
 def written(h_kv: int, window: int | str) -> str:
     return scene("11", T=8, h=4, h_kv=h_kv, window=window, step=7).caption
-
-
-def twelve_scores() -> None:
-    assert re.search(r"\b12 scores .* 2 rows of keys", written(1, 3))
 
 
 def without_window() -> None:
@@ -352,14 +311,15 @@ def h_costs_bytes() -> None:
     assert max(most.lines["explicit, predicted"]) > max(one.lines["explicit, predicted"])
 
 
-def guesses_say(name: str, label: str) -> Callable[[], None]:
-    """The notebook has computed this choice; tests/test_predict.py does so by another route."""
+def guesses_say(**choices: str) -> Callable[[], None]:
+    """The notebooks have computed these choices; test_predict.py does so by another route."""
 
     def say() -> None:
-        boxes = [c.outputs[0].data["text/html"] for c in BOOKS["12"].cells
+        boxes = [c.outputs[0].data["text/html"] for book in BOOKS.values() for c in book.cells
                  if "prediction" in c.metadata.get("tags", ())]  # fmt: skip
-        verdict = rf'name="{name}"><summary>{label}</summary>.*?<strong>(.*?)</strong>'
-        assert re.search(verdict, "".join(boxes), re.S)[1] == "So it is."
+        for name, label in choices.items():
+            verdict = rf'name="{name}"><summary>{label}</summary>.*?<strong>(.*?)</strong>'
+            assert re.search(verdict, "".join(boxes), re.S)[1] == "So it is."
 
     return say
 
@@ -370,15 +330,15 @@ SEEN: dict[str, Callable[[], None]] = {
     "None: weights are made of queries and keys": values_make_no_weight,
     "In one, head 1, with .85. In eight": it_takes_most_from_creek,
     "The first, which is left with itself, and the last": first_and_last_row,
-    "At 32, for these vectors.": at_32,
+    "At 32, for these vectors.": guesses_say(scaling_sharp="32"),
     "between .16 and .53 from 4 to 4096": scaled_stays,
-    "Where one weight is near 1": gradient_vanishes,
-    "None. 12 heads or one": tied_moves_nothing,
+    "Where one weight is near 1": guesses_say(scaling_slope="below .01"),
+    "None. 12 heads or one": guesses_say(projections_tied="neither"),
     "1,179,648 parameters instead of 589,824": set_doubles_all,
     "`contiguous`: everything before it": moved_at_contiguous,
-    "with one head, or one token": one_head_one_token,
+    "with one head, or one token": guesses_say(memory_one="none"),
     "a3, which is head 1's; and b0": after_permute,
-    "its rows are zero, and nothing is NaN": length_0,
+    "its rows are zero, and nothing is NaN": guesses_say(masks_empty="rows of zeros"),
     "The last query of sequence 0 has neither": read_as_keep,
     "gets .21 of a row, another one .12": added,
     "2.5 to 3.6 times as long": writes_against,
@@ -388,15 +348,15 @@ SEEN: dict[str, Callable[[], None]] = {
     "Layer 0 head 2, layer 1 head 8, layer 4 head 5.": roles_of_heads,
     "Five: they need 199 tokens": five_slow_pairs,
     "Six. A larger base": six_slow_pairs,
-    "at 24 tokens it is higher than at 16": waves,
-    "Twelve scores, and two rows of keys": twelve_scores,
+    "at 24 tokens it is higher than at 16": guesses_say(rotation_rises="it rises"),
+    "Twelve scores, and two rows of keys": guesses_say(cache_scores="12", cache_rows="2"),
     "32 scores, and seven rows of keys": without_window,
     "What is held. Every query head": sharing_keeps_scores,
     "(268 MB) and below 4,096 (1.07 GB)": gigabyte,
     "The explicit core's bytes": h_costs_bytes,
-    "B alone: `dim=-2` is right": guesses_say("review_b", "merge it"),
-    "Lowest of all, because it sees": guesses_say("fate_lowest", "softmax along the queries"),
-    "None. One example worked out": guesses_say("finds_scale", "none"),
+    "B alone: `dim=-2` is right": guesses_say(review_b="merge it"),
+    "Lowest of all, because it sees": guesses_say(fate_lowest="softmax along the queries"),
+    "None. One example worked out": guesses_say(finds_scale="none"),
 }
 # Trained (nbval compares 07's own words), or the class's own.
 NOT_COMPUTED = ("Between steps 20 and 50 of 600", "silence any one", "Collect the answers")
