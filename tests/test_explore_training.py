@@ -1,6 +1,7 @@
 """The film of the two-sides task: its pure function over all positions, and its controls."""
 
 import importlib
+import math
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def runs():
 
 
 def test_every_position_shows_the_run_as_it_was(runs):
-    letters = next(letter_batches(500, seed=1))
+    letters, told = next(letter_batches(500, seed=1)), set()
     for run, h in zip(runs, (1, 2, 8), strict=True):
         for step in (0, 20, 40, 60):
             for silence in (-1, *range(h)):
@@ -40,23 +41,36 @@ def test_every_position_shows_the_run_as_it_was(runs):
                 np.testing.assert_allclose(
                     curve.lines["loss"], [run.losses[int(x) - 1] for x in curve.x]
                 )
+                assert curve.marker == max(step, 1) and curve.dashed == ("guessing",)
+                assert set(curve.lines["guessing"]) == {math.log(16)}
                 answers, looks = [panel for panel in panels if isinstance(panel, Bars)]
+                assert answers.labels == ("left", "right", "both")
+                assert answers.reference == (pytest.approx(1 / 16), "guessing")
+                assert looks.labels == tuple(f"head {i}" for i in range(h))
+                assert looks.series == ("to the left", "to the right")
                 asked = model if silence < 0 else silence_head(model, silence)
-                np.testing.assert_allclose(answers.values.ravel(), side_accuracy(asked, letters))
-                expected = weight_by_offset(weights, (-1, 1)).T
-                np.testing.assert_allclose(looks.values, expected, atol=1e-6)
-                assert scene.caption.startswith(f"h = {h}, step {step}: ")
+                right = side_accuracy(asked, letters)
+                np.testing.assert_allclose(answers.values.ravel(), right)
+                shares = f"{right.left:.0%} of the left letters, {right.right:.0%} of the right"
+                assert shares in scene.caption
+                expected = weight_by_offset(weights, (-1, 1))
+                np.testing.assert_allclose(looks.values, expected.T, atol=1e-6)
+                roles = [film._role(*look) for look in expected.tolist()]
+                said = ", ".join(f"head {i} {role}" for i, role in enumerate(roles))
+                assert scene.caption.startswith(f"h = {h}, step {step}: {said}.")
+                told |= {*roles, right.left > right.right}
                 assert (f"Head {silence} is silent" in scene.caption) == (silence >= 0)
                 drawing = draw(scene, WIDTH, SCREEN)
                 assert drawing.height <= SCREEN
                 assert_readable(drawing)
+    assert len(told) >= 4  # several roles, and either side the better one
 
 
 def test_a_role_is_said_only_where_it_is_there():
     assert film._role(0.97, 0.01) == "looks left"
     assert film._role(0.01, 0.97) == "looks right"
     assert film._role(0.45, 0.47) == "looks at both sides"
-    assert film._role(0.3, 0.1) == "looks around"
+    assert film._role(0.3, 0.1) == film._role(0.7, 0.05) == film._role(0.05, 0.7) == "looks around"
 
 
 def test_the_controls_fit_each_other(runs):

@@ -13,13 +13,10 @@ from mha_lesson import MultiHeadAttention, cost
 from mha_lesson.pictures.colours import ROLES
 from mha_lesson.pictures.layout import draw
 from mha_lesson.pictures.marks import Cells, Path, Rect, Text
-from mha_lesson.pictures.panels import Bars, Curve, head_colour, number
-from mha_lesson.tasks import letter_batches
+from mha_lesson.pictures.panels import head_colour, number
 from mha_lesson.text import sentence
-from mha_lesson.training import side_accuracy, silence_head, two_sides_runs, weight_by_offset
 from test_explore import module
 
-film = importlib.import_module("mha_lesson.explore.n07_training")
 flow = importlib.import_module("mha_lesson.explore.n00_flow")
 pytestmark = pytest.mark.plain
 
@@ -127,30 +124,6 @@ def test_what_a_layer_costs():
         for core, n in (("explicit", 4 * T * d + 4 * h * T * T), ("fused", 4 * T * d)):
             seconds = 4 * T * T * d / rates.flops_per_second + 4 * n / rates.bytes_per_second
             assert ms.lines[f"{core}, predicted"][at] == pytest.approx(1e3 * seconds)
-
-
-def test_what_the_film_tells_of_the_heads():
-    [run] = two_sides_runs(4, [3], n_steps=60, snapshot_every=30)
-    letters, told = next(letter_batches(500, seed=1)), set()
-    for step, silence in itertools.product((0, 30, 60), (-1, 0, 1, 2, 3)):
-        scene, model = film.draw(run, step, silence), run.at(step)
-        answers, looks = [p for p in scene.flat() if isinstance(p, Bars)]
-        [curve] = [p for p in scene.flat() if isinstance(p, Curve)]
-        assert answers.labels == ("left", "right", "both")
-        assert answers.reference == (pytest.approx(1 / 16), "guessing")
-        assert looks.labels == tuple(f"head {i}" for i in range(4))
-        assert looks.series == ("to the left", "to the right")
-        assert curve.marker == max(step, 1) and curve.dashed == ("guessing",)
-        assert set(curve.lines["guessing"]) == {math.log(16)}
-        quiet = model if silence < 0 else silence_head(model, silence)
-        left, right, _ = side_accuracy(quiet, letters)
-        assert f"{left:.0%} of the left letters, {right:.0%} of the right ones" in scene.caption
-        each = weight_by_offset(model.weights().cpu(), (-1, 1)).tolist()
-        roles = [f"head {i} {film._role(*look)}" for i, look in enumerate(each)]
-        assert f": {', '.join(roles)}." in scene.caption
-        told |= {film._role(*look) for look in each} | {f"{left > right}"}
-    assert len(told) >= 4  # several roles, and either side the better one
-    assert film._role(0.7, 0.05) == film._role(0.05, 0.7) == "looks around"
 
 
 def test_what_projections_count():
