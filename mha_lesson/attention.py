@@ -372,6 +372,7 @@ class MultiHeadAttention(nn.Module):
         return sizes + (f", dropout={self.dropout}" if self.dropout else "")
 
 
+# PyTorch's name of a parameter → ours.
 _OUR_NAMES = {
     "in_proj_weight": "w_qkv.weight",
     "in_proj_bias": "w_qkv.bias",
@@ -381,8 +382,8 @@ _OUR_NAMES = {
 
 
 def _tensors(module: nn.Module, names: dict[str, str]) -> dict[str, Tensor]:
-    """What `module` computes with, of each old name under the new one; there may be no biases."""
-    found = {new: attrgetter(old)(module) for new, old in names.items()}
+    """What `module` computes with, renamed: `names` has new → own. Biases may be missing."""
+    found = {new: attrgetter(own)(module) for new, own in names.items()}
     return {new: x for new, x in found.items() if x is not None}
 
 

@@ -9,8 +9,10 @@ from mha_lesson.refusals import (
     describe,
     require_bool,
     require_floats,
+    require_positive_int,
     require_probability,
     require_tensor,
+    say,
 )
 
 CONVENTION = "In this package True means blocked (in F.scaled_dot_product_attention it means keep)."
@@ -55,6 +57,40 @@ def require_module_call(
     B = query.shape[0] if query.ndim > 2 else 1
     scores = (B, n_heads, query.shape[-2], key.shape[-2])
     _require_options(mask, causal, return_weights, query, scores)
+
+
+def require_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
+    """lengths (B,) of integers from 0 to T, as int64; and T, the largest of them if it is None."""
+    if not isinstance(lengths, Tensor):
+        lengths = _to_tensor(lengths)
+    if lengths.ndim != 1 or len(lengths) == 0:
+        raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
+    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+        raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
+    lengths = lengths.long()  # of unsigned ones torch knows no largest
+    if n_tokens is None:
+        if lengths.is_meta:
+            raise ValueError("n_tokens must be given where lengths has no values (meta device).")
+        n_tokens = int(lengths.max())
+        if n_tokens < 1:
+            raise ValueError(
+                f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
+            )
+    require_positive_int("n_tokens", n_tokens)
+    if not lengths.is_meta and (int(lengths.min()) < 0 or int(lengths.max()) > n_tokens):
+        raise ValueError(
+            f"lengths must lie between 0 and n_tokens = {n_tokens}; got {lengths.tolist()}."
+        )
+    return lengths, n_tokens
+
+
+def _to_tensor(lengths: Any) -> Tensor:
+    try:
+        return torch.as_tensor(lengths)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise TypeError(
+            f"lengths must be integers, a tensor (B,) or a list; got {describe(lengths)}."
+        ) from error
 
 
 def _require_inputs(query: Any, key: Any, value: Any) -> None:

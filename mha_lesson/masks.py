@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Bool, Integer
 from torch import Tensor
 
-from mha_lesson.refusals import describe, require_device, require_positive_int, say
+from mha_lesson.attention_refusals import require_lengths
+from mha_lesson.refusals import require_device, require_positive_int
 
 
 def causal_mask(
@@ -48,34 +49,6 @@ def padding_mask(
         TypeError: `lengths` are not integers.
         ValueError: `lengths` has another shape than (B,), or one of them is outside 0 … T.
     """
-    if not isinstance(lengths, Tensor):
-        lengths = _to_tensor(lengths)
-    if lengths.ndim != 1 or len(lengths) == 0:
-        raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
-    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
-        raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
-    lengths = lengths.long()  # of unsigned ones torch knows no largest
-    if n_tokens is None:
-        if lengths.is_meta:
-            raise ValueError("n_tokens must be given where lengths has no values (meta device).")
-        n_tokens = int(lengths.max())
-        if n_tokens < 1:
-            raise ValueError(
-                f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
-            )
-    require_positive_int("n_tokens", n_tokens)
-    if not lengths.is_meta and (int(lengths.min()) < 0 or int(lengths.max()) > n_tokens):
-        raise ValueError(
-            f"lengths must lie between 0 and n_tokens = {n_tokens}; got {lengths.tolist()}."
-        )
+    lengths, n_tokens = require_lengths(lengths, n_tokens)
     positions = torch.arange(n_tokens, device=lengths.device)  # (T,)
     return (positions >= lengths[:, None])[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
-
-
-def _to_tensor(lengths: Sequence[int]) -> Tensor:
-    try:
-        return torch.as_tensor(lengths)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise TypeError(
-            f"lengths must be integers, a tensor (B,) or a list; got {describe(lengths)}."
-        ) from error

@@ -209,7 +209,7 @@ def test_refused(case):
         assert re.search(whole_words, message), f"{phrase!r} is missing: {message}"
     assert message[-1] in ".)" and "\n" not in message, f"one sentence or two: {message}"
     raised_in = caught.traceback[-1].path.name
-    ours = ("refusals.py", "attention_refusals.py", "attention.py", "masks.py")
+    ours = ("refusals.py", "attention_refusals.py", "attention.py")
     assert raised_in in ours, "raised by this package"
 
 
