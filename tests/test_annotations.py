@@ -1,9 +1,6 @@
 """Public functions name their axes, and only pytest checks them."""
 
 import inspect
-import pkgutil
-from importlib import import_module
-from typing import get_type_hints
 
 import jaxtyping
 import pytest
@@ -12,7 +9,6 @@ from torch import Tensor
 
 import fresh
 import mha_lesson
-from checked import NAMES_AXES
 from mha_lesson import attention, masks
 
 
@@ -49,35 +45,6 @@ def test_every_public_function_is_annotated_and_tensors_name_their_axes(module):
             where = f"{function.__qualname__}, {name}"
             assert annotation is not inspect.Parameter.empty, f"{where}: no annotation"
             assert Tensor not in parts(annotation), f"{where}: a bare Tensor names no axis"
-
-
-def axes(annotation) -> bool:
-    return any(
-        isinstance(p, type) and issubclass(p, jaxtyping.AbstractArray) for p in parts(annotation)
-    )
-
-
-def hints(function):
-    return get_type_hints(function).values()
-
-
-def functions_of_the_package():
-    """Every function and method, plain or of a property, as they are without a wrapper."""
-    for found in pkgutil.walk_packages(mha_lesson.__path__, "mha_lesson."):
-        if found.name.endswith(("__main__", "_submission")):
-            continue
-        module = import_module(found.name)
-        own = [v for v in vars(module).values() if getattr(v, "__module__", "") == module.__name__]
-        classes = [v for v in own if inspect.isclass(v)]
-        for value in [*own, *(v for c in classes for v in vars(c).values())]:
-            function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
-            if inspect.isfunction(function):
-                yield function
-
-
-def test_every_module_that_names_axes_is_checked():
-    named = {f.__module__ for f in functions_of_the_package() if any(map(axes, hints(f)))}
-    assert named == set(NAMES_AXES)
 
 
 def test_pytest_checks_annotations():
