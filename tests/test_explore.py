@@ -182,8 +182,12 @@ class TestScaling:
             jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(0), s)
             np.testing.assert_allclose(gradient.values[0], jacobian.diagonal().numpy(), atol=1e-5)
             assert curve.marker == state["d_k"]
-            assert f"largest weight {number(p.max(), 3)}," in scene.caption
-            assert f"scores from {number(scores.values.min())} to" in scene.caption
+            low, high = (number(end) for end in (scores.values.min(), scores.values.max()))
+            assert scene.caption == (
+                f"d_k = {state['d_k']}, {'divided by √d_k' if state['scaled'] else 'unscaled'}: "
+                f"scores from {low} to {high}, largest weight {number(p.max(), 3)}, "
+                f"largest slope {number(gradient.values.max(), 3)} of at most .25."
+            )
             assert np.abs(scores.values).max() < scores.limits[1] == -scores.limits[0]
 
     def test_root_divides(self) -> None:
@@ -209,7 +213,17 @@ class TestProjections:
                 mha = MultiHeadAttention(state["d_model"], state["h"], d_k=d_k, bias=False)
             real = sum(p.numel() for p in mha.parameters())
             assert parameters.values.sum() == real
-            assert f"= {real:,} parameters" in scene.caption
+            d_model, h = state["d_model"], state["h"]
+            said = rf"^{h} heads? of {d_k} dimensions?: 4 · {d_model} · {h} · {d_k} = {real:,} para"
+            assert re.search(said, scene.caption)
+            just = "parameters, just 4 · d_model²" in scene.caption
+            assert just == (real == 4 * d_model**2)
+            assert parameters.reference == (d_model**2, "d_model²")
+            assert parameters.roles == ("query", "key", "value", "output")
+            assert operations.roles == (*parameters.roles, "", "value")
+            assert operations.labels == ("W_q", "W_k", "W_v", "W_o", "Q Kᵀ", "A V")
+            share = operations.values[0, 4:].sum() / operations.values.sum()
+            assert f"take {share:.0%} of the operations" in scene.caption
             x = torch.empty(1, projections.T, state["d_model"], device="meta")
             with FlopCounterMode(display=False) as counter:
                 mha(x, return_weights=True)

@@ -126,34 +126,6 @@ def test_what_a_layer_costs():
             assert ms.lines[f"{core}, predicted"][at] == pytest.approx(1e3 * seconds)
 
 
-def test_what_projections_count():
-    projections = module("projections")
-    for d_model, h, d_k in ((96, 3, 32), (192, 24, 2), (48, 2, 64), (384, 12, 32)):
-        scene = projections.scene(d_model, h, d_k)
-        parameters, operations = scene.flat()
-        one, both = d_model * h * d_k, 4 * projections.T * h * d_k
-        assert f"{h} heads of {d_k} dimensions: 4 · {d_model} · {h} · {d_k} =" in scene.caption
-        assert ("parameters, just 4 · d_model²" in scene.caption) == (one == d_model**2)
-        assert f"take {both / (8 * one + both):.0%} of the operations" in scene.caption
-        assert parameters.reference == (d_model**2, "d_model²")
-        assert parameters.roles == ("query", "key", "value", "output")
-        assert operations.roles == ("query", "key", "value", "output", "", "value")
-        assert operations.labels == ("W_q", "W_k", "W_v", "W_o", "Q Kᵀ", "A V")
-
-
-def test_what_scaling_does_to_scores_weights_and_slopes():
-    for d_k, scaled in itertools.product((4, 64, 2048), (False, True)):
-        scene = module("scaling").scene(d_k, scaled)
-        scores, weights = (panel.values[0] for panel in scene.flat()[:2])
-        slope = (weights * (1 - weights)).max()
-        assert scene.caption == (
-            f"d_k = {d_k}, {'divided by √d_k' if scaled else 'unscaled'}: scores from "
-            f"{number(scores.min())} to {number(scores.max())}, largest weight "
-            f"{number(weights.max(), 3)}, largest slope {number(slope, 3)}"
-            " of at most .25."
-        )
-
-
 def test_where_each_number_lies():
     memory = module("memory")
     for T, h, d_k, step in ((3, 2, 4, "permute"), (4, 3, 4, "contiguous"), (3, 2, 4, "merged"),
