@@ -8,7 +8,6 @@ from copy import copy
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,18 +149,6 @@ def test_the_device_and_dtype_of_the_input_are_kept(device):
         assert output.dtype == cache.keys.dtype == dtype and output.device == x.device
         tolerance = {torch.bfloat16: 0.05, torch.float32: 1e-5}.get(dtype, 1e-12)
         assert (output - module(x)).abs().max() < tolerance
-
-
-@pytest.mark.parametrize("h_kv", [1, 2, 4])
-def test_equals_pytorchs_own_grouped_attention(h_kv):
-    module, x = layer(h_kv), tokens()
-    q, k, v = (
-        part.unflatten(-1, (-1, D_K)).transpose(1, 2)
-        for part in module.w_qkv(x).split(module.parts, dim=-1)
-    )
-    context = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-    expected = module.w_o(context.transpose(1, 2).flatten(2))
-    torch.testing.assert_close(module(x), expected)
 
 
 def test_with_as_many_heads_it_is_the_taught_class(device):

@@ -264,21 +264,6 @@ def test_a_raised_letter_stands_higher_and_a_lowered_one_lower(turned):
     assert lowered[1] > plain[1]
 
 
-def test_a_stronger_weight_has_more_ink():
-    image = Image.open(io.BytesIO(figures.png(Heatmap([[0.1, 0.9]], limits=(0, 1), numbers=False))))
-    ink = 255 - np.asarray(image.convert("RGB")).min(-1).astype(int)
-    cells = next(
-        m
-        for m in layout.draw(Scene(Heatmap([[0.1, 0.9]], limits=(0, 1), numbers=False))).marks
-        if isinstance(m, Cells)
-    )
-    y = round(2 * (cells.y + cells.height / 2 + figures.MARGIN))
-    weak, strong = (
-        ink[y, round(2 * (cells.x + (c + 0.5) * cells.width + figures.MARGIN))] for c in (0, 1)
-    )
-    assert int(weak) + 120 < int(strong)
-
-
 def test_show_gives_a_figure_with_alt_text_and_caption_and_words_without_html():
     still = figures.show(Scene(Heatmap([[1]], ["<i>"], ["b"], title="a & b"), caption="1 < 2"))
     html = still._repr_html_()
