@@ -440,3 +440,13 @@ def test_no_session_of_a_short_plan_is_longer_than_it_says(plan, most):
         re.M,
     )
     assert rows and max(map(int, rows)) <= most
+
+
+def test_what_a_plan_may_drop_takes_as_long_as_it_says():
+    asked = r"(\d\d) from\s\*([^*]+)\* on \((\d+) minutes"
+    found = re.findall(asked, part("## Plans", "## Predict, then look"))
+    for book, heading, said in found:
+        cells = minutes.thread(BOOKS[book])
+        [start] = [i for i, c in enumerate(cells) if c.source.startswith(f"## {heading}\n")]
+        assert minutes.minutes(cells[start:]) == int(said), heading
+    assert len(found) == 3

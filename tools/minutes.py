@@ -19,7 +19,8 @@ STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes?\.\*", re.M)
 HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution).*?</details>", re.S)
 END = r'(?:$|\\n|")'  # of a line, in a notebook's file, too
 SUM = re.compile(rf"(\| \*\*(\d+)–(\d+)\*\* \|.*\| )\d+( \| )\d+(?= \|{END})", re.M)
-BREAK = 10  # in each session of a plan
+OPENING = 5  # of each session: everybody opens the notebook
+BREAK, UNBROKEN = 10, 90  # a session of more than 90 minutes has a break
 ALOUD = 1.5  # for a question that the teacher's guide puts to the class before an explorer moves
 ASKED = re.compile(r"^\| ask before .*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
 SESSION = re.compile(r"^(\| \d+ \| )(\d\d(?:, \d\d)*)( \| )\d+ \| [^|]*( \|)", re.M)
@@ -117,7 +118,7 @@ def _summed(row: re.Match[str], of: list[tuple[int, int]]) -> str:
 def _planned(plan: str, of: dict[str, tuple[int, int]], aloud: dict[str, float]) -> str:
     """A plan's sessions with minutes and timetable: open threads, or all if it is that of eleven.
 
-    What is asked aloud comes on top; the break stands where half of the time is over.
+    Opening and what is asked aloud come on top; a break stands where half of the time is over.
     """
     of_book = {name[:2]: pair[plan.startswith("Eleven")] for name, pair in of.items()}
 
@@ -127,16 +128,17 @@ def _planned(plan: str, of: dict[str, tuple[int, int]], aloud: dict[str, float])
     def session(row: re.Match[str]) -> str:
         books = row[2].split(", ")
         takes = [of_book[book] + aloud.get(book, 0) for book in books]
-        now, rested, marks = 0.0, False, []
+        total = OPENING + sum(takes)
+        now, rests, marks = float(OPENING), total > UNBROKEN, []
         for book, minutes in zip(books, takes, strict=True):
-            if marks and not rested and 2 * now + minutes > sum(takes):
+            if marks and rests and 2 * now + minutes > total:
                 marks.append(f"break at {fives(now)}")
-                now, rested = now + BREAK, True
+                now, total, rests = now + BREAK, total + BREAK, False
             marks.append(f"{book} at {fives(now)}")
             now += minutes
-        if not rested:
-            marks.append(f"break at about {fives(now / 2)}")
-        total = 5 * ceil(sum(takes) / 5) + BREAK
-        return f"{row[1]}{row[2]}{row[3]}{total} | {', '.join(marks)}{row[4]}"
+        if rests:
+            marks.append(f"break at about {fives(total / 2)}")
+            total += BREAK
+        return f"{row[1]}{row[2]}{row[3]}{5 * ceil(total / 5)} | {', '.join(marks)}{row[4]}"
 
     return SESSION.sub(session, plan)
