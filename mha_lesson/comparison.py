@@ -1,7 +1,7 @@
 """Is a class right? Any attention module beside one that is, and beside the mistakes on record.
 
-Nothing is read but outputs: the module's weights are put into a reference and into the reference
-with each published mistake in turn, and whichever gives the same numbers has the word.
+Nothing is read but outputs. The layers of a copy get weights that are drawn anew, and so do a
+reference and the reference with each published mistake: whose numbers are the same has the word.
 """
 
 import copy
@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from mha_lesson import shipped
 from mha_lesson.refusals import describe, require_positive_int, say
 
-SIZES = ((3, 7), (2, 11))  # B and T of what is tried
+SIZES = ((3, 7), (2, 5))  # B and T of what is tried
 HEADS = ("n_heads", "num_heads", "n_head", "num_head", "nhead", "heads", "num_attention_heads", "h")
 WORDS = {  # in a layer's name
     "w_qkv": {"qkv", "wqkv"},
@@ -26,8 +26,10 @@ WORDS = {  # in a layer's name
     "w_v": {"v", "wv", "value", "values"},
     "w_o": {"o", "wo", "out", "output", "proj", "dense", "fc"},
 }
+LARGE = 1e3  # times that, scores are beyond 100,000
 SAME, AS_GOOD = 5, 3  # digits that count as equal, and that a later candidate must be better by
-Layers = dict[str, tuple[Tensor, ...]]  # weight (out, in) and bias
+Run = Callable[[Tensor, bool], Tensor]  # x (B, T, d_model), in training or not
+Layers = dict[str, Tensor]  # of "w_q" …: weight (out, in), and the bias as one column more
 
 
 @dataclass(frozen=True)
@@ -35,33 +37,52 @@ class Comparison:
     """What came out; `str` says it in words.
 
     Attributes:
-        found: "right", the name of a published mistake, or "" where nothing fits.
+        found: "right", the name of a published mistake, "drawn" where two runs in evaluation
+            differ, or "" where nothing fits.
         digits: to how many digits outputs agree with that.
         causal: whether it agrees with a causal mask.
-        by_head: whether the rows of a fused layer are read head by head.
-        seen: where nothing fits, what changing tokens, sequences and the future shows.
+        seen: what else came out and what was not tried, in sentences.
     """
 
     found: str = ""
     digits: int = 0
     causal: bool = False
-    by_head: bool = False
     seen: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        what = "multi-head attention" + (" with a causal mask" if self.causal else "")
-        said = f"Neither {what} nor one of the published mistakes gives these outputs."
-        if self.found == "right":
-            said = f"Right: {what}, to {self.digits} digits. Not tried: padding, large scores."
-        elif self.found:
+        what = "multi-head attention" + " with a causal mask" * self.causal
+        said = {
+            "": f"Neither {what} nor one of the published mistakes gives these outputs.",
+            "right": f"Right: {what}, to {self.digits} digits.",
+            "drawn": "Two runs of the same input differ in evaluation: something is drawn.",
+        }.get(self.found)
+        if said is None:
             bug = shipped.bug(self.found)
             said = (
                 f"This is {what} with a published mistake. {bug.does}\n{bug.threads[0]}: {bug.told}"
             )
-        rows = ["The rows of its fused layer are read head by head."] if self.by_head else []
-        return "\n".join([said, *rows, *(f"- {line}" for line in self.seen)])
+        return "\n".join([said, *(f"- {line}" for line in self.seen)])
 
 
+class Candidate(NamedTuple):
+    """A class, right or wrong, with the module's weights."""
+
+    name: str
+    kind: str
+    by_head: bool
+    causal: bool
+    twin: nn.Module
+
+    def digits(self, x: Tensor, y: Tensor, training: bool) -> int:
+        """To how many digits, of y's largest number, it gives y."""
+        blocked = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        own = self.twin.train(training)(x, blocked if self.causal else None)
+        far = ((own - y).abs().max() / y.abs().max()).item()
+        return int(-math.log10(max(far, 1e-16))) if math.isfinite(far) else 0
+
+
+@torch.random.fork_rng(devices=[])
+@torch.no_grad()
 def compare(
     module: nn.Module,
     call: Callable[[nn.Module, Tensor], Any] | None = None,
@@ -81,123 +102,162 @@ def compare(
             `module`, or the names of one for each head; guessed from names and shapes if None.
 
     Returns:
-        A `Comparison`. The module is left as it is: a copy is tried, in float64. Masks of padding
-        are not tried.
+        A `Comparison`. The module is left as it is: a copy is tried, on the CPU in float64, with
+        weights of ordinary size. Padding is not tried, nor any mask that `call` does not give.
 
     Raises:
-        TypeError, ValueError: heads or layers are not found; the sentence says what is there.
+        TypeError, ValueError: heads or layers are not found or fit no multi-head attention, or the
+            call fails; the sentence says what is there.
     """
     if not isinstance(module, nn.Module):
-        raise TypeError(f"module must be an nn.Module; got {describe(module)}.")
-    module = copy.deepcopy(module).double()
-    found, told = _layers(module, layers)
-    h = told if n_heads is None else n_heads
-    if h is None:
-        raise ValueError(f"n_heads must be given: the module has no attribute {say(HEADS)}.")
+        made = f" that is made, {module.__name__}(…)" if isinstance(module, type) else ""
+        raise TypeError(f"module must be an nn.Module{made}; got {describe(module)}.")
+    narrow = {str(p.dtype) for p in module.parameters()} & {"torch.float16", "torch.bfloat16"}
+    module = copy.deepcopy(module).to("cpu", torch.float64)
+    places = _places(module, layers)
+    h = _heads(module, places) if n_heads is None else n_heads
     require_positive_int("n_heads", h)
-    d_model = next(iter(found.values()))[0].shape[1]
+    weights = _drawn(module, places)
+    _require_fit(weights)
+    d_model = next(iter(weights.values())).shape[1] - 1
+    if d_model % h:
+        raise ValueError(f"n_heads must divide d_model = {d_model}; got {h}.")
 
-    def run(x: Tensor) -> Tensor:
-        with torch.no_grad():
+    def run(x: Tensor, training: bool = False) -> Tensor:
+        module.train(training)
+        try:
             out = module(x) if call is None else call(module, x)
+        except Exception as error:
+            raise ValueError(
+                f"call must run for x of shape {tuple(x.shape)}, as `lambda m, x: m(x, mask)` may; "
+                f"it raised {type(error).__name__}: {error}"
+            ) from error
         out = out[0] if isinstance(out, tuple) else out
         if not isinstance(out, Tensor) or out.shape != x.shape:
             raise ValueError(f"call must give a tensor of x's shape; got {describe(out)}.")
         return out.double()
 
+    found = _verdict(run, [*_candidates(weights, h)], d_model)
+    seen = [f"Tried in float64, and not in {dtype}." for dtype in narrow]
+    if not found.found:
+        read = ", ".join(f"{role} from {' and '.join(several)}" for role, several in places.items())
+        seen.append(
+            f"Read: {read}. With a norm or a residual path in it, compare the part without it."
+        )
+    return replace(found, seen=(*found.seen, *seen))
+
+
+def _verdict(run: Run, candidates: list[Candidate], d_model: int) -> Comparison:
     inputs = [shipped.draw(*size, d_model, seed=i) for i, size in enumerate(SIZES)]
-    best = Comparison()
-    with torch.random.fork_rng(devices=[]):
-        for training in (False, True):  # there may be a path that only training takes
-            module.train(training)
-            outputs = [run(x) for x in inputs]
-            if not torch.equal(outputs[0], run(inputs[0])):  # something is drawn: dropout
-                best = best if training else Comparison("dropout_in_evaluation")
-            elif best.found or not training:
-                maskings = (best.causal,) if training else (False, True)
-                best = _closest([*_candidates(inputs, outputs, found, h, training, maskings)])
-        module.eval()
-        return best if best.found else replace(best, seen=tuple(_seen(run, inputs[0])))
+    modes = [t for t in (False, True) if torch.equal(run(inputs[0], t), run(inputs[0], t))]
+    if False not in modes:
+        return Comparison("drawn", seen=("Often it is dropout, as in karpathy/nanoGPT#240.",))
+    plain, large = (
+        [(size * x, run(size * x, training), training) for x in inputs for training in modes]
+        for size in (1.0, LARGE)
+    )
+    for tried in plain:
+        candidates = [c for c in candidates if c.digits(*tried) >= SAME]
+    if not candidates:
+        return Comparison(seen=(*_looked_at(run, inputs[0]),))
+    digits = {c: min(c.digits(*tried) for tried in plain) for c in candidates}
+    best = [c for c in candidates if digits[c] > max(digits.values()) - AS_GOOD]
+    at_large = [c for c in best if min(c.digits(*tried) for tried in large) >= SAME]
+    first, *others = at_large or best  # what is right comes first
+    seen = [f"Not tried: {'padding' if first.causal else 'masks'}."]
+    untried = ["mask repeated" if first.causal else "mask"]
+    if True not in modes:
+        seen.append("Not tried: training, where two runs of the same input differ.")
+        untried.append("mask dropped")
+    if not at_large:
+        seen.append("It gives something else where scores are beyond 100,000.")
+        untried.append("mask filled")
+    told = [c for c in others if c.by_head == first.by_head and not c.kind.startswith((*untried,))]
+    if alike := sorted({c.name for c in told} - {first.name}):
+        seen.append(f"At this size {', '.join(alike)} would give the same: try another n_heads.")
+    if first.by_head:
+        seen.append("The rows of its fused layer are read head by head.")
+    return Comparison(first.name, digits[first], first.causal, tuple(seen))
 
 
-def _closest(found: list[Comparison]) -> Comparison:
-    """The first that is as good as any; what is right comes first."""
-    most = max(candidate.digits for candidate in found)
-    if most < SAME:
-        return Comparison()
-    return next(candidate for candidate in found if candidate.digits > most - AS_GOOD)
+def _candidates(weights: Layers, h: int) -> Iterator[Candidate]:
+    """What is right, and then each mistake that gives the same twice."""
+    d_model = next(iter(weights.values())).shape[1] - 1
+    classes = {"right" if "w_o" in weights else "no_w_o": ("", shipped.right())}
+    for name, bug in shipped.bugs().items():
+        if bug.of == "Attention" and bug.kind != "dropout":
+            classes[name] = bug.kind, bug.build
+    states = [_state(weights, h, by_head) for by_head in (False, True)[: 1 + ("w_qkv" in weights)]]
+    for name, (kind, cls) in classes.items():
+        for by_head, state in enumerate(states):
+            with torch.device("meta"):  # nothing is drawn, and all share the same numbers
+                twin = cls(d_model, h)
+            twin.load_state_dict(state, assign=True)
+            for causal in (False, True):
+                yield Candidate(name, kind, bool(by_head), causal, twin)
 
 
-def _candidates(
-    inputs: list[Tensor], outputs: list[Tensor], layers: Layers, h: int,
-    training: bool, maskings: tuple[bool, ...],
-) -> Iterator[Comparison]:  # fmt: skip
-    """What is right, then each mistake, with the module's weights: how well its outputs agree."""
-    classes = {"right" if "w_o" in layers else "no_w_o": shipped.right()}
-    classes |= {name: b.build for name, b in shipped.bugs().items() if b.of == "Attention"}
-    for name, cls in classes.items():
-        for by_head in (False, True)[: 1 + ("w_qkv" in layers)]:
-            twin = _filled(cls, layers, h, by_head).train(training)
-            for causal in maskings:
-                pairs = zip(inputs, outputs, strict=True)
-                digits = min(_digits(twin, x, y, causal) for x, y in pairs)
-                yield Comparison(name, digits, causal, by_head)
+def _state(weights: Layers, h: int, by_head: bool) -> dict[str, Tensor]:
+    """The four layers of a reference, of which a missing W^O changes nothing."""
+    d_model = next(iter(weights.values())).shape[1] - 1
+    parts = {"w_o": torch.eye(d_model, d_model + 1, dtype=torch.float64)} | weights
+    if (fused := parts.pop("w_qkv", None)) is not None:
+        rows = fused.unflatten(0, (h, 3, -1)).transpose(0, 1).flatten(0, 2) if by_head else fused
+        parts |= zip(("w_q", "w_k", "w_v"), rows.chunk(3), strict=True)
+    weight = {f"{role}.weight": part[:, :-1] for role, part in parts.items()}
+    return weight | {f"{role}.bias": part[:, -1] for role, part in parts.items()}
 
 
-def _digits(twin: nn.Module, x: Tensor, y: Tensor, causal: bool) -> int:
-    """To how many digits, of y's largest number, the twin's output is y."""
-    mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1) if causal else None
-    with torch.no_grad():
-        far = ((twin(x, mask) - y).abs().max() / y.abs().max()).item()
-    return int(-math.log10(max(far, 1e-16))) if math.isfinite(far) else 0
+def _drawn(module: nn.Module, places: dict[str, list[str]]) -> Layers:
+    """Gives the layers weights of ordinary size; several of one role stand below each other."""
+    own = [(_place(name), p) for name, p in module.named_parameters()]
+    matrices, vectors = ({place: p for place, p in own if p.ndim == n} for n in (2, 1))
+    turned = any(3 * len(matrices[p]) == matrices[p].shape[1] for ps in places.values() for p in ps)
+    generator, weights = torch.Generator().manual_seed(0), Layers()
+    for role, several in places.items():
+        rows = []
+        for place in several:
+            weight = matrices[place].T if turned else matrices[place]
+            bias = vectors[place] if place in vectors else weight.new_zeros(len(weight))
+            weight.normal_(std=weight.shape[1] ** -0.5, generator=generator)
+            if place in vectors:
+                bias.normal_(generator=generator)
+            rows.append(torch.cat((weight, bias[:, None]), dim=1))
+        weights[role] = torch.cat(rows)
+    return weights
 
 
-def _filled(cls: type[nn.Module], layers: Layers, h: int, by_head: bool) -> nn.Module:
-    """A reference, right or wrong, with the module's weights; what is not there changes nothing."""
-    d_model = next(iter(layers.values()))[0].shape[1]
-    parts = {"w_o": (torch.eye(d_model), torch.zeros(d_model))} | layers
-    if fused := parts.pop("w_qkv", None):
-        rows = torch.arange(3 * d_model)
-        rows = rows.view(h, 3, -1).transpose(0, 1).flatten() if by_head else rows
-        for name, own in zip(("w_q", "w_k", "w_v"), rows.chunk(3), strict=True):
-            parts[name] = tuple(part[own] for part in fused)
-    twin: Any = cls(d_model, h).double()
-    for name, (weight, bias) in parts.items():
-        getattr(twin, name).load_state_dict({"weight": weight, "bias": bias})
-    return twin
+def _require_fit(weights: Layers) -> None:
+    sizes = {role: (len(weight), weight.shape[1] - 1) for role, weight in weights.items()}
+    d_model = sizes["w_qkv" if "w_qkv" in sizes else "w_q"][1]
+    wide = {role: ((3 if role == "w_qkv" else 1) * d_model, d_model) for role in sizes}
+    if sizes != wide:
+        shared = sizes.get("w_k") != sizes.get("w_q")
+        why = "heads share keys" if shared else "h·d_k is not d_model, or heads share keys"
+        raise ValueError(f"layers must be {wide} (out, in); got {sizes}: {why}.")
 
 
-def _layers(
+def _place(name: str) -> str:
+    return re.sub(r"[._]?(weight|bias)$", "", name)
+
+
+def _places(
     module: nn.Module, layers: Mapping[str, str | Sequence[str]] | None
-) -> tuple[Layers, int | None]:
-    """The weights (out, in) and biases; and h, if an attribute or a list of layers tells it."""
-    own = {name: parameter.detach() for name, parameter in module.named_parameters()}
-    matrices = {re.sub(r"[._]?weight$", "", n): p for n, p in own.items() if p.ndim == 2}
-    if layers:
-        chosen = {n: [p] if isinstance(p, str) else [*p] for n, p in layers.items()}
+) -> dict[str, list[str]]:
+    """Role → where its matrix stands, or those of its heads."""
+    matrices = {_place(name): p for name, p in module.named_parameters() if p.ndim == 2}
+    if layers is not None:
+        chosen = {role: [p] if isinstance(p, str) else [*p] for role, p in layers.items()}
     else:
         chosen = _guessed(matrices)
-    places = [place for several in chosen.values() for place in several]
-    if not chosen.keys() <= WORDS.keys() or not {*places} <= matrices.keys():
+    found = [place for several in chosen.values() for place in several]
+    if not chosen.keys() <= WORDS.keys() or not {*found} <= matrices.keys():
         known = f"{say([*WORDS])} to {say([*matrices])}"
         raise ValueError(f"layers must map some of {known}; got {say(chosen)}.")
-    unclear = not layers and "w_o" not in chosen and len(places) < len(matrices)
-    if unclear or not ("w_qkv" in chosen or {"w_q", "w_k", "w_v"} <= chosen.keys()):
+    left_over = layers is None and "w_o" not in chosen and len(found) < len(matrices)
+    if left_over or not ("w_qkv" in chosen or {"w_q", "w_k", "w_v"} <= chosen.keys()):
         raise ValueError(f"layers must be given: not all were found among {say([*matrices])}.")
-    turned = any(3 * len(matrices[p]) == matrices[p].shape[1] for p in places)
-    found: Layers = {}
-    for role, several in chosen.items():  # one for each head: below each other
-        weight = torch.cat([matrices[p].T if turned else matrices[p] for p in several])
-        biases = [own.get(f"{p}.bias", own.get(f"{p}_bias")) for p in several]
-        kept = [bias for bias in biases if bias is not None]
-        found[role] = weight, torch.cat(kept) if kept else weight.new_zeros(len(weight))
-    d_model = next(iter(found.values()))[0].shape[1]
-    shapes = {name: tuple(weight.shape) for name, (weight, _) in found.items()}
-    if any(s != ((3 if n == "w_qkv" else 1) * d_model, d_model) for n, s in shapes.items()):
-        raise ValueError(f"layers must be d_model wide, in and out; got {say(shapes)}.")
-    named = [getattr(part, name, None) for part in module.modules() for name in HEADS]
-    told = [max(map(len, chosen.values())), *(n for n in named if isinstance(n, int))]
-    return found, next(iter(told[told[0] == 1 :]), None)
+    return chosen
 
 
 def _guessed(matrices: dict[str, Tensor]) -> dict[str, list[str]]:
@@ -222,15 +282,26 @@ def _said(place: str) -> str:
     return ""
 
 
-def _seen(run: Callable[[Tensor], Tensor], x: Tensor) -> Iterator[str]:
+def _heads(module: nn.Module, places: dict[str, list[str]]) -> int:
+    if (several := max(map(len, places.values()))) > 1:
+        return several
+    named = (getattr(part, name, None) for part in module.modules() for name in HEADS)
+    if (h := next((n for n in named if isinstance(n, int)), None)) is None:
+        raise ValueError(f"n_heads must be given: the module has no attribute {say(HEADS)}.")
+    return h
+
+
+def _looked_at(run: Run, x: Tensor) -> Iterator[str]:
     """What comes of changing one thing at a time."""
-    y, later, other = run(x), x.clone(), x.clone()
+    y, later, other = run(x, False), x.clone(), x.clone()
     later[:, -1] += 1
     other[1:] += 1
-    sees = not torch.allclose(run(later)[:, :-1], y[:, :-1])
+    order = [1, 0, *range(2, x.shape[1])]
+    if not y.any():
+        yield "All outputs are zeros."
+    sees = not torch.allclose(run(later, False)[:, :-1], y[:, :-1])
     yield f"Tokens {'see' if sees else 'do not see'} later ones."
-    mixes = not torch.allclose(run(other)[0], y[0])
+    mixes = not torch.allclose(run(other, False)[0], y[0])
     yield f"Sequences {'see' if mixes else 'do not see'} each other."
-    order = torch.arange(x.shape[1]).roll(1)
-    moves = torch.allclose(run(x[:, order]), y[:, order])
-    yield f"Tokens in another order give {'the same' if moves else 'other'} outputs, in that order."
+    moves = not torch.allclose(run(x[:, order], False)[:, 2:], y[:, 2:])
+    yield f"Which of the first two comes first {'shows' if moves else 'does not show'} in the rest."

@@ -173,15 +173,58 @@ def with_causal(module, x):
     return module(x, causal_mask(x.shape[1]))
 
 
-# Without padding, or without scores below -100,000, these compute what is right.
-UNSEEN = {"mask_tiled", "mask_of_the_first", "fill_too_high"}
+# Without padding the first two compute what is right.
+UNSEEN = {"mask_tiled": "right", "mask_of_the_first": "right", "dropout_in_evaluation": "drawn"}
 
 
 @pytest.mark.parametrize("bug", OF_THE_CLASS, **named)
 def test_a_published_mistake_is_recognised(bug):
     found = compare(bug.build(D, H), with_causal)
-    assert found.found == ("right" if bug.name in UNSEEN else bug.name)
-    assert bug.name in UNSEEN or bug.threads[0] in str(found)
+    assert found.found == UNSEEN.get(bug.name, bug.name)
+    assert found.found == "right" or bug.threads[0] in str(found)
+    assert found.seen[0].startswith(("Not tried: ", "Often it is dropout"))
+
+
+def test_what_is_tiny_and_inexact_is_told_apart():
+    """By weights of its own it would agree with every scale to the digits that float32 has."""
+    module = bugs()["scale_d_model"].build(D, H)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=1e-3)
+    assert compare(module, lambda m, x: m.float()(x.float())).found == "scale_d_model"
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "found", "other"),
+    [
+        ("scale_n_heads", (12, 3), "scale_n_heads", None),
+        ("scale_n_heads", (64, 8), "right", "scale_n_heads"),
+        ("scale_twice", (64, 16), "scale_n_heads", "scale_twice"),
+        ("scale_d_model", (14, 1), "right", "scale_d_model"),
+    ],
+)
+def test_what_is_the_same_at_one_size_is_said(name, sizes, found, other):
+    said = compare(bugs()[name].build(*sizes))
+    assert said.found == found
+    alike = [line for line in said.seen if "would give the same" in line]
+    assert (other in alike[0]) if other else not alike
+
+
+def test_what_was_not_tried_is_said():
+    def drawing(module, x):
+        return nn.functional.dropout(module(x), 0.1, module.training)
+
+    def clamped(module, x):
+        return module(x).clamp(-100, 100)
+
+    for call, line in [
+        (None, "Not tried: masks."),
+        (with_causal, "Not tried: padding."),
+        (drawing, "Not tried: training, where two runs of the same input differ."),
+        (clamped, "It gives something else where scores are beyond 100,000."),
+    ]:
+        found = compare(right()(D, H), call)
+        assert found.found == "right" and line in found.seen
+    assert "Tried in float64, and not in torch.bfloat16." in compare(right()(D, H).bfloat16()).seen
 
 
 class Fused(nn.Module):
@@ -227,7 +270,8 @@ def test_heads_in_a_list_and_a_last_layer_of_another_name():
 def test_other_names_layouts_and_results():
     torch.manual_seed(7)
     found = compare(Fused())
-    assert (found.found, found.causal, found.by_head) == ("right", True, True)
+    assert (found.found, found.causal) == ("right", True)
+    assert "The rows of its fused layer are read head by head." in found.seen
     theirs = nn.MultiheadAttention(D, H, batch_first=True, dropout=0.2)
     assert compare(theirs, lambda m, x: m(x, x, x)).found == "right"
     tokens_first = nn.MultiheadAttention(D, H)
@@ -250,10 +294,19 @@ def test_where_nothing_fits_it_says_what_it_sees():
 
     found = compare(right()(D, H), call)
     assert found.found == "" and str(found).startswith("Neither")
-    assert found.seen == (
+    assert found.seen[:3] == (
         "Tokens see later ones.",
         "Sequences see each other.",
-        "Tokens in another order give the same outputs, in that order.",
+        "Which of the first two comes first does not show in the rest.",
+    )
+    assert "w_k from w_k" in found.seen[3]
+    zeros = compare(right()(D, H), lambda module, x: 0 * module(x))
+    assert zeros.found == "" and zeros.seen[0] == "All outputs are zeros."
+    placed = compare(
+        right()(D, H), lambda m, x: with_causal(m, x * torch.arange(x.shape[1])[:, None])
+    )
+    assert (
+        placed.seen[0] == "Tokens do not see later ones." and "comes first shows" in placed.seen[2]
     )
 
 
@@ -276,7 +329,11 @@ def test_it_leaves_the_module_and_the_generator_as_they_are():
             {"layers": {"w_q": "nowhere"}},
             "^layers must map some of .* got .*nowhere",
         ),
-        (mha_lesson.MultiHeadAttention(D, H, d_k=3), {}, "^layers must be d_model wide"),
+        (mha_lesson.MultiHeadAttention(D, H, d_k=3), {}, "^layers must be .*h·d_k is not d_model"),
+        (right("Writer")(12, 4, 2, 3), {}, "^layers must be .*: heads share keys"),
+        (right(), {}, r"^module must be an nn.Module that is made, Attention\(…\)"),
+        (right()(D, H), {"n_heads": 5}, "^n_heads must divide d_model = 14; got 5"),
+        (nn.MultiheadAttention(D, H), {}, r"^call must run for x of shape \(3, 7, 14\).*'key'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(module, given, match):
