@@ -260,7 +260,7 @@ def _places(
     return chosen
 
 
-def _guessed(matrices: dict[str, Tensor]) -> dict[str, list[str]]:
+def _guessed(matrices: Mapping[str, Tensor]) -> dict[str, list[str]]:
     """By shape, then by the words of a name, its last part first; the one left over is W^O."""
     chosen: dict[str, list[str]] = {}
     for place, matrix in matrices.items():

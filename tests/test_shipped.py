@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import time
 
 import pytest
 import torch
@@ -164,6 +165,22 @@ def test_a_loose_end_is_said_with_its_question_and_its_level():
     [bug] = [bug for bug in OF_THE_CLASS if f"missed:{bug.name}" in report.slips]
     assert bug.does in str(report) and str(report).endswith("?")
     assert {slip.key for slip in check.test_attention.slips} > set(report.slips)
+
+
+def test_whoever_accuses_all_is_told_so_with_the_error():
+    def on_a_device(Attention):
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    said = str(check.test_attention(on_a_device))
+    assert "accuse 11 of 11 right classes" in said and "They accuse whatever comes" in said
+    assert "“Torch not compiled with CUDA enabled”" in said
+
+
+def test_what_does_nothing_is_no_attempt_and_what_is_slow_ends(monkeypatch):
+    assert check.test_attention(lambda Attention: None).passed is None
+    monkeypatch.setattr(nb12, "ALL_SECONDS", 0.1)
+    slow = check.test_attention(lambda Attention: time.sleep(0.06))
+    assert slow.slips == ("slow",)
 
 
 # --- a class of one's own beside them -------------------------------------------------------------

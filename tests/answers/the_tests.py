@@ -119,3 +119,24 @@ def that_stops(Attention):
 def asking_for_a_shape(Attention):
     module, (x, mask) = Attention(12, 3).double(), inputs()
     assert module(x, mask).shape == x.shape
+
+
+@wrong("test_attention", "other arguments than the class has", ("error:wrong_argument",))
+def with_other_arguments(Attention):
+    Attention(12, n_heads=3, bias=True)
+
+
+@wrong("test_attention", "a verdict that is given back", ("returns",))
+def giving_back(Attention):
+    module, (x, mask) = Attention(12, 3).double(), inputs()
+    return torch.allclose(module(x, mask), by_hand(module, x, mask))
+
+
+@wrong("test_attention", "a layer's bias is written to", ("no_bias",))
+def writing_to_a_bias(Attention):
+    Attention(12, 3).w_q.bias.data.zero_()
+
+
+@wrong("test_attention", "accuses whatever comes", ("accuses",))
+def accusing_all(Attention):
+    assert Attention is None
