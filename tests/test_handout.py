@@ -105,6 +105,7 @@ def test_printed_pages_lead_to_one_another_and_to_no_file_else():
     made = {f"{path.stem}.html" for path in notebooks.paths()}
     assert {file.partition("#")[0] for file in files} <= made and len(files) > 2
     assert "CLAIMS.md" in page.get_text()
+    assert "The solution stands at the end." in [em.text for em in page.find_all("em")]
 
 
 @each_notebook

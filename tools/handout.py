@@ -196,7 +196,8 @@ def printed(path: Path) -> str:
             if cell.source.startswith("#"):
                 heading = cell.source.splitlines()[0].lstrip("# ")
             solutions += [f"### {heading}: solution\n\n{s}" for s in SOLUTION.findall(cell.source)]
-            cell.source = SOLUTION.sub("*The solution stands at the end.*", cell.source)
+            # A blank line, else Markdown takes it for a part of the hint's HTML.
+            cell.source = SOLUTION.sub("\n*The solution stands at the end.*", cell.source)
             cell.source = cell.source.replace("<details>", "<details open>")
         elif tagged(cell, "claim"):
             for output in cell.outputs:

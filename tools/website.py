@@ -39,6 +39,11 @@ ROOT = BUILD.parent
 SITE = BUILD / "site"
 LOOK = Path(__file__).with_name("pages")
 FRONT = ("Two ways through it", "Two commands", "Licence")  # the README's parts that it shows
+BEGIN = (
+    "Read what you have just moved in [1 · Scaled dot-product attention]"
+    "(notebooks/01_scaled_dot_product_attention.ipynb), or begin at [0 · Start here]"
+    "(notebooks/00_start_here.ipynb)."
+)
 FATES = (
     "What three mistakes that stood in public code do to the loss of a small language model: one "
     "hides, one looks far too good, one fails. [Would you have merged it?]"
@@ -68,9 +73,9 @@ def front() -> NotebookNode:
     title, text = PICTURED.sub("", said[""]).split("\n", 1)
     flow, fates = bare("01", "flow"), bare("12", "three")
     button = '<button type="button" class="next" hidden>next step</button>'
-    cells = [v4.new_markdown_cell(part) for part in (title, button, text)]
+    cells = [v4.new_markdown_cell(part) for part in (title, button, BEGIN, text, FATES)]
     cells.insert(2, flow)
-    cells += [v4.new_markdown_cell(FATES), fates]
+    cells.append(fates)
     for name in FRONT:
         cells.append(v4.new_markdown_cell(f"## {name}\n" + said[name].split("\n### ")[0]))
     return v4.new_notebook(cells=cells)
@@ -124,9 +129,9 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def adapt(page: str, names: set[str]) -> BeautifulSoup:
-    """Links lead to pages or lose their target; wide tables move by themselves; one style of id;
-    code has marks where it has colours.
+def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
+    """Links lead to pages, named by their titles, or lose their target; what is wide moves by
+    itself; one style of id; code has marks where it has colours.
     """
     page = SPAN.sub(lambda span: span[0] if span[1] in COLOURED else span[2], page)
     soup = BeautifulSoup(page, "html.parser")
@@ -141,8 +146,10 @@ def adapt(page: str, names: set[str]) -> BeautifulSoup:
             link["aria-label"] = "Link to this section"
         if not target:
             link["href"] = f"#{slug(place)}"
-        elif name in names and target.endswith((".ipynb", ".md")):
+        elif name in titles and target.endswith((".ipynb", ".md")):
             link["href"] = f"{name}.html" + (f"#{slug(place)}" if place else "")
+            if link.get_text() == name:
+                link.string = titles[name]
         elif "://" not in target and not target.endswith(".html"):
             link.unwrap()  # a file that is no page: its name stays
     for image in main.find_all("img", src=re.compile(r"^\.github/")):
@@ -151,6 +158,8 @@ def adapt(page: str, names: set[str]) -> BeautifulSoup:
         coloured.unwrap()  # a traceback's code: on white its comments would hardly be seen
     for table in main.select(".text table"):
         table.wrap(soup.new_tag("div", attrs={"class": "scroll"}))
+    for code in main.select(".cell .highlight"):
+        code["class"] = ["highlight", "scroll"]
     for formula in main.find_all("math", display="block"):
         formula.wrap(soup.new_tag("span", attrs={"class": "scroll"}))
     for figure in main.find_all("figure"):
@@ -256,7 +265,8 @@ def write_pages(place: Path, found: dict[str, tuple[str, NotebookNode]]) -> None
     index: list[dict[str, str]] = []
     for name, (title, notebook) in found.items():
         told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
-        soup = adapt(exporter.from_notebook_node(prepare(notebook), told)[0], set(found))
+        page, _ = exporter.from_notebook_node(prepare(notebook), told)
+        soup = adapt(page, {name: title for name, (title, _) in found.items()})
         contents(soup)
         lay_beside(soup, place)
         if soup.body and soup.select(".second-reading"):

@@ -51,6 +51,14 @@ class Flow {
     if (flow.by_hand) this.again();
     const known = !still.matches && before?.words.join() === flow.words.join() ? before.blocks : flow.blocks;
     this.fresh = flow.blocks.filter((name) => !known.includes(name));
+    this.turned = before && before.last !== flow.last;
+  }
+
+  // A page that is too narrow for all blocks shows that of the step; of the first step its left end.
+  follow() {
+    if (!this.turned) return;
+    const { last } = this.flow, f = this.fields[last], [x, y] = f.box(0, 0), [end, , w] = f.box(0, f.columns - 1);
+    this.view.follow(["x", "q", "k", "v"].includes(last) ? [0, 0, 0] : [x, y, end + w - x]);
   }
 
   // New blocks come into being.
@@ -257,13 +265,14 @@ const FLOW_STYLE = `
 .mha-flow canvas{max-width:none}
 .mha-flow .mha-more{display:none}
 .mha-explorer:has(.mha-flow) .mha-caption{min-height:0}
+@media (max-width:480px){.mha-explorer:has(.mha-flow) .mha-caption{min-height:2.9em}}
 .mha-flow{container-type:inline-size}
 .mha-strip{width:861px;padding-left:2px;min-height:78px;color:var(--mha-text)}
 .mha-strip p{position:sticky;left:0;max-width:calc(100cqi - 4px);margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
 @container (max-width:840px){.mha-strip p{min-height:2.9em}}
 @container (max-width:420px){.mha-strip p{min-height:5.8em}}
-.mha-strip div{display:flex;height:56px;gap:2px}
-.mha-strip span{position:relative;flex:1;max-width:60px;margin-bottom:18px}
+.mha-strip div{position:sticky;left:0;display:flex;width:fit-content;height:56px;gap:2px}
+.mha-strip span{position:relative;width:60px;margin-bottom:18px}
 .mha-strip i{forced-color-adjust:none;print-color-adjust:exact;position:absolute;left:0;right:0;min-height:1px}
 .mha-strip b{position:absolute;top:100%;left:-8px;right:-8px;text-align:center;font-weight:400;font-size:12px;line-height:17px;white-space:nowrap}
 .mha-strip .mha-meant b{font-weight:700}

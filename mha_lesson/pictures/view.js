@@ -162,6 +162,7 @@ export class View {
     this.tell();
     this.settle();
     this.draw();
+    this.flow?.follow();
   }
 
   // What is on the screen keeps its place when a picture shrinks; what lies below may come up to it.

@@ -189,6 +189,40 @@ def test_an_explorer_moves_and_a_cell_is_read(opened):
     cell.locator(".mha-reading").filter(has_text="k3").wait_for()
 
 
+# Whether the whole block of the step, and the button, are within sight.
+STEP_IS_SEEN = """said => {
+  const { flow, canvas, stage } = document.querySelector('canvas[aria-label]').mha;
+  const f = flow.fields[flow.flow.last], [x] = f.box(0, 0), [end, , w] = f.box(0, f.columns - 1);
+  const left = canvas.getBoundingClientRect().left, place = stage.getBoundingClientRect();
+  const button = document.querySelector('.mha-bar button.next');
+  return button.textContent === said && button.getBoundingClientRect().top >= 0
+    && left + x >= place.left - 2 && left + end + w <= place.right + 2
+    && place.bottom <= innerHeight;
+}"""
+
+
+def test_a_phone_shows_what_the_next_step_adds(window):
+    page = window(360, "light")("index")
+    for said in ("next step", "next step", "next step", "from the start"):
+        page.get_by_role("button", name="next step").click()
+        page.wait_for_function(STEP_IS_SEEN, arg=said)
+
+
+def test_a_link_and_the_contents_open_the_fold_they_lead_to(opened, site):
+    page = opened("03_splitting_into_heads")
+    fold = page.locator("details.second-reading", has_text="The two functions")
+    assert fold.get_attribute("open") is None
+    page.locator("nav details").evaluate("contents => { contents.open = true; }")
+    for again in range(2):
+        page.locator("nav a", has_text="The two functions").click()
+        page.wait_for_function("document.querySelector(':target').closest('details').open")
+        assert -1 <= fold.bounding_box()["y"] < 60, again
+        fold.evaluate("fold => { fold.open = false; }")
+    page.goto("about:blank")
+    page.goto((site / "03_splitting_into_heads.html").as_uri() + "#the-two-functions")
+    page.wait_for_function("document.querySelector(':target').closest('details').open")
+
+
 def test_a_word_is_found_across_pages_by_keyboard(opened):
     page = opened("index")
     page.get_by_role("searchbox").fill("gradient saturat")

@@ -25,11 +25,11 @@ function sections() {
   return sections.asked;
 }
 
-async function find(query, list, status) {
-  find.latest = query;
+async function look(query, list, status) {
+  look.latest = query;
   const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
   const all = wanted.length ? await sections() : [];
-  if (find.latest !== query) return; // something else has been typed since
+  if (look.latest !== query) return; // something else has been typed since
   const hits = all
     .map((s) => ({ s, title: s.title.toLowerCase(), text: s.text.toLowerCase() }))
     .filter(({ title, text }) => wanted.every((w) => title.includes(w) || text.includes(w)))
@@ -53,7 +53,7 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelector(".theme").addEventListener("click", theme);
   document.querySelector("nav details").open = matchMedia("(min-width: 70rem)").matches;
   const box = document.querySelector(".find"), [input, list, status] = box.children;
-  input.addEventListener("input", () => find(input.value, list, status));
+  input.addEventListener("input", () => look(input.value, list, status));
   const close = () => { list.hidden = true; };
   list.addEventListener("click", close);
   document.addEventListener("click", (e) => { if (!box.contains(e.target)) close(); });
@@ -65,15 +65,21 @@ document.addEventListener("DOMContentLoaded", () => {
     links[Math.min(Math.max(links.indexOf(document.activeElement) + step, 0), links.length - 1)].focus();
   });
 
-  // the first page's picture starts at its first step, and a button takes the next
+  // the first page's picture starts at its first step, and a button among its controls takes the next
   const next = document.querySelector("button.next");
   const begin = (records, watching) => {
     const step = document.querySelector("#main input[type=range]");
     if (!step) return;
     watching.disconnect();
+    const explorer = step.closest(".mha-explorer");
     const go = (to) => { step.value = to; step.dispatchEvent(new Event("input", { bubbles: true })); };
+    step.addEventListener("input", () => { next.textContent = step.value === step.max ? "from the start" : "next step"; });
+    step.closest("label").after(next);
     next.hidden = false;
-    next.addEventListener("click", () => go(+step.value < +step.max ? +step.value + 1 : step.min));
+    next.addEventListener("click", () => {
+      go(step.value === step.max ? step.min : +step.value + 1);
+      if (explorer.getBoundingClientRect().bottom > innerHeight) explorer.scrollIntoView(); // a phone: what is new stands below
+    });
     go(step.min);
   };
   if (next) new MutationObserver(begin).observe(document.getElementById("main"), { childList: true, subtree: true });
