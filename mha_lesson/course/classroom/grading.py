@@ -5,7 +5,7 @@ import json
 import shutil
 import tempfile
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -103,7 +103,7 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
         for hand_in in row.learner.notebooks:
             key = _key(hand_in, limits)
             if key in kept:
-                row.submissions.append(_again(kept[key], hand_in))
+                row.submissions.append(replace(kept[key], file=hand_in.file))
             else:
                 waiting.append((row, hand_in, key))
     if not waiting:
@@ -234,7 +234,7 @@ def _course() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
 
 
-def _kept(path: Path) -> dict[str, Any]:
+def _kept(path: Path) -> dict[str, Submission]:
     """Key -> result; a line that was cut off in the middle counts for nothing."""
     found = {}
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
@@ -245,7 +245,3 @@ def _kept(path: Path) -> dict[str, Any]:
         except (ValueError, TypeError):
             continue
     return found
-
-
-def _again(result: Submission, hand_in: HandIn) -> Submission:
-    return Submission(**{**asdict(result), "file": hand_in.file})
