@@ -68,9 +68,10 @@ PART = 'explore.flow(until="output")'
 
 def front() -> NotebookNode:
     """The first page: the moving picture of 01, the fates of 12, and the README's for everybody."""
-    parts = re.split(r"^## (.*)\n", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.M)
+    readme = PICTURED.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
+    parts = re.split(r"^## (.*)\n", readme, flags=re.M)
     said = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
-    title, text = PICTURED.sub("", said[""]).split("\n", 1)
+    title, text = said[""].split("\n", 1)
     flow, fates = bare("01", "flow"), bare("12", "three")
     button = '<button type="button" class="next" hidden>next step</button>'
     cells = [v4.new_markdown_cell(part) for part in (title, button, BEGIN, text, FATES)]
