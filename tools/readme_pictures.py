@@ -88,7 +88,13 @@ def main() -> None:
     waits = [each] * (len(shots) - 1) + [3 * each]
     loop = FOLDER / "flow.webp"
     shots[0].save(
-        loop, save_all=True, append_images=shots[1:], duration=waits, loop=0, lossless=True, method=6
+        loop,
+        save_all=True,
+        append_images=shots[1:],
+        duration=waits,
+        loop=0,
+        lossless=True,
+        method=6,
     )
     for path in (FOLDER / "flow.png", loop):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1000} KB")
