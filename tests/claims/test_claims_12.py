@@ -16,7 +16,7 @@ SCALES = [bug for bug in shipped.bugs().values() if bug.kind == "scale"]
 
 
 def test_few_mistakes_look_like_a_failure():
-    told, honest = runs.table("fates").unbind(1)
+    told, honest, _ = runs.table("fates").unbind(1)
     right, wrong = told[0], told[1:]
     failed = (wrong > right.max() + 0.3).all(dim=-1)
     too_good = (wrong < right.min() - 0.3).all(dim=-1)
