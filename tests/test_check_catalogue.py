@@ -3,17 +3,20 @@
 import random
 import sys
 from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from answers.pairs import PAIRS
 from mha_lesson import check
 from mha_lesson.check.engine.attempt import Trial
 from mha_lesson.check.engine.compare import difference, same
 from mha_lesson.check.engine.exercise import Case, Exercise, Slip, exercise
 from mha_lesson.check.engine.judge import judge
+from mha_lesson.check.engine.problem import disjoint
 from mha_lesson.check.engine.safely import Raised, Returned
 from mha_lesson.check.engine.search import match
 from mha_lesson.check.exercises.nb06_layers import Layers
@@ -180,6 +183,16 @@ def test_slips_alone_and_in_pairs_are_named(exercise: Exercise) -> None:
         assert all(key in told or key.startswith("error:") for key in report.slips), str(report)
         if len(slips) == 1:
             assert slips[0].key in report.slips and slips[0].does in str(report), str(report)
+
+
+@many
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs_that_people_made_are_told(name: str) -> None:
+    exercise = getattr(check, name)
+    for keys in PAIRS[name]:
+        of_keys = product(*([s for s in exercise.slips if s.key == key] for key in keys))
+        report = judge(exercise, answer_with(exercise, next(filter(disjoint, of_keys))))
+        assert set(report.slips) == set(keys), str(report)
 
 
 def _three(of_these: list[Any], chance: random.Random) -> list[Any]:

@@ -93,8 +93,7 @@ def main() -> None:
     for v in verdicts:
         if verbose or v.misjudged or (not v.answer.right and not v.named):
             mark = "MISJUDGED" if v.misjudged else "named" if v.named else "unnamed"
-            what = v.answer.what or "right"
-            print(f"\n--- {v.answer.id} [{mark}, {v.milliseconds:.0f} ms] {what}\n{v.report.slips}")
+            print(f"\n--- {v.answer.id} [{mark}, {v.milliseconds:.0f} ms]\n{v.report.slips}")
             print(v.report)
     print("\n" + table(verdicts))
     found = []

@@ -1,24 +1,26 @@
 """Answers to the exercises, right and wrong, by which the checks are judged.
 
-A file here registers answers; what it writes is what a learner could have typed:
+A file for each exercise, and what it writes is what a learner could have typed:
 
-    from answers import right, wrong
+    EXERCISE = "split_heads"
 
-    @right("split_heads")
-    def with_einops(x, n_heads): ...
+    def with_einops(x, n_heads): ...  # right: its check must pass
 
-    @wrong("split_heads", "views straight to (B, h, T, d_k)", slips=("view_only",))
+    @told("view_only")  # wrong: its check must fail, and say this
     def view_without_permute(x, n_heads): ...
 
-`slips` are the keys that `report.slips` must hold: all that the check should say. A mistake that is
-one slip of the catalogue stands there, and is tried as itself; here stand every right answer that
-people have written, and of the other wrong ones one for each thing that is found.
+    def _helper(x): ...  # what answers call
+
+`told` takes all keys that `report.slips` must hold. A mistake that is one slip of the catalogue
+stands there, and is tried as itself, as are the `PAIRS` that people made; here stand every right
+answer that people have written, and of the other wrong ones one for each thing that is found.
 """
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from types import FunctionType, ModuleType
 from typing import Any
 
 
@@ -28,41 +30,33 @@ class Answer:
     right: bool
     function: Callable[..., Any]
     id: str
-    what: str = ""
     slips: tuple[str, ...] = ()
 
 
-_answers: dict[str, Answer] = {}
+_told: dict[Any, tuple[str, ...]] = {}
 
 
-def _register(answer: Answer) -> None:
-    assert answer.id not in _answers, answer.id
-    _answers[answer.id] = answer
+def told(*slips: str) -> Callable[[Any], Any]:
+    """Says that an answer is wrong, and which slips its check must name."""
 
+    def mark(answer: Any) -> Any:
+        _told[answer] = slips
+        return answer
 
-def right(exercise: str) -> Callable[[Any], Any]:
-    """Registers a right answer: its check must pass."""
-
-    def register(function: Any) -> Any:
-        _register(Answer(exercise, True, function, f"{exercise}-{function.__name__}"))
-        return function
-
-    return register
-
-
-def wrong(exercise: str, what: str, slips: tuple[str, ...], name: str = "") -> Callable[[Any], Any]:
-    """Registers a wrong answer: its check must fail, and say `slips`."""
-
-    def register(function: Any) -> Any:
-        id = f"{exercise}-{name or function.__name__}"
-        _register(Answer(exercise, False, function, id, what, slips))
-        return function
-
-    return register
+    return mark
 
 
 def all_answers() -> list[Answer]:
     """Every answer of every file in this folder."""
-    for module in pkgutil.iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
-    return list(_answers.values())
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    modules = [import_module(f"{__name__}.{name}") for name in names]
+    return [answer for module in modules for answer in _answers(module)]
+
+
+def _answers(module: ModuleType) -> Iterator[Answer]:
+    yield from getattr(module, "ANSWERS", ())  # of several exercises
+    for name, made in vars(module).items():
+        own = isinstance(made, (FunctionType, type)) and made.__module__ == module.__name__
+        if own and not name.startswith("_") and hasattr(module, "EXERCISE"):
+            exercise, slips = module.EXERCISE, _told.get(made, ())
+            yield Answer(exercise, not slips, made, f"{exercise}-{name}", slips)

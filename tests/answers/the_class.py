@@ -1,4 +1,4 @@
-"""The whole class (11): right in many styles, and wrong."""
+"""MultiHeadAttention (11): right in many styles, and wrong."""
 
 from einops import rearrange
 from torch import nn
@@ -8,13 +8,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from answers import right, wrong
+from answers import told
+
+EXERCISE = "MultiHeadAttention"
 
 
-# MultiHeadAttention
-
-
-class Base(nn.Module):
+class _Base(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
         self.h, self.d_k = n_heads, d_model // n_heads
@@ -44,13 +43,11 @@ class Base(nn.Module):
         return self.w_o(self.merge(w @ v))
 
 
-@right("MultiHeadAttention")
-class Explicit(Base):
+class Explicit(_Base):
     pass
 
 
-@right("MultiHeadAttention")
-class WithSdpa(Base):
+class WithSdpa(_Base):
     def forward(self, x, mask=None):
         q, k, v = (self.split(w(x)) for w in (self.w_q, self.w_k, self.w_v))
         keep = None if mask is None else ~mask
@@ -60,7 +57,6 @@ class WithSdpa(Base):
         return self.w_o(self.merge(out))
 
 
-@right("MultiHeadAttention")
 class NoBias(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -84,8 +80,7 @@ class NoBias(nn.Module):
         return self.w_o(rearrange(w @ v, "b h t d -> b t (h d)"))
 
 
-@right("MultiHeadAttention")
-class LoopOverHeads(Base):
+class LoopOverHeads(_Base):
     def forward(self, x, mask=None):
         q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
         outs = []
@@ -100,7 +95,6 @@ class LoopOverHeads(Base):
         return self.w_o(torch.cat(outs, -1))
 
 
-@right("MultiHeadAttention")
 class WithSdpa_2(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -121,7 +115,6 @@ class WithSdpa_2(nn.Module):
         return self.w_o(rearrange(y, "b h t d -> b t (h d)"))
 
 
-@right("MultiHeadAttention")
 class HeadByHead(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -149,7 +142,6 @@ class HeadByHead(nn.Module):
         return out
 
 
-@right("MultiHeadAttention")
 class FoldedBatch(nn.Module):
     def __init__(self, size, heads):
         super().__init__()
@@ -178,9 +170,7 @@ class FoldedBatch(nn.Module):
         return self.w_o(torch.cat(context.unbind(1), -1))
 
 
-class Plain(nn.Module):
-    """Right; the wrong ones below each change one method."""
-
+class _Plain(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
         self.n_heads, self.d_k = n_heads, d_model // n_heads
@@ -213,13 +203,11 @@ class Plain(nn.Module):
         return self.w_o(self.join(w @ v))
 
 
-@right("MultiHeadAttention")
-class Inherited(Plain):
+class Inherited(_Plain):
     pass
 
 
-@right("MultiHeadAttention")
-class WithADropoutOfZero(Plain):
+class WithADropoutOfZero(_Plain):
     def __init__(self, d_model, n_heads, dropout=0.0):
         super().__init__(d_model, n_heads)
         self.dropout = nn.Dropout(dropout)
@@ -228,7 +216,6 @@ class WithADropoutOfZero(Plain):
         return self.dropout(super().weigh(scores, mask))
 
 
-@right("MultiHeadAttention")
 class Fused(nn.Module):
     def __init__(self, d_model: int, n_heads: int, bias: bool = False):
         super().__init__()
@@ -247,8 +234,7 @@ class Fused(nn.Module):
         return self.w_o(einops.rearrange(out, "b h t d -> b t (h d)"))
 
 
-@right("MultiHeadAttention")
-class OverThePackage(Plain):
+class OverThePackage(_Plain):
     def forward(self, x, mask=None):
         from mha_lesson import merge_heads, scaled_dot_product_attention, split_heads
 
@@ -256,14 +242,12 @@ class OverThePackage(Plain):
         return self.w_o(merge_heads(scaled_dot_product_attention(q, k, v, mask)))
 
 
-@right("MultiHeadAttention")
-class AllZeroAtFirst(Plain):
+class AllZeroAtFirst(_Plain):
     def __init__(self, d_model, n_heads):
         super().__init__(d_model, n_heads)
         nn.init.zeros_(self.w_o.weight)
 
 
-@right("MultiHeadAttention")
 class OverTorch(nn.Module):
     """PyTorch's own function, with the weights of the four layers."""
 
@@ -313,7 +297,6 @@ class OverTorch(nn.Module):
         return self.w_o(torch.cat(outs, -1))
 
 
-@right("MultiHeadAttention")
 class WithBuffers(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -337,7 +320,6 @@ class WithBuffers(nn.Module):
         return self.w_o(torch.cat(torch.einsum("bhij,bhjd->bhid", w, v).unbind(1), -1))
 
 
-@right("MultiHeadAttention")
 class KeepsItsWeights(nn.Module):
     """Stores the last attention weights, as one does to plot them."""
 
@@ -362,14 +344,13 @@ class KeepsItsWeights(nn.Module):
         return self.w_o(einops.rearrange(self.attention_weights @ v, "b h t d -> b t (h d)"))
 
 
-def zero_rows(scores, mask):
+def _zero_rows(scores, mask):
     if mask is None:
         return scores.softmax(-1)
     scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min)
     return scores.softmax(-1).masked_fill(mask, 0.0)
 
 
-@right("MultiHeadAttention")
 class ByHeads(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -388,11 +369,10 @@ class ByHeads(nn.Module):
         contexts = []
         for i, part in enumerate(self.parts):
             s = Q[..., part] @ K[..., part].mT * Q[..., part].shape[-1] ** -0.5
-            contexts.append(zero_rows(s, None if mask is None else mask[:, i]) @ V[..., part])
+            contexts.append(_zero_rows(s, None if mask is None else mask[:, i]) @ V[..., part])
         return self.w_o(torch.cat(contexts, -1))
 
 
-@right("MultiHeadAttention")
 class MhaLoopOverHeads(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -421,7 +401,6 @@ class MhaLoopOverHeads(nn.Module):
         return self.w_o(torch.cat(outs, dim=2))
 
 
-@right("MultiHeadAttention")
 class MhaNoBias(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -444,7 +423,6 @@ class MhaNoBias(nn.Module):
         return self.w_o((w @ v).transpose(1, 2).flatten(-2))
 
 
-@right("MultiHeadAttention")
 class MhaMaskInPlace(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -468,7 +446,6 @@ class MhaMaskInPlace(nn.Module):
         return self.w_o((w @ v).transpose(1, 2).flatten(-2))
 
 
-@right("MultiHeadAttention")
 class MhaEinsum(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -486,7 +463,6 @@ class MhaEinsum(nn.Module):
         return self.w_o(torch.einsum("bhqk,bkhd->bqhd", w, v).flatten(-2))
 
 
-@right("MultiHeadAttention")
 class MhaFusedCall(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -513,7 +489,6 @@ class MhaFusedCall(nn.Module):
         return self.w_o(self.merge(y.masked_fill(dead, 0.0)))
 
 
-@right("MultiHeadAttention")
 class MaskInPlace(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -538,7 +513,6 @@ class MaskInPlace(nn.Module):
         return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
 
 
-@right("MultiHeadAttention")
 class OneLineEach(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -555,9 +529,7 @@ class OneLineEach(nn.Module):
         return self.w_o(torch.cat((w @ v).unbind(1), -1))
 
 
-class Base_2(nn.Module):
-    """What the assistant's classes below have in common."""
-
+class _Whole(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
         if d_model % n_heads:
@@ -583,8 +555,7 @@ class Base_2(nn.Module):
         return scores.masked_fill(mask & ~blocked, -math.inf).softmax(-1).masked_fill(blocked, 0)
 
 
-@right("MultiHeadAttention")
-class PytorchInside(Base_2):
+class PytorchInside(_Whole):
     def forward(self, x, mask=None):
         q, k, v = (self.split(w(x)) for w in (self.w_q, self.w_k, self.w_v))
         if mask is None:
@@ -597,7 +568,6 @@ class PytorchInside(Base_2):
         return self.w_o(torch.cat([y[:, i] for i in range(self.n_heads)], dim=-1))
 
 
-@right("MultiHeadAttention")
 class MHAPerHeadLoop(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -620,7 +590,6 @@ class MHAPerHeadLoop(nn.Module):
         return self.w_o(torch.cat(outs, dim=-1))
 
 
-@right("MultiHeadAttention")
 class MHAHeadByHead(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -643,7 +612,7 @@ class MHAHeadByHead(nn.Module):
         return self.w_o(torch.cat(out, dim=2))
 
 
-class Plain_2(nn.Module):
+class _Short(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
         self.n_heads = n_heads
@@ -662,27 +631,18 @@ class Plain_2(nn.Module):
         return self.w_o((A @ V).transpose(1, 2).reshape(B, T, D))
 
 
-@right("MultiHeadAttention")
-class LowestOfDtype(Plain_2):
+class LowestOfDtype(_Short):
     def low(self, S):
         return torch.finfo(S.dtype).min
 
 
-def softmax_where_twice(scores, mask):
+def _softmax_where_twice(scores, mask):
     mask = mask.expand_as(scores)
     safe = torch.where(mask, torch.finfo(scores.dtype).min, scores)
     return torch.where(mask, 0.0, safe.softmax(dim=-1))
 
 
-class _Projections(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
-
-
-@right("MultiHeadAttention")
-class HeadByHead_2(_Projections):
+class HeadByHead_2(_Whole):
     def forward(self, x, mask=None):
         B, T, d_model = x.shape
         d_k = d_model // self.n_heads
@@ -694,12 +654,11 @@ class HeadByHead_2(_Projections):
         for i in range(self.n_heads):
             part = slice(i * d_k, (i + 1) * d_k)
             scores = torch.bmm(q[..., part], k[..., part].mT) * d_k**-0.5
-            contexts.append(torch.bmm(softmax_where_twice(scores, mask[:, i]), v[..., part]))
+            contexts.append(torch.bmm(_softmax_where_twice(scores, mask[:, i]), v[..., part]))
         return self.w_o(torch.cat(contexts, dim=-1))
 
 
-@right("MultiHeadAttention")
-class WithFusedCore(_Projections):
+class WithFusedCore(_Whole):
     def forward(self, x, mask=None):
         q, k, v = (
             rearrange(w(x), "b t (h d) -> b h t d", h=self.n_heads)
@@ -715,7 +674,7 @@ class WithFusedCore(_Projections):
         return self.w_o(rearrange(context, "b h t d -> b t (h d)"))
 
 
-def softmax_by_exp(scores, mask):
+def _softmax_by_exp(scores, mask):
     lowest = torch.finfo(scores.dtype).min
     top = scores.masked_fill(mask, lowest).amax(dim=-1, keepdim=True).detach()
     e = (scores - top).masked_fill(mask, -math.inf).exp()
@@ -723,7 +682,6 @@ def softmax_by_exp(scores, mask):
     return e / total.masked_fill(total == 0, 1.0)
 
 
-@right("MultiHeadAttention")
 class WithoutBiases(nn.Module):
     def __init__(self, width, count):
         super().__init__()
@@ -737,7 +695,7 @@ class WithoutBiases(nn.Module):
             for layer in (self.w_q, self.w_k, self.w_v)
         )
         scores = q @ k.mT / math.sqrt(q.shape[-1])
-        weights = scores.softmax(dim=-1) if mask is None else softmax_by_exp(scores, mask)
+        weights = scores.softmax(dim=-1) if mask is None else _softmax_by_exp(scores, mask)
         writes = (weights @ v).unbind(dim=1)
         return sum(
             F.linear(a, s)
@@ -745,8 +703,8 @@ class WithoutBiases(nn.Module):
         )
 
 
-@wrong("MultiHeadAttention", "dropout by default", slips=("random",))
-class DropoutByDefault(Plain):
+@told("random")
+class DropoutByDefault(_Plain):
     def __init__(self, d_model, n_heads, dropout=0.1):
         super().__init__(d_model, n_heads)
         self.dropout = nn.Dropout(dropout)
@@ -755,7 +713,7 @@ class DropoutByDefault(Plain):
         return self.dropout(super().weigh(scores, mask))
 
 
-@wrong("MultiHeadAttention", "no super().__init__", slips=("error:module_not_started",))
+@told("error:module_not_started")
 class NoSuperInit(nn.Module):
     def __init__(self, d_model, n_heads):
         self.n_heads = n_heads
@@ -765,7 +723,7 @@ class NoSuperInit(nn.Module):
         return self.w_q(x)
 
 
-@wrong("MultiHeadAttention", "one fused layer", slips=("layer_names",))
+@told("layer_names")
 class OneFusedLayer(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -775,11 +733,7 @@ class OneFusedLayer(nn.Module):
         return x
 
 
-@wrong(
-    "MultiHeadAttention",
-    "self is forgotten before w_o in forward (raises NameError)",
-    slips=("error:unknown_name",),
-)
+@told("error:unknown_name")
 class SelfForgotten(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -802,24 +756,8 @@ class SelfForgotten(nn.Module):
         return w_o(context.reshape(B, T, d_model))  # noqa: F821
 
 
-class _Base(nn.Module):
-    """What all of these share: an engineer's template."""
-
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.d_model, self.n_heads, self.d_k = d_model, n_heads, d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-
-@wrong(
-    "MultiHeadAttention",
-    "works in (B, T, h, d) and never transposes: the heads of one token attend to each other",
-    slips=("stays",),
-)
-class HeadsAttendHeads(_Base):
+@told("stays")
+class HeadsAttendHeads(_Whole):
     def forward(self, x, mask=None):
         B, T, C = x.shape
         shape = (B, T, self.n_heads, self.d_k)
@@ -830,7 +768,7 @@ class HeadsAttendHeads(_Base):
         return self.w_o((s.softmax(-1) @ v).reshape(B, T, C))
 
 
-class _Base_2(nn.Module):
+class _WithEinops(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
         self.h, self.d_k = n_heads, d_model // n_heads
@@ -852,179 +790,64 @@ class _Base_2(nn.Module):
         return y.masked_fill(empty, 0)
 
 
-@wrong(
-    "MultiHeadAttention",
-    "returns in an `if mask is not None`: without a mask it gives None",
-    slips=("one_place",),
-)
-class NoneWithoutMask(_Base_2):
+@told("one_place")
+class NoneWithoutMask(_WithEinops):
     def forward(self, x, mask=None):
         q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
         if mask is not None:
             return self.w_o(self.join(self.core(q, k, v, mask)))
 
 
-class _Four(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def split(self, x):
-        B, T, d_model = x.shape
-        return x.reshape(B, T, self.n_heads, d_model // self.n_heads).permute(0, 2, 1, 3)
-
-    def weights(self, scores, mask):
-        if mask is None:
-            return scores.softmax(dim=-1)
-        empty = mask.all(dim=-1, keepdim=True)
-        return scores.masked_fill(mask & ~empty, -math.inf).softmax(dim=-1).masked_fill(empty, 0.0)
-
-
-@wrong("MultiHeadAttention", "a relu after w_o, which nobody asked for", slips=("one_place",))
-class ReluAtTheEnd(_Four):
+@told("one_place")
+class ReluAtTheEnd(_Base):
     def forward(self, x, mask=None):
         q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
         context = self.weights(q @ k.mT / math.sqrt(q.shape[-1]), mask) @ v
         return F.relu(self.w_o(context.transpose(1, 2).flatten(2)))
 
 
-@wrong(
-    "MultiHeadAttention",
-    "adds sine positions to x, which has its positions already",
-    slips=("one_place",),
-)
-class AddsPositions(Base_2):
-    def forward(self, x, mask=None):
-        T, d = x.shape[1:]
-        t = torch.arange(T, device=x.device, dtype=x.dtype)[:, None]
-        i = torch.arange(d, device=x.device)
-        angle = t / 10_000 ** ((i - i % 2) / d)
-        x = x + torch.where(i % 2 == 0, angle.sin(), angle.cos()).to(x.dtype)
-        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
-        return self.w_o(self.merge(self.safe_softmax(scores, mask) @ v))
-
-
-@wrong(
-    "MultiHeadAttention",
-    "two mistakes: no scaling, and a wholly blocked row is NaN",
-    slips=("no_scale", "blocked_rows_left"),
-)
-class M3NoScaleNaN(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        for name in ("w_q", "w_k", "w_v", "w_o"):
-            setattr(self, name, nn.Linear(d_model, d_model))
-
-    def forward(self, x, mask=None):
-        q, k, v = [
-            rearrange(w(x), "b t (h d) -> b h t d", h=self.n_heads)
-            for w in (self.w_q, self.w_k, self.w_v)
-        ]
-        scores = torch.einsum("bhid,bhjd->bhij", q, k)
-        if mask is not None:
-            scores = scores.masked_fill(mask, -math.inf)
-        out = torch.einsum("bhij,bhjd->bhid", scores.softmax(-1), v)
-        return self.w_o(rearrange(out, "b h t d -> b t (h d)"))
-
-
-@wrong(
-    "MultiHeadAttention",
-    "two mistakes: values are not projected (w_v unused), and the weights of blocked keys are zeroed after the softmax only",
-    slips=("made_by_qkx", "zeroed_after"),
-)
-class M3NoValuesLateMask(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def _heads(self, y):
-        return y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-
-    def forward(self, x, mask=None):
-        q, k, v = self._heads(self.w_q(x)), self._heads(self.w_k(x)), self._heads(x)
-        w = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1)
-        if mask is not None:
-            w = w.masked_fill(mask, 0.0)
-        return self.w_o((w @ v).transpose(1, 2).flatten(-2))
-
-
-class K4(Plain):
+class _K4(_Plain):
     def join(self, x):
         return x.reshape(x.shape[0], x.shape[2], -1)
 
 
-@wrong(
-    "MultiHeadAttention",
-    "root of d_model, view out",
-    slips=("by_root_d_model", "not_permuted_back"),
-)
-class K23(K4):
+@told("by_root_d_model", "not_permuted_back")
+class K23(_K4):
     def scale(self, scores):
         return scores / self.w_q.in_features**0.5
 
 
-class K3(Plain):
-    def cut(self, x):
-        return x.view(x.shape[0], self.n_heads, x.shape[1], self.d_k)
-
-
-@wrong("MultiHeadAttention", "projections of one head's width", slips=("layer_sizes",))
-class ProjectionsOfOneHeadS(Plain):
+@told("layer_sizes")
+class ProjectionsOfOneHeadS(_Plain):
     def __init__(self, d_model, n_heads):
         super().__init__(d_model, n_heads)
         self.w_q = nn.Linear(d_model, self.d_k)
 
 
-@wrong(
-    "MultiHeadAttention",
-    "softmax over the heads",
-    slips=("softmax_over_axis_1", "blocked_rows_uniform"),
-)
-class K19(Plain):
+@told("softmax_over_axis_1", "blocked_rows_uniform")
+class K19(_Plain):
     def weigh(self, scores, mask):
         if mask is not None:
             scores = scores.masked_fill(mask, -1e9)
         return scores.softmax(1)
 
 
-@wrong("MultiHeadAttention", "no mask argument", slips=("error:wrong_signature",))
-class NoMaskArgument(Plain):
+@told("error:wrong_signature")
+class NoMaskArgument(_Plain):
     def forward(self, x):
         return super().forward(x)
 
 
-@wrong("MultiHeadAttention", "mask on a fixed device", slips=("fixed_device",))
-class MaskOnAFixedDevice(Plain):
+@told("fixed_device")
+class MaskOnAFixedDevice(_Plain):
     def weigh(self, scores, mask):
         if mask is None:
             mask = torch.zeros(scores.shape[-2:], dtype=torch.bool)
         return super().weigh(scores, mask)
 
 
-@wrong(
-    "MultiHeadAttention",
-    "True kept, and uniform rows",
-    slips=("blocked_rows_uniform", "true_means_keep"),
-)
-class K28(Plain):
-    def weigh(self, scores, mask):
-        if mask is not None:
-            scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
-        return scores.softmax(-1)
-
-
-@wrong("MultiHeadAttention", "does not reckon with no mask", slips=("error:none_used",))
-class DoesNotReckonWithNo(Plain):
+@told("error:none_used")
+class DoesNotReckonWithNo(_Plain):
     def weigh(self, scores, mask):
         return scores.masked_fill(mask, float("-inf")).softmax(-1).nan_to_num(0.0)
 
@@ -1038,64 +861,17 @@ n_heads = 12
 T = 128
 
 
-def _split(x, n_heads):
-    B, T, d_model = x.shape
-    return x.reshape(B, T, n_heads, d_model // n_heads).permute(0, 2, 1, 3)
-
-
-def _merge(x):
-    B, n_heads, T, d_k = x.shape
-    return x.permute(0, 2, 1, 3).reshape(B, T, n_heads * d_k)
-
-
-def _attend(q, k, v, mask):
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    if mask is not None:
-        empty = mask.all(dim=-1, keepdim=True)
-        weights = scores.masked_fill(mask & ~empty, -math.inf).softmax(dim=-1)
-        return weights.masked_fill(empty, 0.0) @ v
-    return scores.softmax(dim=-1) @ v
-
-
-@wrong(
-    "MultiHeadAttention",
-    "one and the same layer for queries, keys and values",
-    slips=("layers_shared",),
-)
-class OneLayerForThree(nn.Module):
+@told("layers_shared")
+class OneLayerForThree(_Base):
     def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        layer = nn.Linear(d_model, d_model)
-        self.w_q = layer
-        self.w_k = layer
-        self.w_v = layer
-        self.w_o = nn.Linear(d_model, d_model)
+        super().__init__(d_model, n_heads)
+        self.w_k = self.w_v = self.w_q
 
+
+@told("error:broadcast_shapes")
+class MHAMaskUnsqueezed(_Whole):
     def forward(self, x, mask=None):
-        q, k, v = (_split(w(x), self.n_heads) for w in (self.w_q, self.w_k, self.w_v))
-        return self.w_o(_merge(_attend(q, k, v, mask)))
-
-
-@wrong(
-    "MultiHeadAttention",
-    "always adds an axis to the mask, and leaves NaN in blocked rows",
-    slips=("error:broadcast_shapes",),
-)
-class MHAMaskUnsqueezed(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def heads(self, y):
-        return y.unflatten(2, (self.n_heads, y.shape[2] // self.n_heads)).transpose(1, 2)
-
-    def forward(self, x, mask=None):
-        q, k, v = map(self.heads, (self.w_q(x), self.w_k(x), self.w_v(x)))
+        q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_v(x)))
         scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / q.shape[-1] ** 0.5
         if mask is not None:
             mask = mask.unsqueeze(1)
@@ -1104,24 +880,16 @@ class MHAMaskUnsqueezed(nn.Module):
         return self.w_o(out.transpose(1, 2).flatten(2))
 
 
-@wrong(
-    "MultiHeadAttention",
-    "`if mask:` asks a tensor for one truth value",
-    slips=("truth_of_a_tensor",),
-)
-class TruthOfMask(_Base_2):
+@told("truth_of_a_tensor")
+class TruthOfMask(_WithEinops):
     def forward(self, x, mask=None):
         q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
         keep = ~mask if mask else None
         return self.w_o(self.join(F.scaled_dot_product_attention(q, k, v, attn_mask=keep)))
 
 
-@wrong(
-    "MultiHeadAttention",
-    "the result of masked_fill is thrown away: nothing is blocked",
-    slips=("mask_ignored", "thrown_away"),
-)
-class MaskThrownAway(_Base_2):
+@told("mask_ignored", "thrown_away")
+class MaskThrownAway(_WithEinops):
     def forward(self, x, mask=None):
         q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
         s = q @ k.mT * self.d_k**-0.5
@@ -1130,100 +898,31 @@ class MaskThrownAway(_Base_2):
         return self.w_o(self.join(s.softmax(-1) @ v))
 
 
-class _Heads(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.h = n_heads
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
-
-    def forward(self, x, mask=None):
-        B, T, D = x.shape
-        q, k, v = (w(x).view(B, T, self.h, -1).transpose(1, 2)
-                   for w in (self.w_q, self.w_k, self.w_v))  # fmt: skip
-        w = self.weights(q @ k.mT / math.sqrt(D // self.h), mask)
-        return self.w_o((w @ v).transpose(1, 2).reshape(B, T, D))
-
-
-@wrong("MultiHeadAttention", "no gradient beside a mask", slips=("gradient_stops",))
-class DetachedBesideAMask(_Heads):
+@told("gradient_stops")
+class DetachedBesideAMask(_Base):
     def weights(self, s, mask):
         if mask is None:
             return s.softmax(-1)
         return s.detach().masked_fill(mask, -math.inf).softmax(-1).nan_to_num(0.0)
 
 
-@wrong(
-    "MultiHeadAttention",
-    "w_o is applied before the heads are joined, to the values",
-    slips=("values",),
-)
-class OutputOnValues(_Base_2):
+@told("values")
+class OutputOnValues(_WithEinops):
     def forward(self, x, mask=None):
         q, k = self.cut(self.w_q(x)), self.cut(self.w_k(x))
         v = self.cut(self.w_o(self.w_v(x)))
         return self.join(self.core(q, k, v, mask))
 
 
-@wrong(
-    "MultiHeadAttention", "no scale, and no output projection", slips=("without_w_o", "no_scale")
-)
-class NoScaleNoOutput(_Four):
-    def forward(self, x, mask=None):
-        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
-        context = self.weights(q @ k.mT, mask) @ v
-        return context.transpose(1, 2).flatten(2)
-
-
-class Layered(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads, self.d_k = n_heads, d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def split(self, x):
-        B, T, _ = x.shape
-        return x.view(B, T, self.n_heads, self.d_k).transpose(1, 2)
-
-    def merge(self, x):
-        B, h, T, d = x.shape
-        return x.transpose(1, 2).reshape(B, T, h * d)
-
-
-@wrong("MultiHeadAttention", "no scale, and values made by w_k", slips=("made_by_qkk", "no_scale"))
-class NoScaleKeysForValues(Layered):
+@told("made_by_qkk", "no_scale")
+class NoScaleKeysForValues(_Base):
     def forward(self, x, mask=None):
         q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_k(x)))
-        return self.w_o(self.merge(zero_rows(q @ k.mT, mask) @ v))
+        return self.w_o(self.merge(_zero_rows(q @ k.mT, mask) @ v))
 
 
-@wrong(
-    "MultiHeadAttention",
-    "residual added, and no mask of any kind",
-    slips=("mask_ignored", "with_residual"),
-)
-class Residual(Layered):
-    def forward(self, x, mask=None):
-        q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_v(x)))
-        w = (q @ k.mT / math.sqrt(self.d_k)).softmax(-1)
-        return x + self.w_o(self.merge(w @ v))
-
-
-@wrong(
-    "MultiHeadAttention",
-    "n_heads is never used: one wide head",
-    slips=("not_split", "error:broadcast_shapes"),
-)
-class MhaOneHead(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
+@told("not_split", "error:broadcast_shapes")
+class MhaOneHead(_Whole):
     def forward(self, x, mask=None):
         q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
         s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
@@ -1232,7 +931,7 @@ class MhaOneHead(nn.Module):
         return self.w_o(s.softmax(-1) @ v)
 
 
-@wrong("MultiHeadAttention", "keeps keys and values of earlier calls", slips=("remembers",))
+@told("remembers")
 class MhaStateful(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -1260,25 +959,10 @@ class MhaStateful(nn.Module):
         return self.w_o((w @ v).transpose(1, 2).flatten(-2))
 
 
-@wrong("MultiHeadAttention", "output mended by nan_to_num, gradient NaN", slips=("nan_gradient",))
-class MhaNanGradient(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_k = d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def heads(self, t):
-        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
-
-    def merge(self, t):
-        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
-
+@told("nan_gradient")
+class MhaNanGradient(_Whole):
     def forward(self, x, mask=None):
-        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
         s = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
         if mask is not None:
             bias = torch.zeros(mask.shape, dtype=s.dtype, device=s.device)
@@ -1286,114 +970,28 @@ class MhaNanGradient(nn.Module):
         return self.w_o(self.merge(s.softmax(-1).nan_to_num(0.0) @ v))
 
 
-@wrong(
-    "MultiHeadAttention",
-    "two slips: no w_o, heads merged in reverse order",
-    slips=("merged_in_reverse", "without_w_o"),
-)
-class MhaReversedNoOut(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_k = d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def heads(self, t):
-        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
-
-    def merge(self, t):
-        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
-
-    def weights(self, s, mask):
-        if mask is None:
-            return s.softmax(dim=-1)
-        dead = mask.all(dim=-1, keepdim=True)
-        return s.masked_fill(mask & ~dead, -math.inf).softmax(dim=-1).masked_fill(dead, 0.0)
-
+@told("returns_tuple")
+class MhaPairAveraged(_Whole):
     def forward(self, x, mask=None):
-        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
-        s = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
-        return self.merge((self.weights(s, mask) @ v).flip(1))
-
-
-@wrong(
-    "MultiHeadAttention", "two slips: a pair comes back, weights averaged", slips=("returns_tuple",)
-)
-class MhaPairAveraged(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_k = d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def heads(self, t):
-        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
-
-    def merge(self, t):
-        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
-
-    def weights(self, s, mask):
-        if mask is None:
-            return s.softmax(dim=-1)
-        dead = mask.all(dim=-1, keepdim=True)
-        return s.masked_fill(mask & ~dead, -math.inf).softmax(dim=-1).masked_fill(dead, 0.0)
-
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
-        w = self.weights(q @ k.transpose(-2, -1) / math.sqrt(self.d_k), mask).mean(1, keepdim=True)
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        w = self.safe_softmax(q @ k.transpose(-2, -1) / math.sqrt(self.d_k), mask).mean(
+            1, keepdim=True
+        )
         return self.w_o(self.merge(w @ v)), w.squeeze(1)
 
 
-@wrong(
-    "MultiHeadAttention",
-    "two slips: softmax over queries, divided by d_k",
-    slips=("by_d_k", "softmax_over_queries", "blocked_rows_uniform"),
-)
-class MhaQueriesDk(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_k = d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def heads(self, t):
-        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
-
-    def merge(self, t):
-        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
-
+@told("by_d_k", "softmax_over_queries", "blocked_rows_uniform")
+class MhaQueriesDk(_Whole):
     def forward(self, x, mask=None):
-        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
         s = q @ k.transpose(-2, -1) / self.d_k
         if mask is not None:
             s = s.masked_fill(mask, -1e9)
         return self.w_o(self.merge(s.softmax(-2) @ v))
 
 
-@wrong(
-    "MultiHeadAttention",
-    "loops over heads with a mask of four axes on scores of three",
-    slips=("shape",),
-)
-class LoopMaskAxes(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_k = d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
+@told("shape")
+class LoopMaskAxes(_Whole):
     def forward(self, x, mask=None):
         Q, K, V = self.w_q(x), self.w_k(x), self.w_v(x)
         outs = []
@@ -1409,20 +1007,8 @@ class LoopMaskAxes(nn.Module):
         return self.w_o(torch.cat(outs, dim=-1))
 
 
-@wrong(
-    "MultiHeadAttention",
-    "heads are fetched as arrays: no gradient reaches w_q, w_k, w_v, x",
-    slips=("one_place", "error:numpy_lacks_dtype", "fixed_device", "gradient_stops"),
-)
-class NumpyHeads(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
+@told("one_place", "error:numpy_lacks_dtype", "fixed_device", "gradient_stops")
+class NumpyHeads(_Whole):
     def forward(self, x, mask=None):
         B, T, d = x.shape
         h = self.n_heads
@@ -1442,20 +1028,8 @@ class NumpyHeads(nn.Module):
         return self.w_o(torch.from_numpy(out))
 
 
-@wrong(
-    "MultiHeadAttention",
-    "gives a pair, the output and the weights, as nn.MultiheadAttention",
-    slips=("more_than_asked",),
-)
-class GivesPair(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
+@told("more_than_asked")
+class GivesPair(_Whole):
     def forward(self, x, mask=None):
         B, T, d = x.shape
         q, k, v = (
@@ -1470,11 +1044,7 @@ class GivesPair(nn.Module):
         return self.w_o((w @ v).transpose(1, 2).reshape(B, T, d)), w.mean(dim=1)
 
 
-@wrong(
-    "MultiHeadAttention",
-    "keeps the first mask it was given, and uses it ever after",
-    slips=("mask_ignored", "error:broadcast_shapes"),
-)
+@told("mask_ignored", "error:broadcast_shapes")
 class KeepsFirstMask(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -1502,16 +1072,8 @@ class KeepsFirstMask(nn.Module):
         return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
 
 
-@wrong("MultiHeadAttention", "the scale's result is not kept", slips=("thrown_away",))
-class ScaleNotKept(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
+@told("thrown_away")
+class ScaleNotKept(_Whole):
     def forward(self, x, mask=None):
         B, T, d_model = x.shape
         q, k, v = (
@@ -1527,27 +1089,14 @@ class ScaleNotKept(nn.Module):
         return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
 
 
-@wrong(
-    "MultiHeadAttention",
-    "−1e4 for float16 only, above which a score may lie",
-    slips=("ends_there",),
-)
-class LowForHalf(Plain_2):
+@told("ends_there")
+class LowForHalf(_Short):
     def low(self, S):
         return -1e4 if S.dtype == torch.float16 else -1e9
 
 
-@wrong("MultiHeadAttention", "the scale after the softmax", slips=("scale_after_softmax",))
-class ScaledAfterwards(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads, self.d_k = n_heads, d_model // n_heads
-        self.w_q, self.w_k = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-        self.w_v, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-
-    def split(self, x):
-        return x.unflatten(-1, (self.n_heads, self.d_k)).transpose(1, 2)
-
+@told("scale_after_softmax")
+class ScaledAfterwards(_Whole):
     def forward(self, x, mask=None):
         q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
         scores = q @ k.mT
@@ -1559,7 +1108,7 @@ class ScaledAfterwards(nn.Module):
         return self.w_o((weights @ v).transpose(1, 2).flatten(2))
 
 
-@wrong("MultiHeadAttention", "no heads, and scaled as if there were", slips=("never_split",))
+@told("never_split")
 class ScaledAndNeverSplit(ScaledAfterwards):
     def forward(self, x, mask=None):
         q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)

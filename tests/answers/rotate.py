@@ -1,15 +1,13 @@
-"""Rotated positions (16): right in many styles, and wrong."""
+"""rotate (16): right in many styles, and wrong."""
 
 import math
 import torch
 
-from answers import right, wrong
+from answers import told
+
+EXERCISE = "rotate"
 
 
-# rotate
-
-
-@right("rotate")
 def halves_as_complex(x, positions):
     a, b = x.double().chunk(2, -1)
     speeds = torch.exp(
@@ -21,7 +19,6 @@ def halves_as_complex(x, positions):
     return torch.cat((z.real, z.imag), -1).to(x.dtype)
 
 
-@right("rotate")
 def llama_style(x, positions):
     d = x.shape[-1]
     inv_freq = 1.0 / (10000 ** (torch.arange(0, d, 2, dtype=torch.float64, device=x.device) / d))
@@ -30,7 +27,6 @@ def llama_style(x, positions):
     return (x * emb.cos() + turned * emb.sin()).to(x.dtype)
 
 
-@right("rotate")
 def pair_by_pair(x, positions):
     d = x.shape[-1]
     out = torch.empty_like(x)
@@ -48,7 +44,6 @@ def pair_by_pair(x, positions):
     return out
 
 
-@right("rotate")
 def in_halves(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=torch.float64)
@@ -58,16 +53,6 @@ def in_halves(x, positions):
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
 
 
-def in_halves_2(x, positions):
-    half = x.shape[-1] // 2
-    i = torch.arange(half, device=x.device, dtype=torch.float64)
-    angle = positions[:, None] * 10_000.0 ** (-i / half)
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
-
-
-@right("rotate")
 def by_rotating_half(x, positions):
     d_k = x.shape[-1]
     speed = 1.0 / 10_000 ** (torch.arange(0, d_k, 2, device=x.device).float() / d_k)
@@ -75,10 +60,9 @@ def by_rotating_half(x, positions):
     angle = torch.cat((angle, angle), dim=-1)
     first, second = x.chunk(2, dim=-1)
     turned = x.float() * angle.cos() + torch.cat((-second, first), dim=-1).float() * angle.sin()
-    return turned.to(x.dtype) if x.dtype != torch.float64 else in_halves_2(x, positions)
+    return turned.to(x.dtype) if x.dtype != torch.float64 else in_halves(x, positions)
 
 
-@right("rotate")
 def with_complex_numbers(x, positions):
     wide = x.double()
     a, b = wide.chunk(2, dim=-1)
@@ -88,7 +72,6 @@ def with_complex_numbers(x, positions):
     return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
 
 
-@right("rotate")
 def pair_by_pair_2(x, positions):
     out = x.clone()
     half = x.shape[-1] // 2
@@ -100,7 +83,6 @@ def pair_by_pair_2(x, positions):
     return out
 
 
-@right("rotate")
 def turned(x, positions):
     half = x.shape[-1] // 2
     speed = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
@@ -110,7 +92,6 @@ def turned(x, positions):
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-@right("rotate")
 def as_in_llama(x, positions):
     d = x.shape[-1]
     inverse = 1.0 / (10000 ** (torch.arange(0, d, 2, device=x.device).float() / d))
@@ -120,22 +101,20 @@ def as_in_llama(x, positions):
     return (x * emb.cos() + torch.cat((-x2, x1), dim=-1) * emb.sin()).to(x.dtype)
 
 
-def angles(x, positions, base=10_000.0):
+def _angles(x, positions, base=10_000.0):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=torch.float64)
     return positions[:, None].double() * base ** (-i / half)
 
 
-@right("rotate")
 def rotate_by_matrix(x, positions):
     half = x.shape[-1] // 2
-    t = angles(x, positions)
+    t = _angles(x, positions)
     c, s = torch.diag_embed(t.cos()), torch.diag_embed(t.sin())
     R = torch.cat([torch.cat([c, -s], -1), torch.cat([s, c], -1)], -2).to(x.dtype)
     return (R @ x[..., None])[..., 0]
 
 
-@right("rotate")
 def rotate_half_style(x, positions):
     d = x.shape[-1]
     inv_freq = 1.0 / (10000 ** (torch.arange(0, d, 2, dtype=torch.float64, device=x.device) / d))
@@ -146,7 +125,6 @@ def rotate_half_style(x, positions):
     return (x * angle.cos() + turned * angle.sin()).to(x.dtype)
 
 
-@right("rotate")
 def rotate_complex(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, dtype=torch.float64, device=x.device)
@@ -156,7 +134,6 @@ def rotate_complex(x, positions):
     return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
 
 
-@right("rotate")
 def rotate_matrices(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=torch.float64)
@@ -166,7 +143,6 @@ def rotate_matrices(x, positions):
     return torch.einsum("tirc,...tci->...tri", turn, pairs).flatten(-2).to(x.dtype)
 
 
-@right("rotate")
 def rotate_matrices_2(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=torch.float64)
@@ -178,7 +154,6 @@ def rotate_matrices_2(x, positions):
     return turned.movedim(-1, -2).flatten(-2).to(x.dtype)
 
 
-@right("rotate")
 def rotate_in_place(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=torch.float64)
@@ -190,7 +165,6 @@ def rotate_in_place(x, positions):
     return x
 
 
-@right("rotate")
 def rotate_complex_2(x, positions):
     a, b = x.double().chunk(2, dim=-1)
     n = a.shape[-1]
@@ -199,7 +173,6 @@ def rotate_complex_2(x, positions):
     return torch.cat([z.real, z.imag], dim=-1).to(x.dtype)
 
 
-@right("rotate")
 def rotate_as_complex(x, positions):
     half = x.shape[-1] // 2
     inv = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
@@ -209,7 +182,6 @@ def rotate_as_complex(x, positions):
     return torch.cat([z.real, z.imag], dim=-1).to(x.dtype)
 
 
-@right("rotate")
 def rotate_complex_3(x, positions):
     h = x.shape[-1] // 2
     z = torch.complex(x[..., :h].double(), x[..., h:].double())
@@ -219,7 +191,6 @@ def rotate_complex_3(x, positions):
     return torch.cat((z.real, z.imag), -1).to(x.dtype)
 
 
-@right("rotate")
 def rotate_as_complex_2(x, positions):
     half = x.shape[-1] // 2
     a, b = x.double().chunk(2, dim=-1)
@@ -229,7 +200,6 @@ def rotate_as_complex_2(x, positions):
     return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
 
 
-@right("rotate")
 def rotate_pair_by_pair(x, positions):
     d_k = x.shape[-1]
     first, second = [], []
@@ -241,11 +211,7 @@ def rotate_pair_by_pair(x, positions):
     return torch.stack(first + second, dim=-1)
 
 
-@wrong(
-    "rotate",
-    "positions without a new axis: (T,) times (d_k/2,) raises, or pairs token i with speed i",
-    slips=("error:broadcast_shapes",),
-)
+@told("error:broadcast_shapes")
 def rotate_no_new_axis(x, positions):
     half = x.shape[-1] // 2
     speeds = 10_000.0 ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
@@ -255,7 +221,7 @@ def rotate_no_new_axis(x, positions):
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
 
 
-@wrong("rotate", "computes the angle in half precision", slips=("precision_lost",))
+@told("precision_lost")
 def angle_in_x_dtype(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=x.dtype)
@@ -264,11 +230,7 @@ def angle_in_x_dtype(x, positions):
     return torch.cat((a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()), -1)
 
 
-@wrong(
-    "rotate",
-    "the tables stay float64 and lift the result to float64: not x's dtype",
-    slips=("fixed_dtype",),
-)
+@told("fixed_dtype")
 def float64_result(x, positions):
     d = x.shape[-1]
     inv_freq = 10000.0 ** (-torch.arange(0, d, 2, device=x.device, dtype=torch.float64) / d)
@@ -277,11 +239,7 @@ def float64_result(x, positions):
     return x * emb.cos() + half * emb.sin()
 
 
-@wrong(
-    "rotate",
-    "the speeds are made without a device: fails for x on another device",
-    slips=("fixed_device",),
-)
+@told("fixed_device")
 def speeds_on_cpu(x, positions):
     h = x.size(-1) // 2
     inv = 10000.0 ** (-torch.arange(h, device="cpu", dtype=torch.float64) / h)
@@ -291,25 +249,7 @@ def speeds_on_cpu(x, positions):
     return torch.cat((a * c - b * s, a * s + b * c), -1)
 
 
-EPS, LOWEST, BASE = 1e-6, -2e4, 10_000.0
-
-
-EPS, LOWEST, BASE = 1e-6, -2e4, 10_000.0
-
-
-EPS, LOWEST, BASE = 1e-6, -2e4, 10_000.0
-
-
-@wrong("rotate", "one sine too many", slips=("one_place",))
-def with_a_base_of_its_own(x, positions):
-    half = x.shape[-1] // 2
-    angles = positions[:, None] * BASE ** (-torch.arange(half, device=x.device) / half)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat((a * cos - b * sin, a * sin + b * sin), -1)
-
-
-@wrong("rotate", "cat along the tokens' axis", slips=("one_place",))
+@told("one_place")
 def rotate_cat_axis(x, positions):
     half = x.shape[-1] // 2
     angle = positions[:, None] * 10_000.0 ** (-torch.arange(half, device=x.device).double() / half)
@@ -318,7 +258,7 @@ def rotate_cat_axis(x, positions):
     return torch.cat((a * cos - b * sin, a * sin + b * cos), -2)
 
 
-@wrong("rotate", "speeds from slow to fast", slips=("one_place",))
+@told("one_place")
 def rotate_speeds_reversed(x, positions):
     half = x.shape[-1] // 2
     ang = positions[:, None] * 10_000.0 ** (-torch.arange(half).double() / half).flip(0)
@@ -327,17 +267,7 @@ def rotate_speeds_reversed(x, positions):
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
 
 
-@wrong("rotate", "exponent -i / (half - 1): speeds reach the end exactly", slips=("one_place",))
-def rotate_linspace(x, positions):
-    half = x.shape[-1] // 2
-    speed = 10_000.0 ** (-torch.arange(half).double() / max(half - 1, 1))
-    ang = positions[:, None] * speed
-    cos, sin = ang.cos().to(x.dtype), ang.sin().to(x.dtype)
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
-
-
-@wrong("rotate", "float64 comes back, whatever x was", slips=("fixed_dtype", "fixed_device"))
+@told("fixed_dtype", "fixed_device")
 def rotate_double(x, positions):
     half = x.shape[-1] // 2
     ang = positions[:, None] * 1e4 ** (-torch.arange(half, dtype=torch.float64) / half)
@@ -345,11 +275,7 @@ def rotate_double(x, positions):
     return torch.cat((a * ang.cos() - b * ang.sin(), a * ang.sin() + b * ang.cos()), -1)
 
 
-@wrong(
-    "rotate",
-    "angles in x's own dtype: far too coarse in half precision",
-    slips=("precision_lost", "fixed_device"),
-)
+@told("precision_lost", "fixed_device")
 def rotate_half_angle(x, positions):
     half = x.shape[-1] // 2
     speed = 1e4 ** (-torch.arange(half, dtype=torch.float64) / half)
@@ -358,11 +284,7 @@ def rotate_half_angle(x, positions):
     return torch.cat((a * ang.cos() - b * ang.sin(), a * ang.sin() + b * ang.cos()), -1)
 
 
-@wrong(
-    "rotate",
-    "two slips: minus left out of the exponent, and sin for cos in the second half",
-    slips=("relation:partly_right",),
-)
+@told("relation:partly_right")
 def rotate_two_slips(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=torch.float64)
@@ -372,7 +294,7 @@ def rotate_two_slips(x, positions):
     return torch.cat((a * cos - b * sin, a * sin + b * sin), dim=-1)
 
 
-@wrong("rotate", "a table of 2,048 positions: later ones crash", slips=("ends_there",))
+@told("ends_there")
 def rotate_table(x, positions):
     half = x.size(-1) // 2
     freqs = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
@@ -382,11 +304,7 @@ def rotate_table(x, positions):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
-@wrong(
-    "rotate",
-    "single slash makes the half a float, which cannot slice",
-    slips=("error:integer_needed",),
-)
+@told("error:integer_needed")
 def rotate_float_half(x, positions):
     d_k = x.shape[-1]
     half = d_k / 2
@@ -398,11 +316,7 @@ def rotate_float_half(x, positions):
     )
 
 
-@wrong(
-    "rotate",
-    "doubles i twice in the exponent; also drops the minus in front of x2",
-    slips=("stays",),
-)
+@told("stays")
 def rotate_double_no_minus(x, positions):
     d = x.shape[-1]
     i = torch.arange(0, d, 2, device=x.device, dtype=torch.float64)
@@ -413,11 +327,7 @@ def rotate_double_no_minus(x, positions):
     return x * cos + torch.cat([x2, x1], -1) * sin
 
 
-@wrong(
-    "rotate",
-    "complex numbers of neighbouring pairs, which also crash in half precision",
-    slips=("neighbours", "error:error_RuntimeError"),
-)
+@told("neighbours", "error:error_RuntimeError")
 def rotate_complex_4(x, positions):
     d = x.shape[-1]
     freqs = 1.0 / 10000 ** (torch.arange(0, d, 2, device=x.device)[: d // 2] / d)
@@ -430,11 +340,7 @@ def rotate_complex_4(x, positions):
 _angles = {}
 
 
-@wrong(
-    "rotate",
-    "keeps the angles of a shape, whatever the positions",
-    slips=("fixed_device", "ends_there"),
-)
+@told("fixed_device", "ends_there")
 def angles_by_shape(x, positions):
     half = x.shape[-1] // 2
     key = x.shape[-2], half, x.device

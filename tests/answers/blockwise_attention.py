@@ -1,17 +1,15 @@
-"""Attention in blocks (15): right in many styles, and wrong."""
+"""blockwise_attention (15): right in many styles, and wrong."""
 
 import functools
 import itertools
 import math
 import torch
 
-from answers import right, wrong
+from answers import told
+
+EXERCISE = "blockwise_attention"
 
 
-# blockwise_attention
-
-
-@right("blockwise_attention")
 def by_logaddexp(Q, K, V, block):
     dtype = V.dtype
     Q, K, V = Q.double(), K.double(), V.double()
@@ -25,7 +23,6 @@ def by_logaddexp(Q, K, V, block):
     return out.to(dtype)
 
 
-@right("blockwise_attention")
 def in_two_passes(Q, K, V, block):
     Q = Q / Q.shape[1] ** 0.5
     top = functools.reduce(
@@ -38,7 +35,6 @@ def in_two_passes(Q, K, V, block):
     return num / den
 
 
-@right("blockwise_attention")
 def one_column_more(Q, K, V, block):
     """A column of ones among the values carries the sum along."""
     V1 = torch.cat((V, torch.ones_like(V[:, :1])), 1)
@@ -56,7 +52,6 @@ def one_column_more(Q, K, V, block):
             m = new
 
 
-@right("blockwise_attention")
 def as_in_the_paper(Q, K, V, block):
     m = torch.full((len(Q), 1), -math.inf, dtype=Q.dtype, device=Q.device)
     total = torch.zeros_like(m)
@@ -73,7 +68,6 @@ def as_in_the_paper(Q, K, V, block):
     return out / total
 
 
-@right("blockwise_attention")
 def in_place(Q, K, V, block):
     m = Q.new_full((Q.shape[0],), float("-inf"))
     total, out = Q.new_zeros(Q.shape[0]), Q.new_zeros(Q.shape[0], V.shape[-1])
@@ -88,7 +82,6 @@ def in_place(Q, K, V, block):
     return out / total[:, None]
 
 
-@right("blockwise_attention")
 def with_logsumexp(Q, K, V, block):
     out, log = None, None
     for start in range(0, K.size(0), block):
@@ -102,7 +95,6 @@ def with_logsumexp(Q, K, V, block):
     return out
 
 
-@right("blockwise_attention")
 def two_passes(Q, K, V, block):
     def scores(i):
         return Q @ K[i : i + block].T / math.sqrt(Q.shape[1])
@@ -115,7 +107,6 @@ def two_passes(Q, K, V, block):
     return sum((scores(i) - m).exp() @ V[i : i + block] for i in starts) / total
 
 
-@right("blockwise_attention")
 def one_query_at_a_time(Q, K, V, block):
     rows = []
     for q in Q:
@@ -129,7 +120,6 @@ def one_query_at_a_time(Q, K, V, block):
     return torch.stack(rows)
 
 
-@right("blockwise_attention")
 def blockwise_two_passes(Q, K, V, block):
     scale = Q.shape[-1] ** -0.5
     top = Q.new_full((len(Q), 1), -math.inf)
@@ -142,7 +132,6 @@ def blockwise_two_passes(Q, K, V, block):
     return above / below
 
 
-@right("blockwise_attention")
 def block_two_passes(Q, K, V, block):
     blocks = list(zip(torch.split(K, block), torch.split(V, block)))
     scale = 1 / math.sqrt(Q.shape[-1])
@@ -158,7 +147,6 @@ def block_two_passes(Q, K, V, block):
     return mix / total
 
 
-@right("blockwise_attention")
 def block_logsumexp(Q, K, V, block):
     lse = torch.full_like(Q[:, :1], -math.inf)
     out = Q.new_zeros(Q.shape[0], V.shape[1])
@@ -171,7 +159,6 @@ def block_logsumexp(Q, K, V, block):
     return out
 
 
-@right("blockwise_attention")
 def block_column_of_ones(Q, K, V, block):
     V1 = torch.cat((V, V.new_ones(len(V), 1)), dim=1)
     acc = Q.new_zeros(len(Q), V1.shape[1])
@@ -186,7 +173,6 @@ def block_column_of_ones(Q, K, V, block):
     return acc[:, :-1] / acc[:, -1:]
 
 
-@right("blockwise_attention")
 def blocks_logsumexp(Q, K, V, block):
     out, lse = None, None
     for k, v in zip(K.split(block), V.split(block)):
@@ -202,7 +188,6 @@ def blocks_logsumexp(Q, K, V, block):
     return out
 
 
-@right("blockwise_attention")
 def blockwise_logaddexp(Q, K, V, block):
     out, lse = 0, None
     for k, v in zip(K.split(block), V.split(block)):
@@ -214,7 +199,6 @@ def blockwise_logaddexp(Q, K, V, block):
     return out
 
 
-@right("blockwise_attention")
 def block_logsumexp_2(Q, K, V, block):
     lse, out = None, None
     for k, v in zip(K.split(block), V.double().split(block)):
@@ -229,7 +213,6 @@ def block_logsumexp_2(Q, K, V, block):
     return out.to(V.dtype)
 
 
-@right("blockwise_attention")
 def blockwise_three_passes(Q, K, V, block):
     q = Q / math.sqrt(Q.shape[-1])
     top = torch.full_like(q[:, :1], -torch.inf)
@@ -240,7 +223,6 @@ def blockwise_three_passes(Q, K, V, block):
     return sum(torch.exp(q @ k.T - top) / Z @ v for k, v in pairs)
 
 
-@right("blockwise_attention")
 def sums_beside_the_output(Q, K, V, block):
     """The sum of the exponentials is one more column of the output."""
     V = torch.cat((V, V.new_ones(len(V), 1)), 1)
@@ -252,7 +234,7 @@ def sums_beside_the_output(Q, K, V, block):
     return output[:, :-1] / output[:, -1:]
 
 
-def running(Q, K, V, block):
+def _running(Q, K, V, block):
     largest = Q.new_full((len(Q), 1), -math.inf)
     total, output = Q.new_zeros(len(Q), 1), Q.new_zeros(len(Q), V.shape[-1])
     for k, v in zip(K.split(block), V.split(block)):
@@ -263,12 +245,10 @@ def running(Q, K, V, block):
     return output / total
 
 
-@right("blockwise_attention")
 def query_by_query(Q, K, V, block):
-    return torch.cat([running(q[None], K, V, block) for q in Q])
+    return torch.cat([_running(q[None], K, V, block) for q in Q])
 
 
-@right("blockwise_attention")
 def blocks_of_indices(Q, K, V, block):
     largest = torch.full_like(Q[:, :1], -torch.inf)
     total, output = torch.zeros_like(largest), Q.new_zeros(len(Q), V.shape[1])
@@ -281,7 +261,6 @@ def blocks_of_indices(Q, K, V, block):
     return output / total
 
 
-@right("blockwise_attention")
 def query_by_query_under_vmap(Q, K, V, block):
     def one(q):
         largest, total, output = q.new_full((), -math.inf), q.new_zeros(()), V.new_zeros(V.shape[1])
@@ -295,14 +274,12 @@ def query_by_query_under_vmap(Q, K, V, block):
     return torch.vmap(one)(Q)
 
 
-@right("blockwise_attention")
 def keys_beside_their_values(Q, K, V, block):
     both = torch.cat([K, V], 1)
     d_k = K.shape[1]
-    return running(Q, both[:, :d_k], both[:, d_k:], block)
+    return _running(Q, both[:, :d_k], both[:, d_k:], block)
 
 
-@right("blockwise_attention")
 def with_diagonals(Q, K, V, block):
     m, l = Q.new_full((len(Q),), -math.inf), Q.new_zeros(len(Q))
     out = Q.new_zeros(len(Q), V.shape[1])
@@ -318,7 +295,6 @@ def with_diagonals(Q, K, V, block):
     return out
 
 
-@right("blockwise_attention")
 def column_by_column(Q, K, V, block):
     m, total = Q.new_full((len(Q), 1), -math.inf), 0.0
     columns = V.unbind(dim=1)
@@ -333,7 +309,6 @@ def column_by_column(Q, K, V, block):
     return torch.stack(sums, dim=1) / total
 
 
-@right("blockwise_attention")
 def ones_beside_the_values(Q, K, V, block):
     d_k = K.shape[1]
     m, out = Q.new_full((len(Q), 1), -math.inf), Q.new_zeros(len(Q), V.shape[1] + 1)
@@ -344,7 +319,6 @@ def ones_beside_the_values(Q, K, V, block):
     return out[:, :-1] / out[:, -1:]
 
 
-@right("blockwise_attention")
 def blockwise_log_weights(Q, K, V, block):
     log_total, out = None, None
     for k, v in zip(K.split(block), V.split(block), strict=True):
@@ -360,7 +334,6 @@ def blockwise_log_weights(Q, K, V, block):
     return out
 
 
-@right("blockwise_attention")
 def blockwise_two_passes_2(Q, K, V, block):
     starts = range(0, K.shape[0], block)
     q = Q * Q.shape[-1] ** -0.5
@@ -374,12 +347,12 @@ def blockwise_two_passes_2(Q, K, V, block):
     return mix / total[:, None]
 
 
-@wrong("blockwise_attention", "all scores at once", slips=("holds_all_scores",))
+@told("holds_all_scores")
 def plain(Q, K, V, block):
     return (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1) @ V
 
 
-@wrong("blockwise_attention", "keepdim forgotten in the sum", slips=("error:broadcast_shapes",))
+@told("error:broadcast_shapes")
 def block_sum_keepdim(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)
     total, mix = Q.new_zeros(len(Q)), Q.new_zeros(len(Q), V.shape[-1])
@@ -392,7 +365,7 @@ def block_sum_keepdim(Q, K, V, block):
     return mix / total
 
 
-@wrong("blockwise_attention", "the result lands in a float32 buffer", slips=("fixed_dtype",))
+@told("fixed_dtype")
 def block_float32_out(Q, K, V, block):
     out = torch.empty(Q.shape[0], V.shape[1])
     m = Q.new_full((Q.shape[0], 1), -math.inf)
@@ -406,11 +379,7 @@ def block_float32_out(Q, K, V, block):
     return out
 
 
-@wrong(
-    "blockwise_attention",
-    "shrink = exp(new − old): the exponent's sign is exchanged",
-    slips=("one_place",),
-)
+@told("one_place")
 def blockwise_shrink_sign(Q, K, V, block):
     m = (Q @ K[:block].T * Q.shape[-1] ** -0.5).amax(1, keepdim=True)
     total, mix = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[1])
@@ -422,24 +391,7 @@ def blockwise_shrink_sign(Q, K, V, block):
     return mix / total
 
 
-@wrong(
-    "blockwise_attention",
-    "range(0, len(Q), block): counts the queries, not the keys",
-    slips=("one_place",),
-)
-def blockwise_range_of_queries(Q, K, V, block):
-    m = torch.full_like(Q[:, :1], -math.inf)
-    total, mix = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[1])
-    for i in range(0, len(Q), block):
-        s = Q @ K[i : i + block].T * Q.shape[-1] ** -0.5
-        new = torch.maximum(m, s.amax(1, keepdim=True))
-        shrink, e = (m - new).exp(), (s - new).exp()
-        total = total * shrink + e.sum(1, keepdim=True)
-        mix, m = mix * shrink + e @ V[i : i + block], new
-    return mix / total
-
-
-@wrong("blockwise_attention", "the loop runs to the number of queries", slips=("one_place",))
+@told("one_place")
 def block_until_queries(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)
     total, mix = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[-1])
@@ -452,25 +404,7 @@ def block_until_queries(Q, K, V, block):
     return mix / total
 
 
-@wrong("blockwise_attention", "the correction is upside down", slips=("one_place",))
-def blockwise_upside_down(Q, K, V, block):
-    m = Q.new_full((len(Q), 1), -1e30)
-    total = Q.new_zeros(len(Q), 1)
-    o = Q.new_zeros(len(Q), V.shape[-1])
-    for start in range(0, len(K), block):
-        s = Q @ K[start : start + block].T / math.sqrt(K.shape[-1])
-        top = torch.maximum(m, s.amax(1, keepdim=True))
-        c = torch.exp((m - top).clamp(min=-50)) if start == 0 else torch.exp(top - m)
-        p = torch.exp(s - top)
-        total, o, m = total * c + p.sum(1, keepdim=True), o * c + p @ V[start : start + block], top
-    return o / total
-
-
-@wrong(
-    "blockwise_attention",
-    "a fold over blocks that adds the logsumexps with max instead of logaddexp",
-    slips=("relation:row_factors",),
-)
+@told("relation:row_factors")
 def b3_fold(Q, K, V, block):
     def part(i):
         s = Q @ K[i : i + block].T / Q.shape[-1] ** 0.5
@@ -483,11 +417,7 @@ def b3_fold(Q, K, V, block):
     return functools.reduce(join, map(part, range(0, len(K), block)))[1]
 
 
-@wrong(
-    "blockwise_attention",
-    "no scale, and the old sum not rescaled",
-    slips=("sum_not_rescaled", "not_scaled"),
-)
+@told("sum_not_rescaled", "not_scaled")
 def two_at_once(Q, K, V, block):
     m = Q.new_full((len(Q), 1), -math.inf)
     total, out = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[1])
@@ -499,11 +429,7 @@ def two_at_once(Q, K, V, block):
     return out / total
 
 
-@wrong(
-    "blockwise_attention",
-    "drops the last block if it is not full",
-    slips=("last_dropped", "not_above", "error:division_by_zero"),
-)
+@told("last_dropped", "not_above", "error:division_by_zero")
 def block_drops_rest(Q, K, V, block):
     total, mix = 0, 0
     for b in range(len(K) // block):
@@ -514,11 +440,7 @@ def block_drops_rest(Q, K, V, block):
     return mix / total
 
 
-@wrong(
-    "blockwise_attention",
-    "np.array_split's idea: block is the number of blocks",
-    slips=("error:float_mask_overflow", "holds_all_scores"),
-)
+@told("error:float_mask_overflow", "holds_all_scores")
 def blocks_as_number(Q, K, V, block):
     m = Q.new_full((len(Q), 1), -1e30)
     den, num = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[1])
@@ -530,11 +452,7 @@ def blocks_as_number(Q, K, V, block):
     return num / den
 
 
-@wrong(
-    "blockwise_attention",
-    "two slips: no scale, and the last key of each block left out",
-    slips=("one_place", "not_scaled"),
-)
+@told("one_place", "not_scaled")
 def blocks_two_slips(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -1e30)
     total = torch.zeros_like(m)
@@ -550,11 +468,7 @@ def blocks_two_slips(Q, K, V, block):
     return mix / total
 
 
-@wrong(
-    "blockwise_attention",
-    "blocks are weighed by their numbers of keys, not by their sums",
-    slips=("values",),
-)
+@told("values")
 def blocks_by_size(Q, K, V, block):
     out = Q.new_zeros(len(Q), V.shape[1])
     for i in range(0, len(K), block):
@@ -564,11 +478,7 @@ def blocks_by_size(Q, K, V, block):
     return out
 
 
-@wrong(
-    "blockwise_attention",
-    "the correction is upside down and the final division is missing",
-    slips=("one_place", "not_divided"),
-)
+@told("one_place", "not_divided")
 def block_inverted(Q, K, V, block):
     m = Q.new_full((Q.shape[0], 1), float("-inf"))
     l, o = torch.zeros_like(m), Q.new_zeros(Q.shape[0], V.shape[1])
@@ -583,11 +493,7 @@ def block_inverted(Q, K, V, block):
     return o
 
 
-@wrong(
-    "blockwise_attention",
-    "the block ends one key early, so every block lacks its last key",
-    slips=("one_short", "error:nothing_to_reduce"),
-)
+@told("one_short", "error:nothing_to_reduce")
 def blockwise_end_early(Q, K, V, block):
     m = torch.full((Q.shape[0], 1), -1e30, dtype=Q.dtype, device=Q.device)
     l, o = 0.0, 0.0
@@ -603,7 +509,7 @@ def blockwise_end_early(Q, K, V, block):
     return o / l
 
 
-@wrong("blockwise_attention", "no gradient reaches Q and K", slips=("gradient_stops",))
+@told("gradient_stops")
 def blocks_of_detached_scores(Q, K, V, block):
     top, total, out = Q.new_full((len(Q), 1), -math.inf), Q.new_zeros(len(Q), 1), 0
     for start in range(0, len(K), block):
@@ -616,7 +522,7 @@ def blocks_of_detached_scores(Q, K, V, block):
     return out / total
 
 
-@wrong("blockwise_attention", "starts its maximum at −1e4", slips=("ends_there",))
+@told("ends_there")
 def maximum_from_minus_1e4(Q, K, V, block):
     m, total = Q.new_full((len(Q), 1), -1e4), Q.new_zeros(len(Q), 1)
     out = Q.new_zeros(len(Q), V.shape[1])

@@ -1,0 +1,365 @@
+"""attention (2): right in many styles, and wrong."""
+
+from torch import nn
+from torch.func import grad
+import einops
+import math
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from answers import told
+
+EXERCISE = "attention"
+
+
+d_k = 2
+
+
+Q = K = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+
+
+def by_the_book(Q, K, V):
+    d_k = Q.size(-1)
+    scores = torch.matmul(Q, K.transpose(-2, -1)) / math.sqrt(d_k)
+    p_attn = F.softmax(scores, dim=-1)
+    return torch.matmul(p_attn, V), p_attn
+
+
+def list_returned(Q, K, V):
+    w = torch.softmax(Q @ K.mT * Q.shape[-1] ** -0.5, -1)
+    return [w @ V, w]
+
+
+def einsum_attention(q, k, v):
+    s = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
+    a = s.softmax(dim=-1)
+    return torch.einsum("...qk,...kv->...qv", a, v), a
+
+
+def with_sdpa(Q, K, V):
+    weights = (Q @ K.transpose(-2, -1) / Q.shape[-1] ** 0.5).softmax(-1)
+    return F.scaled_dot_product_attention(Q, K, V), weights
+
+
+def exp_by_hand(Q, K, V):
+    s = Q @ K.transpose(-2, -1) / Q.shape[-1] ** 0.5
+    e = torch.exp(s - s.max(dim=-1, keepdim=True).values)
+    w = e / e.sum(dim=-1, keepdim=True)
+    return w @ V, w
+
+
+def attention_textbook(Q, K, V):
+    scores = Q @ K.transpose(-2, -1) / math.sqrt(Q.size(-1))
+    weights = F.softmax(scores, dim=-1)
+    return weights @ V, weights
+
+
+def attention_as_list(Q, K, V):
+    weights = (Q @ K.mT * Q.shape[-1] ** -0.5).softmax(-1)
+    return [torch.matmul(weights, V), weights]
+
+
+def attention_fused(Q, K, V):
+    out = F.scaled_dot_product_attention(Q, K, V)
+    eye = torch.eye(K.shape[-2], dtype=V.dtype, device=V.device).expand(*K.shape[:-1], -1)
+    return out, F.scaled_dot_product_attention(Q, K, eye)
+
+
+def attention_by_hand(Q, K, V):
+    s = torch.einsum("...id,...jd->...ij", Q, K) / Q.shape[-1] ** 0.5
+    s = s - s.max(dim=-1, keepdim=True).values
+    e = torch.exp(s)
+    w = e / e.sum(dim=-1, keepdim=True)
+    return torch.einsum("...ij,...jv->...iv", w, V), w
+
+
+def attention_in_float32(Q, K, V):
+    scores = (Q.double() @ K.double().mT) / math.sqrt(Q.shape[-1])
+    weights = scores.softmax(dim=-1)
+    return (weights @ V.double()).to(Q.dtype), weights.to(Q.dtype)
+
+
+def attention_query_by_query(Q, K, V):
+    outs, rows = [], []
+    for i in range(Q.shape[-2]):
+        q = Q[..., i : i + 1, :]
+        w = torch.softmax((q * K).sum(-1) / math.sqrt(K.shape[-1]), -1)
+        rows.append(w)
+        outs.append((w.unsqueeze(-1) * V).sum(-2))
+    return torch.stack(outs, -2), torch.stack(rows, -2)
+
+
+def attention_of_the_package(Q, K, V):
+    from mha_lesson import scaled_dot_product_attention
+
+    return scaled_dot_product_attention(Q, K, V, return_weights=True)
+
+
+def by_sdpa_twice(Q, K, V):
+    eye = torch.eye(K.shape[-2], dtype=K.dtype, device=K.device).expand(*K.shape[:-2], -1, -1)
+    w = F.scaled_dot_product_attention(Q, K, eye)
+    return torch.matmul(w, V), w
+
+
+def by_logsumexp(Q, K, V):
+    s = torch.einsum("...id,...jd->...ij", Q, K) / Q.shape[-1] ** 0.5
+    s = s - s.amax(-1, keepdim=True)
+    w = (s - torch.logsumexp(s, -1, keepdim=True)).exp()
+    return [w @ V, w]
+
+
+def by_softmin(Q, K, V):
+    w = F.softmin(-(Q @ K.mT) / math.sqrt(K.shape[-1]), dim=-1)
+    return torch.einsum("...ij,...jv->...iv", w, V), w
+
+
+def transposed_all_the_way(Q, K, V):
+    wt = (K @ Q.mT / math.sqrt(Q.shape[-1])).softmax(dim=-2)
+    return (V.mT @ wt).mT, wt.mT
+
+
+def with_an_identity_for_weights(Q, K, V):
+    both = torch.cat([V, torch.eye(K.shape[-2]).to(V).expand(*V.shape[:-1], -1)], -1)
+    out = F.scaled_dot_product_attention(Q, K, both)
+    return out.split([V.shape[-1], K.shape[-2]], -1)
+
+
+class CallableClass:
+    """Called like a function; here the check gets its instance."""
+
+    def __new__(cls, Q, K, V):
+        w = F.softmax(einops.einsum(Q, K, "... q d, ... k d -> ... q k") / Q.shape[-1] ** 0.5, -1)
+        return w @ V, w
+
+
+def softmax_in_full_precision(Q, K, V):
+    w = F.softmax(Q @ K.mT / K.size(-1) ** 0.5, dim=-1, dtype=torch.float32).type_as(Q)
+    return torch.matmul(w, V), w
+
+
+def attention_logsumexp(Q, K, V):
+    s = torch.baddbmm if False else (Q * Q.shape[-1] ** -0.5) @ K.mT
+    w = (s - s.logsumexp(-1, keepdim=True)).exp()
+    return [w @ V, w]
+
+
+def attention_by_hand_2(Q, K, V):
+    s = torch.einsum("...qd,...kd->...qk", Q, K) / Q.shape[-1] ** 0.5
+    e = torch.exp(s - s.max(dim=-1, keepdim=True).values)
+    w = e / e.sum(dim=-1, keepdim=True)
+    return torch.einsum("...qk,...kd->...qd", w, V), w
+
+
+def attention_logsumexp_2(Q, K, V):
+    s = (Q * Q.shape[-1] ** -0.5).matmul(K.mT)
+    w = (s - torch.logsumexp(s, dim=-1, keepdim=True)).exp()
+    return w.matmul(V), w
+
+
+def attention_identity_values(Q, K, V):
+    eye = torch.eye(K.shape[-2], dtype=K.dtype, device=K.device).expand(*K.shape[:-1], -1)
+    w = F.scaled_dot_product_attention(Q, K, eye)
+    return w @ V, w
+
+
+def attention_two_temporaries(Q, K, V):
+    scores = torch.empty(0)
+    scores = (Q / Q.shape[-1] ** 0.25) @ (K / K.shape[-1] ** 0.25).mT
+    weights = torch.log_softmax(scores, -1)
+    weights = weights.exp()
+    return [weights.matmul(V), weights]
+
+
+def attention_by_pytorch(Q, K, V):
+    eye = torch.eye(K.shape[-2], dtype=K.dtype, device=K.device)
+    weights = F.scaled_dot_product_attention(Q, K, eye.expand(*K.shape[:-1], -1))
+    return torch.einsum("...qk,...kv->...qv", weights, V), weights
+
+
+def attention_through_identity(Q, K, V):
+    eye = torch.eye(K.shape[-2], dtype=K.dtype, device=K.device).expand(*K.shape[:-1], -1)
+    w = F.scaled_dot_product_attention(Q, K, eye)
+    return [torch.einsum("...qk,...kv->...qv", w, V), w]
+
+
+def weights_as_a_gradient(Q, K, V):
+    S = Q @ K.transpose(-1, -2) / math.sqrt(Q.shape[-1])
+    A = grad(lambda s: s.logsumexp(-1).sum())(S)
+    return A @ V, A
+
+
+def output_ready_made(Q, K, V):
+    weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
+    return F.scaled_dot_product_attention(Q, K, V), weights
+
+
+def attention_identity_values_2(Q, K, V):
+    n = K.shape[-2]
+    one = torch.eye(n, dtype=K.dtype, device=K.device).expand(*K.shape[:-1], n)
+    weights = F.scaled_dot_product_attention(Q, K, one)
+    return weights @ V, weights
+
+
+def attention_log_space(Q, K, V):
+    scores = torch.matmul(Q, K.transpose(-1, -2)) * Q.shape[-1] ** -0.5
+    weights = (scores - scores.logsumexp(dim=-1, keepdim=True)).exp()
+    return [einops.einsum(weights, V, "... q k, ... k d -> ... q d"), weights]
+
+
+@told("random")
+def with_dropout(Q, K, V):
+    w = F.dropout(torch.softmax(Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1]), dim=-1), 0.1)
+    return w @ V, w
+
+
+@told("returns_dict")
+def a_dict_comes_back(Q, K, V):
+    w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
+    return {"output": w @ V, "weights": w}
+
+
+@told("fresh_weights")
+def dropout_on_the_weights(Q, K, V):
+    w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
+    w = nn.Dropout(0.2)(w)
+    return w @ V, w
+
+
+@told("one_place")
+def a3_twice(Q, K, V):
+    w = (Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])).softmax(-1)
+    return w.softmax(-1) @ V, w
+
+
+@told("one_place")
+def attention_softmax_again(Q, K, V):
+    weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
+    return F.softmax(weights, dim=-1) @ V, weights
+
+
+@told("no_scale", "no_softmax")
+def b25(Q, K, V):
+    return Q @ K.mT @ V, Q @ K.mT
+
+
+@told("thrown_away")
+def attention_softmax_lost(Q, K, V):
+    d_k = Q.shape[-1]
+    weights = Q @ K.transpose(-2, -1) / math.sqrt(d_k)
+    weights.softmax(dim=-1)
+    output = weights @ V
+    return output, weights
+
+
+@told("returns_NoneType")
+def sdpa_no_weights(Q, K, V):
+    return F.scaled_dot_product_attention(Q, K, V), None
+
+
+@told("error:dtype_mix")
+def softmax_in_float32(query, key, value):
+    attn = torch.matmul(query, key.transpose(-1, -2)) * query.shape[-1] ** -0.5
+    attn = nn.functional.softmax(attn, dim=-1, dtype=torch.float32)
+    return torch.matmul(attn, value), attn
+
+
+@told("error:matrix_shapes")
+def a3_loop_first_axis(Q, K, V):
+    rows, weights = [], []
+    for i in range(Q.shape[0]):
+        s = K @ Q[i] / math.sqrt(K.shape[-1])
+        e = torch.exp(s - s.max())
+        w = e / e.sum()
+        weights.append(w)
+        rows.append(w @ V)
+    return torch.stack(rows), torch.stack(weights)
+
+
+@told("one_place", "scores_returned")
+def a3_dv_scores(Q, K, V):
+    s = torch.einsum("...id,...jd->...ij", Q, K) / V.shape[-1] ** 0.5
+    return s.softmax(-1) @ V, s
+
+
+@told("fixed_dtype")
+def weights_are_detached_from_a(Q, K, V):
+    w = torch.zeros(*Q.shape[:-1], K.shape[-2])
+    w[...] = F.softmax(Q @ K.mT / Q.shape[-1] ** 0.5, -1)
+    return w.to(V.dtype) @ V, w
+
+
+@told("fixed_dtype", "error:numpy_lacks_dtype", "fixed_device", "no_gradient")
+def attention_numpy(Q, K, V):
+    q, k, v = (x.detach().numpy() for x in (Q, K, V))
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return torch.from_numpy(weights @ v), torch.from_numpy(weights)
+
+
+@told("arguments_exchanged")
+def attention_value_key_query(value, key, query):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(key.shape[-1])
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+@told("gradient_stops")
+def attention_detached(q, k, v):
+    w = (q @ k.mT * q.size(-1) ** -0.5).softmax(-1).detach()
+    return w @ v, w
+
+
+@told("one_place", "no_scale")
+def attention_softmax_twice(q, k, v):
+    w = (q @ k.mT).softmax(-1).softmax(-1)
+    return w @ v, w
+
+
+@told("error:broadcast_shapes")
+def attention_no_keepdim(Q, K, V):
+    scores = Q @ K.mT / math.sqrt(Q.size(-1))
+    e = torch.exp(scores - scores.max())
+    weights = e / e.sum(-1)
+    return weights @ V, weights
+
+
+@told("shape")
+def attention_width_of_v_exchanged(Q, K, V):
+    weights = (Q @ K.mT / math.sqrt(V.size(-1))).softmax(-1)
+    return weights, weights @ V
+
+
+@told("error:two_axes_only")
+def attention_batch_loop(Q, K, V):
+    outs, ws = [], []
+    for q, k, v in zip(Q, K, V):
+        w = torch.softmax(q.mm(k.t()) / math.sqrt(q.shape[1]), dim=1)
+        outs.append(w.mm(v))
+        ws.append(w)
+    return torch.stack(outs), torch.stack(ws)
+
+
+@told("changes_too")
+def attention_dv_columns(Q, K, V):
+    w = torch.softmax(Q @ K.transpose(-2, -1) / math.sqrt(V.size(-1)), dim=-2)
+    return w @ V, w
+
+
+@told("relation:moved_axes")
+def attention_stack_rows(Q, K, V):
+    outs, rows = [], []
+    for i in range(Q.shape[-2]):
+        q = Q[..., i : i + 1, :]
+        w = torch.softmax(q @ K.transpose(-1, -2) / math.sqrt(Q.shape[-1]), dim=-1)
+        rows.append(w[..., 0, :])
+        outs.append((w @ V)[..., 0, :])
+    return torch.stack(outs), torch.stack(rows)
+
+
+@told("error:written_over")
+def attention_exp_in_place(Q, K, V):
+    scores = Q @ K.mT / math.sqrt(Q.shape[-1])
+    weights = scores.log_softmax(-1).exp_()
+    return weights @ V, weights

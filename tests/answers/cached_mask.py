@@ -1,0 +1,169 @@
+"""cached_mask (19): right in many styles, and wrong."""
+
+import math
+import torch
+
+from answers import told
+
+EXERCISE = "cached_mask"
+
+
+def triangles(n_new, n_cached, window):
+    ones = torch.ones(n_new, n_cached + n_new, dtype=torch.bool)
+    return (
+        ones.triu(n_cached + 1)
+        if window is None
+        else ones.triu(n_cached + 1) | ones.tril(n_cached - window)
+    )
+
+
+def last_rows_of_the_square(n_new, n_cached, window):
+    n = n_new + n_cached
+    d = torch.arange(n).view(-1, 1) - torch.arange(n)
+    return ~((d >= 0) & (d < (window or n + 1)))[n_cached:]
+
+
+def row_lists(n_new, n_cached, window):
+    n = n_cached + n_new
+    rows = []
+    for at in range(n_cached, n):
+        first = 0 if window is None else max(0, at - window + 1)
+        rows.append([True] * first + [False] * (at - first + 1) + [True] * (n - at - 1))
+    return torch.tensor(rows)
+
+
+def two_comparisons(n_new, n_cached, window):
+    query = torch.arange(n_cached, n_cached + n_new)[:, None]
+    key = torch.arange(n_cached + n_new)
+    blocked = key > query
+    return blocked if window is None else blocked | (query - key >= window)
+
+
+def rows_of_a_square(n_new, n_cached, window):
+    n = n_cached + n_new
+    blocked = torch.ones(n, n, dtype=torch.bool).triu(1)
+    if window is not None:
+        blocked |= torch.ones(n, n, dtype=torch.bool).tril(-window)
+    return blocked[n_cached:]
+
+
+def cell_by_cell(n_new, n_cached, window):
+    rows = []
+    for i in range(n_cached, n_cached + n_new):
+        reach = n_cached + n_new if window is None else window
+        rows.append([not (i - reach < j <= i) for j in range(n_cached + n_new)])
+    return torch.tensor(rows)
+
+
+def by_positions(n_new, n_cached, window):
+    query = torch.arange(n_cached, n_cached + n_new)[:, None]
+    key = torch.arange(n_cached + n_new)
+    blocked = key > query
+    return blocked if window is None else blocked | (key <= query - window)
+
+
+def by_triangles(n_new, n_cached, window):
+    ones = torch.ones(n_new, n_cached + n_new, dtype=torch.bool)
+    mask = ones.triu(n_cached + 1)
+    return mask if window is None else mask | ones.tril(n_cached - window)
+
+
+def mask_by_lists(n_new, n_cached, window):
+    rows = []
+    for i in range(n_cached, n_cached + n_new):
+        first = 0 if window is None else max(0, i - window + 1)
+        rows.append([not first <= j <= i for j in range(n_cached + n_new)])
+    return torch.tensor(rows)
+
+
+def cmask_cells(n_new, n_cached, window):
+    mask = torch.zeros(n_new, n_cached + n_new, dtype=torch.bool)
+    for i in range(n_new):
+        here = n_cached + i
+        mask[i, here + 1 :] = True
+        if window is not None:
+            mask[i, : max(0, here - window + 1)] = True
+    return mask
+
+
+def cmask_rows_of_all(n_new, n_cached, window):
+    n = n_cached + n_new
+    back = torch.arange(n)[:, None] - torch.arange(n)[None, :]
+    limit = n if window is None else window
+    return ((back < 0) | (back >= limit))[n_cached:]
+
+
+def mask_by_rolling(n_new, n_cached, window):
+    n = n_cached + n_new
+    band = torch.ones(n, n, dtype=torch.bool).tril()
+    if window is not None:
+        band = band & ~torch.ones(n, n, dtype=torch.bool).tril(-window)
+    return torch.logical_not(band[n_cached:])
+
+
+def cmask_band(n_new, n_cached, window):
+    total = n_cached + n_new
+    band = torch.ones(total, total, dtype=torch.bool).tril()
+    if window is not None:
+        band = band.triu(1 - window)
+    return ~band[n_cached:]
+
+
+def mask_band(n_new, n_cached, window):
+    keep = torch.ones(n_new, n_cached + n_new, dtype=torch.bool).tril(n_cached)
+    if window is not None:
+        keep = keep.triu(n_cached - window + 1)
+    return keep.logical_not()
+
+
+def mask_python(n_new, n_cached, window):
+    reach = math.inf if window is None else window
+    rows = range(n_cached, n_cached + n_new)
+    return torch.tensor([[not 0 <= i - j < reach for j in range(n_cached + n_new)] for i in rows])
+
+
+@told("one_place")
+def mask_and(n_new, n_cached, window):
+    query = torch.arange(n_cached, n_cached + n_new)[:, None]
+    key = torch.arange(n_cached + n_new)
+    blocked = key > query
+    return blocked if window is None else blocked & (query - key >= window)
+
+
+@told("error:none_used")
+def cmask_none(n_new, n_cached, window):
+    query = torch.arange(n_cached, n_cached + n_new)[:, None]
+    key = torch.arange(n_cached + n_new)
+    return (key > query) | (query - key >= window)
+
+
+@told("one_place", "transposed")
+def n3_and_transposed(n_new, n_cached, window):
+    q = torch.arange(n_cached, n_cached + n_new)
+    k = torch.arange(n_cached + n_new)[:, None]
+    m = k > q
+    if window is not None:
+        m = m & (q - k >= window)
+    return m
+
+
+@told("truth_of_a_tensor")
+def mask_or(n_new, n_cached, window):
+    d = torch.arange(n_cached, n_cached + n_new)[:, None] - torch.arange(n_cached + n_new)
+    return (d < 0) or (window is not None and d >= window)
+
+
+@told("itself_too", "window_ignored")
+def cmask_own_no_window(n_new, n_cached, window):
+    q = torch.arange(n_new)[:, None] + n_cached
+    return torch.arange(n_cached + n_new) >= q
+
+
+@told("ends_there")
+def a_table_of_1024(n_new, n_cached, window):
+    n = n_cached + n_new
+    i = torch.arange(1024)
+    m = i > i[:, None]
+    if window is not None:
+        m = m | (i[:, None] - i >= window)
+    return m[n_cached:n, :n]

@@ -1,0 +1,211 @@
+"""merge_heads (6): right in many styles, and wrong."""
+
+import einops
+import functools
+import torch
+import torch.nn.functional as F
+
+from answers import told
+
+EXERCISE = "merge_heads"
+
+
+h, d_k = 12, 32
+
+
+def transpose_reshape(x):
+    B, H, T, D = x.shape
+    return x.transpose(1, 2).reshape(B, T, H * D)
+
+
+def cat_heads(x):
+    return torch.cat(list(x.unbind(1)), dim=-1)
+
+
+def contiguous_view(x):
+    b, h, t, d = x.size()
+    return x.permute(0, 2, 1, 3).contiguous().view(b, t, -1)
+
+
+def flatten_last(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+def cat_unbound(x):
+    return torch.cat(x.unbind(dim=1), dim=-1)
+
+
+def flatten_moved(x):
+    return x.movedim(1, 2).flatten(start_dim=2)
+
+
+def hstack_all(x):
+    return torch.stack([torch.hstack(list(one)) for one in x])
+
+
+def by_fold(x):
+    return functools.reduce(lambda a, b: torch.concat((a, b), -1), x.swapaxes(0, 1))
+
+
+def through_features(x):
+    B, h, T, d = x.shape
+    return x.transpose(2, 3).reshape(B, h * d, T).mT
+
+
+def permute_and_reshape(x):
+    B, h, T, d_k = x.shape
+    return x.permute(0, 2, 1, 3).reshape(B, T, h * d_k)
+
+
+def contiguous_view_2(x):
+    b, h, t, d = x.size()
+    return x.transpose(1, 2).contiguous().view(b, t, -1)
+
+
+def concatenated(x):
+    return torch.cat([x[:, i] for i in range(x.shape[1])], dim=-1)
+
+
+def merged_by_einops(x):
+    return einops.rearrange(x, "b h t d -> b t (h d)")
+
+
+def concatenated_below(x):
+    b, h, t, d = x.shape
+    return x.mT.reshape(b, h * d, t).transpose(1, 2)
+
+
+def with_einops_reduce(x):
+    return einops.pack([head for head in x.unbind(1)], "b t *")[0]
+
+
+def by_writing(x):
+    B, h, T, d = x.shape
+    out = x.new_empty((B, T, h * d))
+    for i in range(h):
+        out[..., i * d : (i + 1) * d].copy_(x[:, i])
+    return out
+
+
+def merge_cat_features(x):
+    return torch.cat([head.squeeze(1) for head in x.split(1, dim=1)], dim=2)
+
+
+def merge_empty(x):
+    B, h, T, d = x.shape
+    return torch.movedim(x, 1, 2).flatten(start_dim=-2)
+
+
+def merge_fill(x):
+    B, h, T, d = x.shape
+    out = x.new_empty(B, T, h, d)
+    out[:] = x.transpose(1, 2)
+    return out.view(B, T, -1)
+
+
+def merge_hstack(x):
+    return torch.dstack(list(x.swapaxes(0, 1)))
+
+
+def merge_in_place(x):
+    x.transpose_(1, 2)
+    return x.flatten(2)
+
+
+def merge_features_first(x):
+    return x.mT.flatten(1, 2).mT
+
+
+def merge_into_empty(x):
+    B, h, T, d_k = x.shape
+    out = x.new_empty(B, T, h, d_k)
+    for i in range(h):
+        out[:, :, i] = x[:, i]
+    return out.flatten(start_dim=2)
+
+
+@told("error:view_needs_contiguous")
+def view_after_permute(x):
+    B, h, T, d_k = x.shape
+    return x.permute(0, 2, 1, 3).view(B, T, h * d_k)
+
+
+@told("thrown_away")
+def merge_not_assigned(x):
+    B, h, T, d_k = x.shape
+    x.transpose(1, 2).contiguous()
+    return x.reshape(B, T, h * d_k)
+
+
+@told("one_place")
+def merge_squeeze(x):
+    return x.transpose(1, 2).flatten(-2).squeeze()
+
+
+@told("one_place")
+def merge_group_norm(x):
+    return F.layer_norm(x, x.shape[-1:]).transpose(1, 2).flatten(2)
+
+
+@told("stays")
+def memory_assumed(x):
+    B, h, T, d = x.shape
+    return x.as_strided((B, T, h * d), (T * h * d, h * d, 1))
+
+
+@told("not_permuted_back", "an_axis_left")
+def m3_two(x):
+    B, h, T, d = x.shape
+    return x.reshape(B, T, 1, h * d)
+
+
+@told("last_head_only")
+def each_overwrites(x):
+    for i in range(x.shape[1]):
+        out = x[:, i]
+    return out
+
+
+@told("error:axes_to_name")
+def an_axis_too_many(x):
+    return x.permute(0, 2, 1, 3, 4).flatten(2)
+
+
+@told("changes_too")
+def adds_the_heads_and_repeats(x):
+    return x.sum(1).repeat(1, 1, x.shape[1])
+
+
+@told("not_permuted_back", "thrown_away")
+def merge_not_kept(x):
+    B, n_heads, T, d_k = x.shape
+    y = x.contiguous()
+    y.transpose(1, 2)
+    return y.view(B, T, n_heads * d_k)
+
+
+@told("relation:same_memory")
+def merge_squeeze_2(x):
+    parts = x.split(1, dim=1)
+    return torch.cat(parts, dim=-1).squeeze()
+
+
+@told("error:list_of_tensors")
+def merge_cat_tensor(x):
+    heads = x.transpose(0, 1)
+    return torch.cat(heads, dim=-1)
+
+
+@told("fixed_dtype")
+def merge_overwriting(x):
+    B, H, T, d = x.shape
+    out = torch.zeros(B, T, H * d)
+    for i in range(H):
+        out[:, :, i : i + d] = x[:, i]
+    return out
+
+
+@told("not_permuted_back", "error:shape_for_view")
+def merge_one_sentence(x):
+    _, h, T, d_k = x.shape
+    return x.contiguous().view(1, T, h * d_k)
