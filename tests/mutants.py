@@ -235,14 +235,14 @@ def fails_at_once(name: str, answer: Any) -> bool:
     """Whether it is wrong on the check's own inputs already: then it will not pass."""
     exercise = getattr(check, name)
     with undisturbed(), torch.no_grad():
-        bound = exercise.bind(answer) if exercise.bind else Bound(answer, exercise.made)
+        bound = exercise.bind(answer) if exercise.bind else Bound(answer, exercise.cases)
         if not isinstance(bound, Bound):
             return True
         call = Bounded(bound.answer)
         for case in bound.cases:
             try:
                 found = call(*map(fresh, case.inputs))
-                if difference(found, exercise.on(case), case.tolerance) is not None:
+                if difference(found, exercise.variant_on(case), case.tolerance) is not None:
                     return True
             except Exception:
                 return True

@@ -1,10 +1,20 @@
 """The checks on answers that learners could have written, right and wrong, in several hands."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import notebooks
 from answers import all_answers
+from answers.pairs import PAIRS
 from diagnose import judge, named
 from mha_lesson import check
+from mha_lesson.check.engine.exercise import Exercise
+from mha_lesson.check.engine.judge import ASKED, NAMERS
+from mutants import differs
+
+ROOT = Path(__file__).parents[1]
 
 ANSWERS = all_answers()
 NAMES = [e.name for e in (*check.EXERCISES, *check.SHORT)]
@@ -15,8 +25,6 @@ pytestmark = pytest.mark.plain  # checked annotations take three times as long
 def test_there_are_enough_of_them() -> None:
     assert sum(answer.right for answer in ANSWERS) >= 479
     assert len(ANSWERS) >= 860
-    for name in NAMES:
-        assert any(a.right for a in ANSWERS if a.exercise == name), f"{name} has no right answer"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -29,7 +37,35 @@ def test_judged_rightly_and_named(name: str) -> None:
         assert "unjudged" not in report.slips, answer.id
 
 
+@pytest.mark.parametrize("exercise", (*check.EXERCISES, *check.SHORT), ids=lambda e: e.name)
+def test_an_exercise_is_whole(exercise: Exercise) -> None:
+    """A right answer, another way to compute it, and a stub in its notebook."""
+    right = next(a.function for a in ANSWERS if a.right and a.exercise == exercise.name)
+    if isinstance(exercise, Exercise):  # which are judged by values
+        assert not differs(exercise.name, right, trials=5)
+    (path,) = ROOT.glob(f"notebooks/{exercise.notebook}_*.ipynb")
+    stubs = [
+        c.source for c in notebooks.read(path).cells if "exercise" in c.metadata.get("tags", ())
+    ]
+    assert re.search(rf"^(def|class) {exercise.name}\b", "\n".join(stubs), re.M)
+
+
+def test_contributing_draws_the_flow() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    drawn = re.search(
+        r"first of NAMERS(.*?)\n    right\? all of ASKED(.*?)\n    Report", text, re.S
+    )
+    assert drawn
+    for lines, functions in zip(drawn.groups(), (NAMERS, ASKED), strict=True):
+        rows = [re.split(r" {2,}", line.strip()) for line in lines.splitlines()[1:]]
+        told = [(name, files) for names, files in rows for name in names.split(", ")]
+        assert [name for name, _ in told] == [f.__name__ for f in functions]
+        for (_, files), function in zip(told, functions, strict=True):
+            assert f"{function.__module__.rpartition('.')[2]}.py" in files
+
+
 def test_nearly_every_mistake_is_named() -> None:
     """Not "other numbers": a slip, a place, or an error whose meaning is known."""
     wrong = [answer.slips for answer in ANSWERS if not answer.right]
+    wrong += [pair for pairs in PAIRS.values() for pair in pairs]
     assert sum(named(slips) for slips in wrong) >= 0.95 * len(wrong)

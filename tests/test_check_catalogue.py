@@ -66,7 +66,7 @@ def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
 @cache
 def cases_of(exercise: Exercise) -> list[Case]:
     bound = exercise.bind(answer_with(exercise, ())) if exercise.bind else None
-    return bound.cases if bound else exercise.made
+    return bound.cases if bound else exercise.cases
 
 
 @cache
@@ -160,7 +160,7 @@ def test_every_slip_is_reported_as_itself(exercise: Exercise) -> None:
     cases = cases_of(exercise)
     for (slip,) in exercise.singles:
         given = zip(cases, outcomes(exercise, (slip,)), strict=True)
-        trials = [Trial(case, exercise.on(case), outcome) for case, outcome in given]
+        trials = [Trial(case, exercise.variant_on(case), outcome) for case, outcome in given]
         found = match(exercise, trials, exercise.singles).slips
         returned = [t for t in trials if isinstance(t.outcome, Returned)]
         shows = any(t.difference for t in returned)
@@ -211,7 +211,7 @@ def numbers() -> list[Case]:
 
 
 def fresh() -> Exercise:
-    @exercise(0, "00", cases=numbers, gives=("n",), gradient=None)
+    @exercise(0, "00", make_cases=numbers, gives=("n",), gradient=None)
     def twice(n: int, *, double: Any = doubled, finish: Any = lambda n: n) -> int:
         return finish(double(n))
 

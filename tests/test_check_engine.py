@@ -390,7 +390,7 @@ def test_a_teacher_adds_a_slip_with_a_function_and_a_sentence() -> None:
     def doubled(n: int) -> int:
         return 2 * n
 
-    @exercise(0, "00", cases=lambda: (Case((n,), {"n": n}) for n in (2, 3, 5)), gives=("n",))
+    @exercise(0, "00", make_cases=lambda: (Case((n,), {"n": n}) for n in (2, 3, 5)), gives=("n",))
     def twice(n: int, *, double: Any = doubled) -> int:
         return double(n)
 
@@ -416,7 +416,7 @@ def test_a_teacher_adds_a_slip_with_a_function_and_a_sentence() -> None:
 def _toy() -> Exercise:
     """x + 1 and then times 2, with ways to do each step, the common ones first."""
 
-    @exercise(0, "00", cases=lambda: [], gives=("y",))
+    @exercise(0, "00", make_cases=lambda: [], gives=("y",))
     def toy(x: Any, *, add: Any = lambda x: x + 1, twice: Any = lambda y: 2 * y) -> Any:
         return twice(add(x))
 
@@ -469,7 +469,7 @@ def test_the_common_slips_meet_first_and_only_at_different_steps() -> None:
 def test_combinations_are_many_and_not_too_many() -> None:
     def three(x: Any, *, a: Any = None, b: Any = None, c: Any = None) -> Any: ...
 
-    many = exercise(0, "00", cases=lambda: [], gives=("y",))(three)
+    many = exercise(0, "00", make_cases=lambda: [], gives=("y",))(three)
     for site, i in product("abc", range(COMMON + 40)):
         many.step([(f"{site}{i}", f"{site} {i}.", "", print)], at=site)
     assert len(many.pairs) == MOST_PAIRS
@@ -512,7 +512,7 @@ def _wide() -> list[Case]:
 
 
 def _doubled(**more: Any) -> Exercise:
-    @exercise(0, "00", **{"cases": _tokens, "gives": ("doubled (B, T)",), **more})
+    @exercise(0, "00", **{"make_cases": _tokens, "gives": ("doubled (B, T)",), **more})
     def doubled(x: Tensor) -> Tensor:
         return 2 * x
 
@@ -753,22 +753,22 @@ def test_an_operation_that_torch_has_in_float64_only_is_no_mistake() -> None:
 
 
 def test_wide_numbers_are_tried_where_they_fit() -> None:
-    assert judge(_doubled(cases=_wide), lambda x: 2 * x).passed
+    assert judge(_doubled(make_cases=_wide), lambda x: 2 * x).passed
     stops = judge(
-        _doubled(cases=_wide),
+        _doubled(make_cases=_wide),
         lambda x: _stop() if x.dtype == torch.float32 and (x > 9e4).any() else 2 * x,
     )
     assert stops.slips == ("error:error_RuntimeError",)
 
 
 def test_inputs_after_a_wide_one_are_tried_too() -> None:
-    exercise = _doubled(cases=lambda: _wide()[::-1])
+    exercise = _doubled(make_cases=lambda: _wide()[::-1])
     report = judge(exercise, lambda x: _stop() if x.dtype == torch.float16 else 2 * x)
     assert report.slips == ("error:error_RuntimeError",)
 
 
 def test_several_results_keep_their_kinds_in_every_dtype() -> None:
-    @exercise(0, "00", cases=_tokens, gives=("doubled (B, T)", "large (B, T)"))
+    @exercise(0, "00", make_cases=_tokens, gives=("doubled (B, T)", "large (B, T)"))
     def both(x: Tensor) -> tuple[Tensor, Tensor]:
         return 2 * x, x > 0.5
 
@@ -791,7 +791,10 @@ class _Box:
 
 def test_what_holds_tensors_is_tried_like_a_tensor() -> None:
     @exercise(
-        0, "00", cases=lambda: [Case((_Box(torch.ones(3).double()),), {"d": 3})], gives=("w (d)",)
+        0,
+        "00",
+        make_cases=lambda: [Case((_Box(torch.ones(3).double()),), {"d": 3})],
+        gives=("w (d)",),
     )
     def unpacked(box: _Box) -> Tensor:
         return 2 * box.weight
@@ -811,7 +814,7 @@ def test_whole_numbers_have_no_other_dtype() -> None:
         return n + n
 
     cases = [Case((torch.arange(5),), {"n": 5})]
-    assert judge(_doubled(cases=lambda: cases), answer).passed
+    assert judge(_doubled(make_cases=lambda: cases), answer).passed
     assert seen == {torch.int64}
 
 

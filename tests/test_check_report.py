@@ -790,17 +790,17 @@ def tokens() -> list[Case]:
     ]
 
 
-@exercise(0, "00", cases=tokens, gives=("squares (B, T, d)",))
+@exercise(0, "00", make_cases=tokens, gives=("squares (B, T, d)",))
 def squares(x: Tensor) -> Tensor:
     return x * x
 
 
-@exercise(0, "00", cases=tokens, gives=("squares (B, T, d)", "signs (B, T, d)"))
+@exercise(0, "00", make_cases=tokens, gives=("squares (B, T, d)", "signs (B, T, d)"))
 def squares_and_signs(x: Tensor) -> tuple[Tensor, Tensor]:
     return x * x, x > 0.5
 
 
-@exercise(0, "00", cases=tokens, gives=("total ()",))
+@exercise(0, "00", make_cases=tokens, gives=("total ()",))
 def total(x: Tensor) -> Tensor:
     return x.sum()
 
@@ -808,7 +808,7 @@ def total(x: Tensor) -> Tensor:
 @exercise(
     0,
     "00",
-    cases=lambda: [Case((n,), {"n": n, "d": d}) for n, d in ((5, 3), (7, 2), (2, 11))],
+    make_cases=lambda: [Case((n,), {"n": n, "d": d}) for n, d in ((5, 3), (7, 2), (2, 11))],
     gives=("count",),
 )
 def count(n: int) -> int:
@@ -932,7 +932,7 @@ def grids() -> list[Case]:
 
 
 def named() -> Exercise:
-    @exercise(0, "00", cases=grids, gives=("y (T, d)",))
+    @exercise(0, "00", make_cases=grids, gives=("y (T, d)",))
     def affine(x: Tensor, *, add: Any = lambda x: x + 1, scale: Any = lambda y: 2 * y) -> Any:
         return scale(add(x))
 
@@ -1036,7 +1036,7 @@ def test_one_result_beside_many_errors_may_be_enough() -> None:
 
 def test_a_case_may_allow_more_everywhere() -> None:
     loose = named()
-    loose.cases = lambda: [replace(case, tolerance=0.01) for case in grids()]
+    loose.make_cases = lambda: [replace(case, tolerance=0.01) for case in grids()]
     off = 1.001
     assert judge(loose, lambda x: 3 * off * (x + 1)).slips == ("tripled",)
     half = judge(loose, lambda x: (2 * off * (x + 1)).float())

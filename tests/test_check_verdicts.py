@@ -267,7 +267,7 @@ def test_a_gradient_gets_through(name: str) -> None:
     assert judge(right).passed
     assert judge(without).slips == ("no_gradient",)
     assert judge(detached).slips == ("no_gradient",)
-    alone = len([x for x in next(iter(judge.cases())).inputs if _cut(x) is not x]) == 1
+    alone = len([x for x in next(iter(judge.make_cases())).inputs if _cut(x) is not x]) == 1
     only_some = judge.gradient == "some"
     stops = () if only_some else ("no_gradient",) if alone else ("gradient_stops",)
     assert judge(data).slips == stops
@@ -286,10 +286,10 @@ def test_what_an_answer_writes_over_is_no_other_answers_input(name: str) -> None
                 x.zero_()
         return found
 
-    before = [(fresh(case.inputs), judge.on(case)) for case in judge.made]
+    before = [(fresh(case.inputs), judge.variant_on(case)) for case in judge.cases]
     report = judge(writes_over)
     assert report.passed or report.slips in (("writes_into_input",), ("old_cache_changed",))
-    for (inputs, right), case in zip(before, judge.made, strict=True):
+    for (inputs, right), case in zip(before, judge.cases, strict=True):
         pairs = zip(flat(case.inputs), flat(inputs), strict=True)
         assert all(same(now, was) for now, was in pairs if was is not None)
         assert same(judge.variant((), case.inputs), right)
@@ -331,7 +331,7 @@ def test_a_mended_line_passes_although_einops_remembers_the_error() -> None:
     said = check.grouped_scores(divided)
     assert not said.passed and said.slips == ("error:integer_needed",)
     assert "another sign belongs there" in str(said)  # found by running it with //
-    for case in check.grouped_scores.made:
+    for case in check.grouped_scores.cases:
         with pytest.raises(TypeError, match="float"):
             divided(*case.inputs)  # by the learner, outside of any check
     assert check.grouped_scores(mended).passed

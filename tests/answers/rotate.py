@@ -337,16 +337,16 @@ def rotate_complex_4(x, positions):
     return torch.view_as_real(xc * cis).flatten(-2).to(x.dtype)
 
 
-_angles = {}
+_KEPT = {}
 
 
 @told("fixed_device", "ends_there")
 def angles_by_shape(x, positions):
     half = x.shape[-1] // 2
     key = x.shape[-2], half, x.device
-    if key not in _angles:
+    if key not in _KEPT:
         i = torch.arange(half, device=x.device, dtype=torch.float64)
-        _angles[key] = positions[:, None] * 10_000.0 ** (-i / half)
-    a, b, angle = x[..., :half], x[..., half:], _angles[key]
+        _KEPT[key] = positions[:, None] * 10_000.0 ** (-i / half)
+    a, b, angle = x[..., :half], x[..., half:], _KEPT[key]
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)

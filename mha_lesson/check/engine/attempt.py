@@ -95,8 +95,8 @@ class Attempt:
         first = self.raised[0].outcome
         assert isinstance(first, Raised)
         notes = {t.case.note for t in self.raised}
-        alone = len(notes) == 1 and len(self.raised) < len(self.trials)
-        return errors.explain(first, notes.pop() if alone else "")
+        one_kind = len(notes) == 1 and len(self.raised) < len(self.trials)
+        return errors.explain(first, notes.pop() if one_kind else "")
 
 
 def most_telling(wrong: list[Trial]) -> Trial:

@@ -1,6 +1,6 @@
-"""What is asked of an answer once its values are right: other dtypes, another device."""
+"""Asked of an answer once its values are right: other dtypes, another device, more inputs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +9,13 @@ from torch import Tensor
 
 from mha_lesson.check.engine import errors
 from mha_lesson.check.engine.attempt import Attempt, Trial
+from mha_lesson.check.engine.compare import difference
 from mha_lesson.check.engine.device import OtherDevice, flat
 from mha_lesson.check.engine.differs import ONE_DEVICE, part_of, wrong_dtype
 from mha_lesson.check.engine.places import one_place
 from mha_lesson.check.engine.problem import Case, Problem
 from mha_lesson.check.engine.report import Finding
-from mha_lesson.check.engine.safely import Outcome, Raised, run, tensors
+from mha_lesson.check.engine.safely import Outcome, Raised, Returned, on_the_cpu, run, tensors
 from mha_lesson.check.engine.watch import leaves_float64
 
 HALF = (torch.float16, torch.bfloat16)
@@ -116,7 +117,42 @@ def other_device(attempt: Attempt) -> Iterator[Finding]:
             return
 
 
+# --- what an exercise asks itself ----------------------------------------------------------------
+
+
 def further(attempt: Attempt) -> Iterator[Finding]:
     """What the exercise itself asks for beyond values."""
-    judged = (ask(attempt.bound.answer, attempt.bound.cases) for ask in attempt.problem.further)
-    yield from filter(None, judged)
+    asked = (ask(attempt.bound.answer, attempt.bound.cases) for ask in attempt.problem.further)
+    yield from filter(None, asked)
+
+
+def right_too(
+    exercise: Problem,
+    make: Callable[[list[Case]], tuple[Any, ...]],
+    where: str,
+    asks: str,
+    tolerance: float = 0.0,
+) -> None:
+    """Asks an exercise's answers for one more input.
+
+    Args:
+        exercise: which gets the check.
+        make: the inputs, of the exercise's cases.
+        where: what is special about them, as the beginning of a sentence: "With T = 130".
+        asks: the question.
+        tolerance: as in `Case`.
+    """
+
+    def ask(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
+        inputs = make(cases)
+        right = exercise.variant((), inputs)
+        outcome = on_the_cpu(run(answer, inputs, set()), inputs)
+        does = "stops with an error"
+        if isinstance(outcome, Returned):
+            if difference(outcome.value, right, tolerance) is None:
+                return None
+            does = "gives something else"
+        said = f"{where} your code {does}; its values on the usual inputs are right."
+        return Finding("ends_there", said, asks)
+
+    exercise.further = (*exercise.further, ask)

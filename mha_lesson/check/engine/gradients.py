@@ -70,7 +70,7 @@ def _differentiated(
     """What can learn in a case's inputs, and its gradients: None where nothing depends on it."""
     leaves: dict[str, Tensor] = {}
     inputs: list[Any] = []
-    for name, x in zip(problem.inputs, map(fresh, case.inputs), strict=True):
+    for name, x in zip(problem.arguments, map(fresh, case.inputs), strict=True):
         if isinstance(x, Tensor) and x.is_floating_point():
             leaves[f"`{name}`"] = leaf = x.requires_grad_()
             x = leaf * 1.0  # it may be written into

@@ -30,15 +30,15 @@ from mha_lesson.check.engine.source import Source
 
 NAMERS: tuple[Namer, ...] = (
     rules.three_dots,  # what the stub left open
-    differs.another_type,  # right values of another dtype, or numpy's
     rules.kept_nothing,  # a line without `x =` in front, and all is right with it
+    differs.another_type,  # right values of another dtype, or numpy's
     search.one_slip,  # a known slip, on every input
     rules.in_the_lines,  # a name of another cell, a stub that is called, a result thrown away
     rules.arguments_exchanged,
     places.one_place,  # one change of the learner's own code, and all is right
     search.several_slips,
     search.slip_in_part,  # a known slip, on some inputs
-    rules.error,
+    rules.its_error,
     differs.exactly_related,  # the right numbers, moved as a whole
     places.place_and_slip,  # a change that leaves one known slip
     differs.what_differs,
@@ -92,7 +92,7 @@ def _bound(problem: Problem, answer: Any) -> Bound | Report:
         return Report(problem.name, False, (finding,))
     if _is_the_packages(problem, answer):
         return Report(problem.name, None, notes=(PACKAGES.format(problem.name),))
-    bound = problem.bind(answer) if problem.bind else Bound(answer, problem.made)
+    bound = problem.bind(answer) if problem.bind else Bound(answer, problem.cases)
     if isinstance(bound, Bound):
         return bound
     return Report(problem.name, False if bound else None, (bound,) if bound else ())
@@ -109,7 +109,7 @@ def _attempted(problem: Problem, answer: Any, bound: Bound) -> Attempt | Report:
             return Report(problem.name, None)
         if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
             return Report(problem.name, False, (errors.explain(outcome),))
-        attempt.trials.append(Trial(case, problem.on(case), outcome))
+        attempt.trials.append(Trial(case, problem.variant_on(case), outcome))
     return attempt
 
 

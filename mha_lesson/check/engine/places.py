@@ -41,18 +41,18 @@ class Version(NamedTuple):
     answer: Callable[..., Any]
 
 
-class Tried(NamedTuple):
+class ChangesTried(NamedTuple):
     """The change that makes all right, if there is one, and the versions tried before it."""
 
     mends: Change | None = None
     versions: tuple[Version, ...] = ()
 
 
-def tried(attempt: Attempt) -> Tried:
+def try_changes(attempt: Attempt) -> ChangesTried:
     """Tries the changes one by one, until one makes every input come out right."""
     source = attempt.source
     if source.tree is None or not can_be_changed(source):
-        return Tried()
+        return ChangesTried()
     ordered = _wrong_first(attempt)
     bounded = Bounded if any(source.nodes(LOOPS)) else unchanged
     listed = changes(source.tree)
@@ -69,16 +69,16 @@ def tried(attempt: Attempt) -> Tried:
             around.sort(key=lambda c: (not isinstance(c.node, ast.If), -listed.index(c)))
             for outer, other in versions(source, around):  # what is too much needs no mending
                 if mends(bounded(attempt.bound.rebind(other))):
-                    return Tried(outer)
-            return Tried(change)
+                    return ChangesTried(outer)
+            return ChangesTried(change)
         if isinstance(trial.outcome, Returned) and not trial.outcome.changed:
             seen.append(Version(change, trial, answer))
-    return Tried(None, tuple(seen))
+    return ChangesTried(None, tuple(seen))
 
 
 def one_place(attempt: Attempt) -> Explanation | None:
     """The place that alone keeps the answer from being right; beside an error, as a note."""
-    change = attempt.once(tried).mends
+    change = attempt.once(try_changes).mends
     if change is None:
         return None
     place = replace(_told(attempt.source, change), rest_right=True)
@@ -99,7 +99,7 @@ def place_and_slip(attempt: Attempt) -> Explanation | None:
     by_result: dict[Any, list[Slip]] = {}  # what they give on the first input
     for (slip,) in attempt.problem.singles:
         with contextlib.suppress(Exception):
-            result = attempt.problem.on(first.case, (slip,))
+            result = attempt.problem.variant_on(first.case, (slip,))
             by_result.setdefault(_fingerprint(result), []).append(slip)
 
     def is_left(slip: Slip, version: Version) -> bool:
@@ -109,7 +109,7 @@ def place_and_slip(attempt: Attempt) -> Explanation | None:
         )
 
     left: dict[str, tuple[Slip, list[Change]]] = {}
-    for version in attempt.once(tried).versions:
+    for version in attempt.once(try_changes).versions:
         assert isinstance(version.trial.outcome, Returned)
         slips = by_result.get(_fingerprint(version.trial.outcome.value), [])
         if slips and not _may_spoil(version.change):
@@ -264,7 +264,7 @@ def _may_spoil(change: Change) -> bool:
 def _leaves(attempt: Attempt, slip: Slip, after: Trial) -> bool:
     """Whether a version gives what the slip gives."""
     try:
-        result = attempt.problem.on(after.case, (slip,))
+        result = attempt.problem.variant_on(after.case, (slip,))
     except Exception:
         return isinstance(after.outcome, Raised)
     return after.gives(result)
@@ -275,7 +275,7 @@ def _spoils(attempt: Attempt, slip: Slip, trial: Trial) -> bool:
     if isinstance(trial.outcome, Raised):
         return True
     try:
-        result = attempt.problem.on(trial.case, (slip,))
+        result = attempt.problem.variant_on(trial.case, (slip,))
     except Exception:
         return True
     rows = zip(*map(_parts, (result, trial.outcome.value, trial.expected)), strict=False)

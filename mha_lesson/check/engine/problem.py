@@ -3,7 +3,7 @@
 A step is a keyword-only argument of the right answer, and its default is the right way to do it.
 A slip is another way: an expression, and below it the words. Slips of different steps combine.
 
-    @exercise(1, "01", cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
+    @exercise(1, "01", make_cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
     def attention_scores(Q, K, *, product=every_query_with_every_key, scale=by_root_d_k):
         return scale(product(Q, K), Q, K)
 
@@ -157,9 +157,9 @@ class Problem:
     Attributes:
         right: the right answer; its keyword-only arguments are the steps.
         number, notebook: its place in the series.
-        cases: makes the float64 inputs, on which wrong answers are told apart.
+        make_cases: makes the float64 inputs, on which wrong answers are told apart.
         gives: names of what comes back, with shapes; several where a tuple comes back.
-        further: makes checks beyond values on float64: `judge(answer, cases) -> Finding | None`.
+        further: makes checks beyond values on float64: `ask(answer, cases) -> Finding | None`.
         bind: turns what the learner wrote into a function of a case's inputs; by default itself.
         gradient: "full" where a gradient has to get through to every input, "some" where one has
             to be there, None where nothing can be learnt.
@@ -173,7 +173,7 @@ class Problem:
     right: Step
     number: int
     notebook: str
-    cases: Callable[..., Iterable[Case]]
+    make_cases: Callable[..., Iterable[Case]]
     gives: tuple[str, ...]
     further: tuple[Callable[..., Finding | None], ...] = ()
     bind: Callable[[Any], Any] | None = None
@@ -192,7 +192,8 @@ class Problem:
         return self.right.__name__
 
     @cached_property
-    def inputs(self) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
+        """The names of what an answer is given."""
         parameters = inspect.signature(self.right).parameters.values()
         return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
 
@@ -211,11 +212,11 @@ class Problem:
         return tuple(map(_result, self.gives))
 
     @property
-    def made(self) -> list[Case]:
-        """The cases, made once; answers get copies of what is in them."""
-        if self.cases not in self._made:
-            self._made[self.cases] = list(self.cases())
-        return self._made[self.cases]
+    def cases(self) -> list[Case]:
+        """Made once; answers get copies of what is in them."""
+        if self.make_cases not in self._made:
+            self._made[self.make_cases] = list(self.make_cases())
+        return self._made[self.make_cases]
 
     # --- the catalogue ---------------------------------------------------------------------------
 
@@ -289,7 +290,7 @@ class Problem:
                 return whole(*inputs)
             return self.right(*inputs, **steps)
 
-    def on(self, case: Case, slips: Slips = ()) -> Any:
+    def variant_on(self, case: Case, slips: Slips = ()) -> Any:
         """The same on a case's inputs, computed once."""
         known, key = case.memory.given, (self, *slips)
         if not slips and key not in known:

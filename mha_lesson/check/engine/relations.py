@@ -288,7 +288,7 @@ def experiment(attempt: Attempt, trials: list[Trial]) -> Finding | None:
         return parts if all(fits) else []
 
     inputs = [
-        (i, f"`{problem.inputs[i]}`", x)
+        (i, f"`{problem.arguments[i]}`", x)
         for i, x in enumerate(trial.case.inputs)
         if isinstance(x, Tensor) and x.is_floating_point()
     ]

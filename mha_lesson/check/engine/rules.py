@@ -62,7 +62,7 @@ REMEMBERS = Finding(
 
 def _fresh_weights(attempt: Attempt) -> Finding | None:
     problem = attempt.problem
-    return None if problem.bind else attempt.source.fresh_weights(problem.inputs)
+    return None if problem.bind else attempt.source.fresh_weights(problem.arguments)
 
 
 def kept_nothing(attempt: Attempt) -> Explanation | None:
@@ -103,7 +103,7 @@ def in_the_lines(attempt: Attempt) -> Explanation | None:
 
 def arguments_exchanged(attempt: Attempt) -> Explanation | None:
     """Whether it is right once its arguments change places."""
-    names = attempt.problem.inputs
+    names = attempt.problem.arguments
     for order in [] if attempt.problem.bind else list(permutations(range(len(names))))[1:]:
 
         def other(*inputs: Any, order: tuple[int, ...] = order) -> Any:
@@ -121,6 +121,6 @@ def arguments_exchanged(attempt: Attempt) -> Explanation | None:
     return None
 
 
-def error(attempt: Attempt) -> Explanation | None:
+def its_error(attempt: Attempt) -> Explanation | None:
     """What its error means, where that is what has to be told."""
     return Explanation((attempt.first_error,), (where_right(attempt),)) if attempt.stops else None

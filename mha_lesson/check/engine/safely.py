@@ -108,22 +108,22 @@ def _is_own(cls: type) -> bool:
 def _learners_line(error: BaseException, codes: set[CodeType]) -> tuple[int | None, str]:
     """The innermost line in a file that the learner's code is in."""
     files = {code.co_filename for code in codes}
-    number, file, step = None, "", error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename in files:
-            number, file = step.tb_lineno, step.tb_frame.f_code.co_filename
-        step = step.tb_next
+    number, file, at = None, "", error.__traceback__
+    while at is not None:
+        if at.tb_frame.f_code.co_filename in files:
+            number, file = at.tb_lineno, at.tb_frame.f_code.co_filename
+        at = at.tb_next
     return number, linecache.getline(file, number).strip() if number else ""
 
 
 def _on_purpose(error: BaseException, codes: set[CodeType]) -> bool:
     """Whether the innermost frame is the learner's and stands at a `raise` statement."""
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    if step is None or step.tb_frame.f_code.co_filename not in {c.co_filename for c in codes}:
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    if at is None or at.tb_frame.f_code.co_filename not in {c.co_filename for c in codes}:
         return False
-    return dis.opname[step.tb_frame.f_code.co_code[step.tb_lasti]] == "RAISE_VARARGS"
+    return dis.opname[at.tb_frame.f_code.co_code[at.tb_lasti]] == "RAISE_VARARGS"
 
 
 _SENTENCES = re.compile(r".*(?<!\bi\.e)(?<!\be\.g)\.(?=\s)", re.DOTALL)

@@ -186,7 +186,7 @@ def _grown(problem: Problem, begun: list[tuple[Slips, Trial]]) -> Iterator[Slips
 def reproduces(problem: Problem, slips: Slips, trial: Trial) -> bool:
     """Whether these slips give what the answer gave, or raise where it raised."""
     try:
-        result = problem.on(trial.case, slips)
+        result = problem.variant_on(trial.case, slips)
     except Exception:
         return isinstance(trial.outcome, Raised)
     return trial.gives(result)

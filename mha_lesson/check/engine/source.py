@@ -224,10 +224,10 @@ class Source:
 
 def _returns_nothing(code: CodeType) -> bool:
     """Whether a function does nothing but return None, as a stub does."""
-    steps = [i for i in dis.get_instructions(code) if i.opname not in ("RESUME", "NOP")]
-    return len(steps) <= 2 and all(
+    instructions = [i for i in dis.get_instructions(code) if i.opname not in ("RESUME", "NOP")]
+    return len(instructions) <= 2 and all(
         i.opname.startswith("RETURN") or (i.opname == "LOAD_CONST" and i.argval is None)
-        for i in steps
+        for i in instructions
     )
 
 

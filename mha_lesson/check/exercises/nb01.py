@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.exercise import Case, exercise
 from mha_lesson.check.engine.families import fixed_numbers
-from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 
 # The right steps, and what each gives.
@@ -82,7 +82,7 @@ def _triples() -> Iterator[tuple[Any, ...]]:
             yield 70 * Q, 70 * K, V, sizes, "where scores go up to ±1e4", 2e-3, True
 
 
-@exercise(1, "01", cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
+@exercise(1, "01", make_cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
 def attention_scores(
     Q: Tensor,
     K: Tensor,
@@ -197,7 +197,7 @@ def finish(scores):
 @exercise(
     2,
     "01",
-    cases=queries_keys_values,
+    make_cases=queries_keys_values,
     ready_made="scaled_dot_product_attention",
     gives=("output (..., T_q, d_v)", "weights (..., T_q, T_k)"),
 )

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from mha_lesson.check.engine.attempt import Attempt
+from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.exercise import Case, exercise
 from mha_lesson.check.engine.families import kinds_of_count, orders_of_results
-from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.safely import fresh
 
@@ -67,7 +67,7 @@ def products(attempt: Attempt) -> str:
     3,
     "02",
     remark=products,
-    cases=tokens_and_weights,
+    make_cases=tokens_and_weights,
     gives=("Q (B, T, d_model)", "K (B, T, d_model)", "V (B, T, d_model)"),
 )
 def project_qkv(
@@ -184,7 +184,7 @@ def no_biases(d_model: int, h: int, d_k: int) -> Any:
     return 0
 
 
-@exercise(4, "02", cases=widths, gradient=None, gives=("count",))
+@exercise(4, "02", make_cases=widths, gradient=None, gives=("count",))
 def count_parameters(
     d_model: int,
     n_heads: int,

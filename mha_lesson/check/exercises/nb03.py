@@ -53,7 +53,7 @@ def heads_before_tokens(x: Tensor) -> Tensor:
     return x.transpose(1, 2)
 
 
-@exercise(5, "03", cases=tokens, gives=("heads (B, n_heads, T, d_k)",))
+@exercise(5, "03", make_cases=tokens, gives=("heads (B, n_heads, T, d_k)",))
 def split_heads(
     x: Tensor,
     n_heads: int,
@@ -140,7 +140,7 @@ def side_by_side(y: Tensor, x: Tensor) -> Tensor:
     return y.reshape(B, T, h * d_k)
 
 
-@exercise(6, "03", cases=heads, gives=("merged (B, T, n_heads·d_k)",))
+@exercise(6, "03", make_cases=heads, gives=("merged (B, T, n_heads·d_k)",))
 def merge_heads(
     x: Tensor,
     *,

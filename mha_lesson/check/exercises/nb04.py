@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from mha_lesson.check.engine.attempt import Attempt
+from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.blocks import Way
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_mask
-from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.watch import where_nan
@@ -27,7 +27,7 @@ def future(T: int) -> Tensor:
     return torch.ones(T, T, dtype=torch.bool).triu(1)
 
 
-@exercise(7, "04", cases=lengths_of_sequences, gradient=None, gives=("mask (T, T)",))
+@exercise(7, "04", make_cases=lengths_of_sequences, gradient=None, gives=("mask (T, T)",))
 def causal_mask(
     T: int, *, triangle: Any = future, kind: Any = unchanged, axes: Any = unchanged
 ) -> Any:
@@ -110,7 +110,7 @@ def key_axis_last(mask: Tensor) -> Tensor:
     return mask[:, None, None, :]
 
 
-@exercise(8, "04", cases=batches_of_lengths, gradient=None, gives=("mask (B, 1, 1, T)",))
+@exercise(8, "04", make_cases=batches_of_lengths, gradient=None, gives=("mask (B, 1, 1, T)",))
 def padding_mask(
     lengths: Tensor,
     T: int,
@@ -331,7 +331,7 @@ def nan_on_the_way(attempt: Attempt) -> str:
     9,
     "04",
     remark=nan_on_the_way,
-    cases=scores_and_masks,
+    make_cases=scores_and_masks,
     gives=("weights (..., T_q, T_k)",),
     further=(gradients_of_blocked_rows,),
 )

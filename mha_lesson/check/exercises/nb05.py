@@ -81,7 +81,9 @@ def side_by_side(attempt: Attempt) -> str:
     )
 
 
-@exercise(10, "05", cases=heads_and_w_o, gives=("output (B, T, d_model)",), remark=side_by_side)
+@exercise(
+    10, "05", make_cases=heads_and_w_o, gives=("output (B, T, d_model)",), remark=side_by_side
+)
 def sum_of_head_writes(
     heads: Tensor,
     W_o: Tensor,

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mha_lesson.check.engine.attempt import Trial
+from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.blocks import Way
 from mha_lesson.check.engine.exercise import WHOLE, Case, Exercise, exercise
-from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import unchanged
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned, run
@@ -101,7 +101,7 @@ _NAN_GRADIENTS = {
 @exercise(
     11,
     "06",
-    cases=lambda: (),
+    make_cases=lambda: (),
     gives=("output (B, T, d_model)",),
     bind=bind,
     further=(gradient_with_blocked_rows,),
@@ -421,12 +421,12 @@ up_to_w_o = Exercise(
     partial(MultiHeadAttention.right, leave=unchanged),
     11,
     "06",
-    cases=tuple,
+    make_cases=tuple,
     gives=("merged (B, T, d_model)",),
 )
 
 
-@exercise(11, "06", cases=lambda: (), gives=("output (B, T, d_model)",))
+@exercise(11, "06", make_cases=lambda: (), gives=("output (B, T, d_model)",))
 def from_w_o_on(merged: Tensor, layers: Layers, x: Tensor, *, leave: Any = through_w_o) -> Any:
     """W^O of the heads side by side."""
     return leave(merged, layers, x)
@@ -455,9 +455,11 @@ def in_two_parts(trials: list[Trial]) -> Iterator[tuple[Any, list[Trial]]]:
         if len(seen) != 1 or seen[0].shape != x.shape:
             return
         merged = seen[0].detach()
-        before.append(replace(trial, expected=up_to_w_o.on(trial.case), outcome=Returned(merged)))
+        before.append(
+            replace(trial, expected=up_to_w_o.variant_on(trial.case), outcome=Returned(merged))
+        )
         case = replace(trial.case, inputs=(merged, layers, x))
-        after.append(Trial(case, from_w_o_on.on(case), outcome))
+        after.append(Trial(case, from_w_o_on.variant_on(case), outcome))
     yield up_to_w_o, before
     yield from_w_o_on, after
 

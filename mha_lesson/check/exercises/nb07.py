@@ -56,7 +56,7 @@ def mean_of_all(losses: Tensor, targets: Tensor) -> Any:
     return losses.mean()
 
 
-@exercise(12, "07", cases=logits_and_tokens, gives=("loss ()",))
+@exercise(12, "07", make_cases=logits_and_tokens, gives=("loss ()",))
 def next_token_loss(
     logits: Tensor,
     tokens: Tensor,

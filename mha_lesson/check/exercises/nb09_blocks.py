@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.device import bare, flat
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
-from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided
 from mha_lesson.check.engine.report import Finding
 
@@ -119,7 +119,7 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
 @exercise(
     15,
     "09",
-    cases=blocks,
+    make_cases=blocks,
     gives=("output (T_q, d_v)",),
     further=(held_at_once,),
 )

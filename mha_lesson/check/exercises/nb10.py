@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
-from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided
 
 
@@ -56,7 +56,7 @@ def side_by_side(a: Tensor, b: Tensor) -> Tensor:
     return torch.cat((a, b), dim=-1)
 
 
-@exercise(16, "10", cases=rows_and_positions, gives=("the rotated rows (..., T, d_k)",))
+@exercise(16, "10", make_cases=rows_and_positions, gives=("the rotated rows (..., T, d_k)",))
 def rotate(
     x: Tensor,
     positions: Tensor,

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.differs import kind_of
 from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_mask
-from mha_lesson.check.engine.further import right_too
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, codes_of, run
@@ -68,7 +68,7 @@ def flat(
 def bind(answer: Any) -> Bound | Finding | None:
     """The learner's function with its cases; findings about the form of what comes back."""
     codes = codes_of(answer)
-    cases = cached_attention.made
+    cases = cached_attention.cases
     outcome = run(answer, (*cases[0].inputs[:3], cases[0].inputs[3:]), codes)
     if isinstance(outcome, Raised):
         asked = isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
@@ -155,7 +155,7 @@ def minus_infinity(scores: Tensor, blocked: Tensor) -> Tensor:
 @exercise(
     17,
     "11",
-    cases=new_tokens_and_a_cache,
+    make_cases=new_tokens_and_a_cache,
     bind=bind,
     further=(the_old_cache_stays,),
     gives=(
@@ -372,7 +372,7 @@ def each_for_its_group(k: Tensor, q: Tensor) -> Tensor:
     return k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
 
 
-@exercise(18, "11", cases=queries_and_fewer_keys, gives=("scores (B, h, T_q, T_k)",))
+@exercise(18, "11", make_cases=queries_and_fewer_keys, gives=("scores (B, h, T_q, T_k)",))
 def grouped_scores(
     q: Tensor,
     k: Tensor,
@@ -484,7 +484,11 @@ def too_far_back(query: Tensor, key: Tensor, window: int | None) -> Tensor:
 
 
 @exercise(
-    19, "11", cases=new_cached_and_window, gradient=None, gives=("mask (n_new, n_cached + n_new)",)
+    19,
+    "11",
+    make_cases=new_cached_and_window,
+    gradient=None,
+    gives=("mask (n_new, n_cached + n_new)",),
 )
 def cached_mask(
     n_new: int,

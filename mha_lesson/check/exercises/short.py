@@ -31,7 +31,7 @@ def to_zero(heads: Tensor, where: Tensor) -> Tensor:
     return heads.masked_fill(where, 0.0)
 
 
-@exercise(0, "07", cases=heads_and_one, gives=("heads (B, h, T, d_k)",), keeps_inputs=True)
+@exercise(0, "07", make_cases=heads_and_one, gives=("heads (B, h, T, d_k)",), keeps_inputs=True)
 def silence(heads: Tensor, i: int, *, where: Any = all_of_head, put: Any = to_zero) -> Any:
     """The same heads, head i at zero."""
     return put(heads, where(heads, i))
@@ -104,7 +104,7 @@ def more_than(row: Tensor, right: int, wrong: int) -> Tensor:
     return row[:, right] > row[:, wrong]
 
 
-@exercise(0, "08", cases=weights_and_places, gives=("solved (n_heads,)",), gradient=None)
+@exercise(0, "08", make_cases=weights_and_places, gives=("solved (n_heads,)",), gradient=None)
 def solved(
     weights: Tensor,
     query: int,
