@@ -286,9 +286,10 @@ def test_no_open_cell_reads_what_only_a_fold_makes(path):
             made[is_open] |= bound
 
 
-def test_solutions_pass_their_checks():
+def test_solutions_pass_their_checks(request):
     """In one kernel, notebook after notebook: the open thread alone, with every solution in its
-    stub; then the exercises in folds, with what they need. What trains, nbval runs, and only it."""
+    stub; then the exercises in folds, with what they need. What trains, only `--all` runs again."""
+    everything = request.config.getoption("--all")
     joined, n_exercises = nbformat.v4.new_notebook(metadata=notebooks.METADATA), 0
     for path in NOTEBOOKS:
         notebook = notebooks.read(path)
@@ -298,7 +299,8 @@ def test_solutions_pass_their_checks():
         cells = notebooks.solved(notebook).cells
         code = [cell for cell in cells if cell.cell_type == "code"]
         open_ids = {cell.id for cell in minutes.thread(notebook)}
-        alone = without_trainings([cell for cell in code if cell.id in open_ids])
+        thread = [cell for cell in code if cell.id in open_ids]
+        alone = thread if everything else without_trainings(thread)
         users = {cell.id for cell in code if cell.id in answers or theirs & names(cell.source)[1]}
         folded = with_what_they_need(code, users - open_ids)
         for part in (alone, folded):
