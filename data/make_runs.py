@@ -2,9 +2,9 @@
 
     python data/make_runs.py
 
-All plans, with their seeds, stand in `mha_lesson/runs.py`. On one idle core it takes some twenty minutes.
-Training magnifies the last digits, so another processor or another PyTorch writes other bytes:
-`tests/test_runs.py` makes it anew and compares what the notebooks say of it.
+All plans, with their seeds, stand in `mha_lesson/runs.py`. On one idle core it takes some
+twenty minutes. Training magnifies the last digits, so another processor or another PyTorch writes
+other bytes: `tests/test_runs.py` makes it anew and compares what the notebooks say of it.
 """
 
 import json
