@@ -391,7 +391,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "panels.Heatmap": lambda: {
         "values": normal(3, 5), "rows": list("abc"), "columns": list("defgh"),
-        "blocked": normal(3, 5) > 1, "limits": (-2, 2), "per_row": False,
+        "blocked": normal(3, 5) > 1, "limits": (-2, 2),
         "colours": "diverging", "row_name": "q", "column_name": "k", "quantity": "w",
         "marks": [(1, 2)], "numbers": True, "decimals": 2, "title": "a", "head": 1, "alt": "b",
         "wide": 2.0,

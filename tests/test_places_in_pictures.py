@@ -158,8 +158,8 @@ def test_a_still_is_as_wide_as_it_says_and_its_bar_grows_to_the_right():
 
 
 def test_colours_below_zero_and_the_largest_below_zero():
-    panel = Heatmap([[-0.5, 0.25], [0.0, 0.75]], limits=(-1, 1), per_row=True)
-    assert shares(panel).tolist() == [[0, 191], [128, 255]]
+    panel = Heatmap([[-0.5, 0.25], [0.0, 0.75]], limits=(-1, 1))
+    assert shares(panel).tolist() == [[64, 159], [128, 223]]
     assert Heatmap([[0.2, -0.7]], list("a"), list("bc")).largest(1) == [("a → c", "−.70")]
 
 

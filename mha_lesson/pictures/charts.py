@@ -35,7 +35,6 @@ from mha_lesson.refusals import (
 FLOAT32_END = float(np.finfo(np.float32).max)  # a browser gets the cells in float32
 ENDS = ("[CLS]", "[SEP]")  # around a sentence: much is parked there, and little is said by it
 FAINT = 0.04  # a weight below it has no ribbon
-ROWS_LARGEST = "row’s largest"  # at the end of a colour bar, where each row has its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +42,10 @@ class Heatmap(Panel):
     """A matrix as coloured cells, for example attention weights: row = query, column = key.
 
     `blocked` (bool, True = blocked) cells are hatched and carry no value. `limits` None means the
-    panel's own range; `per_row` stretches the colours up to each row's own largest instead.
-    `marks` are (row, column) cells to frame. `numbers` None writes values where they fit.
-    A `mask` is of bools: True is hatched, False empty. A map that `picks` (control, position) moves
-    an explorer's control there when it is pressed; the one that is `picked` is framed.
+    panel's own range. `marks` are (row, column) cells to frame. `numbers` None writes values where
+    they fit. A `mask` is of bools: True is hatched, False empty. A map that `picks` (control,
+    position) moves an explorer's control there when it is pressed; the one that is `picked` is
+    framed.
     """
 
     values: Any
@@ -55,7 +54,6 @@ class Heatmap(Panel):
     _: KW_ONLY
     blocked: Any = None
     limits: Any = None
-    per_row: bool = False
     colours: Any = None
     row_name: str = "query"
     column_name: str = "key"
@@ -117,12 +115,10 @@ class Heatmap(Panel):
     @property
     def by_row(self) -> bool:
         """Whether a reader may let each row's colours run from 0 up to its own largest."""
-        return self.colours == "sequential" and self.limits[0] == 0 and not self.per_row
+        return self.colours == "sequential" and self.limits[0] == 0
 
     def ends(self) -> tuple[str, str]:
         """What stands at the two ends of its colour bar."""
-        if self.per_row:
-            return "0" if self.colours == "sequential" else f"−{ROWS_LARGEST}", ROWS_LARGEST
         low, high = (number(v, None if v.is_integer() else self.decimals) for v in self.limits)
         return low, high
 
@@ -457,11 +453,6 @@ class Walk(Panel):
 def shares(panel: Heatmap) -> np.ndarray:
     """Where each value lies in its map: (rows, columns) of indices 0 to 255, ends clipped."""
     low, high = panel.limits
-    if panel.per_row:
-        seen = np.where(panel.blocked | ~np.isfinite(panel.values), np.nan, panel.values)
-        top = np.nan_to_num(np.fmax.reduce(np.abs(seen), axis=1), nan=1.0)[:, None]
-        top = np.where(top > 0, top, 1.0)
-        low, high = (0 * top if panel.colours == "sequential" else -top), top
     with np.errstate(invalid="ignore"):
         share = np.clip((panel.values - low) / (high - low), 0, 1)
     return np.nan_to_num(share * (RAMP - 1)).round().astype(int)

@@ -138,14 +138,14 @@ export class Field {
   levels(perRow) {
     // where each value lies in its map, 0 to 255: mha_lesson.pictures.charts.shares
     const { m, values, blocked, columns } = this, out = new Uint8Array(values.length);
-    let [low, high] = m.limits;
+    const [low, end] = m.limits;
+    let high = end;
     for (let r = 0; r < this.rows; r++) {
-      if (perRow || m.per_row) {
+      if (perRow) {
         let top = 0;
         for (let i = r * columns; i < (r + 1) * columns; i++)
           if (!(blocked && blocked[i]) && Number.isFinite(values[i])) top = Math.max(top, Math.abs(values[i]));
         high = top || 1;
-        low = m.colours === "sequential" ? 0 : -high;
       }
       for (let i = r * columns; i < (r + 1) * columns; i++) {
         const share = Math.min(1, Math.max(0, (values[i] - low) / (high - low)));

@@ -273,7 +273,7 @@ def _folded(row: tuple[Panel, ...], most: _Most) -> list[tuple[Panel, ...]]:
 def shared_bar(scene: Scene) -> Heatmap | None:
     """One heatmap for all, where all heatmaps of a scene share scale and quantity."""
     maps = _maps(scene)
-    scales = {(p.limits, p.colours, p.quantity, p.per_row) for p in maps}
+    scales = {(p.limits, p.colours, p.quantity) for p in maps}
     return maps[0] if len(scales) == 1 else None
 
 

@@ -142,7 +142,6 @@ def _heatmap(mark: Cells, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
         "columns": panel.columns,
         "limits": panel.limits,
         "colours": panel.colours,
-        "per_row": panel.per_row,
         "by_row": panel.by_row,
         "marks": panel.marks,
         "decimals": panel.decimals,

@@ -10,7 +10,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from mha_lesson.pictures.charts import ROWS_LARGEST
 from mha_lesson.pictures.colours import LOW, ROLES, head_colour
 from mha_lesson.pictures.fields import Panel
 from mha_lesson.pictures.marks import (
@@ -151,7 +150,7 @@ def colour_bar(panel: Heatmap, blocked: bool, length: float = BAR) -> Drawing:
     for label in (panel.quantity, start):
         drawing.add(Text(x, 10, label))
         x += text_width(label) + 8
-    by_row = ROWS_LARGEST if panel.by_row else ""
+    by_row = "row’s largest" if panel.by_row else ""
     drawing.add(ColourBar(x, 4, length, 12, panel.colours, end, by_row))
     drawing.width = x + length + 8 + text_width(end)
     if blocked:
