@@ -149,7 +149,8 @@ def compare(
 
 def _verdict(run: Run, candidates: list[Candidate], d_model: int) -> Comparison:
     inputs = [shipped.draw(*size, d_model, seed=i) for i, size in enumerate(SIZES)]
-    modes = [t for t in (False, True) if torch.equal(run(inputs[0], t), run(inputs[0], t))]
+    twice = {t: (run(inputs[0], t), run(inputs[0], t)) for t in (False, True)}
+    modes = [t for t, both in twice.items() if torch.allclose(*both, equal_nan=True)]
     if False not in modes:
         return Comparison("drawn", seen=("Often it is dropout, as in karpathy/nanoGPT#240.",))
     plain, large = (
@@ -299,6 +300,8 @@ def _looked_at(run: Run, x: Tensor) -> Iterator[str]:
     order = [1, 0, *range(2, x.shape[1])]
     if not y.any():
         yield "All outputs are zeros."
+    if not y.isfinite().all():
+        yield "Outputs are NaN or infinite."
     sees = not torch.allclose(run(later, False)[:, :-1], y[:, :-1])
     yield f"Tokens {'see' if sees else 'do not see'} later ones."
     mixes = not torch.allclose(run(other, False)[0], y[0])

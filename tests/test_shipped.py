@@ -319,6 +319,8 @@ def test_where_nothing_fits_it_says_what_it_sees():
     assert "w_k from w_k" in found.seen[3]
     zeros = compare(right()(D, H), lambda module, x: 0 * module(x))
     assert zeros.found == "" and zeros.seen[0] == "All outputs are zeros."
+    lost = compare(right()(D, H), lambda module, x: module(x) * float("nan"))
+    assert lost.found == "" and lost.seen[0] == "Outputs are NaN or infinite."
     placed = compare(
         right()(D, H), lambda m, x: with_causal(m, x * torch.arange(x.shape[1])[:, None])
     )
