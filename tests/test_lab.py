@@ -183,14 +183,6 @@ def test_whoever_wants_no_table_has_none(course, kernel):
     assert done() == {"split_heads"}
 
 
-def test_the_table_of_before_is_taken_over(course, kernel):
-    (course[1] / journal.OLD).write_text('{"causal_mask": "done", "split_heads": "tried"}')
-    check.split_heads(right)
-    kernel()
-    assert done() == {"causal_mask", "split_heads"}
-    assert (course[1] / journal.OLD).exists()
-
-
 def test_a_second_broken_table_does_not_replace_the_first(course, kernel):
     for content in ("one", "two"):
         (course[1] / journal.FILE).write_text(content)

@@ -22,7 +22,6 @@ from mha_lesson.disk import write_whole
 FILE = ".progress.json"
 BROKEN = ".progress.broken.json"  # what was found there, if it is no table
 LOCK = ".progress.json.lock"
-OLD = "my_progress.json"  # where it was kept before: still read
 COPY = ".copied.json"  # lies in the learner's copy: see course/lab.py
 SECONDS = 2  # to wait for another kernel that is writing
 _REFUSED = b"false"  # what the file holds where the learner wants none
@@ -112,14 +111,13 @@ def _wanted() -> bool:
     try:
         return (place / FILE).read_bytes().strip() != _REFUSED
     except FileNotFoundError:
-        return (place / COPY).exists() or (place / OLD).exists()
+        return (place / COPY).exists()
     except OSError:
         return False
 
 
 def _refuse() -> None:
     place = _place()
-    (place / OLD).unlink(missing_ok=True)
     if (place / COPY).exists():  # there it would come back by itself
         write_whole(place / FILE, _REFUSED)
     else:
@@ -127,14 +125,8 @@ def _refuse() -> None:
 
 
 def _load() -> dict[str, str] | None:
-    """What is kept; None where a file is no table."""
-    tables = [_read(_place() / name) for name in (OLD, FILE)] if _wanted() else []
-    found: dict[str, str] = {}
-    for kept in tables:
-        if kept is None:
-            return None
-        found |= {k: v for k, v in kept.items() if found.get(k) != "done"}
-    return found
+    """What is kept; None where the file is no table."""
+    return _read(_place() / FILE) if _wanted() else {}
 
 
 def _read(path: Path) -> dict[str, str] | None:
@@ -150,10 +142,8 @@ def _read(path: Path) -> dict[str, str] | None:
 
 def _put_aside(place: Path) -> None:
     """What is no table is not thrown away: somebody may be able to mend it."""
-    for path in (place / OLD, place / FILE):
-        if _read(path) is None:
-            names = (BROKEN, *(f".progress.broken-{n}.json" for n in range(2, 100)))
-            os.replace(path, next(place / n for n in names if not (place / n).exists()))
+    names = (BROKEN, *(f".progress.broken-{n}.json" for n in range(2, 100)))
+    os.replace(place / FILE, next(place / n for n in names if not (place / n).exists()))
 
 
 def _with_mine(kept: dict[str, str]) -> dict[str, str]:
@@ -169,7 +159,6 @@ def _save() -> bool:
             kept = _load()
             if kept is None:
                 _put_aside(place)
-                kept = _load()
             content = json.dumps(_with_mine(kept or {}), indent=1, sort_keys=True) + "\n"
             write_whole(place / FILE, content.encode())
     except OSError:

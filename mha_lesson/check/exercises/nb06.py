@@ -375,8 +375,8 @@ def all_of_it(x, mask, layers):
     the caller has not passed it?"""
     turned = x.transpose(0, 1)
     tokens_first = right(turned, mask, layers).transpose(0, 1)
-    """Axis 0 is taken for the tokens and axis 1 for the batch: tokens at the same place attend
-    among their sequences. | Which axis of (B, T, d_model) counts the tokens?"""
+    """Tokens of one sequence do not see each other, and those of different sequences do: axis 0 is
+    taken for the tokens, and axis 1 for the batch. | Which axis of (B, T, d_model) counts them?"""
     tokens_first_unmasked = right(turned, None, layers).transpose(0, 1)
     "= tokens_first"
     root = math.sqrt(x.shape[-1] / layers.n_heads)

@@ -93,6 +93,9 @@ def reduce(found, T):
     per head."""
     largest_of_all = found.amax(-1)
     "The largest of these weights comes back. | Which average does the exercise ask for?"
+    only_the_last = found[:, -1]
+    """Only the last query is asked, and the exercise asks all that have a token before them. | Over
+    which queries should the mean run?"""
     median = found.median(-1).values
     "The median comes back. | Which average does the exercise ask for?"
     as_list = found.mean(-1).tolist()
