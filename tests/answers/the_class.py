@@ -1089,6 +1089,18 @@ class ScaleNotKept(_Whole):
         return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
 
 
+@told("without_w_o")
+class EndsEarlyWithoutAMask(_Base):
+    def forward(self, x, mask=None):
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        scores = q @ k.mT / math.sqrt(self.d_k)
+        if mask is None:
+            return self.merge(scores.softmax(-1) @ v)
+        dead = mask.all(-1, keepdim=True)
+        w = scores.masked_fill(mask & ~dead, -math.inf).softmax(-1).masked_fill(dead, 0.0)
+        return self.w_o(self.merge(w @ v))
+
+
 @told("ends_there")
 class LowForHalf(_Short):
     def low(self, S):
