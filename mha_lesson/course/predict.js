@@ -23,7 +23,7 @@ class Guesses extends EventTarget {
 
   click(target) {
     if (target.closest(".mha-guess button")) return this.keep({});
-    const link = target.closest(".jp-Notebook .mha-guess a");
+    const link = target.closest('.jp-Notebook :is(.mha-guess a, .jp-MarkdownOutput a[href*="#"])');
     if (link) return arrive(link);
     const fold = target.closest(".mha-guess summary")?.parentElement;
     if (!fold || fold.open) return;

@@ -465,16 +465,19 @@ def test_controls_and_sentence_stay_in_sight_in_a_notebook(page):
     assert_stays(page.locator(COMPUTED))
 
 
-def test_the_link_of_a_guess_arrives_in_a_fold(server, jupyterlab):
+def test_links_of_a_guess_and_of_a_text_open_a_fold(server, jupyterlab):
     """JupyterLab itself would not open it, and stops short while cells are still measured."""
     path = server.work / predict.files()["06"]
     asked = 'from mha_lesson.course.predict import predict\npredict(heads_one="sharper")'
     made = nbformat.read(lab.notebook(path, [asked]), 4)
     around = ["between\n\n" * 30] * 20
     label, choice = next(iter(predict.questions()["heads_one"].choices.items()))
-    sources = [*around, "## Second", f"### {choice.heading}", *around]
+    sources = ["[a text's link](#Third)", *around, "## Second", f"### {choice.heading}", *around]
+    sources += ["## Third", "within"]
     made.cells += [nbformat.v4.new_markdown_cell(source) for source in sources]
-    made.cells[21].metadata["jp-MarkdownHeadingCollapsed"] = True
+    for fold in (22, 44):
+        assert made.cells[fold].source in ("## Second", "## Third")
+        made.cells[fold].metadata["jp-MarkdownHeadingCollapsed"] = True
     nbformat.write(made, path)
     server.turn(jupyterlab, path.name)
     guess = jupyterlab.locator(".mha-guess details[name]", has_text=label)
@@ -489,3 +492,7 @@ def test_the_link_of_a_guess_arrives_in_a_fold(server, jupyterlab):
       return seen && Math.abs(heading.getBoundingClientRect().top - notebook.top) < 40;
     }"""
     jupyterlab.wait_for_function(arrived, timeout=SOON)
+    notebook = "jupyterapp.shell.currentWidget.content"
+    jupyterlab.evaluate(f"{notebook}.scrollToItem(0, 'start')")
+    jupyterlab.get_by_role("link", name="a text's link").click()
+    jupyterlab.wait_for_function(f"!{notebook}.widgets[44].headingCollapsed", timeout=SOON)
