@@ -28,6 +28,7 @@ from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned
 
 MOST_BEGUN = 12  # explanations of the first input that are tried with one slip more
+MOST_TOGETHER = 3  # slips: four meet most results by chance
 
 
 class Match(NamedTuple):
@@ -162,7 +163,7 @@ def _fitting(
         against = next((t for t in (*wrong, *right) if not reproduces(problem, slips, t)), None)
         if against is None:
             yield slips
-        elif len(begun) < MOST_BEGUN:
+        elif len(begun) < MOST_BEGUN and len(slips) < MOST_TOGETHER:
             begun.append((slips, against))
 
 
