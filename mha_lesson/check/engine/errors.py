@@ -317,8 +317,8 @@ UnboundLocalError: unknown_name
 It uses a variable before it has a value. | Which line sets it?
 
 AttributeError: no_such_attribute
-It asks an object for something that it does not have: {message}. | Is it spelled as where it was
-made?
+It asks an object for something that it does not have: {message}. | Which line gives it that, and is
+it spelled the same there?
 
 RecursionError: endless_recursion
 It calls itself without an end. | Does the function call its own name where a function of the
