@@ -276,12 +276,6 @@ def a3_loop_first_axis(Q, K, V):
     return torch.stack(rows), torch.stack(weights)
 
 
-@told("one_place", "scores_returned")
-def a3_dv_scores(Q, K, V):
-    s = torch.einsum("...id,...jd->...ij", Q, K) / V.shape[-1] ** 0.5
-    return s.softmax(-1) @ V, s
-
-
 @told("fixed_dtype")
 def weights_are_detached_from_a(Q, K, V):
     w = torch.zeros(*Q.shape[:-1], K.shape[-2])
@@ -311,7 +305,7 @@ def attention_detached(q, k, v):
     return w @ v, w
 
 
-@told("one_place", "no_scale")
+@told("no_scale", "softmax_twice")
 def attention_softmax_twice(q, k, v):
     w = (q @ k.mT).softmax(-1).softmax(-1)
     return w @ v, w

@@ -380,18 +380,6 @@ def block_float32_out(Q, K, V, block):
 
 
 @told("one_place")
-def blockwise_shrink_sign(Q, K, V, block):
-    m = (Q @ K[:block].T * Q.shape[-1] ** -0.5).amax(1, keepdim=True)
-    total, mix = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[1])
-    for k, v in zip(K.split(block), V.split(block), strict=True):
-        s = Q @ k.T * Q.shape[-1] ** -0.5
-        new = torch.maximum(m, s.amax(1, keepdim=True))
-        shrink, e = (new - m).exp(), (s - new).exp()
-        total, mix, m = total * shrink + e.sum(1, keepdim=True), mix * shrink + e @ v, new
-    return mix / total
-
-
-@told("one_place")
 def block_until_queries(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)
     total, mix = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[-1])
@@ -452,22 +440,6 @@ def blocks_as_number(Q, K, V, block):
     return num / den
 
 
-@told("one_place", "not_scaled")
-def blocks_two_slips(Q, K, V, block):
-    m = torch.full_like(Q[:, :1], -1e30)
-    total = torch.zeros_like(m)
-    mix = Q.new_zeros(len(Q), V.shape[-1])
-    for i in range(0, len(K), block):
-        j = max(i + block - 1, i + 1)
-        scores = Q @ K[i:j].T
-        larger = torch.maximum(m, scores.amax(dim=1, keepdim=True))
-        shrink, e = (m - larger).exp(), (scores - larger).exp()
-        total = total * shrink + e.sum(dim=1, keepdim=True)
-        mix = mix * shrink + e @ V[i:j]
-        m = larger
-    return mix / total
-
-
 @told("values")
 def blocks_by_size(Q, K, V, block):
     out = Q.new_zeros(len(Q), V.shape[1])
@@ -478,7 +450,7 @@ def blocks_by_size(Q, K, V, block):
     return out
 
 
-@told("one_place", "not_divided")
+@told("both_upside_down", "not_divided")
 def block_inverted(Q, K, V, block):
     m = Q.new_full((Q.shape[0], 1), float("-inf"))
     l, o = torch.zeros_like(m), Q.new_zeros(Q.shape[0], V.shape[1])

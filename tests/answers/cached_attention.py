@@ -379,15 +379,6 @@ def _blocked(n, m, device):
     return torch.ones(n, m, dtype=torch.bool, device=device).triu(m - n + 1)
 
 
-@told("one_place", "by_root_t_k")
-def cached_keep_mask(q, k, v, cache):
-    if cache is not None:
-        k, v = torch.cat((cache[0], k), dim=-2), torch.cat((cache[1], v), dim=-2)
-    att = q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))
-    att = att.masked_fill(~_blocked(q.size(-2), k.size(-2), q.device), -math.inf)
-    return att.softmax(-1).nan_to_num(0.0) @ v, (k, v)
-
-
 @told("error:error_RuntimeError", "old_cache_changed")
 def cached_data_replaced(q, k, v, cache):
     if cache is not None:

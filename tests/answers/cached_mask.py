@@ -137,16 +137,6 @@ def cmask_none(n_new, n_cached, window):
     return (key > query) | (query - key >= window)
 
 
-@told("one_place", "transposed")
-def n3_and_transposed(n_new, n_cached, window):
-    q = torch.arange(n_cached, n_cached + n_new)
-    k = torch.arange(n_cached + n_new)[:, None]
-    m = k > q
-    if window is not None:
-        m = m & (q - k >= window)
-    return m
-
-
 @told("truth_of_a_tensor")
 def mask_or(n_new, n_cached, window):
     d = torch.arange(n_cached, n_cached + n_new)[:, None] - torch.arange(n_cached + n_new)

@@ -132,11 +132,6 @@ def expects_a_tensor(x):
     return torch.ones(T, T).triu(1).bool()
 
 
-@told("keep_mask", "as_floats", "two_more_axes")
-def causal_nanogpt(block_size):
-    return torch.tril(torch.ones(block_size, block_size)).view(1, 1, block_size, block_size)
-
-
 @told("shape")
 def causal_cut(T):
     return torch.ones(4, 4, dtype=torch.bool).triu(1)[:T, :T]

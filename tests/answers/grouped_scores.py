@@ -5,7 +5,6 @@ from einops import repeat
 import einops
 import math
 import torch
-import torch.nn.functional as F
 
 from answers import told
 
@@ -177,10 +176,3 @@ def grouped_not_kept(q, k):
 def grouped_linspace(q, k):
     index = torch.linspace(0, k.size(1) - 1, q.size(1), device=k.device).round().long()
     return q @ k[:, index].transpose(-2, -1) * q.size(-1) ** -0.5
-
-
-@told("one_place", "softmax_too_early")
-def grouped_weights(q, k):
-    h, d_k = q.shape[1], q.shape[3]
-    k = k.repeat_interleave(h // k.shape[1], dim=1)
-    return F.softmax(q @ k.mT / (h * d_k) ** 0.5, dim=-1)

@@ -307,7 +307,7 @@ def e_does_not_fit_float(scores, mask):
     return w.masked_fill(mask.all(-1, keepdim=True), 0)
 
 
-@told("one_place", "renormalised_cleared")
+@told("stays")
 def p18(scores, mask):
     e = (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(mask, 0)
     return e / e.sum(-2, keepdim=True).clamp(min=1e-12)

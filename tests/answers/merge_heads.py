@@ -138,11 +138,6 @@ def merge_not_assigned(x):
 
 
 @told("one_place")
-def merge_squeeze(x):
-    return x.transpose(1, 2).flatten(-2).squeeze()
-
-
-@told("one_place")
 def merge_group_norm(x):
     return F.layer_norm(x, x.shape[-1:]).transpose(1, 2).flatten(2)
 
@@ -182,12 +177,6 @@ def merge_not_kept(x):
     y = x.contiguous()
     y.transpose(1, 2)
     return y.view(B, T, n_heads * d_k)
-
-
-@told("relation:same_memory")
-def merge_squeeze_2(x):
-    parts = x.split(1, dim=1)
-    return torch.cat(parts, dim=-1).squeeze()
 
 
 @told("error:list_of_tensors")

@@ -220,14 +220,3 @@ def loss_nanogpt(logits, targets):
 @told("error:half_not_implemented")
 def loss_keras_order(y_true, y_pred):
     return F.cross_entropy(y_pred[:, 1:].flatten(), y_true[:, :-1].flatten(0, 1))
-
-
-@told("one_place", "zero_is_padding")
-def loss_two_ahead(logits, tokens):
-    return F.cross_entropy(logits[:, :-1].mT, tokens.roll(-2, 1)[:, :-1], ignore_index=0)
-
-
-@told("one_place", "probabilities")
-def loss_probability(logits, tokens):
-    p = logits[:, :-1].softmax(dim=-1)
-    return 1 - p.gather(-1, tokens[:, 1:, None]).mean()

@@ -181,13 +181,6 @@ def no_broadcast_between_b_and(lengths, T):
     return torch.arange(T, device=lengths.device) >= lengths
 
 
-@told("tokens_marked", "no_axes_for_heads", "as_integers")
-def hf_mask(lengths, T):
-    return (
-        torch.arange(T, device=lengths.device).expand(len(lengths), T) < lengths.unsqueeze(1)
-    ).long()
-
-
 @told("error:target_dtype")
 def one_hot_cumsum(lengths, T):
     return F.one_hot(lengths, T + 1).cumsum(-1)[:, :T].bool()[:, None, None]

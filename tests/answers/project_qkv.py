@@ -176,11 +176,6 @@ def too_many_to_unpack(X, W):
     return Q, K, V
 
 
-@told("one_place", "results_210")
-def p3_tokens_reversed(X, W):
-    return tuple(reversed((X @ W.T).chunk(3, dim=1)))
-
-
 @told("error:shape_for_view")
 def project_chunk_columns(X, W):
     d = X.shape[-1]

@@ -203,15 +203,6 @@ def writes_over_batch(heads, W_o):
     return sum(heads[i] @ slab.T for i, slab in enumerate(slabs))
 
 
-@told("one_place", "averaged")
-def writes_first_and_mean(heads, W_o):
-    B, h, T, d = heads.shape
-    out = 0
-    for i in range(1, h):
-        out = out + heads[:, i] @ W_o[:, i * d : (i + 1) * d].T
-    return out / h
-
-
 @told("error:broadcast_shapes")
 def writes_rows(heads, W_o):
     d_k = heads.shape[-1]

@@ -980,16 +980,6 @@ class MhaPairAveraged(_Whole):
         return self.w_o(self.merge(w @ v)), w.squeeze(1)
 
 
-@told("by_d_k", "softmax_over_queries", "blocked_rows_uniform")
-class MhaQueriesDk(_Whole):
-    def forward(self, x, mask=None):
-        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
-        s = q @ k.transpose(-2, -1) / self.d_k
-        if mask is not None:
-            s = s.masked_fill(mask, -1e9)
-        return self.w_o(self.merge(s.softmax(-2) @ v))
-
-
 @told("shape")
 class LoopMaskAxes(_Whole):
     def forward(self, x, mask=None):

@@ -40,7 +40,6 @@ NAMERS: tuple[Namer, ...] = (
     search.slip_in_part,  # a known slip, on some inputs
     rules.its_error,
     differs.exactly_related,  # the right numbers, moved as a whole
-    places.place_and_slip,  # a change that leaves one known slip
     differs.what_differs,
 )
 ASKED: tuple[Callable[[Attempt], Iterator[Finding]], ...] = (

@@ -5,25 +5,19 @@ nothing else changed, every input comes out right.
 """
 
 import ast
-import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from types import FunctionType
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import Any
 
 from mha_lesson.check.engine.attempt import Attempt, Explanation, Trial
-from mha_lesson.check.engine.changes import KINDS, Change, changes, located, number_at, places
-from mha_lesson.check.engine.compare import allowed, close_cells
+from mha_lesson.check.engine.changes import KINDS, Change, changes, located, places
 from mha_lesson.check.engine.inputs import unchanged
-from mha_lesson.check.engine.problem import Slip
 from mha_lesson.check.engine.report import Finding
-from mha_lesson.check.engine.safely import Raised, Returned
-from mha_lesson.check.engine.search import but_for_errors, one_truth_value, slip_in_part
+from mha_lesson.check.engine.safely import Raised
+from mha_lesson.check.engine.search import but_for_errors, slip_in_part
 from mha_lesson.check.engine.source import Source
 
 CHANGED = "<changed>"  # the file that a version's lines are said to stand in
@@ -33,26 +27,11 @@ LOOPS = (ast.For, ast.While, ast.comprehension)  # which a change may keep from 
 MOST_VERSIONS = 1_000
 
 
-class Version(NamedTuple):
-    """The answer with a change, and what it did on the first input."""
-
-    change: Change
-    trial: Trial
-    answer: Callable[..., Any]
-
-
-class ChangesTried(NamedTuple):
-    """The change that makes all right, if there is one, and the versions tried before it."""
-
-    mends: Change | None = None
-    versions: tuple[Version, ...] = ()
-
-
-def try_changes(attempt: Attempt) -> ChangesTried:
-    """Tries the changes one by one, until one makes every input come out right."""
+def the_mend(attempt: Attempt) -> Change | None:
+    """The first change that makes every input come out right."""
     source = attempt.source
     if source.tree is None or not can_be_changed(source):
-        return ChangesTried()
+        return None
     ordered = _wrong_first(attempt)
     bounded = Bounded if any(source.nodes(LOOPS)) else unchanged
     listed = changes(source.tree)
@@ -60,25 +39,20 @@ def try_changes(attempt: Attempt) -> ChangesTried:
     def mends(answer: Callable[..., Any]) -> bool:
         return all(t.of(answer).difference is None for t in ordered)
 
-    seen: list[Version] = []
     for change, made in versions(source, islice(listed, MOST_VERSIONS)):
-        answer = bounded(attempt.bound.rebind(made))
-        trial = ordered[0].of(answer)
-        if trial.difference is None and mends(answer):
+        if mends(bounded(attempt.bound.rebind(made))):
             around = [c for c in listed if c.kind == "much" and _holds(c, change)]
             around.sort(key=lambda c: (not isinstance(c.node, ast.If), -listed.index(c)))
             for outer, other in versions(source, around):  # what is too much needs no mending
                 if mends(bounded(attempt.bound.rebind(other))):
-                    return ChangesTried(outer)
-            return ChangesTried(change)
-        if isinstance(trial.outcome, Returned) and not trial.outcome.changed:
-            seen.append(Version(change, trial, answer))
-    return ChangesTried(None, tuple(seen))
+                    return outer
+            return change
+    return None
 
 
 def one_place(attempt: Attempt) -> Explanation | None:
     """The place that alone keeps the answer from being right; beside an error, as a note."""
-    change = attempt.once(try_changes).mends
+    change = attempt.once(the_mend)
     if change is None:
         return None
     place = replace(_told(attempt.source, change), rest_right=True)
@@ -86,41 +60,6 @@ def one_place(attempt: Attempt) -> Explanation | None:
         said = slip_in_part(attempt) or Explanation((attempt.first_error,))
         return said._replace(notes=(place.sentence,))
     return Explanation((place,))
-
-
-def place_and_slip(attempt: Attempt) -> Explanation | None:
-    """A place, and the one slip that is left once it is changed.
-
-    If changes leave several slips, none of them is meant: a change can make a mistake, too.
-    """
-    first, *others = _wrong_first(attempt)
-    if isinstance(first.expected, int) or one_truth_value(first):
-        return None  # counts, and single truth values, meet by chance
-    by_result: dict[Any, list[Slip]] = {}  # what they give on the first input
-    for (slip,) in attempt.problem.singles:
-        with contextlib.suppress(Exception):
-            result = attempt.problem.variant_on(first.case, (slip,))
-            by_result.setdefault(_fingerprint(result), []).append(slip)
-
-    def is_left(slip: Slip, version: Version) -> bool:
-        trials = (version.trial, *(t.of(version.answer) for t in others))
-        return all(_leaves(attempt, slip, t) for t in trials) and all(
-            _spoils(attempt, slip, t) for t in (first, *others)
-        )
-
-    left: dict[str, tuple[Slip, list[Change]]] = {}
-    for version in attempt.once(try_changes).versions:
-        assert isinstance(version.trial.outcome, Returned)
-        slips = by_result.get(_fingerprint(version.trial.outcome.value), [])
-        if slips and not _may_spoil(version.change):
-            slip = next((s for s in slips if is_left(s, version)), None)
-            if slip is not None:
-                left.setdefault(slip.does, (slip, []))[1].append(version.change)
-    if len(left) != 1:
-        return None
-    ((slip, made),) = left.values()
-    place = min(made, key=lambda c: (c.kind != "much", -_line(c)))
-    return Explanation((_told(attempt.source, place), slip))
 
 
 def _wrong_first(attempt: Attempt) -> list[Trial]:
@@ -241,73 +180,6 @@ def _holds(outer: Change, change: Change) -> bool:
     inside = any(node is change.node for node in ast.walk(outer.node))
     elsewhere = change.node is not outer.node and change.node is not outer.new
     return change.kind != "much" and inside and elsewhere
-
-
-def _may_spoil(change: Change) -> bool:
-    """Whether a change may itself make the mistake that is seen once it is made."""
-    if change.kind in ("missing", "name", "function"):
-        return True
-    number = number_at(change.node)
-    if number is not None:
-        by_one = isinstance(change.holder, dict) and isinstance(
-            change.holder.get("op"), ast.Mult | ast.Div
-        )  # as if nothing were multiplied or divided
-        return abs(number) > 3 or (by_one and number_at(change.new) == 1)
-    if change.kind != "much" or isinstance(change.node, ast.UnaryOp):
-        return False
-    if not isinstance(change.node, ast.Call):
-        return True
-    name = getattr(change.node.func, "attr", "")  # but what is done twice
-    return f".{name}(" not in ast.unparse(change.new) or not name
-
-
-def _leaves(attempt: Attempt, slip: Slip, after: Trial) -> bool:
-    """Whether a version gives what the slip gives."""
-    try:
-        result = attempt.problem.variant_on(after.case, (slip,))
-    except Exception:
-        return isinstance(after.outcome, Raised)
-    return after.gives(result)
-
-
-def _spoils(attempt: Attempt, slip: Slip, trial: Trial) -> bool:
-    """Whether all that a slip spoils is spoilt in the answer as well: then it was there before."""
-    if isinstance(trial.outcome, Raised):
-        return True
-    try:
-        result = attempt.problem.variant_on(trial.case, (slip,))
-    except Exception:
-        return True
-    rows = zip(*map(_parts, (result, trial.outcome.value, trial.expected)), strict=False)
-    for of_slip, mine, right in rows:
-        if not all(isinstance(x, Tensor) for x in (of_slip, mine, right)):
-            continue
-        if of_slip.dtype != right.dtype:
-            return False  # such a slip tells what numbers there are, and a change makes others
-        if of_slip.shape != right.shape and mine.shape != of_slip.shape:
-            return False
-        if of_slip.shape == right.shape == mine.shape:
-            if (mine.isfinite() & ~of_slip.isfinite()).any():
-                return False
-            limit = allowed(right.dtype, trial.case.tolerance)
-            fine, still = (close_cells(x, right, limit) for x in (mine, of_slip))
-            masks = right.dtype == torch.bool  # where two wrongs may make a right
-            if fine.sum() > still.sum() if masks else (fine & ~still).any():
-                return False
-    return True
-
-
-def _parts(x: Any) -> tuple[Any, ...]:
-    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
-
-
-def _fingerprint(result: Any) -> Any:
-    """Alike for results that are alike, but for rounding."""
-    if isinstance(result, (tuple, list)):
-        return tuple(map(_fingerprint, result))
-    if isinstance(result, Tensor):
-        return tuple(result.shape), f"{float(result.detach().double().sum()):.5g}"
-    return result if isinstance(result, (int, float, str)) else None
 
 
 def _line(change: Change) -> int:

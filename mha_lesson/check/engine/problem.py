@@ -14,7 +14,6 @@ A slip is another way: an expression, and below it the words. Slips of different
 """
 
 import inspect
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,8 +27,6 @@ from mha_lesson.check.engine.blocks import ways
 from mha_lesson.check.engine.report import Finding
 
 MOST_PAIRS = 1700  # what is named at all is found within these
-MOST_TRIPLES = 300
-COMMON = 6  # slips of a step that are tried in threes
 WHOLE = "whole"  # the site of a slip that replaces the right answer as a whole
 Step = Callable[..., Any]
 
@@ -185,7 +182,7 @@ class Problem:
     _made: dict[Any, list[Case]] = field(default_factory=dict, repr=False)
     _known: list[Slip] = field(default_factory=list, repr=False)
     _unread: list[Callable[[], None]] = field(default_factory=list, repr=False)
-    _combined: dict[tuple[int, int], list[Slips]] = field(default_factory=dict, repr=False)
+    _paired: tuple[int, list[Slips]] = field(default=(-1, []), repr=False)
 
     @property
     def name(self) -> str:
@@ -310,26 +307,16 @@ class Problem:
 
     @property
     def pairs(self) -> list[Slips]:
-        return self._together(2, MOST_PAIRS)
-
-    @property
-    def triples(self) -> list[Slips]:
-        return self._together(3, MOST_TRIPLES, COMMON)
-
-    def _together(self, n: int, most: int, common: float = math.inf) -> list[Slips]:
-        """Combinations of n slips at different steps, of the first `common` ones at each step.
-
-        What is listed first at its step is the common slip there, and is tried first.
-        """
-        known = (n, len(self.slips))
-        if known not in self._combined:
+        """Two slips at different steps; what is listed first at its step is common, and first."""
+        if self._paired[0] != len(self.slips):
             rank: dict[Slip, int] = {}
             seen: Counter[str] = Counter()
             for slip in self.slips:
                 site = next(iter(slip.steps))
-                if site != WHOLE and seen[site] < common:
+                if site != WHOLE:
                     rank[slip] = seen[site]
                     seen[site] += slip.is_mistake
-            found = filter(disjoint, combinations(rank, n))
-            self._combined[known] = sorted(found, key=lambda c: sum(rank[s] for s in c))[:most]
-        return self._combined[known]
+            found = filter(disjoint, combinations(rank, 2))
+            ordered: list[Slips] = sorted(found, key=lambda pair: sum(rank[slip] for slip in pair))
+            self._paired = len(self.slips), ordered[:MOST_PAIRS]
+        return self._paired[1]

@@ -28,7 +28,6 @@ from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned
 
 MOST_BEGUN = 12  # explanations of the first input that are tried with one slip more
-MOST_TOGETHER = 3  # slips: four meet most results by chance
 
 
 class Match(NamedTuple):
@@ -123,8 +122,8 @@ def several_slips(attempt: Attempt) -> Explanation | None:
     for part, of_part in parts or [(problem, trials)]:
         if all(reproduces(part, (), t) for t in of_part):
             continue
-        counts = isinstance(of_part[0].expected, int)  # three terms may meet by chance
-        candidates = chain(part.singles, part.pairs, () if counts else part.triples)
+        counts = isinstance(of_part[0].expected, int)  # two may meet by chance where it shows
+        candidates = chain(part.singles, part.pairs)
         slips, everywhere = match(part, of_part, candidates, grow=not counts)
         if not slips:
             return None
@@ -163,7 +162,7 @@ def _fitting(
         against = next((t for t in (*wrong, *right) if not reproduces(problem, slips, t)), None)
         if against is None:
             yield slips
-        elif len(begun) < MOST_BEGUN and len(slips) < MOST_TOGETHER:
+        elif len(begun) < MOST_BEGUN and len(slips) == 1:  # three meet too much by chance
             begun.append((slips, against))
 
 

@@ -239,6 +239,8 @@ def normalise(scores):
     "The softmax runs over the whole matrix at once: all T_q × T_k weights together sum to 1."
     softmax_over_everything = scores.flatten().softmax(-1).view_as(scores)
     "The softmax runs over all numbers of the batch at once."
+    softmax_twice = scores.softmax(-1).softmax(-1)
+    "The softmax runs twice: the second makes weights of weights, all nearly alike."
     no_softmax = scores
     """There is no softmax: the raw scores are used as weights. | What makes the weights of a query
     positive, with a sum of 1?"""

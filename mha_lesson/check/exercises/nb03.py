@@ -207,6 +207,9 @@ def join(y, x):
     batch_joined_too = y.reshape(B * T, h * d_k)
     "Batch and tokens are joined as well: (B·T, h·d_k). | Which axes should remain as they are?"
     merged = side_by_side(y, x)
+    axes_of_one_dropped = merged.squeeze()
+    """`squeeze` drops every axis of size 1, B and T too where they are 1. | Which axes may a caller
+    count on?"""
     merged_tokens_first = merged.transpose(0, 1)
     "Tokens come before the batch: (T, B, h·d_k). | Batch first: which axis may not move?"
     an_axis_left = y.reshape(B, T, 1, h * d_k)

@@ -77,6 +77,14 @@ def triangle(T):
 causal_mask.step(kinds_of_mask(), at="kind")
 
 
+@causal_mask.step(at=WHOLE)
+def as_a_buffer(T):
+    """True means *blocked* here. May query 2 look at key 1?"""
+    ones_where_allowed = torch.ones(T, T).tril()[None, None]
+    """Your mask holds the number 1 where looking is *allowed*, in (1, 1, T, T), as many models keep
+    it; asked for is True where it is blocked, (T, T)."""
+
+
 @causal_mask.step
 def axes(mask):
     """How many axes does the exercise ask for?"""
@@ -196,6 +204,10 @@ def in_another_way(lengths, T):
     as_wide_as_longest = (torch.arange(int(lengths.max())) >= lengths[:, None])[:, None, None, :]
     "The mask is as wide as the longest sequence instead of T. | How many keys do the scores have?"
     padded = torch.arange(T) >= lengths[:, None]
+    ones_at_tokens = (~padded).long()
+    """Your mask holds 1 at tokens and 0 at padding, (B, T), as tokenizers give it; asked for is
+    True where a key is blocked, (B, 1, 1, T). | What does True
+    mean here, and where do the axes stand?"""
     full_length_blocked = (padded | (lengths == T)[:, None])[:, None, None, :]
     """A sequence without any padding is blocked from end to end. (A slice from −0 on does that: it
     begins at 0.) | What is T − length there, and what does your line make of it?"""

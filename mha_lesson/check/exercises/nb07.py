@@ -155,6 +155,8 @@ def pick(logs, targets):
     sign_missing = -minus_the_right_one(logs, targets)
     """The sign is missing: a log-probability is negative, and a loss should fall as the model
     improves. | Cross-entropy is −log p. Where is the minus?"""
+    one_minus_p = 1 - logs.exp().gather(-1, targets[..., None])[..., 0]
+    "Of each prediction 1 − p is taken, where cross-entropy takes −log p."
     accuracy = (logs.argmax(-1) == targets).to(logs.dtype)
     "The share of right guesses (the accuracy) is counted: it has no gradient, and is no loss."
 

@@ -230,6 +230,22 @@ def collect_neither(output, fade, powers, v, total):
     which factor have the old numbers become too large?"""
 
 
+def rescaled_upside_down(old: Tensor, fade: Tensor) -> Tensor:
+    return torch.where(old == 0, old, old / fade)  # nothing yet, or ∞ where scores lie far apart
+
+
+@blockwise_attention.step(
+    at="collect",
+    add=lambda total, fade, powers: (
+        rescaled_upside_down(total, fade) + powers.sum(-1, keepdim=True)
+    ),
+)
+def collect_upside_down(output, fade, powers, v, total):
+    both_upside_down = rescaled_upside_down(output, fade) + powers @ v
+    """The old sum and output are multiplied by exp(new − old) and grow with a new maximum, where
+    they have to shrink. | Which way round does the difference stand?"""
+
+
 @blockwise_attention.step
 def top(old, scores):
     """Which number may be taken away from a row of scores before `exp`, and from all its blocks?"""
