@@ -104,7 +104,7 @@ test-gpu: $(FOR_TESTS)  ## tests, notebooks and bench on CUDA, in pieces; one: P
 notebooks: $(FOR_TESTS)  ## run the notebooks anew and store their outputs; one only: make notebooks NB=03
 	@$(PY) tools/notebooks.py $(NB)
 
-diagnose: $(FOR_TESTS)  ## how the checks judge and name 870 answers and 82,000 mutants
+diagnose: $(FOR_TESTS)  ## how the checks judge and name 850 answers and 82,000 mutants
 	@$(PY) tools/diagnose.py --mutants
 
 claims: $(FOR_TESTS)  ## collect the notebooks' verdicts on popular claims into notebooks/CLAIMS.md
