@@ -6,7 +6,6 @@ reference and the reference with each published mistake: whose numbers are the s
 
 import copy
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -15,21 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from mha_lesson import shipped
-from mha_lesson.refusals import describe, require_positive_int, say
+from mha_lesson.comparison_layers import Layers, draw_anew, heads_of, places_in, require_fit
+from mha_lesson.refusals import describe, require_positive_int
 
 SIZES = ((3, 7), (2, 5))  # B and T of what is tried
-HEADS = ("n_heads", "num_heads", "n_head", "num_head", "nhead", "heads", "num_attention_heads", "h")
-WORDS = {  # in a layer's name
-    "w_qkv": {"qkv", "wqkv"},
-    "w_q": {"q", "wq", "query", "queries"},
-    "w_k": {"k", "wk", "key", "keys"},
-    "w_v": {"v", "wv", "value", "values"},
-    "w_o": {"o", "wo", "out", "output", "proj", "dense", "fc"},
-}
 LARGE = 1e3  # times that, scores are beyond 100,000
 SAME, AS_GOOD = 5, 3  # digits that count as equal, and that a later candidate must be better by
 Run = Callable[[Tensor, bool], Tensor]  # x (B, T, d_model), in training or not
-Layers = dict[str, Tensor]  # of "w_q" …: weight (out, in), and the bias as one column more
 
 
 @dataclass(frozen=True)
@@ -114,11 +105,11 @@ def compare(
         raise TypeError(f"module must be an nn.Module{made}; got {describe(module)}.")
     narrow = {str(p.dtype) for p in module.parameters()} & {"torch.float16", "torch.bfloat16"}
     module = copy.deepcopy(module).to("cpu", torch.float64)
-    places = _places(module, layers)
-    h = _heads(module, places) if n_heads is None else n_heads
+    places = places_in(module, layers)
+    h = heads_of(module, places) if n_heads is None else n_heads
     require_positive_int("n_heads", h)
-    weights = _drawn(module, places)
-    _require_fit(weights)
+    weights = draw_anew(module, places)
+    require_fit(weights)
     d_model = next(iter(weights.values())).shape[1] - 1
     if d_model % h:
         raise ValueError(f"n_heads must divide d_model = {d_model}; got {h}.")
@@ -207,89 +198,6 @@ def _state(weights: Layers, h: int, by_head: bool) -> dict[str, Tensor]:
         parts |= zip(("w_q", "w_k", "w_v"), rows.chunk(3), strict=True)
     weight = {f"{role}.weight": part[:, :-1] for role, part in parts.items()}
     return weight | {f"{role}.bias": part[:, -1] for role, part in parts.items()}
-
-
-def _drawn(module: nn.Module, places: dict[str, list[str]]) -> Layers:
-    """Gives the layers weights of ordinary size; several of one role stand below each other."""
-    own = [(_place(name), p) for name, p in module.named_parameters()]
-    matrices, vectors = ({place: p for place, p in own if p.ndim == n} for n in (2, 1))
-    turned = any(3 * len(matrices[p]) == matrices[p].shape[1] for ps in places.values() for p in ps)
-    generator, weights = torch.Generator().manual_seed(0), Layers()
-    for role, several in places.items():
-        rows = []
-        for place in several:
-            weight = matrices[place].T if turned else matrices[place]
-            bias = vectors[place] if place in vectors else weight.new_zeros(len(weight))
-            weight.normal_(std=weight.shape[1] ** -0.5, generator=generator)
-            if place in vectors:
-                bias.normal_(generator=generator)
-            rows.append(torch.cat((weight, bias[:, None]), dim=1))
-        weights[role] = torch.cat(rows)
-    return weights
-
-
-def _require_fit(weights: Layers) -> None:
-    sizes = {role: (len(weight), weight.shape[1] - 1) for role, weight in weights.items()}
-    d_model = sizes["w_qkv" if "w_qkv" in sizes else "w_q"][1]
-    wide = {role: ((3 if role == "w_qkv" else 1) * d_model, d_model) for role in sizes}
-    if sizes != wide:
-        shared = sizes.get("w_k") != sizes.get("w_q")
-        why = "heads share keys" if shared else "h·d_k is not d_model, or heads share keys"
-        raise ValueError(f"layers must be {wide} (out, in); got {sizes}: {why}.")
-
-
-def _place(name: str) -> str:
-    return re.sub(r"[._]?(weight|bias)$", "", name)
-
-
-def _places(
-    module: nn.Module, layers: Mapping[str, str | Sequence[str]] | None
-) -> dict[str, list[str]]:
-    """Role → where its matrix stands, or those of its heads."""
-    matrices = {_place(name): p for name, p in module.named_parameters() if p.ndim == 2}
-    if layers is not None:
-        chosen = {role: [p] if isinstance(p, str) else [*p] for role, p in layers.items()}
-    else:
-        chosen = _guessed(matrices)
-    found = [place for several in chosen.values() for place in several]
-    if not chosen.keys() <= WORDS.keys() or not {*found} <= matrices.keys():
-        known = f"{say([*WORDS])} to {say([*matrices])}"
-        raise ValueError(f"layers must map some of {known}; got {say(chosen)}.")
-    left_over = layers is None and "w_o" not in chosen and len(found) < len(matrices)
-    if left_over or not ("w_qkv" in chosen or {"w_q", "w_k", "w_v"} <= chosen.keys()):
-        raise ValueError(f"layers must be given: not all were found among {say([*matrices])}.")
-    return chosen
-
-
-def _guessed(matrices: Mapping[str, Tensor]) -> dict[str, list[str]]:
-    """By shape, then by the words of a name, its last part first; the one left over is W^O."""
-    chosen: dict[str, list[str]] = {}
-    for place, matrix in matrices.items():
-        role = "w_qkv" if 3 * min(matrix.shape) == max(matrix.shape) else _said(place)
-        chosen.setdefault(role, []).append(place)
-    others = chosen.pop("", [])
-    if len(others) == 4 and not chosen:  # a list of layers
-        return {role: [place] for role, place in zip([*WORDS][1:], others, strict=True)}
-    if len(others) == 1:
-        chosen.setdefault("w_o", others)
-    return chosen
-
-
-def _said(place: str) -> str:
-    for part in reversed(place.lower().split(".")):
-        words = {word.removeprefix("to") for word in re.findall("[a-z]+", part)}
-        if role := next((role for role, said in WORDS.items() if words & said), ""):
-            return role
-    return ""
-
-
-def _heads(module: nn.Module, places: dict[str, list[str]]) -> int:
-    if (several := max(map(len, places.values()))) > 1:
-        return several
-    named = (getattr(part, name, None) for part in module.modules() for name in HEADS)
-    if (h := next((n for n in named if isinstance(n, int)), None)) is None:
-        raise ValueError(f"n_heads must be given: the module has no attribute {say(HEADS)}.")
-    return h
 
 
 def _looked_at(run: Run, x: Tensor) -> Iterator[str]:

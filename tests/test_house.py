@@ -28,6 +28,7 @@ FLOORS = (
         "runs",
         "pretrained",
         "cost",
+        "comparison_layers",
         "comparison",
     ),
     # what serves a learner: pictures, exercises, moving pictures, and the course as a whole
