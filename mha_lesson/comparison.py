@@ -18,7 +18,7 @@ from mha_lesson.comparison_layers import Layers, draw_anew, heads_of, places_in,
 from mha_lesson.refusals import describe, require_positive_int
 
 SIZES = ((3, 7), (2, 5))  # B and T of what is tried
-LARGE = 1e3  # times that, scores are beyond 100,000
+LARGE = [2**i for i in range(1, 11)]  # times x; scores grow with the square
 SAME, AS_GOOD = 5, 3  # digits that count as equal, and that a later candidate must be better by
 Run = Callable[[Tensor, bool], Tensor]  # x (B, T, d_model), in training or not
 
@@ -32,19 +32,24 @@ class Comparison:
             differ, or "" where nothing fits.
         digits: to how many digits outputs agree with that.
         causal: whether it agrees with a causal mask.
+        below: up to which scores; ∞ where it agrees with all that were tried.
         seen: what else came out and what was not tried, in sentences.
     """
 
     found: str = ""
     digits: int = 0
     causal: bool = False
+    below: float = math.inf
     seen: tuple[str, ...] = ()
+
+    def _right(self) -> str:
+        return "Right:" if self.below == math.inf else f"Right below scores of {self.below:,.0f}:"
 
     def __str__(self) -> str:
         what = "multi-head attention" + " with a causal mask" * self.causal
         said = {
             "": f"Neither {what} nor one of the published mistakes gives these outputs.",
-            "right": f"Right: {what}, to {self.digits} digits.",
+            "right": f"{self._right()} {what}, without positions, to {self.digits} digits.",
             "drawn": "Two runs of the same input differ in evaluation: something is drawn.",
         }.get(self.found)
         if said is None:
@@ -86,8 +91,8 @@ def compare(
     Args:
         module: any attention with W^Q, W^K, W^V (or all three in one) and W^O, h·d_k = d_model.
         call: `call(module, x)` gives its output for x (B, T, d_model), or a tuple that begins with
-            it; `module(x)` if None. A causal mask, other axes, a norm or a residual path are for
-            `call` to give, to turn and to take away.
+            it; `module(x)` if None. A causal mask (and no other) is for `call` to give, axes to
+            turn; positions, a norm or a residual path to take away.
         n_heads: h; read from the module's attributes if None.
         layers: "w_q", "w_k", "w_v" or "w_qkv", and "w_o" → the name of the layer or parameter in
             `module`, or the names of one for each head; guessed from names and shapes if None.
@@ -120,7 +125,8 @@ def compare(
             out = module(x) if call is None else call(module, x)
         except Exception as error:
             raise ValueError(
-                f"call must run for x of shape {tuple(x.shape)}, as `lambda m, x: m(x, mask)` may; "
+                f"call must run for x of shape {tuple(x.shape)}, as `lambda m, x: m(x, x, x)` or "
+                f"`m(x, mask)` may; "
                 f"it raised {type(error).__name__}: {error}"
             ) from error
         out = out[0] if isinstance(out, tuple) else out
@@ -133,7 +139,8 @@ def compare(
     if not found.found:
         read = ", ".join(f"{role} from {' and '.join(several)}" for role, several in places.items())
         seen.append(
-            f"Read: {read}. With a norm or a residual path in it, compare the part without it."
+            f"Read: {read}; fused rows as q, k, v. Compare the part without a norm, a residual "
+            "path or positions: `call` may leave them out, and give no mask but a causal one."
         )
     return replace(found, seen=(*found.seen, *seen))
 
@@ -144,32 +151,40 @@ def _verdict(run: Run, candidates: list[Candidate], d_model: int) -> Comparison:
     modes = [t for t, both in twice.items() if torch.allclose(*both, equal_nan=True)]
     if False not in modes:
         return Comparison("drawn", seen=("Often it is dropout, as in karpathy/nanoGPT#240.",))
-    plain, large = (
-        [(size * x, run(size * x, training), training) for x in inputs for training in modes]
-        for size in (1.0, LARGE)
-    )
+
+    def at(size: float) -> list[tuple[Tensor, Tensor, bool]]:
+        return [(size * x, run(size * x, training), training) for x in inputs for training in modes]
+
+    plain = at(1)
     for tried in plain:
         candidates = [c for c in candidates if c.digits(*tried) >= SAME]
     if not candidates:
         return Comparison(seen=(*_looked_at(run, inputs[0]),))
     digits = {c: min(c.digits(*tried) for tried in plain) for c in candidates}
     best = [c for c in candidates if digits[c] > max(digits.values()) - AS_GOOD]
-    at_large = [c for c in best if min(c.digits(*tried) for tried in large) >= SAME]
-    first, *others = at_large or best  # what is right comes first
+    below = math.inf
+    for size in LARGE:
+        tried = at(size)
+        still = [c for c in best if min(c.digits(*one) for one in tried) >= SAME]
+        if not still:
+            below = float(size**2)
+            break
+        best = still
+    first, *others = best  # what is right comes first
     seen = [f"Not tried: {'padding' if first.causal else 'masks'}."]
     untried = ["mask repeated" if first.causal else "mask"]
     if True not in modes:
         seen.append("Not tried: training, where two runs of the same input differ.")
         untried.append("mask dropped")
-    if not at_large:
-        seen.append("It gives something else where scores are beyond 100,000.")
+    if below < math.inf:
+        seen.append(f"It gives something else where scores reach about {below:,.0f}.")
         untried.append("mask filled")
     told = [c for c in others if c.by_head == first.by_head and not c.kind.startswith((*untried,))]
     if alike := sorted({c.name for c in told} - {first.name}):
         seen.append(f"At this size {', '.join(alike)} would give the same: try another n_heads.")
     if first.by_head:
         seen.append("The rows of its fused layer are read head by head.")
-    return Comparison(first.name, digits[first], first.causal, tuple(seen))
+    return Comparison(first.name, digits[first], first.causal, below, tuple(seen))
 
 
 def _candidates(weights: Layers, h: int) -> Iterator[Candidate]:
@@ -209,10 +224,12 @@ def _looked_at(run: Run, x: Tensor) -> Iterator[str]:
     if not y.any():
         yield "All outputs are zeros."
     if not y.isfinite().all():
-        yield "Outputs are NaN or infinite."
+        yield "Outputs are NaN or infinite. Is a row blocked entirely, or does True mean keep?"
+        return
     sees = not torch.allclose(run(later, False)[:, :-1], y[:, :-1])
-    yield f"Tokens {'see' if sees else 'do not see'} later ones."
+    yield f"Tokens {'see later ones, as without a mask' if sees else 'do not see later ones'}."
     mixes = not torch.allclose(run(other, False)[0], y[0])
     yield f"Sequences {'see' if mixes else 'do not see'} each other."
     moves = not torch.allclose(run(x[:, order], False)[:, 2:], y[:, 2:])
-    yield f"Which of the first two comes first {'shows' if moves else 'does not show'} in the rest."
+    knows = "changes what later ones get: positions, perhaps, or a window"
+    yield f"Exchanging the first two tokens {knows if moves else 'changes nothing for later ones'}."

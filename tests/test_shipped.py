@@ -237,11 +237,29 @@ def test_what_was_not_tried_is_said():
         (None, "Not tried: masks."),
         (with_causal, "Not tried: padding."),
         (drawing, "Not tried: training, where two runs of the same input differ."),
-        (clamped, "It gives something else where scores are beyond 100,000."),
+        (clamped, "It gives something else where scores reach about 1,024."),
     ]:
         found = compare(right()(D, H), call)
         assert found.found == "right" and line in found.seen
     assert "Tried in float64, and not in torch.bfloat16." in compare(right()(D, H).bfloat16()).seen
+
+
+@pytest.mark.parametrize("fill", [-20, -100, -1e4])
+def test_a_fill_is_right_only_up_to_scores_like_it(fill):
+    def call(module, x):
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        reference = right()(D, H).double()
+        reference.load_state_dict(module.state_dict())
+        q, k, v = (
+            getattr(reference, name)(x).unflatten(-1, (H, -1)).transpose(1, 2)
+            for name in ("w_q", "w_k", "w_v")
+        )
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(mask, fill)
+        return reference.w_o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+    found = compare(right()(D, H), call)
+    assert found.found == "right" and found.causal and 4 <= found.below <= -3 * fill
+    assert str(found).startswith(f"Right below scores of {found.below:,.0f}: ")
 
 
 class Fused(nn.Module):
@@ -312,21 +330,20 @@ def test_where_nothing_fits_it_says_what_it_sees():
     found = compare(right()(D, H), call)
     assert found.found == "" and str(found).startswith("Neither")
     assert found.seen[:3] == (
-        "Tokens see later ones.",
+        "Tokens see later ones, as without a mask.",
         "Sequences see each other.",
-        "Which of the first two comes first does not show in the rest.",
+        "Exchanging the first two tokens changes nothing for later ones.",
     )
     assert "w_k from w_k" in found.seen[3]
     zeros = compare(right()(D, H), lambda module, x: 0 * module(x))
     assert zeros.found == "" and zeros.seen[0] == "All outputs are zeros."
     lost = compare(right()(D, H), lambda module, x: module(x) * float("nan"))
-    assert lost.found == "" and lost.seen[0] == "Outputs are NaN or infinite."
+    assert lost.found == "" and lost.seen[0].startswith("Outputs are NaN or infinite.")
     placed = compare(
         right()(D, H), lambda m, x: with_causal(m, x * torch.arange(x.shape[1])[:, None])
     )
-    assert (
-        placed.seen[0] == "Tokens do not see later ones." and "comes first shows" in placed.seen[2]
-    )
+    assert placed.seen[0] == "Tokens do not see later ones."
+    assert "changes what later ones get: positions" in placed.seen[2]
 
 
 def test_it_leaves_the_module_and_the_generator_as_they_are():

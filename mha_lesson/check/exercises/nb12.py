@@ -255,6 +255,9 @@ ACCUSES = Finding(
 )
 
 
+EXPECTED = "Are the numbers that you expect there right: does True block, or keep?"
+
+
 class TooLong(BaseException):
     """Ends a test that does not end by itself."""
 
@@ -327,15 +330,15 @@ class WritingTests:
         score = (f"Your tests accuse {len(accused)} of {len(right)} right classes and catch "
                  f"{caught} of {len(MISTAKES)} published mistakes.")  # fmt: skip
         if accused:
-            return self._says(_accusation(score, accused))
+            return self._says(_accusation(score, accused, not missed))
         if not caught and any(told.returned for all_told in found for told in all_told):
             return self._says(replace(RETURNS, does=f"{score} {RETURNS.does}"))
         level = 2 if not missed else 1
         by_hand = all(bug.kind == BY_HAND for bug in missed)
         if missed and (not by_hand or _names(answer) & READY_MADE):
             [first, *_] = sorted(missed, key=lambda bug: bug.kind == BY_HAND)
-            finding = _missed(first)
-            return self._says(replace(finding, does=f"{score} {finding.does}"))
+            finding, why = _missed(first), " Level 1 takes no ready-made attention." * by_hand
+            return self._says(replace(finding, does=f"{score}{why} {finding.does}"))
         notes = [f"{score} That is level {level} of 2."]
         if missed:
             notes.append(f"Left are wrong scales. {ASKS[BY_HAND]}")
@@ -394,7 +397,9 @@ def _all(all_told: list[Told]) -> bool:
     return all(told.raised for told in all_told)
 
 
-def _accusation(score: str, accused: list[tuple[type[nn.Module], list[Told]]]) -> Finding:
+def _accusation(
+    score: str, accused: list[tuple[type[nn.Module], list[Told]]], all_wrong: bool
+) -> Finding:
     firsts = [next(told.raised for told in all_told if told.raised) for _, all_told in accused]
     (cls, all_told), raised = accused[0], firsts[0]
     if cls is WithoutBiases and "NoneType" in raised.message:
@@ -405,8 +410,10 @@ def _accusation(score: str, accused: list[tuple[type[nn.Module], list[Told]]]) -
     line = f" in your line {raised.number}: `{raised.source}`" if raised.source else ""
     text = raised.message.partition("\n")[0]
     line += f" (“{text}”)" * bool(text)
-    if len(accused) > len(STYLES) and len({(one.number, one.message) for one in firsts}) == 1:
-        return replace(kind, does=f"{score} They accuse whatever comes,{line}.")
+    if len(accused) > len(STYLES) and len({one.number for one in firsts}) == 1:
+        if all_wrong and len({one.message for one in firsts}) == 1:
+            return replace(kind, does=f"{score} They accuse whatever comes,{line}.")
+        return replace(kind, does=f"{score} All right ones fail{line}.", asks=EXPECTED)
     style = cls.__doc__ if issubclass(cls, Layers) else "in the plainest way"
     which = "One of these is" if len(accused) > 1 else "It is"
     why = f" {kind.does}" if kind is BY_CHANCE else ""
