@@ -18,6 +18,8 @@ from pathlib import Path
 
 import nbformat
 
+from mha_lesson.course.lab import SETTINGS
+
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
@@ -71,6 +73,7 @@ class Lab:
             env[f"JUPYTER_{name}_DIR"] = str(folder / name.lower())
         env["JUPYTERLAB_SETTINGS_DIR"] = str(folder / "settings")
         env["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / "workspaces")
+        env["JUPYTER_CONFIG_PATH"] = str(SETTINGS)  # as `make lab` has it
         env["IPYTHONDIR"] = str(folder / "ipython")
         env["JUPYTER_TOKEN"] = self.token
         env.setdefault("OMP_NUM_THREADS", "1")

@@ -70,6 +70,30 @@ def test_a_notebook_without_its_kernel_shows_the_still_picture(jupyterlab):
     assert picture.get_attribute("alt") == demo.stored(4, True).alt
 
 
+def test_shift_enter_passes_by_a_fold_and_goes_into_it_once_opened(server, browser):
+    """JupyterLab's own would select what is hidden, show the notebook's top, and open the fold."""
+    path = lab.notebook(server.work / "fold.ipynb", ["1", "'# ' + str(2)", "3"])
+    made = nbformat.read(path, 4)
+    folded = {"jp-MarkdownHeadingCollapsed": True}
+    made.cells.insert(1, nbformat.v4.new_markdown_cell("## Folded", metadata=folded))
+    made.cells.insert(3, nbformat.v4.new_markdown_cell("## Open"))
+    nbformat.write(made, path)
+    page = server.open(browser, "fold.ipynb", run=False)
+    selected = "i => jupyterapp.shell.currentWidget.content.activeCellIndex === i"
+    page.wait_for_function(IDLE.replace("session.kernel.", "session?.kernel?."))
+    page.locator(".jp-CodeCell .cm-content").first.click()
+    for index in (1, 3):
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_function(selected, arg=index)
+    page.keyboard.press("ArrowUp")
+    page.wait_for_function(selected, arg=1)
+    page.keyboard.press("ArrowRight")  # opens it
+    page.locator(".jp-showHiddenCellsButton").wait_for(state="detached")
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_function(selected, arg=2)
+    page.context.close()
+
+
 def _serious(page) -> list:
     """What axe-core calls critical or serious in the outputs of a notebook."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
