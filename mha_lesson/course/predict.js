@@ -61,13 +61,18 @@ class Guesses extends EventTarget {
   }
 }
 
+let going;  // the way to a link's heading; a reader who does anything meanwhile ends it
+for (const act of ["wheel", "pointerdown", "keydown"]) addEventListener(act, () => going = null, true);
+
 // JupyterLab follows no link into a fold, and stops short while cells are still measured.
 async function arrive({ pathname, hash }) {
+  const way = going = {};
   const place = CSS.escape(decodeURIComponent(hash.slice(1)));
   const shown = `.jp-NotebookPanel:not(.lm-mod-hidden) [data-jupyter-id="${place}"]`;
   const file = pathname.split("/").at(-1), folded = "jp-MarkdownHeadingCollapsed";
   for (let look = 0, before; look < 100; look++) {
     await new Promise((done) => setTimeout(done, 100));
+    if (going !== way) return;
     const heading = location.pathname.endsWith(file) && document.querySelector(shown);
     if (!heading) continue;  // another notebook, which is still being opened
     let cell = heading.closest(".jp-Cell");

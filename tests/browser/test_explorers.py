@@ -517,6 +517,17 @@ def test_links_of_a_guess_and_of_a_text_open_a_fold(server, jupyterlab):
     }"""
     jupyterlab.wait_for_function(arrived, timeout=SOON)
     notebook = "jupyterapp.shell.currentWidget.content"
-    jupyterlab.evaluate(f"{notebook}.scrollToItem(0, 'start')")
     jupyterlab.get_by_role("link", name="a text's link").click()
     jupyterlab.wait_for_function(f"!{notebook}.widgets[44].headingCollapsed", timeout=SOON)
+    pulled = """async (link) => {
+      const panel = document.querySelector('.jp-WindowedPanel-outer');
+      const after = (ms) => new Promise((done) => setTimeout(done, ms));
+      link.click();
+      await after(150);  // between the first step to the heading, at 100, and the next
+      panel.dispatchEvent(new WheelEvent('wheel', { bubbles: true }));
+      panel.scrollTop = 0;
+      await after(400);
+      return panel.scrollTop;
+    }"""
+    link = jupyterlab.get_by_role("link", name="a text's link")
+    assert link.evaluate(pulled) == 0  # whoever scrolls meanwhile is not pulled back
