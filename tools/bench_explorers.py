@@ -43,7 +43,7 @@ PROBE = """() => {
   const sign = () => { small.clearRect(0, 0, 96, 96); small.drawImage(view.canvas, 0, 0, 96, 96);
     let h = 7;
     for (const v of small.getImageData(0, 0, 96, 96).data) h = Math.imul(h, 31) + v | 0;
-    return h; };
+    return `${h} ${view.scene.caption}`; };
   bench.last = sign();
   view.draw = () => { draw(); requestAnimationFrame(() => { const port = new MessageChannel();
     port.port1.onmessage = () => { const t = performance.now(), now = sign();
