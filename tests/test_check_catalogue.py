@@ -7,7 +7,6 @@ from itertools import product
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
 from answers.pairs import PAIRS
@@ -286,29 +285,3 @@ def test_a_block_is_read_as_it_says() -> None:
         def again(n):
             lost = n  # noqa: F841
             "= nowhere"
-
-
-def test_a_teachers_slip_in_a_notebook_cell() -> None:
-    """What CONTRIBUTING shows, in a real shell."""
-    from IPython.core.interactiveshell import InteractiveShell
-
-    shell = InteractiveShell.instance()
-    shell.run_cell("import torch\nfrom mha_lesson import check", silent=True)
-    wrong = "print(check.attention_scores(lambda Q, K: Q @ K.mT / 7.5).slips)"
-    cell = (
-        "@check.attention_scores.step\n"
-        "def scale(scores, Q, K):\n"
-        "    by_seven_and_a_half = scores / 7.5\n"
-        "    'The scores are divided by 7.5. | Where does that number come from?'\n"
-    )
-    before = len(check.attention_scores.slips)
-    try:
-        shell.run_cell(cell, silent=True)
-        shell.run_cell(cell, silent=True)
-        shell.run_cell("found = " + wrong[6:-1], silent=True)
-        assert shell.user_ns["found"] == ("by_seven_and_a_half",)
-        assert len(check.attention_scores.slips) == before + 1
-    finally:
-        check.attention_scores._known[before:] = []
-        InteractiveShell.clear_instance()
-    assert torch.equal(check.attention_scores.right(torch.eye(1), torch.eye(1)), torch.eye(1))

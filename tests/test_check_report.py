@@ -98,11 +98,6 @@ def test_bools_and_empty_tensors_are_compared_exactly() -> None:
     assert close_cells(torch.empty(0, 3), torch.empty(0, 3), 0.1).shape == (0, 3)
 
 
-def test_learning_tensors_are_compared_too() -> None:
-    x = random(3).requires_grad_()
-    assert close(x, x * 1, 1e-6) and close_cells(x, x * 1, 1e-6).all()
-
-
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_a_case_may_allow_more_than_the_dtype_never_less(dtype: torch.dtype) -> None:
     usual = TOLERANCE[dtype]
@@ -731,9 +726,6 @@ def test_what_only_resembles_another_error_is_told_as_itself(what: str) -> None:
 
 
 def test_every_known_error_has_words() -> None:
-    for known in KNOWN:
-        assert reads_well(known.does) or "{message}" in known.does
-        assert not known.asks or reads_well(known.asks)
     assert {k.key for k in ERRORS} == {
         key.removeprefix("error:") for key in list(STOPS)[: len(ERRORS)]
     }
@@ -826,10 +818,7 @@ def count(n: int) -> int:
         ),
         (squares, lambda x: (x * x).tolist(), "returns_list", "a list"),
         (squares, lambda x: (x * x).numpy(), "returns_ndarray", "a numpy array"),
-        (squares, lambda x: {"a": x}, "returns_dict", "a dictionary"),
         (squares, lambda x: "x", "returns_str", "text"),
-        (squares, lambda x: 0.5, "returns_float", "a float"),
-        (squares, lambda x: 5, "returns_int", "a Python int"),
         (squares, lambda x: (y for y in x), "returns_generator", "a generator (`yield`"),
         (squares, lambda x: {1, 2}, "returns_set", "an object of type set"),
         (squares, lambda x: None if len(x) == 3 else x * x, "returns_NoneType", "`None`"),

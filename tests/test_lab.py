@@ -120,9 +120,11 @@ def test_a_page_that_is_no_notebook_is_renewed_or_put_beside(course):
     (source / "CLAIMS.md").write_text("second")
     assert "Renewed" in lab.sync(source, mine, TODAY)[0]
     (mine / "CLAIMS.md").write_text("my notes")
-    (source / "CLAIMS.md").write_text("third")
-    lab.sync(source, mine, TODAY)
-    assert names(mine) == ["CLAIMS.md", f"CLAIMS.updated-{TODAY}.md", "a.ipynb"]
+    for version in ("third", "fourth"):
+        (source / "CLAIMS.md").write_text(version)
+        lab.sync(source, mine, TODAY)
+    beside = f"CLAIMS.updated-{TODAY}"
+    assert names(mine) == ["CLAIMS.md", f"{beside}-2.md", f"{beside}.md", "a.ipynb"]
     assert (mine / "CLAIMS.md").read_text() == "my notes"
 
 

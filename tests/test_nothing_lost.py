@@ -113,7 +113,9 @@ def test_progress_on_a_full_disk_is_told_and_made_good_later(progress: Path) -> 
     assert json.loads(progress.read_text()) == {"causal_mask": "done", "split_heads": "done"}
 
 
-@pytest.mark.parametrize("content", ['{"merge_heads": "do', "[" * 100_000, '{"merge_heads": 3}'])
+@pytest.mark.parametrize(
+    "content", ["", "\x00", "[1]", '{"merge_heads": "do', "[" * 100_000, '{"merge_heads": 3}']
+)
 def test_a_broken_file_of_progress_is_put_aside(progress: Path, content: str) -> None:
     progress.write_text(content)
     check.split_heads(right)
