@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -82,11 +81,6 @@ def test_no_circle_among_files():
         for name, path in names.items()
     }
     TopologicalSorter({name: below - {name} for name, below in above.items()}).prepare()
-
-
-def test_no_file_name_is_there_twice():
-    names = Counter(path.name for path in files() if path.stem not in ("__init__", "__main__"))
-    assert [name for name, n in names.items() if n > 1] == []
 
 
 def test_actions_are_pinned_by_commit():

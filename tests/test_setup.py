@@ -119,34 +119,6 @@ def contents(mine: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in mine.glob("*.ipynb")}
 
 
-def test_new_notebooks_are_added(tmp_path):
-    source, mine = folders(tmp_path, a="a1")
-    assert lab.sync(source, mine, TODAY) == ["New: a.ipynb"]
-    (source / "b.ipynb").write_text("b1")
-    assert lab.sync(source, mine, TODAY) == ["New: b.ipynb"]
-    assert lab.sync(source, mine, TODAY) == []
-    assert contents(mine) == {"a.ipynb": "a1", "b.ipynb": "b1"}
-    assert {path.name for path in mine.iterdir()} == {"a.ipynb", "b.ipynb", lab.RECORD}
-
-
-def test_an_edited_notebook_stays_and_the_update_lies_beside_it(tmp_path):
-    source, mine = folders(tmp_path, a="a1")
-    lab.sync(source, mine, TODAY)
-    (mine / "a.ipynb").write_text("my work")
-    assert lab.sync(source, mine, TODAY) == []
-    (source / "a.ipynb").write_text("a2")
-    [line] = lab.sync(source, mine, TODAY)
-    assert "a.updated-2026-11-21.ipynb" in line
-    assert lab.sync(source, mine, TODAY) == []
-    (source / "a.ipynb").write_text("a3")
-    lab.sync(source, mine, TODAY)
-    assert contents(mine) == {
-        "a.ipynb": "my work",
-        "a.updated-2026-11-21.ipynb": "a2",
-        "a.updated-2026-11-21-2.ipynb": "a3",
-    }
-
-
 @pytest.mark.parametrize("record", [None, "", "[]", '{"a.ipynb": 3}', "{broken"])
 def test_without_its_record_everything_counts_as_the_learners(tmp_path, record):
     source, mine = folders(tmp_path, a="a1")
@@ -353,49 +325,11 @@ def test_on_windows_a_learner_installs_what_a_learner_needs():
 # --- in pieces: other processors, a GPU -----------------------------------------------------------
 
 
-@pytest.fixture
-def ran(monkeypatch):
-    """Of what runs: the last word and the settings. Where that word is "notebooks", it fails."""
-    found = []
-
-    def run(command, settings, limit):
-        found.append((command[-1], settings.get("ATEN_CPU_CAPABILITY"), settings))
-        return command[-1] != "notebooks", "3 passed"
-
-    monkeypatch.setattr(pieces, "run", run)
-    return found
-
-
-def test_a_red_piece_is_named_and_the_others_run(ran, capsys):
-    with pytest.raises(SystemExit, match="Failed: plainest-notebooks, avx2-notebooks"):
-        pieces.main("processors")
-    told = [(part, setting) for part, setting, _ in ran]
-    both = [(part, setting) for setting in ("default", "avx2") for part in ("tests", "notebooks")]
-    assert told == [*both, ("tests", None)]
-    assert [settings["OMP_NUM_THREADS"] for *_, settings in ran] == ["1"] * 4 + ["2"]
-    assert capsys.readouterr().out.count(" s\n") == len(ran)
-
-
 def test_the_weekly_job_runs_every_piece():
     text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     [job] = re.findall(r"^  processors:.*?(?=^  \w)", text, re.M | re.S)
     assert re.search(r"piece: \[(.*)\]", job)[1].split(", ") == list(pieces.PROCESSORS)
     assert "PIECE=${{ matrix.piece }}" in job
-
-
-def test_where_nothing_is_tested_on_a_gpu_that_is_an_error(monkeypatch, ran):
-    monkeypatch.setattr(pieces.mha_lesson, "device", pieces.torch.device("cpu"))
-    with pytest.raises(SystemExit, match="Nothing was tested on a GPU"):
-        pieces.main("gpu", "tests")
-    assert not ran
-
-
-def test_a_piece_passes_fails_or_takes_too_long(capfd):
-    assert pieces.run(["-c", "print('a'); print('3 passed')"], {}, 60) == (True, "3 passed")
-    assert pieces.run(["-c", "raise SystemExit('no')"], {}, 60) == (False, "no")
-    slow = "import time; print('begun', flush=True); time.sleep(600)"
-    assert pieces.run(["-c", slow], {}, 1) == (False, "begun")
-    assert capfd.readouterr().out == "a\n3 passed\nno\nbegun\n"
 
 
 def test_a_new_row_takes_the_place_of_the_older_one_between_the_marks():

@@ -45,7 +45,7 @@ BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
 # Of files, pages, windows, processes and refusals: nothing there hangs on the processor.
 WITHOUT = (
     "browser", "test_annotations", "test_classroom", "test_contrast", "test_data", "test_export",
-    "test_forks", "test_fuzz", "test_handout", "test_house", "test_lab", "test_notebooks",
+    "test_fuzz", "test_handout", "test_house", "test_lab", "test_notebooks",
     "test_nothing_lost", "test_progress", "test_refusals", "test_selfcheck", "test_setup",
     "test_states", "test_website",
 )  # fmt: skip
