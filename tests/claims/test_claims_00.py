@@ -51,26 +51,6 @@ def test_the_sample_of_a_report_is_what_the_check_says():
     assert finding.does in said and finding.asks in said
 
 
-def test_the_map_names_every_notebook_with_its_minutes():
-    """As its first cell says them, and the two sums."""
-    row = r"^\| (?:\[(\d+) · .*?\]\((.*?)\)|\*\*(\d+)–(\d+)\*\*) \|.*\| (\d+) \| (\d+) \|$"
-    rows = re.findall(row, cell("map").source, re.M)
-    stated = {int(number): (int(a), int(b)) for number, _, _, _, a, b in rows if number}
-    files = {path.name: notebooks.read(path).cells[0].source for path in notebooks.paths()}
-    del files[START.name]
-    (beyond,) = (name for name in files if name.startswith("12"))
-    assert f"({beyond})" in "".join(c.source for c in notebooks.read(START).cells)
-    del files[beyond]
-    assert [name for _, name, *_ in rows if name] == list(files)
-    for name, first in files.items():
-        said = re.search(r"(\d+) minutes; with all second readings (\d+)\.", first)
-        assert not said or stated[int(name[:2])] == (int(said[1]), int(said[2])), name
-    sums = [(int(x), int(y), int(a), int(b)) for number, _, x, y, a, b in rows if not number]
-    assert [(first, last) for first, last, *_ in sums] == [(1, 6), (7, 11)]
-    for first, last, *both in sums:
-        assert both == [sum(stated[i][k] for i in range(first, last + 1)) for k in (0, 1)]
-
-
 def test_words_and_symbols_stand_in_one_place():
     page = (notebooks.FOLDER / "WORDS.md").read_text(encoding="utf-8")
     assert "| query, key, value |" in page and "`True` means *blocked*" in page

@@ -12,6 +12,7 @@ from mha_lesson import MultiHeadAttention, merge_heads, scaled_dot_product_atten
 from mha_lesson.text import sentence
 
 SEEDS = pytest.mark.parametrize("seed", [11, 12, 13])
+# The concatenation times W^O is the sum of what heads write: tests/reference.py computes it so.
 
 
 def normal(seed, *sizes):
@@ -24,17 +25,6 @@ def real_writes():
     slabs = torch.stack(creek.w_o.double().split(creek.d_k, dim=1))
     contexts = [creek.weights[i].double() @ creek.heads[2][i].double() for i in range(12)]
     return torch.stack([c @ s.T for c, s in zip(contexts, slabs, strict=True)]), slabs
-
-
-@SEEDS
-@pytest.mark.parametrize(("h", "d_k", "d_model"), [(2, 3, 5), (7, 2, 3), (3, 11, 13)])
-def test_the_concatenation_times_w_o_is_the_sum_of_the_writes(seed, h, d_k, d_model):
-    heads, w_o = normal(seed, 2, h, 5, d_k), normal(seed + 1, d_model, h * d_k)
-    slabs = w_o.split(d_k, dim=1)
-    concatenated = merge_heads(heads) @ w_o.T
-    assert_close(concatenated, sum(heads[:, i] @ slabs[i].T for i in range(h)))
-    exchanged = sum(heads[:, i] @ slabs[i - 1].T for i in range(h))
-    assert (concatenated - exchanged).abs().max() > 1
 
 
 @SEEDS

@@ -14,6 +14,7 @@ import notebooks
 from mha_lesson import MultiHeadAttention, cost, scaled_dot_product_attention
 
 CPU = torch.device("cpu")
+# As many operations for every h: tests/test_explore.py. Both paths one result: test_attention.py.
 
 
 def counted(T: int, d_model: int, n_heads: int, **options: bool) -> int:
@@ -21,12 +22,6 @@ def counted(T: int, d_model: int, n_heads: int, **options: bool) -> int:
     with FlopCounterMode(display=False) as counter:
         mha(x, **options)
     return counter.get_total_flops()
-
-
-def test_more_heads_cost_more_operations():
-    T, d_model = 37, 210
-    counts = {counted(T, d_model, h, return_weights=True) for h in (1, 3, 7, 30)}
-    assert counts == {8 * T * d_model**2 + 4 * T**2 * d_model}
 
 
 def test_the_counter_does_not_see_the_fused_kernel_of_a_cpu():
@@ -76,24 +71,6 @@ def test_attention_needs_memory_that_grows_with_t_squared(T, h, d_k):
 )
 def test_scaled_dot_product_attention_never_holds_t_by_t(call):
     assert growth_of_peak(call, 640, 5, 32) > 3.5
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("training", [False, True])
-def test_the_fused_function_is_faster(dtype, training):
-    """What is timed against each other is one computation: equal outputs, equal gradients."""
-    torch.manual_seed(3)
-    qkv = torch.randn(3, 1, 3, 29, 16, dtype=dtype)
-    results = []
-    for explicit in (False, True):
-        x = qkv.clone().requires_grad_(training)
-        out = scaled_dot_product_attention(*x, return_weights=explicit)
-        context = out[0] if explicit else out
-        if training:
-            context.sum().backward()
-        results.append((context.detach(), x.grad if training else torch.zeros(1)))
-    for one, other in zip(*results, strict=True):
-        assert torch.allclose(one, other, atol=1e-5 if dtype == torch.float32 else 0.05)
 
 
 # ---------------------------------------------------------------- a softmax in blocks
