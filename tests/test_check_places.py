@@ -211,8 +211,6 @@ def test_no_axis_is_exchanged_with_itself() -> None:
 
 
 def test_the_masks_that_come_out_right_are_said() -> None:
-    pass
-
     class OneMaskForEachHead(SoftmaxOverHeads):
         def forward(self, x, mask=None):
             heads = []
