@@ -53,7 +53,6 @@ def heads(n: int) -> Scene:
             for i, w in enumerate(WEIGHTS[:n])
         ],
         columns=4,
-        title="Heads",
         caption="What they look at.",
     )
 

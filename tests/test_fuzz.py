@@ -387,7 +387,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "claims.Claim": lambda: {"text": "a", "holds": True, "verdict": "b", "measured": "c"},
     # ------------------------------------------------------------ pictures
     "panels.Scene": lambda: {
-        "panels": [heatmap(), bars()], "columns": 1, "title": "a", "caption": "b", "alt": "c",
+        "panels": [heatmap(), bars()], "columns": 1, "caption": "b", "alt": "c",
     },
     "panels.Heatmap": lambda: {
         "values": normal(3, 5), "rows": list("abc"), "columns": list("defgh"),

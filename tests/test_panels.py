@@ -170,9 +170,9 @@ def test_a_diagrams_arrows_run_where_both_boxes_reach():
 
 def test_a_scene_is_rows_and_has_words_for_all_of_it():
     many = [Bars([i + 1.0], title=f"bar {i}") for i in range(5)]
-    scene = Scene(many, columns=2, title="Five bars", caption="They rise.")
+    scene = Scene(many, columns=2, caption="They rise.")
     assert [len(row) for row in scene.panels] == [2, 2, 1]
-    assert scene.alt == "Five bars: 5 bar charts: bar 0; bar 1; bar 2; bar 3; bar 4."
+    assert scene.alt == "5 bar charts: bar 0; bar 1; bar 2; bar 3; bar 4."
     assert ("bar 4", "0", "5") in scene.text()
 
 

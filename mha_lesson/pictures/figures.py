@@ -96,9 +96,8 @@ def _caption(scene: Scene) -> str:
 
 
 def _tables(scene: Scene) -> str:
-    title = f"<p><strong>{escape(scene.title)}</strong></p>" if scene.title else ""
     made = "".join(_table(panel) for panel in scene.flat() if isinstance(panel, Table))
-    return f'<figure style="margin:0.6em 0">{title}{made}{_caption(scene)}</figure>'
+    return f'<figure style="margin:0.6em 0">{made}{_caption(scene)}</figure>'
 
 
 def _table(panel: Table) -> str:

@@ -18,11 +18,10 @@ import numpy as np
 
 from mha_lesson.pictures.boxes import diagram, table, tiles
 from mha_lesson.pictures.fields import Panel
-from mha_lesson.pictures.marks import BODY, TITLE, Drawing, Text, short, text_width, widest_of
+from mha_lesson.pictures.marks import BODY, Drawing, short, text_width, widest_of
 from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Stack, Table, Tiles
 from mha_lesson.pictures.plots import (
     FOLDED,
-    GAP,
     Piece,
     Sizes,
     bars,
@@ -62,7 +61,7 @@ def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawin
     require_kind("scene", scene, Scene)
     require_positive("width", width)
     frames = tuple(tuple(map(_frame, row)) for row in scene.panels)
-    key = scene.title, frames, _alike(scene.panels)
+    key = frames, _alike(scene.panels)
     return _draw_scene(scene, width, *_fitting(_Framed(key, scene), width, height))
 
 
@@ -168,10 +167,6 @@ def _draw_scene(scene: Scene, width: float, sizes: Sizes, most: _Most) -> Drawin
     drawing = Drawing()
     top = 0.0
     bar = shared_bar(scene)
-    if scene.title:
-        drawing.add(Text(0, 11, scene.title, TITLE, bold=True))
-        drawing.width = 1.1 * text_width(scene.title, TITLE)
-        top = 34
     shared = bar is not None and len(scene.flat()) > 1
     rows = [part for row in scene.panels for part in _folded(row, most)]
     order = {id(panel): i for i, panel in enumerate(scene.flat())}
@@ -181,12 +176,8 @@ def _draw_scene(scene: Scene, width: float, sizes: Sizes, most: _Most) -> Drawin
             drawing.paste(_draw_rows(rows[:first], width, width, sizes, False, order), 0, top)
             top, rows = drawing.height + sizes.gap, rows[first:]
         key = colour_bar(bar, any(p.blocked.any() for p in _maps(scene)))
-        beside = drawing.width + GAP if scene.title and not first else 0
-        if beside and beside + key.width <= width:
-            drawing.paste(key, beside, 0)
-        else:
-            drawing.paste(key, 0, top)
-            top += 32 if beside else 34
+        drawing.paste(key, 0, top)
+        top += 34
     drawing.paste(_draw_rows(rows, width, width, sizes, not shared, order), 0, top)
     drawing.width = max(drawing.width, drawing.edge)
     return drawing

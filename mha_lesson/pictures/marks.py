@@ -15,7 +15,7 @@ from itertools import pairwise
 from mha_lesson.pictures.colours import INK, head_colour
 from mha_lesson.pictures.panels import Heatmap, Tiles, Walk, Words
 
-SMALL, BODY, TITLE = 12, 13, 15
+SMALL, BODY = 12, 13
 BREAK, LETTER = 8.0, 7.4  # the gap between blocks of tiles; the width of a letter in a tile
 PLAIN = "#2878CC"  # bars and lines that belong to no head
 

@@ -236,7 +236,7 @@ class Diagram(Panel):
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Panels in rows, with a title, one sentence that says what they show, and words for them all.
+    """Panels in rows, one sentence that says what they show, and words for them all.
 
     `panels` is one panel, a flat list (`columns` to a row) or a list of rows.
     """
@@ -244,12 +244,11 @@ class Scene:
     panels: Any
     _: KW_ONLY
     columns: int | None = None
-    title: str = ""
     caption: str = ""
     alt: str = ""
 
     def __post_init__(self) -> None:
-        require_text(title=self.title, caption=self.caption, alt=self.alt)
+        require_text(caption=self.caption, alt=self.alt)
         if self.columns is not None:
             require_positive_int("columns", self.columns)
         one = isinstance(self.panels, Panel)
@@ -265,8 +264,7 @@ class Scene:
         if not alt:
             flat = _flat(rows)
             seen = flat[0].alt if len(flat) == 1 else _kinds(flat)
-            alt = f"{self.title}: {seen}" if self.title and self.title != seen else seen
-            alt = f"{alt.rstrip('.')}."
+            alt = f"{seen.rstrip('.')}."
         for name, value in (("panels", rows), ("alt", alt)):
             object.__setattr__(self, name, value)
 

@@ -35,7 +35,6 @@ def computed(n: int, word: str, fault: str) -> Scene:
                 Curve([1, 2, 4], {"a": [1, n, 3], "b": [3, 2, 1]}, x_name="T", marker=2),
             ],
         ],
-        title="Demonstration",
         caption=f"n = {n}: the largest weight is {panels[0].largest(1)[0][1]}.",
     )
 
