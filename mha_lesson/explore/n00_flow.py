@@ -13,13 +13,7 @@ from mha_lesson.masks import causal_mask
 from mha_lesson.pictures.flow import Flow
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Heatmap, Scene, number
-from mha_lesson.refusals import (
-    describe,
-    listed,
-    require_bool,
-    require_one_of,
-    require_whole,
-)
+from mha_lesson.refusals import describe, listed, require_one_of
 from mha_lesson.text import sentence
 
 BY_HAND, SENTENCE, YOURS = "by hand", "the sentence", "your module"
@@ -118,18 +112,12 @@ def scene(
     until: str = "output",
 ) -> Scene:
     """One head of the course's sentence, or the example of notebook 1, up to a step."""
-    require_one_of("example", example, (BY_HAND, SENTENCE))
-    require_one_of("until", until, PARTS)
     source = _examples(until)[example]
-    require_whole("head", head, 0, MOST_HEADS - 1)
-    return draw(source, step, min(int(head), len(source.q) - 1), causal, until)
+    return draw(source, step, min(head, len(source.q) - 1), causal, until)
 
 
 def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scene:
     """What a layer computes in one head, as far as `step`."""
-    require_one_of("until", until, PARTS)
-    require_one_of("step", step, _steps(until))
-    require_bool("causal", causal)
     blocks = _blocks(source, head, causal, until)
     steps = _steps(until)
     taken = [s for s in steps[: steps.index(step) + 1] if STEPS[s][0][0] in blocks] or ["Q, K, V"]

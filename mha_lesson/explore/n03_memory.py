@@ -10,7 +10,6 @@ from torch import Tensor
 
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Panel, Scene, Table, Tiles
-from mha_lesson.refusals import require_one_of, require_whole
 
 CODE = {
     "linear output": "x",
@@ -51,13 +50,7 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
 
     A cell is named by its token (a letter) and its place in the token's row; its colour is the
     head that this place belongs to. Everything is read off real tensors.
-
-    Raises:
-        ValueError: a size is out of range, or there is no such step.
     """
-    for name, value in (("T", T), ("h", h), ("d_k", d_k)):
-        require_whole(name, value, 1, MOST[name])
-    require_one_of("step", step, STEPS)
     x = right_way(T, h, d_k)
     now, before = x[step], x[STEPS[max(0, STEPS.index(step) - 1)]]
     wrong = wrong_way(x, step)

@@ -8,7 +8,6 @@ from mha_lesson.attention import scaled_dot_product_attention
 from mha_lesson.masks import causal_mask, padding_mask
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Heatmap, Panel, Scene, number
-from mha_lesson.refusals import MOST, require_bool, require_one_of, require_whole
 
 BLOCKED, KEEP, ADDED = CONVENTIONS = ("True = blocked", "True = keep", "0 and 1, added")
 LONGEST = 8
@@ -50,15 +49,7 @@ def scene(
 
     The mask is always made with True = blocked; `convention` is how attention reads it.
     Lengths beyond T count as T.
-
-    Raises:
-        ValueError: T or a length is out of range, or there is no such convention.
     """
-    require_whole("T", T, 1, LONGEST)
-    require_whole("length_0", length_0, 0, MOST)
-    require_whole("length_1", length_1, 0, MOST)
-    require_bool("causal", causal)
-    require_one_of("convention", convention, CONVENTIONS)
     lengths = [min(length_0, T), min(length_1, T)]
     mask = padding_mask(torch.tensor(lengths, device="cpu"), T).squeeze(1).expand(2, T, T)
     if causal:

@@ -9,7 +9,6 @@ from torch import Tensor
 from mha_lesson.attention import scaled_dot_product_attention, split_heads
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Heatmap, Scene, Walk
-from mha_lesson.refusals import listed, require_bool, require_one_of
 from mha_lesson.text import sentence
 
 HEADS = (1, 2, 3, 4, 6, 12)  # into which the layer's 384 dimensions are cut
@@ -39,12 +38,7 @@ def _places(head: int, h: int, **_: bool) -> tuple[bool, ...]:
 
 def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     """Writes of the real layer's heads on the real sentence; `on` says which take part."""
-    require_one_of("h", h, HEADS)
-    on = (True,) * h if on is None else tuple(listed("on", on, "True and False"))
-    if len(on) != h:
-        raise ValueError(f"on must hold {h} entries, one for each head; got {len(on)}.")
-    for i, switch in enumerate(on):
-        require_bool(f"on[{i}]", switch)
+    on = (True,) * h if on is None else on
     creek, full = sentence(), _writes(h).sum(dim=0)  # (T, d_model); the bias belongs to no head
     writes = _writes(h) * torch.tensor(on, device="cpu")[:, None, None]  # a head off writes 0
     total = writes.sum(dim=0)

@@ -9,7 +9,7 @@ from mha_lesson.attention import MultiHeadAttention, scaled_dot_product_attentio
 from mha_lesson.pictures.charts import ENDS
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Heatmap, Scene, number
-from mha_lesson.refusals import describe, listed, require_positive_int
+from mha_lesson.refusals import describe, listed
 from mha_lesson.text import sentence
 
 MOST = 12  # heads drawn at once
@@ -47,7 +47,6 @@ def heads(
 
 def scene(h: int = 12, d_k: int | None = None, hide_ends: bool = False) -> Scene:
     """The heads of the real layer on the real sentence."""
-    require_positive_int("h", h)
     q, k, labels, trained = _source(None, None, None)
     return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained, hide_ends)
 
@@ -62,13 +61,7 @@ def draw(
     hide_ends: bool = False,
 ) -> Scene:
     """Queries and keys (T, h·d_k) cut into h heads, each looking with its first d_k dimensions."""
-    require_positive_int("h", h)
-    require_positive_int("d_k", d_k)
-    h, d_k, width = int(h), int(d_k), q.shape[-1]
-    if width % h or h > MOST:
-        raise ValueError(f"h must divide {width} and be at most {MOST}; got {h}.")
-    if d_k > width // h:
-        raise ValueError(f"d_k must be at most {width} / {h} = {width // h}; got {d_k}.")
+    width = q.shape[-1]
     q, k = (split_heads(x[None], h)[0, ..., :d_k] for x in (q, k))
     _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
     weights = weights.round(decimals=4)  # more is never said, and takes twice the room in a page

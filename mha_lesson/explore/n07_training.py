@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mha_lesson.models import TwoSidesModel
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene
-from mha_lesson.refusals import is_whole, listed, require_kind, require_one_of, say
+from mha_lesson.refusals import listed, require_kind
 from mha_lesson.tasks import letter_batches
 from mha_lesson.training import (
     Run,
@@ -57,7 +57,6 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
 
 def scene(h: int = 2, step: int = 600, silence: int = NO_HEAD) -> Scene:
     """The runs that `training()` makes by itself: every tenth step has a snapshot."""
-    require_one_of("h", h, HEADS)
     return draw(_by_heads(_trained())[h], step, silence)
 
 
@@ -65,10 +64,6 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
     """A two-sides run after so many steps, with one head silenced or none (−1)."""
     model = _two_sides(run.at(step))
     h = model.attention.n_heads
-    if not is_whole(silence, NO_HEAD, h - 1):
-        raise ValueError(
-            f"silence must be {NO_HEAD}, no head, or lie between 0 and {h - 1}; got {say(silence)}."
-        )
     weights = model.weights().cpu()  # (h, T, T)
     looks = weight_by_offset(weights, (-1, 1)).T  # (2, h)
     asked = model if silence == NO_HEAD else silence_head(model, silence)

@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Heatmap, Scene, Stack, Table, Words
 from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
-from mha_lesson.refusals import require_bool, require_text, require_whole
+from mha_lesson.refusals import require_text
 from mha_lesson.text import LAYER, SENTENCE
 
 N_LAYERS, N_HEADS = 6, 12
@@ -67,12 +67,8 @@ def scene(
     """One head as lines between words and as a large map, and all heads of the layer.
 
     Raises:
-        ValueError: there is no such layer or head, or the sentence cannot be shown; it says why.
+        ValueError: the sentence cannot be shown; it says why.
     """
-    for name, value, n in (("layer", layer, N_LAYERS), ("head", head, N_HEADS)):
-        require_whole(name, value, 0, n - 1)
-    require_text(text=text)
-    require_bool("hide_ends", hide_ends)
     try:
         encoded = _encode(text)
     except WeightsMissing as error:
@@ -90,7 +86,7 @@ def scene(
     )
     it = labels.index("it") if "it" in labels else None
     lines = Words(large, row=it, head=head, title="what each word looks at")
-    small = [_small(text, layer, hide_ends, i, i == int(head)) for i in range(N_HEADS)]
+    small = [_small(text, layer, hide_ends, i, i == head) for i in range(N_HEADS)]
     parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
     link, most = large.largest(1)[0]
     caption = (

@@ -2,14 +2,13 @@
 
 import math
 from functools import partial
-from typing import Any
 
 import ipywidgets as widgets
 
 from mha_lesson.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Bars, Curve, Scene, Table
-from mha_lesson.refusals import require_sizes, say
+from mha_lesson.refusals import say
 
 LENGTHS = tuple(2**k for k in range(6, 15))  # T = 64 … 16,384
 WIDTHS = (192, 384, 512, 768, 1536)
@@ -25,7 +24,8 @@ def cost(measured: Measured | None = None) -> Explorer:
         measured: what `mha_lesson.cost.measure` found, to be drawn beside the prediction wherever
             the sliders stand at its sizes.
     """
-    _require_measured(measured)
+    if measured is not None and not isinstance(measured, Measured):
+        raise TypeError(f"measured must come from mha_lesson.cost.measure; got {say(measured)}.")
     d_model, h = (512, 8) if measured is None else (measured.d_model, measured.n_heads)
     widths = sorted({w for w in WIDTHS if w % h == 0} | {d_model})
     heads = [n for n in sorted({*HEADS, h}) if all(w % n == 0 for w in widths)]
@@ -43,8 +43,6 @@ def cost(measured: Measured | None = None) -> Explorer:
 
 def scene(T: int = 1024, d_model: int = 512, h: int = 8, measured: Measured | None = None) -> Scene:
     """Operations of an attention layer by part; seconds and bytes of the two cores over T."""
-    require_sizes(T=T, d_model=d_model, h=h)
-    _require_measured(measured)
     parts = flops(T, d_model, h)
     machine = TEXTBOOK if measured is None else measured.machine
     lengths = sorted({*LENGTHS, T, *(measured.lengths if measured else ())})
@@ -115,11 +113,6 @@ def amount(value: float) -> str:
 def _times(ratio: float) -> str:
     """Two digits: "1.3", "62", "1,300"."""
     return f"{ratio:.1f}" if ratio < 9.95 else f"{float(f'{ratio:.2g}'):,.0f}"
-
-
-def _require_measured(measured: Any) -> None:
-    if measured is not None and not isinstance(measured, Measured):
-        raise TypeError(f"measured must come from mha_lesson.cost.measure; got {say(measured)}.")
 
 
 def _caption(T: int, d_model: int, h: int, parts: dict[str, int], measured: Measured | None) -> str:

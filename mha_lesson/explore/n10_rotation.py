@@ -9,7 +9,6 @@ from torch import Tensor
 from mha_lesson.decoding import rotate
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Bars, Curve, Scene, number
-from mha_lesson.refusals import require_one_of
 
 DISTANCES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 WIDTHS = (4, 8, 16, 32)
@@ -30,9 +29,6 @@ def rotation() -> Explorer:
 
 def scene(distance: int = 3, d_k: int = 16, base: int = 10_000) -> Scene:
     """Every pair of the query and of the key is (1, 0): before turning all pairs score alike."""
-    require_one_of("distance", distance, DISTANCES)
-    require_one_of("d_k", d_k, WIDTHS)
-    require_one_of("base", base, BASES)
     half = d_k // 2
     shares = _pair_scores(d_k, base)  # (129, half)
     score = shares.mean(dim=-1)

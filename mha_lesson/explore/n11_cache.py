@@ -4,7 +4,6 @@ import ipywidgets as widgets
 
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Scene, Stack, Table, Tiles
-from mha_lesson.refusals import require_one_of, require_whole
 
 LENGTHS = (4, 6, 8, 10, 12)
 HEADS = (1, 2, 4)
@@ -36,12 +35,7 @@ def scene(
     T: int = 8, h: int = 4, h_kv: int = 2, window: int | str = "none", step: int = 3
 ) -> Scene:
     """Token `step` is the newest one; of more key heads than query heads, h are taken."""
-    require_one_of("T", T, LENGTHS)
-    require_one_of("h", h, HEADS)
-    require_one_of("h_kv", h_kv, HEADS)
-    require_one_of("window", window, WINDOWS)
-    require_whole("step", step, 0, LENGTHS[-1] - 1)
-    T, h, h_kv, step = int(T), int(h), int(min(h_kv, h)), int(min(step, T - 1))
+    h_kv, step = min(h_kv, h), min(step, T - 1)
     reach = T if window == "none" else int(window)
     seen = [list(range(max(0, i - reach + 1), i + 1)) for i in range(T)]  # by each query
     places = [f"{i}" for i in range(T)]
