@@ -208,6 +208,19 @@ def test_jupyterlab_stays_on_this_machine_and_keeps_its_token(root, monkeypatch,
     assert not [option for option in chosen if re.search("token|password|0\\.0\\.0\\.0", option)]
 
 
+@pytest.mark.parametrize(
+    "given", [["--ServerApp.ip=0.0.0.0"], ["--ip=0.0.0.0"], ["--ip", "0.0.0.0"]]
+)
+def test_jupyterlab_takes_an_address_that_is_given(given, capsys):
+    from jupyter_server.serverapp import ServerApp
+
+    server = ServerApp()
+    server.parse_command_line(lab.options(given))  # refuses two of a kind
+    assert server.ip == "0.0.0.0"
+    assert server.root_dir == str(lab.PROJECT)
+    assert "127.0.0.1" not in capsys.readouterr().out
+
+
 def test_the_working_copy_is_not_in_git_and_not_where_the_originals_are():
     assert f"{lab.MINE.name}/" in (ROOT / ".gitignore").read_text().splitlines()
     assert lab.MINE != lab.NOTEBOOKS

@@ -14,6 +14,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -165,20 +166,27 @@ def _read_record(mine: Path) -> dict[str, str]:
     return {name: value for name, value in record.items() if isinstance(value, str)}
 
 
-def options() -> list[str]:
-    """JupyterLab's options: this machine only, its own random token, and what the place needs."""
-    chosen = [
-        "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.root_dir={PROJECT}",
-        f"--LabApp.default_url=/lab/tree/{MINE.name}/00_start_here.ipynb",
-    ]
+def options(given: Sequence[str] = ()) -> list[str]:
+    """JupyterLab's options: this machine only, its own random token, what the place needs.
+
+    What is given stands in the place of ours: JupyterLab refuses two of a kind.
+    """
+    ours = {
+        "ip": "--ServerApp.ip=127.0.0.1",
+        "root_dir": f"--ServerApp.root_dir={PROJECT}",
+        "default_url": f"--LabApp.default_url=/lab/tree/{MINE.name}/00_start_here.ipynb",
+    }
+    # --ip, --ip=0.0.0.0 and --ServerApp.ip=0.0.0.0 all set ip
+    named = {option.split("=")[0].split(".")[-1].lstrip("-") for option in given}
+    chosen = [option for name, option in ours.items() if name not in named]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         print("You are root, as is usual in a container: JupyterLab is started with --allow-root;")
-        print("it still listens on this machine only (127.0.0.1) and asks for its token.")
+        where = "where you said" if "ip" in named else "on this machine only (127.0.0.1)"
+        print(f"it still listens {where} and asks for its token.")
         chosen.append("--allow-root")
     if sys.platform == "linux" and not (os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}):
         chosen.append("--no-browser")
-    return chosen
+    return [*chosen, *given]
 
 
 def environment() -> dict[str, str]:
@@ -203,7 +211,7 @@ def main() -> int:
             print(line)
     except OSError as error:
         print(f"The notebooks in {MINE.name} could not all be updated ({error}); yours are safe.")
-    command = [sys.executable, "-m", "jupyterlab", *options(), *sys.argv[1:]]
+    command = [sys.executable, "-m", "jupyterlab", *options(sys.argv[1:])]
     sys.stdout.flush()
     if os.name == "posix":
         os.execve(command[0], command, environment())  # hands over signals and memory
