@@ -78,7 +78,8 @@ async function arrive({ pathname, hash }) {
     let cell = heading.closest(".jp-Cell");
     while (cell.matches(`.lm-mod-hidden:not(.${folded})`)) cell = cell.previousElementSibling;
     if (cell.classList.contains(folded)) cell.querySelector(".jp-collapseHeadingButton").click();
-    else if (heading.getBoundingClientRect().top === before) return;
+    // Focus selects the cell, so that Shift+Enter goes on from here.
+    else if (heading.getBoundingClientRect().top === before) return cell.focus({ preventScroll: true });
     heading.scrollIntoView();
     before = heading.getBoundingClientRect().top;
   }

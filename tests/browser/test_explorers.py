@@ -85,9 +85,11 @@ def test_shift_enter_passes_by_a_fold_and_goes_into_it_once_opened(server, brows
     for index in (1, 3):
         page.keyboard.press("Shift+Enter")
         page.wait_for_function(selected, arg=index)
-    page.keyboard.press("ArrowUp")
+    page.locator(".jp-showHiddenCellsButton").focus()
     page.wait_for_function(selected, arg=1)
-    page.keyboard.press("ArrowRight")  # opens it
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_function(selected, arg=3)
+    page.locator(".jp-showHiddenCellsButton").click()  # opens it, and is gone with the focus
     page.locator(".jp-showHiddenCellsButton").wait_for(state="detached")
     page.keyboard.press("Shift+Enter")
     page.wait_for_function(selected, arg=2)
@@ -518,7 +520,8 @@ def test_links_of_a_guess_and_of_a_text_open_a_fold(server, jupyterlab):
     jupyterlab.wait_for_function(arrived, timeout=SOON)
     notebook = "jupyterapp.shell.currentWidget.content"
     jupyterlab.get_by_role("link", name="a text's link").click()
-    jupyterlab.wait_for_function(f"!{notebook}.widgets[44].headingCollapsed", timeout=SOON)
+    there = f"!{notebook}.widgets[44].headingCollapsed && {notebook}.activeCellIndex === 44"
+    jupyterlab.wait_for_function(there, timeout=SOON)
     pulled = """async (link) => {
       const panel = document.querySelector('.jp-WindowedPanel-outer');
       const after = (ms) => new Promise((done) => setTimeout(done, ms));
