@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import reference
 from answers import Answer
 from mha_lesson import check
 from mha_lesson.check.engine.changes import changes
@@ -41,7 +42,7 @@ def mutants(
             yield f"{ast.unparse(change.node)} -> {ast.unparse(change.new)}", made
 
 
-# --- the reference: loops, and inputs of its own ------------------------------------------------
+# --- the reference: loops, reference.py's too, and inputs of its own ------------------------------
 
 
 def _seed(chance: random.Random) -> None:
@@ -51,21 +52,6 @@ def _seed(chance: random.Random) -> None:
 
 def _normal(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
-
-
-def _attend(Q: Any, K: Any, V: Any, blocked: Any = None) -> tuple[Tensor, Tensor]:
-    weights = torch.zeros(len(Q), len(K), dtype=torch.float64)
-    for i, q in enumerate(Q):
-        scores = [float(q @ k) / math.sqrt(len(q)) for k in K]
-        weights[i] = _shares(scores, [False] * len(K) if blocked is None else blocked[i])
-    return weights @ V, weights
-
-
-def _shares(scores: Any, blocked: Any) -> Tensor:
-    open_ones = [float(s) for s, b in zip(scores, blocked, strict=True) if not b]
-    top = max(open_ones, default=0.0)
-    powers = [0.0 if b else math.exp(float(s) - top) for s, b in zip(scores, blocked, strict=True)]
-    return torch.tensor([p / (sum(powers) or 1.0) for p in powers], dtype=torch.float64)
 
 
 def _each(x: Tensor) -> Iterator[tuple[int, ...]]:
@@ -83,11 +69,10 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
     if name in ("attention_scores", "attention"):
         lead = chance.choice([(), (B,), (B, h)])
         Q, K, V = _normal(*lead, T, d), _normal(*lead, T2, d), _normal(*lead, T2, e)
-        flat = [x.reshape(-1, *x.shape[-2:]) for x in (Q, K, V)]
-        done = [_attend(*parts) for parts in zip(*flat, strict=True)]
         if name == "attention":
-            out = torch.stack([o for o, _ in done]).view(*lead, T, e)
-            return (Q, K, V), (out, torch.stack([w for _, w in done]).view(*lead, T, T2))
+            flat = (x.reshape(1, -1, *x.shape[-2:]) for x in (Q, K, V))
+            out, weights = reference.attention(*flat)
+            return (Q, K, V), (out.view(*lead, T, e), weights.view(*lead, T, T2))
         scores = (Q[..., :, None, :] * K[..., None, :, :]).sum(-1) / math.sqrt(d)
         return (Q, K), scores
     if name == "project_qkv":
@@ -109,19 +94,10 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
         mask = torch.tensor([[[[j >= n for j in range(T2)]]] for n in lengths])
         return (torch.tensor(lengths), T2), mask
     if name == "masked_softmax":
-        scores, mask = _normal(B, h, T, T2), torch.rand(B, h, T, T2) > chance.random()
-        mask = (
-            mask[:1]
-            if chance.random() < 0.3
-            else mask[:, :1, :1]
-            if chance.random() < 0.3
-            else mask
-        )
-        whole = mask.expand(scores.shape)
-        weights = torch.zeros_like(scores)
-        for b, i, t in _each(scores[..., 0]):
-            weights[b, i, t] = _shares(scores[b, i, t], whole[b, i, t].tolist())
-        return (scores, mask), weights
+        sizes = chance.choice([(1, h, T, T2), (B, 1, 1, T2), (B, h, T, T2)])
+        scores, mask = _normal(B, h, T, T2), torch.rand(sizes) > chance.random()
+        keys = torch.eye(T2).expand(B, h, T2, T2)  # so that the scores are the queries' own numbers
+        return (scores, mask), reference.attention(scores * T2**0.5, keys, keys, mask)[1]
     if name == "sum_of_head_writes":
         heads, W = _normal(B, h, T, d), _normal(e, h * d)
         out = torch.zeros(B, T, e, dtype=torch.float64)
@@ -132,7 +108,7 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
         T, V = T + 1, d + 1
         logits, tokens = _normal(B, T, V), torch.randint(0, V, (B, T))
         losses = [
-            -math.log(float(_shares(logits[b, t], [False] * V)[tokens[b, t + 1]]))
+            math.log(sum(math.exp(x) for x in logits[b, t])) - float(logits[b, t, tokens[b, t + 1]])
             for b in range(B)
             for t in range(T - 1)
         ]
@@ -145,7 +121,8 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
         return (T, h * d, h), 2 * (4 * T * (h * d) ** 2 + h * (T * d * T + T * T * d))
     if name == "blockwise_attention":
         Q, K, V = 3 * _normal(T, d), 3 * _normal(T2, d), _normal(T2, e)
-        return (Q, K, V, chance.randint(1, 4)), _attend(Q, K, V)[0]
+        out, _ = reference.attention(Q[None, None], K[None, None], V[None, None])
+        return (Q, K, V, chance.randint(1, 4)), out[0, 0]
     if name == "silence":
         heads, i = _normal(B, h, T, d), chance.randrange(h)
         out = torch.stack([x if j != i else 0 * x for j, x in enumerate(heads.unbind(1))], 1)
@@ -177,10 +154,9 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
     if name == "cached_attention":
         old = chance.randint(0, 4)
         q, k, v = (_normal(B, h, n, d) for n in (T, old + T, old + T))
-        later = [[j > i for j in range(old + T)] for i in range(old, old + T)]
-        done = [_attend(q[b, i], k[b, i], v[b, i], later)[0] for b in range(B) for i in range(h)]
+        later = torch.tensor([[j > i for j in range(old + T)] for i in range(old, old + T)])
         cache = (k[:, :, :old], v[:, :, :old]) if old else None
-        out = torch.stack(done).view(B, h, T, d)
+        out, _ = reference.attention(q, k, v, later)
         return (q, k[:, :, old:], v[:, :, old:], cache), (out, (k, v))
     raise KeyError(name)
 
@@ -193,18 +169,11 @@ def of_a_class(cls: Any, chance: random.Random) -> tuple[Any, tuple[Any, ...], T
     x = _normal(B, T, h * d)
     shape = chance.choice([(T, T), (1, T), (B, 1, 1, T), (1, h, 1, T), (B, h, T, T), (1, h, T, T)])
     mask = None if chance.random() < 0.3 else torch.rand(shape) > chance.random()
-    whole = torch.zeros(B, h, T, T) if mask is None else mask.expand(B, h, T, T)
-    Q, K, V = (
-        nn.functional.linear(x, layer.weight, layer.bias)
-        for layer in (module.w_q, module.w_k, module.w_v)
-    )
-    out = torch.zeros_like(x)
-    for b in range(B):
-        for i in range(h):
-            part = slice(i * d, (i + 1) * d)
-            rows = _attend(Q[b, :, part], K[b, :, part], V[b, :, part], whole[b, i].tolist())
-            out[b, :, part] = rows[0]
-    right = nn.functional.linear(out, module.w_o.weight, module.w_o.bias)
+    layers = (module.w_q, module.w_k, module.w_v)
+    linear = nn.functional.linear
+    parts = (torch.stack(linear(x, at.weight, at.bias).split(d, -1), 1) for at in layers)
+    out, _ = reference.attention(*parts, mask)
+    right = linear(torch.cat(out.unbind(1), -1), module.w_o.weight, module.w_o.bias)
     return Bounded(module), (x,) if mask is None else (x, mask), right
 
 

@@ -11,6 +11,7 @@ from einops import repeat
 from torch import Tensor, nn
 
 import mha_lesson
+from answers import all_answers
 from mha_lesson import check
 from mha_lesson.check.engine.compare import same
 from mha_lesson.check.engine.device import flat
@@ -180,64 +181,12 @@ def test_a_gradient_reaches_all_four_layers(wrong: type[Base], key: str, word: s
     assert report.slips == (key,) and word in str(report)
 
 
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    empty = mask.all(-1, keepdim=True)
-    return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1).masked_fill(empty, 0.0)
-
-
-def loss(logits: Tensor, tokens: Tensor) -> Tensor:
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-
-
-def attention(Q: Tensor, K: Tensor, V: Tensor) -> Any:
-    weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
-    return weights @ V, weights
-
-
-def cached(q: Tensor, k: Tensor, v: Tensor, cache: Any) -> Any:
-    k, v = (torch.cat(x, -2) for x in zip(cache, (k, v), strict=True)) if cache else (k, v)
-    n, m = q.shape[-2], k.shape[-2]
-    future = torch.ones(n, m, dtype=torch.bool, device=q.device).triu(m - n + 1)
-    scores = Q_by_K(q, k).masked_fill(future, -math.inf)
-    return scores.softmax(-1) @ v, (k, v)
-
-
-def grouped(q: Tensor, k: Tensor) -> Tensor:
-    return Q_by_K(q, k.repeat_interleave(q.shape[1] // k.shape[1], 1))
-
-
-def in_blocks(Q: Tensor, K: Tensor, V: Tensor, block: int) -> Tensor:
-    top, total, out = Q.new_full((len(Q), 1), -math.inf), 0.0, 0.0
-    for k, v in zip(K.split(block), V.split(block), strict=True):
-        scores = Q_by_K(Q, k)
-        new = torch.maximum(top, scores.amax(-1, keepdim=True))
-        shrunk, part = (top - new).exp(), (scores - new).exp()
-        total, out = total * shrunk + part.sum(-1, keepdim=True), out * shrunk + part @ v
-        top = new
-    return out / total
-
-
-def Q_by_K(Q: Tensor, K: Tensor) -> Tensor:
-    return Q @ K.mT / math.sqrt(Q.shape[-1])
-
-
-RIGHT: dict[str, Any] = {
-    "attention_scores": Q_by_K,
-    "attention": attention,
-    "project_qkv": lambda X, W: (X @ W.mT).chunk(3, -1),
-    "split_heads": lambda x, h: x.unflatten(-1, (h, -1)).transpose(1, 2),
-    "merge_heads": lambda x: x.transpose(1, 2).flatten(2),
-    "masked_softmax": masked_softmax,
-    "sum_of_head_writes": lambda heads, W: heads.transpose(1, 2).flatten(2) @ W.mT,
-    "next_token_loss": loss,
-    "rotate": lambda x, positions: mha_lesson.rotate(x, positions),
-    "blockwise_attention": in_blocks,
-    "cached_attention": cached,
-    "grouped_scores": grouped,
-    "silence": lambda heads, i: torch.cat(
-        [heads[:, :i], 0 * heads[:, i : i + 1], heads[:, i + 1 :]], 1
-    ),
-}
+LEARN = (
+    "attention_scores", "attention", "project_qkv", "split_heads", "merge_heads", "masked_softmax",
+    "sum_of_head_writes", "next_token_loss", "rotate", "blockwise_attention", "cached_attention",
+    "grouped_scores", "silence",
+)  # fmt: skip
+RIGHT = {a.exercise: a.function for a in all_answers()[::-1] if a.right and a.exercise in LEARN}
 
 
 def test_whatever_can_learn_is_asked_for_a_gradient() -> None:
@@ -246,10 +195,10 @@ def test_whatever_can_learn_is_asked_for_a_gradient() -> None:
     Exercise 13 measures heads of a trained model: what is right to the last digit is right.
     """
     asked = {e.name for e in (*check.EXERCISES, *check.SHORT) if getattr(e, "gradient", None)}
-    assert asked == {*RIGHT, "MultiHeadAttention"}
+    assert asked == {*LEARN, "MultiHeadAttention"}
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", LEARN)
 def test_a_gradient_gets_through(name: str) -> None:
     right = RIGHT[name]
 
@@ -273,14 +222,13 @@ def test_a_gradient_gets_through(name: str) -> None:
     assert judge(data).slips == stops
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", LEARN)
 def test_what_an_answer_writes_over_is_no_other_answers_input(name: str) -> None:
     """Cases, and what is right for them, are made once."""
     judge = getattr(check, name)
 
     def writes_over(*inputs: Any) -> Any:
-        found = RIGHT[name](*inputs)
-        found = tuple(map(_copied, found)) if isinstance(found, tuple) else _copied(found)
+        found = _copied(RIGHT[name](*inputs))
         for x in flat(inputs):
             if isinstance(x, Tensor) and not x.requires_grad:
                 x.zero_()
@@ -297,7 +245,7 @@ def test_what_an_answer_writes_over_is_no_other_answers_input(name: str) -> None
 
 
 def _copied(x: Any) -> Any:
-    return tuple(map(_copied, x)) if isinstance(x, tuple) else x.clone()
+    return tuple(map(_copied, x)) if isinstance(x, tuple | list) else x.clone()
 
 
 def _cut(x: Any) -> Any:
@@ -418,7 +366,7 @@ def test_a_gradient_that_overflows_beside_open_keys_is_told_as_that() -> None:
 def test_whose_work_it_is_is_said() -> None:
     ready = check.split_heads(partial(mha_lesson.split_heads))
     assert ready.passed and "It calls `split_heads`, which does" in str(ready)
-    at_once = check.sum_of_head_writes(RIGHT["sum_of_head_writes"])
+    at_once = check.sum_of_head_writes(lambda heads, W: heads.transpose(1, 2).flatten(2) @ W.mT)
     assert at_once.passed and "All heads enter one product" in str(at_once)
 
     def one_by_one(heads: Tensor, W_o: Tensor) -> Any:
