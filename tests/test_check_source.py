@@ -36,22 +36,6 @@ def dots_in_a_return(Q, K, V):
     return ..., weights
 
 
-def dots_as_an_index(Q, K):
-    return (Q[..., :, None, :] * K[..., None, :, :]).sum(-1)
-
-
-def permute_thrown_away(x, n_heads):
-    B, T, d_model = x.shape
-    x = x.reshape(B, T, n_heads, d_model // n_heads)
-    x.permute(0, 2, 1, 3)
-    return x
-
-
-def a_layer_of_its_own(X, W_qkv):
-    layer = nn.Linear(X.shape[-1], 3 * X.shape[-1])
-    return layer(X).chunk(3, -1)
-
-
 def and_on_masks(scores, mask):
     empty = mask.all(-1, keepdim=True)
     return scores.masked_fill(mask and not empty, -math.inf).softmax(-1)
@@ -99,10 +83,6 @@ def by_bmm(Q, K):
     return torch.bmm(Q, K.mT) / math.sqrt(Q.shape[-1])
 
 
-def parameters_exchanged(n_heads, x):
-    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
-
-
 def empty_rows_open(scores, mask):
     empty = mask.all(-1, keepdim=True)
     return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1)
@@ -119,9 +99,6 @@ RULES = [
     ("attention", dots_left, "three_dots", "still holds the three dots: `weights = ...`"),
     ("merge_heads", dots_in_a_call, "three_dots", "`return x.permute(...).flatten(2)`"),
     ("attention", dots_in_a_return, "three_dots", "`return (..., weights)`"),
-    ("attention_scores", dots_as_an_index, "no_scale", "not scaled"),
-    ("split_heads", permute_thrown_away, "thrown_away", "`permute` gives a new tensor"),
-    ("project_qkv", a_layer_of_its_own, "fresh_weights", "with random numbers"),
     ("masked_softmax", and_on_masks, "truth_of_a_tensor", "`and` and `or` want"),
     ("masked_softmax", not_on_a_mask, "truth_of_a_tensor", "`not` wants"),
     ("masked_softmax", if_on_a_mask, "truth_of_a_tensor", "`if` wants"),
@@ -132,7 +109,6 @@ RULES = [
     ("attention_scores", xor_for_power, "error:half_not_implemented", "a power is `**`"),
     ("attention", a_stub_inside, "calls_a_stub", "`attention_scores` returns nothing yet"),
     ("attention_scores", by_bmm, "error:bmm_axes", "exactly three axes"),
-    ("split_heads", parameters_exchanged, "arguments_exchanged", "All is right"),
     ("masked_softmax", empty_rows_open, "added_1e9", "as if nothing were blocked"),
     ("masked_softmax", empty_rows_even, "blocked_rows_uniform", "still shares out a weight of 1"),
 ]

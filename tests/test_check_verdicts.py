@@ -52,29 +52,6 @@ class AllHeadsZeroWhereOneIsEmpty(Base):
         return weights.masked_fill(mask.all(-1, keepdim=True).any(1, keepdim=True), 0.0)
 
 
-class AveragesWhatIsBlockedInOneHead(Base):
-    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is None:
-            return scores.softmax(-1)
-        weights = scores.masked_fill(mask, -1e9).softmax(-1)
-        gone = mask.all(-1, keepdim=True)
-        return weights.masked_fill(gone.all(-3, keepdim=True) if mask.ndim == 4 else gone, 0.0)
-
-
-class NaNWhereOneHeadIsEmpty(Base):
-    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is None:
-            return scores.softmax(-1)
-        weights = scores.masked_fill(mask, -math.inf).softmax(-1)
-        gone = mask.all(-1, keepdim=True)
-        return weights.masked_fill(gone.all(-3, keepdim=True) if mask.ndim == 4 else gone, 0.0)
-
-
-class MaskOfHeadZero(Base):
-    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        return super().weights(scores, mask[:, :1] if mask is not None and mask.ndim == 4 else mask)
-
-
 class EmptyIfFirstQueryIs(Base):
     """Takes one row per head for all queries only where the mask has T rows."""
 
@@ -90,18 +67,10 @@ class AveragesWhereAllIsBlocked(Base):
         return torch.full_like(scores, 0.1) if whole else super().weights(scores, mask)
 
 
-WRONG = (
-    AveragesWhereAllIsBlocked,
-    AllHeadsZeroWhereOneIsEmpty,
-    AveragesWhatIsBlockedInOneHead,
-    NaNWhereOneHeadIsEmpty,
-    MaskOfHeadZero,
-    EmptyIfFirstQueryIs,
-)
-
-
 @pytest.mark.plain  # checked annotations take three times as long
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize(
+    "wrong", [AveragesWhereAllIsBlocked, AllHeadsZeroWhereOneIsEmpty, EmptyIfFirstQueryIs]
+)
 def test_masks_that_differ_by_head(wrong: type[Base]) -> None:
     assert check.MultiHeadAttention(Base).passed
     assert check.MultiHeadAttention(wrong).passed is False
@@ -113,23 +82,9 @@ class WithoutGradient(Base):
             return super().forward(x, mask)
 
 
-class KeysDetached(Base):
-    def parts(self, x: Tensor) -> list[Tensor]:
-        Q, K, V = super().parts(x)
-        return [Q, K.detach(), V]
-
-
 class WeightsAsData(Base):
     def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         return super().weights(scores, mask).data
-
-
-class OutputLayerByData(Base):
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        Q, K, V = self.parts(x)
-        weights = self.weights(Q @ K.mT / math.sqrt(Q.shape[-1]), mask)
-        merged = (weights @ V).transpose(1, 2).flatten(2)
-        return merged @ self.w_o.weight.data.T + self.w_o.bias
 
 
 class Frozen(Base):
@@ -169,9 +124,7 @@ class HalfDetached(Base):
     ("wrong", "key", "word"),
     [
         (WithoutGradient, "no_gradient", "no_grad"),
-        (KeysDetached, "gradient_stops", "reaches `w_k`."),
         (WeightsAsData, "gradient_stops", "reaches `w_q` and `w_k`."),
-        (OutputLayerByData, "gradient_stops", "reaches `w_o`."),
         (Frozen, "gradient_stops", "reaches `w_v`."),
         (HalfDetached, "gradient_differs", "gradient of `x` and `w_q` and `w_k`"),
     ],
@@ -217,8 +170,7 @@ def test_a_gradient_gets_through(name: str) -> None:
     assert judge(without).slips == ("no_gradient",)
     assert judge(detached).slips == ("no_gradient",)
     alone = len([x for x in next(iter(judge.make_cases())).inputs if _cut(x) is not x]) == 1
-    only_some = judge.gradient == "some"
-    stops = () if only_some else ("no_gradient",) if alone else ("gradient_stops",)
+    stops = ("no_gradient",) if alone else ("gradient_stops",)
     assert judge(data).slips == stops
 
 
@@ -386,15 +338,3 @@ def test_that_other_inputs_stop_is_said() -> None:
     report = check.count_parameters(count)
     assert "inputs tried it stops with an error" in str(report)
     assert "without a rest." in str(report) and "…" not in str(report)
-
-
-def test_where_a_table_ends_the_answer_is_not_right() -> None:
-    def table(T):
-        return torch.ones(64, 64, dtype=torch.bool).triu(1)[:T, :T]
-
-    def nothing_to_pad(lengths, T):
-        mask = (torch.arange(T) >= lengths[:, None])[:, None, None]
-        return mask if mask.any() else None
-
-    for report in (check.causal_mask(table), check.padding_mask(nothing_to_pad)):
-        assert report.passed is False and "ends_there" in report.slips, report
