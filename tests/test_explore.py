@@ -649,13 +649,6 @@ class TestCost:
         )
 
     def test_refuses(self) -> None:
-        for sizes in ((0, 4, 2), (4, 4, 3), (4, 0, 1), (4, 4, -2)):
-            with pytest.raises(ValueError, match="must be"):
-                cost.flops(*sizes)
-            with pytest.raises(ValueError, match="must be"):
-                cost.core_bytes(*sizes, "fused")
-            with pytest.raises(ValueError, match="must be"):
-                cost.measure([sizes[0]], *sizes[1:])
         with pytest.raises(ValueError, match="core must be one of"):
             cost.core_seconds(4, 4, 2, "quick")
         with pytest.raises(TypeError, match="measured must come from"):

@@ -311,16 +311,6 @@ def test_a_failed_installation_says_what_failed(monkeypatch):
         install.main()
 
 
-def test_the_lower_bounds_are_asked_for_but_for_a_named_torch(monkeypatch):
-    commands = []
-    monkeypatch.setattr(install, "find_uv", lambda _: "/somewhere/uv")
-    monkeypatch.setattr(install.subprocess, "run", installing(commands))
-    monkeypatch.setattr(sys, "argv", ["install.py", "test", "--lowest", "--torch=2.13.0"])
-    install.main()
-    assert commands[0][-4:] == [".[test]", "--resolution", "lowest-direct", "torch==2.13.0"]
-    assert "-c" not in commands[0]
-
-
 # --- Windows ------------------------------------------------------------------------------------
 
 
@@ -343,15 +333,3 @@ def test_the_weekly_job_runs_every_piece():
     [job] = re.findall(r"^  processors:.*?(?=^  \w)", text, re.M | re.S)
     assert re.search(r"piece: \[(.*)\]", job)[1].split(", ") == list(pieces.PROCESSORS)
     assert "PIECE=${{ matrix.piece }}" in job
-
-
-def test_a_new_row_takes_the_place_of_the_older_one_between_the_marks():
-    first, last = pieces.MARKS
-    made = pieces.in_the_table(f"a\n{first}{last}b\n", {"tests": "| tests | old |"})
-    rows = {"tests": "| tests | new |", "bench-speed": "| bench-speed | x |"}
-    made = pieces.in_the_table(made, rows)
-    table = "\n".join([*pieces.HEAD, *rows.values()])
-    assert made == f"a\n{first}{table}\n{last}b\n"
-    assert pieces.in_the_table(made, {}) == made
-    assert pieces.in_the_table("no marks", rows) == "no marks"
-    assert all(mark in (ROOT / "README.md").read_text(encoding="utf-8") for mark in pieces.MARKS)
