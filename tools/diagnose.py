@@ -35,11 +35,6 @@ class Verdict:
     def named(self) -> bool:
         return named(self.report.slips)
 
-    @property
-    def related(self) -> bool:
-        """At least said how the result relates to the right one."""
-        return any(key.startswith("relation:") for key in self.report.slips)
-
 
 def named(slips: Sequence[str]) -> bool:
     """A slip, or an error of which the meaning is known: not just "other numbers"."""
@@ -62,7 +57,7 @@ def table(verdicts: list[Verdict]) -> str:
     names = [e.name for e in (*check.EXERCISES, *check.SHORT)]
     head = (
         f"{'exercise':<22}{'slips':>6}{'right':>7}{'failed':>7}{'wrong':>7}{'passed':>7}"
-        f"{'named':>7}{'related':>8}{'p50 ms':>8}{'p95':>6}{'max':>6}{'clock':>7}"
+        f"{'named':>7}{'p50 ms':>8}{'p95':>6}{'max':>6}{'clock':>7}"
     )
     lines = [head]
     for name in (*names, "all"):
@@ -74,12 +69,11 @@ def table(verdicts: list[Verdict]) -> str:
         judged = {v.answer.exercise for v in rows}
         slips = sum(len(e.slips) for e in (*check.EXERCISES, *check.SHORT) if e.name in judged)
         named = sum(v.named for v in wrong) / max(1, len(wrong))
-        related = sum(v.related for v in wrong)
         cuts = quantiles([v.milliseconds for v in rows], n=20) if len(rows) > 1 else [0.0] * 19
         lines.append(
             f"{name:<22}{slips:>6}{len(right):>7}{sum(v.misjudged for v in right):>7}"
             f"{len(wrong):>7}{sum(v.report.passed is True for v in wrong):>7}{named:>7.0%}"
-            f"{related:>8}{cuts[9]:>8.0f}{cuts[18]:>6.0f}"
+            f"{cuts[9]:>8.0f}{cuts[18]:>6.0f}"
             f"{max(v.milliseconds for v in rows):>6.0f}{max(v.by_clock for v in rows):>7.0f}"
         )
     return "\n".join(lines)

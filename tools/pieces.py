@@ -11,8 +11,8 @@ told that it can do less. Another order of sums moves the last digits, and no st
 on those. What this processor computes as it is, with one thread and with two, `make checks` and
 `make test-again` show.
 
-gpu: Each piece ends within ten minutes. What came out goes into README.md, between the two lines
-that MARKS names: a row for each piece, with the latest result. An error where there is no GPU.
+gpu: Each piece ends within ten minutes, with a row for a table of results. An error where there is
+no GPU.
 """
 
 import os
@@ -59,8 +59,6 @@ PROCESSORS = {
     "two-threads-tests": (TESTS, TWO),
 }
 
-MARKS = ("<!-- on a GPU: written by make test-gpu -->\n", "<!-- end -->\n")
-HEAD = ["| piece | GPU | torch | result | seconds |", "|---|---|---|---|---|"]
 LIMIT = 600  # seconds of a piece on a GPU
 BENCH = ["tools/bench.py", "--device", "cuda", "--only"]
 
@@ -90,17 +88,6 @@ def run(command: list[str], settings: dict[str, str], limit: float) -> tuple[boo
     return process.wait() == 0, last.strip()
 
 
-def in_the_table(readme: str, rows: dict[str, str]) -> str:
-    """The README with these rows between its two marks, in the place of older ones."""
-    before, first, rest = readme.partition(MARKS[0])
-    held, last, after = rest.partition(MARKS[1])
-    if not last:
-        return readme
-    rows = {line.split(" | ")[0][2:]: line for line in held.splitlines()[2:]} | rows
-    table = [*HEAD, *(rows[piece] for piece in GPU if piece in rows)]
-    return before + first + "\n".join(table) + "\n" + last + after
-
-
 def main(kind: str, *wanted: str) -> None:
     pieces, limit = {"processors": (PROCESSORS, 10**6), "gpu": (GPU, LIMIT)}[kind]
     if unknown := {*wanted} - {*pieces}:
@@ -110,7 +97,7 @@ def main(kind: str, *wanted: str) -> None:
             "Nothing was tested on a GPU: there is none, or this PyTorch is built without CUDA or "
             f"without kernels for it, or MHA_LESSON_DEVICE chose {mha_lesson.device.type}."
         )
-    failed, rows = [], {}
+    failed = []
     for piece in wanted or pieces:
         start = time.monotonic()
         passed, last = run(*pieces[piece], limit)
@@ -120,11 +107,7 @@ def main(kind: str, *wanted: str) -> None:
         if kind == "gpu":
             said = f"{verdict}: {last}" if " passed" in last or " failed" in last else verdict
             where = f"{torch.cuda.get_device_name()} | {torch.__version__}"
-            rows[piece] = f"| {piece} | {where} | {said} | {seconds} |"
-    if rows:
-        readme = ROOT / "README.md"
-        text = readme.read_text(encoding="utf-8")
-        readme.write_text(in_the_table(text, rows), encoding="utf-8")
+            print(f"| {piece} | {where} | {said} | {seconds} |", flush=True)
     raise SystemExit(f"Failed: {', '.join(failed)}" if failed else 0)
 
 
