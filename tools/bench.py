@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from copy import copy
 from functools import partial
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from mha_lesson import GroupedQueryAttention, KVCache, MultiHeadAttention, causal_mask, cost
 
 SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CONTESTANTS = {
     "block": "the minimal block against itself: the noise of this run",
     "fused": "mha_lesson, without weights",
@@ -170,20 +171,17 @@ def print_header(*cells: str) -> None:
     print("|" + "---|" * len(cells))
 
 
-def speed(sizes: list[tuple[int, ...]], dtypes: list[str], device: str, budget: float) -> None:
+def speed(sizes: list[tuple[int, ...]], device: str, budget: float) -> None:
     for name, meaning in CONTESTANTS.items():
         print(f"- {name}: {meaning}")
     columns = [*CONTESTANTS, "explicit : torch, weights"]
     print()
     print_header("B, T, d_model, h", "dtype", "pass", "base, ms", *columns)
-    for dtype in dtypes:
-        for size in sizes:
-            for backward in (False, True):
-                base, ratios = compare(size, DTYPES[dtype], device, backward, budget)
-                cells = [f"{ratios[c]:.2f}" if c in ratios else "–" for c in columns]
-                way = "forward + backward" if backward else "forward"
-                what = ", ".join(map(str, size))
-                print_row(what, dtype, way, f"{1e3 * base:.3g}", *cells)
+    for (name, dtype), size, backward in product(DTYPES.items(), sizes, (False, True)):
+        base, ratios = compare(size, dtype, device, backward, budget)
+        cells = [f"{ratios[c]:.2f}" if c in ratios else "–" for c in columns]
+        way = "forward + backward" if backward else "forward"
+        print_row(", ".join(map(str, size)), name, way, f"{1e3 * base:.3g}", *cells)
 
 
 def writers(n_kv_heads: int, T: int, device: str) -> dict[str, tuple[Callable, Callable]]:
@@ -234,19 +232,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a minute instead of several")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", choices=["speed", "decoding", "memory"], help="default: all")
-    parser.add_argument("--dtype", choices=DTYPES, action="append", help="default: two of them")
-    parser.add_argument("--threads", type=int, help="CPU threads; default: PyTorch's choice")
     args = parser.parse_args()
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    dtypes = args.dtype or ["float32", "bfloat16"]
     name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
     print(f"torch {torch.__version__}, {name}, {torch.get_num_threads()} CPU threads, causal\n")
     budget = 1.0 if args.quick else 8.0
     keep_freed_memory()
     parts = [args.only] if args.only else ["speed", "decoding", "memory"]
     if "speed" in parts:
-        speed(SIZES[:3] if args.quick else SIZES, dtypes, args.device, budget)
+        speed(SIZES[:3] if args.quick else SIZES, args.device, budget)
     if "decoding" in parts:
         decoding(args.device, budget)
     if "memory" in parts:

@@ -33,7 +33,7 @@ began = time.process_time()
 display(explore.{name}(*given))
 print(f"first picture: {{1000 * (time.process_time() - began):.0f}}")"""
 LABELS = "all => all.map((slider) => slider.getAttribute('aria-label'))"
-HELD = 1500  # ms of a press in each frame
+MOVES, HELD = 30, 1500  # key presses; ms of a press in each frame
 # Counts a picture when its pixels differ from the last one's; the time is that of the next frame.
 # `reached` is the time of the first picture of the last position, which the caption tells.
 PROBE = """() => {
@@ -79,7 +79,7 @@ PROBE = """() => {
 }"""
 
 
-def measure(page, label: str, moves: int) -> dict[str, float]:
+def measure(page, label: str) -> dict[str, float]:
     """Times of single key presses, and of a key held down, on the slider `label`."""
     slider = page.locator(f'.mha-explorer [role=slider][aria-label="{label}"]').first
     slider.scroll_into_view_if_needed()
@@ -87,7 +87,7 @@ def measure(page, label: str, moves: int) -> dict[str, float]:
     page.keyboard.press("Home")
     page.wait_for_timeout(600)
     times, missed, key = [], 0, "ArrowRight"
-    for _ in range(moves + 3):
+    for _ in range(MOVES + 3):
         key = page.evaluate("key => { bench.marks = []; return bench.turned(key); }", key)
         page.keyboard.press(key)
         page.wait_for_timeout(180)
@@ -113,7 +113,6 @@ def measure(page, label: str, moves: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("explorers", nargs="*", default=explore.__all__)
-    parser.add_argument("--moves", type=int, default=30)
     chosen = parser.parse_args()
     if CHROMIUM is None:
         sys.exit("No Chromium found: on Debian and Ubuntu, apt install chromium.")
@@ -130,7 +129,7 @@ def main() -> None:
                 first = page.get_by_text("first picture:").last.text_content().split(":")[1].strip()
                 page.evaluate(PROBE)
                 for label in page.locator(".mha-explorer [role=slider]").evaluate_all(LABELS):
-                    r = measure(page, label, chosen.moves)
+                    r = measure(page, label)
                     rows.append((name, label, first, r))
                     print(f"{name} {label}: {r['p50']:.0f} / {r['p95']:.0f} ms", file=sys.stderr)
                 page.context.close()
