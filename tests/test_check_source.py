@@ -51,14 +51,6 @@ def if_on_a_mask(scores, mask):
     return scores.softmax(-1)
 
 
-def masked_fill_swapped(scores, mask):
-    return scores.masked_fill(-math.inf, mask).softmax(-1)
-
-
-def turned_by_a_call(Q, K):
-    return Q @ K.T() / math.sqrt(Q.shape[-1])
-
-
 def shape_called(Q, K):
     return Q @ K.mT / math.sqrt(Q.shape(-1))
 
@@ -79,18 +71,9 @@ def a_stub_inside(Q, K, V):
     return weights @ V, weights
 
 
-def by_bmm(Q, K):
-    return torch.bmm(Q, K.mT) / math.sqrt(Q.shape[-1])
-
-
 def empty_rows_open(scores, mask):
     empty = mask.all(-1, keepdim=True)
     return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1)
-
-
-def empty_rows_even(scores, mask):
-    empty = mask.all(-1, keepdim=True)
-    return scores.masked_fill(mask, -math.inf).masked_fill(empty, 0.0).softmax(-1)
 
 
 RULES = [
@@ -102,15 +85,11 @@ RULES = [
     ("masked_softmax", and_on_masks, "truth_of_a_tensor", "`and` and `or` want"),
     ("masked_softmax", not_on_a_mask, "truth_of_a_tensor", "`not` wants"),
     ("masked_softmax", if_on_a_mask, "truth_of_a_tensor", "`if` wants"),
-    ("masked_softmax", masked_fill_swapped, "error:arguments_swapped", "first comes where"),
-    ("attention_scores", turned_by_a_call, "error:not_callable", "cannot be called"),
     ("attention_scores", shape_called, "error:not_callable", "cannot be called"),
     ("attention_scores", size_indexed, "error:method_not_called", "round brackets"),
     ("attention_scores", xor_for_power, "error:half_not_implemented", "a power is `**`"),
     ("attention", a_stub_inside, "calls_a_stub", "`attention_scores` returns nothing yet"),
-    ("attention_scores", by_bmm, "error:bmm_axes", "exactly three axes"),
     ("masked_softmax", empty_rows_open, "added_1e9", "as if nothing were blocked"),
-    ("masked_softmax", empty_rows_even, "blocked_rows_uniform", "still shares out a weight of 1"),
 ]
 
 
