@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lesson import shipped
-from mha_lesson.comparison_layers import Layers, draw_anew, heads_of, places_in, require_fit
+from mha_lesson.comparison_layers import Layers, draw_anew, fitting_width, heads_of, places_in
 from mha_lesson.refusals import describe, require_positive_int
 
 SIZES = ((3, 7), (2, 5))  # B and T of what is tried
@@ -42,14 +42,14 @@ class Comparison:
     below: float = math.inf
     seen: tuple[str, ...] = ()
 
-    def _right(self) -> str:
-        return "Right:" if self.below == math.inf else f"Right below scores of {self.below:,.0f}:"
-
     def __str__(self) -> str:
         what = "multi-head attention" + " with a causal mask" * self.causal
+        below = "" if self.below == math.inf else f" below scores of {self.below:,.0f}"
+        lost = shipped.bug("rotated_by_head").threads[0]
         said = {
             "": f"Neither {what} nor one of the published mistakes gives these outputs.",
-            "right": f"{self._right()} {what}, without positions, to {self.digits} digits.",
+            "right": f"Right{below} for a class without positions: {what}, to {self.digits} "
+            f"digits. If it gives positions in `call`, they are lost, as in {lost}.",
             "drawn": "Two runs of the same input differ in evaluation: something is drawn.",
         }.get(self.found)
         if said is None:
@@ -73,6 +73,8 @@ class Candidate(NamedTuple):
         """To how many digits, of y's largest number, it gives y."""
         blocked = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
         own = self.twin.train(training)(x, blocked if self.causal else None)
+        if self.causal and self.kind == "mask convention":  # the last sees nothing: any fill goes
+            own, y = own[:, :-1], y[:, :-1]
         far = ((own - y).abs().max() / y.abs().max()).item()
         return int(-math.log10(max(far, 1e-16))) if math.isfinite(far) else 0
 
@@ -91,8 +93,8 @@ def compare(
     Args:
         module: any attention with W^Q, W^K, W^V (or all three in one) and W^O, h·d_k = d_model.
         call: `call(module, x)` gives its output for x (B, T, d_model), or a tuple that begins with
-            it; `module(x)` if None. A causal mask (and no other) is for `call` to give, axes to
-            turn; positions, a norm or a residual path to take away.
+            it; `module(x)` if None. It may give a causal mask, turn axes, and take away positions,
+            a norm or a residual path. With any other mask (padding, a window) nothing fits.
         n_heads: h; read from the module's attributes if None.
         layers: "w_q", "w_k", "w_v" or "w_qkv", and "w_o" → the name of the layer or parameter in
             `module`, or the names of one for each head; guessed from names and shapes if None.
@@ -114,8 +116,7 @@ def compare(
     h = heads_of(module, places) if n_heads is None else n_heads
     require_positive_int("n_heads", h)
     weights = draw_anew(module, places)
-    require_fit(weights)
-    d_model = next(iter(weights.values())).shape[1] - 1
+    d_model = fitting_width(weights)
     if d_model % h:
         raise ValueError(f"n_heads must divide d_model = {d_model}; got {h}.")
 
@@ -134,13 +135,14 @@ def compare(
             raise ValueError(f"call must give a tensor of x's shape; got {describe(out)}.")
         return out.double()
 
-    found = _verdict(run, [*_candidates(weights, h)], d_model)
+    found = _verdict(run, [*_candidates(weights, d_model, h)], d_model)
     seen = [f"Tried in float64, and not in {dtype}." for dtype in narrow]
     if not found.found:
         read = ", ".join(f"{role} from {' and '.join(several)}" for role, several in places.items())
         seen.append(
             f"Read: {read}; fused rows as q, k, v. Compare the part without a norm, a residual "
-            "path or positions: `call` may leave them out, and give no mask but a causal one."
+            "path or positions: `call` may leave them out. With a mask other than causal "
+            "(padding, a window) nothing fits."
         )
     return replace(found, seen=(*found.seen, *seen))
 
@@ -180,21 +182,23 @@ def _verdict(run: Run, candidates: list[Candidate], d_model: int) -> Comparison:
         seen.append(f"It gives something else where scores reach about {below:,.0f}.")
         untried.append("mask filled")
     told = [c for c in others if c.by_head == first.by_head and not c.kind.startswith((*untried,))]
-    if alike := sorted({c.name for c in told} - {first.name}):
+    alike = sorted({c.name for c in told} - {first.name})
+    alike += ["any scale of the same value"] * (first.kind == "scale")
+    if alike:
         seen.append(f"At this size {', '.join(alike)} would give the same: try another n_heads.")
     if first.by_head:
         seen.append("The rows of its fused layer are read head by head.")
     return Comparison(first.name, digits[first], first.causal, below, tuple(seen))
 
 
-def _candidates(weights: Layers, h: int) -> Iterator[Candidate]:
+def _candidates(weights: Layers, d_model: int, h: int) -> Iterator[Candidate]:
     """What is right, and then each mistake that gives the same twice."""
-    d_model = next(iter(weights.values())).shape[1] - 1
     classes = {"right" if "w_o" in weights else "no_w_o": ("", shipped.right())}
     for name, bug in shipped.bugs().items():
         if bug.of == "Attention" and bug.kind != "dropout":
             classes[name] = bug.kind, bug.build
-    states = [_state(weights, h, by_head) for by_head in (False, True)[: 1 + ("w_qkv" in weights)]]
+    orders = (False, True) if "w_qkv" in weights else (False,)
+    states = [_state(weights, d_model, h, by_head) for by_head in orders]
     for name, (kind, cls) in classes.items():
         for by_head, state in enumerate(states):
             with torch.device("meta"):  # nothing is drawn, and all share the same numbers
@@ -204,9 +208,8 @@ def _candidates(weights: Layers, h: int) -> Iterator[Candidate]:
                 yield Candidate(name, kind, bool(by_head), causal, twin)
 
 
-def _state(weights: Layers, h: int, by_head: bool) -> dict[str, Tensor]:
+def _state(weights: Layers, d_model: int, h: int, by_head: bool) -> dict[str, Tensor]:
     """The four layers of a reference, of which a missing W^O changes nothing."""
-    d_model = next(iter(weights.values())).shape[1] - 1
     parts = {"w_o": torch.eye(d_model, d_model + 1, dtype=torch.float64)} | weights
     if (fused := parts.pop("w_qkv", None)) is not None:
         rows = fused.unflatten(0, (h, 3, -1)).transpose(0, 1).flatten(0, 2) if by_head else fused
@@ -218,7 +221,7 @@ def _state(weights: Layers, h: int, by_head: bool) -> dict[str, Tensor]:
 def _looked_at(run: Run, x: Tensor) -> Iterator[str]:
     """What comes of changing one thing at a time."""
     y, later, other = run(x, False), x.clone(), x.clone()
-    later[:, -1] += 1
+    later[:, 1:] += 1  # not the last alone, which may be padding
     other[1:] += 1
     order = [1, 0, *range(2, x.shape[1])]
     if not y.any():
@@ -226,7 +229,7 @@ def _looked_at(run: Run, x: Tensor) -> Iterator[str]:
     if not y.isfinite().all():
         yield "Outputs are NaN or infinite. Is a row blocked entirely, or does True mean keep?"
         return
-    sees = not torch.allclose(run(later, False)[:, :-1], y[:, :-1])
+    sees = not torch.allclose(run(later, False)[:, 0], y[:, 0])
     yield f"Tokens {'see later ones, as without a mask' if sees else 'do not see later ones'}."
     mixes = not torch.allclose(run(other, False)[0], y[0])
     yield f"Sequences {'see' if mixes else 'do not see'} each other."

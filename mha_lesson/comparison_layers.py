@@ -66,15 +66,19 @@ def draw_anew(module: nn.Module, places: Places) -> Layers:
     return weights
 
 
-def require_fit(weights: Layers) -> None:
-    """That each is d_model wide, in and out, as where every head has keys of its own."""
+def fitting_width(weights: Layers) -> int:
+    """d_model, which each must be wide, in and out, as where every head has keys of its own."""
     sizes = {role: (len(weight), weight.shape[1] - 1) for role, weight in weights.items()}
     d_model = sizes["w_qkv" if "w_qkv" in sizes else "w_q"][1]
     wide = {role: ((3 if role == "w_qkv" else 1) * d_model, d_model) for role in sizes}
     if sizes != wide:
-        shared = sizes.get("w_k") != sizes.get("w_q")
-        why = "heads share keys" if shared else "h·d_k is not d_model, or heads share keys"
+        why = "h·d_k is not d_model, or heads share keys"
+        if sizes.get("w_k") != sizes.get("w_q"):
+            why = "heads share keys"
+        if any(role != "w_o" and n_in != d_model for role, (_, n_in) in sizes.items()):
+            why = "keys or values take another width than queries"
         raise ValueError(f"layers must be {wide} (out, in); got {sizes}: {why}.")
+    return d_model
 
 
 def _guessed(matrices: Mapping[str, Tensor]) -> dict[str, list[str]]:

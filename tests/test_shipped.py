@@ -3,6 +3,7 @@
 import inspect
 import re
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -202,6 +203,23 @@ def test_a_published_mistake_is_recognised(bug):
     assert found.seen[0].startswith(("Not tried: ", "Often it is dropout"))
 
 
+@pytest.mark.parametrize("fill", ["-1e9", "-math.inf"])
+def test_an_inverted_mask_is_recognised_whatever_fills_a_row_that_is_blocked(fill):
+    zeroed = "        if mask is not None:\n            weights = weights.masked_fill(mask, 0.0)\n"
+    filled = (("torch.finfo(scores.dtype).min", fill), (zeroed, ""))
+    bug = bugs()["mask_inverted"]
+    odd = replace(bug, name=f"inverted, {fill}", changes=bug.changes + filled)
+    found = compare(odd.build(D, H), with_causal)
+    assert found.found == "mask_inverted" and found.causal
+
+
+def test_positions_that_are_lost_are_not_called_right():
+    """With a head's queries and keys turned alike, nothing turns: a class without positions."""
+    said = str(compare(bugs()["rotated_by_head"].build(24, 4, 4, 9)))
+    assert said.startswith("Right for a class without positions: ")
+    assert bugs()["rotated_by_head"].threads[0] in said
+
+
 def test_what_is_tiny_and_inexact_is_told_apart():
     """By weights of its own it would agree with every scale to the digits that float32 has."""
     module = bugs()["scale_d_model"].build(D, H)
@@ -213,7 +231,8 @@ def test_what_is_tiny_and_inexact_is_told_apart():
 @pytest.mark.parametrize(
     ("name", "sizes", "found", "other"),
     [
-        ("scale_n_heads", (12, 3), "scale_n_heads", None),
+        ("scale_n_heads", (12, 3), "scale_n_heads", "any scale of the same value"),
+        ("no_w_o", (12, 3), "no_w_o", None),
         ("scale_n_heads", (64, 8), "right", "scale_n_heads"),
         ("scale_twice", (64, 16), "scale_n_heads", "scale_twice"),
         ("scale_d_model", (14, 1), "right", "scale_d_model"),
@@ -259,7 +278,7 @@ def test_a_fill_is_right_only_up_to_scores_like_it(fill):
 
     found = compare(right()(D, H), call)
     assert found.found == "right" and found.causal and 4 <= found.below <= -3 * fill
-    assert str(found).startswith(f"Right below scores of {found.below:,.0f}: ")
+    assert str(found).startswith(f"Right below scores of {found.below:,.0f} for a class without")
 
 
 class Fused(nn.Module):
@@ -335,6 +354,9 @@ def test_where_nothing_fits_it_says_what_it_sees():
         "Exchanging the first two tokens changes nothing for later ones.",
     )
     assert "w_k from w_k" in found.seen[3]
+    padded = compare(right()(D, H), lambda m, x: m(x, torch.arange(x.shape[1]) > 3))
+    assert padded.seen[0].startswith("Tokens see later ones")
+    assert "With a mask other than causal (padding, a window) nothing fits." in padded.seen[3]
     zeros = compare(right()(D, H), lambda module, x: 0 * module(x))
     assert zeros.found == "" and zeros.seen[0] == "All outputs are zeros."
     lost = compare(right()(D, H), lambda module, x: module(x) * float("nan"))
@@ -367,6 +389,7 @@ def test_it_leaves_the_module_and_the_generator_as_they_are():
         ),
         (mha_lesson.MultiHeadAttention(D, H, d_k=3), {}, "^layers must be .*h·d_k is not d_model"),
         (right("Writer")(12, 4, 2, 3), {}, "^layers must be .*: heads share keys"),
+        (nn.MultiheadAttention(D, H, kdim=5), {}, "^layers must be .*: keys or values take"),
         (right(), {}, r"^module must be an nn.Module that is made, Attention\(…\)"),
         (right()(D, H), {"n_heads": 5}, "^n_heads must divide d_model = 14; got 5"),
         (nn.MultiheadAttention(D, H), {}, r"^call must run for x of shape \(3, 7, 14\).*'key'"),
