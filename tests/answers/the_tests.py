@@ -130,6 +130,13 @@ def giving_back(Attention):
     return torch.allclose(module(x, mask), _by_hand(module, x, mask))
 
 
+@told("builds_none")
+def in_a_function_that_nobody_calls(Attention):
+    def close_to_by_hand():
+        module, (x, mask) = Attention(12, 3).double(), _inputs()
+        close(module(x, mask), _by_hand(module, x, mask))
+
+
 @told("no_bias")
 def writing_to_a_bias(Attention):
     Attention(12, 3).w_q.bias.data.zero_()

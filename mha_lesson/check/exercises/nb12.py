@@ -195,8 +195,7 @@ MISTAKES = tuple(bug for bug in shipped.bugs().values() if bug.of == "Attention"
 
 ASKS = {
     "scale": "Is there an example of which you can work out the weights by hand?",
-    "softmax axis": "Where all values are alike, what must come out? And does a sequence change "
-    "when another one in its batch does?",
+    "softmax axis": "Where all values are alike, what must come out?",
     "split": "One token changes, under a causal mask. Which outputs may change?",
     "merge": "Do any two of your sizes agree? And when two tokens change places, what must their "
     "outputs do?",
@@ -232,6 +231,11 @@ RETURNS = Finding(
     "returns",
     "Your tests give back a value, and a class is accused by an `AssertionError` only.",
     "Which word raises it where something does not hold?",
+)
+BUILDS_NONE = Finding(
+    "builds_none",
+    "Your tests make no module of the class that they are given.",
+    "Which line calls `Attention`, and which line calls what that one stands in?",
 )
 NO_BIAS = Finding(
     "no_bias",
@@ -288,7 +292,7 @@ class WritingTests:
     @property
     def slips(self) -> list[Finding]:
         """What a report can name, for the statistics of a class."""
-        said = (ACCUSES, BY_CHANCE, CHANGES, HANGS, SLOW, RETURNS, NO_BIAS)
+        said = (ACCUSES, BY_CHANCE, CHANGES, HANGS, SLOW, RETURNS, BUILDS_NONE, NO_BIAS)
         return [*said, *map(_missed, MISTAKES)]
 
     def __call__(self, answer: Any) -> Report:
@@ -323,7 +327,7 @@ class WritingTests:
                     return self._says(finding)
         of_right, of_wrong = found[: len(right)], found[len(right) :]
         if not any(t.built or t.raised or t.returned for all_told in found for t in all_told):
-            return Report(self.name, None)
+            return self._says(BUILDS_NONE) if _names(answer) else Report(self.name, None)
         accused = [found for found in zip(right, of_right, strict=True) if _any(found[1])]
         missed = [bug for bug, told in zip(MISTAKES, of_wrong, strict=True) if not _all(told)]
         caught = len(MISTAKES) - len(missed)
