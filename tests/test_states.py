@@ -256,6 +256,14 @@ def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
     assert state["scene"]["marks"][0]["text"] == str({"n": 2, "part": 1, "name": "a"})
 
 
+@pytest.mark.parametrize(("until", "heads"), [("attention", 1), (None, 2)])
+def test_a_page_begins_where_a_control_is_wanted_and_not_where_others_leave_it(until, heads):
+    explorer = explore.flow(until=until)
+    assert explorer.controls["head"].max == heads - 1
+    at = {c["key"]: c["start"] for c in told(all_of(explorer.parcel()))["controls"]}
+    assert at | {"causal": 0} == {"example": 0, "step": None, "head": 1, "causal": 0}
+
+
 def test_around_a_position_is_what_one_move_leads_to():
     explorer = small(word=widgets.Text(value="creek", description="word"))
     at = {"n": 2, "on": True, "word": "creek"}

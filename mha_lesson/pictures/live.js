@@ -141,6 +141,12 @@ function wishOf(model, control) {
   return control.input === "range" && place === lastOf(model, control) ? Infinity : place;
 }
 
+// The same at first: the kernel has fitted the model to the others, at its end perhaps, which nobody wanted.
+function firstWish(model, control) {
+  const start = control.start ?? Infinity;
+  return placeOf(model, control) === Math.min(start, lastOf(model, control)) ? start : wishOf(model, control);
+}
+
 function modelDeck(controls, models) {
   const set = (k, place) => {
     const { input, indexed, min, step } = controls[k];
@@ -222,7 +228,7 @@ async function render({ model, el }) {
     if (gone) return;
     deck = modelDeck(controls ?? [], models);
     // What the kernel has sent beforehand for where the reader wants the controls.
-    const wishes = models.map((m, k) => wishOf(m, controls[k]));
+    const wishes = models.map((m, k) => firstWish(m, controls[k]));
     const wanted = () => wishes.map((wish, k) => (controls[k].typed ? placeOf(models[k], stored.controls[k]) : wish));
     const known = () => (stored?.rooms[0] === model.get("room") ? stateAt(stored, wanted(), room) : null);
     let alone = false;
@@ -280,7 +286,7 @@ export async function mount(el, look, bytes) {
   el.classList.add("mha-explorer");
   el.replaceChildren(bar, stage);
   // Where the page, then the reader, wants each control; who goes to a slider's end wants the end, wherever it will be.
-  const wishes = controls.map((c) => Number(el.dataset[c.key] ?? c.start)), left = (k) => way(stored, wishes.slice(0, k)).at(-1);
+  const wishes = controls.map((c) => c.start ?? Infinity), left = (k) => way(stored, wishes.slice(0, k)).at(-1);
   const deck = {
     controls,
     at: (k) => within(controls[k], wishes[k], left(k)),
@@ -315,7 +321,7 @@ export async function mount(el, look, bytes) {
     });
     view.show(stateAt(stored, wishes, stage.clientWidth));
   }
-  wishes.forEach((place, k) => { wishes[k] = wish(place, k); });
+  controls.forEach(({ key }, k) => { if (key in el.dataset) wishes[k] = wish(Number(el.dataset[key]), k); });
   if (play) bar.append(player(deck, play).button);
   bar.append(view.head);
   let width = 0;

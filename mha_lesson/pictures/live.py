@@ -317,7 +317,9 @@ class Explorer:
         def state_at(at: dict[str, Any]) -> State:
             return _state(self.scene_at(**at), ROOMS)
 
-        return states.parcel(self.controls, self.reach, state_at, _plain, ROOMS, play=self.play)
+        return states.parcel(
+            self.controls, self.reach, state_at, _plain, ROOMS, play=self.play, start=self._wishes
+        )
 
     def _state_anew(self, room: int, *values: Any) -> State:
         scene = self.scene_at(**dict(zip(self.controls, values, strict=True)))
@@ -330,7 +332,7 @@ class Explorer:
                 places = states.places_of(control)
             except TypeError:  # typed, or without a list of positions
                 places = [(str(control.value), control.value)]
-            described.append(states.described(key, control, places))
+            described.append(states.described(key, control, places, self._wishes[key]))
         return described
 
     def _widen(self, _change: Any) -> None:

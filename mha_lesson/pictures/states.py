@@ -132,8 +132,11 @@ def has_places(key: str, control: Control, reach: Reach) -> bool:
         return False
 
 
-def described(key: str, control: Control, places: Places) -> dict[str, Any]:
-    """What a page needs to make the control, and a notebook to find where it stands."""
+def described(key: str, control: Control, places: Places, wished: Any) -> dict[str, Any]:
+    """What a page needs to make the control, and a notebook to find where it stands.
+
+    It starts at the position that is wished for; None for a slider that is wished at its end.
+    """
     values = [value for _, value in places]
     boxed = isinstance(control.value, bool)
     return {
@@ -144,7 +147,7 @@ def described(key: str, control: Control, places: Places) -> dict[str, Any]:
         "indexed": hasattr(control, "index"),
         "typed": isinstance(control, widgets.Text),
         "said": [label for label, _ in places],
-        "start": values.index(control.value) if control.value in values else 0,
+        "start": None if wished is END else values.index(wished) if wished in values else 0,
         "min": getattr(control, "min", 0),
         "step": getattr(control, "step", 1),
     }
@@ -207,6 +210,7 @@ def parcel(
     rooms: Sequence[float],
     around: dict[str, Any] | None = None,
     play: str | None = None,
+    start: Mapping[str, Any] | None = None,
 ) -> Generator[None, None, bytes]:
     """All states, or those at most one move from `around`. Stops after each, so that others may go
     on, and gives the parcel at last: the length of a JSON text, the text and arrays, deflated.
@@ -215,7 +219,8 @@ def parcel(
     Marks and layouts stand in lists, equal ones once; a layout has the steps from mark to mark.
     `tree` leads from the positions of the controls, one after the other, to a state; a node has the
     positions that earlier ones leave, in the parcel of all states after a −1 for each that is
-    missing before them. A button plays the positions of the control `play`.
+    missing before them. A button plays the positions of the control `play`. Controls begin at
+    what `start` wishes for, or where they stand.
     """
     arrays, marks, layouts = Pool(), Pool(), Pool()
     states: list[dict[str, Any]] = []
@@ -258,10 +263,11 @@ def parcel(
         for key, places, node in nodes:
             node[:0] = [-1] * longest[key].index(places[0])
     sizes, raw = packed([*arrays.known])
+    start = start or {key: control.value for key, control in controls.items()}
     told = {
         "rooms": list(rooms),
         "play": play,
-        "controls": [described(key, controls[key], longest[key]) for key in controls],
+        "controls": [described(key, controls[key], longest[key], start[key]) for key in controls],
         "arrays": sizes,
         "marks": columns([plain(mark) for mark in marks.known]),
         "layouts": [*layouts.known],

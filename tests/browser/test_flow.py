@@ -227,6 +227,7 @@ def test_by_hand_there_are_two_heads_and_no_x(tab, pages):
     assert said(page).startswith("token 2, number 0: ")
     page.get_by_label("example").select_option("the sentence")
     assert step.get_attribute("aria-valuetext") == "W O" and head.get_attribute("max") == "11"
+    assert head.input_value() == "1"  # of two heads by hand it is the last, which nobody wanted
     step.focus()
     page.keyboard.press("Home")
     assert step.get_attribute("aria-valuetext") == "X"
