@@ -235,7 +235,7 @@ def runs() -> list[training.Run]:
     return [
         run
         for h in (1, 2, 4, 8)
-        for run in training.two_sides_runs(h, [0], d_model=8, n_steps=3, snapshot_every=2)
+        for run in training.two_sides_runs(h, [0], n_steps=3, snapshot_every=2)
     ]
 
 
@@ -352,8 +352,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
         "model": two_sides(), "letters": ids(2, 5), "sides": (0, 1),
     },
     "training.two_sides_runs": lambda: {
-        "n_heads": 2, "seeds": [0, 1], "d_model": 6, "sides": (0, 1), "n_steps": 1,
-        "snapshot_every": 1,
+        "n_heads": 2, "seeds": [0, 1], "n_steps": 1, "snapshot_every": 1,
     },
     "training.side_accuracy": lambda: {"model": two_sides(), "letters": ids(2, 5)},
     "training.with_uniform_attention": lambda: {"model": REPEAT},
@@ -408,7 +407,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "panels.Curve": lambda: {
         "x": (1.0, 2.0, 5.0), "lines": {"a": [1.0, 2.0, 3.0], "b": [3.0, 1.0, 2.0]},
         "heads": (None, 9), "dashed": ("a",), "marker": 2.0, "log_x": True, "log_y": True,
-        "limits": (0.5, 5.0), "x_name": "x", "y_name": "y", "decimals": 1, "title": "a",
+        "limits": (0.5, 5.0), "x_name": "x", "y_name": "y", "title": "a",
     },
     "panels.Tiles": lambda: {
         "labels": [["a", "b", "c"], ["d", "e", None]], "heads": [[0, 1, 2], [3, 4, None]],

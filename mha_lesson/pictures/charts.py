@@ -21,9 +21,8 @@ from mha_lesson.pictures.fields import (
     roles_of,
     text_of,
 )
-from mha_lesson.pictures.numerals import as_float, number
+from mha_lesson.pictures.numerals import number
 from mha_lesson.refusals import (
-    MOST,
     is_whole,
     listed,
     listed_ints,
@@ -124,8 +123,6 @@ class Heatmap(Panel):
 
     def text(self, row: int, column: int) -> str:
         """What cell (row, column) says: "it → creek = .85"."""
-        require_whole("row", row, 0, len(self.rows) - 1)
-        require_whole("column", column, 0, len(self.columns) - 1)
         value = "blocked" if self.blocked[row, column] else self._number(self.values[row, column])
         if self.mask:
             value = str(bool(self.values[row, column]))
@@ -136,7 +133,6 @@ class Heatmap(Panel):
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
         """The largest values; between words, where a sentence stands between [CLS] and [SEP]."""
-        require_whole("n", n, 0, MOST)
         if self.mask:
             return []
         keep = ~self.blocked & np.isfinite(self.values)
@@ -260,20 +256,15 @@ class Bars(Panel):
 
     def text(self, series: int, bar: int) -> str:
         """What a bar says: "jumped = .85", with its series where there are several."""
-        require_whole("series", series, 0, len(self.values) - 1)
-        require_whole("bar", bar, 0, len(self.labels) - 1)
         of = f", {self.series[series]}" if self.series else ""
         return f"{self.labels[bar]}{of} = {self.written(self.values[series, bar])}"
 
     def written(self, value: float, fewer: int = 0) -> str:
         """What stands at a bar: a whole count has no decimals, a share always has; or `fewer`."""
-        value = as_float(value)
-        require_whole("fewer", fewer, 0, self.decimals or 0)
         counts = value % 1 == 0 and max(map(abs, self.limits)) > 1
         return number(value, None if counts or self.decimals is None else self.decimals - fewer)
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
-        require_whole("n", n, 0, MOST)
         flat = np.nan_to_num(np.abs(self.values), nan=-1.0).ravel()
         out = []
         for i in np.argsort(-flat, kind="stable")[:n]:
@@ -337,7 +328,6 @@ class Curve(Panel):
     limits: Any = None
     x_name: str = ""
     y_name: str = ""
-    decimals: int | None = None
 
     kind: ClassVar[str] = "curve"
 
@@ -383,18 +373,12 @@ class Curve(Panel):
 
     def text(self, line: int, index: int) -> str:
         """What a point says: "measured at T = 512: 3.2"."""
-        require_whole("line", line, 0, len(self.lines) - 1)
-        require_whole("index", index, 0, len(self.x) - 1)
         name = list(self.lines)[line]
         at = f"{self.x_name} = " if self.x_name else "x = "
-        return (
-            f"{name} at {at}{number(self.x[index])}: "
-            f"{number(self.lines[name][index], self.decimals)}"
-        )
+        return f"{name} at {at}{number(self.x[index])}: {number(self.lines[name][index])}"
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
         """Where each line is now: all of them, whatever `n`."""
-        require_whole("n", n, 0, MOST)
         said = (self.text(i, self.now()).rsplit(": ", 1) for i in range(len(self.lines)))
         return [(where, value) for where, value in said]
 
@@ -435,13 +419,11 @@ class Walk(Panel):
 
     def text(self, step: int) -> str:
         """What an arrow says: "head 3: 1.03 along, .94 down"."""
-        require_whole("step", step, 0, len(self.steps) - 1)
         along, up = self.steps[step]
         side = "up" if up >= 0 else "down"
         return f"head {step}: {number(along, 2)} along, {number(abs(up), 2)} {side}"
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
-        require_whole("n", n, 0, MOST)
         order = np.argsort(-np.linalg.norm(self.steps, axis=1), kind="stable")[:n]
         return [(where, value) for i in order for where, value in [self.text(int(i)).split(": ")]]
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
-from typing import Any
-
-from mha_lesson.refusals import require_whole, say
 
 
 def _fixed(value: float, decimals: int) -> str:
@@ -21,18 +18,7 @@ def number(value: float, decimals: int | None = None) -> str:
 
     Without `decimals`: whole numbers as they are, otherwise about three significant digits.
     """
-    value = as_float(value)
-    if decimals is not None:
-        require_whole("decimals", decimals, 0, 15)
-        decimals = int(decimals)
-    return _said(value, decimals)
-
-
-def as_float(value: Any) -> float:
-    try:
-        return float(value)
-    except Exception as error:  # of any kind: float() asks the value itself
-        raise TypeError(f"value must be a number, got {say(value)}") from error
+    return _said(float(value), decimals)
 
 
 @lru_cache(65536)
