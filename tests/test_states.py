@@ -151,7 +151,6 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch):
     """Of every one, or of 1,000 at random: caption, labels and values."""
     monkeypatch.setattr(live, "draw", only_words)
     explorer = explorer_of(name)
-    assert explorer.has_page
     every = positions(explorer)
     numbers = random.Random(name).sample(range(len(every)), min(MOST, len(every)))
     asked = [every[i] for i in sorted(numbers)]  # as a page takes them: neighbours share much
@@ -324,22 +323,6 @@ def test_a_kernel_that_rests_sends_what_is_near_and_answers_for_the_rest():
         explorer._sending.cancel()
 
     asyncio.run(live_one())
-
-
-def test_an_explorer_with_a_typed_field_has_no_page_without_a_list_for_it():
-    controls = {"word": widgets.Text(value="it", description="word")}
-    explorer = live.Explorer(controls, lambda word: panels.Heatmap([[len(word)]], limits=(0, 9)))
-    assert not explorer.has_page
-    with pytest.raises(ValueError, match="must have a list of positions"):
-        live.page(explorer)
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize("reach", [{"m": lambda: [1]}, {"n": [1, 2]}, [1]])
-def test_a_wrong_reach_is_refused(reach):
-    controls = {"n": widgets.IntSlider(value=2, min=1, max=3)}
-    with pytest.raises((ValueError, TypeError), match="reach"):
-        live.Explorer(controls, lambda n: panels.Heatmap([[n]], limits=(0, 3)), reach=reach)
 
 
 def test_where_somebody_looks_live_no_still_picture_is_made(monkeypatch):

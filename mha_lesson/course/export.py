@@ -1,8 +1,7 @@
 """Save a notebook as one HTML page whose explorers move without a kernel and without a network.
 
 `python -m mha_lesson.course.export NOTEBOOK.ipynb` runs it and writes NOTEBOOK.html beside it.
-All explorers of the course move; one whose controls have no list of positions shows the still
-picture of its first state. Links to other notebooks become links to their pages.
+All explorers move. Links to other notebooks become links to their pages.
 """
 
 import argparse

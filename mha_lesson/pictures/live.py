@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import inspect
 import json
 import os
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path as FilePath
 from typing import Any
@@ -46,7 +45,6 @@ from mha_lesson.pictures.marks import (
 )
 from mha_lesson.pictures.panels import Heatmap, Scene, Tiles, scene_of
 from mha_lesson.pictures.states import Arrays, State
-from mha_lesson.refusals import require_callable, require_kind, require_one_of, require_text, say
 
 __all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
 
@@ -211,43 +209,18 @@ class LiveView(anywidget.AnyWidget):
             self.scene, self.data, self.error = header, values, ""
 
 
-def _require_controls(controls: Any, scene_at: Callable[..., Any]) -> None:
-    require_kind("controls", controls, Mapping)
-    for key, control in controls.items():
-        fits = isinstance(control, widgets.ValueWidget) and hasattr(control, "description")
-        if not (fits and isinstance(key, str)):
-            raise TypeError(
-                "controls must be ipywidgets with a value and a description, each under the name "
-                f"of its argument; got {say(key)}: {type(control).__name__}."
-            )
-    try:
-        inspect.signature(scene_at).bind(**controls)
-    except TypeError as error:
-        raise TypeError(f"scene_at must take what controls are named: {error}.") from None
-
-
-def _require_reach(reach: Any, controls: Mapping[str, Any]) -> None:
-    if reach is None:
-        return
-    require_kind("reach", reach, Mapping)
-    for key, places in reach.items():
-        if key not in controls:
-            raise ValueError(f"reach must name controls, {', '.join(controls)}; got {say(key)}.")
-        require_callable(f"reach[{key!r}]", places)
-
-
 class Explorer:
     """Controls over a pure function `scene_at(**values) -> Scene`, the last line of a cell.
 
     `controls` maps the function's argument names to ipywidgets. `reach` says which positions a
-    control has where that depends on earlier ones, or on a page where it has no list: a function of
+    control has where that depends on earlier ones, or on a page where it is typed: a function of
     the earlier values. A control that has only one is hidden. A ValueError of `scene_at` is shown
     as a sentence, any other exception with its type. A button plays the positions of the control
     `play`, one after the other.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
     a notebook that was not run, paper) stands the first state as a still picture. A page moves as
-    well, if every control has a list of positions.
+    well.
     """
 
     def __init__(
@@ -258,11 +231,6 @@ class Explorer:
         reach: states.Reach | None = None,
         play: str | None = None,
     ) -> None:
-        require_callable("scene_at", scene_at)
-        _require_controls(controls, scene_at)
-        _require_reach(reach, controls)
-        if play is not None:
-            require_one_of("play", play, tuple(controls))
         self.controls = dict(controls)
         self.reach = dict(reach or {})
         self.play = play
@@ -306,11 +274,6 @@ class Explorer:
         """The scene of now."""
         return self.scene_at(**self.values)
 
-    @property
-    def has_page(self) -> bool:
-        """Whether all its positions are known, so that a page moves without a kernel."""
-        return all(states.has_places(k, c, self.reach) for k, c in self.controls.items())
-
     def parcel(self) -> Generator[None, None, bytes]:
         """All its states, for pages of all widths; stops after each of them."""
 
@@ -328,10 +291,8 @@ class Explorer:
     def _described(self) -> list[dict[str, Any]]:
         described = []
         for key, control in self.controls.items():
-            try:
-                places = states.places_of(control)
-            except TypeError:  # typed, or without a list of positions
-                places = [(str(control.value), control.value)]
+            typed = [control.value] if isinstance(control, widgets.Text) else None
+            places = states.places_of(control, typed)
             described.append(states.described(key, control, places, self._wishes[key]))
         return described
 
@@ -397,7 +358,7 @@ class Explorer:
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         words = {"text/plain": self.first.alt}
-        if os.environ.get(EXPORT) and self.has_page:
+        if os.environ.get(EXPORT):
             return words | {"text/html": page(self)}, {}
         _, for_colab = self.view._repr_mimebundle_() or ({}, {})
         view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
@@ -410,7 +371,6 @@ class Explorer:
 
 def page(explorer: Explorer) -> str:
     """An explorer with all its states as HTML that needs nothing else: no kernel, no network."""
-    require_kind("explorer", explorer, Explorer)
     place = f"mha-{explorer.box.model_id[:12]}"
     still = figures.html(explorer.first, SCREEN)
     moves = "".join(
@@ -430,10 +390,6 @@ def script() -> str:
 
 def states_script(explorer: Explorer, place: str) -> str:
     """What puts the explorer, with all its states, into the element of this id."""
-    require_kind("explorer", explorer, Explorer)
-    require_text(place=place)
-    if not explorer.has_page:
-        raise ValueError("explorer must have a list of positions for each control, or a reach")
     said = base64.b64encode(_whole(explorer.parcel())).decode()
     return f'mhaShow.then((show) => show({json.dumps(place)}, "{said}"));'
 

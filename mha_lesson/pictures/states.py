@@ -124,14 +124,6 @@ def places_of(control: Control, given: Sequence[Any] | None = None) -> Places:
     )
 
 
-def has_places(key: str, control: Control, reach: Reach) -> bool:
-    """Whether all positions of a control are known."""
-    try:
-        return key in reach or bool(places_of(control))
-    except TypeError:
-        return False
-
-
 def described(key: str, control: Control, places: Places, wished: Any) -> dict[str, Any]:
     """What a page needs to make the control, and a notebook to find where it stands.
 
