@@ -15,6 +15,7 @@ from mha_lesson.pictures.marks import (
     Path,
     Rect,
     Text,
+    arrow,
     breaks_before,
     text_width,
     widest_of,
@@ -148,23 +149,11 @@ def diagram(panel: Diagram, piece: Piece, room: float) -> Drawing:
         above, below = panel.boxes[upper], panel.boxes[lower]
         start = frame(above)[1] + height
         end = frame(below)[1] - deep * max(0, below.heads - 1)
-        _arrow(drawing, ((x, start), (x, end)), above.role)
+        arrow(drawing, ((x, start), (x, end)), ROLES.get(above.role, INK))
     for i, (upper, lower) in enumerate(panel.around):
         (x, y, _), (x2, y2, _) = frame(panel.boxes[upper]), frame(panel.boxes[lower])
         left = side - 20.0 - 14 * i
         points = ((x, y), (left, y), (left, y2), (x2, y2))
         way = tuple((px, py + height / 2) for px, py in points)
-        _arrow(drawing, way, panel.boxes[upper].role, dashed=True)
+        arrow(drawing, way, ROLES.get(panel.boxes[upper].role, INK), dashed=True)
     return drawing
-
-
-def _arrow(
-    drawing: Drawing, points: tuple[tuple[float, float], ...], role: str, dashed: bool = False
-) -> None:
-    """An arrow in the colour of what it carries."""
-    colour = ROLES.get(role, INK)
-    (_, y0), (x, y) = points[-2:]
-    drawing.add(Path(points, colour, dashed=dashed, width=1.5))
-    dx, dy = (5.0, 0.0) if y == y0 else (0.0, 5.0)
-    for turn in (-0.7, 0.7):
-        drawing.add(Path(((x - dx + turn * dy, y - dy + turn * dx), (x, y)), colour, width=1.5))

@@ -15,7 +15,7 @@ import numpy as np
 from mha_lesson.pictures import layout
 from mha_lesson.pictures.colours import INK, ROLES
 from mha_lesson.pictures.layout import WIDTH
-from mha_lesson.pictures.marks import BODY, Cells, Drawing, Path, Rect, Text, text_width
+from mha_lesson.pictures.marks import BODY, Cells, Drawing, Path, Rect, Text, arrow, text_width
 from mha_lesson.pictures.panels import Heatmap, Panel, head_colour
 
 __all__ = ["Flow"]
@@ -131,7 +131,7 @@ def _lay_out(panel: Flow, _piece: Any, room: float) -> Drawing:
         _block(drawing, name, block, (x[name], y[name]), size[name], name in panel.shown)
     for name in squares[:-1]:
         at = x[name] + T * wide + gap / 2
-        _arrow(drawing, [(at - 7, top + T * high / 2), (at + 7, top + T * high / 2)])
+        arrow(drawing, [(at - 7, top + T * high / 2), (at + 7, top + T * high / 2)], INK)
     return drawing
 
 
@@ -231,12 +231,12 @@ def _projections(
         if y[name] > across:  # a low block: from above
             middle = x[name] + panel.blocks[name].values.shape[1] * size[name][0] / 2
             way[1:] = [(middle, across), (middle, y[name] - TITLE)]
-        _arrow(drawing, way, ROLES[ROLE[name]])
+        arrow(drawing, way, ROLES[ROLE[name]])
     down, at = left + 14, panel.blocks["q"].values.shape[1] * size["q"][0] / 2
     start = y["x"] + T * size["x"][1] + 2
     turn = lane - 8
     way = [(down, min(start, turn - 3)), (down, turn), (at, turn), (at, lane + 1)]
-    _arrow(drawing, way, ROLES["query"])
+    arrow(drawing, way, ROLES["query"])
     drawing.add(Text(at + 10, turn - 9, "W^Q"))
     if panel.cut:
         _heads(drawing, panel, at + 46, turn - 13, SLICES)
@@ -263,13 +263,13 @@ def _after(
     x["output"] = WIDTH - max(_title(output), size["output"][0] * output.values.shape[1])
     middle = below + T * deep / 2
     drawing.add(Text((width + x["output"]) / 2, middle - 9, "W^O", align="center"))
-    _arrow(drawing, [(width + 8, middle + 4), (x["output"] - 8, middle + 4)])
+    arrow(drawing, [(width + 8, middle + 4), (x["output"] - 8, middle + 4)], INK)
     _heads(drawing, panel, 0.0, below + T * deep + 4, width)
     head = panel.head or 0
     down = x["context"] + panel.blocks["context"].values.shape[1] * size["context"][0] / 2
     at = (head + 0.5) * width / panel.n_heads
     way = [(down, end + 3), (down, end + 8), (at, end + 8), (at, below - TITLE + 1)]
-    _arrow(drawing, way, head_colour(head))
+    arrow(drawing, way, head_colour(head))
     drawing.height = below + T * deep + 14
 
 
@@ -280,15 +280,6 @@ def _heads(drawing: Drawing, panel: Flow, x: float, y: float, width: float) -> N
         chosen = i == panel.head
         height = 8.0 if chosen else 3.0
         drawing.add(Rect(x + i * each + 0.5, y, each - 1, height, head_colour(i)))
-
-
-def _arrow(drawing: Drawing, points: list[tuple[float, float]], colour: str = INK) -> None:
-    (x0, y0), (x, y) = points[-2:]
-    drawing.add(Path(tuple(points), colour, width=1.5))
-    far = math.hypot(x - x0, y - y0)
-    dx, dy = 5 * (x - x0) / far, 5 * (y - y0) / far
-    for turn in (-0.7, 0.7):
-        drawing.add(Path(((x - dx + turn * dy, y - dy - turn * dx), (x, y)), colour, width=1.5))
 
 
 layout._DRAW["flow"] = _lay_out

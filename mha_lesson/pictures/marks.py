@@ -254,6 +254,18 @@ def short(text: str, most: int = 16) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def arrow(
+    drawing: Drawing, points: Sequence[tuple[float, float]], colour: str, dashed: bool = False
+) -> None:
+    """A thin line through the points, and the two strokes of its tip."""
+    (x0, y0), (x, y) = points[-2:]
+    drawing.add(Path(tuple(points), colour, dashed=dashed, width=1.5))
+    far = math.hypot(x - x0, y - y0)
+    dx, dy = 5 * (x - x0) / far, 5 * (y - y0) / far
+    for turn in (-0.7, 0.7):
+        drawing.add(Path(((x - dx + turn * dy, y - dy - turn * dx), (x, y)), colour, width=1.5))
+
+
 def arrowhead(
     line: tuple[tuple[float, float], ...], colour: str, dashed: bool
 ) -> tuple[Path, Path]:
