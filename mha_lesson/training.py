@@ -251,8 +251,6 @@ def two_sides_runs(
     n_heads: int,
     seeds: Iterable[int],
     *,
-    d_model: int = 32,
-    sides: Sequence[int] = (0, 1),
     n_steps: int = 600,
     snapshot_every: int | None = None,
 ) -> list[Run]:
@@ -261,26 +259,25 @@ def two_sides_runs(
     Args:
         n_heads: h.
         seeds: one run for each.
-        d_model, n_steps, snapshot_every: as `TwoSidesModel` and `train`.
-        sides: as `two_sides_loss`.
+        n_steps, snapshot_every: as `train`.
 
     Returns:
         A `Run` for each seed; fewer where somebody interrupted, and then finished ones only.
     """
     seeds, runs = listed_ints("seeds", seeds, 0, 2**63 - 1), []
     require_positive_int("the number of seeds", len(seeds))
-    require_sizes(n_heads=n_heads, d_model=d_model, n_steps=n_steps)
+    require_sizes(n_heads=n_heads, n_steps=n_steps)
     label = f"h = {n_heads}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
     with Progress(len(seeds) * int(n_steps), label) as bar:
         for seed in seeds:
             # Drawn on the CPU, whatever torch's default device is.
             with torch.random.fork_rng(devices=[]), torch.device("cpu"):
                 torch.manual_seed(seed)
-                model = TwoSidesModel(n_heads, d_model=d_model)
+                model = TwoSidesModel(n_heads)
             run = train(
                 model.to(device),
                 letter_batches(seed=seed),
-                lambda model, letters: two_sides_loss(model, letters, sides),
+                two_sides_loss,
                 n_steps=n_steps,
                 learning_rate=5e-3,
                 snapshot_every=snapshot_every,

@@ -198,11 +198,11 @@ class TestTwoSides:
             assert side_accuracy(run.model, LETTERS)[side] > 0.99
 
     def test_an_interrupt_keeps_the_finished_runs(self, monkeypatch, capsys):
-        def loss(model, letters, sides):
+        def loss(model, letters):
             calls.append(None)
             if len(calls) == 8:
                 raise KeyboardInterrupt
-            return two_sides_loss(model, letters, sides)
+            return two_sides_loss(model, letters)
 
         calls = []
         monkeypatch.setattr("mha_lesson.training.two_sides_loss", loss)
