@@ -38,20 +38,10 @@ def next_token(weights: Float[Tensor, "*heads T T"]) -> Float[Tensor, "*heads"]:
     return _at_offset(weights, 1)
 
 
-def parking(
-    weights: Float[Tensor, "*heads T T"], places: Sequence[int] = (0,)
-) -> Float[Tensor, "*heads"]:
-    """The mean share that goes to tokens without meaning: 0 to 1.
-
-    Args:
-        weights: (…, T, T).
-        places: which keys: (0,) is "[CLS]", (0, -1) is "[CLS]" and "[SEP]" together; one that
-            is named twice counts once.
-    """
+def parking(weights: Float[Tensor, "*heads T T"]) -> Float[Tensor, "*heads"]:
+    """The mean weight that goes to token 0, "[CLS]", which means nothing: 0 to 1."""
     _require_square(weights)
-    T = weights.shape[-1]
-    keys = sorted({place % T for place in listed_ints("places", places, -T, T - 1)})
-    return weights[..., keys].sum(dim=-1).mean(dim=-1)
+    return weights[..., 0].mean(dim=-1)
 
 
 def breadth(weights: Float[Tensor, "*heads T T"]) -> Float[Tensor, "*heads"]:

@@ -361,7 +361,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     # ------------------------------------------------------------ what heads do
     "heads.previous_token": lambda: {"weights": looks(2, 5, 5)},
     "heads.next_token": lambda: {"weights": looks(2, 5, 5)},
-    "heads.parking": lambda: {"weights": looks(2, 5, 5), "places": (0, -1)},
+    "heads.parking": lambda: {"weights": looks(2, 5, 5)},
     "heads.breadth": lambda: {"weights": looks(2, 5, 5)},
     "heads.join_pieces": lambda: {"weights": looks(2, 5, 5), "word_of": (0, 1, 1, 2, 3)},
     "heads.strongest_word": lambda: {"weights": looks(2, 5, 5)},

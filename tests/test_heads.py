@@ -26,10 +26,9 @@ WEIGHTS = torch.stack([PREVIOUS, NEXT, FIRST, UNIFORM])  # (h, T, T)
         (heads.previous_token, [1, 0, 0.25, 0.2]),
         (heads.next_token, [0, 1, 0, 0.2]),
         (heads.parking, [0.4, 0, 1, 0.2]),
-        (lambda w: heads.parking(w, (0, -1)), [0.4, 0.4, 1, 0.4]),
         (heads.breadth, [0, 0, 0, 1]),
     ],
-    ids=["previous", "next", "parking", "parking at both ends", "breadth"],
+    ids=["previous", "next", "parking", "breadth"],
 )
 def test_scores_of_known_heads(score, expected):
     expected = torch.tensor(expected, dtype=torch.float32)
@@ -47,11 +46,6 @@ def test_scores_against_loops_on_random_weights():
         assert heads.previous_token(w)[h].item() == pytest.approx(previous, rel=1e-5)
         assert heads.next_token(w.mT)[h].item() == pytest.approx(previous, rel=1e-5)
         assert heads.breadth(w)[h].item() == pytest.approx(entropy, rel=1e-5)
-
-
-def test_a_place_named_twice_is_counted_once():
-    assert heads.parking(torch.ones(1, 1), (0, -1)) == 1
-    assert torch.equal(heads.parking(WEIGHTS, (0, -1, 4, -5)), heads.parking(WEIGHTS, (0, -1)))
 
 
 def test_join_pieces_adds_to_a_word_and_averages_from_it():
