@@ -145,7 +145,7 @@ def diagram(panel: Diagram, piece: Piece, room: float) -> Drawing:
         drawing.add(Text(x, top + i * pitch + height / 2, note))
         drawing.width = max(drawing.width, x + text_width(note))
     for upper, lower in panel.arrows:
-        x = side + (panel._meet(upper, lower) or 0.0) * width
+        x = side + panel.meet(upper, lower) * width
         above, below = panel.boxes[upper], panel.boxes[lower]
         start = frame(above)[1] + height
         end = frame(below)[1] - deep * max(0, below.heads - 1)

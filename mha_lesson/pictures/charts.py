@@ -22,14 +22,7 @@ from mha_lesson.pictures.fields import (
     text_of,
 )
 from mha_lesson.pictures.numerals import number
-from mha_lesson.refusals import (
-    is_whole,
-    listed,
-    listed_ints,
-    require_kind,
-    require_whole,
-    say,
-)
+from mha_lesson.refusals import is_whole, listed, listed_ints, require_kind, require_whole, say
 
 FLOAT32_END = float(np.finfo(np.float32).max)  # a browser gets the cells in float32
 ENDS = ("[CLS]", "[SEP]")  # around a sentence: much is parked there, and little is said by it
@@ -405,13 +398,7 @@ class Walk(Panel):
     kind: ClassVar[str] = "walk"
 
     def _check(self) -> None:
-        steps, frame = array_of(self.steps, "steps", (2,)), array_of(self.frame, "frame", (1,))
-        if steps.shape[1] != 2 or not len(steps) or not np.isfinite(steps).all():
-            raise ValueError(f"steps must be finite and of shape (n, 2), got {steps.shape}")
-        if frame.shape != (4,):
-            raise ValueError(f"frame must be four numbers, got {len(frame)}")
-        sides = [range_of(frame[:2], "frame[:2]"), range_of(frame[2:], "frame[2:]")]
-        self._set(steps=steps, frame=tuple(end for side in sides for end in side))
+        self._set(steps=array_of(self.steps, "steps", (2,)))
 
     def corners(self) -> np.ndarray:
         """(n + 1, 2): where the arrows begin and end."""

@@ -81,10 +81,10 @@ def roles_of(roles: Any, n: int, each: str) -> tuple[str, ...]:
     return tuple(out)
 
 
-def range_of(limits: Any, name: str = "limits") -> tuple[float, float]:
-    ends = array_of(limits, name, (1,))
+def range_of(limits: Any) -> tuple[float, float]:
+    ends = array_of(limits, "limits", (1,))
     if ends.shape != (2,) or not np.isfinite(ends[1] - ends[0]) or ends[0] >= ends[1]:
-        raise ValueError(f"{name} must be two finite numbers, low < high, got {say(limits)}")
+        raise ValueError(f"limits must be two finite numbers, low < high, got {say(limits)}")
     return float(ends[0]), float(ends[1])
 
 
@@ -159,7 +159,7 @@ class Panel:
             object.__setattr__(self, name, value)
 
     def _check(self) -> None:
-        raise NotImplementedError
+        """Looks at what is no plain field, and keeps it as arrays and tuples."""
 
     def _describe(self) -> str:
         raise NotImplementedError
