@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -139,6 +140,41 @@ def train(
     return run
 
 
+class Plan(NamedTuple):
+    """How a run is made."""
+
+    fresh: Callable[[], nn.Module]
+    seed: int
+    batches: Callable[..., Iterator[Tensor]]
+    loss: Callable[[nn.Module, Tensor], Tensor]
+    n_steps: int
+    learning_rate: float
+    decay: bool = True
+
+    def start(self) -> nn.Module:
+        """The model before its training, its weights drawn from the seed, on the CPU."""
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.manual_seed(self.seed)
+            return self.fresh()
+
+    def carry_out(
+        self, label: str, bar: Progress | None = None, snapshot_every: int | None = None
+    ) -> Run:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)  # a model may draw
+            return train(
+                self.start().to(device),
+                self.batches(seed=self.seed),
+                self.loss,
+                n_steps=self.n_steps,
+                learning_rate=self.learning_rate,
+                decay=self.decay,
+                snapshot_every=snapshot_every,
+                label=label,
+                bar=bar,
+            )
+
+
 @contextmanager
 def _keeping(run: Run) -> Iterator[None]:
     """An interrupt ends the run, and loses nothing of it."""
@@ -270,19 +306,9 @@ def two_sides_runs(
     label = f"h = {n_heads}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
     with Progress(len(seeds) * int(n_steps), label) as bar:
         for seed in seeds:
-            # Drawn on the CPU, whatever torch's default device is.
-            with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-                torch.manual_seed(seed)
-                model = TwoSidesModel(n_heads)
-            run = train(
-                model.to(device),
-                letter_batches(seed=seed),
-                two_sides_loss,
-                n_steps=n_steps,
-                learning_rate=5e-3,
-                snapshot_every=snapshot_every,
-                bar=bar,
-            )
+            fresh = partial(TwoSidesModel, n_heads)
+            plan = Plan(fresh, seed, letter_batches, two_sides_loss, n_steps, 5e-3)
+            run = plan.carry_out(label, bar, snapshot_every)
             if not run.finished:
                 break
             runs.append(run)
