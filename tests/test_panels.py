@@ -191,8 +191,6 @@ def test_a_scene_is_rows_and_has_words_for_all_of_it():
         (lambda: Bars([]), ValueError, "at least one bar"),
         (lambda: Bars([[1], [2]]), ValueError, "series must name"),
         (lambda: Bars([1, 2], heads=[0]), ValueError, "heads must have 2"),
-        (lambda: Bars([1, 2], roles=["key"]), ValueError, "roles must have 2 entries, one for"),
-        (lambda: Bars([1], roles=["keys"]), ValueError, r"roles\[0\] must be one of"),
         (lambda: Bars([0.0], log=True), ValueError, "positive"),
         (lambda: Curve([1, 1], {"a": [1, 2]}), ValueError, "increasing"),
         (lambda: Curve([0, 1], {"a": [1, 2]}, log_x=True), ValueError, "x must be positive"),

@@ -18,7 +18,6 @@ from mha_lesson.pictures.fields import (
     labels_of,
     own_range,
     range_of,
-    roles_of,
     text_of,
 )
 from mha_lesson.pictures.numerals import number
@@ -230,7 +229,8 @@ class Bars(Panel):
             raise ValueError(f"series must name the {len(values)} rows of values, got None")
         n = values.shape[1] if len(values) == 1 else len(values)
         each = "bar" if len(values) == 1 else "series"
-        heads, roles = heads_of(self.heads, n, each), roles_of(self.roles, n, each)
+        heads = heads_of(self.heads, n, each)
+        roles = tuple(role or "" for role in self.roles or [""] * n)
         limits = _curve_limits(self.limits, values, self.log, zero=True)
         decimals = self.decimals
         if decimals is None and not self.log:

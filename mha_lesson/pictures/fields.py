@@ -12,13 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from mha_lesson.pictures.colours import ROLES
 from mha_lesson.refusals import (
     MOST,
     is_whole,
     listed,
     require_bool,
-    require_one_of,
     require_positive,
     require_text,
     require_whole,
@@ -68,16 +66,6 @@ def heads_of(heads: Any, n: int, each: str) -> tuple[int | None, ...]:
         raise ValueError(f"heads must have {n} entries, one for each {each}, got {len(out)}")
     if not all(head is None or is_whole(head, 0, MOST) for head in out):
         raise ValueError(f"heads must be 0, 1, 2, … or None, got {say(out)}")
-    return tuple(out)
-
-
-def roles_of(roles: Any, n: int, each: str) -> tuple[str, ...]:
-    """One role, or "", for each of n bars or series."""
-    out = [""] * n if roles is None else [role or "" for role in listed("roles", roles)]
-    if len(out) != n:
-        raise ValueError(f"roles must have {n} entries, one for each {each}, got {len(out)}")
-    for i, role in enumerate(out):
-        require_one_of(f"roles[{i}]", role, ("", *ROLES))
     return tuple(out)
 
 

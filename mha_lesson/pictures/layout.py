@@ -35,7 +35,7 @@ from mha_lesson.pictures.plots import (
     walk,
     words,
 )
-from mha_lesson.refusals import MOST, require_kind, require_positive
+from mha_lesson.refusals import MOST
 
 WIDTH = 860  # fits the output of a notebook cell on a laptop
 ROOMS = (WIDTH, 620, 310)  # widths that a saved page is laid out for: a laptop, a tablet, a phone
@@ -58,8 +58,6 @@ def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawin
 
     Cells and plots shrink until the drawing is no higher than `height`, if they can.
     """
-    require_kind("scene", scene, Scene)
-    require_positive("width", width)
     frames = tuple(tuple(map(_frame, row)) for row in scene.panels)
     key = frames, _alike(scene.panels)
     return _draw_scene(scene, width, *_fitting(_Framed(key, scene), width, height))

@@ -18,14 +18,7 @@ from mha_lesson.pictures.charts import Bars, Curve, Heatmap, Walk, Words
 from mha_lesson.pictures.colours import head_colour
 from mha_lesson.pictures.fields import Panel, array_of, grid_of, labels_of, several, text_of
 from mha_lesson.pictures.numerals import number
-from mha_lesson.refusals import (
-    is_whole,
-    listed,
-    listed_ints,
-    require_positive_int,
-    require_text,
-    say,
-)
+from mha_lesson.refusals import listed, listed_ints, require_positive_int, require_text
 
 __all__ = [
     "Bars", "Box", "Curve", "Diagram", "Heatmap", "Panel", "Scene", "Stack", "Table", "Tiles",
@@ -77,14 +70,11 @@ class Tiles(Panel):
                 raise ValueError(f"{name} must have the shape of labels {shape}, got {got}")
             return [[default if cell is None else cell for cell in row] for row in grid]
 
-        path = tuple(listed_ints("path", self.path))
-        if path and (shape[0] > 1 or not all(is_whole(c, 0, shape[1] - 1) for c in path)):
-            raise ValueError(f"path must be cells of one row of {shape[1]}, got {say(path)}")
         words = tuple(tuple(None if c is None else text_of(c) for c in row) for row in labels)
         says = words if self.says is None else given("says", "")
         self._set(
             labels=words,
-            path=path,
+            path=tuple(self.path),
             says=tuple(tuple("" if c is None else text_of(c) for c in row) for row in says),
             heads=array_of(given("heads", -1), "heads", (2,), int),
             links=array_of(given("links", -1), "links", (2,), int),
