@@ -151,18 +151,6 @@ class ByHand(Layers):
         return self.merged(parts / parts.sum(-1, keepdim=True).clamp(min=1e-30) @ v)
 
 
-class HeadsAsBatch(Layers):
-    """with sequences and heads in one axis, as `bmm` takes them"""
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        (B, T, _), h = x.shape, self.n_heads
-        q, k, v = (part.flatten(0, 1) for part in self.heads(x))
-        if mask is not None:
-            mask = mask.expand(B, h, T, T).flatten(0, 1)
-        weights = shares(torch.bmm(q, k.mT) / q.shape[-1] ** 0.5, mask)
-        return self.merged(torch.bmm(weights, v).unflatten(0, (B, h)))
-
-
 class OpenKeysOnly(Layers):
     """query by query, from the keys alone that are open to it"""
 
@@ -187,7 +175,7 @@ def shares(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 STYLES: tuple[type[nn.Module], ...] = (
     WithoutBiases, HeadByHead, Einsum, Fused, Additive, Stacked, KeysByQueries, ByHand,
-    HeadsAsBatch, OpenKeysOnly,
+    OpenKeysOnly,
 )  # fmt: skip
 MISTAKES = tuple(bug for bug in shipped.bugs().values() if bug.of == "Attention")
 
@@ -235,7 +223,7 @@ RETURNS = Finding(
 BUILDS_NONE = Finding(
     "builds_none",
     "Your tests make no module of the class that they are given.",
-    "Which line calls `Attention`, and which line calls what that one stands in?",
+    "Which line makes one, and which line calls the function around it?",
 )
 NO_BIAS = Finding(
     "no_bias",
