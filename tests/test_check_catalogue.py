@@ -210,7 +210,7 @@ def numbers() -> list[Case]:
 
 
 def fresh() -> Exercise:
-    @exercise(0, "00", make_cases=numbers, gives=("n",), gradient=None)
+    @exercise(0, "00", make_cases=numbers, gives=("n",), gradient=False)
     def twice(n: int, *, double: Any = doubled, finish: Any = lambda n: n) -> int:
         return finish(double(n))
 

@@ -34,7 +34,7 @@ display(explore.{name}(*given))
 print(f"first picture: {{1000 * (time.process_time() - began):.0f}}")"""
 LABELS = "all => all.map((slider) => slider.getAttribute('aria-label'))"
 MOVES, HELD = 30, 1500  # key presses; ms of a press in each frame
-# Counts a picture when its pixels differ from the last one's; the time is that of the next frame.
+# Counts a picture when pixels or caption differ from the last; its time is the next frame's.
 # `reached` is the time of the first picture of the last position, which the caption tells.
 PROBE = """() => {
   const bench = window.bench = {key: 0, marks: [], last: null, said: "", reached: 0};

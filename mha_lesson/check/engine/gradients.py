@@ -40,8 +40,6 @@ def _on(attempt: Attempt, case: Case) -> Finding | None:
     leaves, mine = _differentiated(problem, attempt.bound.answer, case, attempt.codes)
     if not leaves:
         return None
-    if problem.gradient == "some":
-        return NONE if mine is None else None
     if isinstance(mine, Raised):
         return errors.explain(mine, "on the way back, where the gradient is computed")
     if mine is None or all(g is None for g in mine.values()):

@@ -158,8 +158,7 @@ class Problem:
         gives: names of what comes back, with shapes; several where a tuple comes back.
         further: makes checks beyond values on float64: `ask(answer, cases) -> Finding | None`.
         bind: turns what the learner wrote into a function of a case's inputs; by default itself.
-        gradient: "full" where a gradient has to get through to every input, "some" where one has
-            to be there, None where nothing can be learnt.
+        gradient: whether one has to get through to every input; False where nothing can be learnt.
         parts: takes trials apart where the answer shows what it has got in between: gives (a
             problem for a part, the trials of that part), so that slips of several parts are found.
         ready_made: the function that does all of it; a right answer that calls it is told so.
@@ -174,7 +173,7 @@ class Problem:
     gives: tuple[str, ...]
     further: tuple[Callable[..., Finding | None], ...] = ()
     bind: Callable[[Any], Any] | None = None
-    gradient: str | None = "full"
+    gradient: bool = True
     keeps_inputs: bool = False
     ready_made: str = ""
     remark: Callable[..., str] | None = None

@@ -184,7 +184,7 @@ def no_biases(d_model: int, h: int, d_k: int) -> Any:
     return 0
 
 
-@exercise(4, "02", make_cases=widths, gradient=None, gives=("count",))
+@exercise(4, "02", make_cases=widths, gradient=False, gives=("count",))
 def count_parameters(
     d_model: int,
     n_heads: int,

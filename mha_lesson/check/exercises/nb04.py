@@ -27,7 +27,7 @@ def future(T: int) -> Tensor:
     return torch.ones(T, T, dtype=torch.bool).triu(1)
 
 
-@exercise(7, "04", make_cases=lengths_of_sequences, gradient=None, gives=("mask (T, T)",))
+@exercise(7, "04", make_cases=lengths_of_sequences, gradient=False, gives=("mask (T, T)",))
 def causal_mask(
     T: int, *, triangle: Any = future, kind: Any = unchanged, axes: Any = unchanged
 ) -> Any:
@@ -118,7 +118,7 @@ def key_axis_last(mask: Tensor) -> Tensor:
     return mask[:, None, None, :]
 
 
-@exercise(8, "04", make_cases=batches_of_lengths, gradient=None, gives=("mask (B, 1, 1, T)",))
+@exercise(8, "04", make_cases=batches_of_lengths, gradient=False, gives=("mask (B, 1, 1, T)",))
 def padding_mask(
     lengths: Tensor,
     T: int,

@@ -31,7 +31,7 @@ def mean_over_queries(found: Tensor, T: int) -> Any:
     return found.mean(-1)
 
 
-@exercise(13, "08", make_cases=weights_of_heads, gradient=None, gives=("scores (n_heads,)",))
+@exercise(13, "08", make_cases=weights_of_heads, gradient=False, gives=("scores (n_heads,)",))
 def previous_token_score(
     weights: Tensor,
     *,

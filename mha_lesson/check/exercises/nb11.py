@@ -487,7 +487,7 @@ def too_far_back(query: Tensor, key: Tensor, window: int | None) -> Tensor:
     19,
     "11",
     make_cases=new_cached_and_window,
-    gradient=None,
+    gradient=False,
     gives=("mask (n_new, n_cached + n_new)",),
 )
 def cached_mask(

@@ -104,7 +104,7 @@ def more_than(row: Tensor, right: int, wrong: int) -> Tensor:
     return row[:, right] > row[:, wrong]
 
 
-@exercise(0, "08", make_cases=weights_and_places, gives=("solved (n_heads,)",), gradient=None)
+@exercise(0, "08", make_cases=weights_and_places, gives=("solved (n_heads,)",), gradient=False)
 def solved(
     weights: Tensor,
     query: int,
