@@ -499,7 +499,7 @@ def test_where_the_others_leave_a_control_is_nobody_s_wish(server, jupyterlab):
     jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.stored")
     jupyterlab.get_by_label("example").select_option("the sentence")
     settle(jupyterlab, ".mha-explorer", "Head 1: ")
-    assert slider(jupyterlab, "head").get_attribute("aria-valuetext") == "1"
+    jupyterlab.locator("[aria-label=head][aria-valuetext='1']").wait_for(timeout=SOON)
 
 
 def test_links_of_a_guess_and_of_a_text_open_a_fold(server, jupyterlab):
