@@ -187,10 +187,10 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     whole = explore.flow()
     step, head, example = (whole.controls[name] for name in ("step", "head", "example"))
     assert whole.values == begin | {"step": STEPS[-1], "head": 1, "causal": False}
-    assert step.options == STEPS[1:]  # X is not given
+    assert step.options == STEPS[1:]  # by hand X is not given
     assert (head.max, head.layout.display) == (1, None)
     example.value = flow.SENTENCE
-    assert (step.value, step.options) == (STEPS[-1], STEPS)
+    assert (step.value, step.options) == (STEPS[-1], STEPS[1:])
     assert (head.max, head.layout.display) == (11, None)
     assert head.value == 1
     step.value = "softmax"
@@ -199,6 +199,7 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     mha, x = random_case()
     yours = explore.flow(mha, x, until="mask")
     assert yours.values == {"step": "weights · V", "head": 0, "causal": True}
+    assert yours.controls["step"].options[:2] == STEPS[:2]  # X stands alone at first
     assert yours.controls["head"].max == mha.n_heads - 1
 
 

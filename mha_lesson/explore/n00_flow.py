@@ -82,7 +82,7 @@ def flow(
         sources = {last: sources[last]}
     first = next(iter(sources))
     example = widgets.Dropdown(options=list(sources), description="example")
-    steps = _steps(until, sources[first])
+    steps = [s for s in _steps(until) if all(s in _steps(until, one) for one in sources.values())]
     step = widgets.SelectionSlider(options=steps, value=steps[-1], description="step")
     head = widgets.IntSlider(
         value=sources[last].head, max=len(sources[last].q) - 1, description="head"
@@ -97,11 +97,10 @@ def flow(
         source = sources[example]
         return draw(source, step, min(head, len(source.q) - 1), causal, until)
 
-    reach = {
-        "step": lambda example=first, **_: _steps(until, sources[example]),
-        "head": lambda example=first, **_: range(len(sources[example].q)),
-    }
-    return Explorer(controls, scene_at, reach=reach)
+    def heads(example: str = first, **_: Any) -> range:
+        return range(len(sources[example].q))
+
+    return Explorer(controls, scene_at, reach={"head": heads})
 
 
 def scene(

@@ -170,6 +170,12 @@ function endKey(bar, deck, models) {
   return () => bar?.removeEventListener("keydown", end, true);
 }
 
+// ipywidgets leaves a slider over a list as long as the list was when it was made.
+function stretch(slider, model, control) {
+  const last = Math.max(1, lastOf(model, control));
+  slider?.noUiSlider.updateOptions({ start: model.get("index"), range: { min: 0, max: last } }, false);
+}
+
 // While the browser has the pictures, the kernel hears of a control once it rests: a word to it costs more than a
 // picture. With a word on its way the next one follows at once, or the echo of the first would put the control back.
 function rest(models, alone) {
@@ -255,6 +261,10 @@ async function render({ model, el }) {
       wishes[k] = wishOf(m, controls[k]);
       moved();
     }));
+    models.forEach((m, k) => {
+      if (controls[k].indexed && controls[k].input === "range")
+        listen(m, "change:_options_labels", () => stretch(bar?.children[k]?.querySelector(".noUi-target"), m, controls[k]));
+    });
     off.push(resting.off, endKey(bar, deck, models));
     if (play) {
       const { button, stop } = player(deck, play);

@@ -187,9 +187,10 @@ def fit(controls: Controls, reach: Reach, at: Mapping[str, Any]) -> None:
                 control.max = places[-1][1]  # sent before the value: a slider clips that at its end
                 control.value = at[key]
             elif hasattr(control, "options"):
-                with control.hold_sync():  # the browser hears of both at once
+                with control.hold_sync():  # the browser hears of no place on the way
                     if places != places_of(control):
                         control.options = given
+                        control.send_state("_options_labels")  # as above
                     control.value = at[key]
         before[key] = at[key]
 

@@ -17,6 +17,7 @@ from mha_lesson.pictures.marks import ColourBar, Text, text_width
 COMPUTED, STORED = ".mha-explorer >> nth=0", ".mha-explorer >> nth=1"
 DESK = {"width": 1400, "height": 1100}
 FLOW = "from mha_lesson import explore\nexplore.flow(until='attention')"
+CACHE = "from mha_lesson import explore\nexplore.cache()"
 LOW = {"width": 1366, "height": 460}  # a laptop's window with not much height
 # The kernel has done all it was told, and the page has heard so.
 IDLE = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
@@ -500,6 +501,27 @@ def test_where_the_others_leave_a_control_is_nobody_s_wish(server, jupyterlab):
     jupyterlab.get_by_label("example").select_option("the sentence")
     settle(jupyterlab, ".mha-explorer", "Head 1: ")
     jupyterlab.locator("[aria-label=head][aria-valuetext='1']").wait_for(timeout=SOON)
+
+
+def test_a_slider_ends_where_its_list_ends_now(server, jupyterlab):
+    """ipywidgets leaves it as long as it was made: 4 key heads for 2 heads, or none for 4."""
+    server.turn(jupyterlab, lab.notebook(server.work / "cache.ipynb", [CACHE]).name)
+    jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.stored")
+
+    def stands(said: str, last: int) -> None:
+        place = f"[aria-label=h_kv][aria-valuetext='{said}'][aria-valuemax='{last}.0']"
+        jupyterlab.locator(place).wait_for(timeout=SOON)
+
+    slider(jupyterlab, "h_kv").press("ArrowRight")
+    stands("4", 2)
+    slider(jupyterlab, "h").press("ArrowLeft")
+    stands("2", 1)
+    slider(jupyterlab, "h_kv").press("ArrowRight")  # there is no further place
+    stands("2", 1)
+    slider(jupyterlab, "h").press("ArrowRight")
+    stands("4", 2)
+    drawn = jupyterlab.locator(".mha-view canvas[aria-label*='4 for 4 query heads']")
+    drawn.wait_for(timeout=SOON)
 
 
 def test_links_of_a_guess_and_of_a_text_open_a_fold(server, jupyterlab):
