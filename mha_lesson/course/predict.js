@@ -10,6 +10,7 @@ class Guesses extends EventTarget {
     this.read();
     document.addEventListener("click", (event) => this.click(event.target));
     addEventListener("storage", () => this.read() && this.tell());  // another tab has written
+    new MutationObserver(search).observe(document.body, { subtree: true, attributeFilter: ["class"] });
   }
 
   read() {
@@ -24,7 +25,7 @@ class Guesses extends EventTarget {
   click(target) {
     if (target.closest(".mha-guess button")) return this.keep({});
     const link = target.closest('.jp-Notebook :is(.mha-guess a, .jp-MarkdownOutput a[href*="#"])');
-    if (link) return arrive(link);
+    if (link) return follow(link);
     const fold = target.closest(".mha-guess summary")?.parentElement;
     if (!fold || fold.open) return;
     const box = fold.closest("details[name]"), name = box.getAttribute("name");
@@ -61,28 +62,48 @@ class Guesses extends EventTarget {
   }
 }
 
-let going;  // the way to a link's heading; a reader who does anything meanwhile ends it
-for (const act of ["wheel", "pointerdown", "keydown"]) addEventListener(act, () => going = null, true);
+let active;  // the cell that JupyterLab was at
+let going;  // the way to a link's heading or a hit; a reader who does anything but search meanwhile ends it
+for (const act of ["wheel", "pointerdown", "keydown"])
+  addEventListener(act, ({ target }) => { if (!target.closest?.(".jp-DocumentSearch-overlay")) going = null; }, true);
+
+// Opens the fold that hides a cell, or that it begins; whether there was one.
+function unfold(cell) {
+  const folded = "jp-MarkdownHeadingCollapsed";
+  while (cell.matches(`.lm-mod-hidden:not(.${folded})`)) cell = cell.previousElementSibling;
+  if (!cell.classList.contains(folded)) return false;
+  cell.querySelector(".jp-collapseHeadingButton").click();
+  return true;
+}
 
 // JupyterLab follows no link into a fold, and stops short while cells are still measured.
-async function arrive({ pathname, hash }) {
+async function arrive(find) {
   const way = going = {};
-  const place = CSS.escape(decodeURIComponent(hash.slice(1)));
-  const shown = `.jp-NotebookPanel:not(.lm-mod-hidden) [data-jupyter-id="${place}"]`;
-  const file = pathname.split("/").at(-1), folded = "jp-MarkdownHeadingCollapsed";
   for (let look = 0, before; look < 100; look++) {
     await new Promise((done) => setTimeout(done, 100));
     if (going !== way) return;
-    const heading = location.pathname.endsWith(file) && document.querySelector(shown);
-    if (!heading) continue;  // another notebook, which is still being opened
-    let cell = heading.closest(".jp-Cell");
-    while (cell.matches(`.lm-mod-hidden:not(.${folded})`)) cell = cell.previousElementSibling;
-    if (cell.classList.contains(folded)) cell.querySelector(".jp-collapseHeadingButton").click();
-    // Focus selects the cell, so that Shift+Enter goes on from here.
-    else if (heading.getBoundingClientRect().top === before) return cell.focus({ preventScroll: true });
-    heading.scrollIntoView();
-    before = heading.getBoundingClientRect().top;
+    const there = find();
+    if (!there) continue;  // in another notebook, which is still being opened
+    if (!unfold(there.closest(".jp-Cell")) && there.getBoundingClientRect().top === before) return there;
+    there.scrollIntoView();
+    before = there.getBoundingClientRect().top;
   }
+}
+
+async function follow({ pathname, hash }) {
+  const place = CSS.escape(decodeURIComponent(hash.slice(1))), file = pathname.split("/").at(-1);
+  const shown = `.jp-NotebookPanel:not(.lm-mod-hidden) [data-jupyter-id="${place}"]`;
+  const heading = await arrive(() => location.pathname.endsWith(file) && document.querySelector(shown));
+  heading?.closest(".jp-Cell").focus({ preventScroll: true });  // selects it: Shift+Enter goes on from here
+}
+
+// JupyterLab's search goes to a hit in a folded text as well, and leaves the fold closed.
+function search() {
+  const cell = document.querySelector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell.jp-mod-active");
+  const moved = active !== cell;
+  active = cell;
+  const searching = document.getElementsByClassName("jp-DocumentSearch-overlay").length > 0;
+  if (moved && searching && cell?.classList.contains("lm-mod-hidden")) arrive(() => cell);
 }
 
 const guesses = (window.mhaGuesses ??= new Guesses());

@@ -524,7 +524,7 @@ def test_a_slider_ends_where_its_list_ends_now(server, jupyterlab):
     drawn.wait_for(timeout=SOON)
 
 
-def test_links_of_a_guess_and_of_a_text_open_a_fold(server, jupyterlab):
+def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyterlab):
     """JupyterLab itself would not open it, and stops short while cells are still measured."""
     path = server.work / predict.files()["06"]
     asked = 'from mha_lesson.course.predict import predict\npredict(heads_one="sharper")'
@@ -567,3 +567,12 @@ def test_links_of_a_guess_and_of_a_text_open_a_fold(server, jupyterlab):
     }"""
     link = jupyterlab.get_by_role("link", name="a text's link")
     assert link.evaluate(pulled) == 0  # whoever scrolls meanwhile is not pulled back
+    at = f"{notebook}.activeCellIndex"
+    jupyterlab.evaluate(f"() => {{ {at} = 0; {notebook}.widgets[44].headingCollapsed = true; }}")
+    jupyterlab.keyboard.press("Control+f")
+    jupyterlab.locator(".jp-DocumentSearch-input").fill("within")
+    jupyterlab.locator(".jp-DocumentSearch-index-counter", has_text="1").wait_for(timeout=SOON)
+    jupyterlab.keyboard.press("Enter")
+    seen = f"""!{notebook}.widgets[44].headingCollapsed && {at} === 45
+      && {notebook}.widgets[45].node.checkVisibility({{ contentVisibilityAuto: true }})"""
+    jupyterlab.wait_for_function(seen, timeout=SOON)
