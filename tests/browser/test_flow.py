@@ -229,6 +229,11 @@ def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(tab, pages):
     assert step.get_attribute("aria-valuetext") == "W O" and head.get_attribute("max") == "11"
     assert head.input_value() == "1"  # of two heads by hand it is the last, which nobody wanted
     step.focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowLeft")
+    strip = page.locator(".mha-strip")
+    assert strip.locator("b").all_text_contents()[-1] == "[SEP]"
+    assert strip.evaluate("strip => strip.scrollWidth <= strip.clientWidth")  # all of it is seen
     page.keyboard.press("Home")
     assert step.get_attribute("aria-valuetext") == "Q, K, V"
     page.get_by_label("example").select_option("by hand")  # where no X is given
