@@ -271,8 +271,9 @@ const FLOW_STYLE = `
 .mha-strip p{position:sticky;left:0;max-width:calc(100cqi - 4px);margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
 @container (max-width:840px){.mha-strip p{min-height:2.9em}}
 @container (max-width:420px){.mha-strip p{min-height:5.8em}}
-.mha-strip div{position:sticky;left:0;display:flex;width:fit-content;max-width:100%;height:56px;gap:2px}
-.mha-strip span{position:relative;flex:0 1 60px;margin-bottom:18px}
+.mha-strip div{position:sticky;left:0;display:flex;width:fit-content;max-width:calc(100% - 8px);height:56px;gap:2px}
+.mha-strip span{position:relative;width:60px;margin-bottom:18px}
+.mha-strip div:not(:has(b)){max-width:calc(100cqi - 4px)}
 .mha-strip span:has(b){min-width:48px}
 .mha-strip i{forced-color-adjust:none;print-color-adjust:exact;position:absolute;left:0;right:0;min-height:1px}
 .mha-strip b{position:absolute;top:100%;left:-8px;right:-8px;text-align:center;font-weight:400;font-size:12px;line-height:17px;white-space:nowrap}

@@ -234,6 +234,10 @@ def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(tab, pages):
     strip = page.locator(".mha-strip")
     assert strip.locator("b").all_text_contents()[-1] == "[SEP]"
     assert strip.evaluate("strip => strip.scrollWidth <= strip.clientWidth")  # all of it is seen
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")  # to Q Kᵀ: 32 products, without words
+    wide = strip.locator("i").evaluate_all("bars => bars.map((bar) => bar.clientWidth)")
+    assert len(wide) == 32 and min(wide) > 8
     page.keyboard.press("Home")
     assert step.get_attribute("aria-valuetext") == "Q, K, V"
     page.get_by_label("example").select_option("by hand")  # where no X is given
