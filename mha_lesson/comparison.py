@@ -139,8 +139,9 @@ def compare(
     seen = [f"Tried in float64, and not in {dtype}." for dtype in narrow]
     if not found.found:
         read = ", ".join(f"{role} from {' and '.join(several)}" for role, several in places.items())
+        order = "; fused rows as q, k, v, in no other order" if "w_qkv" in weights else ""
         seen.append(
-            f"Read: {read}; fused rows as q, k, v. Compare the part without a norm, a residual "
+            f"Read: {read}; h = {h}{order}. Compare the part without a norm, a residual "
             "path or positions: `call` may leave them out. With a mask other than causal "
             "(padding, a window) nothing fits."
         )
@@ -230,7 +231,7 @@ def _looked_at(run: Run, x: Tensor) -> Iterator[str]:
         yield "Outputs are NaN or infinite. Is a row blocked entirely, or does True mean keep?"
         return
     sees = not torch.allclose(run(later, False)[:, 0], y[:, 0])
-    yield f"Tokens {'see later ones, as without a mask' if sees else 'do not see later ones'}."
+    yield f"Tokens {'see' if sees else 'do not see'} later ones."
     mixes = not torch.allclose(run(other, False)[0], y[0])
     yield f"Sequences {'see' if mixes else 'do not see'} each other."
     moves = not torch.allclose(run(x[:, order], False)[:, 2:], y[:, 2:])

@@ -43,7 +43,8 @@ def heads_of(module: nn.Module, places: Places) -> int:
         return several
     named = (getattr(part, name, None) for part in module.modules() for name in HEADS)
     if (h := next((n for n in named if isinstance(n, int)), None)) is None:
-        raise ValueError(f"n_heads must be given: the module has no attribute {say(HEADS)}.")
+        names = ", ".join(HEADS)
+        raise ValueError(f"n_heads must be given: the module has no attribute of {names}.")
     return h
 
 

@@ -404,7 +404,8 @@ def _accusation(
     line += f" (“{text}”)" * bool(text)
     if len(accused) > len(STYLES) and len({one.number for one in firsts}) == 1:
         if all_wrong and len({one.message for one in firsts}) == 1:
-            return replace(kind, does=f"{score} They accuse whatever comes,{line}.")
+            where = f",{line}" * bool(line)
+            return replace(kind, does=f"{score} They accuse whatever comes{where}.")
         return replace(kind, does=f"{score} All right ones fail{line}.", asks=EXPECTED)
     style = cls.__doc__ if issubclass(cls, Layers) else "in the plainest way"
     which = "One of these is" if len(accused) > 1 else "It is"
