@@ -72,7 +72,7 @@ def table(name: str, *, live: bool = False) -> Tensor:
 
 def all_tensors() -> dict[str, Tensor]:
     """Everything anew, as data/make_runs.py stores it: weights in half the room."""
-    tensors = {name: make() for name, make in TABLES.items()}
+    tensors = {name: make().contiguous() for name, make in TABLES.items()}  # as a file wants them
     for name in PLANS:
         run = load(name, live=True)
         tensors[f"{name}/losses"] = torch.tensor(run.losses)

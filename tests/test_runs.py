@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from mha_lesson import runs
 from mha_lesson.models import bigram_log_probabilities
@@ -161,6 +162,13 @@ def test_what_is_not_trained_is_the_right_class_here(name):
     wrong.load_state_dict(right.state_dict())
     windows = runs.novel_ids()[1][: 24 * 48].view(24, 48)
     assert torch.equal(right(windows), wrong.to(right.attention.attention.w_q.weight)(windows))
+
+
+def test_what_is_made_can_be_stored(monkeypatch):
+    monkeypatch.setattr(runs, "PLANS", {})
+    monkeypatch.setattr(runs, "TABLES", {"turned": lambda: torch.arange(6.0).view(2, 3).mT})
+    kept = load(save(runs.all_tensors()))
+    assert torch.equal(kept["turned"], runs.TABLES["turned"]())
 
 
 def test_reading_a_run_leaves_no_trace_in_the_random_state():
