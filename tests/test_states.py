@@ -224,20 +224,6 @@ def test_the_tree_has_the_positions_that_earlier_controls_leave():
     assert [c["start"] for c in said["controls"]] == [1, 1]
 
 
-def test_positions_that_begin_later_keep_their_places():
-    explorer = small()
-    explorer.reach = {"on": lambda n: [False, True][n == 2 :]}
-    explorer._scene_at = lambda n, on: panels.Heatmap([[n, on]], limits=(0, 9))
-    said = told(all_of(explorer.parcel()))
-    assert said["tree"] == [[0, 1], [-1, 2], [3, 4], [5, 6]]
-    at = {"n": 2, "on": True}
-    around = states.parcel(
-        explorer.controls, explorer.reach,
-        lambda at: live._state(explorer.scene_at(**at), (500,)), live._plain, (500,), at,
-    )  # fmt: skip
-    assert told(all_of(around))["tree"] == [[None, 0], [1], [None, 2], [None, 3]]
-
-
 def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
     controls = {
         "n": widgets.IntSlider(value=4, min=1, max=4),

@@ -70,11 +70,7 @@ export async function unpack(bytes) {
 }
 
 // Where a control stands when only the positions of a node are left: mha_lesson.pictures.states.settled.
-const firstOf = (node) => node.lastIndexOf(-1) + 1;
-function within({ input }, place, node) {
-  const first = firstOf(node);
-  return place >= first && place < node.length ? place : input === "range" ? node.length - 1 : first;
-}
+const within = ({ input }, place, node) => (place < node.length ? place : input === "range" ? node.length - 1 : 0);
 
 // The nodes on the way to the state at these positions.
 function way({ tree, controls }, at) {
@@ -317,14 +313,14 @@ export async function mount(el, look, bytes) {
   });
   function go() {
     controls.forEach((c, k) => {
-      const { label, input, now } = inputs[k], node = left(k), first = firstOf(node), place = deck.at(k);
-      label.hidden = node.length - first === 1;
+      const { label, input, now } = inputs[k], node = left(k), place = deck.at(k);
+      label.hidden = node.length === 1;
       if (c.input === "checkbox") {
         input.checked = place === 1;
         return;
       }
-      if (c.input === "select") [...input.options].forEach((o, i) => { o.hidden = o.disabled = i < first || i >= node.length; });
-      else [input.min, input.max] = [first, node.length - 1];
+      if (c.input === "select") [...input.options].forEach((o, i) => { o.hidden = o.disabled = i >= node.length; });
+      else input.max = node.length - 1;
       input.value = place;
       now.textContent = c.said[place];
       if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.said[place]));

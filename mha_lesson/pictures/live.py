@@ -43,7 +43,7 @@ from mha_lesson.pictures.marks import (
     Ribbons,
     Text,
 )
-from mha_lesson.pictures.panels import Heatmap, Scene, Tiles, scene_of
+from mha_lesson.pictures.panels import Heatmap, Panel, Scene, Tiles, scene_of
 from mha_lesson.pictures.states import Arrays, State
 
 __all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
@@ -68,6 +68,9 @@ LOOK = {  # what the script needs of the numbers that a still picture is drawn w
 REST = 0.15  # seconds after the last move until the states around it are sent
 FIRST = 1.0  # the same after it was shown: until then a browser has said how wide its view is
 KEPT = 512  # states that are kept: those around a position share many with those around the next
+# What it needs of these panels as they have it.
+HEATMAP = "limits", "colours", "by_row", "marks", "decimals", "mask", "title"
+TILES = "labels", "says", "break_rows", "break_columns", "copied", "title"
 _KIND = {Text: "text", Rect: "rect", Path: "path", Dot: "dot", ColourBar: "bar"}
 
 
@@ -123,61 +126,35 @@ def _short(value: Any) -> Any:
 
 
 def _cells(mark: Cells, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
-    place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height, "gap": mark.gap}
-    if isinstance(mark.panel, Tiles):
-        return {"kind": "tiles", **place, "numbers": mark.numbers, **_tiles(mark.panel)}
-    return {"kind": "heatmap", **place, "key": mark.key, **_heatmap(mark, put)}
-
-
-def _heatmap(mark: Cells, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
-    panel = mark.panel
-    assert isinstance(panel, Heatmap)
-    return {
-        "values": put(panel.values),
-        "blocked": put(panel.blocked) if panel.blocked.any() else None,
-        "shape": panel.values.shape,
-        "rows": panel.rows,
-        "columns": panel.columns,
-        "limits": panel.limits,
-        "colours": panel.colours,
-        "by_row": panel.by_row,
-        "marks": panel.marks,
-        "decimals": panel.decimals,
-        "numbers": mark.numbers,
-        "mask": panel.mask,
-        "title": panel.title,
-        "picks": tuple(panel.picks or ()) or None,
-    }
-
-
-def _tiles(panel: Tiles) -> dict[str, Any]:
-    return {
-        "labels": panel.labels,
-        "says": panel.says,
-        "heads": _rows(panel.heads),
-        "links": _rows(panel.links),
-        "wrong": _rows(panel.wrong.astype(int)),
-        "break_rows": panel.break_rows,
-        "break_columns": panel.break_columns,
-        "copied": panel.copied,
-        "title": panel.title,
-    }
-
-
-def _rows(numbers: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    return tuple(map(tuple, numbers.tolist()))
+    panel, place = mark.panel, {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height}
+    place |= {"gap": mark.gap, "numbers": mark.numbers}
+    if isinstance(panel, Tiles):
+        grids = {
+            name: tuple(map(tuple, getattr(panel, name).astype(int).tolist()))
+            for name in ("heads", "links", "wrong")
+        }
+        return {"kind": "tiles", **place, **_parts(panel, TILES), **grids}
+    shape, picks = panel.values.shape, tuple(panel.picks or ()) or None
+    more = {"key": mark.key, "shape": shape, "picks": picks, **_values(panel, put)}
+    return {"kind": "heatmap", **place, **_parts(panel, HEATMAP), **more}
 
 
 def _ribbons(mark: Ribbons, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
-    weights = mark.panel.weights
+    place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.pitch, "margin": mark.margin}
+    words = {"colour": mark.colour, **_parts(mark.panel, ("row", "title"))}
+    return {"kind": "ribbons", **place, **words, **_values(mark.panel.weights, put)}
+
+
+def _parts(panel: Panel, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(panel, name) for name in names}
+
+
+def _values(panel: Heatmap, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
     return {
-        "kind": "ribbons",
-        "x": mark.x, "y": mark.y, "w": mark.width, "h": mark.pitch, "margin": mark.margin,
-        "values": put(weights.values),
-        "blocked": put(weights.blocked) if weights.blocked.any() else None,
-        "rows": weights.rows, "columns": weights.columns, "row": mark.panel.row,
-        "colour": mark.colour, "title": mark.panel.title,
-    }  # fmt: skip
+        "values": put(panel.values),
+        "blocked": put(panel.blocked) if panel.blocked.any() else None,
+        **_parts(panel, ("rows", "columns")),
+    }
 
 
 def _arrows(mark: Arrows, put: Callable[[np.ndarray], int]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import ipywidgets as widgets
 import numpy as np
 
 # For a control that depends on earlier ones, or has no list of its own: from their values to its
-# positions, values or (label, value) pairs. Fewer positions are always neighbours among the others.
+# positions, values or (label, value) pairs. Fewer positions are always the first of the others.
 Reach = Mapping[str, Callable[..., Sequence[Any]]]
 Control = Any  # of ipywidgets, with a value and a description: no one class of it has both
 Controls = Mapping[str, Control]
@@ -113,11 +113,10 @@ def places_of(control: Control, given: Sequence[Any] | None = None) -> Places:
         return [place if isinstance(place, tuple) else (str(place), place) for place in given]
     if isinstance(control.value, bool):
         return [("off", False), ("on", True)]
-    if isinstance(control, widgets.IntSlider | widgets.BoundedIntText):
+    if isinstance(control, widgets.IntSlider):
         return [(str(n), n) for n in range(control.min, control.max + 1, control.step)]
     if hasattr(control, "index") and hasattr(control, "options"):
-        options = control.options
-        return places_of(control, [*(options.items() if isinstance(options, Mapping) else options)])
+        return places_of(control, control.options)
     raise TypeError(
         "states need controls with a list of positions (IntSlider, SelectionSlider, Dropdown, "
         f"ToggleButtons, Checkbox) or a reach, got {type(control).__name__}"
@@ -211,14 +210,12 @@ def parcel(
     `state_at` gives a state, or None where the function refuses; `plain` a mark as JSON writes it.
     Marks and layouts stand in lists, equal ones once; a layout has the steps from mark to mark.
     `tree` leads from the positions of the controls, one after the other, to a state; a node has the
-    positions that earlier ones leave, in the parcel of all states after a −1 for each that is
-    missing before them. A button plays the positions of the control `play`. Controls begin at
-    what `start` wishes for, or where they stand.
+    positions that earlier ones leave. A button plays the positions of the control `play`. Controls
+    begin at what `start` wishes for, or where they stand.
     """
     arrays, marks, layouts = Pool(), Pool(), Pool()
     states: list[dict[str, Any]] = []
     longest: dict[str, Places] = {key: [] for key in controls}
-    nodes: list[tuple[str, Places, list[Any]]] = []
 
     def put(state: State) -> int:
         states.append({
@@ -244,7 +241,6 @@ def parcel(
         longest[key] = max(longest[key], places, key=len)
         stays = settled(controls, reach, {**around, **at})[key] if around else None
         node: list[Any] = []
-        nodes.append((key, places, node))
         for _, value in places:
             leaves = around is not None and value != stays
             far = moved and leaves
@@ -252,9 +248,6 @@ def parcel(
         return node
 
     tree = yield from below({}, False)
-    if around is None:  # a notebook's control counts its positions from its own first one
-        for key, places, node in nodes:
-            node[:0] = [-1] * longest[key].index(places[0])
     sizes, raw = packed([*arrays.known])
     start = start or {key: control.value for key, control in controls.items()}
     told = {
