@@ -5,6 +5,7 @@ import ipywidgets as widgets
 from mha_lesson.attention_refusals import require_divisible
 from mha_lesson.pictures.colours import ROLES
 from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.numerals import counted
 from mha_lesson.pictures.panels import Bars, Scene
 from mha_lesson.refusals import require_positive_int
 
@@ -20,9 +21,9 @@ def projections() -> Explorer:
     """Sliders `d_model`, `h` and `d_k`, tied to d_model / h or free, over parameters and work."""
     return Explorer(
         {
-            "d_model": widgets.SelectionSlider(options=WIDTHS, value=384, description="d_model"),
-            "h": widgets.SelectionSlider(options=HEADS, value=12, description="h"),
-            "d_k": widgets.SelectionSlider(options=(TIED, *FREE), description="d_k"),
+            "d_model": widgets.SelectionSlider(options=WIDTHS, value=384),
+            "h": widgets.SelectionSlider(options=HEADS, value=12),
+            "d_k": widgets.SelectionSlider(options=(TIED, *FREE)),
         },
         lambda d_model, h, d_k: scene(d_model, h, None if d_k == TIED else d_k),
     )
@@ -44,32 +45,18 @@ def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
     products = 2 * T * h * d_k  # a multiply-add counts as two operations
     share = "just" if one == d_model**2 else f"{one / d_model**2:.3g} times"
     matrices = ["W_q", "W_k", "W_v", "W_o"]
+    parameters = Bars(
+        [one] * 4, matrices, roles=ROLES, name="parameters", title="parameters",
+        log=True, limits=AXIS, reference=(d_model**2, "d_model²"),
+    )  # fmt: skip
+    operations = Bars(
+        [2 * one] * 4 + [products] * 2, [*matrices, "Q Kᵀ", "A V"], roles=[*ROLES, None, "value"],
+        name="operations", title=f"operations for each of {T} tokens", log=True, limits=AXIS,
+    )  # fmt: skip
     return Scene(
-        [
-            Bars(
-                [one] * 4,
-                matrices,
-                roles=ROLES,
-                name="parameters",
-                reference=(d_model**2, "d_model²"),
-                log=True,
-                limits=AXIS,
-                title="parameters",
-            ),
-            Bars(
-                [2 * one] * 4 + [products] * 2,
-                [*matrices, "Q Kᵀ", "A V"],
-                roles=[*ROLES, None, "value"],
-                name="operations",
-                log=True,
-                limits=AXIS,
-                title=f"operations for each of {T} tokens",
-            ),
-        ],
-        caption=(
-            f"{h} head{'s' * (h > 1)} of {d_k} dimension{'s' * (d_k > 1)}: "
-            f"4 · {d_model} · {h} · {d_k} = {4 * one:,} parameters, {share} 4 · d_model². "
-            f"The two products of attention, Q Kᵀ and A V (A: the weights), take "
-            f"{2 * products / (8 * one + 2 * products):.0%} of the operations."
-        ),
+        [parameters, operations],
+        caption=f"{counted(h, 'head')} of {counted(d_k, 'dimension')}: "
+        f"4 · {d_model} · {h} · {d_k} = {4 * one:,} parameters, {share} 4 · d_model². "
+        f"The two products of attention, Q Kᵀ and A V (A: the weights), take "
+        f"{2 * products / (8 * one + 2 * products):.0%} of the operations.",
     )

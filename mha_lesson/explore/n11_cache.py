@@ -3,6 +3,7 @@
 import ipywidgets as widgets
 
 from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.numerals import counted
 from mha_lesson.pictures.panels import Scene, Stack, Table, Tiles
 
 LENGTHS = (4, 6, 8, 10, 12)
@@ -13,21 +14,19 @@ SAYS = {"new": "new in the cache", "old": "held in the cache", "–": "dropped"}
 
 def cache() -> Explorer:
     """Sliders `T`, `h`, `h_kv`, `window` and `step` over the scores and the cache of one layer."""
-    length, h_control, h_kv_control = (
-        widgets.SelectionSlider(options=options, value=value, description=name)
-        for name, options, value in (("T", LENGTHS, 8), ("h", HEADS, 4), ("h_kv", HEADS, 2))
-    )
-    step = widgets.IntSlider(value=3, min=0, max=LENGTHS[-1] - 1, description="step")
     return Explorer(
         {
-            "T": length,
-            "h": h_control,
-            "h_kv": h_kv_control,
-            "window": widgets.SelectionSlider(options=WINDOWS, value="none", description="window"),
-            "step": step,
+            "T": widgets.SelectionSlider(options=LENGTHS, value=8),
+            "h": widgets.SelectionSlider(options=HEADS, value=4),
+            "h_kv": widgets.SelectionSlider(options=HEADS, value=2),
+            "window": widgets.SelectionSlider(options=WINDOWS),
+            "step": widgets.IntSlider(value=3, max=LENGTHS[-1] - 1),
         },
         scene,
-        reach={"h_kv": lambda h, **_: _key_heads(h), "step": lambda T, **_: range(T)},
+        reach={
+            "h_kv": lambda h, **_: [n for n in HEADS if n <= h],
+            "step": lambda T, **_: range(T),
+        },
     )
 
 
@@ -42,12 +41,9 @@ def scene(
     scores = Tiles(
         [[_score(i, j, seen, step) for j in range(T)] for i in range(T)],
         heads=[[0 if i == step and j in seen[i] else -1 for j in range(T)] for i in range(T)],
-        rows=places,
-        columns=places,
-        row_name="query of token",
-        column_name="key of token",
+        rows=places, columns=places, row_name="query of token", column_name="key of token",
         title=f"scores of one head, after step {step}",
-    )
+    )  # fmt: skip
     share = h // h_kv
     row = [_held(j, seen[step], step) for j in range(T)]
     held = Tiles(
@@ -58,35 +54,27 @@ def scene(
         columns=places,
         row_name="read by",
         column_name="token",
-        title=f"keys and values: {h_kv} for {h} query head{'s' * (h > 1)}",
+        title=f"keys and values: {h_kv} for {counted(h, 'query head')}",
     )
-    pairs = sum(len(row) for row in seen[: step + 1])
+    anew = h * sum(len(row) for row in seen[: step + 1])
+    cached = h * len(seen[step])
     back = h_kv * (len(seen[step]) - 1)
     work = Table(
         [
             ["rows of q made", h * (step + 1), h],
             ["rows of k, v made", h_kv * (step + 1), h_kv],
-            ["scores made", h * pairs, h * len(seen[step])],
+            ["scores made", anew, cached],
             ["rows of k, v read back", 0, back],
         ],
         header=["of all heads", "anew", "cached"],
         title="work of this step",
     )
-    dropped = seen[step][0]
     return Scene(
         [[scores, Stack([[held], [work]], wide=1.25)]],
-        caption=(
-            f"Token {step} of {T}: {h * len(seen[step])} score"
-            f"{'s' * (h * len(seen[step]) > 1)} instead of {h * pairs}; "
-            f"{back} row{'s' * (back != 1)} of keys, and as many of values, come from the "
-            f"cache; {dropped} token{'s' * (dropped != 1)} dropped."
-        ),
+        caption=f"Token {step} of {T}: {counted(cached, 'score')} instead of {anew}; "
+        f"{counted(back, 'row')} of keys, and as many of values, come from the cache; "
+        f"{counted(seen[step][0], 'token')} dropped.",
     )
-
-
-def _key_heads(h: int) -> list[int]:
-    """How many heads of keys h heads of queries can share."""
-    return [n for n in HEADS if n <= h]
 
 
 def _score(i: int, j: int, seen: list[list[int]], step: int) -> str | None:

@@ -20,7 +20,7 @@ from mha_lesson.pictures.fields import (
     range_of,
     text_of,
 )
-from mha_lesson.pictures.numerals import number
+from mha_lesson.pictures.numerals import counted, number
 from mha_lesson.refusals import is_whole, listed, listed_ints, require_kind, require_whole, say
 
 FLOAT32_END = float(np.finfo(np.float32).max)  # a browser gets the cells in float32
@@ -379,7 +379,7 @@ class Curve(Panel):
         over = f" over {self.x_name}" if self.x_name else ""
         what = f" of {self.y_name}" if self.y_name else ""
         now = "; ".join(self.text(i, self.now()) for i in range(min(4, len(self.lines))))
-        return f"{len(self.lines)} curve{'s' * (len(self.lines) > 1)}{what}{over}; {now}"
+        return f"{counted(len(self.lines), 'curve')}{what}{over}; {now}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,11 @@ def number(value: float, decimals: int | None = None) -> str:
     return _said(float(value), decimals)
 
 
+def counted(n: int, what: str) -> str:
+    """ "1 head", "12 heads"."""
+    return f"{n} {what}{'s' * (n != 1)}"
+
+
 @lru_cache(65536)
 def _said(value: float, decimals: int | None) -> str:
     if math.isnan(value):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from mha_lesson.pictures.charts import Bars, Curve, Heatmap, Walk, Words
 from mha_lesson.pictures.colours import head_colour
 from mha_lesson.pictures.fields import Panel, array_of, grid_of, labels_of, several, text_of
-from mha_lesson.pictures.numerals import number
+from mha_lesson.pictures.numerals import counted, number
 from mha_lesson.refusals import listed, listed_ints, require_positive_int, require_text
 
 __all__ = [
@@ -246,7 +246,7 @@ def _flat(rows: Iterable[Iterable[Panel]]) -> list[Panel]:
 def _kinds(panels: Sequence[Panel]) -> str:
     """What is seen, in one sentence: "2 heatmaps and 1 table: head 0; head 1; links"."""
     kinds = [_KINDS[panel.kind] for panel in panels]
-    said = [f"{kinds.count(k)} {k}{'s' * (kinds.count(k) > 1)}" for k in dict.fromkeys(kinds)]
+    said = [counted(kinds.count(kind), kind) for kind in dict.fromkeys(kinds)]
     counts = " and ".join(filter(None, [", ".join(said[:-1]), said[-1]]))
     titles = list(dict.fromkeys(panel.title for panel in panels if panel.title))
     shown = [*titles[:3], "…", titles[-1]] if len(titles) > 5 else titles
