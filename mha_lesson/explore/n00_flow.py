@@ -8,8 +8,14 @@ import ipywidgets as widgets
 import torch
 from torch import Tensor
 
-from mha_lesson.attention import MultiHeadAttention, merge_heads, split_heads
+from mha_lesson.attention import (
+    MultiHeadAttention,
+    merge_heads,
+    split_heads,
+    textbook_attention,
+)
 from mha_lesson.masks import causal_mask
+from mha_lesson.pictures.fields import text_of
 from mha_lesson.pictures.flow import Flow
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Heatmap, Scene, number
@@ -18,16 +24,16 @@ from mha_lesson.text import sentence
 
 BY_HAND, SENTENCE, YOURS = "by hand", "the sentence", "your module"
 PARTS = ("attention", "projections", "heads", "mask", "output")  # as the notebooks 1 to 5 add them
-STEPS = {  # what each step makes, and the part it belongs to; as a slider says it, in plain letters
-    "X": (("x",), "projections"),
-    "Q, K, V": (("q", "k", "v"), "attention"),
-    "Q Kᵀ": (("products",), "attention"),
-    "÷ √dₖ": (("scores",), "attention"),
-    "mask": (("masked",), "mask"),
-    "softmax": (("weights",), "attention"),
-    "weights · V": (("context",), "attention"),
-    "concat": (("concat",), "output"),
-    "Wᴼ": (("output",), "output"),
+STEPS = {  # as a slider says it, in plain letters -> the blocks that it makes
+    "X": ("x",),
+    "Q, K, V": ("q", "k", "v"),
+    "Q Kᵀ": ("products",),
+    "÷ √dₖ": ("scores",),
+    "mask": ("masked",),
+    "softmax": ("weights",),
+    "weights · V": ("context",),
+    "concat": ("concat",),
+    "Wᴼ": ("output",),
 }
 DECIMALS = 4  # two are said; more would take twice the room in a page
 MOST_TOKENS, MOST_HEADS, MOST_DIMENSIONS, WIDEST = 24, 12, 64, 512
@@ -77,25 +83,24 @@ def flow(
     until, by_hand = ("output", True) if until is None else (until, until == PARTS[0])
     require_one_of("until", until, PARTS)
     sources = _examples(until) if mha is None else {YOURS: _source(mha, x, tokens)}
-    last = list(sources)[-1]
     if not by_hand:
-        sources = {last: sources[last]}
-    first = next(iter(sources))
-    example = widgets.Dropdown(options=list(sources), description="example")
-    steps = [s for s in _steps(until) if all(s in _steps(until, one) for one in sources.values())]
-    step = widgets.SelectionSlider(options=steps, value=steps[-1], description="step")
-    head = widgets.IntSlider(
-        value=sources[last].head, max=len(sources[last].q) - 1, description="head"
-    )
-    controls: dict[str, Any] = {"example": example} if len(sources) > 1 else {}
-    controls |= {"step": step, "head": head}
-    if until in PARTS[3:]:
-        causal = widgets.Checkbox(value=until == "mask", description="causal mask", indent=False)
-        controls["causal"] = causal
+        sources.pop(BY_HAND, None)
+    first, *_ = sources
+    *_, last = sources.values()
+    steps = _steps(_blocks(sources[first], 0, False, until))  # by hand there is no X
+    controls: dict[str, Any] = {
+        "example": widgets.Dropdown(options=[*sources]),
+        "step": widgets.SelectionSlider(options=steps, value=steps[-1]),
+        "head": widgets.IntSlider(value=last.head, max=len(last.q) - 1),
+        "causal": widgets.Checkbox(value=until == "mask", description="causal mask", indent=False),
+    }
+    if len(sources) == 1:
+        del controls["example"]
+    if until not in ("mask", "output"):
+        del controls["causal"]
 
     def scene_at(step: str, head: int, example: str = first, causal: bool = False) -> Scene:
-        source = sources[example]
-        return draw(source, step, min(head, len(source.q) - 1), causal, until)
+        return draw(sources[example], step, head, causal, until)
 
     def heads(example: str = first, **_: Any) -> range:
         return range(len(sources[example].q))
@@ -118,13 +123,10 @@ def scene(
 def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scene:
     """What a layer computes in one head, as far as `step`."""
     blocks = _blocks(source, head, causal, until)
-    steps = _steps(until)
-    taken = [s for s in steps[: steps.index(step) + 1] if STEPS[s][0][0] in blocks] or ["Q, K, V"]
-    shown = [name for done in taken for name in STEPS[done][0]]
-    query, key = source.pick
-    by_hand, (w_o, bias) = source.x is None, source.after or (None, None)
-    if "output" not in blocks:
-        w_o = bias = None
+    steps = _steps(blocks)
+    shown = [name for done in steps[: steps.index(step) + 1] for name in STEPS[done]]
+    by_hand = source.x is None
+    w_o, bias = source.after if source.after and "output" in blocks else (None, None)
     panel = Flow(
         blocks,
         shown=shown,
@@ -132,25 +134,21 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
         head=head,
         n_heads=len(source.q),
         cut=PARTS.index(until) >= PARTS.index("heads"),
-        pick=(query, key),
+        pick=source.pick,
         by_hand=by_hand,
         w_o=w_o.T if by_hand and w_o is not None else None,
         writes=None if by_hand or w_o is None else _writes(source, causal),
         bias=None if by_hand else bias,
     )
-    said = _said(source, blocks, taken[-1], head, causal)
+    said = _said(source, blocks, step, head, causal)
     return Scene(
         panel, caption=said, alt=f"The computation of attention as blocks of cells: {said}"
     )
 
 
-def _steps(until: str, source: Source | None = None) -> list[str]:
-    """The steps as far as `until`; those of X and of W^O only where the source has one."""
-    here = PARTS.index(until)
-    if source and not source.after:
-        here = min(here, PARTS.index("output") - 1)
-    steps = [step for step, (_, part) in STEPS.items() if PARTS.index(part) <= here]
-    return [step for step in steps if step != "X" or not source or source.x is not None]
+def _steps(blocks: dict[str, Heatmap]) -> list[str]:
+    """The steps that make these blocks."""
+    return [step for step, made in STEPS.items() if blocks.keys() >= {*made}]
 
 
 @cache
@@ -161,13 +159,13 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
     T, d_k = q.shape
     products = q @ k.T
     scores = products / d_k**0.5
-    blocked = causal_mask(T, scores.device)
-    blocked = blocked if causal else torch.zeros_like(blocked)
+    blocked = causal_mask(T, scores.device) & causal
     weights = scores.masked_fill(blocked, -torch.inf).softmax(dim=-1)
-    colour = f"head {head % 8}"
     words = source.words
     hand = source.x is None
     wide = 15 if hand else _far(v)
+    far, largest = (2.5, 4.0) if hand else (max(_far(q), _far(k)), _far(products))
+    smaller = largest / d_k**0.5
 
     def rounded(values: Tensor) -> Tensor:
         return values if hand else values.round(decimals=DECIMALS)
@@ -175,55 +173,50 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
     def pair(values: Tensor, title: str, far: float, hidden: Tensor | None = None) -> Heatmap:
         return Heatmap(
             rounded(values), words, words, title=title, limits=(-far, far),
-            colours=colour, blocked=hidden,
+            colours=f"head {head % 8}", blocked=hidden,
             decimals=None if hand and title.startswith("Q") else 2,
         )  # fmt: skip
 
-    def vectors(values: Tensor, title: str, role: str, far: float, turned: bool = False) -> Heatmap:
-        dims = [f"{c}" for c in range(values.shape[1])]
-        labels = (dims, words) if turned else (words, dims)
-        values = values.T if turned else values
+    def vectors(
+        values: Tensor, title: str, role: str, far: float, rows: Any = words, **more: Any
+    ) -> Heatmap:
         return Heatmap(
-            rounded(values), *labels, colours=role, limits=(-far, far),
-            title=f"{title} {_shape(values)}",
+            rounded(values), rows, colours=role, limits=(-far, far),
+            title=f"{title} {tuple(values.shape)}", **more,
         )  # fmt: skip
 
-    far, largest = (2.5, 4.0) if hand else (max(_far(q), _far(k)), _far(products))
+    def wide_vectors(values: Tensor, title: str, role: str) -> Heatmap:
+        if hand:
+            return vectors(values, title, role, wide)
+        return vectors(values, title, role, _far(values), numbers=False)
+
     made = {}
     if source.x is not None and here >= PARTS.index("projections"):
-        made["x"] = _model(source.x, words, "X", "output")
+        made["x"] = wide_vectors(source.x, "X", "output")
     made |= {
         "q": vectors(q, "Q", "query", far),
-        "k": vectors(k, "Kᵀ", "key", far, turned=True),
+        "k": vectors(k.T, "Kᵀ", "key", far, rows=None, columns=words),
         "v": vectors(v, "V", "value", wide),
-        "products": pair(products, f"Q Kᵀ {_shape(products)}", largest),
-        "scores": pair(scores, f"÷ √{d_k}", largest / d_k**0.5),
+        "products": pair(products, f"Q Kᵀ {tuple(products.shape)}", largest),
+        "scores": pair(scores, f"÷ √{d_k}", smaller),
     }
     if here >= PARTS.index("mask"):
-        masked = "causal mask" if causal else "no mask"
-        made["masked"] = pair(scores, masked, largest / d_k**0.5, blocked)
+        made["masked"] = pair(scores, "causal mask" if causal else "no mask", smaller, blocked)
     made["weights"] = pair(weights, "softmax", 1.0)
     made["context"] = vectors(weights @ v, "· V", "value", wide)
     if source.after and here >= PARTS.index("output"):
         concat, (w_o, bias) = _concat(source, causal), source.after
-        output = concat @ w_o.T + bias
-        if hand:
-            made["concat"] = vectors(concat, "concat", "value", wide)
-            made["output"] = vectors(output, "output", "output", wide)
-        else:
-            made["concat"] = _model(concat, words, "concat", "value")
-            made["output"] = _model(output, words, "output", "output")
+        made["concat"] = wide_vectors(concat, "concat", "value")
+        made["output"] = wide_vectors(concat @ w_o.T + bias, "output", "output")
     return made
 
 
 @cache
 def _concat(source: Source, causal: bool) -> Tensor:
     """(T, h·d_k): the contexts of all heads side by side."""
-    T, d_k = source.q.shape[1:]
-    scores = source.q @ source.k.mT / d_k**0.5
-    if causal:
-        scores = scores.masked_fill(causal_mask(T, scores.device), -torch.inf)
-    return merge_heads((scores.softmax(dim=-1) @ source.v)[None])[0]
+    mask = causal_mask(len(source.words), source.q.device) & causal
+    contexts, _ = textbook_attention(source.q, source.k, source.v, mask)
+    return merge_heads(contexts[None])[0]
 
 
 @cache
@@ -235,18 +228,6 @@ def _writes(source: Source, causal: bool) -> Tensor:
     # Not each write: then the sum of all would be off by h roundings.
     writes = sums.round(decimals=DECIMALS).diff(dim=0, prepend=torch.zeros_like(sums[:1]))
     return writes.round(decimals=DECIMALS)
-
-
-def _model(values: Tensor, words: tuple[str, ...], title: str, role: str) -> Heatmap:
-    far = _far(values)
-    return Heatmap(
-        values.round(decimals=DECIMALS), words, range(values.shape[1]),
-        title=f"{title} {_shape(values)}", colours=role, limits=(-far, far), numbers=False,
-    )  # fmt: skip
-
-
-def _shape(values: Tensor) -> str:
-    return f"({values.shape[0]}, {values.shape[1]})"
 
 
 def _far(values: Tensor) -> float:
@@ -277,14 +258,13 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
         + ("." if hand else f"; {query} · {key} = {at('products')}."),
         "÷ √dₖ": f"divided by √{d_k}, whatever the size of a head, scores keep their range"
         + ("." if hand else f"; {query} → {key}: {at('scores')}."),
-        "mask": "blocked keys get −∞" if causal else "nothing is blocked here",
+        "mask": "blocked keys get −∞." if causal else "nothing is blocked here.",
         "softmax": "each row becomes shares that add up to 1"
         + ("." if hand or blocked else f"; {query} takes {at('weights')} from {key}."),
         "weights · V": "each token takes a mean of the values, weighted by its row.",
         "concat": f"the contexts of all {len(source.q)} heads lie side by side.",
         "Wᴼ": "the output is the sum of what all heads write.",
     }[step]
-    said = said if said.endswith(".") else said + "."
     return where + (said if where else said[0].upper() + said[1:])
 
 
@@ -320,30 +300,41 @@ def _sentence() -> Source:
 
 def _source(mha: MultiHeadAttention, x: Tensor | None, tokens: list[str] | None) -> Source:
     """A learner's own module and its input."""
-    if not isinstance(mha, MultiHeadAttention):
-        raise TypeError(f"mha must be a MultiHeadAttention; got {type(mha).__name__}.")
+    x, labels = own_input(mha, x, tokens, most=MOST_TOKENS)
     if mha.n_heads > MOST_HEADS or mha.d_k > MOST_DIMENSIONS or mha.d_model > WIDEST:
         raise ValueError(
             f"mha must have at most {MOST_HEADS} heads, d_k = {MOST_DIMENSIONS} and d_model = "
             f"{WIDEST} to be drawn; got {mha.n_heads}, {mha.d_k} and {mha.d_model}."
         )
-    weight = mha.w_qkv.weight
-    wide = isinstance(x, Tensor) and x.ndim == 2 and x.shape[1] == mha.d_model
-    if not isinstance(x, Tensor) or not wide or not 1 <= len(x) <= MOST_TOKENS:
-        raise ValueError(
-            f"x must be a tensor (T, d_model = {mha.d_model}) of at most {MOST_TOKENS} tokens; "
-            f"got {describe(x)}."
-        )
-    if x.dtype != weight.dtype or x.device != weight.device:
-        raise ValueError(f"x must be like the weights, {describe(weight)}; got {describe(x)}.")
-    labels = tuple(map(str, listed("tokens", range(len(x)) if tokens is None else tokens)))
-    if len(labels) != len(x):
-        raise ValueError(f"tokens must be T = {len(x)} labels; got {len(labels)}.")
     with torch.no_grad():
         q, k, v = (split_heads(t[None], mha.n_heads)[0] for t in mha.w_qkv(x).chunk(3, dim=-1))
         _, weights = mha(x, return_weights=True)
-    bias = weight.new_zeros(mha.d_model) if mha.w_o.bias is None else mha.w_o.bias.detach()
-    parts = q, k, v, x.detach(), mha.w_o.weight.detach(), bias
-    q, k, v, x, w_o, bias = (part.float().cpu() for part in parts)
+    w_o, bias = mha.w_o.weight, mha.w_o.bias
+    bias = w_o.new_zeros(mha.d_model) if bias is None else bias
+    q, k, v, x, w_o, bias = (part.detach().float().cpu() for part in (q, k, v, x, w_o, bias))
     at = int(weights[0, -1].argmax())
     return Source(labels, q, k, v, x, (w_o, bias), pick=(len(x) - 1, at))
+
+
+def own_input(
+    mha: Any, x: Any, tokens: Any, most: int | None = None
+) -> tuple[Tensor, tuple[str, ...]]:
+    """x (T, d_model), which a learner's own module is to look at, and its T labels.
+
+    Raises:
+        TypeError, ValueError: it is no module of the course; x is no input of it, or has more than
+            `most` tokens; or there are not T labels.
+    """
+    if not isinstance(mha, MultiHeadAttention):
+        raise TypeError(f"mha must be a MultiHeadAttention; got {type(mha).__name__}.")
+    weight = mha.w_qkv.weight
+    fits = isinstance(x, Tensor) and x.ndim == 2 and x.shape[1] == mha.d_model
+    if not fits or not 1 <= len(x) <= (most or len(x)):
+        so = ", what the module is to look at" if most is None else f" of at most {most} tokens"
+        raise ValueError(f"x must be a tensor (T, d_model = {mha.d_model}){so}; got {describe(x)}.")
+    if x.dtype != weight.dtype or x.device != weight.device:
+        raise ValueError(f"x must be like the weights, {describe(weight)}; got {describe(x)}.")
+    labels = tuple(map(text_of, listed("tokens", range(len(x)) if tokens is None else tokens)))
+    if len(labels) != len(x):
+        raise ValueError(f"tokens must be T = {len(x)} labels; got {len(labels)}.")
+    return x, labels

@@ -1,15 +1,24 @@
 """All heads' weights at once: how many heads, and how many of each head's dimensions take part."""
 
+from functools import partial
+from typing import Any
+
 import ipywidgets as widgets
 import numpy as np
 import torch
 from torch import Tensor
 
-from mha_lesson.attention import MultiHeadAttention, scaled_dot_product_attention, split_heads
+from mha_lesson.attention import (
+    MultiHeadAttention,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
+from mha_lesson.explore.n00_flow import own_input
 from mha_lesson.pictures.charts import ENDS
 from mha_lesson.pictures.live import Explorer
+from mha_lesson.pictures.numerals import counted
 from mha_lesson.pictures.panels import Heatmap, Scene, number
-from mha_lesson.refusals import describe, listed
 from mha_lesson.text import sentence
 
 MOST = 12  # heads drawn at once
@@ -30,17 +39,16 @@ def heads(
     q, k, labels, trained = _source(mha, x, tokens)
     width = q.shape[-1]
     counts = [h for h in range(1, MOST + 1) if width % h == 0]
-    h_control = widgets.SelectionSlider(options=counts, value=trained, description="h")
-    d_k_control = widgets.IntSlider(
-        value=width // trained, min=1, max=width // trained, description="d_k"
-    )
-    hide = widgets.Checkbox(value=False, description="hide [CLS], [SEP]", indent=False)
-    marked = {"hide_ends": hide} if set(ENDS) & set(labels) else {}
+    controls: dict[str, Any] = {
+        "h": widgets.SelectionSlider(options=counts, value=trained),
+        "d_k": widgets.IntSlider(value=width // trained, min=1, max=width // trained),
+        "hide_ends": widgets.Checkbox(value=False, description="hide [CLS], [SEP]", indent=False),
+    }
+    if not {*ENDS} & {*labels}:
+        del controls["hide_ends"]
     return Explorer(
-        {"h": h_control, "d_k": d_k_control, **marked},
-        lambda h, d_k, hide_ends=False: draw(
-            q, k, labels, h, min(d_k, width // h), trained, hide_ends
-        ),
+        controls,
+        partial(draw, q, k, labels, trained),
         reach={"d_k": lambda h, **_: range(1, width // h + 1)},
     )
 
@@ -48,16 +56,16 @@ def heads(
 def scene(h: int = 12, d_k: int | None = None, hide_ends: bool = False) -> Scene:
     """The heads of the real layer on the real sentence."""
     q, k, labels, trained = _source(None, None, None)
-    return draw(q, k, labels, h, q.shape[-1] // h if d_k is None else d_k, trained, hide_ends)
+    return draw(q, k, labels, trained, h, q.shape[-1] // h if d_k is None else d_k, hide_ends)
 
 
 def draw(
     q: Tensor,
     k: Tensor,
     tokens: tuple[str, ...],
+    trained: int,
     h: int,
     d_k: int,
-    trained: int,
     hide_ends: bool = False,
 ) -> Scene:
     """Queries and keys (T, h·d_k) cut into h heads, each looking with its first d_k dimensions."""
@@ -73,12 +81,11 @@ def draw(
         Heatmap(one, labels, labels, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
         for i, one in enumerate(shown)
     ]
-    said = (
-        f"{h} head{'s' * (h > 1)} with {d_k} dimension{'s' * (d_k > 1)}{' each' * (h > 1)}. "
-        + _found(between, names, len(words) < len(tokens))
+    said = f"{counted(h, 'head')} with {counted(d_k, 'dimension')}{' each' * (h > 1)}. " + _found(
+        between, names, len(words) < len(tokens)
     )
     if h != trained:
-        said += f" Trained with {trained} head{'s' * (trained > 1)}; this cut is for comparison."
+        said += f" Trained with {counted(trained, 'head')}; this cut is for comparison."
     elif d_k < width // h:
         said += f" Trained with {width // h} dimensions; the others are left out."
     return Scene(panels, columns=6 if h > 8 else 4, caption=said)
@@ -107,23 +114,11 @@ def _source(
     """Queries and keys (T, h·d_k), labels, and the number of heads they were made for."""
     if mha is None:
         creek = sentence()
-        q, k = (creek.hidden @ w.T + b for w, b in ((creek.w_q, creek.b_q), (creek.w_k, creek.b_k)))
+        q, k = (merge_heads(x[None])[0] for x in creek.heads[:2])
         return q, k, creek.labels, creek.n_heads
-    if not isinstance(mha, MultiHeadAttention):
-        raise TypeError(f"mha must be a MultiHeadAttention; got {type(mha).__name__}.")
+    x, labels = own_input(mha, x, tokens)
     if mha.n_heads > MOST:
         raise ValueError(f"mha must have at most {MOST} heads to be drawn; got {mha.n_heads}.")
-    weight = mha.w_qkv.weight
-    if not isinstance(x, Tensor) or x.ndim != 2 or x.shape[1] != mha.d_model or not len(x):
-        raise ValueError(
-            f"x must be a tensor (T, d_model = {mha.d_model}), what the module is to look at; "
-            f"got {describe(x)}."
-        )
-    if x.dtype != weight.dtype or x.device != weight.device:
-        raise ValueError(f"x must be like the weights, {describe(weight)}; got {describe(x)}.")
     with torch.no_grad():
         q, k, _ = mha.w_qkv(x).chunk(3, dim=-1)
-    labels = tuple(listed("tokens", range(len(x)) if tokens is None else tokens))
-    if len(labels) != len(x):
-        raise ValueError(f"tokens must be T = {len(x)} labels; got {len(labels)}.")
     return q.cpu(), k.cpu(), labels, mha.n_heads
