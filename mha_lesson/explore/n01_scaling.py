@@ -22,7 +22,7 @@ def scaling() -> Explorer:
     """Sliders `d_k` (4 … 4096) and scaled or not, over scores, weights and gradient of one row."""
     return Explorer(
         {
-            "d_k": widgets.SelectionSlider(options=SIZES, value=4, description="d_k"),
+            "d_k": widgets.SelectionSlider(options=SIZES),
             "scaled": widgets.Checkbox(value=False, description="divide by √d_k", indent=False),
         },
         scene,
@@ -33,63 +33,38 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
     """The first d_k numbers of one query and ten keys; longer vectors only add numbers."""
     require_one_of("d_k", d_k, SIZES)
     require_bool("scaled", scaled)
-    row = _scores(d_k)[ROW] / (math.sqrt(d_k) if scaled else 1.0)
+    row = _scores(d_k, scaled)[ROW]
     weights = row.softmax(dim=-1)
     gradient = weights * (1 - weights)
     keys = [f"k{i}" for i in range(N_KEYS)]
     low, high = float(row.min()), float(row.max())
     far = SPREAD * math.sqrt(SIZES[-1])  # one axis for all positions, so that bars compare
-    curves = {
-        "unscaled": [_largest(d, False) for d in SIZES],
-        "÷ √d_k": [_largest(d, True) for d in SIZES],
-    }
+    scores = Bars(
+        row, keys, name="score", limits=(-far, far), title="scores of one row",
+        decimals=0 if max(-low, high) >= 9.95 else 1,
+    )  # fmt: skip
+    shares = Bars(
+        weights, keys, name="weight", limits=(0, 1), decimals=2, title="weights of that row"
+    )
+    slopes = Bars(
+        gradient, keys, name="p (1 − p)", limits=(0, 0.25), decimals=2,
+        title="slope of each weight by its score",
+    )  # fmt: skip
+    curve = Curve(
+        SIZES,
+        {
+            "unscaled": [_largest(d, False) for d in SIZES],
+            "÷ √d_k": [_largest(d, True) for d in SIZES],
+        },
+        marker=d_k, log_x=True, limits=(0, 1), x_name="d_k", y_name="largest weight",
+        title=f"largest weight, mean of {N_ROWS} rows",
+    )  # fmt: skip
     how = "divided by √d_k" if scaled else "unscaled"
     return Scene(
-        [
-            [
-                Bars(
-                    row,
-                    keys,
-                    name="score",
-                    limits=(-far, far),
-                    decimals=0 if max(-low, high) >= 9.95 else 1,
-                    title="scores of one row",
-                ),
-                Bars(
-                    weights,
-                    keys,
-                    name="weight",
-                    limits=(0, 1),
-                    decimals=2,
-                    title="weights of that row",
-                ),
-            ],
-            [
-                Bars(
-                    gradient,
-                    keys,
-                    name="p (1 − p)",
-                    limits=(0, 0.25),
-                    decimals=2,
-                    title="slope of each weight by its score",
-                ),
-                Curve(
-                    SIZES,
-                    curves,
-                    marker=d_k,
-                    log_x=True,
-                    limits=(0, 1),
-                    x_name="d_k",
-                    y_name="largest weight",
-                    title=f"largest weight, mean of {N_ROWS} rows",
-                ),
-            ],
-        ],
-        caption=(
-            f"d_k = {d_k}, {how}: scores from {number(low)} to {number(high)}, "
-            f"largest weight {number(float(weights.max()), 3)}, "
-            f"largest slope {number(float(gradient.max()), 3)} of at most .25."
-        ),
+        [[scores, shares], [slopes, curve]],
+        caption=f"d_k = {d_k}, {how}: scores from {number(low)} to {number(high)}, "
+        f"largest weight {number(float(weights.max()), 3)}, "
+        f"largest slope {number(float(gradient.max()), 3)} of at most .25.",
     )
 
 
@@ -101,13 +76,13 @@ def _vectors() -> tuple[Tensor, Tensor]:
 
 
 @cache
-def _scores(d_k: int) -> Tensor:
+def _scores(d_k: int, scaled: bool) -> Tensor:
     """(N_ROWS, N_KEYS) dot products of the first d_k numbers."""
     queries, keys = _vectors()
-    return (queries[..., :d_k] @ keys[..., :d_k].mT).squeeze(1)
+    products = (queries[..., :d_k] @ keys[..., :d_k].mT).squeeze(1)
+    return products / math.sqrt(d_k) if scaled else products
 
 
 @cache
 def _largest(d_k: int, scaled: bool) -> float:
-    scores = _scores(d_k) / (math.sqrt(d_k) if scaled else 1.0)
-    return scores.softmax(dim=-1).amax(dim=-1).mean().item()
+    return _scores(d_k, scaled).softmax(dim=-1).amax(dim=-1).mean().item()

@@ -1,6 +1,7 @@
 """What view, permute and contiguous do: the storage as a strip, the tensor as it is seen."""
 
 from collections.abc import Callable
+from itertools import pairwise, product
 from string import ascii_lowercase
 from typing import Any
 
@@ -30,16 +31,12 @@ STRIP = 24  # cells in a row of the strip, at most
 
 def memory() -> Explorer:
     """Sliders `T`, `h`, `d_k` and `step` over the way of one sequence into heads and back."""
-
-    def size(name: str, value: int) -> widgets.IntSlider:
-        return widgets.IntSlider(value=value, min=1, max=MOST[name], description=name)
-
     return Explorer(
         {
-            "T": size("T", 3),
-            "h": size("h", 2),
-            "d_k": size("d_k", 3),
-            "step": widgets.SelectionSlider(options=STEPS, value="permute", description="step"),
+            "T": widgets.IntSlider(value=3, min=1, max=MOST["T"]),
+            "h": widgets.IntSlider(value=2, min=1, max=MOST["h"]),
+            "d_k": widgets.IntSlider(value=3, min=1, max=MOST["d_k"]),
+            "step": widgets.SelectionSlider(options=STEPS, value="permute"),
         },
         scene,
     )
@@ -54,12 +51,13 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
     x = right_way(T, h, d_k)
     now, before = x[step], x[STEPS[max(0, STEPS.index(step) - 1)]]
     wrong = wrong_way(x, step)
+    copied = now.data_ptr() != before.data_ptr()
 
     strips = [(now, "storage: one strip of memory")]
-    if now.data_ptr() != before.data_ptr():
+    if copied:
         strips = [(before, "storage before this step"), (now, "storage after it: a copy")]
     wrapped = T * h * d_k > STRIP
-    side_by_side = len(strips) == 2 and wrapped and h * d_k * 2 <= STRIP
+    side_by_side = copied and wrapped and h * d_k * 2 <= STRIP
     most = STRIP // 2 if side_by_side else STRIP
     drawn = [
         _strip(t, h, d_k, title, most, path=[] if wrapped or i else _order(now, t), copied=i > 0)
@@ -69,14 +67,14 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
     rows.append([_seen(now, h, d_k, f"the tensor after: {step}")])
     if wrong is not None:
         rows[-1].append(_seen(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now))
-    table = [[name, CODE[name], *_rule(x[name], x, i)] for i, name in enumerate(STEPS)]
+    places = pairwise(tensor.data_ptr() for tensor in x.values())
+    stored = ["", *("same" if a == b else "new" for a, b in places)]
+    table = [[name, CODE[name], *_rule(x[name]), stored[i]] for i, name in enumerate(STEPS)]
     if wrong is not None:
-        table.append(["shortcut", SHORTCUTS[step], *_rule(wrong)])
-    strong = [STEPS.index(step)]
-    rows.append(
-        [Table(table, ("step", "code", "shape", "strides", "contiguous", "storage"), strong=strong)]
-    )
-    return Scene(rows, caption=_caption(step, now, before, wrong))
+        table.append(["shortcut", SHORTCUTS[step], *_rule(wrong), "same"])
+    header = ["step", "code", "shape", "strides", "contiguous", "storage"]
+    rows.append([Table(table, header, strong=[STEPS.index(step)])])
+    return Scene(rows, caption=_caption(step, now, copied, wrong))
 
 
 def right_way(T: int, h: int, d_k: int) -> dict[str, Tensor]:
@@ -114,12 +112,9 @@ def _strip(x: Tensor, h: int, d_k: int, title: str, most: int, **more: Any) -> T
     rows: list[list[int | None]] = [[*stored[i : i + width]] for i in range(0, len(stored), width)]
     if len(rows) > 1:
         rows[-1] += [None] * (width - len(rows[-1]))
-    says = [
-        [f"place {r * width + c} of the strip" for c in range(len(row))]
-        for r, row in enumerate(rows)
-    ]
-    names = [str(r * width) for r in range(len(rows))] if len(rows) > 1 else None
-    return _tiles(rows, says, h, d_k, title, rows=names, **more)
+        more["rows"] = [str(r * width) for r in range(len(rows))]
+    where = {i: f"place {place} of the strip" for place, i in enumerate(stored)}
+    return _tiles(rows, where, h, d_k, title, **more)
 
 
 def _seen(x: Tensor, h: int, d_k: int, title: str, wrong: Tensor | None = None) -> Tiles:
@@ -132,65 +127,45 @@ def _seen(x: Tensor, h: int, d_k: int, title: str, wrong: Tensor | None = None) 
         first, second = (tokens, heads) if title.endswith(": view") else (heads, tokens)
         names = [f"{a}, {b}" for a in first[: x.shape[0]] for b in second[: x.shape[1]]]
         breaks = {"break_rows": x.shape[1]}
-    says = [_address(x, place) for place in torch.cartesian_prod(*map(torch.arange, x.shape))]
-    width = x.shape[-1]
-    rows = [says[i : i + width] for i in range(0, len(says), width)]
-    faulty = None if wrong is None else wrong.reshape(-1, width).tolist()
+    where = {int(x[index]): _address(x, index) for index in product(*map(range, x.shape))}
+    faulty = None if wrong is None else wrong.flatten(0, -2)
     return _tiles(
-        x.reshape(-1, width).tolist(), rows, h, d_k, title, rows=names, wrong=faulty, **breaks
+        x.flatten(0, -2).tolist(), where, h, d_k, title, rows=names, wrong=faulty, **breaks
     )
 
 
-def _address(x: Tensor, place: Tensor) -> str:
+def _address(x: Tensor, index: tuple[int, ...]) -> str:
     """How the strides lead to a cell: "[1, 0, 2]: 1·3 + 0·6 + 2·1 = place 5 of the strip"."""
-    index = place.tolist()
     steps = " + ".join(f"{i}·{s}" for i, s in zip(index, x.stride(), strict=True))
-    offset = sum(i * s for i, s in zip(index, x.stride(), strict=True))
-    return f"{index}: {steps} = place {offset} of the strip"
+    place = sum(i * s for i, s in zip(index, x.stride(), strict=True))
+    return f"{[*index]}: {steps} = place {place} of the strip"
 
 
 def _tiles(
-    ids: list[list[int | None]],
-    says: list[list[str]],
-    h: int,
-    d_k: int,
-    title: str,
-    **more: Any,
+    ids: list[list[int | None]], where: dict[int, str], h: int, d_k: int, title: str, **more: Any
 ) -> Tiles:
-    """Cells by their first places: label, colour and link follow from them."""
+    """Cells by their first places: label, colour, words and link follow from them."""
+
+    def label(i: int) -> str:
+        return f"{ascii_lowercase[i // (h * d_k)]}{i % (h * d_k)}"
+
+    def head(i: int) -> int:
+        return i % (h * d_k) // d_k
 
     def each(cell: Callable[[int], Any]) -> list[list[Any]]:
         return [[None if i is None else cell(i) for i in row] for row in ids]
 
-    labels = each(lambda i: f"{ascii_lowercase[i // (h * d_k)]}{i % (h * d_k)}")
-    return Tiles(
-        labels,
-        heads=each(lambda i: i % (h * d_k) // d_k),
-        links=ids,
-        says=[
-            ["" if i is None else f"{label}, head {i % (h * d_k) // d_k}; {what}"
-             for label, i, what in zip(*row, strict=True)]
-            for row in zip(labels, ids, says, strict=True)
-        ],
-        title=title,
-        **more,
-    )  # fmt: skip
+    says = each(lambda i: f"{label(i)}, head {head(i)}; {where[i]}")
+    return Tiles(each(label), heads=each(head), links=ids, says=says, title=title, **more)
 
 
-def _rule(x: Tensor, way: dict[str, Tensor] | None = None, i: int = 0) -> list[str]:
-    """Shape, strides, contiguity, and whether the step made a new strip."""
-    before = x if way is None or i == 0 else way[STEPS[i - 1]]
-    storage = "same" if x.data_ptr() == before.data_ptr() else "new"
-    if way is not None and i == 0:
-        storage = ""
-    return [
-        str(tuple(x.shape)), str(x.stride()), "yes" if x.is_contiguous() else "no", storage
-    ]  # fmt: skip
+def _rule(x: Tensor) -> list[str]:
+    """Shape, strides and contiguity."""
+    return [str(tuple(x.shape)), str(x.stride()), "yes" if x.is_contiguous() else "no"]
 
 
-def _caption(step: str, now: Tensor, before: Tensor, wrong: Tensor | None) -> str:
+def _caption(step: str, now: Tensor, copied: bool, wrong: Tensor | None) -> str:
     rule = f"shape {tuple(now.shape)}, strides {now.stride()}"
-    copied = now.data_ptr() != before.data_ptr()
     words = {
         "linear output": f"As the linear layer writes it, {rule}: each token's heads side by side.",
         "view": f"view cuts each row into heads, {rule}. Nothing moves on the strip.",

@@ -17,21 +17,13 @@ SCALE = (-4, 4)  # of scores; the added 1 included
 
 def masks() -> Explorer:
     """Sliders `T` and a length for each sequence, causal or not, and the convention."""
-    t_control = widgets.IntSlider(value=6, min=1, max=LONGEST, description="T")
-    lengths = [
-        widgets.IntSlider(value=value, min=0, max=6, description=f"length {b}")
-        for b, value in enumerate((6, 3))
-    ]
-
     return Explorer(
         {
-            "T": t_control,
-            "length_0": lengths[0],
-            "length_1": lengths[1],
-            "causal": widgets.Checkbox(value=True, description="causal", indent=False),
-            "convention": widgets.Dropdown(
-                options=CONVENTIONS, value=BLOCKED, description="read as"
-            ),
+            "T": widgets.IntSlider(value=6, min=1, max=LONGEST),
+            "length_0": widgets.IntSlider(value=6, max=6, description="length 0"),
+            "length_1": widgets.IntSlider(value=3, max=6, description="length 1"),
+            "causal": widgets.Checkbox(value=True, indent=False),
+            "convention": widgets.Dropdown(options=CONVENTIONS, description="read as"),
         },
         scene,
         reach={f"length_{b}": lambda T, **_: range(T + 1) for b in range(2)},
@@ -59,21 +51,17 @@ def scene(
     for b, n in enumerate(lengths):
         names = [f"{t}" if t < n else f"{t} pad" for t in range(T)]
         keys = range(T)
-        rows.append(
-            [
-                Heatmap(
-                    shown[b], names, keys, blocked=blocked[b], limits=SCALE, numbers=False,
-                    quantity="score", title=f"sequence {b}, {n} of {T} real",
-                ),
-                Heatmap(
-                    mask[b], names, keys, mask=True, numbers=False, title="mask",
-                ),
-                Heatmap(
-                    weights[b], names, keys, blocked=blocked[b], limits=(0, 1), numbers=False,
-                    title="weights",
-                ),
-            ]
-        )  # fmt: skip
+        rows.append([
+            Heatmap(
+                shown[b], names, keys, blocked=blocked[b], limits=SCALE, numbers=False,
+                quantity="score", title=f"sequence {b}, {n} of {T} real",
+            ),
+            Heatmap(mask[b], names, keys, mask=True, title="mask"),
+            Heatmap(
+                weights[b], names, keys, blocked=blocked[b], limits=(0, 1), numbers=False,
+                title="weights",
+            ),
+        ])  # fmt: skip
     return Scene(rows, caption=_caption(mask, convention, blocked, weights))
 
 

@@ -6,7 +6,7 @@ import ipywidgets as widgets
 import torch
 from torch import Tensor
 
-from mha_lesson.attention import scaled_dot_product_attention, split_heads
+from mha_lesson.attention import merge_heads, scaled_dot_product_attention, split_heads
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Heatmap, Scene, Walk
 from mha_lesson.text import sentence
@@ -23,9 +23,8 @@ def head_writes() -> Explorer:
         )
         for i in range(HEADS[-1])
     }
-    h_control = widgets.SelectionSlider(options=HEADS, value=12, description="h")
     return Explorer(
-        {"h": h_control, **boxes},
+        {"h": widgets.SelectionSlider(options=HEADS, value=12), **boxes},
         lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
         reach={f"head_{i}": partial(_places, i) for i in range(HEADS[-1])},
     )
@@ -43,54 +42,33 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     writes = _writes(h) * torch.tensor(on, device="cpu")[:, None, None]  # a head off writes 0
     total = writes.sum(dim=0)
     it = creek.tokens.index("it")
-    names = [f"head {i}" for i in range(h)]
+    rows = [*(f"head {i}" for i in range(h)), "sum"]
     lengths = torch.cat([writes.norm(dim=-1), total.norm(dim=-1)[None]]).round(decimals=4)
     numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]]).round(decimals=4)
     plane, frame = _plane(h)
+    everywhere = Heatmap(
+        lengths, rows, creek.labels, limits=(0, _longest()), numbers=False, quantity="length",
+        row_name="written by", column_name="token", title="how much each head writes, and where",
+    )  # fmt: skip
+    into_it = Heatmap(
+        numbers, rows, range(N_SHOWN), limits=(-1, 1), numbers=False, quantity="value",
+        row_name="written by", column_name=f"first {N_SHOWN} dimensions",
+        title="what they write into “it”",
+    )  # fmt: skip
+    walk = Walk(
+        writes[:, it] @ plane.mT, frame, x_name="→ along the sum, ↑ across",
+        title="the same, tip to tail", wide=1.6,
+    )  # fmt: skip
     missing = float((full - total).norm() / full.norm())
+    sum_is = (
+        "the layer's whole output, but for the bias."
+        if all(on)
+        else f"{missing:.0%} of the whole output's length away from it."
+    )
+    cut = "" if h == 12 else " The model was trained with 12; this cut is for comparison."
     return Scene(
-        [
-            [
-                Heatmap(
-                    lengths,
-                    [*names, "sum"],
-                    creek.labels,
-                    limits=(0, _longest()),
-                    numbers=False,
-                    row_name="written by",
-                    column_name="token",
-                    quantity="length",
-                    title="how much each head writes, and where",
-                ),
-                Heatmap(
-                    numbers,
-                    [*names, "sum"],
-                    range(N_SHOWN),
-                    limits=(-1, 1),
-                    numbers=False,
-                    row_name="written by",
-                    column_name=f"first {N_SHOWN} dimensions",
-                    quantity="value",
-                    title="what they write into “it”",
-                ),
-                Walk(
-                    writes[:, it] @ plane.mT,
-                    frame,
-                    x_name="→ along the sum, ↑ across",
-                    title="the same, tip to tail",
-                    wide=1.6,
-                ),
-            ]
-        ],
-        caption=(
-            f"Heads that write: {sum(on)} of {h}. Their sum is "
-            + (
-                "the layer's whole output, but for the bias."
-                if all(on)
-                else f"{missing:.0%} of the whole output's length away from it."
-            )
-            + ("" if h == 12 else " The model was trained with 12; this cut is for comparison.")
-        ),
+        [[everywhere, into_it, walk]],
+        caption=f"Heads that write: {sum(on)} of {h}. Their sum is {sum_is}{cut}",
     )
 
 
@@ -123,10 +101,7 @@ def _longest() -> float:
 def _writes(h: int) -> Tensor:
     """(h, T, d_model): H_i W_O^(i) for each head i."""
     creek = sentence()
-    q, k, v = (
-        split_heads((creek.hidden @ w.T + b)[None], h)
-        for w, b in ((creek.w_q, creek.b_q), (creek.w_k, creek.b_k), (creek.w_v, creek.b_v))
-    )
+    q, k, v = (split_heads(merge_heads(x[None]), h) for x in creek.heads)
     heads = scaled_dot_product_attention(q, k, v)[0]  # (h, T, d_k)
     slabs = creek.w_o.view(creek.d_model, h, -1).permute(1, 2, 0)  # (h, d_k, d_model)
     return heads @ slabs

@@ -41,13 +41,11 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
     if not steps:
         raise ValueError("runs must share a step at which each has a snapshot; they share none.")
     start = 2 if 2 in by_h else counts[0]
-    h_control = widgets.SelectionSlider(options=counts, value=start, description="h")
-    silence = widgets.Dropdown(options=_silences(start), value=NO_HEAD, description="silence")
     return Explorer(
         {
-            "h": h_control,
-            "step": widgets.SelectionSlider(options=steps, value=steps[-1], description="step"),
-            "silence": silence,
+            "h": widgets.SelectionSlider(options=counts, value=start),
+            "step": widgets.SelectionSlider(options=steps, value=steps[-1]),
+            "silence": widgets.Dropdown(options=_silences(start)),
         },
         lambda h, step, silence: draw(by_h[h], step, silence),
         reach={"silence": lambda h, **_: _silences(h)},
@@ -74,62 +72,33 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
     roles = ", ".join(f"head {i} {_role(*look)}" for i, look in enumerate(looks.T.tolist()))
     quiet = "" if silence == NO_HEAD else f" Head {silence} is silent."
     caption = f"h = {h}, step {step}: {roles}.{quiet} Rightly {answers}."
-    names = [f"head {i}" for i in range(h)]
     shown = [1, *range(10, len(run.losses) + 1, 10)]  # all of them would cost 30 ms a move
+    losses = {
+        "loss": [run.losses[i - 1] for i in shown],
+        "guessing": [math.log(16)] * len(shown),
+    }
+    loss = Curve(
+        shown, losses, dashed=("guessing",), marker=max(step, 1), x_name="step", y_name="nats",
+        log_x=True,  # the roles appear in the first tenth
+        title="loss", wide=0.9,
+    )  # fmt: skip
+    share = Bars(
+        accuracy, ("left", "right", "both"), limits=(0, 1), decimals=2, name="share right",
+        reference=(1 / 16, "guessing"), title="answers", wide=0.7,
+    )  # fmt: skip
+    sides = Bars(
+        looks, [f"head {i}" for i in range(h)], series=("to the left", "to the right"),
+        limits=(0, 1), name="mean weight", title="where each head looks",
+        wide=max(0.8, 0.25 + 0.25 * h),
+    )  # fmt: skip
     maps = [
         Heatmap(
-            one,
-            head=i,
-            limits=(0, 1),
-            title=f"{i}, silent" if i == silence else f"head {i}",
-            row_name="query position",
-            column_name="key position",
-            numbers=False,
+            one, head=i, limits=(0, 1), numbers=False, row_name="query position",
+            column_name="key position", title=f"{i}, silent" if i == silence else f"head {i}",
         )
         for i, one in enumerate(weights.round(decimals=4))  # half the room in a page
-    ]
-    return Scene(
-        [
-            [
-                Curve(
-                    shown,
-                    {
-                        "loss": [run.losses[i - 1] for i in shown],
-                        "guessing": [math.log(16)] * len(shown),
-                    },
-                    dashed=("guessing",),
-                    marker=max(step, 1),
-                    log_x=True,  # the roles appear in the first tenth
-                    wide=0.9,
-                    x_name="step",
-                    y_name="nats",
-                    title="loss",
-                ),
-                Bars(
-                    accuracy,
-                    ("left", "right", "both"),
-                    limits=(0, 1),
-                    decimals=2,
-                    reference=(1 / 16, "guessing"),
-                    name="share right",
-                    title="answers",
-                    wide=0.7,
-                ),
-                Bars(
-                    looks,
-                    names,
-                    series=("to the left", "to the right"),
-                    limits=(0, 1),
-                    name="mean weight",
-                    wide=max(0.8, 0.25 + 0.25 * h),
-                    title="where each head looks",
-                ),
-            ],
-            maps,
-        ],
-        caption=caption,
-        alt=caption,
-    )
+    ]  # fmt: skip
+    return Scene([[loss, share, sides], maps], caption=caption, alt=caption)
 
 
 def _role(left: float, right: float) -> str:

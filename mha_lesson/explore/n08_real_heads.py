@@ -44,8 +44,8 @@ def real_heads(text: str = SENTENCE) -> Explorer:
     require_text(text=text)
     return Explorer(
         {
-            "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1, description="layer"),
-            "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1, description="head"),
+            "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1),
+            "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1),
             "hide_ends": widgets.Checkbox(
                 value=False, description="hide [CLS], [SEP]", indent=False
             ),

@@ -31,11 +31,9 @@ def cost(measured: Measured | None = None) -> Explorer:
     heads = [n for n in sorted({*HEADS, h}) if all(w % n == 0 for w in widths)]
     return Explorer(
         {
-            "T": widgets.SelectionSlider(options=LENGTHS, value=1024, description="T"),
-            "d_model": widgets.SelectionSlider(
-                options=widths, value=d_model, description="d_model"
-            ),
-            "h": widgets.SelectionSlider(options=heads, value=h, description="h"),
+            "T": widgets.SelectionSlider(options=LENGTHS, value=1024),
+            "d_model": widgets.SelectionSlider(options=widths, value=d_model),
+            "h": widgets.SelectionSlider(options=heads, value=h),
         },
         partial(scene, measured=measured),
     )
@@ -46,25 +44,20 @@ def scene(T: int = 1024, d_model: int = 512, h: int = 8, measured: Measured | No
     parts = flops(T, d_model, h)
     machine = TEXTBOOK if measured is None else measured.machine
     lengths = sorted({*LENGTHS, T, *(measured.lengths if measured else ())})
-    milliseconds = {
-        f"{core}, predicted": [1e3 * core_seconds(t, d_model, h, core, machine) for t in lengths]
-        for core in CORES
-    }
-    sizes = {
-        f"{core}, predicted": [float(core_bytes(t, d_model, h, core)) for t in lengths]
-        for core in CORES
-    }
+    milliseconds, sizes = {}, {}
+    for core in CORES:
+        seconds = (core_seconds(t, d_model, h, core, machine) for t in lengths)
+        milliseconds[f"{core}, predicted"] = [1e3 * s for s in seconds]
+        sizes[f"{core}, predicted"] = [core_bytes(t, d_model, h, core) for t in lengths]
     dashed = tuple(milliseconds)
     if measured and (d_model, h) == (measured.d_model, measured.n_heads):
         for core in CORES:
-            for lines, values in (
-                (milliseconds, [1e3 * s for s in measured.seconds[core]]),
-                (sizes, list(measured.bytes[core])),
-            ):
-                at = dict(zip(measured.lengths, values, strict=True))
-                lines[f"{core}, measured"] = [float(at.get(t, math.nan)) for t in lengths]
+            took = dict(zip(measured.lengths, measured.seconds[core], strict=True))
+            held = dict(zip(measured.lengths, measured.bytes[core], strict=True))
+            milliseconds[f"{core}, measured"] = [1e3 * took.get(t, math.nan) for t in lengths]
+            sizes[f"{core}, measured"] = [held.get(t, math.nan) for t in lengths]
 
-    def curve(lines: dict[str, list[float]], unit: str, limits: tuple, title: str) -> Curve:
+    def curve(lines: dict[str, list], unit: str, limits: tuple, title: str) -> Curve:
         seen = [v for values in lines.values() for v in values if math.isfinite(v)]
         low, high = min(limits[0], *seen), max(limits[1], *seen)
         cores = [CORES.index(name.split(",")[0]) for name in lines]  # a colour for each core
@@ -73,33 +66,22 @@ def scene(T: int = 1024, d_model: int = 512, h: int = 8, measured: Measured | No
             limits=(low, high), x_name="T", y_name=unit, title=title,
         )  # fmt: skip
 
-    return Scene(
+    operations = Bars(
+        list(parts.values()), ["4 W", "Q Kᵀ", "A V"], name="operations", log=True,
+        limits=FLOP_AXIS, title=f"operations of the layer, T = {T:,}",
+    )  # fmt: skip
+    rules = Table(
         [
-            [
-                Bars(
-                    list(parts.values()),
-                    ["4 W", "Q Kᵀ", "A V"],
-                    name="operations",
-                    log=True,
-                    limits=FLOP_AXIS,
-                    title=f"operations of the layer, T = {T:,}",
-                ),
-                Table(
-                    [
-                        ["4 W", "four projections", "4 · 2 T d_model²"],
-                        ["Q Kᵀ", "scores", "2 T² d_model"],
-                        ["A V", "weights · values", "2 T² d_model"],
-                    ],
-                    ("", "part", "operations"),
-                ),
-            ],
-            [
-                curve(milliseconds, "ms", MS_AXIS, "time of the core"),
-                curve(sizes, "bytes", BYTES_AXIS, "memory of the core"),
-            ],
+            ["4 W", "four projections", "4 · 2 T d_model²"],
+            ["Q Kᵀ", "scores", "2 T² d_model"],
+            ["A V", "weights · values", "2 T² d_model"],
         ],
-        caption=_caption(T, d_model, h, parts, measured),
+        ("", "part", "operations"),
     )
+    time = curve(milliseconds, "ms", MS_AXIS, "time of the core")
+    memory = curve(sizes, "bytes", BYTES_AXIS, "memory of the core")
+    caption = _caption(T, d_model, h, parts, measured)
+    return Scene([[operations, rules], [time, memory]], caption=caption)
 
 
 def amount(value: float) -> str:

@@ -19,9 +19,9 @@ def rotation() -> Explorer:
     """Sliders `distance`, `d_k` and `base` over the turn of each pair and the score by distance."""
     return Explorer(
         {
-            "distance": widgets.SelectionSlider(options=DISTANCES, value=3, description="distance"),
-            "d_k": widgets.SelectionSlider(options=WIDTHS, value=16, description="d_k"),
-            "base": widgets.SelectionSlider(options=BASES, value=10_000, description="base"),
+            "distance": widgets.SelectionSlider(options=DISTANCES, value=3),
+            "d_k": widgets.SelectionSlider(options=WIDTHS, value=16),
+            "base": widgets.SelectionSlider(options=BASES, value=10_000),
         },
         scene,
     )
@@ -35,43 +35,24 @@ def scene(distance: int = 3, d_k: int = 16, base: int = 10_000) -> Scene:
     turn = [2 * math.pi * base ** (i / half) for i in range(half)]  # tokens for a full turn
     pairs = [f"{i}" for i in range(half)]
     backwards = int((shares[distance] < 0).sum())
+    each = Bars(
+        shares[distance], pairs, name="cos of the angle", limits=(-1, 1),
+        title=f"each pair's score, {distance} apart",
+    )  # fmt: skip
+    turns = Bars(
+        turn, pairs, name="tokens", log=True, limits=(1, 1e7),
+        reference=(float(distance), "distance"), title="tokens for a full turn of each pair",
+    )  # fmt: skip
+    curve = Curve(
+        range(DISTANCES[-1] + 1), {"score": score.tolist()}, marker=distance, limits=(-1, 1),
+        x_name="distance in tokens", y_name="score / number of pairs",
+        title="two equal rows, by their distance",
+    )  # fmt: skip
     return Scene(
-        [
-            [
-                Bars(
-                    shares[distance],
-                    pairs,
-                    name="cos of the angle",
-                    limits=(-1, 1),
-                    title=f"each pair's score, {distance} apart",
-                ),
-                Bars(
-                    turn,
-                    pairs,
-                    name="tokens",
-                    log=True,
-                    limits=(1, 1e7),
-                    reference=(float(distance), "distance"),
-                    title="tokens for a full turn of each pair",
-                ),
-            ],
-            [
-                Curve(
-                    range(DISTANCES[-1] + 1),
-                    {"score": score.tolist()},
-                    marker=distance,
-                    limits=(-1, 1),
-                    x_name="distance in tokens",
-                    y_name="score / number of pairs",
-                    title="two equal rows, by their distance",
-                )
-            ],
-        ],
-        caption=(
-            f"Distance {distance}, d_k = {d_k}, base {number(base)}: the pairs add up to "
-            f"{number(float(score[distance]))} of their score at distance 0; {backwards} of {half} "
-            f"pairs {'counts' if backwards == 1 else 'count'} against it."
-        ),
+        [[each, turns], [curve]],
+        caption=f"Distance {distance}, d_k = {d_k}, base {number(base)}: the pairs add up to "
+        f"{number(float(score[distance]))} of their score at distance 0; {backwards} of {half} "
+        f"pairs {'counts' if backwards == 1 else 'count'} against it.",
     )
 
 
