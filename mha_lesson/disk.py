@@ -1,5 +1,6 @@
 """Writing a file so that neither a full disk nor a killed program costs what was there before."""
 
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -26,3 +27,9 @@ def write_whole(path: Path, content: bytes, instead_of: bytes | None = None) -> 
         return True
     finally:
         part.unlink(missing_ok=True)
+
+
+def free_path(path: Path) -> Path:
+    """The path itself, or with -2, -3 … before its ending: the first where nothing lies yet."""
+    others = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in itertools.count(2))
+    return next(place for place in itertools.chain([path], others) if not place.exists())

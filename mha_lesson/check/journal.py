@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock
 
 from mha_lesson.check.engine.report import Report
-from mha_lesson.disk import write_whole
+from mha_lesson.disk import free_path, write_whole
 
 FILE = ".progress.json"
 BROKEN = ".progress.broken.json"  # what was found there, if it is no table
@@ -126,24 +126,16 @@ def _refuse() -> None:
 
 def _load() -> dict[str, str] | None:
     """What is kept; None where the file is no table."""
-    return _read(_place() / FILE) if _wanted() else {}
-
-
-def _read(path: Path) -> dict[str, str] | None:
+    if not _wanted():
+        return {}
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads((_place() / FILE).read_bytes())
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):
         return None
     fine = isinstance(content, dict) and all(v in ("done", "tried") for v in content.values())
     return content if fine else None
-
-
-def _put_aside(place: Path) -> None:
-    """What is no table is not thrown away: somebody may be able to mend it."""
-    names = (BROKEN, *(f".progress.broken-{n}.json" for n in range(2, 100)))
-    os.replace(place / FILE, next(place / n for n in names if not (place / n).exists()))
 
 
 def _with_mine(kept: dict[str, str]) -> dict[str, str]:
@@ -158,7 +150,8 @@ def _save() -> bool:
         with _alone(place):
             kept = _load()
             if kept is None:
-                _put_aside(place)
+                # Not thrown away: somebody may be able to mend it.
+                os.replace(place / FILE, free_path(place / BROKEN))
             content = json.dumps(_with_mine(kept or {}), indent=1, sort_keys=True) + "\n"
             write_whole(place / FILE, content.encode())
     except OSError:

@@ -7,7 +7,6 @@ an output runs the cell. More options are handed on: `python -m mha_lesson.cours
 """
 
 import hashlib
-import itertools
 import json
 import os
 import platform
@@ -19,7 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from mha_lesson.disk import write_whole
+from mha_lesson.disk import free_path, write_whole
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = PROJECT / "notebooks"
@@ -67,7 +66,8 @@ def _bring(original: Path, mine: Path, record: dict[str, str], today: date) -> s
     """One file: add it, renew it, put it beside the learner's, or leave all as it is."""
     content, copy = without_outputs(original.read_bytes()), mine / original.name
     newest, current = _work(content), copy.read_bytes() if copy.exists() else None
-    family = [name for name in record if name == copy.name or _is_beside(name, copy)]
+    beside = f"{copy.stem}.updated-"
+    family = [name for name in record if name == copy.name or name.startswith(beside)]
     delivered = newest in {record[name] for name in family}
     as_copied = current is not None and record.get(copy.name) == _work(current)
 
@@ -82,7 +82,8 @@ def _bring(original: Path, mine: Path, record: dict[str, str], today: date) -> s
     elif delivered or _find(mine, copy, newest):
         return None
     else:
-        changed, copy = copy.name, _free_name(copy, today)
+        changed = copy.name
+        copy = free_path(copy.with_name(f"{beside}{today}{copy.suffix}"))
         line = f"Updated: you have changed {changed}, so the new version is beside it: {copy.name}"
     write_whole(copy, content)
     record[copy.name] = newest
@@ -118,13 +119,13 @@ def without_outputs(content: bytes) -> bytes:
 def _work(content: bytes) -> str:
     """A hash of what somebody can have put into a file: a notebook's cells and their outputs."""
     notebook = _notebook(content)
-    if notebook is None:
-        return _hash(content)
-    parts = ("cell_type", "source", "attachments", "outputs")
-    cells = [
-        {part: _joined(cell.get(part) or None) for part in parts} for cell in notebook["cells"]
-    ]
-    return _hash(json.dumps(cells, sort_keys=True).encode())
+    if notebook is not None:
+        parts = ("cell_type", "source", "attachments", "outputs")
+        cells = [
+            {part: _joined(cell.get(part) or None) for part in parts} for cell in notebook["cells"]
+        ]
+        content = json.dumps(cells, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()
 
 
 def _joined(text: Any) -> Any:
@@ -133,27 +134,10 @@ def _joined(text: Any) -> Any:
     return "".join(text) if in_lines else text
 
 
-def _is_beside(name: str, copy: Path) -> bool:
-    return name.startswith(f"{copy.stem}.updated-")
-
-
 def _find(mine: Path, copy: Path, newest: str) -> bool:
     """Whether an earlier update lies there already, though the record does not know it."""
     beside = mine.glob(f"{copy.stem}.updated-*{copy.suffix}")
     return any(_work(path.read_bytes()) == newest for path in beside)
-
-
-def _free_name(copy: Path, today: date) -> Path:
-    path = copy.with_name(f"{copy.stem}.updated-{today}{copy.suffix}")
-    for n in itertools.count(2):
-        if not path.exists():
-            break
-        path = copy.with_name(f"{copy.stem}.updated-{today}-{n}{copy.suffix}")
-    return path
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _read_record(mine: Path) -> dict[str, str]:

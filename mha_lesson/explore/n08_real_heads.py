@@ -1,11 +1,9 @@
 """What the heads of a published model look at, in any sentence."""
 
-from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 import ipywidgets as widgets
-from torch import Tensor
 
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.panels import Heatmap, Scene, Stack, Table, Words
@@ -73,21 +71,17 @@ def scene(
         encoded = _encode(text)
     except WeightsMissing as error:
         return Scene(Table([[str(error)]]), caption="There are no weights to look at.")
-    weights, words = encoded.weights[layer].round(decimals=4), encoded.labels
-    shown = slice(1, -1) if hide_ends else slice(None)
-    labels = words[shown]
-
-    large = _picture(
-        weights[head, shown, shown],
-        labels,
-        head=head,
-        title=f"layer {layer}, head {head}",
-        wide=1.1,
-    )
-    it = labels.index("it") if "it" in labels else None
+    large = _map(text, layer, head, hide_ends, title=f"layer {layer}, head {head}", wide=1.1)
+    it = large.rows.index("it") if "it" in large.rows else None
     lines = Words(large, row=it, head=head, title="what each word looks at")
-    small = [_small(text, layer, hide_ends, i, i == head) for i in range(N_HEADS)]
-    parked = float(weights[head][:, [0, -1]].sum(dim=-1).mean())
+    small = [
+        _map(
+            text, layer, i, hide_ends, title=f"{i}", picks=("head", i), picked=i == head, bare=True
+        )
+        for i in range(N_HEADS)
+    ]
+    weights = encoded.weights[layer, head].round(decimals=4)
+    parked = float(weights[:, [0, -1]].sum(dim=-1).mean())
     link, most = large.largest(1)[0]
     caption = (
         f"Layer {layer}, head {head}: strongest link between words: {link}, {most}. "
@@ -102,18 +96,12 @@ def scene(
 
 
 @lru_cache(maxsize=1024)
-def _small(text: str, layer: int, hide_ends: bool, head: int, picked: bool) -> Heatmap:
-    """One head of many; most of them stay as they are when a control moves."""
+def _map(text: str, layer: int, head: int, hide_ends: bool, **more: Any) -> Heatmap:
+    """One head; most of those of a layer stay as they are when a control moves."""
     encoded, shown = _encode(text), slice(1, -1) if hide_ends else slice(None)
-    weights = encoded.weights[layer, head, shown, shown].round(decimals=4)
-    labels, picks = encoded.labels[shown], ("head", head)
-    return _picture(
-        weights, labels, head=head, title=f"{head}", bare=True, picks=picks, picked=picked
-    )
-
-
-def _picture(weights: Tensor, labels: Sequence[str], **more: Any) -> Heatmap:
-    return Heatmap(weights, labels, labels, limits=(0, 1), numbers=False, **more)
+    weights, labels = encoded.weights[layer, head, shown, shown], encoded.labels[shown]
+    weights = weights.round(decimals=4)
+    return Heatmap(weights, labels, labels, limits=(0, 1), numbers=False, head=head, **more)
 
 
 @cache
