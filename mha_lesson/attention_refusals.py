@@ -31,70 +31,7 @@ def require_divisible(d_model: int, n_heads: int) -> None:
 def require_attention_call(
     query: Any, key: Any, value: Any, mask: Any, causal: Any, dropout: Any, return_weights: Any
 ) -> None:
-    """query (…, T_q, d_k), key (…, T_k, d_k), value (…, T_k, d_v), and options that fit."""
-    _require_inputs(query, key, value)
-    require_probability("dropout", dropout)
-    B = query.shape[0] if query.ndim > 2 else 1
-    h = query.shape[1] if query.ndim > 3 else 1
-    _require_options(mask, causal, return_weights, query, (B, h, query.shape[-2], key.shape[-2]))
-
-
-def require_module_call(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    causal: Any,
-    return_weights: Any,
-    weight: Tensor,
-    n_heads: int,
-) -> None:
-    """query (B, T_q, d_model), key, value (B, T_k, d_model), or all without B; options that fit.
-
-    `weight` is that of the projections, (…, d_model): the inputs must have its dtype and device.
-    """
-    _require_module_inputs(query, key, value, weight)
-    B = query.shape[0] if query.ndim > 2 else 1
-    scores = (B, n_heads, query.shape[-2], key.shape[-2])
-    _require_options(mask, causal, return_weights, query, scores)
-
-
-def require_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
-    """lengths (B,) of integers from 0 to T, as int64; and T, the largest of them if it is None."""
-    if not isinstance(lengths, Tensor):
-        lengths = _to_tensor(lengths)
-    if lengths.ndim != 1 or len(lengths) == 0:
-        raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
-    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
-        raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
-    lengths = lengths.long()  # of unsigned ones torch knows no largest
-    if n_tokens is None:
-        if lengths.is_meta:
-            raise ValueError("n_tokens must be given where lengths has no values (meta device).")
-        n_tokens = int(lengths.max())
-        if n_tokens < 1:
-            raise ValueError(
-                f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
-            )
-    require_positive_int("n_tokens", n_tokens)
-    if not lengths.is_meta and (int(lengths.min()) < 0 or int(lengths.max()) > n_tokens):
-        raise ValueError(
-            f"lengths must lie between 0 and n_tokens = {n_tokens}; got {lengths.tolist()}."
-        )
-    return lengths, n_tokens
-
-
-def _to_tensor(lengths: Any) -> Tensor:
-    try:
-        return torch.as_tensor(lengths)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise TypeError(
-            f"lengths must be integers, a tensor (B,) or a list; got {describe(lengths)}."
-        ) from error
-
-
-def _require_inputs(query: Any, key: Any, value: Any) -> None:
-    """query (…, T_q, d_k), key (…, T_k, d_k), value (…, T_k, d_v): one dtype, one device."""
+    """query (…, T_q, d_k), key (…, T_k, d_k), value (…, T_k, d_v) of one kind; options that fit."""
     for name, x, axes in (
         ("query", query, "(..., T_q, d_k)"),
         ("key", key, "(..., T_k, d_k)"),
@@ -123,10 +60,26 @@ def _require_inputs(query: Any, key: Any, value: Any) -> None:
             f"{_got(query, 'key', key)}"
         )
     _require_one_length(key, value)
+    require_probability("dropout", dropout)
+    B = query.shape[0] if query.ndim > 2 else 1
+    h = query.shape[1] if query.ndim > 3 else 1
+    _require_options(mask, causal, return_weights, query, (B, h, query.shape[-2], key.shape[-2]))
 
 
-def _require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor) -> None:
-    """query (B, T_q, d_model), key and value (B, T_k, d_model), or all three without B."""
+def require_module_call(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    causal: Any,
+    return_weights: Any,
+    weight: Tensor,
+    n_heads: int,
+) -> None:
+    """query (B, T_q, d_model), key, value (B, T_k, d_model), or all without B; options that fit.
+
+    `weight` is that of the projections, (…, d_model): the inputs must have its dtype and device.
+    """
     for name, x, axes in (
         ("query", query, "(B, T_q, d_model)"),
         ("key", key, "(B, T_k, d_model)"),
@@ -145,6 +98,39 @@ def _require_module_inputs(query: Any, key: Any, value: Any, weight: Tensor) -> 
                 f"query and {name} must have one batch size B, or both none: {_got(query, name, x)}"
             )
     _require_one_length(key, value)
+    B = query.shape[0] if query.ndim > 2 else 1
+    scores = (B, n_heads, query.shape[-2], key.shape[-2])
+    _require_options(mask, causal, return_weights, query, scores)
+
+
+def require_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
+    """lengths (B,) of integers from 0 to T, as int64; and T, the largest of them if it is None."""
+    if not isinstance(lengths, Tensor):
+        try:
+            lengths = torch.as_tensor(lengths)
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+            raise TypeError(
+                f"lengths must be integers, a tensor (B,) or a list; got {describe(lengths)}."
+            ) from error
+    if lengths.ndim != 1 or len(lengths) == 0:
+        raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
+    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+        raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
+    lengths = lengths.long()  # of unsigned ones torch knows no largest
+    if n_tokens is None:
+        if lengths.is_meta:
+            raise ValueError("n_tokens must be given where lengths has no values (meta device).")
+        n_tokens = int(lengths.max())
+        if n_tokens < 1:
+            raise ValueError(
+                f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
+            )
+    require_positive_int("n_tokens", n_tokens)
+    if not lengths.is_meta and (int(lengths.min()) < 0 or int(lengths.max()) > n_tokens):
+        raise ValueError(
+            f"lengths must lie between 0 and n_tokens = {n_tokens}; got {lengths.tolist()}."
+        )
+    return lengths, n_tokens
 
 
 def require_tokens_for(weight: Tensor, name: str, x: Tensor) -> None:

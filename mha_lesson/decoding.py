@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from mha_lesson.attention import _attend, _merge, _split
 from mha_lesson.decoding_refusals import (
     require_layer,
-    require_order,
     require_rotation,
     require_same_layer,
     require_step,
 )
+from mha_lesson.refusals import require_ids
 
 
 def rotate(
@@ -80,7 +80,7 @@ class KVCache:
         """
         if self.keys is None or self.values is None:
             raise ValueError("reorder needs a cache that holds something; this one is empty.")
-        require_order(index, len(self.keys))
+        require_ids("index", index, 1, "(B_new,)", len(self.keys))
         index = index.to(self.keys.device)
         self.keys, self.values = self.keys[index], self.values[index]
 

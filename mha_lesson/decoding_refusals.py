@@ -11,7 +11,6 @@ from mha_lesson.refusals import (
     require_axes,
     require_bool,
     require_floats,
-    require_ids,
     require_kind,
     require_positive,
     require_sizes,
@@ -45,11 +44,6 @@ def require_rotation(x: Any, positions: Any, base: Any) -> None:
             f"positions must be on the device of x, {x.device}; got {describe(positions)}."
         )
     require_positive("base", base)
-
-
-def require_order(index: Any, B: int) -> None:
-    """Which of B sequences go on."""
-    require_ids("index", index, 1, "(B_new,)", B)
 
 
 def require_layer(

@@ -4,19 +4,14 @@ Every `…_batches` function is endless and starts afresh from its seed; `traini
 it and moves each batch to the model's device.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from itertools import repeat
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from mha_lesson.refusals import (
-    describe,
-    require_axes,
-    require_seed,
-    require_sizes,
-)
+from mha_lesson.refusals import describe, require_axes, require_seed, require_sizes
 
 
 def repeat_batches(
@@ -37,10 +32,7 @@ def repeat_batches(
         TypeError, ValueError: a size is not a positive integer, or the seed not a whole number.
     """
     require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
-    require_seed(seed)
-    generator = torch.Generator().manual_seed(int(seed))
-    draw = partial(torch.randint, n_ids, (n_rows, 1), generator=generator, device="cpu")
-    return _forever(lambda: draw().repeat(1, n_tokens))
+    return (ids.repeat(1, n_tokens) for ids in _drawn(n_ids, (n_rows, 1), seed))
 
 
 def letter_batches(
@@ -51,10 +43,7 @@ def letter_batches(
     Args, Yields, Raises: as `repeat_batches`; the answers are `both_sides` of a batch.
     """
     require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
-    require_seed(seed)
-    generator = torch.Generator().manual_seed(int(seed))
-    size = n_rows, n_tokens
-    return _forever(partial(torch.randint, n_letters, size, generator=generator, device="cpu"))
+    return _drawn(n_letters, (n_rows, n_tokens), seed)
 
 
 def both_sides(letters: Int[Tensor, "B T"]) -> Int[Tensor, "B inner 2"]:
@@ -95,12 +84,11 @@ def text_batches(
     if len(ids) < n_tokens:
         raise ValueError(f"ids must hold at least n_tokens = {n_tokens}; got {describe(ids)}.")
     windows = ids.unfold(0, n_tokens, 1)  # (N - T + 1, T), a view: no copy of the text
+    return (windows[starts] for starts in _drawn(len(windows), (n_rows,), seed))
+
+
+def _drawn(n: int, size: tuple[int, ...], seed: int) -> Iterator[Tensor]:
+    """Integers from 0 to n - 1, without end; a seed that does not fit is refused at once."""
     require_seed(seed)
     generator = torch.Generator().manual_seed(int(seed))
-    draw = partial(torch.randint, len(windows), (n_rows,), generator=generator, device="cpu")
-    return _forever(lambda: windows[draw()])
-
-
-def _forever(draw: Callable[[], Tensor]) -> Iterator[Tensor]:
-    while True:
-        yield draw()
+    return (torch.randint(n, size, generator=generator, device="cpu") for _ in repeat(None))

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -119,7 +119,8 @@ def train(
         require_kind("bar", bar, Progress)
     adam = torch.optim.Adam(model.parameters(), fused=True)  # one kernel for all parameters
     run, batches = Run(model, n_steps), _iterator(batches)
-    with Progress(n_steps, label) if bar is None else nullcontext(bar) as shown, _keeping(run):
+    shown = Progress(n_steps, label) if bar is None else nullcontext(bar)
+    with suppress(KeyboardInterrupt), shown as bar:
         for step in range(n_steps):
             if snapshot_every and step % snapshot_every == 0:
                 run.snapshots[step] = _weights(model)
@@ -134,7 +135,9 @@ def train(
             value.backward()
             adam.step()
             run.losses.append(value.item())
-            shown.advance(f"loss {run.losses[-1]:.2f}")
+            bar.advance(f"loss {run.losses[-1]:.2f}")
+    if not run.finished:
+        print(f"Stopped after {len(run.losses)} of {n_steps} steps; the run so far is kept.")
     if snapshot_every:
         run.snapshots[len(run.losses)] = _weights(model)
     return run
@@ -173,15 +176,6 @@ class Plan(NamedTuple):
                 label=label,
                 bar=bar,
             )
-
-
-@contextmanager
-def _keeping(run: Run) -> Iterator[None]:
-    """An interrupt ends the run, and loses nothing of it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print(f"Stopped after {len(run.losses)} of {run.n_steps} steps; the run so far is kept.")
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
