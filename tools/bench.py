@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from mha_lesson import GroupedQueryAttention, KVCache, MultiHeadAttention, causal_mask, cost
 
 SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
+BUDGET = 8.0  # seconds of one row
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CONTESTANTS = {
     "block": "the minimal block against itself: the noise of this run",
@@ -129,27 +130,27 @@ def keep_freed_memory() -> None:
 
 
 def compare(
-    size: tuple[int, ...], dtype: torch.dtype, device: str, backward: bool, budget: float
+    size: tuple[int, ...], dtype: torch.dtype, device: str, backward: bool
 ) -> tuple[float, dict[str, float]]:
     """Seconds of the minimal block, and the ratios of the contestants to it."""
     B, T, d_model, _ = size
     x = torch.randn(B, T, d_model, dtype=dtype, device=device, requires_grad=backward)
     timers = {k: timer(call, x, backward) for k, call in contestants(size, x, backward).items()}
-    base, samples = in_turns(timers, budget)
+    base, samples = in_turns(timers)
     ratios = {name: ratio(taken, base) for name, taken in samples.items()}
     ratios["explicit : torch, weights"] = ratio(samples["explicit"], samples["torch, weights"])
     return statistics.median(base), ratios
 
 
 def in_turns(
-    timers: dict[str, Callable[[int], float]], budget: float
+    timers: dict[str, Callable[[int], float]],
 ) -> tuple[list[float], dict[str, list[float]]]:
     """Seconds of "base", and of the others by name, round after round."""
     for seconds in timers.values():
         seconds(2)  # warm up
     one_round = sum(seconds(1) for seconds in timers.values())
     repeats = max(1, round(0.02 * len(timers) / one_round))  # a sample takes 20 ms or more
-    rounds = min(51, max(15, round(budget / (one_round * repeats))))
+    rounds = min(51, max(15, round(BUDGET / (one_round * repeats))))
     samples: dict[str, list[float]] = {name: [] for name in timers}
     order = random.Random(0)
     for _ in range(rounds):
@@ -171,14 +172,14 @@ def print_header(*cells: str) -> None:
     print("|" + "---|" * len(cells))
 
 
-def speed(sizes: list[tuple[int, ...]], device: str, budget: float) -> None:
+def speed(device: str) -> None:
     for name, meaning in CONTESTANTS.items():
         print(f"- {name}: {meaning}")
     columns = [*CONTESTANTS, "explicit : torch, weights"]
     print()
     print_header("B, T, d_model, h", "dtype", "pass", "base, ms", *columns)
-    for (name, dtype), size, backward in product(DTYPES.items(), sizes, (False, True)):
-        base, ratios = compare(size, dtype, device, backward, budget)
+    for (name, dtype), size, backward in product(DTYPES.items(), SIZES, (False, True)):
+        base, ratios = compare(size, dtype, device, backward)
         cells = [f"{ratios[c]:.2f}" if c in ratios else "–" for c in columns]
         way = "forward + backward" if backward else "forward"
         print_row(", ".join(map(str, size)), name, way, f"{1e3 * base:.3g}", *cells)
@@ -201,7 +202,7 @@ def writers(n_kv_heads: int, T: int, device: str) -> dict[str, tuple[Callable, C
     }
 
 
-def decoding(device: str, budget: float) -> None:
+def decoding(device: str) -> None:
     """`GroupedQueryAttention` beside the smallest layer that does the same."""
     print("\nForward, float32, B, d_model, h = 1, 512, 8:\n")
     print_header("what", "h_kv", "minimal, ms", "minimal again", "GroupedQueryAttention")
@@ -211,16 +212,16 @@ def decoding(device: str, budget: float) -> None:
             calls = {"base": base, "again": base, "ours": ours}
             on_device = torch.zeros(0, device=device)
             timers = {name: timer(call, on_device, False) for name, call in calls.items()}
-            taken, samples = in_turns(timers, budget)
+            taken, samples = in_turns(timers)
             ratios = [f"{ratio(samples[name], taken):.2f}" for name in ("again", "ours")]
             print_row(what, str(n_kv_heads), f"{1e3 * statistics.median(taken):.3g}", *ratios)
 
 
-def memory(lengths: list[int], device: str) -> None:
+def memory(device: str) -> None:
     print("\nMemory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MiB:\n")
     print_header("T", "fused", "explicit")
     mha = MultiHeadAttention(512, 8).to(device).eval()
-    for T in lengths:
+    for T in (512, 1024, 2048, 4096, 8192):
         x = torch.randn(1, T, 512, device=device)
         calls = (partial(mha, x, causal=True, return_weights=which) for which in (False, True))
         peaks = [cost.peak_bytes(call, x.device) for call in calls]
@@ -229,21 +230,19 @@ def memory(lengths: list[int], device: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a minute instead of several")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", choices=["speed", "decoding", "memory"], help="default: all")
     args = parser.parse_args()
     name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
     print(f"torch {torch.__version__}, {name}, {torch.get_num_threads()} CPU threads, causal\n")
-    budget = 1.0 if args.quick else 8.0
     keep_freed_memory()
     parts = [args.only] if args.only else ["speed", "decoding", "memory"]
     if "speed" in parts:
-        speed(SIZES[:3] if args.quick else SIZES, args.device, budget)
+        speed(args.device)
     if "decoding" in parts:
-        decoding(args.device, budget)
+        decoding(args.device)
     if "memory" in parts:
-        memory([512, 1024, 2048] if args.quick else [512, 1024, 2048, 4096, 8192], args.device)
+        memory(args.device)
 
 
 if __name__ == "__main__":

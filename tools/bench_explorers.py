@@ -5,8 +5,7 @@ Opens each in a real JupyterLab and a headless Chromium and presses arrow keys o
 `move` is the time from a key press to the frame that shows the changed picture, and its p95 beside
 the quickest of the same run, which a busy machine can tell as well. `held` is what a press in each
 frame (back at the ends) gives, as when a slider is dragged: pictures a second, beside those of a
-canvas of the same size that is only cleared; and the wait from the last press until its position is
-reached.
+canvas of the same size that is only cleared.
 """
 
 import argparse
@@ -35,9 +34,8 @@ print(f"first picture: {{1000 * (time.process_time() - began):.0f}}")"""
 LABELS = "all => all.map((slider) => slider.getAttribute('aria-label'))"
 MOVES, HELD = 30, 1500  # key presses; ms of a press in each frame
 # Counts a picture when pixels or caption differ from the last; its time is the next frame's.
-# `reached` is the time of the first picture of the last position, which the caption tells.
 PROBE = """() => {
-  const bench = window.bench = {key: 0, marks: [], last: null, said: "", reached: 0};
+  const bench = window.bench = {key: 0, marks: [], last: null};
   const view = document.querySelector('.mha-view canvas').mha, draw = view.draw.bind(view);
   const small = new OffscreenCanvas(96, 96).getContext('2d', {willReadFrequently: true});
   const sign = () => { small.clearRect(0, 0, 96, 96); small.drawImage(view.canvas, 0, 0, 96, 96);
@@ -48,9 +46,7 @@ PROBE = """() => {
   view.draw = () => { draw(); requestAnimationFrame(() => { const port = new MessageChannel();
     port.port1.onmessage = () => { const t = performance.now(), now = sign();
       if (now === bench.last) return;
-      bench.last = now; bench.marks.push(t);
-      const said = view.scene.caption;
-      if (bench.said !== said) [bench.said, bench.reached] = [said, t]; };
+      bench.last = now; bench.marks.push(t); };
     port.port2.postMessage(0); }); };
   // Which arrow key comes next on the slider in focus: back, where it stands at an end.
   bench.turned = (key) => {
@@ -101,12 +97,11 @@ def measure(page, label: str) -> dict[str, float]:
     page.wait_for_timeout(600)
     page.evaluate("ms => bench.held(ms, 'ArrowRight')", HELD)
     page.wait_for_timeout(800)
-    rate, lag = page.evaluate("""() => [
-        1000 * bench.marks.filter((t) => t <= bench.key).length / (bench.key - bench.from),
-        bench.reached - bench.key]""")
+    rate = page.evaluate("""() =>
+        1000 * bench.marks.filter((t) => t <= bench.key).length / (bench.key - bench.from)""")
     return {
         "p50": statistics.median(times), "p95": times[int(0.95 * (len(times) - 1))],
-        "missed": missed, "rate": rate, "lag": lag, "cleared": page.evaluate("bench.cleared()"),
+        "missed": missed, "rate": rate, "cleared": page.evaluate("bench.cleared()"),
     }  # fmt: skip
 
 
@@ -143,15 +138,14 @@ def table(rows: list[tuple[str, str, str, dict[str, float]]]) -> str:
     quickest = min(r["p95"] for *_, r in rows)
     lines = [
         "| explorer | slider | first ms | move p50 / p95 ms | p95 / quickest "
-        "| held: pictures a second | cleared | last ms |",
-        "|---|---|---|---|---|---|---|---|",
+        "| held: pictures a second | cleared |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, label, first, r in rows:
         missed = f" ({r['missed']} keys changed nothing)" if r["missed"] else ""
-        last = f"{r['lag']:.0f}" if r["lag"] > 0 else "–"  # all captions are the same
         lines.append(
             f"| {name} | {label} | {first} | {r['p50']:.0f} / {r['p95']:.0f}{missed} "
-            f"| {r['p95'] / quickest:.1f} | {r['rate']:.0f} | {r['cleared']:.0f} | {last} |"
+            f"| {r['p95'] / quickest:.1f} | {r['rate']:.0f} | {r['cleared']:.0f} |"
         )
     return "\n".join(lines)
 

@@ -31,6 +31,7 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+CLOSED = "jp-MarkdownHeadingCollapsed"
 SOLUTION = re.compile(
     r"<details[^>]*>\s*<summary>[^<]*Solution[^<]*</summary>\s*```python\n(.*?)^```", re.S | re.M
 )
@@ -55,6 +56,7 @@ def execute(notebook: NotebookNode, *, allow_errors: bool = False) -> NotebookNo
         timeout=600,  # plenty: a machine may be busy
         kernel_name="python3",
         allow_errors=allow_errors,
+        coalesce_streams=True,
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(FOLDER)}},
     ).execute()
@@ -66,45 +68,21 @@ def normal(notebook: NotebookNode) -> NotebookNode:
     notebook.metadata = nbformat.from_dict(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for cell in notebook.cells:
-        tags = cell.metadata.get("tags")
-        slides = cell.metadata.get("slideshow")
         folded = cell.metadata.get("jupyter", {}).get("source_hidden")
-        closed = cell.metadata.get("jp-MarkdownHeadingCollapsed")
-        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
-        if slides:
-            cell.metadata["slideshow"] = slides
-        if folded:  # Jupyter shows the cell's code at a click
-            cell.metadata["jupyter"] = {"source_hidden": True}
-        if closed:  # JupyterLab folds the section below this heading
-            cell.metadata["jp-MarkdownHeadingCollapsed"] = True
-        if cell.cell_type == "code":
-            cell.outputs = [_normal_output(o) for o in _merge_streams(cell.outputs)]
+        kept = {
+            "tags": cell.metadata.get("tags"),
+            "jupyter": {"source_hidden": True} if folded else None,  # code, seen at a click
+            CLOSED: cell.metadata.get(CLOSED),  # JupyterLab folds the section below this heading
+        }
+        cell.metadata = nbformat.from_dict({key: value for key, value in kept.items() if value})
+        for output in cell.get("outputs", ()):
+            if "data" in output:
+                # A live view names a model that lives in the kernel only; without it, an explorer
+                # that nobody has run yet shows the picture that lies beside it. nbval never
+                # compares this key.
+                output.data.pop(WIDGET_VIEW, None)
+                output.metadata = nbformat.from_dict({})
     return notebook
-
-
-def _merge_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Text that reached the notebook in several pieces is one output per stream."""
-    merged: dict[str, NotebookNode] = {}
-    kept = []
-    for output in outputs:
-        if output.output_type != "stream":
-            kept.append(output)
-        elif output.name in merged:
-            merged[output.name].text += output.text
-        else:
-            merged[output.name] = output
-            kept.append(output)
-    return kept
-
-
-def _normal_output(output: NotebookNode) -> NotebookNode:
-    if output.output_type not in ("display_data", "execute_result"):
-        return output
-    # A live view names a model that lives in the kernel only; without it, an explorer that nobody
-    # has run yet shows the picture that lies beside it. nbval never compares this key.
-    output.data.pop(WIDGET_VIEW, None)
-    output.metadata = nbformat.from_dict({})
-    return output
 
 
 def keep_measured(stored: NotebookNode, made: NotebookNode) -> NotebookNode:
