@@ -548,6 +548,7 @@ GOT_THROUGH_ONCE = (
     ("attention.MultiHeadAttention", {"n_heads": np.int64(3)}),
     ("cost.flops", {"d_model": 384, "n_heads": np.uint8(200)}),
     ("cost.measure", {"lengths": ()}),
+    ("explore.heads.heads", {"tokens": [[0]] * 5}),
     ("explore.heads.heads", {"x": torch.full((5, 6), torch.nan)}),
     ("masks.padding_mask", {"lengths": [10**400, 0.0]}),
     ("models.LanguageModel.continue_ids", {"temperature": 1e-320}),

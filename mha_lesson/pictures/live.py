@@ -189,11 +189,11 @@ class LiveView(anywidget.AnyWidget):
 class Explorer:
     """Controls over a pure function `scene_at(**values) -> Scene`, the last line of a cell.
 
-    `controls` maps the function's argument names to ipywidgets. `reach` says which positions a
-    control has where that depends on earlier ones, or on a page where it is typed: a function of
-    the earlier values. A control that has only one is hidden. A ValueError of `scene_at` is shown
-    as a sentence, any other exception with its type. A button plays the positions of the control
-    `play`, one after the other.
+    `controls` maps the function's argument names to ipywidgets; a control without a description is
+    named as its argument. `reach` says which positions a control has where that depends on earlier
+    ones, or on a page where it is typed: a function of the earlier values. A control that has only
+    one is hidden. A ValueError of `scene_at` is shown as a sentence, any other exception with its
+    type. A button plays the positions of the control `play`, one after the other.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
     a notebook that was not run, paper) stands the first state as a still picture. A page moves as
