@@ -7,7 +7,7 @@ from mha_lesson.pictures.colours import ROLES
 from mha_lesson.pictures.live import Explorer
 from mha_lesson.pictures.numerals import counted
 from mha_lesson.pictures.panels import Bars, Scene
-from mha_lesson.refusals import require_positive_int
+from mha_lesson.refusals import require_sizes
 
 WIDTHS = (48, 96, 192, 384, 768)
 HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width
@@ -34,12 +34,11 @@ def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
 
     d_k is d_model / h if None.
     """
-    require_positive_int("d_model", d_model)
-    require_positive_int("h", h)
+    require_sizes(d_model=d_model, h=h)
     if d_k is None:
         require_divisible(d_model, h)
         d_k = d_model // h
-    require_positive_int("d_k", d_k)
+    require_sizes(d_k=d_k)
     d_model, h, d_k = int(d_model), int(h), int(d_k)  # NumPy's would overflow
     one = d_model * h * d_k  # parameters of one matrix
     products = 2 * T * h * d_k  # a multiply-add counts as two operations

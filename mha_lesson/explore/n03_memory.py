@@ -144,7 +144,7 @@ def _address(x: Tensor, index: tuple[int, ...]) -> str:
 def _tiles(
     ids: list[list[int | None]], where: dict[int, str], h: int, d_k: int, title: str, **more: Any
 ) -> Tiles:
-    """Cells by their first places: label, colour, words and link follow from them."""
+    """Cells by their first places, from which all they show follows; `where` each of them lies."""
 
     def label(i: int) -> str:
         return f"{ascii_lowercase[i // (h * d_k)]}{i % (h * d_k)}"
