@@ -19,6 +19,8 @@ from answers import Answer, all_answers
 from mha_lesson import check
 from mutants import survivors
 
+VAGUE = ("values", "shape", "nan", "low_precision", "result_type", "result_count")
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -37,12 +39,7 @@ class Verdict:
 
 def named(slips: Sequence[str]) -> bool:
     """A slip, or an error of which the meaning is known: not just "other numbers"."""
-    return not all(map(_is_vague, slips))
-
-
-def _is_vague(key: str) -> bool:
-    vague = ("values", "shape", "nan", "low_precision", "result_type", "result_count")
-    return key in vague or key.startswith(("relation:", "error:error_"))
+    return not all(key in VAGUE or key.startswith(("relation:", "error:error_")) for key in slips)
 
 
 def judge(answer: Answer) -> Verdict:

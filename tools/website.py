@@ -137,7 +137,6 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
     page = SPAN.sub(lambda span: span[0] if span[1] in COLOURED else span[2], page)
     soup = BeautifulSoup(page, "html.parser")
     main = soup.main
-    assert main is not None
     for heading in main.find_all(["h1", "h2", "h3"], id=True):
         heading["id"] = slug(heading["id"])
     for link in main.find_all("a", href=True):
@@ -209,9 +208,6 @@ def words_of(part: Tag) -> str:
 
 def contents(soup: BeautifulSoup) -> None:
     """The page's own sections, below its name in the contents."""
-    mark = soup.nav.find(string=" sections ") if soup.nav else None
-    if mark is None:
-        return
     inner = soup.new_tag("ul")
     for heading in soup.select("main h2[id]"):
         item, link = soup.new_tag("li"), soup.new_tag("a", href=f"#{heading['id']}")
@@ -220,7 +216,7 @@ def contents(soup: BeautifulSoup) -> None:
         if heading.find_parent("details", "second-reading"):
             item["class"] = "second"
         inner.append(item)
-    mark.replace_with(inner)
+    soup.nav.find(string=" sections ").replace_with(inner)
 
 
 def moving(name: str) -> str:
@@ -262,17 +258,17 @@ def write_pages(place: Path, found: dict[str, tuple[str, NotebookNode]]) -> None
     exporter = typeset(
         HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(LOOK)])
     )
-    listed = [{"name": name, "title": title} for name, (title, _) in found.items()]
+    titles = {name: title for name, (title, _) in found.items()}
     index: list[dict[str, str]] = []
     for name, (title, notebook) in found.items():
-        told = {"title": title, "name": name, "pages": listed, "metadata": {"name": name}}
+        told = {"title": title, "name": name, "titles": titles, "metadata": {"name": name}}
         page, _ = exporter.from_notebook_node(prepare(notebook), told)
-        soup = adapt(page, {name: title for name, (title, _) in found.items()})
+        soup = adapt(page, titles)
         contents(soup)
         lay_beside(soup, place)
-        if soup.body and soup.select(".second-reading"):
+        if soup.select(".second-reading"):
             soup.body.append(BeautifulSoup(folds.SCRIPT, "html.parser"))
-        if soup.body and soup.select(".mha-guess"):
+        if soup.select(".mha-guess"):
             soup.body.append(BeautifulSoup(predict.script(), "html.parser"))
         index += sections(soup, name, title)
         (place / f"{name}.html").write_text(str(soup), encoding="utf-8")
