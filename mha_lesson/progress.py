@@ -35,7 +35,7 @@ class Progress:
         if in_notebook():
             from IPython.display import display
 
-            self._output = display(_html(""), raw=True, display_id=True)
+            self._output = display({"text/html": ""}, raw=True, display_id=True)
         return self
 
     def advance(self, note: str = "") -> None:
@@ -61,7 +61,7 @@ class Progress:
                 f'<div>{label} <progress value="{self.done}" max="{self.total}" '
                 f'aria-label="{label}"></progress> {escape(words)}</div>'
             )
-            self._output.update(_html(bar if words else ""), raw=True)
+            self._output.update({"text/html": bar if words else ""}, raw=True)
         elif sys.stderr is not None and sys.stderr.isatty():
             width = shutil.get_terminal_size().columns - 1
             text = f"{self.label}: {words}"[:width] if words else ""
@@ -75,7 +75,3 @@ def in_notebook() -> bool:
     except ImportError:
         return False
     return hasattr(get_ipython(), "kernel")
-
-
-def _html(html: str) -> dict[str, str]:
-    return {"text/html": html}

@@ -29,7 +29,6 @@ from mha_lesson.refusals import (
     require_positive,
     require_positive_int,
     require_sizes,
-    require_text,
     say,
 )
 from mha_lesson.runtime import device
@@ -114,7 +113,6 @@ def train(
     require_bool("decay", decay)
     if snapshot_every is not None:
         require_positive_int("snapshot_every", snapshot_every)
-    require_text(label=label)
     if bar is not None:
         require_kind("bar", bar, Progress)
     adam = torch.optim.Adam(model.parameters(), fused=True)  # one kernel for all parameters
