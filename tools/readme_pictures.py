@@ -8,7 +8,6 @@ number by hand is dragged, then the sentence is walked through step by step. And
 
 import io
 import sys
-import tempfile
 from pathlib import Path
 
 from PIL import Image
@@ -31,16 +30,10 @@ PLACE = """(c, [block, row, column]) => {
 }"""
 
 
-def pages(folder: Path) -> tuple[str, str]:
-    """The example by hand and the sentence with everything, each a page of its own."""
-    made = []
-    for until in ("attention", "output"):
-        page = folder / f"{until}.html"
-        inside = live.page(explore.flow(until=until))
-        body = '<body style="margin:12px;background:#FFF;font:14px sans-serif">'
-        page.write_text(f"<!doctype html><title>flow</title>{body}{inside}", encoding="utf-8")
-        made.append(page.as_uri())
-    return made[0], made[1]
+def flow(until: str) -> str:
+    """A page with nothing else."""
+    body = '<body style="margin:12px;background:#FFF;font:14px sans-serif">'
+    return f"<!doctype html><title>flow</title>{body}{live.page(explore.flow(until=until))}"
 
 
 def shoot(page) -> Image.Image:
@@ -50,7 +43,7 @@ def shoot(page) -> Image.Image:
 
 def frames(page, hand: str, whole: str) -> list[Image.Image]:
     """What the loop shows, one after the other; the last is the whole picture."""
-    page.goto(hand)
+    page.set_content(hand)
     page.wait_for_selector("canvas[aria-label]")
     made = [shoot(page)]
     x, y = page.locator("canvas").evaluate(PLACE, ["q", 2, 1])
@@ -60,7 +53,7 @@ def frames(page, hand: str, whole: str) -> list[Image.Image]:
         page.mouse.move(x, y - 12 * step)
         made.append(shoot(page))
     page.mouse.up()
-    page.goto(whole)
+    page.set_content(whole)
     page.wait_for_selector("canvas[aria-label]")
     slider = page.get_by_role("slider", name="step", exact=True)
     slider.focus()
@@ -75,11 +68,11 @@ def frames(page, hand: str, whole: str) -> list[Image.Image]:
 def main() -> None:
     if CHROMIUM is None:
         sys.exit("No Chromium found: on Debian and Ubuntu, apt install chromium.")
-    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        hand, whole = pages(Path(folder))
+    hand, whole = flow("attention"), flow("output")
+    with chromium() as browser:
         shots = frames(browser.new_context(viewport=VIEWPORT).new_page(), hand, whole)
         sharp = browser.new_context(viewport=VIEWPORT, device_scale_factor=2).new_page()
-        sharp.goto(whole)
+        sharp.set_content(whole)
         sharp.wait_for_selector("canvas[aria-label]")
         still = shoot(sharp)
     still.save(FOLDER / "flow.png", optimize=True)
@@ -87,15 +80,8 @@ def main() -> None:
     each = round(1000 * SECONDS / (len(shots) + 2))
     waits = [each] * (len(shots) - 1) + [3 * each]
     loop = FOLDER / "flow.webp"
-    shots[0].save(
-        loop,
-        save_all=True,
-        append_images=shots[1:],
-        duration=waits,
-        loop=0,
-        lossless=True,
-        method=6,
-    )
+    how = {"duration": waits, "loop": 0, "lossless": True, "method": 6}
+    shots[0].save(loop, save_all=True, append_images=shots[1:], **how)
     for path in (FOLDER / "flow.png", loop):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1000} KB")
     if loop.stat().st_size > MOST_BYTES:
