@@ -50,20 +50,17 @@ def judge(answer: Answer) -> Verdict:
 
 def table(verdicts: list[Verdict]) -> str:
     names = [e.name for e in (*check.EXERCISES, *check.SHORT)]
-    columns = "slips  right failed  wrong passed  named  p50 ms   p95   max"
-    lines = [f"{'exercise':<22} {columns}"]
+    lines = ["exercise                right failed  wrong passed  named  p50 ms   p95   max"]
     for name in (*names, "all"):
         rows = [v for v in verdicts if name in (v.answer.exercise, "all")]
         if not rows:
             continue
         right = [v for v in rows if v.answer.right]
         wrong = [v for v in rows if not v.answer.right]
-        judged = {v.answer.exercise for v in rows}
-        slips = sum(len(e.slips) for e in (*check.EXERCISES, *check.SHORT) if e.name in judged)
         named = sum(v.named for v in wrong) / max(1, len(wrong))
         cuts = quantiles([v.milliseconds for v in rows], n=20) if len(rows) > 1 else [0.0] * 19
         lines.append(
-            f"{name:<22}{slips:>6}{len(right):>7}{sum(v.misjudged for v in right):>7}"
+            f"{name:<22}{len(right):>7}{sum(v.misjudged for v in right):>7}"
             f"{len(wrong):>7}{sum(v.report.passed is True for v in wrong):>7}{named:>7.0%}"
             f"{cuts[9]:>8.0f}{cuts[18]:>6.0f}{max(v.milliseconds for v in rows):>6.0f}"
         )

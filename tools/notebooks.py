@@ -7,7 +7,6 @@
 functions too: `normal` (the stored form), `solved` (a notebook with its folded solutions in place).
 """
 
-import os
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+from mha_lesson.disk import write_whole
 from minutes import both, renewed, stated
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
@@ -102,9 +102,7 @@ def store(path: Path) -> str:
     after = nbformat.writes(made).rstrip("\n") + "\n"
     if after == before:
         return f"{path.name}: the same"
-    part = path.with_suffix(".part")
-    part.write_text(after, encoding="utf-8", newline="\n")
-    os.replace(part, path)
+    write_whole(path, after.encode())
     return f"{path.name}: stored anew, {len(after.encode()) // 1024} KB"
 
 
@@ -139,8 +137,7 @@ def renew_tables() -> None:
     of = {path.stem: both(read(path)) for path in paths()}
     for path in TABLES:
         text = path.read_text(encoding="utf-8")
-        if renewed(text, of) != text:
-            path.write_text(renewed(text, of), encoding="utf-8", newline="\n")
+        path.write_text(renewed(text, of), encoding="utf-8", newline="\n")
 
 
 def main() -> None:

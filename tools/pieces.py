@@ -61,8 +61,6 @@ PROCESSORS = {
 
 LIMIT = 600  # seconds of a piece on a GPU
 BENCH = ["tools/bench.py", "--device", "cuda", "--only"]
-
-
 BOOKS = sorted(map(str, ROOT.glob("notebooks/*.ipynb")))
 IN_TIME = [*PYTEST, *NBVAL, f"--nbval-cell-timeout={LIMIT}"]
 GPU = {
