@@ -33,30 +33,19 @@ def another_type(attempt: Attempt) -> Explanation | None:
     return None
 
 
-# What tells a result as a whole, and needs no guess at two mistakes.
-EXACT = {"relation:moved_axes", "relation:crossed"}
-
-
-def exactly_related(attempt: Attempt) -> Explanation | None:
-    """The right numbers, moved as a whole."""
-    finding = attempt.once(_what_differs)
-    return _with_notes(attempt, finding) if finding.key in EXACT else None
+MOVED = "relation:moved_axes"  # which tells the result as a whole
 
 
 def what_differs(attempt: Attempt) -> Explanation:
     """The last resort: what is wrong with the result, and what it depends on."""
-    finding = attempt.once(_what_differs)
+    finding = _what_differs(attempt)
     if finding.key == "nan":
         case = next(t.case for t in attempt.wrong if t.difference and t.difference.kind == "nan")
         if words := where_nan(attempt, case):
             asks = "Which numbers enter that line, and on which input?"
             finding = Finding("nan_made", f"{finding.does} {words}", asks)
-    elif seen := relations.experiment(attempt, attempt.wrong):
+    elif finding.key != MOVED and (seen := relations.experiment(attempt, attempt.wrong)):
         finding = replace(seen, does=f"{finding.does} {seen.does}")
-    return _with_notes(attempt, finding)
-
-
-def _with_notes(attempt: Attempt, finding: Finding) -> Explanation:
     notes = []
     if n := len(attempt.raised):
         stops = f"On {n} of the {len(attempt.trials)} inputs tried it stops with an error."

@@ -39,7 +39,6 @@ NAMERS: tuple[Namer, ...] = (
     search.several_slips,
     search.slip_in_part,  # a known slip, on some inputs
     rules.its_error,
-    differs.exactly_related,  # the right numbers, moved as a whole
     differs.what_differs,
 )
 ASKED: tuple[Callable[[Attempt], Iterator[Finding]], ...] = (

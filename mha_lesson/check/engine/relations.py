@@ -153,23 +153,6 @@ def same_memory(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     return shuffled(yours, expected, sizes)
 
 
-def crossed(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
-    """Axes that come twice: what belongs together is where the two meet."""
-    if yours.ndim == expected.ndim:
-        fits = yours.shape == expected.shape and close(yours, expected, _TIGHT)
-        return [CROSSED] * fits
-    pairs = combinations(range(yours.ndim), 2) if expected.ndim < yours.ndim < 7 else ()
-    alike = ((i, j) for i, j in pairs if yours.shape[i] == yours.shape[j])
-    met = (yours.diagonal(0, i, j).movedim(-1, i) for i, j in alike)
-    return next((said for x in met if (said := crossed(x, expected, sizes))), [])
-
-
-CROSSED = (
-    "An axis comes twice in it: each of its parts has met every other one, and the right numbers "
-    "stand only where a part meets itself."
-)
-
-
 def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """One position of one axis only, or all but the first or last."""
     said = []
@@ -195,7 +178,7 @@ _SAME_SHAPE: tuple[Relation, ...] = (
     partly_right,
     near,
 )
-_OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, crossed, a_slice)
+_OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, a_slice)
 
 
 def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:
