@@ -62,6 +62,13 @@ def _on(attempt: Attempt, case: Case) -> Finding | None:
     return None
 
 
+def has_nan(problem: Problem, answer: Callable[..., Any], case: Case) -> bool:
+    """Whether a gradient has NaN in it; where nothing can be differentiated none has."""
+    _, found = _differentiated(problem, answer, case, set())
+    gradients = found.values() if isinstance(found, dict) else ()
+    return any(g is not None and bool(g.isnan().any()) for g in gradients)
+
+
 def _differentiated(
     problem: Problem, answer: Callable[..., Any], case: Case, codes: set[Any]
 ) -> tuple[dict[str, Tensor], Raised | dict[str, Tensor | None] | None]:

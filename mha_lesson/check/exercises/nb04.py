@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.blocks import Way
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.families import kinds_of_mask
+from mha_lesson.check.engine.gradients import has_nan
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.watch import where_nan
@@ -33,9 +35,6 @@ def causal_mask(
 ) -> Any:
     """True above the diagonal."""
     return axes(kind(triangle(T)))
-
-
-MEANING = "True means *blocked* here. May query 2 look at key 1?"
 
 
 right_too(
@@ -110,21 +109,13 @@ def batches_of_lengths() -> Iterator[Case]:
         yield Case((torch.tensor(lengths, dtype=dtype), T), {"B": len(lengths), "T": T}, note)
 
 
-def from_length_on(positions: Tensor, lengths: Tensor) -> Tensor:
-    return positions >= lengths
-
-
-def key_axis_last(mask: Tensor) -> Tensor:
-    return mask[:, None, None, :]
-
-
 @exercise(8, "04", make_cases=batches_of_lengths, gradient=False, gives=("mask (B, 1, 1, T)",))
 def padding_mask(
     lengths: Tensor,
     T: int,
     *,
-    where: Any = from_length_on,
-    axes: Any = key_axis_last,
+    where: Any = lambda positions, lengths: positions >= lengths,
+    axes: Any = lambda mask: mask[:, None, None, :],
     kind: Any = unchanged,
 ) -> Any:
     """True at keys from lengths[b] on, (B, 1, 1, T)."""
@@ -271,7 +262,6 @@ def scores_and_masks() -> Iterator[Case]:
 
 
 def minus_infinity(scores: Tensor, mask: Tensor) -> Tensor:
-    """the masked scores"""
     return scores.masked_fill(mask, -math.inf)
 
 
@@ -280,7 +270,6 @@ def minus_1e9(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def blocked_rows_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
-    """the weights, empty rows at zero"""
     return weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
 
 
@@ -288,44 +277,37 @@ def zero_where_blocked(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.masked_fill(mask, 0.0)
 
 
-def nan_gradient(what: str, of: str) -> Finding:
+def nan_of_empty_rows(where: str) -> Finding:
     """Results may be clean and their gradients NaN all the same."""
     return Finding(
         "nan_gradient",
-        f"The {what}, and the *gradient* of the {of} has NaN in it. (A softmax of nothing but −∞ "
-        "leaves that behind, and a zero in place of its result does not mend the way back: where "
-        "−∞ was *added* to the scores nothing stops the NaN there, as `masked_fill` would.)",
+        f"{where} has NaN in it. (A softmax of nothing but −∞ leaves that behind, and a zero in "
+        "place of its result does not mend the way back: where −∞ was *added* to the scores "
+        "nothing stops the NaN there, as `masked_fill` would.)",
         "How could the softmax of a blocked row be kept from ever seeing nothing but −∞?",
     )
 
 
+def nan_of_overflow(where: str) -> Finding:
+    return Finding(
+        "nan_gradient",
+        f"{where}. (Where `exp` overflows at a blocked key, a zero in its place afterwards does "
+        "not mend the way back: 0 · ∞ is NaN.)",
+        "What does `exp` see of a blocked score, and could it be lowered before?",
+    )
+
+
 def gradients_of_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
-    for scores, mask in (case.inputs for case in cases):
-        if _leaves_nan(answer, scores, mask):
-            with_keys = mask & ~mask.all(-1, keepdim=True)
-            if _leaves_nan(answer, scores, with_keys):
-                return NAN_OF_OVERFLOW
-            return nan_gradient("weights are right", "scores")
+    where = "The weights are right, and the *gradient* of the scores"
+    also = f"{where} has NaN in it, also where every query has a key left"
+    for case in cases:
+        scores, mask = case.inputs
+        with_keys = replace(case, inputs=(scores, mask & ~mask.all(-1, keepdim=True)))
+        if has_nan(masked_softmax, answer, case):
+            if has_nan(masked_softmax, answer, with_keys):
+                return nan_of_overflow(also)
+            return nan_of_empty_rows(where)
     return None
-
-
-NAN_OF_OVERFLOW = Finding(
-    "nan_gradient",
-    "The weights are right, and the *gradient* of the scores has NaN in it, also where every query "
-    "has a key left. (Where `exp` overflows at a blocked key, a zero in its place afterwards does "
-    "not mend the way back: 0 · ∞ is NaN.)",
-    "What does `exp` see of a blocked score, and could it be lowered before?",
-)
-
-
-def _leaves_nan(answer: Callable[..., Any], scores: Tensor, mask: Tensor) -> bool:
-    leaf = scores.clone().requires_grad_()
-    try:
-        weights = answer(leaf * 1.0, mask.clone())  # a copy: it may be written into
-        (weights * normal(*weights.shape, seed=99)).sum().backward()
-    except Exception:
-        return False  # nothing to differentiate, or not differentiable: not NaN
-    return leaf.grad is not None and bool(leaf.grad.isnan().any())
 
 
 def nan_on_the_way(attempt: Attempt) -> str:
@@ -408,17 +390,9 @@ def empty(weights, mask):
     stays 0/0 = NaN. | Over which axis do you ask whether all keys of a query are blocked?"""
 
 
-@masked_softmax.step(at="empty", fill=(minus_infinity, minus_1e9))
-def empty_and_blocked(weights, mask):
-    blocked_to_zero = weights.masked_fill(mask, 0.0)
-    "right"
-
-
 @masked_softmax.step
 def fill(scores, mask):
     blocked_rows_left_open = scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
-    "right"
-    finite = scores.masked_fill(mask, -1e9)
     "right"
 
 
@@ -587,5 +561,7 @@ def with_epsilon() -> Iterator[Way]:
         )
 
 
-masked_softmax.step(filled_too_high(), at="fill", empty=(unchanged, blocked_rows_to_zero))
+masked_softmax.step(
+    filled_too_high(), at="fill", empty=(unchanged, blocked_rows_to_zero, zero_where_blocked)
+)
 masked_softmax.step(with_epsilon(), at=WHOLE)

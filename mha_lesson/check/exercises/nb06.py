@@ -15,6 +15,7 @@ from mha_lesson.check.engine.attempt import Trial
 from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.blocks import Way
 from mha_lesson.check.engine.exercise import WHOLE, Case, Exercise, exercise
+from mha_lesson.check.engine.gradients import has_nan
 from mha_lesson.check.engine.inputs import unchanged
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned, run
@@ -31,69 +32,37 @@ from mha_lesson.check.exercises.nb04 import (
     masked_softmax,
     minus_1e9,
     minus_infinity,
-    nan_gradient,
+    nan_of_empty_rows,
+    nan_of_overflow,
     normalise_and_zero,
     zero_where_blocked,
 )
 from mha_lesson.check.exercises.nb06_layers import NAMES, Layers, bind, call, scoring_low
 
 
-def three_layers(x: Tensor, layers: Layers) -> tuple[Tensor, Tensor, Tensor]:
-    """queries, keys and values before the cut"""
-    return layers.projected(x)
-
-
-def first_of_mask(mask: Tensor, scores: Tensor) -> Tensor:
-    """The mask that one single head would get."""
-    return mask[:, :1] if mask.ndim == 4 else mask
-
-
 def into_heads(x: Tensor, h: int, which: str) -> Tensor:
-    """the heads of queries, keys and values"""
     B, T, D = x.shape
     return x.view(B, T, h, D // h).transpose(1, 2)
 
 
-def weights_times_values(weights: Tensor, V: Tensor) -> Tensor:
-    """what the heads collect, weights · V"""
-    return weights @ V
-
-
-def heads_side_by_side(moved: Tensor, context: Tensor) -> Tensor:
-    """the heads side by side, merged"""
-    return side_by_side(moved, context)
-
-
 def through_w_o(merged: Tensor, layers: Layers, x: Tensor) -> Tensor:
-    """what leaves `w_o`"""
     return layers.apply("w_o", merged)
 
 
 def gradient_with_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
     for note, finding in _NAN_GRADIENTS.items():
-        if _leaves_nan(answer, next(c for c in cases if c.note == note)):
+        if has_nan(MultiHeadAttention, answer, next(c for c in cases if c.note == note)):
             return finding
     return None
 
 
-def _leaves_nan(answer: Callable[..., Any], case: Case) -> bool:
-    x, mask, layers = case.inputs
-    learning = layers.learning()
-    outcome = run(lambda: answer(x, mask.clone(), learning).sum().backward(), (), set())
-    grads = [p.grad for p in learning.module.parameters() if p.grad is not None]
-    return not isinstance(outcome, Raised) and any(bool(g.isnan().any()) for g in grads)
-
-
 _NAN_GRADIENTS = {
-    "with every key of query 1 blocked": nan_gradient(
-        "output is right even where a row is blocked", "weights"
+    "with every key of query 1 blocked": nan_of_empty_rows(
+        "The output is right even where a row is blocked, and the *gradient* of the weights"
     ),
-    "where scores are as large as 1e4": Finding(
-        "nan_gradient",
+    "where scores are as large as 1e4": nan_of_overflow(
         "The output is right, and where scores are large the *gradient* of the weights has NaN in "
-        "it. (Where `exp` overflows at a blocked key, a zero in its place afterwards does not mend "
-        "the way back: 0 · ∞ is NaN.)",
-        "What does `exp` see of a blocked score, and could it be lowered before?",
+        "it"
     ),
 }
 
@@ -111,7 +80,7 @@ def MultiHeadAttention(
     mask: Tensor | None,
     layers: Layers,
     *,
-    project: Any = three_layers,
+    project: Any = lambda x, layers: layers.projected(x),
     split: Any = into_heads,
     product: Any = every_query_with_every_key,
     scale: Any = by_root_d_k,
@@ -119,10 +88,10 @@ def MultiHeadAttention(
     fill: Any = minus_infinity,
     normalise: Any = softmax_over_keys,
     empty: Any = blocked_rows_to_zero,
-    mix: Any = weights_times_values,
+    mix: Any = lambda weights, V: weights @ V,
     arrange: Any = unchanged,
     order: Any = tokens_before_heads,
-    join: Any = heads_side_by_side,
+    join: Any = side_by_side,
     leave: Any = through_w_o,
     give: Any = unchanged,
 ) -> Any:
@@ -265,7 +234,9 @@ def like_cards(x: Tensor, h: int) -> Tensor:
     return x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)
 
 
-@MultiHeadAttention.step(at="split", read=first_of_mask)
+@MultiHeadAttention.step(
+    at="split", read=lambda mask, scores: mask[:, :1] if mask.ndim == 4 else mask
+)
 def without_cut(x, h, which):
     not_split = x[:, None]
     """There is only one head: attention runs over all d_model dimensions at once, and n_heads takes
