@@ -14,8 +14,6 @@ from mha_lesson.check.engine.families import kinds_of_count, orders_of_results
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.safely import fresh
 
-Three = tuple[Tensor, ...]
-
 
 def tokens_and_weights() -> Iterator[Case]:
     for seed, (B, T, d_model) in enumerate(
@@ -29,44 +27,37 @@ def tokens_and_weights() -> Iterator[Case]:
             yield Case((strided(X), strided(W)), sizes, "with X and W_qkv not contiguous")
 
 
-def rows_of_w_are_outputs(X: Tensor, W: Tensor) -> Tensor:
-    """the product X W_qkvᵀ"""
-    return X @ W.mT
-
-
-def three_neighbours(y: Tensor) -> Three:
-    Q, K, V = y.tensor_split(3, dim=-1)
-    return Q, K, V
-
-
-def queries_keys_values(Q: Tensor, K: Tensor, V: Tensor) -> Three:
-    return Q, K, V
-
-
-class _Products(TorchFunctionMode):
-    """Counts matrix products."""
-
-    count = 0
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += getattr(func, "__name__", "") in PRODUCTS
-        return func(*args, **(kwargs or {}))
-
-
 PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "linear", "mm", "bmm", "einsum", "tensordot"}
 
 
-def products(attempt: Attempt) -> str:
-    with torch.no_grad(), _Products() as seen:
+class _Products(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.firsts: list[Any] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in PRODUCTS:
+            self.firsts.append(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+def factors(attempt: Attempt) -> list[Any]:
+    """The first argument of each matrix product that an answer takes on its first input."""
+    with torch.no_grad(), _Products() as products:
         attempt.bound.answer(*map(fresh, attempt.bound.cases[0].inputs))
+    return products.firsts
+
+
+def several_products(attempt: Attempt) -> str:
+    n = len(factors(attempt))
     asked = "With *one* product it could be done: all three thirds lie in one matrix."
-    return f"It takes {seen.count} products. {asked}" if seen.count > 1 else ""
+    return f"It takes {n} products. {asked}" if n > 1 else ""
 
 
 @exercise(
     3,
     "02",
-    remark=products,
+    remark=several_products,
     make_cases=tokens_and_weights,
     gives=("Q (B, T, d_model)", "K (B, T, d_model)", "V (B, T, d_model)"),
 )
@@ -74,9 +65,9 @@ def project_qkv(
     X: Tensor,
     W_qkv: Tensor,
     *,
-    product: Any = rows_of_w_are_outputs,
-    cut: Any = three_neighbours,
-    give: Any = queries_keys_values,
+    product: Any = lambda X, W: X @ W.mT,
+    cut: Any = lambda y: y.tensor_split(3, dim=-1),
+    give: Any = lambda Q, K, V: (Q, K, V),
 ) -> Any:
     """X W_q^T, X W_k^T, X W_v^T, the rows of W_qkv stacked q, k, v."""
     parts = cut(product(X, W_qkv))
@@ -119,7 +110,6 @@ def cut(y):
     thirds_as_tokens = y.reshape(y.shape[0], -1, y.shape[-1] // 3).chunk(3, dim=1)
     """Each token's three parts are laid below each other, as tokens, and the cut goes through
     those: Q gets the first of them, and parts of all three kinds."""
-
     pieces_of_three = y.split(3, -1)
     """`split(3)` makes pieces that are 3 *wide*, not 3 pieces. | Which number does `split` want,
     and which does `chunk`?"""
@@ -172,27 +162,15 @@ def widths() -> Iterator[Case]:
         yield Case((d_model, h, d_k), {"d_model": d_model, "n_heads": h, "d_k": d_k})
 
 
-def three_per_head(d_model: int, h: int, d_k: int) -> Any:
-    return 3 * d_model * h * d_k
-
-
-def back_to_d_model(d_model: int, h: int, d_k: int) -> Any:
-    return h * d_k * d_model
-
-
-def no_biases(d_model: int, h: int, d_k: int) -> Any:
-    return 0
-
-
 @exercise(4, "02", make_cases=widths, gradient=False, gives=("count",))
 def count_parameters(
     d_model: int,
     n_heads: int,
     d_k: int,
     *,
-    inward: Any = three_per_head,
-    outward: Any = back_to_d_model,
-    biases: Any = no_biases,
+    inward: Any = lambda d_model, h, d_k: 3 * d_model * h * d_k,
+    outward: Any = lambda d_model, h, d_k: h * d_k * d_model,
+    biases: Any = lambda *sizes: 0,
     finish: Any = unchanged,
 ) -> Any:
     """4 · d_model · h · d_k."""
@@ -222,9 +200,6 @@ def inward(d_model, h, d_k):
     does one head have?"""
     nothing_inward = 0
     "Only W_o is counted. | Which projections lead into the heads?"
-    two_projections = 2 * d_model * h * d_k
-    """Of the four matrices only three are counted. | Three lead into the heads, and one leads back.
-    Which is missing?"""
     from_heads_to_heads = 3 * (h * d_k) ** 2
     """W_q, W_k and W_v are counted as (h·d_k) × (h·d_k): what they read is d_model wide. | What
     goes into W_q?"""
@@ -232,8 +207,9 @@ def inward(d_model, h, d_k):
 
 @count_parameters.step
 def outward(d_model, h, d_k):
-    output_forgotten = 0
-    "= two_projections"
+    two_projections = 0
+    """Of the four matrices only three are counted. | Three lead into the heads, and one leads back.
+    Which is missing?"""
     square_outward = d_model**2
     """W_o is counted as d_model × d_model: what it reads is h · d_k wide, which may differ. | How
     wide is the concatenation of h heads of d_k dimensions?"""

@@ -5,13 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from mha_lesson.check.engine.attempt import Attempt
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.inputs import normal, strided
-from mha_lesson.check.engine.safely import fresh
-from mha_lesson.check.exercises.nb02 import PRODUCTS
+from mha_lesson.check.exercises.nb02 import factors
 
 
 def heads_and_w_o() -> Iterator[Case]:
@@ -38,42 +36,13 @@ def heads_and_w_o() -> Iterator[Case]:
 
 
 def neighbouring_columns(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
-    """the columns of W_o for a head"""
     return W_o[:, i * d_k : (i + 1) * d_k]
 
 
-def head_times_slab(head: Tensor, slab: Tensor) -> Tensor:
-    """the write of a head"""
-    return head @ slab.mT
-
-
-def head_by_head(heads: Tensor) -> list[Tensor]:
-    return list(heads.unbind(1))
-
-
-def added(writes: list[Tensor]) -> Any:
-    """the sum of the writes"""
-    return torch.stack(writes).sum(0)
-
-
-class _SideBySide(TorchFunctionMode):
-    """How many products all heads enter as they lie side by side."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width, self.seen = width, 0
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in PRODUCTS and isinstance(args[0], Tensor):
-            self.seen += args[0].shape[-1] == self.width
-        return func(*args, **(kwargs or {}))
-
-
 def side_by_side(attempt: Attempt) -> str:
-    heads, W_o = map(fresh, attempt.bound.cases[0].inputs)
-    with torch.no_grad(), _SideBySide(heads.shape[1] * heads.shape[-1]) as one_product:
-        attempt.bound.answer(heads, W_o)
-    if one_product.seen != 1:  # of several, each may be of one head, with zeros beside it
+    _, W_o = attempt.bound.cases[0].inputs
+    widths = [x.shape[-1] for x in factors(attempt) if isinstance(x, Tensor)]
+    if widths.count(W_o.shape[-1]) != 1:  # of several, each may be of one head, beside zeros
         return ""
     return (
         "All heads enter one product, side by side, and are summed within it: which columns of "
@@ -88,10 +57,10 @@ def sum_of_head_writes(
     heads: Tensor,
     W_o: Tensor,
     *,
-    each: Any = head_by_head,
+    each: Any = lambda heads: heads.unbind(1),
     slab: Any = neighbouring_columns,
-    write: Any = head_times_slab,
-    collect: Any = added,
+    write: Any = lambda head, slab: head @ slab.mT,
+    collect: Any = lambda writes: torch.stack(writes).sum(0),
 ) -> Any:
     """Σ_i head_i · (its columns of W_o)ᵀ."""
     h, d_k = heads.shape[1], heads.shape[-1]
