@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mha_lesson.check.engine.blocks import Way
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
 from mha_lesson.check.engine.inputs import normal, strided
 
@@ -37,34 +38,15 @@ def logits_and_tokens() -> Iterator[Case]:
             yield Case((wide, tokens), sizes, "where logits go up to ±1e4", 1e-4, True)
 
 
-def next_tokens(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """the logits that predict, and the tokens to be predicted"""
-    return logits[:, :-1], tokens[:, 1:]
-
-
-def log_softmax_over_vocabulary(logits: Tensor) -> Tensor:
-    """the logarithms of the probabilities"""
-    return logits.log_softmax(-1)
-
-
-def minus_the_right_one(logs: Tensor, targets: Tensor) -> Tensor:
-    """the loss of each prediction"""
-    return -logs.gather(-1, targets[..., None])[..., 0]
-
-
-def mean_of_all(losses: Tensor, targets: Tensor) -> Any:
-    return losses.mean()
-
-
 @exercise(12, "07", make_cases=logits_and_tokens, gives=("loss ()",))
 def next_token_loss(
     logits: Tensor,
     tokens: Tensor,
     *,
-    shift: Any = next_tokens,
-    normalise: Any = log_softmax_over_vocabulary,
-    pick: Any = minus_the_right_one,
-    reduce: Any = mean_of_all,
+    shift: Any = lambda logits, tokens: (logits[:, :-1], tokens[:, 1:]),
+    normalise: Any = lambda logits: logits.log_softmax(-1),
+    pick: Any = lambda logs, targets: -logs.gather(-1, targets[..., None])[..., 0],
+    reduce: Any = lambda losses, targets: losses.mean(),
 ) -> Any:
     """Mean cross-entropy of logits[:, t] against tokens[:, t + 1]."""
     predictions, targets = shift(logits, tokens)
@@ -122,40 +104,36 @@ def normalise(logits):
     log_of_softmax = logits.softmax(-1).log()
     """For large logits the loss is ∞: written apart, exp, sum and log run out of numbers. (A
     softmax becomes exactly 0, and its log −∞; or `exp` overflows.)"""
-    naive_log_softmax = logits - logits.exp().sum(-1, keepdim=True).log()
-    "= log_of_softmax"
     naive_probabilities = (logits.exp() / logits.exp().sum(-1, keepdim=True)).log()
     "For large logits the loss is NaN: `exp` of the logits as they are overflows, and ∞/∞ is NaN."
-    p = logits.softmax(-1)
-    log_of_guarded_softmax = (p + 1e-9).log()
-    """The probabilities are kept away from 0 by a small number before the log: for large logits the
-    loss is cut off."""
-    guarded_6 = (p + 1e-6).log()
-    "= log_of_guarded_softmax"
-    guarded_8 = (p + 1e-8).log()
-    "= log_of_guarded_softmax"
-    guarded_10 = (p + 1e-10).log()
-    "= log_of_guarded_softmax"
-    guarded_12 = (p + 1e-12).log()
-    "= log_of_guarded_softmax"
-    clamped_7 = p.clamp(min=1e-7).log()
-    "= log_of_guarded_softmax"
-    clamped_8 = p.clamp(min=1e-8).log()
-    "= log_of_guarded_softmax"
-    clamped_9 = p.clamp(min=1e-9).log()
-    "= log_of_guarded_softmax"
     in_bits = logits.log_softmax(-1) / math.log(2)
     """The logarithm is taken to the base 2: the loss is in bits, 1.44 times too large. |
     Cross-entropy in PyTorch is in nats. Which base is that?"""
 
 
+def kept_above_zero() -> Iterator[Way]:
+    does = (
+        "The probabilities are kept away from 0 by a small number before the log: for large logits "
+        "the loss is cut off."
+    )
+    key = "log_of_guarded_softmax"
+    asks = "Which function takes exp, sum and log at once, and safely?"
+    for small in (10.0**-n for n in range(5, 13)):
+        yield key, does, asks, lambda logits, small=small: (logits.softmax(-1) + small).log()
+        yield key, does, asks, lambda logits, small=small: logits.softmax(-1).clamp(small).log()
+
+
+next_token_loss.step(kept_above_zero(), at="normalise")
+
+
 @next_token_loss.step
 def pick(logs, targets):
     """What does cross-entropy take of the probability of the right token?"""
-    sign_missing = -minus_the_right_one(logs, targets)
+    right_one = logs.gather(-1, targets[..., None])[..., 0]
+    sign_missing = right_one
     """The sign is missing: a log-probability is negative, and a loss should fall as the model
     improves. | Cross-entropy is −log p. Where is the minus?"""
-    one_minus_p = 1 - logs.exp().gather(-1, targets[..., None])[..., 0]
+    one_minus_p = 1 - right_one.exp()
     "Of each prediction 1 − p is taken, where cross-entropy takes −log p."
     accuracy = (logs.argmax(-1) == targets).to(logs.dtype)
     "The share of right guesses (the accuracy) is counted: it has no gradient, and is no loss."
@@ -207,5 +185,3 @@ def another_loss(logits, tokens):
     smoothed = F.cross_entropy(late.flatten(0, 1), targets.flatten(), label_smoothing=0.1)
     """The targets are smoothed (`label_smoothing`): the exercise asks for the plain cross-entropy.
     | Which argument of `cross_entropy` is not asked for?"""
-    weighted = F.cross_entropy(late.flatten(0, 1), targets.flatten(), ignore_index=0)
-    "= zero_is_padding"
