@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from mha_lesson.check.engine.beyond import right_too
 from mha_lesson.check.engine.device import bare, flat
 from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
-from mha_lesson.check.engine.inputs import normal, strided
+from mha_lesson.check.engine.inputs import normal, strided, unchanged
 from mha_lesson.check.engine.report import Finding
 
 
@@ -44,34 +44,7 @@ def in_turn(K: Tensor, V: Tensor, block: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def scaled_scores(Q: Tensor, k: Tensor) -> Tensor:
-    """the scores of a block"""
     return Q @ k.mT / math.sqrt(Q.shape[-1])
-
-
-def largest_so_far(old: Tensor, scores: Tensor) -> Tensor:
-    """the running maximum"""
-    return torch.maximum(old, scores.amax(-1, keepdim=True))
-
-
-def powers_below(scores: Tensor, old: Tensor, new: Tensor) -> Tensor:
-    """the exponentials of a block"""
-    return (scores - new).exp()
-
-
-def sum_rescaled(total: Tensor, fade: Tensor, powers: Tensor) -> Tensor:
-    """the running sum"""
-    return total * fade + powers.sum(-1, keepdim=True)
-
-
-def output_rescaled(
-    output: Tensor, fade: Tensor, powers: Tensor, v: Tensor, total: Tensor
-) -> Tensor:
-    """the running output"""
-    return output * fade + powers @ v
-
-
-def divided_at_the_end(output: Tensor, total: Tensor, n: int) -> Tensor:
-    return output / total
 
 
 class _Sizes(TorchFunctionMode):
@@ -131,11 +104,11 @@ def blockwise_attention(
     *,
     cut: Any = in_turn,
     score: Any = scaled_scores,
-    top: Any = largest_so_far,
-    power: Any = powers_below,
-    add: Any = sum_rescaled,
-    collect: Any = output_rescaled,
-    finish: Any = divided_at_the_end,
+    top: Any = lambda old, scores: torch.maximum(old, scores.amax(-1, keepdim=True)),
+    power: Any = lambda scores, old, new: (scores - new).exp(),
+    add: Any = lambda total, fade, powers: total * fade + powers.sum(-1, keepdim=True),
+    collect: Any = lambda output, fade, powers, v, total: output * fade + powers @ v,
+    finish: Any = lambda output, total, n: output / total,
 ) -> Any:
     """softmax(Q Kᵀ / √d_k) V, a block of keys at a time."""
     largest = Q.new_full((len(Q), 1), -math.inf)
@@ -185,32 +158,23 @@ def collect(output, fade, powers, v, total):
     much."""
 
 
-@blockwise_attention.step(at="collect", finish=lambda output, total, n: output)
+@blockwise_attention.step(at="collect", finish=unchanged)
 def collect_divided(output, fade, powers, v, total):
     divided_inside = (output * fade + powers @ v) / total
     """The output is divided by the sum in every turn, and not once at the end. | Is what was
     divided to be divided again?"""
 
 
-def below_their_own(scores: Tensor, old: Tensor, new: Tensor) -> Tensor:
-    return (scores - scores.amax(-1, keepdim=True)).exp()
-
-
 @blockwise_attention.step(
-    at="collect", power=below_their_own, finish=lambda output, total, n: output
+    at="finish",
+    power=lambda scores, old, new: scores.softmax(-1),
+    collect=lambda output, fade, powers, v, total: output + powers @ v,
 )
-def collect_apart(output, fade, powers, v, total):
+def a_softmax_for_each_block(output, total, n):
     """By which sum should the output be divided, and when?"""
-    blocks_added = output + powers / powers.sum(-1, keepdim=True) @ v
+    blocks_added = output
     "Every block has a softmax of its own, and their outputs are added up."
-
-
-@blockwise_attention.step(
-    at="collect", power=below_their_own, finish=lambda output, total, n: output / n
-)
-def collect_a_mean(output, fade, powers, v, total):
-    """By which sum should the output be divided, and when?"""
-    blocks_averaged = output + powers / powers.sum(-1, keepdim=True) @ v
+    blocks_averaged = output / n
     "Every block has a softmax of its own, and their outputs are averaged: blocks count alike."
 
 
@@ -230,18 +194,16 @@ def collect_neither(output, fade, powers, v, total):
     which factor have the old numbers become too large?"""
 
 
-def rescaled_upside_down(old: Tensor, fade: Tensor) -> Tensor:
+def grown(old: Tensor, fade: Tensor) -> Tensor:
     return torch.where(old == 0, old, old / fade)  # nothing yet, or ∞ where scores lie far apart
 
 
 @blockwise_attention.step(
     at="collect",
-    add=lambda total, fade, powers: (
-        rescaled_upside_down(total, fade) + powers.sum(-1, keepdim=True)
-    ),
+    add=lambda total, fade, powers: grown(total, fade) + powers.sum(-1, keepdim=True),
 )
 def collect_upside_down(output, fade, powers, v, total):
-    both_upside_down = rescaled_upside_down(output, fade) + powers @ v
+    both_upside_down = grown(output, fade) + powers @ v
     """The old sum and output are multiplied by exp(new − old) and grow with a new maximum, where
     they have to shrink. | Which way round does the difference stand?"""
 
@@ -300,8 +262,6 @@ def score(Q, k):
     "The scores are not scaled: nothing divides Q Kᵀ."
     by_d_k = Q @ k.mT / Q.shape[-1]
     "The scores are divided by d_k itself, not by its root."
-    by_root_block = Q @ k.mT / math.sqrt(len(k))
-    "The scores are divided by √block, the root of how many keys there are in a block."
 
 
 @blockwise_attention.step
@@ -314,8 +274,9 @@ def finish(output, total, n):
 @blockwise_attention.step(at=WHOLE)
 def block_by_block(Q, K, V, block):
     """By which sum should the output be divided, and when?"""
-    by_the_block = (Q @ K.mT / math.sqrt(block)).softmax(-1) @ V
-    "= by_root_block"
+    by_root_block = (Q @ K.mT / math.sqrt(block)).softmax(-1) @ V
+    """The scores are divided by √block, the root of how many keys there are in a block. | For
+    random vectors the dot product spreads like √d_k. What brings it back to 1?"""
     below = [
         ((s - s.amax(-1, keepdim=True)).exp(), v)
         for s, v in ((scaled_scores(Q, k), v) for k, v in in_turn(K, V, block))

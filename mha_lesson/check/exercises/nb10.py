@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mha_lesson.check.engine.beyond import right_too
-from mha_lesson.check.engine.exercise import WHOLE, Case, exercise
+from mha_lesson.check.engine.exercise import Case, exercise
 from mha_lesson.check.engine.inputs import normal, strided
 
 
@@ -38,22 +38,9 @@ def base_to_minus_2i_over_d_k(x: Tensor) -> Tensor:
     return 10_000.0 ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
 
 
-def position_times_speed(speed: Tensor, positions: Tensor, x: Tensor) -> Tensor:
-    return positions[:, None] * speed
-
-
-def halves(x: Tensor) -> tuple[Tensor, Tensor]:
-    first, second = x.chunk(2, dim=-1)
-    return first, second
-
-
 def turned(a: Tensor, b: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
     cos, sin = angle.cos().to(a.dtype), angle.sin().to(a.dtype)
     return a * cos - b * sin, a * sin + b * cos
-
-
-def side_by_side(a: Tensor, b: Tensor) -> Tensor:
-    return torch.cat((a, b), dim=-1)
 
 
 @exercise(16, "10", make_cases=rows_and_positions, gives=("the rotated rows (..., T, d_k)",))
@@ -62,10 +49,10 @@ def rotate(
     positions: Tensor,
     *,
     speed: Any = base_to_minus_2i_over_d_k,
-    angle: Any = position_times_speed,
-    pair: Any = halves,
+    angle: Any = lambda speed, positions, x: positions[:, None] * speed,
+    pair: Any = lambda x: x.chunk(2, dim=-1),
     turn: Any = turned,
-    join: Any = side_by_side,
+    join: Any = lambda a, b: torch.cat((a, b), dim=-1),
 ) -> Any:
     """Dimension i turns with dimension i + d_k/2 by position · base^(−2i/d_k)."""
     first, second = pair(x)
@@ -131,7 +118,7 @@ def angle(speed, positions, x):
 @rotate.step
 def pair(x):
     """Which dimension turns with dimension 0?"""
-    exchanged = (x.chunk(2, dim=-1)[1], x.chunk(2, dim=-1)[0])
+    exchanged = x.chunk(2, dim=-1)[::-1]
     "The halves are exchanged before they are turned."
 
 
@@ -164,37 +151,28 @@ def join(a, b):
     "The halves are stacked along a new axis, (…, T, d_k/2, 2): `cat` lays them side by side."
 
 
-def interleaved_again(a: Tensor, b: Tensor) -> Tensor:
-    return torch.stack((a, b), dim=-1).flatten(-2)
-
-
-@rotate.step(at="pair", join=interleaved_again)
-def _neighbours(x):
+@rotate.step(at="join", pair=lambda x: (x[..., 0::2], x[..., 1::2]))
+def neighbours_joined(a, b):
     """Which dimension turns with dimension 0?"""
-    neighbours = (x[..., 0::2], x[..., 1::2])
+    neighbours = torch.stack((a, b), dim=-1).flatten(-2)
     """Neighbours are turned together, 0 with 1 and 2 with 3: the other layout. Here dimension i
     turns with dimension i + d_k/2."""
-
-
-@rotate.step(at="pair", join=lambda a, b: torch.cat((a, b.flip(-1)), dim=-1))
-def _mirrored(x):
-    """Which dimension turns with dimension 0?"""
-    from_both_ends = (halves(x)[0], halves(x)[1].flip(-1))
-    "Dimension 0 is turned with the last one, 1 with the last but one, and so on."
-
-
-@rotate.step(at="pair")
-def _neighbours_to_halves(x):
-    """Which dimension turns with dimension 0?"""
-    neighbours_to_halves = (x[..., 0::2], x[..., 1::2])
+    neighbours_to_halves = torch.cat((a, b), dim=-1)
     "Neighbours are turned together (0 with 1), and the results are laid down in halves."
 
 
-@rotate.step(at=WHOLE)
-def _whole(x, positions):
+@rotate.step(at="join", pair=lambda x: (x.chunk(2, dim=-1)[0], x.chunk(2, dim=-1)[1].flip(-1)))
+def mirrored_joined(a, b):
+    """Which dimension turns with dimension 0?"""
+    from_both_ends = torch.cat((a, b.flip(-1)), dim=-1)
+    "Dimension 0 is turned with the last one, 1 with the last but one, and so on."
+
+
+@rotate.step
+def whole(x, positions):
     """Is x turned, or is something added to it?"""
     angle = positions[:, None] * base_to_minus_2i_over_d_k(x)
-    twice, (a, b) = angle.repeat_interleave(2, dim=-1), halves(x)
+    twice, (a, b) = angle.repeat_interleave(2, dim=-1), x.chunk(2, dim=-1)
     mixed_layouts = x * twice.cos() + torch.cat((-b, a), dim=-1) * twice.sin()
     """The angles are laid out for pairs of neighbours, each twice side by side, and the dimensions
     are paired as halves. | Which angle belongs to dimension 1, which to dimension 1 + d_k/2?"""
