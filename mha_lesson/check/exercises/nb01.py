@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,52 +14,34 @@ from mha_lesson.check.engine.exercise import Case, exercise
 from mha_lesson.check.engine.families import fixed_numbers
 from mha_lesson.check.engine.inputs import normal, strided, unchanged
 
-# The right steps, and what each gives.
-
 
 def every_query_with_every_key(Q: Tensor, K: Tensor) -> Tensor:
-    """the products Q Kᵀ"""
     return Q @ K.transpose(-2, -1)
 
 
 def by_root_d_k(scores: Tensor, Q: Tensor, K: Tensor) -> Tensor:
-    """the scaled scores"""
     return scores / math.sqrt(Q.shape[-1])
 
 
 def softmax_over_keys(scores: Tensor) -> Tensor:
-    """the weights"""
     return scores.softmax(-1)
 
 
 def weights_times_values(weights: Tensor, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    """the output, weights · V"""
     return weights @ V
-
-
-def output_and_weights(output: Tensor, weights: Tensor, scores: Tensor) -> Any:
-    return output, weights
 
 
 def shares(x: Tensor) -> Tensor:
     return x / x.sum(-1, keepdim=True)
 
 
-def causal(scores: Tensor) -> Tensor:
-    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf)
-
-
 def queries_and_keys() -> Iterator[Case]:
-    for Q, K, _, sizes, note, *limits in _triples():
-        yield Case((Q, K), {k: n for k, n in sizes.items() if k != "d_v"}, note, *limits)
+    for case in queries_keys_values():
+        sizes = {letter: n for letter, n in case.sizes.items() if letter != "d_v"}
+        yield replace(case, inputs=case.inputs[:2], sizes=sizes)
 
 
 def queries_keys_values() -> Iterator[Case]:
-    for Q, K, V, sizes, note, *limits in _triples():
-        yield Case((Q, K, V), sizes, note, *limits)
-
-
-def _triples() -> Iterator[tuple[Any, ...]]:
     for seed, (axes, (t_q, t_k, d_k, d_v)) in enumerate(
         (
             ({"B": 2}, (3, 5, 7, 11)),
@@ -75,11 +58,12 @@ def _triples() -> Iterator[tuple[Any, ...]]:
         Q = normal(*lead, t_q, d_k, seed=seed)
         K = normal(*lead, t_k, d_k, seed=seed + 20)
         V = normal(*lead, t_k, d_v, seed=seed + 40)
-        yield Q, K, V, sizes, ""
+        yield Case((Q, K, V), sizes)
         if seed == 0:
-            yield strided(Q), strided(K), strided(V), sizes, "with inputs not contiguous"
+            apart = (strided(Q), strided(K), strided(V))
+            yield Case(apart, sizes, "with inputs not contiguous")
             # In double precision a float32 √d_k may move such scores by 1e-3.
-            yield 70 * Q, 70 * K, V, sizes, "where scores go up to ±1e4", 2e-3, True
+            yield Case((70 * Q, 70 * K, V), sizes, "where scores go up to ±1e4", 2e-3, True)
 
 
 @exercise(1, "01", make_cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
@@ -210,7 +194,7 @@ def attention(
     scale: Any = by_root_d_k,
     normalise: Any = softmax_over_keys,
     mix: Any = weights_times_values,
-    give: Any = output_and_weights,
+    give: Any = lambda output, weights, scores: (output, weights),
 ) -> Any:
     """softmax(Q Kᵀ / √d_k) V, and the weights."""
     scores = scale(product(Q, K), Q, K)
@@ -256,7 +240,6 @@ def normalise(scores):
     """`exp` of the scores as they are overflows (exp(1000) is ∞, and ∞/∞ is NaN) or vanishes
     (exp(−1000) is 0). | Adding one number to a whole row does not change its softmax. Which number
     would help?"""
-
     global_maximum = shares((scores - scores.max()).exp())
     """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
     it lose all their weight, and become 0/0. | Which maximum may be taken away from a row without
@@ -266,7 +249,8 @@ def normalise(scores):
     only_the_best = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
     """Only the best key counts: the maximum takes all the weight. | Soft lookup: how much weight do
     the other keys keep?"""
-    causal_softmax = causal(scores).softmax(-1)
+    future = torch.ones_like(scores).triu(1).bool()
+    causal_softmax = scores.masked_fill(future, -math.inf).softmax(-1)
     """The future is blocked as well: masks come later, here every query sees every key. | Which
     line makes that triangle, and was it asked for?"""
 
@@ -308,10 +292,12 @@ def give(output, weights, scores):
 def whole(Q, K, V):
     raw = Q @ K.transpose(-2, -1)
     scores = raw / math.sqrt(Q.shape[-1])
-    by_root_d_v = mixed((raw / math.sqrt(V.shape[-1])).softmax(-1), V)
+    by_d_v = (raw / math.sqrt(V.shape[-1])).softmax(-1)
+    by_root_d_v = (by_d_v @ V, by_d_v)
     """The scores are divided by √d_v, the root of the width of V. | Which axis is summed over in
     the dot product? Its length is what makes scores large."""
-    scaled_after_softmax = mixed(raw.softmax(-1) / math.sqrt(Q.shape[-1]), V)
+    late = raw.softmax(-1) / math.sqrt(Q.shape[-1])
+    scaled_after_softmax = (late @ V, late)
     """The scale comes after the softmax: the softmax sees unscaled scores, and its rows then sum to
     1/√d_k. | Where does √d_k stand in softmax(Q Kᵀ / √d_k) V?"""
     scores_mix_values = (scores @ V, scores.softmax(-1))
@@ -323,7 +309,3 @@ def whole(Q, K, V):
     unscaled_weights_returned = (scores.softmax(-1) @ V, raw.softmax(-1))
     """The output is right, and the weights beside it are those of scores without the scale. | Can
     output and weights come from one and the same softmax?"""
-
-
-def mixed(weights: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-    return weights @ V, weights

@@ -43,23 +43,13 @@ def heads() -> Iterator[Case]:
     yield Case((strided(split),), sizes, "with x not contiguous")
 
 
-def columns_side_by_side(x: Tensor, h: int) -> Tensor:
-    """the heads, cut out side by side, (B, T, h, d_k)"""
-    return x.reshape(*x.shape[:2], h, -1)
-
-
-def heads_before_tokens(x: Tensor) -> Tensor:
-    """(B, T, h, d_k) -> (B, h, T, d_k)."""
-    return x.transpose(1, 2)
-
-
 @exercise(5, "03", make_cases=tokens, gives=("heads (B, n_heads, T, d_k)",))
 def split_heads(
     x: Tensor,
     n_heads: int,
     *,
-    cut: Any = columns_side_by_side,
-    order: Any = heads_before_tokens,
+    cut: Any = lambda x, h: x.unflatten(-1, (h, -1)),
+    order: Any = lambda x: x.transpose(1, 2),
     finish: Any = unchanged,
 ) -> Any:
     """(B, T, d_model) -> (B, h, T, d_k)."""
@@ -100,10 +90,11 @@ def cut(x, h):
     d_k. That comes of cutting into (d_k, h) instead of (h, d_k)."""
     sizes_exchanged = x.reshape(*x.shape[:2], -1, h)
     "h and d_k are exchanged: this makes d_k heads of h dimensions each."
-    heads_reversed = columns_side_by_side(x, h).flip(2)
+    heads = x.unflatten(-1, (h, -1))
+    heads_reversed = heads.flip(2)
     """The heads come in reverse order: head 0 gets the last d_k columns. | Which columns belong to
     head 0?"""
-    same_columns = columns_side_by_side(x, h)[:, :, :1].expand(-1, -1, h, -1)
+    same_columns = heads[:, :, :1].expand(-1, -1, h, -1)
     "Every head gets the same columns, those of head 0. | Which columns belong to head 1?"
     repeated = x[:, :, None].expand(-1, -1, h, -1)
     """Every head gets all d_model columns: the tensor is repeated instead of cut. | How wide should
@@ -130,12 +121,12 @@ def finish(x):
 
 
 def tokens_before_heads(x: Tensor) -> Tensor:
-    """the heads with tokens before them, (B, T, h, d_k)"""
+    """(B, h, T, d_k) -> (B, T, h, d_k)."""
     return x.transpose(1, 2)
 
 
 def side_by_side(y: Tensor, x: Tensor) -> Tensor:
-    """(B, T, h, d_k) -> (B, T, h·d_k), whatever order the last two have."""
+    """(B, T, h, d_k) -> (B, T, h·d_k), whatever order h and d_k have in y; x is before."""
     B, h, T, d_k = x.shape
     return y.reshape(B, T, h * d_k)
 

@@ -22,21 +22,12 @@ def weights_of_heads() -> Iterator[Case]:
             yield Case((causal,), sizes, "with weights of a causal model")
 
 
-def just_before(weights: Tensor) -> Tensor:
-    """(h, T-1): what query t gives to key t-1."""
-    return weights.diagonal(-1, dim1=-2, dim2=-1)
-
-
-def mean_over_queries(found: Tensor, T: int) -> Any:
-    return found.mean(-1)
-
-
 @exercise(13, "08", make_cases=weights_of_heads, gradient=False, gives=("scores (n_heads,)",))
 def previous_token_score(
     weights: Tensor,
     *,
-    pick: Any = just_before,
-    reduce: Any = mean_over_queries,
+    pick: Any = lambda weights: weights.diagonal(-1, dim1=-2, dim2=-1),
+    reduce: Any = lambda found, T: found.mean(-1),
     give: Any = unchanged,
 ) -> Any:
     """Mean over t of weights[:, t, t - 1]."""
@@ -58,16 +49,16 @@ def pick(weights):
     wrapped_round = weights.roll(1, -1).diagonal(0, dim1=-2, dim2=-1)
     """Query 0 is counted too, and index −1 takes it round to the *last* token. | Which queries have
     a token before them?"""
-    last_left_out = just_before(weights)[:, :-1]
+    just_before = weights.diagonal(-1, dim1=-2, dim2=-1)
+    last_left_out = just_before[:, :-1]
     "The last query is left out. | Which queries have a token before them?"
-    first_left_out = just_before(weights)[:, 1:]
+    first_left_out = just_before[:, 1:]
     """Query 1 is left out: the sum begins at query 2. | Which is the first query with a token
     before it?"""
     all_before = weights.tril(-1).sum(-1)[:, 1:]
     "All earlier tokens are counted together, not only the one just before."
     first_column = weights[:, 1:, 0]
     "Column 0 is read: what each query gives to the first token."
-
     T = weights.shape[-1]
     how_often_largest = (weights[:, 1:].argmax(-1) == torch.arange(T - 1)).to(weights.dtype)
     """It counts how often the token before has the *largest* weight, and not how much it gets. |

@@ -14,35 +14,16 @@ def sizes_of_passes() -> Iterator[Case]:
         yield Case((T, h * d_k, h), sizes)
 
 
-Count = Any  # of multiply-adds
-
-
-def four_projections(T: int, d: int, h: int) -> Count:
-    return 4 * T * d * d
-
-
-def two_products(T: int, d: int, h: int) -> Count:
-    return 2 * T * T * d
-
-
-def nothing_else(T: int, d: int, h: int) -> Count:
-    return 0
-
-
-def two_each(count: Count) -> Any:
-    return 2 * count
-
-
 @exercise(14, "09", make_cases=sizes_of_passes, gradient=False, gives=("flops",))
 def count_flops(
     T: int,
     d_model: int,
     n_heads: int,
     *,
-    project: Any = four_projections,
-    attend: Any = two_products,
-    other: Any = nothing_else,
-    unit: Any = two_each,
+    project: Any = lambda T, d, h: 4 * T * d * d,
+    attend: Any = lambda T, d, h: 2 * T * T * d,
+    other: Any = lambda T, d, h: 0,
+    unit: Any = lambda multiply_adds: 2 * multiply_adds,
     finish: Any = unchanged,
 ) -> Any:
     """2 · (4 T d_model² + 2 T² d_model)."""
@@ -51,8 +32,8 @@ def count_flops(
 
 
 @count_flops.step
-def unit(count):
-    one_each = count
+def unit(multiply_adds):
+    one_each = multiply_adds
     """A multiply-add is counted as 1: the exercise counts the multiplication and the addition. |
     How many operations is one multiply-add?"""
 
@@ -124,7 +105,6 @@ def all_in_all(T, d_model, n_heads):
     """A sum of n products is counted with n − 1 additions: exact, but the exercise counts every
     multiply-add as 2. | How many operations is one multiply-add, whatever stands at the beginning
     of the sum?"""
-
     with_backward = 3 * count_flops.right(T, d_model, n_heads)
     """A forward and a backward pass are counted, three times the forward pass. | Which of the two
     does the exercise want?"""

@@ -22,17 +22,19 @@ def heads_and_one() -> Iterator[Case]:
 
 
 def all_of_head(heads: Tensor, i: int) -> Tensor:
-    where = torch.zeros(heads.shape, dtype=torch.bool, device=heads.device)
+    where = torch.zeros_like(heads, dtype=torch.bool)
     where[:, i] = True
     return where
 
 
-def to_zero(heads: Tensor, where: Tensor) -> Tensor:
-    return heads.masked_fill(where, 0.0)
-
-
 @exercise(0, "07", make_cases=heads_and_one, gives=("heads (B, h, T, d_k)",), keeps_inputs=True)
-def silence(heads: Tensor, i: int, *, where: Any = all_of_head, put: Any = to_zero) -> Any:
+def silence(
+    heads: Tensor,
+    i: int,
+    *,
+    where: Any = all_of_head,
+    put: Any = lambda heads, where: heads.masked_fill(where, 0.0),
+) -> Any:
     """The same heads, head i at zero."""
     return put(heads, where(heads, i))
 
@@ -96,14 +98,6 @@ def weights_and_places() -> Iterator[Case]:
             yield Case((strided(weights), 3, 0, 6), sizes, "with weights not contiguous")
 
 
-def row_of_query(weights: Tensor, query: int) -> Tensor:
-    return weights[:, query]
-
-
-def more_than(row: Tensor, right: int, wrong: int) -> Tensor:
-    return row[:, right] > row[:, wrong]
-
-
 @exercise(0, "08", make_cases=weights_and_places, gives=("solved (n_heads,)",), gradient=False)
 def solved(
     weights: Tensor,
@@ -111,8 +105,8 @@ def solved(
     right: int,
     wrong: int,
     *,
-    read: Any = row_of_query,
-    compare: Any = more_than,
+    read: Any = lambda weights, query: weights[:, query],
+    compare: Any = lambda row, right, wrong: row[:, right] > row[:, wrong],
     give: Any = unchanged,
 ) -> Any:
     """Whether each head gives `right` more weight than `wrong`, in row `query`."""
