@@ -7,7 +7,7 @@ here, so a new one is one entry. It happens to the best, and they said so in pub
 
 import linecache
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -108,10 +108,10 @@ class Bug:
     name: str
     kind: str
     does: str
-    threads: tuple[str, ...]
+    threads: Sequence[str]
     told: str
     mended: bool
-    changes: tuple[tuple[str, str], ...]
+    changes: Sequence[Sequence[str]]
     of: str = "Attention"
 
     @property
@@ -137,7 +137,7 @@ class NotABug:
     name: str
     said: str
     why: str
-    threads: tuple[str, ...]
+    threads: Sequence[str]
 
 
 @cache
@@ -159,14 +159,14 @@ def right(of: str = "Attention") -> type[nn.Module]:
 def bugs() -> Mapping[str, Bug]:
     """Every mistake by its name, in the order of the file."""
     entries = tomllib.loads(ENTRIES.read_text(encoding="utf-8"))["bug"]
-    return {name: Bug(name, **_tuples(entry)) for name, entry in entries.items()}
+    return {name: Bug(name, **entry) for name, entry in entries.items()}
 
 
 @cache
 def not_bugs() -> Mapping[str, NotABug]:
     """Every misunderstanding by its name."""
     entries = tomllib.loads(ENTRIES.read_text(encoding="utf-8"))["not_a_bug"]
-    return {name: NotABug(name, **_tuples(entry)) for name, entry in entries.items()}
+    return {name: NotABug(name, **entry) for name, entry in entries.items()}
 
 
 def bug(name: str) -> Bug:
@@ -178,13 +178,6 @@ def bug(name: str) -> Bug:
     if name not in bugs():
         raise ValueError(f"name must be one of {say(sorted(bugs()))}; got {name!r}.")
     return bugs()[name]
-
-
-def _tuples(entry: dict[str, Any]) -> dict[str, Any]:
-    found = {name: tuple(x) if isinstance(x, list) else x for name, x in entry.items()}
-    if "changes" in found:
-        found["changes"] = tuple(tuple(pair) for pair in found["changes"])
-    return found
 
 
 def twin(cls: type[nn.Module], other: nn.Module, *sizes: int) -> nn.Module:

@@ -208,7 +208,7 @@ def test_an_inverted_mask_is_recognised_whatever_fills_a_row_that_is_blocked(fil
     zeroed = "        if mask is not None:\n            weights = weights.masked_fill(mask, 0.0)\n"
     filled = (("torch.finfo(scores.dtype).min", fill), (zeroed, ""))
     bug = bugs()["mask_inverted"]
-    odd = replace(bug, name=f"inverted, {fill}", changes=bug.changes + filled)
+    odd = replace(bug, name=f"inverted, {fill}", changes=[*bug.changes, *filled])
     found = compare(odd.build(D, H), with_causal)
     assert found.found == "mask_inverted" and found.causal
 
