@@ -140,7 +140,9 @@ def measure(
                 seconds[core] += (median_seconds(run, repeats, device),)
                 peaks[core] += (peak_bytes(run, device),)
             bar.advance(f"T = {T}")
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu()
+    n = torch.get_num_threads()
+    cuda = device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if cuda else f"CPU, {n} thread{'s' * (n > 1)}"
     machine = _machine_at_hand(device)
     return Measured(tuple(lengths), d_model, n_heads, name, machine, seconds, peaks)
 
@@ -222,11 +224,6 @@ def _silent() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-def _cpu() -> str:
-    n = torch.get_num_threads()
-    return f"CPU, {n} thread{'s' * (n > 1)}"
 
 
 def _sizes(T: int, d_model: int, n_heads: int) -> tuple[int, int, int]:

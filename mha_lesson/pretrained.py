@@ -291,11 +291,12 @@ def tokenizer() -> Tokenizer:
 
 def _rename(published: dict[str, Tensor]) -> dict[str, Tensor]:
     """The published names and three separate projections, as `Encoder` has them."""
-    ours = {
-        _our_name(name): tensor
-        for name, tensor in published.items()
-        if not any(part in name for part in ("self.", "pooler", "position_ids"))
-    }
+    ours = {}
+    for name, tensor in published.items():
+        if not any(part in name for part in ("self.", "pooler", "position_ids")):
+            for theirs, own in _NAMES:
+                name = name.replace(theirs, own)
+            ours[name] = tensor
     n_layers = len({name.split(".")[2] for name in published if name.startswith("encoder.")})
     for i, kind in product(range(n_layers), ("weight", "bias")):
         theirs = f"encoder.layer.{i}.attention.self"
@@ -316,12 +317,6 @@ _NAMES = (
     ("output.dense", "narrow"),
     ("output.LayerNorm", "norm_2"),
 )
-
-
-def _our_name(name: str) -> str:
-    for theirs, ours in _NAMES:
-        name = name.replace(theirs, ours)
-    return name
 
 
 def _words(encoding: Encoding, text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:

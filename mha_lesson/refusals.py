@@ -76,15 +76,12 @@ def require_sizes(**sizes: Any) -> None:
 
 def require_positive(name: str, value: Any) -> None:
     """A finite number above 0."""
-    if not _is_a(_NUMBER, value) or not value > 0 or not _is_finite(value):
-        raise ValueError(f"{name} must be a positive, finite number; got {say(value)}.")
-
-
-def _is_finite(value: Any) -> bool:
     try:
-        return math.isfinite(value)
+        fits = _is_a(_NUMBER, value) and value > 0 and math.isfinite(value)
     except OverflowError:  # an integer beyond every float
-        return False
+        fits = False
+    if not fits:
+        raise ValueError(f"{name} must be a positive, finite number; got {say(value)}.")
 
 
 def require_bool(name: str, value: Any) -> None:
