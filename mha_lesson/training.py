@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -116,14 +117,14 @@ def train(
     if bar is not None:
         require_kind("bar", bar, Progress)
     adam = torch.optim.Adam(model.parameters(), fused=True)  # one kernel for all parameters
-    run, batches = Run(model, n_steps), _iterator(batches)
+    run = Run(model, n_steps)
     shown = Progress(n_steps, label) if bar is None else nullcontext(bar)
     with suppress(KeyboardInterrupt), shown as bar:
-        for step in range(n_steps):
+        for step, batch in _steps(batches, n_steps):
             if snapshot_every and step % snapshot_every == 0:
                 run.snapshots[step] = _weights(model)
             adam.param_groups[0]["lr"] = float(learning_rate) * (1 - step / n_steps if decay else 1)
-            value = loss(model, _next(batches, step, n_steps).to(where))
+            value = loss(model, batch.to(where))
             if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
                 raise TypeError(
                     "loss must give a scalar tensor that depends on the model; "
@@ -187,20 +188,18 @@ def _device_of(model: nn.Module) -> torch.device:
     raise ValueError(f"model must have parameters; got a {type(model).__name__} without any.")
 
 
-def _iterator(batches: Iterable[Tensor]) -> Iterator[Tensor]:
+def _steps(batches: Iterable[Tensor], n_steps: int) -> Iterator[tuple[int, Tensor]]:
+    """The number of each step, and its batch."""
     try:
-        return iter(batches)
+        first = islice(batches, n_steps)
     except TypeError:
         raise TypeError(f"batches must be a list or iterator; got {describe(batches)}.") from None
-
-
-def _next(batches: Iterator[Tensor], step: int, n_steps: int) -> Tensor:
-    try:
-        batch = next(batches)
-    except StopIteration:
-        raise ValueError(f"batches must last for {n_steps} steps; they end after {step}.") from None
-    require_kind("batches, each of them,", batch, Tensor)
-    return batch
+    step = 0
+    for step, batch in enumerate(first, start=1):
+        require_kind("batches, each of them,", batch, Tensor)
+        yield step - 1, batch
+    if step < n_steps:
+        raise ValueError(f"batches must last for {n_steps} steps; they end after {step}.")
 
 
 # ---------------------------------------------------------------- predicting the next token
