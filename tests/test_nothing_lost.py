@@ -8,8 +8,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +22,7 @@ import nbformat
 import pytest
 from jupyter_client import BlockingKernelClient
 
+from browser.lab import Lab
 from mha_lesson import check
 from mha_lesson.check import journal
 from mha_lesson.check.engine.report import Report
@@ -169,40 +168,16 @@ def text_of(path: Path) -> str:
     return nbformat.read(path, as_version=4).cells[0].source
 
 
-class Server:
+class Server(Lab):
     """The server of `make lab` over a folder, on a disk on which large files do not fit."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.token = folder / "work", "for-this-test-only"
-        self.folder.mkdir()
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lab, "PROJECT", self.folder)
-            command = [sys.executable, "-m", "jupyterlab", *lab.options(), "--no-browser"]
-        command += [f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0"]
-        self.runtime = folder / "runtime"
-        own = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA")}
-        own |= {"JUPYTER_RUNTIME_DIR": str(self.runtime), "IPYTHONDIR": str(folder / "ipython")}
-        own |= {"JUPYTER_TOKEN": self.token, "OMP_NUM_THREADS": "1"}
-        self.log = folder / "log"
-        with self.log.open("wb") as log, full_disk(LIMIT):
-            self.process = subprocess.Popen(
-                command, env=lab.environment() | own, stdout=log, stderr=subprocess.STDOUT
-            )
-        wait_until(self._answers)
-
-    def _answers(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()[-2000:]
-        try:
-            return self.ask("GET", "api/status")[0] == 200
-        except OSError:  # nobody listens yet, or it only tries out whether the port is free
-            return False
+        with full_disk(LIMIT):
+            super().__init__(folder)
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/{path}",
+            f"{self.url}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"token {self.token}"},
@@ -216,10 +191,6 @@ class Server:
     def save(self, name: str, text: str) -> tuple[int, Any]:
         content = {"type": "notebook", "format": "json", "content": notebook(text)}
         return self.ask("PUT", f"api/contents/{name}", content)
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -239,9 +210,9 @@ def test_a_full_disk_while_saving_is_told_and_leaves_the_old_notebook(
     for _ in range(2):  # the browser tries again by itself
         code, said = server.save(name, "x" * (LIMIT + beyond - 200))
         assert code == 500 and "File too large" in said["message"]
-        assert text_of(server.folder / name) == "old"
+        assert text_of(server.work / name) == "old"
     assert server.save(name, "new")[0] == 200
-    assert text_of(server.folder / name) == "new"
+    assert text_of(server.work / name) == "new"
 
 
 def test_what_is_typed_is_saved_every_twenty_seconds(server: Server) -> None:
@@ -251,7 +222,7 @@ def test_what_is_typed_is_saved_every_twenty_seconds(server: Server) -> None:
 
 
 def test_a_full_disk_leaves_the_old_checkpoint(server: Server) -> None:
-    path = server.folder / "checked.ipynb"
+    path = server.work / "checked.ipynb"
     server.save(path.name, "old")
     _, checkpoint = server.ask("POST", f"api/contents/{path.name}/checkpoints", {})
     path.write_text(nbformat.writes(notebook("x" * LIMIT)))  # from elsewhere
@@ -273,7 +244,7 @@ class Kernel:
         session = {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}}
         _, answer = server.ask("POST", "api/sessions", session)
         self.id = answer["kernel"]["id"]
-        connection = server.runtime / f"kernel-{self.id}.json"
+        connection = server.work.parent / f"runtime/kernel-{self.id}.json"
         self.client = BlockingKernelClient(connection_file=str(connection))
         self.client.load_connection_file()
         self.client.start_channels()
@@ -292,7 +263,7 @@ class Kernel:
 
     def start(self, code: str) -> None:
         """Runs `code`, and returns as soon as it has made the file `running`."""
-        sign = self.server.folder / "running"
+        sign = self.server.work / "running"
         sign.unlink(missing_ok=True)
         self.client.execute(code)
         wait_until(sign.exists)
@@ -348,7 +319,7 @@ class TestKernel:
     def test_a_kernel_killed_while_a_cell_runs_and_the_notebook_is_saved(
         self, running: Kernel
     ) -> None:
-        server, path = running.server, running.server.folder / "kernel.ipynb"
+        server, path = running.server, running.server.work / "kernel.ipynb"
         before = int(running.says("import os; print(os.getpid())"))
         running.start("open('running', 'w').close()\nwhile True: pass")
         assert server.save(path.name, "saved while it runs")[0] == 200
@@ -368,7 +339,7 @@ class TestKernel:
 @pytest.fixture
 def course(server: Server, tmp_path: Path) -> tuple[Path, Path]:
     """A course of one notebook, and a fresh working copy of it below the server's folder."""
-    source, mine = tmp_path / "notebooks", server.folder / tmp_path.name
+    source, mine = tmp_path / "notebooks", server.work / tmp_path.name
     source.mkdir()
     (source / "a.ipynb").write_text(nbformat.writes(notebook("first")))
     lab.sync(source, mine, TODAY)
@@ -443,7 +414,7 @@ def test_an_update_on_a_full_disk_changes_nothing(
 
 
 def test_a_server_killed_while_it_saves_leaves_a_whole_notebook(server: Server) -> None:
-    path, saved = server.folder / "killed.ipynb", []
+    path, saved = server.work / "killed.ipynb", []
 
     def save_on_and_on() -> None:
         with contextlib.suppress(OSError, urllib.error.URLError):

@@ -1,10 +1,9 @@
-"""A JupyterLab of our own and a headless Chromium, for tests and measurements of what is on screen.
+"""The JupyterLab of `make lab` and a headless Chromium, for tests and measurements.
 
 Both listen on this machine only, live in a throw-away folder, and are ended by their process ids.
 """
 
 import contextlib
-import os
 import secrets
 import shutil
 import socket
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 
-from mha_lesson.course.lab import SETTINGS
+from mha_lesson.course import lab
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -68,12 +67,11 @@ class Lab:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         self.token = secrets.token_hex(16)
-        env = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+        env = {k: v for k, v in lab.environment().items() if not k.lower().endswith("_proxy")}
         for name in ("CONFIG", "DATA", "RUNTIME"):
             env[f"JUPYTER_{name}_DIR"] = str(folder / name.lower())
         env["JUPYTERLAB_SETTINGS_DIR"] = str(folder / "settings")
         env["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / "workspaces")
-        env["JUPYTER_CONFIG_PATH"] = str(SETTINGS)  # as `make lab` has it
         env["IPYTHONDIR"] = str(folder / "ipython")
         env["JUPYTER_TOKEN"] = self.token
         env.setdefault("OMP_NUM_THREADS", "1")
@@ -82,27 +80,25 @@ class Lab:
         (self.settings / "notification.jupyterlab-settings").write_text(
             '{"fetchNews": "false", "checkForUpdates": false}'
         )
-        command = [
-            sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1",
+        options = lab.options([
             f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={self.work}", "--LabApp.extension_manager=readonly",
             "--LabApp.expose_app_in_browser=True",
             "--JupyterNotebookApp.expose_app_in_browser=True",
-        ]  # fmt: skip
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
-            command.append("--allow-root")
-        self.log = (folder / "lab.log").open("wb")
-        self.process = subprocess.Popen(
-            command, env=env, cwd=self.work, stdin=subprocess.DEVNULL,
-            stdout=self.log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self._wait(folder / "lab.log")
+        ])  # fmt: skip
+        self.log = folder / "lab.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "jupyterlab", *options, "--no-browser"], env=env,
+                cwd=self.work, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        self._wait()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
 
-    def _wait(self, log: Path) -> None:
+    def _wait(self) -> None:
         end = time.monotonic() + START
         while True:
             try:
@@ -111,7 +107,7 @@ class Lab:
                 return
             except (urllib.error.URLError, OSError):
                 if self.process.poll() is not None or time.monotonic() > end:
-                    said = log.read_text()[-800:]
+                    said = self.log.read_text()[-2000:]
                     raise RuntimeError(f"JupyterLab did not start: {said}") from None
                 time.sleep(0.2)
 
@@ -150,7 +146,6 @@ class Lab:
             self.process.wait(15)
         if self.process.poll() is None:
             self.process.kill()
-        self.log.close()
 
 
 @contextlib.contextmanager

@@ -9,14 +9,11 @@ from torch import nn
 from torch.testing import assert_close
 
 from mha_lesson import MultiHeadAttention, merge_heads, scaled_dot_product_attention
+from mha_lesson.shipped import draw
 from mha_lesson.text import sentence
 
 SEEDS = pytest.mark.parametrize("seed", [11, 12, 13])
 # The concatenation times W^O is the sum of what heads write: tests/reference.py computes it so.
-
-
-def normal(seed, *sizes):
-    return torch.randn(sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def real_writes():
@@ -46,8 +43,8 @@ def test_real_heads_share_more_directions_than_random_ones(seed):
 
     by_chance = math.sqrt(2 / (math.pi * 384))  # mean |cosine| of random directions
     assert crossing(writes) > 1.8 * by_chance
-    assert abs(crossing(normal(seed, 12, 17, 384)) / by_chance - 1) < 0.15
-    assert overlap(slabs) > 1.8 * overlap(normal(seed, 12, 384, 32))
+    assert abs(crossing(draw(12, 17, 384, seed=seed)) / by_chance - 1) < 0.15
+    assert overlap(slabs) > 1.8 * overlap(draw(12, 384, 32, seed=seed))
     order = torch.randperm(384, generator=torch.Generator().manual_seed(seed))
     dealt = torch.cat(tuple(slabs), dim=1)[:, order]
     dealt = torch.stack(dealt.split(32, dim=1))
@@ -109,15 +106,15 @@ def test_cls_has_next_to_no_value_in_eleven_heads():
 def test_only_a_full_matrix_mixes_heads(seed, h, d_k):
     """By gradients: which numbers of the output depend on which head?"""
     width = h * d_k
-    for w_o, mixes in ((normal(seed, width, width), True), (torch.eye(width).double(), False)):
-        heads = normal(seed + 1, 1, h, 1, d_k).requires_grad_()
+    for w_o, mixes in ((draw(width, width, seed=seed), True), (torch.eye(width).double(), False)):
+        heads = draw(1, h, 1, d_k, seed=seed + 1).requires_grad_()
         output = (merge_heads(heads) @ w_o.T)[0, 0]
         for j in range(width):
             (gradient,) = torch.autograd.grad(output[j], heads, retain_graph=True)
             heard = {i for i in range(h) if gradient[0, i].abs().max() > 1e-12}
             assert heard == (set(range(h)) if mixes else {j // d_k})
-    slab = normal(seed, width, d_k)
-    assert torch.linalg.matrix_rank(normal(seed + 2, 50, d_k) @ slab.T) == d_k < width
+    slab = draw(width, d_k, seed=seed)
+    assert torch.linalg.matrix_rank(draw(50, d_k, seed=seed + 2) @ slab.T) == d_k < width
 
 
 @SEEDS
@@ -134,7 +131,7 @@ def test_shared_projections_are_one_narrow_head(seed, d_model, h):
         firsts = [part[:d_k] for part in shared.w_qkv.weight.chunk(3)]
         narrow.w_qkv.weight.copy_(torch.cat(firsts))
         narrow.w_o.weight.copy_(sum(shared.w_o.weight.split(d_k, dim=1)))
-        x = normal(seed, 41, d_model)
+        x = draw(41, d_model, seed=seed)
         assert_close(shared(x), narrow(x))
         assert torch.linalg.matrix_rank(shared(x)) <= d_k
         assert torch.linalg.matrix_rank(own(x)) > 2 * d_k

@@ -4,13 +4,9 @@ import pytest
 import torch
 
 from mha_lesson import MultiHeadAttention, rotate
+from mha_lesson.shipped import draw
 
 SEEDS = (11, 12, 13)
-
-
-def normal(*shape, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def shuffled(n, seed):
@@ -21,7 +17,7 @@ def shuffled(n, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_shuffled_text_gives_the_shuffled_output_unless_a_mask_is_causal(seed):
     torch.manual_seed(seed)
-    mha, x = MultiHeadAttention(21, 3).double(), normal(11, 21, seed=seed)
+    mha, x = MultiHeadAttention(21, 3).double(), draw(11, 21, seed=seed)
     order = shuffled(11, seed)
     assert (mha(x[order]) - mha(x)[order]).abs().max() < 1e-12
     assert (mha(x[order], causal=True) - mha(x, causal=True)[order]).abs().max() > 0.01
@@ -29,7 +25,7 @@ def test_a_shuffled_text_gives_the_shuffled_output_unless_a_mask_is_causal(seed)
 
 @pytest.mark.parametrize("distance", [0, 1, 3, 17, 31])
 def test_a_query_can_score_highest_at_any_distance(distance):
-    row, here = normal(1, 48, seed=distance), torch.tensor([40])
+    row, here = draw(1, 48, seed=distance), torch.tensor([40])
     back = rotate(row.expand(41, 48), torch.arange(41))
     query = rotate(rotate(row, torch.tensor([-distance])), here)
     assert 40 - (query @ back.T)[0].argmax() == distance
@@ -45,7 +41,7 @@ def test_equal_rows_score_less_far_apart_with_ripples():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rotated_values_carry_the_absolute_place(seed):
-    q, k, v = normal(3, 9, 14, seed=seed)
+    q, k, v = draw(3, 9, 14, seed=seed)
 
     def context(shift, turn_values):
         at = torch.arange(9) + shift
@@ -58,7 +54,7 @@ def test_rotated_values_carry_the_absolute_place(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rotation_must_come_before_the_product(seed):
-    q, k = normal(2, 8, 10, seed=seed)
+    q, k = draw(2, 8, 10, seed=seed)
     order, at = shuffled(8, seed), torch.arange(8)
 
     def weights(q, k):
@@ -76,14 +72,14 @@ def test_what_rotation_adds_to_the_scores_depends_on_the_words():
     at = torch.arange(6)
     changes = []
     for seed in SEEDS:
-        q, k = normal(2, 6, 10, seed=seed)
+        q, k = draw(2, 6, 10, seed=seed)
         changes.append(q @ k.T - rotate(q, at) @ rotate(k, at).T)
     assert (changes[0] - changes[1]).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("d_k", [4, 10, 26])
 def test_the_two_layouts_differ_by_the_order_of_dimensions_only(d_k):
-    q, k = normal(2, 7, d_k, seed=d_k)
+    q, k = draw(2, 7, d_k, seed=d_k)
     at, order = torch.arange(7), torch.arange(d_k).view(2, -1).T.flatten()
     speed = 10_000.0 ** (-torch.arange(0, d_k, 2, dtype=torch.float64) / d_k)
     turn = torch.polar(torch.ones(7, d_k // 2, dtype=torch.float64), at[:, None] * speed)

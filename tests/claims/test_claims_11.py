@@ -10,13 +10,9 @@ from mha_lesson import (
     MultiHeadAttention,
     scaled_dot_product_attention,
 )
+from mha_lesson.shipped import draw
 
 SEEDS = (21, 22, 23)
-
-
-def normal(*shape, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 # That a cache changes no number: tests/test_decoding.py, every way of cutting.
@@ -24,9 +20,9 @@ def normal(*shape, seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_old_queries_are_read_by_nobody_and_old_keys_by_all(seed):
-    q, k, v = normal(3, 9, 5, seed=seed)
+    q, k, v = draw(3, 9, 5, seed=seed)
     whole = scaled_dot_product_attention(q, k, v, causal=True)
-    others = normal(8, 5, seed=seed + 100)
+    others = draw(8, 5, seed=seed + 100)
     spoilt = scaled_dot_product_attention(torch.cat((others, q[8:])), k, v, causal=True)
     assert torch.equal(spoilt[8], whole[8]) and not torch.equal(spoilt[:8], whole[:8])
     spoilt = scaled_dot_product_attention(q, torch.cat((others, k[8:])), v, causal=True)
@@ -58,14 +54,14 @@ def test_rows_grow_in_line_and_scores_with_the_square():
 def test_query_heads_over_one_head_of_keys_still_differ(seed):
     torch.manual_seed(seed)
     layer = GroupedQueryAttention(20, 5, 1).double()
-    weights = layer(normal(1, 9, 20, seed=seed), return_weights=True)[1][0]
+    weights = layer(draw(1, 9, 20, seed=seed), return_weights=True)[1][0]
     for i in range(5):
         for j in range(i):
             assert (weights[i] - weights[j]).abs().max() > 0.01
     with torch.no_grad():
         rows = layer.w_qkv.weight[:20].view(5, 4, 20)
         rows.copy_(rows[:1].expand(5, 4, 20).clone())  # the queries shared as well
-    weights = layer(normal(1, 9, 20, seed=seed), return_weights=True)[1][0]
+    weights = layer(draw(1, 9, 20, seed=seed), return_weights=True)[1][0]
     assert (weights - weights[:1]).abs().max() < 1e-12
 
 
@@ -89,7 +85,7 @@ def test_sharing_keys_saves_projections_and_no_products():
 def test_without_a_causal_mask_old_keys_of_the_next_layer_change(seed, causal):
     torch.manual_seed(seed)
     below, above = (MultiHeadAttention(15, 3).double() for _ in range(2))
-    x = normal(1, 10, 15, seed=seed)
+    x = draw(1, 10, 15, seed=seed)
     keys = [above.w_qkv(below(part, causal=causal))[..., 15:30] for part in (x, x[:, :9])]
     change = (keys[0][:, :9] - keys[1]).abs().max()
     assert change < 1e-12 if causal else change > 1e-4
