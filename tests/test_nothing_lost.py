@@ -350,18 +350,6 @@ def texts(mine: Path) -> dict[str, str]:
     return {path.name: text_of(path) for path in mine.glob("*.ipynb")}
 
 
-def test_an_update_after_the_learner_has_saved_lies_beside(
-    server: Server, course: tuple[Path, Path]
-) -> None:
-    source, mine = course
-    server.save(f"{mine.name}/a.ipynb", "my work")
-    (source / "a.ipynb").write_text(nbformat.writes(notebook("second")))
-    lab.sync(source, mine, TODAY)
-    server.save(f"{mine.name}/a.ipynb", "more of my work")
-    lab.sync(source, mine, TODAY)
-    assert texts(mine) == {"a.ipynb": "more of my work", f"a.updated-{TODAY}.ipynb": "second"}
-
-
 def test_an_update_of_what_is_open_and_not_saved_yet(
     server: Server, course: tuple[Path, Path]
 ) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from mha_lesson.pictures import layout, panels
 from mha_lesson.pictures.marks import Cells, ColourBar, Text
 
@@ -37,21 +39,13 @@ def texts(scene: panels.Scene, by_row: bool = False) -> list[str]:
             heat = mark.panel
             out += [
                 panels.number(v, heat.decimals)
-                for (r, c), v in _cells(heat)
-                if mark.numbers and not heat.blocked[r, c] and not heat.mask
+                for at, v in np.ndenumerate(heat.values)
+                if mark.numbers and not heat.blocked[at] and not heat.mask
             ]
         elif isinstance(mark, Cells):
             fits = [t for row in mark.panel.labels for t in row if t]
             out += [t for t in fits if mark.width - 2 >= 7.4 * len(t) + 2]
     return sorted(out)
-
-
-def _cells(heat: panels.Heatmap):
-    return (
-        ((r, c), heat.values[r, c])
-        for r in range(heat.values.shape[0])
-        for c in range(heat.values.shape[1])
-    )
 
 
 # Scrolls until the picture's end is the lowest that is seen; what then covers the picture's top?

@@ -54,7 +54,7 @@ def picture(page) -> str:
 
 @pytest.mark.plain
 @pytest.mark.parametrize("what", MOVES)
-def test_a_move_has_pictures_on_the_way_and_ends_where_it_does_without(tab, page_of, what):
+def test_a_move_has_pictures_on_the_way_and_none_for_who_wants_none(tab, page_of, what):
     explorer, *move = MOVES[what]
     page = opened(tab, page_of(what, explorer))
     still = opened(tab, page_of(what, explorer), reduced_motion="reduce")
@@ -69,19 +69,7 @@ def test_a_move_has_pictures_on_the_way_and_ends_where_it_does_without(tab, page
     page.evaluate("pass_time(300)")
     assert picture(page) == after and page.evaluate("waiting()") == 0  # nothing goes on for ever
     assert moved(still, *move) == before
-    assert picture(still) == after
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize("what", MOVES)
-def test_who_wants_no_motion_gets_none(tab, page_of, what):
-    explorer, *move = MOVES[what]
-    page = opened(tab, page_of(what, explorer), reduced_motion="reduce")
-    before = moved(page, *move)
-    after = picture(page)
-    assert after != before and page.evaluate("waiting()") == 0
-    page.evaluate("pass_time(300)")
-    assert picture(page) == after
+    assert picture(still) == after and still.evaluate("waiting()") == 0
 
 
 def test_marks_are_where_the_time_says(tab, page_of):
