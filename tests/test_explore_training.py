@@ -104,10 +104,6 @@ def test_works_without_arguments(runs, monkeypatch):
 
 
 def test_refusals(runs):
-    with pytest.raises(ValueError, match="at least one run"):
-        explore.training([])
-    with pytest.raises(ValueError, match="snapshots"):
-        explore.training(two_sides_runs(1, [0], n_steps=2))
     with pytest.raises(ValueError, match="the same"):
         explore.training([runs[0], runs[0]])
     with pytest.raises(TypeError, match="RepeatModel"):
