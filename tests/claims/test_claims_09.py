@@ -14,7 +14,7 @@ import notebooks
 from mha_lesson import MultiHeadAttention, cost, scaled_dot_product_attention
 
 CPU = torch.device("cpu")
-# As many operations for every h: tests/test_explore.py. Both paths one result: test_attention.py.
+# As many operations for every h: test_explore_words.py. Both paths one result: test_attention.py.
 
 
 def counted(T: int, d_model: int, n_heads: int, **options: bool) -> int:
