@@ -208,17 +208,6 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     assert yours.controls["head"].max == mha.n_heads - 1
 
 
-def test_refuses_what_it_cannot_draw():
-    mha, x = random_case()
-    for wrong, said in (
-        ((mha, torch.randn(25, 15)), r"x must be a tensor \(T, d_model = 15\) of at most 24"),
-        ((mha, x, ["one"]), "tokens must be T = 11 labels; got 1"),
-        ((MultiHeadAttention(520, 2, d_k=2), torch.randn(3, 520)), "mha must have at most"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            explore.flow(*wrong)
-
-
 # Machado, Oliveira and Fernandes (2009), without one kind of cone; and the eye that has all three.
 EYES = {
     "all": np.eye(3),

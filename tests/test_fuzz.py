@@ -269,6 +269,7 @@ def curve() -> panels.Curve:
 
 
 MHA = attention.MultiHeadAttention(6, 3).requires_grad_(False)
+WIDE = attention.MultiHeadAttention(520, 2, d_k=2).requires_grad_(False)
 GROUPED = decoding.GroupedQueryAttention(6, 4, 2, d_k=4).requires_grad_(False)
 LANGUAGE = models.LanguageModel(7, 11, 6, 2).requires_grad_(False)
 WRITER = models.Writer(7, 4, 2, 6, d_k=4).requires_grad_(False)
@@ -577,6 +578,7 @@ def test_got_through_once(name, changes):
 
 
 REFUSED = (
+    ("cost.core_seconds", {"core": "quick"}),
     ("decoding.rotate", {"x": normal(2, 5, 7)}),
     ("decoding.rotate", {"x": normal(2, 5, 0)}),
     ("decoding.rotate", {"positions": torch.arange(5.0)}),
@@ -585,11 +587,29 @@ REFUSED = (
     ("decoding.GroupedQueryAttention", {"d_k": None, "rope_base": None}),
     ("decoding.GroupedQueryAttention", {"bias": 1}),
     ("decoding.GroupedQueryAttention.forward", {"return_weights": 1}),
+    ("explore.flow.flow", {"mha": WIDE, "x": normal(5, 520)}),
+    ("explore.flow.flow", {"x": normal(25, 6), "tokens": None}),
+    ("explore.heads.heads", {"x": normal(5, 7)}),
     ("heads.next_token", {"weights": looks(2, 1, 1)}),
     ("heads.found", {"weights": looks(2, 3, 3), "links": [(1, 0)]}),
     ("models.LanguageModel.continue_ids", {"ids": ids(0)}),
     ("models.LanguageModel.continue_ids", {"temperature": 0}),
     ("models.RepeatModel.forward", {"ids": ids(2, 6)}),
+    ("panels.Bars", {"heads": [0]}),
+    ("panels.Bars", {"series": None}),
+    ("panels.Bars", {"values": -normal(2, 3).abs(), "limits": None, "log": True}),
+    ("panels.Bars", {"values": normal(2, 0), "labels": None}),
+    ("panels.Curve", {"dashed": ["c"]}),
+    ("panels.Curve", {"lines": {"a": (1, 2, 3), "b": (3, 1)}}),
+    ("panels.Curve", {"lines": {}, "heads": None, "dashed": ()}),
+    ("panels.Curve", {"x": (1, 1, 2)}),
+    ("panels.Heatmap", {"blocked": [[True]]}),
+    ("panels.Heatmap", {"colours": "jet"}),
+    ("panels.Heatmap", {"limits": (1, 1)}),
+    ("panels.Heatmap", {"marks": [(0, 5)]}),
+    ("panels.Heatmap", {"values": normal(0, 5), "rows": None, "blocked": None, "marks": ()}),
+    ("panels.Tiles", {"heads": [[0]]}),
+    ("panels.Words", {"row": 3}),
     ("pretrained.PretrainedModel.encode", {"text": "  \n"}),
     ("pretrained.PretrainedModel.encode", {"text": "dog " * 600}),
     ("pretrained.PretrainedModel.encode", {"text": "\U0001f600 \U0001f600"}),
