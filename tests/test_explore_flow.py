@@ -87,19 +87,6 @@ def test_a_module_of_your_own_at_every_head(bias):
         assert_is(mha, x, panel, head, causal)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_example_by_hand_is_notebook_1_s(causal):
-    q = k = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    v = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]])
-    context, weights = scaled_dot_product_attention(q, k, v, causal=causal, return_weights=True)
-    seen = blocks(flow.scene(STEPS[-1], example=flow.BY_HAND, causal=causal).flat()[0])
-    for name, expected in {
-        "q": q, "k": k.T, "v": v, "products": q @ k.T, "scores": q @ k.T / 2**0.5,
-        "weights": weights, "context": context,
-    }.items():  # fmt: skip
-        torch.testing.assert_close(seen[name], expected.double())
-
-
 def by_hand_heads():
     """Both heads of the example that goes through W^O, and W^O as nn.Linear holds it."""
     back = torch.tensor([[2.0, 0], [2, 0], [0, 2]]), torch.tensor([[2.0, 0], [0, 2], [-2, -2]])
@@ -120,7 +107,8 @@ def test_the_example_by_hand_goes_through_w_o_with_two_heads(causal):
         scene = flow.scene("Wᴼ", head, flow.BY_HAND, causal)
         panel = scene.flat()[0]
         for name, expected in {
-            "q": q[head], "k": k[head].T, "v": v[head], "weights": weights[head],
+            "q": q[head], "k": k[head].T, "v": v[head], "products": q[head] @ k[head].T,
+            "scores": q[head] @ k[head].T / 2**0.5, "weights": weights[head],
             "context": context[head], "concat": concat, "output": concat @ w_o.T,
         }.items():  # fmt: skip
             torch.testing.assert_close(blocks(panel)[name], expected.double())
