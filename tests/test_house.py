@@ -16,23 +16,11 @@ FLOORS = (
     ("refusals", "attention_refusals", "decoding_refusals", "disk", "runtime"),
     ("masks", "attention_weights", "attention", "decoding"),
     # what is built around it, trained, loaded and measured
-    (
-        "progress",
-        "tasks",
-        "text",
-        "models",
-        "heads",
-        "training",
-        "shipped",
-        "runs",
-        "pretrained",
-        "cost",
-        "comparison_layers",
-        "comparison",
-    ),
+    ("progress", "tasks", "text", "models", "heads", "training", "shipped", "runs", "pretrained",
+     "cost", "comparison_layers", "comparison"),
     # what serves a learner: pictures, exercises, moving pictures, and the course as a whole
     ("pictures", "check.engine", "check.journal", "check.exercises", "check", "explore", "course"),
-)
+)  # fmt: skip
 ORDER = [room for floor in FLOORS for room in floor]
 UPWARD = {("check.engine", "check.journal")}  # a judge notes what it has judged
 
@@ -101,14 +89,8 @@ ROOMS = (
 )
 # on a learner's or a teacher's machine
 ELSEWHERE = (
-    "my_notebooks/",
-    ".progress",
-    "build/",
-    "ada_",
-    "report/",
-    "source/",
-    "jupyterhub_config",
-)
+    "my_notebooks/", ".progress", "build/", "ada_", "report/", "source/", "jupyterhub_config",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", "notebooks/TEACHING.md"])
