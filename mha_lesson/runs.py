@@ -6,6 +6,7 @@ plan gave; with `live=True` it is carried out now. Tables are numbers of many sh
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -128,12 +129,9 @@ class WithoutRoot(TwoSidesModel):
 
 def _root() -> Float[Tensor, "kind d_k seed"]:
     letters = next(letter_batches(500, seed=99))
-    kinds, sizes, seeds = (TwoSidesModel, WithoutRoot), (16, 128), range(3)
     plans = [
         _two_sides(1, seed, (0,), 200)._replace(fresh=partial(kind, 1, d_model=d_k))
-        for kind in kinds
-        for d_k in sizes
-        for seed in seeds
+        for kind, d_k, seed in product((TwoSidesModel, WithoutRoot), (16, 128), range(3))
     ]
     with Progress(200 * len(plans), "with and without the root") as bar:
         lefts = [side_accuracy(plan.carry_out("", bar).model, letters).left for plan in plans]
