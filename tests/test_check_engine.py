@@ -66,11 +66,6 @@ def test_a_stub_is_not_attempted_yet(stub: Any) -> None:
     assert str(report) == repr(report) == "split_heads: not attempted yet."
 
 
-@pytest.mark.parametrize("name", [e.name for e in check.EXERCISES if not getattr(e, "bind", None)])
-def test_every_stub_function_is_open(name: str) -> None:
-    assert getattr(check, name)(lambda *inputs: None).passed is None
-
-
 class _Stub(nn.Module):
     def __init__(self, d_model: int, n_heads: int) -> None:
         super().__init__()
@@ -314,19 +309,8 @@ def _toy() -> Exercise:
     return toy
 
 
-def test_slips_take_the_place_of_their_steps() -> None:
-    toy = _toy()
-    given = {s.key: toy.variant((s,), (10,)) for s in toy.slips}
-    assert given == {
-        "add_2": 24, "other_way": 22, "add_3": 26, "times_3": 33, "times_1": 11, "both": 119,
-        "zero": 0,
-    }  # fmt: skip
-    by_key = {s.key: s for s in toy.slips}
-    assert toy.variant((), (10,)) == 22
-    assert toy.variant((by_key["add_3"], by_key["times_3"]), (10,)) == 39
-    assert toy.sites == ("add", "twice") and toy.name == "toy"
-    learning = torch.ones(2, requires_grad=True)
-    assert not toy.variant((), (learning,)).requires_grad
+def test_a_variant_cannot_learn() -> None:
+    assert not _toy().variant((), (torch.ones(2, requires_grad=True),)).requires_grad
 
 
 def test_the_common_slips_meet_first_and_only_at_different_steps() -> None:

@@ -1,12 +1,11 @@
 """The two masks, cell by cell."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_lesson import MultiHeadAttention, causal_mask, padding_mask
+from mha_lesson import causal_mask, padding_mask
 
 INTEGERS = [getattr(torch, f"{u}int{n}") for u in ("", "u") for n in (8, 16, 32, 64)]
 LENGTHS = st.lists(st.integers(0, 13), min_size=1, max_size=5)
@@ -47,25 +46,3 @@ def test_padding_mask_is_as_long_as_the_longest():
 def test_padding_mask_takes_every_integer_dtype(dtype):
     lengths = torch.tensor([3, 0, 200 if dtype != torch.int8 else 120], dtype=dtype)
     assert torch.equal(padding_mask(lengths, 300), padding_mask(lengths.tolist(), 300))
-
-
-@pytest.mark.plain  # the annotation says int
-def test_numpy_integers_are_integers():
-    assert padding_mask((2, 1), 3).equal(padding_mask([np.int64(2), np.int64(1)], 3))
-
-
-def test_padding_mask_on_the_meta_device():
-    assert padding_mask(torch.ones(3, dtype=torch.long, device="meta"), 5).is_meta
-
-
-def test_masks_join_by_or(device):
-    """One broadcast: (B, 1, 1, T) | (T, T) is (B, 1, T, T), and blocks what either blocks."""
-    lengths, T = [5, 3, 0], 5
-    mask = padding_mask(torch.tensor(lengths, device=device), T) | causal_mask(T, device=device)
-    assert mask.shape == (3, 1, T, T)
-    for b, length in enumerate(lengths):
-        for i in range(T):
-            assert mask[b, 0, i].tolist() == [j >= length or j > i for j in range(T)]
-    mha = MultiHeadAttention(6, 2).to(device)
-    _, weights = mha(torch.randn(3, T, 6, device=device), mask=mask, return_weights=True)
-    assert torch.equal((weights == 0).all(dim=1), mask[:, 0])

@@ -84,12 +84,6 @@ class TestLanguageModel:
         expected = model.reader(model.norm_before_reader(out))
         torch.testing.assert_close(model(ids), expected, atol=1e-4, rtol=1e-4)
 
-    def test_weights_are_causal_shares(self):
-        weights = LanguageModel(13, 11, 6, 3).weights(torch.randint(13, (2, 7)))
-        assert weights.shape == (2, 3, 7, 7)
-        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 7))
-        assert (weights.triu(1) == 0).all()
-
     def test_continues_what_it_is_given(self):
         model, start = LanguageModel(13, 5, 6, 3), torch.tensor([3, 1, 4])
         state = torch.random.get_rng_state()

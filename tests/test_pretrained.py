@@ -243,16 +243,6 @@ def test_another_file_is_refused_before_it_is_read(fake_package, name, monkeypat
         pretrained._published(name)
 
 
-@needs_weights
-def test_a_truncated_file_is_refused(tmp_path, fake_package, monkeypatch):
-    sys.path.remove(str(tmp_path))  # the real package again, for a moment
-    whole = pretrained.weights_path().read_bytes()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (fake_package / pretrained.WEIGHTS).write_bytes(whole[:-1000])
-    with pytest.raises(pretrained.WeightsMissing, match="--force-reinstall"):
-        pretrained.weights_path()
-
-
 # ---------------------------------------------------------------- the makers
 
 

@@ -170,11 +170,6 @@ class TestTwoSides:
             assert deaf_left.right > 0.99 and deaf_left.left < 0.15
             assert deaf_right.left > 0.99 and deaf_right.right < 0.15
 
-    def test_one_head_does_either_job_alone(self):
-        for side, name in enumerate(("left", "right")):
-            run = runs.load(f"two sides, only {name}")  # made anew in test_runs.py
-            assert side_accuracy(run.model, LETTERS)[side] > 0.99
-
     def test_an_interrupt_keeps_the_finished_runs(self, monkeypatch, capsys):
         def loss(model, letters):
             calls.append(None)
@@ -278,12 +273,6 @@ class TestAskingTheHeads:
         changed(model.attention.w_qkv)
         with pytest.raises(ValueError, match=f"^model must .* its w_qkv as .* {made_of}"):
             with_uniform_attention(model)
-
-    def test_weight_by_offset_where_the_answer_is_known(self):
-        before = torch.eye(7).roll(1, dims=0)[None]  # query i looks at key i - 1
-        weights = torch.cat([before, before.mT, torch.full((1, 7, 7), 1 / 7)])
-        expected = torch.tensor([[1.0, 0, 0], [0, 0, 1], [1 / 7, 1 / 7, 1 / 7]])
-        torch.testing.assert_close(weight_by_offset(weights, (-1, 0, 1)), expected)
 
     def test_weight_by_offset_against_a_loop(self):
         weights = torch.rand(2, 3, 11, 11)
