@@ -1087,9 +1087,3 @@ def test_an_experiment_tells_what_changes_too() -> None:
     assert report.slips == ("changes_too",)
     said = "When position 0 along T_k of `K` changes, position 1 along T_k of your result changes"
     assert said in str(report)
-
-
-def test_an_experiment_tells_what_does_not_double() -> None:
-    report = check.attention_scores(lambda Q, K: -torch.cdist(Q, K))
-    assert report.slips == ("not_doubled",)
-    assert "When all of `Q` is doubled the right numbers double, and yours do not." in str(report)

@@ -76,12 +76,6 @@ def test_masks_that_differ_by_head(wrong: type[Base]) -> None:
     assert check.MultiHeadAttention(wrong).passed is False
 
 
-class WithoutGradient(Base):
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        with torch.no_grad():
-            return super().forward(x, mask)
-
-
 class WeightsAsData(Base):
     def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         return super().weights(scores, mask).data
@@ -123,7 +117,6 @@ class HalfDetached(Base):
 @pytest.mark.parametrize(
     ("wrong", "key", "word"),
     [
-        (WithoutGradient, "no_gradient", "no_grad"),
         (WeightsAsData, "gradient_stops", "reaches `w_q` and `w_k`."),
         (Frozen, "gradient_stops", "reaches `w_v`."),
         (HalfDetached, "gradient_differs", "gradient of `x` and `w_q` and `w_k`"),
