@@ -1,9 +1,18 @@
-"""Can a drawing be read? Every text on the page, none on another, none too small."""
+"""Can it be read? A drawing with every text on the page, none on another; a sentence that ends."""
+
+import re
 
 import numpy as np
 
 from mha_lesson.pictures import layout
 from mha_lesson.pictures.marks import ColourBar, Drawing, Text, text_width
+
+
+def reads_well(text: str) -> bool:
+    """A sentence of the course: begins with a capital or code, ends with a stop, never shouts."""
+    prose = re.sub(r"`[^`]*`", "", text)
+    shouted = set(re.findall(r"[A-Z]{2,}", prose)) - {"GPU", "CUDA", "BF"}
+    return bool(re.match(r"[A-Z`(]", text)) and text[-1] in ".?)" and not shouted
 
 
 def assert_readable(drawing: Drawing, width: float = layout.WIDTH) -> None:

@@ -13,6 +13,7 @@ from mha_lesson import check
 from mha_lesson.check.engine.exercise import Exercise
 from mha_lesson.check.engine.judge import ASKED, NAMERS
 from mutants import differs
+from readable import reads_well
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,6 +36,9 @@ def test_judged_rightly_and_named(name: str) -> None:
         assert report.passed is answer.right, f"{answer.id}\n{report}"
         assert answer.right or set(report.slips) == set(answer.slips), f"{answer.id}\n{report}"
         assert "unjudged" not in report.slips, answer.id
+        said = [text for found in report.findings for text in (found.does, found.asks)]
+        said += [report.where, *report.notes]
+        assert all(map(reads_well, filter(None, said))), f"{answer.id}\n{report}"
 
 
 @pytest.mark.parametrize("exercise", (*check.EXERCISES, *check.SHORT), ids=lambda e: e.name)

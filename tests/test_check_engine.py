@@ -821,19 +821,6 @@ def _states_of(table: journal.Progress) -> dict[str, str]:
     return {name: state for *_, name, state in table.rows}
 
 
-def test_progress_in_this_kernel() -> None:
-    assert set(_states_of(check.progress()).values()) == {"open"}
-    check.split_heads(_ellipsis)
-    check.split_heads(lambda x, h: x)
-    assert _states_of(check.progress())["split_heads"] == "tried"
-    check.split_heads(right)
-    check.split_heads(lambda x, h: x)  # what was done once stays done
-    table = check.progress()
-    assert _states_of(table)["split_heads"] == "done"
-    assert len(table.rows) == 20 and "1 of 20 done" in str(table)
-    assert not Path(journal.FILE).exists()
-
-
 OUTCOMES = [*product((0, 1), (True, False, None))]  # of a check, in one of two kernels
 
 

@@ -35,6 +35,7 @@ from mha_lesson.check.engine.judge import judge
 from mha_lesson.check.engine.relations import relate, relate_numbers
 from mha_lesson.check.engine.report import MAX_CELLS, Finding, Picture, Report, number, picture
 from mha_lesson.check.engine.safely import Raised
+from readable import reads_well
 
 
 @pytest.fixture(autouse=True)
@@ -55,13 +56,6 @@ def text_of(html: str) -> ElementTree.Element:
 def declarations(style: str) -> dict[str, str]:
     """What a style attribute declares."""
     return dict(declared.split(":") for declared in style.removesuffix(";").split(";"))
-
-
-def reads_well(text: str) -> bool:
-    """A sentence of the course: begins with a capital or code, ends with a stop, never shouts."""
-    prose = re.sub(r"`[^`]*`", "", text)
-    shouted = set(re.findall(r"[A-Z]{2,}", prose)) - {"GPU", "CUDA", "BF"}
-    return bool(re.match(r"[A-Z`(]", text)) and text[-1] in ".?)" and not shouted
 
 
 # --- comparing -----------------------------------------------------------------------------------
@@ -1035,31 +1029,6 @@ def test_a_case_may_allow_more_everywhere() -> None:
     assert one_cell.passed is False and one_cell.picture is not None
     first, *rest = one_cell.picture.differs[0]
     assert first and not any(rest)
-
-
-def _breaks(answer: Any, cases: Any) -> None:
-    raise LookupError("No words.")
-
-
-def _forgets(x: Tensor) -> Any:
-    y = x * x  # noqa: F841
-
-
-@pytest.mark.parametrize(
-    ("asked", "answer", "key"),
-    [
-        (squares, 3, "not_a_function"),
-        (squares, _forgets, "no_return"),
-        (squares, lambda x: x * torch.empty(()).uniform_(), "random"),
-        (squares, lambda x: x * x + torch.zeros(x.shape, dtype=x.dtype), "fixed_device"),
-        (squares, lambda x: x * x * 2e5 / 2e5, "precision_lost"),
-        (replace(squares, further=(_breaks,)), lambda x: x * x, "unjudged"),
-    ],
-)
-def test_what_the_engine_finds_by_itself_reads_well(asked: Any, answer: Any, key: str) -> None:
-    report = judge(asked, answer)
-    assert report.passed is False and report.slips == (key,)
-    assert reads_well(report.findings[0].does) and reads_well(report.findings[0].asks)
 
 
 # --- what hangs on what ---------------------------------------------------------------------------

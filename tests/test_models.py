@@ -37,10 +37,6 @@ class TestRepeatModel:
         context = torch.einsum("bhqk,bkhd->bqhd", weights, values).flatten(2)
         torch.testing.assert_close(model(ids), model.reader(model.attention.w_o(context)))
 
-    def test_takes_shorter_rows(self):
-        model, ids = RepeatModel(11, 7, 6, 2), torch.randint(11, (5, 7))
-        torch.testing.assert_close(model(ids[:, :3]), model(ids)[:, :3])
-
 
 class TestTwoSidesModel:
     def test_as_many_parameters_for_every_h(self):

@@ -59,15 +59,6 @@ def test_a_seed_is_a_promise(batches):
     assert not torch.equal(first, next(batches(seed=4)))
 
 
-@pytest.mark.parametrize(
-    "batches", [repeat_batches, letter_batches, lambda seed: text_batches(TEXT, seed=seed)]
-)
-def test_drawn_on_the_cpu_whatever_the_default_device(batches):
-    with torch.device("meta"):
-        elsewhere = next(batches(seed=3))
-    assert torch.equal(elsewhere, next(batches(seed=3)))
-
-
 @pytest.mark.plain
 def test_a_text_shorter_than_a_window_is_refused():
     with pytest.raises(ValueError, match="n_tokens = 102; got"):
