@@ -3,7 +3,6 @@
 import cmath
 import itertools
 import math
-from copy import copy
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from mha_lesson import (
 )
 
 B, T, H, D_MODEL, D_K = 3, 12, 4, 20, 6
+AXES = ["", "T T", "n T T", "n 1 T T", "n 1 1 T", "1 h T T", "n h T T", "n h T 1"]  # of a mask
 
 
 def layer(h_kv=2, *, dtype=torch.float64, device="cpu", **options):
@@ -44,53 +44,27 @@ def in_pieces(module, x, lengths, mask=None):
     return torch.cat(outputs, dim=1), cache
 
 
-def every_way_of_cutting(module, x, whole):
-    """Hands over `x` in every way of cutting it; counts the ways.
-
-    All ways that have come as far as a token go on from it at once, each as a batch of its own.
-    """
-    arrived = {0: [KVCache()]}
-    for start in range(x.shape[1]):
-        cache = side_by_side(arrived.pop(start))
-        ways = 1 if cache.keys is None else len(cache.keys) // len(x)
-        for end in range(start + 1, x.shape[1] + 1):
-            branch = copy(cache)  # its tensors are never changed in place
-            output = module(x[:, start:end].repeat(ways, 1, 1), branch)
-            of_each_way = output.unflatten(0, (ways, len(x)))
-            assert (of_each_way - whole[:, start:end]).abs().max() < 1e-6, (start, end)
-            arrived.setdefault(end, []).append(branch)
-    return len(side_by_side(arrived[x.shape[1]]).keys) // len(x)
-
-
-def side_by_side(caches):
-    """One cache that holds the sequences of all."""
-    made = copy(caches[0])
-    if made.keys is not None:
-        made.keys = torch.cat([cache.keys for cache in caches])
-        made.values = torch.cat([cache.values for cache in caches])
-    return made
-
-
-def by_hand(module, x, mask=None):
-    """The layer as four nested loops over sequences, heads, queries and keys."""
+def by_hand(module, x, blocked):
+    """The layer as loops over sequences, heads and queries: the output, and each head's weights."""
     h, h_kv, d_k = module.n_heads, module.n_kv_heads, module.d_k
     w_q, w_k, w_v = module.w_qkv.weight.split([h * d_k, h_kv * d_k, h_kv * d_k])
     out = torch.zeros(*x.shape[:2], h * d_k, dtype=x.dtype)
+    weights = torch.zeros(blocked.shape, dtype=x.dtype)
     for b, i in itertools.product(range(x.shape[0]), range(h)):
         shared = i // (h // h_kv)
         rows = slice(i * d_k, (i + 1) * d_k), slice(shared * d_k, (shared + 1) * d_k)
         q, k, v = x[b] @ w_q[rows[0]].T, x[b] @ w_k[rows[1]].T, x[b] @ w_v[rows[1]].T
         for t in range(x.shape[1]):
             low = 0 if module.window is None else max(0, t - module.window + 1)
-            seen = [s for s in range(low, t + 1) if mask is None or not mask[b, s]]
+            seen = [s for s in range(low, t + 1) if not blocked[b, i, t, s]]
             if not seen:
                 continue
             scores = [
                 turned(q[t], t, module.rope_base) @ turned(k[s], s, module.rope_base) for s in seen
             ]
-            shares = (torch.stack(scores) / math.sqrt(d_k)).softmax(dim=0)
-            out[b, t, rows[0]] = sum(w * v[s] for w, s in zip(shares, seen, strict=True))
-    return out @ module.w_o.weight.T
+            weights[b, i, t, seen] = (torch.stack(scores) / math.sqrt(d_k)).softmax(dim=0)
+        out[b, :, rows[0]] = weights[b, i] @ v
+    return out @ module.w_o.weight.T, weights
 
 
 def turned(row, position, base):
@@ -103,39 +77,65 @@ def turned(row, position, base):
     return torch.tensor([z.real for z in pairs] + [z.imag for z in pairs], dtype=row.dtype)
 
 
-@pytest.mark.parametrize("h_kv", [1, 2, 4])
-@pytest.mark.parametrize("rope_base", [None, 100.0])
-@pytest.mark.parametrize("window", [None, 1, 5])
-def test_the_layer_equals_the_loop(h_kv, rope_base, window):
-    module, x = layer(h_kv, rope_base=rope_base, window=window), tokens(7)
-    torch.testing.assert_close(module(x), by_hand(module, x))
+def part(mask, queries, keys):
+    """The mask of these tokens; an axis of size 1 stands for all."""
+    if mask is None:
+        return None
+    mask = mask if mask.shape[-2] == 1 else mask[..., queries, :]
+    return mask if mask.shape[-1] == 1 else mask[..., keys]
 
 
-@pytest.mark.parametrize("h_kv", [1, 2, 4])
-@pytest.mark.parametrize("rope_base", [None, 10_000.0])
-@pytest.mark.parametrize("window", [None, 5])
+@given(
+    n=st.sampled_from([1, 2, 3]),
+    h_kv=st.sampled_from([1, 2, 4]),
+    rope_base=st.sampled_from([None, 100.0]),
+    window=st.sampled_from([None, 1, 3]),
+    axes=st.sampled_from(AXES),
+    share=st.sampled_from([0.3, 0.8]),
+    first=st.integers(1, 6),
+)
 @torch.no_grad()
-def test_cached_equals_uncached_for_every_way_of_cutting(h_kv, rope_base, window):
-    module, x = layer(h_kv, rope_base=rope_base, window=window), tokens()
-    assert every_way_of_cutting(module, x, module(x)) == 2048
+def test_the_layer_equals_the_loop(n, h_kv, rope_base, window, axes, share, first):
+    """At once and in two pieces, of one token or more; a mask counts the tokens dropped, too."""
+    module, x = layer(h_kv, rope_base=rope_base, window=window), tokens(7)[:n]
+    sizes = [{"n": n, "h": H, "T": 7, "1": 1}[axis] for axis in axes.split()]
+    mask = torch.rand(sizes, generator=torch.Generator().manual_seed(n)) < share if axes else None
+    each = torch.zeros(1, 1, 1, 1) if mask is None else mask[:, None] if mask.ndim == 3 else mask
+    expected, shares = by_hand(module, x, each.expand(n, H, 7, 7))
+    output, weights = module(x, mask=mask, return_weights=True)
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(weights, shares)
+    torch.testing.assert_close(module(x, mask=mask), expected)
+    cache, rest = KVCache(), slice(first, None)
+    begun = module(x[:, :first], cache, mask=part(mask, slice(first), slice(first)))
+    more, last = module(
+        x[:, first:], cache, mask=part(mask, rest, slice(None)), return_weights=True
+    )
+    torch.testing.assert_close(torch.cat((begun, more), dim=1), expected)
+    dropped = 7 - last.shape[-1]
+    torch.testing.assert_close(last, shares[:, :, first:, dropped:])
+    assert not shares[:, :, first:, :dropped].any()
 
 
 @given(
     st.data(),
     st.sampled_from([1, 2, 4]),
     st.sampled_from([None, 30.0]),
-    st.sampled_from([None, 1, 3]),
+    st.sampled_from([None, 1, 3, 5]),
+    st.booleans(),
 )
 @torch.no_grad()
-def test_ragged_batches_with_left_padding(data, h_kv, rope_base, window):
-    lengths = torch.tensor(data.draw(st.lists(st.integers(1, T), min_size=B, max_size=B)))
-    cuts = data.draw(st.lists(st.integers(1, T), max_size=4))
-    ends = sorted({*cuts, T})
+def test_in_pieces_and_with_left_padding_as_alone_and_at_once(
+    data, h_kv, rope_base, window, padded
+):
+    """For any way of cutting; notebook 11 tries all 2,048 of one layer."""
+    lengths = data.draw(st.lists(st.integers(1, T), min_size=B, max_size=B)) if padded else [T] * B
+    ends = sorted({*data.draw(st.lists(st.integers(1, T), max_size=T)), T})
     pieces = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     module, x = layer(h_kv, rope_base=rope_base, window=window), tokens()
-    padding = padding_mask(lengths, T).flip(-1)  # on the left
+    padding = padding_mask(torch.tensor(lengths), T).flip(-1) if padded else None  # on the left
     output, _ = in_pieces(module, x, pieces, padding)
-    for b, length in enumerate(lengths.tolist()):
+    for b, length in enumerate(lengths):
         alone = module(x[b : b + 1, T - length :])
         torch.testing.assert_close(output[b : b + 1, T - length :], alone)
         assert (output[b, : T - length] == 0).all()  # they see nothing, and W^O has no bias
@@ -162,75 +162,6 @@ def test_with_as_many_heads_it_is_the_taught_class(device):
         module(x, return_weights=True), taught(x, causal=True, return_weights=True), strict=True
     ):
         torch.testing.assert_close(ours, theirs)
-
-
-@pytest.mark.parametrize("window", [None, 3])
-def test_weights_of_every_query_head(window):
-    module, x = layer(2, window=window), tokens(7)
-    output, weights = module(x, return_weights=True)
-    assert weights.shape == (B, H, 7, 7)
-    torch.testing.assert_close(output, module(x))
-    torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, 7, dtype=weights.dtype))
-    assert (weights.triu(1) == 0).all() and (window is None or (weights.tril(-window) == 0).all())
-    cache = KVCache()
-    module(x[:, :5], cache)
-    _, last = module(x[:, 5:], cache, return_weights=True)
-    held = 5 if window is None else window - 1
-    torch.testing.assert_close(last, weights[:, :, 5:, 5 - held :])
-
-
-def test_masks_of_every_shape_mean_the_same():
-    module, x = layer(2), tokens(5)
-    free = torch.rand(5, 5, generator=torch.Generator().manual_seed(1)) < 0.3
-    expected = module(x, mask=free)
-    for mask in (free.expand(B, 5, 5), free.expand(1, 1, 5, 5), free.expand(B, 1, 5, 5),
-                 free.expand(1, H, 5, 5), free.expand(B, H, 5, 5)):  # fmt: skip
-        torch.testing.assert_close(module(x, mask=mask), expected)
-    heads = torch.zeros(1, H, 1, 1, dtype=torch.bool)
-    heads[:, 1] = True  # query head 1 sees nothing, the other one of its group does
-    _, weights = module(x, mask=heads, return_weights=True)
-    assert (weights[:, 1] == 0).all() and (weights[:, 0].sum(-1) > 0.99).all()
-
-
-@pytest.mark.parametrize("n_heads", [1, H])
-def test_a_mask_of_one_new_token_means_what_it_means_of_all(n_heads):
-    module, x = layer(2), tokens(5)
-    free = torch.rand(B, n_heads, 5, 5, generator=torch.Generator().manual_seed(2)) < 0.4
-    for mask in (free, free[1:2]):
-        cache = KVCache()
-        module(x[:, :4], cache, mask=mask[..., :4, :4])
-        whole = module(x, mask=mask, return_weights=True)
-        last = module(x[:, 4:], cache, mask=mask[..., 4:, :], return_weights=True)
-        torch.testing.assert_close(last[0], whole[0][:, 4:])
-        torch.testing.assert_close(last[1], whole[1][:, :, 4:])
-
-
-@pytest.mark.parametrize(("n", "h", "h_kv"), [(2, 2, 1), (2, 4, 2), (3, 6, 2)])
-def test_masks_of_one_sequence_and_head_each_stand_alone(n, h, h_kv):
-    module, x = GroupedQueryAttention(D_MODEL, h, h_kv, d_k=D_K).double(), tokens(5)[:n]
-    free = torch.rand(n, h, 5, 5, generator=torch.Generator().manual_seed(3)) < 0.4
-    together, cache = module(x, mask=free, return_weights=True)[1], KVCache()
-    module(x[:, :4], cache)
-    last = module(x[:, 4:], cache, mask=free[..., 4:, :], return_weights=True)[1]
-    of_all_heads = module(x, mask=free[:, :1], return_weights=True)[1]
-    for b, i in itertools.product(range(n), range(h)):
-        one, mask = x[b : b + 1], free[b : b + 1, i : i + 1]
-        alone = module(one, mask=mask, return_weights=True)[1][0, i]
-        torch.testing.assert_close(together[b, i], alone)
-        torch.testing.assert_close(last[b, i], alone[4:])
-        alone = module(one, mask=free[b : b + 1, :1], return_weights=True)[1][0, i]
-        torch.testing.assert_close(of_all_heads[b, i], alone)
-
-
-@pytest.mark.parametrize("window", [1, 3])
-def test_a_mask_counts_all_tokens_also_those_dropped(window):
-    module, x = layer(2, window=window), tokens(9)
-    blocked = torch.zeros(B, 1, 1, 9, dtype=torch.bool)
-    blocked[1, ..., 6] = True
-    whole = module(x, mask=blocked)
-    for pieces in ([4, 3, 1, 1], [1, 1, 7]):
-        torch.testing.assert_close(in_pieces(module, x, pieces, blocked)[0], whole)
-    assert (whole[1] - module(x)[1]).abs().max() > 1e-3
 
 
 def test_no_new_token_with_a_mask_and_nothing_held():

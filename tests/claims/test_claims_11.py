@@ -15,7 +15,7 @@ from mha_lesson.shipped import draw
 SEEDS = (21, 22, 23)
 
 
-# That a cache changes no number: tests/test_decoding.py, every way of cutting.
+# That a cache changes no number: tests/test_decoding.py, any way of cutting.
 
 
 @pytest.mark.parametrize("seed", SEEDS)
