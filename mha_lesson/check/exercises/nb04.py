@@ -288,24 +288,23 @@ def nan_of_empty_rows(where: str) -> Finding:
     )
 
 
-def nan_of_overflow(where: str) -> Finding:
+def nan_of_overflow(where: str, also: str = "") -> Finding:
     return Finding(
         "nan_gradient",
-        f"{where}. (Where `exp` overflows at a blocked key, a zero in its place afterwards does "
-        "not mend the way back: 0 · ∞ is NaN.)",
+        f"{where} has NaN in it{also}. (Where `exp` overflows at a blocked key, a zero in its "
+        "place afterwards does not mend the way back: 0 · ∞ is NaN.)",
         "What does `exp` see of a blocked score, and could it be lowered before?",
     )
 
 
 def gradients_of_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
     where = "The weights are right, and the *gradient* of the scores"
-    also = f"{where} has NaN in it, also where every query has a key left"
     for case in cases:
         scores, mask = case.inputs
         with_keys = replace(case, inputs=(scores, mask & ~mask.all(-1, keepdim=True)))
         if has_nan(masked_softmax, answer, case):
             if has_nan(masked_softmax, answer, with_keys):
-                return nan_of_overflow(also)
+                return nan_of_overflow(where, ", also where every query has a key left")
             return nan_of_empty_rows(where)
     return None
 

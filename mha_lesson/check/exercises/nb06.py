@@ -19,24 +19,7 @@ from mha_lesson.check.engine.gradients import has_nan
 from mha_lesson.check.engine.inputs import unchanged
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned, run
-from mha_lesson.check.exercises.nb01 import (
-    attention,
-    by_root_d_k,
-    every_query_with_every_key,
-    softmax_over_keys,
-)
-from mha_lesson.check.exercises.nb03 import merge_heads, side_by_side, tokens_before_heads
-from mha_lesson.check.exercises.nb04 import (
-    blocked_rows_to_zero,
-    future,
-    masked_softmax,
-    minus_1e9,
-    minus_infinity,
-    nan_of_empty_rows,
-    nan_of_overflow,
-    normalise_and_zero,
-    zero_where_blocked,
-)
+from mha_lesson.check.exercises import nb01, nb03, nb04
 from mha_lesson.check.exercises.nb06_layers import NAMES, Layers, bind, call, scoring_low
 
 
@@ -57,12 +40,11 @@ def gradient_with_blocked_rows(answer: Callable[..., Any], cases: list[Case]) ->
 
 
 _NAN_GRADIENTS = {
-    "with every key of query 1 blocked": nan_of_empty_rows(
+    "with every key of query 1 blocked": nb04.nan_of_empty_rows(
         "The output is right even where a row is blocked, and the *gradient* of the weights"
     ),
-    "where scores are as large as 1e4": nan_of_overflow(
-        "The output is right, and where scores are large the *gradient* of the weights has NaN in "
-        "it"
+    "where scores are as large as 1e4": nb04.nan_of_overflow(
+        "The output is right, and where scores are large the *gradient* of the weights"
     ),
 }
 
@@ -82,16 +64,16 @@ def MultiHeadAttention(
     *,
     project: Any = lambda x, layers: layers.projected(x),
     split: Any = into_heads,
-    product: Any = every_query_with_every_key,
-    scale: Any = by_root_d_k,
+    product: Any = nb01.every_query_with_every_key,
+    scale: Any = nb01.by_root_d_k,
     read: Any = unchanged,
-    fill: Any = minus_infinity,
-    normalise: Any = softmax_over_keys,
-    empty: Any = blocked_rows_to_zero,
+    fill: Any = nb04.minus_infinity,
+    normalise: Any = nb01.softmax_over_keys,
+    empty: Any = nb04.blocked_rows_to_zero,
     mix: Any = lambda weights, V: weights @ V,
     arrange: Any = unchanged,
-    order: Any = tokens_before_heads,
-    join: Any = side_by_side,
+    order: Any = nb03.tokens_before_heads,
+    join: Any = nb03.side_by_side,
     leave: Any = through_w_o,
     give: Any = unchanged,
 ) -> Any:
@@ -129,7 +111,7 @@ def _scoring_low_in_half(cases: list[Case]) -> tuple[Any, ...]:
     x, _, layers = case.inputs
     low = scoring_low(layers, case.sizes, 2e4).expand(len(x), 1, -1)
     x = torch.cat([low, x[:, 1:]], 1).to(torch.float16)
-    return x, future(x.shape[1]), layers.to(torch.float16)
+    return x, nb04.future(x.shape[1]), layers.to(torch.float16)
 
 
 right_too(
@@ -176,24 +158,21 @@ def wrong_layers() -> Iterator[Way]:
     def rare(choice: Any) -> tuple[bool, int]:
         return None in choice, sum(a != b for a, b in zip(choice, usual, strict=True))
 
-    some_by_none = every(*((own, None) for own in usual))
+    some_by_none = every((0, None), (1, None), (2, None))
     for choice in sorted(dict.fromkeys([*every(usual, repeat=3), *some_by_none]), key=rare):
         if choice == usual:
             continue
-        names = zip(("queries", "keys", "values"), range(3), choice, strict=True)
-        wrong = [
+        names = zip(("queries", "keys", "values"), usual, choice, strict=True)
+        does = ", ".join(
             f"the {name} are {'x itself' if by is None else f'made by `{NAMES[by]}`'}"
             for name, own, by in names
             if by != own
-        ]
-        unused = [f"`{NAMES[i]}`" for i in range(3) if i not in choice]
-        lost = f": {' and '.join(unused)} {'take' if unused[1:] else 'takes'} no part" * bool(
-            unused
         )
-        does = ", ".join(wrong) + lost + "."
+        if unused := [f"`{NAMES[i]}`" for i in usual if i not in choice]:
+            does += f": {' and '.join(unused)} {'take' if unused[1:] else 'takes'} no part"
         if choice == (1, 0, 2):  # K Qᵀ comes to the same
             does = (
-                "queries and keys have changed places: what `w_k` makes looks at what `w_q` makes."
+                "queries and keys have changed places: what `w_k` makes looks at what `w_q` makes"
             )
 
         def project(x: Tensor, layers: Layers, choice: Any = choice) -> Any:
@@ -201,7 +180,7 @@ def wrong_layers() -> Iterator[Way]:
             return tuple(x if i is None else made[i] for i in choice)
 
         key = "made_by_" + "".join("x" if i is None else "qkv"[i] for i in choice)
-        yield key, does[0].upper() + does[1:], asks, project
+        yield key, f"{does[0].upper()}{does[1:]}.", asks, project
 
 
 MultiHeadAttention.step(wrong_layers(), at="project")
@@ -295,7 +274,7 @@ def read(mask, scores):
 
 
 MultiHeadAttention.adopt(
-    masked_softmax,
+    nb04.masked_softmax,
     "read",
     "fill",
     "empty",
@@ -303,7 +282,7 @@ MultiHeadAttention.adopt(
 )
 
 
-MultiHeadAttention.adopt(merge_heads, "arrange", "order")
+MultiHeadAttention.adopt(nb03.merge_heads, "arrange", "order")
 
 
 @MultiHeadAttention.step
@@ -337,7 +316,7 @@ def give(output, weights, mask):
 @MultiHeadAttention.step(at=WHOLE)
 def all_of_it(x, mask, layers):
     right = MultiHeadAttention.right
-    blocked = future(x.shape[1])
+    blocked = nb04.future(x.shape[1])
     only_causal = right(x, blocked, layers)
     """The future is blocked, always, and the mask that is given takes no part. | Which keys does
     the caller want to be blocked?"""
@@ -368,20 +347,20 @@ def all_of_it(x, mask, layers):
 
 # Last, since some of these come to the same as a slip above, which says it better.
 MultiHeadAttention.adopt(
-    attention,
+    nb01.attention,
     "scale",
     "product",
     "normalise",
     but=(
         *("roles_exchanged", "query_with_query"),  # wrong layers
         *("by_root_t_q", "by_root_axis_1", "by_root_axis_1_of_k"),  # T_k is T_q, and axis 1 h
-        *("softmax_over_axis_2", "softmax_without_axis", "causal_softmax"),
+        *("softmax_without_axis", "causal_softmax"),
     ),
 )
 
 
 MultiHeadAttention.step(
-    normalise_and_zero, at="normalise", fill=minus_1e9, empty=zero_where_blocked
+    nb04.normalise_and_zero, at="normalise", fill=nb04.minus_1e9, empty=nb04.zero_where_blocked
 )
 
 
