@@ -316,7 +316,8 @@ class WritingTests:
         of_right, of_wrong = found[: len(right)], found[len(right) :]
         if not any(t.built or t.raised or t.returned for all_told in found for t in all_told):
             return self._says(BUILDS_NONE) if _names(answer) else Report(self.name, None)
-        accused = [found for found in zip(right, of_right, strict=True) if _any(found[1])]
+        judged = zip(right, of_right, strict=True)
+        accused = [(cls, told) for cls, told in judged if any(t.raised for t in told)]
         missed = [bug for bug, told in zip(MISTAKES, of_wrong, strict=True) if not _all(told)]
         caught = len(MISTAKES) - len(missed)
         score = (f"Your tests accuse {len(accused)} of {len(right)} right classes and catch "
@@ -379,10 +380,6 @@ def _stops(told: Told) -> Finding | None:
     if told.raised and isinstance(told.raised.error, KeyboardInterrupt):
         return errors.explain(told.raised)
     return CHANGES if told.changed else None
-
-
-def _any(all_told: list[Told]) -> bool:
-    return any(told.raised for told in all_told)
 
 
 def _all(all_told: list[Told]) -> bool:
