@@ -31,8 +31,8 @@ def weights_times_values(weights: Tensor, Q: Tensor, K: Tensor, V: Tensor) -> Te
     return weights @ V
 
 
-def shares(x: Tensor) -> Tensor:
-    return x / x.sum(-1, keepdim=True)
+def shares(x: Tensor, added: float = 0.0) -> Tensor:
+    return x / (x.sum(-1, keepdim=True) + added)
 
 
 def queries_and_keys() -> Iterator[Case]:
@@ -244,7 +244,7 @@ def normalise(scores):
     """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
     it lose all their weight, and become 0/0. | Which maximum may be taken away from a row without
     changing its softmax?"""
-    naive_guarded = scores.exp() / (scores.exp().sum(-1, keepdim=True) + 1e-9)
+    naive_guarded = shares(scores.exp(), 1e-9)
     "= naive_exponentials"
     only_the_best = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
     """Only the best key counts: the maximum takes all the weight. | Soft lookup: how much weight do

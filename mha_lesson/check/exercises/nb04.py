@@ -209,7 +209,7 @@ def in_another_way(lengths, T):
     first_only = (torch.arange(T) == lengths[:, None])[:, None, None, :]
     """Only the first padding key is blocked, the one at position lengths[b]: those behind it stay
     open. | Which of the keys 0 to T − 1 are padding?"""
-    causal_too = (torch.arange(T) >= lengths[:, None])[:, None, None, :] | future(T)
+    causal_too = padded[:, None, None, :] | future(T)
     """The causal triangle is blocked as well, (B, 1, T, T). | What was asked for is padding alone.
     Which line adds the future?"""
 
@@ -484,17 +484,17 @@ def fill_and_mend(scores, mask):
 @masked_softmax.step(at="empty", fill=unchanged)
 def empty_after(weights, mask):
     """Which scores should the softmax never get to see?"""
-    zeroed_after = weights.masked_fill(mask, 0.0)
+    kept = weights.masked_fill(mask, 0.0)
+    zeroed_after = kept
     """The mask comes after the softmax: blocked weights are set to 0, their share is lost, and rows
     no longer sum to 1. | When would the open keys share out all of the weight: mask before the
     softmax, or after?"""
     blocked_kept_after = weights * mask
     """After the softmax the weights are multiplied by the mask itself: blocked keys are what stays.
     | True means *blocked* in this course. In which row of your result do you see the opposite?"""
-    renormalised_after = shares(weights.masked_fill(mask, 0.0))
+    renormalised_after = shares(kept)
     """The mask comes after the softmax, and rows are divided by what is left: where nothing is left
     (no key is open, or the open ones score far below the blocked ones) that is 0/0."""
-    kept = weights.masked_fill(mask, 0.0)
     renormalised_cleared = shares(kept).nan_to_num(0.0)
     """Where the open keys score far below the blocked ones the row is lost, and comes out as 0: a
     blocked score still takes part in the softmax, or in the maximum, and is put away only then."""
@@ -512,7 +512,7 @@ def one_maximum(scores, mask):
     naive_times = product / product.sum(-1, keepdim=True).clamp(min=1e-300)
     """Rows with very large or very low scores are lost. (`exp` of the scores as they are gives
     that: it overflows for the one, and is 0 for the other.)"""
-    naive_mended = (raw / raw.sum(-1, keepdim=True)).nan_to_num(0.0)
+    naive_mended = shares(raw).nan_to_num(0.0)
     "= naive_times"
     low = scores.masked_fill(mask, -math.inf)
     most = low.amax(-1, keepdim=True).clamp(min=0.0)
@@ -535,28 +535,21 @@ def filled_too_high() -> Iterator[Way]:
 
 def with_epsilon() -> Iterator[Way]:
     for small in (0.1, 1e-2, 1e-3, 1e-4, 1e-5):
-
-        def divided(scores: Tensor, mask: Tensor, small: float = small) -> Tensor:
-            kept = (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(mask, 0.0)
-            return kept / (kept.sum(-1, keepdim=True) + small)
-
-        def overflowing(scores: Tensor, mask: Tensor, small: float = small) -> Tensor:
-            kept = scores.exp() * ~mask
-            return kept / (kept.sum(-1, keepdim=True) + small)
-
         yield (
             "epsilon_added",
             "A small number is added to the sum that is divided by: rows sum to less than 1, and "
             "where the open keys score low they lose most of their weight.",
             "Which rows need that number, and what could be done for those alone?",
-            divided,
+            lambda scores, mask, small=small: shares(
+                (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(mask, 0.0), small
+            ),
         )
         yield (
             "epsilon_and_overflow",
             "A small number is added to the sum that is divided by, so rows sum to less than 1; "
             "and `exp` takes the scores as they are, and overflows where they are large.",
             "What may be taken away from a row before `exp`, and which rows need the small number?",
-            overflowing,
+            lambda scores, mask, small=small: shares(scores.exp() * ~mask, small),
         )
 
 

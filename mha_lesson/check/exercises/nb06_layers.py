@@ -63,11 +63,6 @@ class Layers:
         layer = getattr(self.module, name)
         return F.linear(x, layer.weight, layer.bias)
 
-    def apply_transposed(self, name: str, x: Tensor) -> Tensor:
-        layer = getattr(self.module, name)
-        product = x @ layer.weight
-        return product if layer.bias is None else product + layer.bias
-
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of a case's x: computed once, asked for by every slip."""
         if x not in self._projected:

@@ -274,12 +274,10 @@ def block(scores, n_old):
     "Off by one: each new token sees the one after it."
     one_too_early = square.triu(n_old)
     "Off by one: no token may look at itself."
-    new_blocked_later = (
-        torch.arange(n_all).expand(n_new, n_all) >= n_old if n_old else square.triu(1)
-    )
+    new_blocked_later = (places >= n_old).expand(n_new, n_all) if n_old else square.triu(1)
     """As soon as there is a cache all new keys are blocked: the new tokens see the cache only, not
     even themselves."""
-    old_blocked = square.triu(n_old + 1) | (torch.arange(n_all) < n_old)
+    old_blocked = square.triu(n_old + 1) | (places < n_old)
     "No new token looks at an old key: the cache is there, and takes no part in the context."
     from_the_other_end = square.triu(n_new + 1 if n_old else 1)
     """The diagonal is moved by the number of *new* tokens instead of the number of those in the
@@ -432,11 +430,6 @@ def new_cached_and_window() -> Iterator[Case]:
         yield Case((n_new, n_cached, window), sizes, f"with window = {window}")
 
 
-def too_far_back(query: Tensor, key: Tensor, window: int | None) -> Tensor:
-    back = query - key
-    return torch.zeros_like(back, dtype=torch.bool) if window is None else back >= window
-
-
 @exercise(
     19,
     "11",
@@ -452,7 +445,7 @@ def cached_mask(
     queries: Any = lambda n_new, n_cached: torch.arange(n_cached, n_cached + n_new)[:, None],
     keys: Any = lambda n_new, n_cached: torch.arange(n_cached + n_new),
     future: Any = lambda query, key: key > query,
-    past: Any = too_far_back,
+    past: Any = lambda query, key, window: query - key >= (window or math.inf),
     together: Any = lambda future, past: future | past,
     kind: Any = unchanged,
     axes: Any = unchanged,
