@@ -28,6 +28,7 @@ from mha_lesson.check.engine.judge import judge
 from mha_lesson.check.engine.problem import MOST_PAIRS
 from mha_lesson.check.engine.report import Finding
 from mha_lesson.check.engine.safely import Raised, Returned, codes_of, fresh, run, safe_text, seed
+from typed import typed
 
 
 @pytest.fixture(autouse=True)
@@ -43,23 +44,14 @@ def right(x: Tensor, n_heads: int) -> Tensor:
 # --- not attempted yet ---------------------------------------------------------------------------
 
 
-def _ellipsis(x: Any, n_heads: Any) -> Any: ...
+STUBS = (
+    ["..."], ["return ..."], ['raise NotImplementedError("your turn")'], ["d_k = x.shape", "..."],
+    ["pass"], ['"What it should do."'], ["y = x", "y"], ["return None"],
+)  # fmt: skip
+SOURCELESS = eval("lambda x, n_heads: None")
 
 
-def _returns_ellipsis(x: Any, n_heads: Any) -> Any:
-    return ...
-
-
-def _raises(x: Any, n_heads: Any) -> Any:
-    raise NotImplementedError("your turn")
-
-
-def _scaffold(x: Any, n_heads: Any) -> Any:
-    d_k = x.shape[-1] // n_heads  # noqa: F841
-    ...
-
-
-@pytest.mark.parametrize("stub", [_ellipsis, _returns_ellipsis, _raises, _scaffold])
+@pytest.mark.parametrize("stub", [*(typed("x, n_heads", *s) for s in STUBS), SOURCELESS])
 def test_a_stub_is_not_attempted_yet(stub: Any) -> None:
     report = check.split_heads(stub)
     assert report.passed is None and report.slips == ()
@@ -468,62 +460,15 @@ def test_an_exercise_may_bind_what_the_learner_wrote() -> None:
     assert judge(bound, lambda: lambda x: None).passed is None
 
 
-def _assigns(x: Any) -> Any:
-    y = x  # noqa: F841
-
-
-def _adds(x: Any) -> Any:
-    x += 1
-
-
-def _annotates(x: Any) -> Any:
-    y: Any = x  # noqa: F841
-
-
-def _loops(x: Any) -> Any:
-    for _ in x:
-        pass
-
-
-def _opens(x: Any) -> Any:
-    with torch.no_grad():
-        pass
-
-
-def _calls(x: Any) -> Any:
-    x.double()
-
-
-def _passes(x: Any) -> Any:
-    pass
-
-
-def _only_says(x: Any) -> Any:
-    """What it should do."""
-
-
-def _names(x: Any) -> Any:
-    y = x
-    y  # noqa: B018
-
-
-def _returns_none(x: Any) -> Any:
-    return None
-
-
-SOURCELESS = eval("lambda x: None")
-
-
-@pytest.mark.parametrize("answer", [_assigns, _adds, _annotates, _loops, _opens, _calls])
-def test_a_last_line_that_does_something_lacks_a_return(answer: Any) -> None:
+@pytest.mark.parametrize(
+    "line",
+    ["y = x", "x += 1", "y: Tensor = x", "for _ in x: pass", "with torch.no_grad(): pass",
+     "x.double()"],
+)  # fmt: skip
+def test_a_last_line_that_does_something_lacks_a_return(line: str) -> None:
+    answer = typed("x", line, torch=torch)
     assert judge(_doubled(), answer).slips == ("no_return",)
     assert judge(_doubled(bind=lambda a: Bound(a, _tokens())), answer).passed is None
-
-
-@pytest.mark.parametrize("answer", [_passes, _only_says, _names, _returns_none, SOURCELESS])
-def test_a_last_line_that_does_nothing_is_a_stub(answer: Any) -> None:
-    report = judge(_doubled(), answer)
-    assert report.passed is None and report.findings == ()
 
 
 def test_chance_that_makes_no_result_wrong_is_still_chance() -> None:

@@ -1,103 +1,59 @@
 """What stands in the learner's own lines comes before what can be guessed from the results."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from mha_lesson import check
+from typed import typed
 
-d_k = 2
-words = ["The", "creek", "was", "cold"]
-W_q = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
-
-
-def global_width(Q, K):
-    return Q @ K.mT / math.sqrt(d_k)
-
-
-def global_weight(X, W_qkv):
-    return X @ W_q.T, X @ W_q.T, X @ W_q.T
-
-
-def dots_left(Q, K, V):
-    weights = ...
-    return weights @ V, weights
-
-
-def dots_in_a_call(x):
-    return x.permute(...).flatten(2)
-
-
-def dots_in_a_return(Q, K, V):
-    weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
-    return ..., weights
-
-
-def and_on_masks(scores, mask):
-    empty = mask.all(-1, keepdim=True)
-    return scores.masked_fill(mask and not empty, -math.inf).softmax(-1)
-
-
-def not_on_a_mask(scores, mask):
-    return scores.masked_fill(not mask, -math.inf).softmax(-1)
-
-
-def if_on_a_mask(scores, mask):
-    if mask:
-        return scores
-    return scores.softmax(-1)
-
-
-def shape_called(Q, K):
-    return Q @ K.mT / math.sqrt(Q.shape(-1))
-
-
-def size_indexed(Q, K):
-    return Q @ K.mT / math.sqrt(Q.size[-1])
-
-
-def xor_for_power(Q, K):
-    return Q @ K.mT / Q.shape[-1] ^ 0.5
-
-
-def attention_scores(Q, K): ...
-
-
-def a_stub_inside(Q, K, V):
-    weights = attention_scores(Q, K).softmax(-1)
-    return weights @ V, weights
-
-
-def empty_rows_open(scores, mask):
-    empty = mask.all(-1, keepdim=True)
-    return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1)
-
-
+LEFT = {  # by other cells
+    "math": math,
+    "d_k": 2,
+    "W_q": torch.randn(3, 5, generator=torch.Generator().manual_seed(0)),
+    "attention_scores": typed("Q, K", "..."),
+}
+EMPTY = "empty = mask.all(-1, keepdim=True)"
+WEIGHTS = "(Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)"
+# Exercise, its arguments, what was typed, and what is told.
 RULES = [
-    ("attention_scores", global_width, "from_the_notebook", "`d_k` (2) is none of your arguments"),
-    ("project_qkv", global_weight, "from_the_notebook", "`W_q` (a tensor of shape (3, 5))"),
-    ("attention", dots_left, "three_dots", "still holds the three dots: `weights = ...`"),
-    ("merge_heads", dots_in_a_call, "three_dots", "`return x.permute(...).flatten(2)`"),
-    ("attention", dots_in_a_return, "three_dots", "`return (..., weights)`"),
-    ("masked_softmax", and_on_masks, "truth_of_a_tensor", "`and` and `or` want"),
-    ("masked_softmax", not_on_a_mask, "truth_of_a_tensor", "`not` wants"),
-    ("masked_softmax", if_on_a_mask, "truth_of_a_tensor", "`if` wants"),
-    ("attention_scores", shape_called, "error:not_callable", "cannot be called"),
-    ("attention_scores", size_indexed, "error:method_not_called", "round brackets"),
-    ("attention_scores", xor_for_power, "error:half_not_implemented", "a power is `**`"),
-    ("attention", a_stub_inside, "calls_a_stub", "`attention_scores` returns nothing yet"),
-    ("masked_softmax", empty_rows_open, "added_1e9", "as if nothing were blocked"),
-]
+    ("attention_scores", "Q, K", ["return Q @ K.mT / math.sqrt(d_k)"],
+        "from_the_notebook", "`d_k` (2) is none of your arguments"),
+    ("project_qkv", "X, W_qkv", ["return X @ W_q.T, X @ W_q.T, X @ W_q.T"],
+        "from_the_notebook", "`W_q` (a tensor of shape (3, 5))"),
+    ("attention", "Q, K, V", ["weights = ...", "return weights @ V, weights"],
+        "three_dots", "still holds the three dots: `weights = ...`"),
+    ("merge_heads", "x", ["return x.permute(...).flatten(2)"],
+        "three_dots", "`return x.permute(...).flatten(2)`"),
+    ("attention", "Q, K, V", [f"weights = {WEIGHTS}", "return ..., weights"],
+        "three_dots", "`return (..., weights)`"),
+    ("masked_softmax", "scores, mask",
+        [EMPTY, "return scores.masked_fill(mask and not empty, -math.inf).softmax(-1)"],
+        "truth_of_a_tensor", "`and` and `or` want"),
+    ("masked_softmax", "scores, mask", ["return scores.masked_fill(not mask, 0.0).softmax(-1)"],
+        "truth_of_a_tensor", "`not` wants"),
+    ("masked_softmax", "scores, mask", ["if mask: return scores", "return scores.softmax(-1)"],
+        "truth_of_a_tensor", "`if` wants"),
+    ("attention_scores", "Q, K", ["return Q @ K.mT / math.sqrt(Q.shape(-1))"],
+        "error:not_callable", "cannot be called"),
+    ("attention_scores", "Q, K", ["return Q @ K.mT / math.sqrt(Q.size[-1])"],
+        "error:method_not_called", "round brackets"),
+    ("attention_scores", "Q, K", ["return Q @ K.mT / Q.shape[-1] ^ 0.5"],
+        "error:half_not_implemented", "a power is `**`"),
+    ("attention", "Q, K, V",
+        ["weights = attention_scores(Q, K).softmax(-1)", "return weights @ V, weights"],
+        "calls_a_stub", "`attention_scores` returns nothing yet"),
+    ("masked_softmax", "scores, mask",
+        [EMPTY, "return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1)"],
+        "added_1e9", "as if nothing were blocked"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "key", "said"), RULES, ids=lambda x: getattr(x, "__name__", x)
-)
-def test_a_rule_says_what_stands_there(name: str, answer: Any, key: str, said: str) -> None:
-    report = getattr(check, name)(answer)
+@pytest.mark.parametrize(("name", "arguments", "lines", "key", "said"), RULES)
+def test_a_rule_says_what_stands_there(name, arguments, lines, key, said) -> None:
+    report = getattr(check, name)(typed(arguments, *lines, **LEFT))
     assert report.passed is False and report.slips[0] == key, str(report)
     assert said in str(report)
 
