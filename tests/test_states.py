@@ -215,15 +215,6 @@ def told(parcel: bytes) -> dict:
     return json.loads(raw[4 : 4 + int.from_bytes(raw[:4], "little")])
 
 
-def test_the_tree_has_the_positions_that_earlier_controls_leave():
-    explorer = small()
-    explorer._scene_at = lambda n, on: panels.Heatmap([[n, on]], limits=(0, 9))
-    said = told(all_of(explorer.parcel()))
-    assert said["tree"] == [[0], [1, 2], [3, 4], [5, 6]]
-    assert [c["said"] for c in said["controls"]] == [["1", "2", "3", "4"], ["False", "True"]]
-    assert [c["start"] for c in said["controls"]] == [1, 1]
-
-
 def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
     controls = {
         "n": widgets.IntSlider(value=4, min=1, max=4),

@@ -3,8 +3,6 @@
 Nothing here is timed: the one claim about time says only what its own machine measured.
 """
 
-import re
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -76,13 +74,11 @@ def test_scaled_dot_product_attention_never_holds_t_by_t(call):
 # ---------------------------------------------------------------- a softmax in blocks
 
 
-def blockwise(change=("", "")):
-    """The notebook's own function, as it stands or with one thing changed."""
+def blockwise():
+    """The notebook's own function."""
     cells = notebooks.read(notebooks.paths("09")[0]).cells
-    source = next(cell.source for cell in cells if cell.id == "blockwise")
-    assert change[0] in source
     names = {"torch": torch}
-    exec(source.replace(*change), names)
+    exec(next(cell.source for cell in cells if cell.id == "blockwise"), names)
     return names["blockwise"]
 
 
@@ -121,25 +117,6 @@ def gap(function, size: float, dtype: torch.dtype = torch.float64) -> float:
 def test_a_softmax_needs_all_the_scores_at_once(size):
     assert gap(blockwise(), size) < 1e-10 * size
     assert gap(blockwise(), size, torch.float32) < 1e-4 * size
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("total * shrink", "total"),
-        ("mix * shrink", "mix"),
-        ("torch.finfo(Q.dtype).min", "-torch.inf"),
-        (".clamp(min=1)", ""),
-        ("m = larger", "m = x.amax(dim=1, keepdim=True)"),
-        ("mask[:, part]", "mask[:, :block]"),
-    ],
-    ids=["old sum", "old mix", "starts at -inf", "empty rows", "newest maximum", "one mask block"],
-)
-def test_each_line_is_needed(change):
-    try:
-        assert gap(blockwise(change), 1) > 1e-3
-    except RuntimeError as error:  # shapes that no longer fit are a difference, too
-        assert re.search("size|shape", str(error))
 
 
 def test_in_blocks_memory_grows_with_t():
