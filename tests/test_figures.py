@@ -81,12 +81,6 @@ def test_a_narrow_cell_gets_a_narrower_picture(width):
     assert layout.draw(heads(4), width).width <= width + 1
 
 
-def test_labels_are_shared_between_neighbours():
-    texts = [m.text for m in layout.draw(heads(8)).marks if isinstance(m, Text)]
-    assert texts.count("spunky") == 2 + 4  # beside each row of heatmaps, under each column
-    assert texts.count("weight") == 1  # one colour bar for all
-
-
 def test_bytes_are_the_same_in_another_process(once):
     other = fresh.python(once, "draw")["hash"]
     assert other == hashlib.sha256(figures.png(heads(8))).hexdigest()

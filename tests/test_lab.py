@@ -6,7 +6,9 @@ import re
 from datetime import date
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat import v4
 
 import notebooks
 from mha_lesson import check
@@ -16,18 +18,16 @@ from mha_lesson.course import lab
 TODAY = date(2026, 11, 21)
 
 
-def write(folder: Path, name: str, *sources: str, outputs: bool = True, **metadata) -> Path:
-    said = {"output_type": "stream", "name": "stdout", "text": ["the answer\n"]}
-    cells = [
-        {"cell_type": "code", "id": f"c{i}", "metadata": {}, "source": [source],
-         "outputs": [said] * outputs, "execution_count": 1 if outputs else None}
+def write(folder: Path, name: str, *sources: str) -> None:
+    """A notebook that has run: a text, and a code cell for each source."""
+    said = v4.new_output("stream", text="the answer\n")
+    code = [
+        v4.new_code_cell(source, id=f"c{i}", outputs=[said], execution_count=1)
         for i, source in enumerate(sources)
-    ]  # fmt: skip
-    cells.insert(0, {"cell_type": "markdown", "id": "m", "metadata": {}, "source": ["# √d_k"]})
-    made = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    ]
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text(json.dumps(made), encoding="utf-8")
-    return folder / name
+    made = v4.new_notebook(cells=[v4.new_markdown_cell("# √d_k", id="m"), *code])
+    nbformat.write(made, folder / name)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_an_explorer_says_that_it_wants_to_be_run_and_saving_it_unrun_is_no_chan
     plain, moving = notebooks.read(mine / "a.ipynb").cells[1:]
     assert not plain.outputs
     assert [output.data["text/plain"] for output in moving.outputs] == [lab.TO_RUN]
-    notebooks.nbformat.write(notebooks.read(mine / "a.ipynb"), mine / "a.ipynb")
+    nbformat.write(notebooks.read(mine / "a.ipynb"), mine / "a.ipynb")
     write(source, "a.ipynb", "explorer = 2", "explore.flow()")
     assert lab.sync(source, mine, TODAY) == ["Renewed, you had not changed it: a.ipynb"]
 
