@@ -6,11 +6,11 @@ again, from formulas in float64 or from the modules below the explorers.
 
 import math
 import re
-import sys
 from html import escape
 
 import numpy as np
 import pytest
+import torch
 from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
 import minutes
@@ -34,7 +34,6 @@ from mha_lesson.training import side_accuracy, silence_head, weight_by_offset
 
 BOOKS = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
 QUESTIONS = predict.questions()
-MODULES = {"05": "n05_head_writes", "06": "n06_heads", "08": "n08_real_heads"}
 FOLD = re.compile(r'<details name="(\w+)"><summary>(.*?)</summary>.*?<strong>(.*?)</strong>')
 
 
@@ -92,9 +91,13 @@ def share_of_products(d_model: int, T: int) -> float:
 # --- from here on the notebooks compute with the modules themselves, and these ask the pictures ---
 
 
-def caption(book: str, **state) -> str:
+def scene(book: str, **state) -> panels.Scene:
     [stem] = [m for m in vars(explore) if m.startswith(f"n{book}_")]
-    return getattr(explore, stem).scene(**state).caption
+    return getattr(explore, stem).scene(**state)
+
+
+def caption(book: str, **state) -> str:
+    return scene(book, **state).caption
 
 
 def number_in(text: str, pattern: str) -> float:
@@ -103,16 +106,8 @@ def number_in(text: str, pattern: str) -> float:
 
 def maps(book: str, **state) -> dict[str, np.ndarray]:
     """Title -> values of every map in a picture."""
-    found, waiting = {}, [sys.modules[f"mha_lesson.explore.{MODULES[book]}"].scene(**state).panels]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, panels.Heatmap):
-            found[part.title] = np.asarray(part.values, float)
-        elif isinstance(part, panels.Stack):
-            waiting.append(part.panels)
-        elif isinstance(part, list | tuple):
-            waiting.extend(part)
-    return found
+    flat = scene(book, **state).flat()
+    return {panel.title: panel.values for panel in flat if isinstance(panel, panels.Heatmap)}
 
 
 def table(**state) -> dict[str, int]:
@@ -143,7 +138,7 @@ def mask_weights(lengths, causal, turned=False, added=False) -> tuple[np.ndarray
     mask = mask | (np.triu(np.ones((T, T), bool), 1) if causal else False)
     mask = np.broadcast_to(mask, (2, T, T))
     # No mask is read: the scores of the picture as they are.
-    open_mask = n04_masks.torch.zeros(2, T, T, dtype=n04_masks.torch.bool)
+    open_mask = torch.zeros(2, T, T, dtype=torch.bool)
     scores = n04_masks.attend(open_mask, n04_masks.BLOCKED)[0].double().numpy()
     blocked = ~mask if turned else mask
     scores = scores + mask if added else np.where(blocked, -np.inf, scores)
@@ -210,7 +205,7 @@ def untrained_looks() -> float:
     """The largest mean weight on either neighbour, of models that nobody trained."""
     looks = []
     for seed in range(5):
-        models.torch.manual_seed(seed)
+        torch.manual_seed(seed)
         weights = models.TwoSidesModel(2).weights()
         looks.append(float(weight_by_offset(weights, (-1, 1)).max()))
     return max(looks)
@@ -255,12 +250,12 @@ def slow(base: float) -> int:
 
 def reviewed(cls: type) -> str:
     """Beside the package's own class, with two lengths, in evaluation."""
-    models.torch.manual_seed(5)
+    torch.manual_seed(5)
     theirs, ours = cls(10, 2).double().eval(), MultiHeadAttention(10, 2).double()
-    with models.torch.no_grad():
+    with torch.no_grad():
         for part in ("weight", "bias"):
             stacked = [getattr(getattr(theirs, name), part) for name in ("w_q", "w_k", "w_v")]
-            getattr(ours.w_qkv, part).copy_(models.torch.cat(stacked))
+            getattr(ours.w_qkv, part).copy_(torch.cat(stacked))
     ours.w_o.load_state_dict(theirs.w_o.state_dict())
     x, mask = shipped.draw(3, 7, 10, seed=9), causal_mask(7) | padding_mask([2, 7, 4], 7)
     far = (theirs(x, mask) - ours(x, mask=mask)).abs().max()
@@ -274,17 +269,17 @@ def ends(name: str, kind: int = 0) -> float:
 
 def is_other_weights(name: str) -> bool:
     """Whether a wrong scale is the right class with longer queries, so that no property sees it."""
-    models.torch.manual_seed(6)
+    torch.manual_seed(6)
     wrong = shipped.bug(name).build(12, 3).double()
     x, factor = shipped.draw(1, 4, 12, seed=3), {
         "scale_d_model": 3**-0.5, "scale_n_heads": (4 / 3) ** 0.5, "scale_upside_down": 4.0,
         "scale_forgotten": 2.0, "scale_twice": 0.5,
     }[name]  # fmt: skip
     right = shipped.twin(shipped.right(), wrong, 12, 3)
-    with models.torch.no_grad():
+    with torch.no_grad():
         right.w_q.weight.mul_(factor)
         right.w_q.bias.mul_(factor)
-        return bool(models.torch.allclose(right(x), wrong(x)))
+        return bool(torch.allclose(right(x), wrong(x)))
 
 
 SCALES = [name for name in shipped.bugs() if name.startswith("scale")]
