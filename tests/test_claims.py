@@ -31,20 +31,6 @@ def test_a_claim_says_the_same_in_words_and_in_html(holds):
     assert ("Not in general" in html) == ("Not in general" in str(claim)) != holds
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [("a < b", "“a &lt; b”"), ("Often said: “a < b”", "<em>Often said: “a &lt; b”</em>")],
-)
-def test_a_claim_is_quoted_once(text, shown):
-    assert shown in Claim(text, True, "c", "d")._repr_html_()
-
-
-@pytest.mark.plain
-def test_a_verdict_is_true_or_false():
-    with pytest.raises(TypeError, match="holds must be True or False; got 1"):
-        Claim("a", 1, "b", "c")
-
-
 @pytest.mark.parametrize("holds", [True, False])
 def test_the_verdict_lies_folded_under_the_claim_and_nothing_before_it_tells(holds):
     before, _, folded = Claim("a", holds, "b.", "c")._repr_html_().partition("<details")
