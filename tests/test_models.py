@@ -89,31 +89,16 @@ class TestLanguageModel:
         assert not torch.equal(first, model.continue_ids(start, 17, seed=3))
         assert torch.equal(state, torch.random.get_rng_state())
 
-    def test_near_zero_temperature_takes_the_likeliest(self):
-        model, ids = LanguageModel(13, 7, 6, 3), torch.tensor([3, 1, 4])
-        for symbol in model.continue_ids(ids, 4, temperature=1e-4)[3:]:
-            assert symbol == model(ids[None])[0, -1].argmax()
-            ids = torch.cat([ids, symbol[None]])
 
-    def test_a_model_in_float16_at_next_to_no_temperature(self):
-        model, ids = LanguageModel(13, 7, 6, 3).half(), torch.tensor([3, 1, 4])
-        with torch.no_grad():
-            likeliest = model(ids[None])[0, -1].argmax()
-        assert model.continue_ids(ids, 1, temperature=1e-5)[-1] == likeliest
-
-
-def test_a_long_text_is_continued_from_its_end():
-    """The last position never had an answer to learn from, so it is not asked."""
-    model, ids = LanguageModel(13, 5, 6, 3), torch.arange(11)
-    scores = model(ids[None, -4:])[0, -1]
-    model.position_embedding.weight.data[4] = torch.nan
-    assert model.continue_ids(ids, 1, temperature=1e-4)[-1] == scores.argmax()
-
-
-def test_a_model_of_one_position_continues_from_the_last_symbol():
-    model = LanguageModel(13, 1, 6, 3)
-    likeliest = model(torch.tensor([[4]]))[0, -1].argmax()
-    assert model.continue_ids(torch.tensor([3, 1, 4]), 1, temperature=1e-4)[-1] == likeliest
+@pytest.mark.parametrize(("n_tokens", "dtype"), [(1, None), (5, None), (9, None), (9, torch.half)])
+def test_near_zero_temperature_takes_the_likeliest(n_tokens, dtype):
+    """After the end of a long text; the last position never had an answer to learn from."""
+    model, ids = LanguageModel(13, n_tokens, 6, 3).to(dtype), torch.tensor([3, 1, 4])
+    known = max(1, n_tokens - 1)
+    model.position_embedding.weight.data[known:] = torch.nan
+    for symbol in model.continue_ids(ids, 5, temperature=1e-5)[3:]:
+        assert symbol == model(ids[None, -known:])[0, -1].argmax()
+        ids = torch.cat([ids, symbol[None]])
 
 
 def test_a_language_models_embeddings_start_small():
