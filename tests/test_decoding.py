@@ -219,31 +219,22 @@ def test_gradients_reach_every_parameter_and_are_never_nan():
 # ---------------------------------------------------------------- the cache
 
 
-def test_bytes_of_the_cache_are_those_of_the_formula():
-    for dtype, size in ((torch.float32, 4), (torch.float64, 8), (torch.bfloat16, 2)):
-        cache = KVCache()
-        assert cache.nbytes == 0 and cache.length == 0 and cache.keys is None
-        module = layer(2, dtype=dtype)
-        for n in (5, 1, 1):
-            module(tokens(n, dtype=dtype), cache)
-        assert cache.nbytes == 2 * B * 2 * D_K * 7 * size
-        assert cache.keys.untyped_storage().nbytes() == cache.nbytes / 2
-
-
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("h_kv", [1, 4])
-def test_the_first_tokens_of_one_sequence_keep_nothing_else(n, h_kv):
-    cache = KVCache()
-    layer(h_kv)(tokens(n)[:1], cache)
-    for held in (cache.keys, cache.values):
-        assert held.untyped_storage().nbytes() == cache.nbytes / 2
-
-
-def test_a_window_frees_the_memory_of_what_it_drops():
-    cache, module = KVCache(), layer(1, window=4)
-    module(tokens(11), cache)
-    assert cache.length == 11 and cache.keys.shape[2] == 3
-    assert cache.keys.untyped_storage().nbytes() == B * 3 * D_K * 8
+@pytest.mark.parametrize("pieces", [[1], [3], [11], [5, 1, 1]], ids=str)
+@pytest.mark.parametrize("window", [None, 4])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_cache_holds_as_many_bytes_as_the_formula_says(pieces, window, dtype):
+    """And keeps no other memory alive: a window frees what it drops."""
+    empty = KVCache()
+    assert empty.nbytes == 0 and empty.length == 0 and empty.keys is None
+    n = sum(pieces)
+    for h_kv, n_sequences in itertools.product((1, 4), (1, B)):
+        x = tokens(n, dtype=dtype)[:n_sequences]
+        _, cache = in_pieces(layer(h_kv, window=window, dtype=dtype), x, pieces)
+        held = n if window is None else min(n, window - 1)
+        assert cache.length == n and cache.keys.shape[2] == held
+        assert cache.nbytes == 2 * n_sequences * h_kv * held * D_K * dtype.itemsize
+        for x in (cache.keys, cache.values):
+            assert x.untyped_storage().nbytes() == cache.nbytes / 2
 
 
 def test_reorder_goes_on_with_other_sequences(device):
