@@ -113,10 +113,10 @@ def test_explorers_are_functions_whatever_was_imported_before() -> None:
 def test_every_position_of_every_control_shows_its_scene(name: str) -> None:
     explorer = getattr(explore, name)()
     assert tuple(explorer.controls) == CONTROLS[name]
-    assert all(control["name"].strip() for control in explorer.view.deck["controls"])
     assert explorer.scene.caption == explorer.first.caption
     first = explorer.values
     for key, control in explorer.controls.items():
+        assert control.description.strip()
         start = control.value
         if isinstance(start, bool):
             positions = [not start]
@@ -608,10 +608,9 @@ class TestCost:
 
 
 def test_controls_move_the_ranges_of_others() -> None:
-    writes = explore.head_writes()
-    writes.controls["h"].value = 3
-    said = {control["key"]: control["said"] for control in writes.view.deck["controls"]}
-    assert [len(said[f"head_{i}"]) for i in (2, 3)] == [2, 1]
+    writes = explore.head_writes().controls
+    writes["h"].value = 3
+    assert [writes[f"head_{i}"].layout.display for i in (2, 3)] == [None, "none"]
     lengths = explore.masks().controls
     lengths["T"].value = 2
     assert (lengths["length_0"].max, lengths["length_1"].value) == (2, 2)
@@ -627,8 +626,9 @@ def test_controls_move_the_ranges_of_others() -> None:
     assert (cache["step"].value, cache["h_kv"].value) == (3, 2)  # where they stood
     cache["step"].value, cache["T"].value, cache["h"].value = 11, 4, 1
     assert (cache["step"].value, cache["h_kv"].value) == (3, 1)
+    assert cache["h_kv"].layout.display == "none"  # nothing to choose
     cache["h"].value = 4
-    assert cache["h_kv"].options == (1, 2, 4)
+    assert (cache["h_kv"].options, cache["h_kv"].layout.display) == ((1, 2, 4), None)
 
 
 def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
@@ -638,13 +638,14 @@ def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
         if key == "text":
             ends[key] = ["it", SENTENCE, "The old man the boat and " * 7 + "go"]
         elif hasattr(control, "options"):
-            ends[key] = [0, len(control.options) // 2, len(control.options) - 1]
+            options = [value for _, value in states.places_of(control)]
+            ends[key] = [options[0], options[len(options) // 2], options[-1]]
         elif isinstance(control.value, bool):
-            ends[key] = [0, 1]
+            ends[key] = [False, True]
         else:  # however far it may go where the others leave the most
-            ends[key] = [0, 999]
+            ends[key] = [control.min, 999 if key in explorer.reach else control.max]
     boxes = [key for key in ends if key.startswith("head_")]
-    for on in [0, 1] if boxes else [1]:
+    for on in [False, True] if boxes else [True]:
         free = {key: [on] if key in boxes else values for key, values in ends.items()}
         for state in itertools.product(*free.values()):
             at = dict(zip(free, state, strict=True))

@@ -174,17 +174,17 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     begin = {"step": "weights · V", "head": 0, "example": flow.BY_HAND}
     first = explore.flow(until="attention")
     assert first.values == begin
-    assert first.controls["head"].max == 0  # one head: nothing to choose
+    assert first.controls["head"].layout.display == "none"  # one head: nothing to choose
     first.controls["example"].value = flow.SENTENCE
     assert first.values == begin | {"example": flow.SENTENCE, "head": 1}
     whole = explore.flow()
     step, head, example = (whole.controls[name] for name in ("step", "head", "example"))
     assert whole.values == begin | {"step": STEPS[-1], "head": 1, "causal": False}
     assert step.options == STEPS[1:]  # by hand X is not given
-    assert head.max == 1
+    assert (head.max, head.layout.display) == (1, None)
     example.value = flow.SENTENCE
     assert (step.value, step.options) == (STEPS[-1], STEPS[1:])
-    assert head.max == 11
+    assert (head.max, head.layout.display) == (11, None)
     assert head.value == 1
     step.value = "softmax"
     example.value = flow.BY_HAND

@@ -116,7 +116,7 @@ def all_of(making) -> bytes:
 def positions(explorer: live.Explorer) -> list[tuple[list[int], dict]]:
     """Every position: the place of each control among all that it can have, and the values."""
     seen: list[dict] = []
-    all_of(states.parcel(explorer.controls, explorer.reach, seen.append, str, (), explorer._wishes))
+    all_of(states.parcel(explorer.controls, explorer.reach, seen.append, str, ()))
     longest: dict[str, list] = {key: [] for key in explorer.controls}
     for at in seen:
         before: dict = {}
@@ -163,7 +163,6 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch):
             lambda at: made.get(tuple(at.values())),
             live._plain,
             rooms,
-            explorer._wishes,
         )
     )
     shown = look_up(parcel, [place for place, _ in asked], [layout.WIDTH])
@@ -223,7 +222,7 @@ def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
         "name": widgets.Dropdown(options=["a", "b", "c"], value="c"),
     }
     reach = {"part": lambda n: range(n), "name": lambda n, **_: ["a", "b", "c"][:n]}
-    assert states.settled(controls, reach, {"n": 1, "part": None, "name": 2}) == {
+    assert states.settled(controls, reach, {"n": 2, "part": 3, "name": "c"}) == {
         "n": 2, "part": 1, "name": "a",
     }  # fmt: skip
     explorer = live.Explorer(
@@ -237,22 +236,20 @@ def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
 def test_a_page_begins_where_a_control_is_wanted_and_not_where_others_leave_it(until, heads):
     explorer = explore.flow(until=until)
     assert explorer.controls["head"].max == heads - 1
-    at = dict(zip(explorer.controls, told(all_of(explorer.parcel()))["wishes"], strict=True))
+    at = {c["key"]: c["start"] for c in told(all_of(explorer.parcel()))["controls"]}
     assert at | {"causal": 0} == {"example": 0, "step": None, "head": 1, "causal": 0}
 
 
 def test_around_a_position_is_what_one_move_leads_to():
     explorer = small(word=widgets.Text(value="creek", description="word"))
+    at = {"n": 2, "on": True, "word": "creek"}
     seen = []
 
     def state_at(values):
         seen.append(tuple(values.values()))
         return live._state(explorer.scene_at(**values), (500,))
 
-    making = states.parcel(
-        explorer.controls, explorer.reach, state_at, live._plain, (500,), explorer._wishes,
-        around=True,
-    )  # fmt: skip
+    making = states.parcel(explorer.controls, explorer.reach, state_at, live._plain, (500,), at)
     said = told(all_of(making))
     assert said["tree"] == [[[0]], [[1], [2]], [None, [3]], [None, [4]]]
     assert seen == [

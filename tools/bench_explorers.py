@@ -50,17 +50,15 @@ PROBE = """() => {
     port.port2.postMessage(0); }); };
   // Which arrow key comes next on the slider in focus: back, where it stands at an end.
   bench.turned = (key) => {
-    const { value, min, max } = document.activeElement;
-    return value === max ? "ArrowLeft" : value === min ? "ArrowRight" : key; };
+    const of = (part) => document.activeElement.getAttribute(`aria-value${part}`);
+    return of("now") === of("max") ? "ArrowLeft" : of("now") === of("min") ? "ArrowRight" : key; };
   bench.held = (ms, key) => new Promise((done) => {
     [bench.marks, bench.from] = [[], performance.now()];
     const press = () => {
       if (performance.now() - bench.from > ms) return done();
       requestAnimationFrame(press); // the first of the next frame, as a browser tells of a pointer
       key = bench.turned(key);
-      document.activeElement.stepUp(key === "ArrowRight" ? 1 : -1);
-      bench.key = performance.now();
-      document.activeElement.dispatchEvent(new Event("input")); };
+      document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); };
     requestAnimationFrame(press); });
   bench.cleared = () => new Promise((done) => {
     const { width, height } = view.canvas, empty = document.createElement("canvas");
@@ -79,7 +77,7 @@ PROBE = """() => {
 
 def measure(page, label: str) -> dict[str, float]:
     """Times of single key presses, and of a key held down, on the slider `label`."""
-    slider = page.get_by_role("slider", name=label, exact=True)
+    slider = page.locator(f'.mha-explorer [role=slider][aria-label="{label}"]').first
     slider.scroll_into_view_if_needed()
     slider.focus()
     page.keyboard.press("Home")
@@ -125,7 +123,7 @@ def main() -> None:
                 page.wait_for_timeout(1500)
                 first = page.get_by_text("first picture:").last.text_content().split(":")[1].strip()
                 page.evaluate(PROBE)
-                for label in page.get_by_role("slider").evaluate_all(LABELS):
+                for label in page.locator(".mha-explorer [role=slider]").evaluate_all(LABELS):
                     r = measure(page, label)
                     rows.append((name, label, first, r))
                     print(f"{name} {label}: {r['p50']:.0f} / {r['p95']:.0f} ms", file=sys.stderr)

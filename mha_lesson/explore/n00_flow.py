@@ -92,7 +92,7 @@ def flow(
         "example": widgets.Dropdown(options=[*sources]),
         "step": widgets.SelectionSlider(options=steps, value=steps[-1]),
         "head": widgets.IntSlider(value=last.head, max=len(last.q) - 1),
-        "causal": widgets.Checkbox(value=until == "mask", description="causal mask"),
+        "causal": widgets.Checkbox(value=until == "mask", description="causal mask", indent=False),
     }
     if len(sources) == 1:
         del controls["example"]

@@ -23,7 +23,7 @@ def scaling() -> Explorer:
     return Explorer(
         {
             "d_k": widgets.SelectionSlider(options=SIZES),
-            "scaled": widgets.Checkbox(value=False, description="divide by √d_k"),
+            "scaled": widgets.Checkbox(value=False, description="divide by √d_k", indent=False),
         },
         scene,
     )

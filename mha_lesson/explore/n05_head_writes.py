@@ -18,7 +18,10 @@ N_SHOWN = 24  # dimensions of the output shown for one token
 def head_writes() -> Explorer:
     """A slider `h` and a box for each head, on or off, over every head's write and their sum."""
     boxes = {
-        f"head_{i}": widgets.Checkbox(value=True, description=f"head {i}") for i in range(HEADS[-1])
+        f"head_{i}": widgets.Checkbox(
+            value=True, description=f"head {i}", indent=False, layout={"width": "6em"}
+        )
+        for i in range(HEADS[-1])
     }
     return Explorer(
         {"h": widgets.SelectionSlider(options=HEADS, value=12), **boxes},

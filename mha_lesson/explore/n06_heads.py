@@ -42,7 +42,7 @@ def heads(
     controls: dict[str, Any] = {
         "h": widgets.SelectionSlider(options=counts, value=trained),
         "d_k": widgets.IntSlider(value=width // trained, min=1, max=width // trained),
-        "hide_ends": widgets.Checkbox(value=False, description="hide [CLS], [SEP]"),
+        "hide_ends": widgets.Checkbox(value=False, description="hide [CLS], [SEP]", indent=False),
     }
     if not {*ENDS} & {*labels}:
         del controls["hide_ends"]

@@ -44,8 +44,15 @@ def real_heads(text: str = SENTENCE) -> Explorer:
         {
             "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1),
             "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1),
-            "hide_ends": widgets.Checkbox(value=False, description="hide [CLS], [SEP]"),
-            "text": widgets.Text(value=text, description="sentence"),
+            "hide_ends": widgets.Checkbox(
+                value=False, description="hide [CLS], [SEP]", indent=False
+            ),
+            "text": widgets.Text(
+                value=text,
+                description="sentence",
+                continuous_update=False,  # on Enter, or when the field is left
+                layout={"width": "40em", "max_width": "100%"},
+            ),
         },
         scene,
         reach={"text": lambda **_: [*dict.fromkeys((text, *OFFERED))]},

@@ -1,5 +1,32 @@
 // Controls over a view. In a notebook it is an anywidget; a saved page calls `mount`.
 
+// What a slider says, with raised and lowered letters as plain ones: W O for Wᴼ.
+const spoken = (said) => said.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
+
+// ---- names for ipywidgets' sliders, which have none -----------------------------------------------
+
+// and a way to keep the keys that JupyterLab would take from a focused control (b adds a cell).
+function nameSliders(root, controls) {
+  for (const control of root.querySelectorAll("input, select, [role=slider], [contenteditable]"))
+    control.setAttribute("data-lm-suppress-shortcuts", "true");
+  for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {
+    const name = slider.querySelector(".widget-label")?.textContent.trim();
+    const readout = slider.querySelector(".widget-readout");
+    // A slider over a list takes no typing, though ipywidgets lets its readout be edited, after every move anew.
+    const k = [...slider.parentElement.children].indexOf(slider);
+    if (readout?.isContentEditable && controls[k]?.indexed) readout.contentEditable = "false";
+    for (const handle of slider.querySelectorAll("[role=slider]")) {
+      if (name && handle.getAttribute("aria-label") !== name) handle.setAttribute("aria-label", name);
+      const said = readout && spoken(readout.textContent.trim());
+      if (said && handle.getAttribute("aria-valuetext") !== said) handle.setAttribute("aria-valuetext", said);
+    }
+    if (name && readout?.isContentEditable && !readout.hasAttribute("aria-label")) {
+      readout.setAttribute("aria-label", `${name}, typed`);
+      readout.setAttribute("role", "textbox");
+    }
+  }
+}
+
 // ---- states --------------------------------------------------------------------------------------------
 
 // The arrays of mha_lesson.pictures.states.packed.
@@ -42,15 +69,15 @@ export async function unpack(bytes) {
   return { ...stored, marks, states, arrays: arraysOf(stored.arrays, new Uint8Array(buffer, 4 + size)) };
 }
 
-// Where a control stands when so many positions are left: mha_lesson.pictures.states.within.
-const within = ({ input }, place, count) => (place < count ? place : input === "range" ? count - 1 : 0);
+// Where a control stands when only the positions of a node are left: mha_lesson.pictures.states.settled.
+const within = ({ input }, place, node) => (place < node.length ? place : input === "range" ? node.length - 1 : 0);
 
 // The nodes on the way to the state at these positions.
 function way({ tree, controls }, at) {
   const nodes = [tree];
   at.forEach((place, k) => {
     const node = nodes.at(-1);
-    nodes.push(node && place >= 0 ? node[within(controls[k], place, node.length)] : null);
+    nodes.push(node && place >= 0 ? node[within(controls[k], place, node)] : null);
   });
   return nodes;
 }
@@ -66,75 +93,21 @@ export function stateAt(stored, at, width) {
   return fill(scene, state.arrays.map((i) => stored.arrays[i]));
 }
 
-// ---- controls ------------------------------------------------------------------------------------------
+// ---- controls: a deck says where each stands, `at(k)`, and moves it, `set(k, position)` ---------------
 
-// The controls of an explorer in their bar, each where the reader wants it among the positions that others leave.
-// `moved` hears of every wish; who goes to a slider's end wants the end, wherever it will be.
-class Deck {
-  constructor(bar, { controls, play }, wishes, moved) {
-    this.controls = controls;
-    this.moved = moved;
-    this.want(wishes);
-    bar.className = "mha-bar mha-controls";
-    this.inputs = controls.map((c, k) => {
-      const label = bar.appendChild(document.createElement("label")), now = document.createElement("span");
-      const input = document.createElement(c.input === "select" ? "select" : "input");
-      if (c.input !== "select") Object.assign(input, { type: c.input, min: 0 });
-      input.setAttribute("aria-label", c.name); // of all that the label holds
-      input.setAttribute("data-lm-suppress-shortcuts", "true"); // else JupyterLab would take its keys
-      now.style.minWidth = `${Math.max(...c.said.map((word) => word.length))}ch`; // its neighbours stay where they are
-      label.append(c.name, input, ...(c.input === "range" ? [now] : []), c.note ?? "");
-      const place = () => ({ checkbox: Number(input.checked), text: input.value }[c.input] ?? Number(input.value));
-      input.addEventListener(c.input === "text" ? "change" : "input", () => this.set(k, place()));
-      if (c.input === "text") input.addEventListener("keydown", (e) => { if (e.key === "Enter") this.set(k, place()); }); // JupyterLab takes it
-      return { label, input, now };
-    });
-    if (play) bar.append(player(this, controls.findIndex((c) => c.key === play)));
-  }
-
-  want(wishes) { this.wishes = wishes.map((wish) => wish ?? Infinity); }
-
-  // Puts each control where it stands among these positions, of which the words are given.
-  stand(left) {
-    this.left = left;
-    this.controls.forEach((c, k) => {
-      const { label, input, now } = this.inputs[k], said = left[k], place = this.at(k);
-      label.hidden = said.length === 1 && c.input !== "text";
-      if (c.input === "checkbox") input.checked = place === 1;
-      else if (c.input === "text") input.value = document.activeElement === input ? input.value : this.wishes[k];
-      else {
-        if (c.input === "range") input.max = said.length - 1;
-        else if (input.mhaSaid !== said.join()) input.replaceChildren(...said.map((word, i) => new Option(word, i)));
-        input.mhaSaid = said.join();
-        input.value = place;
-        now.textContent = said[place];
-        if (c.input === "range") input.setAttribute("aria-valuetext", spoken(said[place]));
-      }
-    });
-  }
-
-  at(k) { return within(this.controls[k], this.wishes[k], this.left[k].length); }
-
-  set(k, place) {
-    const { input } = this.controls[k];
-    this.wishes[k] = input === "range" && place === this.left[k].length - 1 ? Infinity : place;
-    this.moved();
-  }
-
-  choose(key, place) { this.set(this.controls.findIndex((c) => c.key === key), place); }
-}
-
-// What a slider says, with raised and lowered letters as plain ones: W O for Wᴼ.
-const spoken = (said) => said.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
+const chooser = (deck) => (key, position) => {
+  const k = deck.controls.findIndex((c) => c.key === key);
+  if (k >= 0) deck.set(k, position);
+};
 
 // A button that moves one control through its positions, once; whoever moves the control meanwhile has stopped it.
-function player(deck, k) {
-  const button = document.createElement("button");
+function player(deck, key) {
+  const k = deck.controls.findIndex((c) => c.key === key), button = document.createElement("button");
   let timer = 0, left = 0;
   const stop = () => { clearInterval(timer); timer = 0; button.textContent = "▶ Play"; };
-  const last = () => deck.left[k].length - 1;
+  const last = () => deck.controls[k].said.length - 1;
   const go = (place) => { deck.set(k, place); left = deck.at(k); };
-  const step = () => { if (button.isConnected && deck.at(k) < last() && deck.at(k) === left) go(left + 1); else stop(); };
+  const step = () => { if (deck.at(k) < last() && deck.at(k) === left) go(left + 1); else stop(); };
   button.addEventListener("click", () => {
     if (timer) return stop();
     go(deck.at(k) === last() ? 0 : deck.at(k));
@@ -143,58 +116,96 @@ function player(deck, k) {
   });
   button.setAttribute("data-lm-suppress-shortcuts", "true");
   stop();
-  return button;
+  return { button, stop };
 }
 
-// A bar and a picture below it.
-function explorer(el) {
-  const parts = ["div", "div"].map((kind) => document.createElement(kind));
-  el.classList.add("mha-explorer");
-  el.replaceChildren(...parts);
-  return parts;
+// Where a model stands among the positions of a control; −1 at none of them.
+function placeOf(model, { input, indexed, typed, said, min, step }) {
+  if (typed) return said.indexOf(model.get("value"));
+  if (indexed) return model.get("index");
+  return input === "checkbox" ? Number(model.get("value")) : Math.round((model.get("value") - min) / step);
 }
+
+// Where a model could go at most: fewer positions than its control has may be left.
+function lastOf(model, { indexed, min, step }) {
+  return indexed ? model.get("_options_labels").length - 1 : Math.floor((model.get("max") - min) / step);
+}
+
+// What somebody wants who has put a model where it stands: mha_lesson.pictures.states.wish.
+function wishOf(model, control) {
+  const place = placeOf(model, control);
+  return control.input === "range" && place === lastOf(model, control) ? Infinity : place;
+}
+
+// The same at first: the kernel has fitted the model to the others, at its end perhaps, which nobody wanted.
+function firstWish(model, control) {
+  const start = control.start ?? Infinity;
+  return placeOf(model, control) === Math.min(start, lastOf(model, control)) ? start : wishOf(model, control);
+}
+
+function modelDeck(controls, models) {
+  const set = (k, place) => {
+    const { input, indexed, min, step } = controls[k];
+    if (indexed) models[k].set("index", place);
+    else models[k].set("value", input === "checkbox" ? Boolean(place) : min + step * place);
+    models[k].save_changes();
+  };
+  return { controls, at: (k) => placeOf(models[k], controls[k]), set };
+}
+
+// End goes to a slider's last position of now: noUiSlider goes to the one that was last when it was made.
+function endKey(bar, deck, models) {
+  const end = (e) => {
+    const k = [...bar.children].findIndex((child) => child.contains(e.target));
+    if (e.key !== "End" || e.target.getAttribute("role") !== "slider" || !models[k]) return;
+    e.preventDefault();
+    e.stopPropagation();
+    deck.set(k, lastOf(models[k], deck.controls[k]));
+  };
+  bar?.addEventListener("keydown", end, true);
+  return () => bar?.removeEventListener("keydown", end, true);
+}
+
+// ipywidgets leaves a slider over a list as long as the list was when it was made.
+function stretch(slider, model, control) {
+  const last = Math.max(1, lastOf(model, control));
+  slider?.noUiSlider.updateOptions({ start: model.get("index"), range: { min: 0, max: last } }, false);
+}
+
+// While the browser has the pictures, the kernel hears of a control once it rests: a word to it costs more than a
+// picture. With a word on its way the next one follows at once, or the echo of the first would put the control back.
+function rest(models, alone) {
+  const unsaid = new Map();
+  let timer = 0;
+  const tell = () => {
+    for (const [model, callbacks] of unsaid) Object.getPrototypeOf(model).save_changes.call(model, callbacks);
+    unsaid.clear();
+  };
+  for (const model of models) {
+    model.save_changes = (callbacks) => {
+      unsaid.set(model, callbacks);
+      clearTimeout(timer);
+      if (alone() && !model._pending_msgs) timer = setTimeout(tell, 100);
+      else tell();
+    };
+  }
+  return {
+    off: () => models.forEach((model) => { delete model.save_changes; }),
+    busy: () => unsaid.size > 0 || models.some((model) => model._pending_msgs > 0),
+  };
+}
+
+// The room of the longest word that a slider says, so that its neighbours stay where they are.
+const longest = ({ said }) => `${Math.max(...said.map((word) => word.length))}ch`;
 
 // ---- the widget --------------------------------------------------------------------------------------
 
-const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-
-function render({ model, el }) {
-  const off = [], listen = (event, f) => { model.on(event, f); off.push(() => model.off(event, f)); };
-  const [bar, stage] = explorer(el), view = new View(stage, model.get("look"), (...where) => deck.choose(...where));
-  let stored = null, room = 860, timer = 0, told = null, gone = false;
-  const deck = new Deck(bar, { controls: [], ...model.get("deck") }, model.get("wishes"), () => wanted());
-  bar.append(view.head);
-  // The kernel hears of a control at once, unless the browser has the picture: then once the control rests.
-  const tell = () => {
-    const wishes = deck.wishes.map((wish) => (wish === Infinity ? null : wish));
-    told = JSON.stringify(wishes);
-    model.set("wishes", wishes);
-    model.save_changes();
-  };
-  // What the kernel has sent beforehand for where the reader wants the controls; null where it has not.
-  const known = () => {
-    const at = deck.wishes.map((wish, k) => (deck.controls[k].input === "text" ? stored?.controls[k].said.indexOf(wish) : wish));
-    const nodes = stored ? way(stored, at) : [], now = model.get("deck").controls ?? [];
-    deck.stand(now.map(({ said }, k) => (nodes[k] ? stored.controls[k].said.slice(0, nodes[k].length) : said)));
-    return stored?.rooms[0] === model.get("room") ? stateAt(stored, at, room) : null;
-  };
-  const moved = () => {
-    const scene = known();
-    if (scene) { view.fail(""); view.show(scene); }
-    return scene;
-  };
-  const wanted = () => {
-    clearTimeout(timer);
-    if (moved()) timer = setTimeout(tell, 100);
-    else tell();
-  };
-  const answered = () => view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays, bytesIn(model.get("data")))));
-  const fail = () => view.fail(model.get("error"));
-  const arrive = async () => {
-    if (!model.get("stored").byteLength) return;
-    view.stored = stored = await unpack(bytesIn(model.get("stored")));
-    moved();
-  };
+async function render({ model, el }) {
+  const off = [], { controls, play } = model.get("deck");
+  let gone = false;
+  let deck = null, stored = null, room = 860;
+  const view = new View(el, model.get("look"), (...where) => deck && chooser(deck)(...where));
+  const listen = (m, event, f) => { m.on(event, f); off.push(() => m.off(event, f)); };
   const resize = new ResizeObserver(() => {
     const now = Math.floor((el.clientWidth - 8) / 20) * 20;
     view.tallest = 0;
@@ -204,42 +215,120 @@ function render({ model, el }) {
     if (wanted !== model.get("room")) { model.set("room", wanted); model.save_changes(); }
     view.again();
   });
-  requestAnimationFrame(() => { // the element is in the page, and has its theme, one frame from now
+  const fail = () => view.fail(model.get("error"));
+  const start = async () => {
     if (gone) return;
-    listen("change:scene", answered);
-    listen("change:stored", arrive);
-    listen("change:deck", known);
-    listen("change:error", fail);
-    listen("change:wishes", () => { // by code
-      if (JSON.stringify(model.get("wishes")) === told) return;
-      deck.want(model.get("wishes"));
+    const explorer = el.closest(".mha-explorer"), bar = explorer?.querySelector(".mha-bar");
+    if (explorer) {
+      const names = new MutationObserver(() => nameSliders(explorer, controls ?? []));
+      names.observe(explorer, { subtree: true, childList: true, attributes: true, characterData: true,
+                                attributeFilter: ["aria-valuetext", "aria-valuenow", "contenteditable"] });
+      nameSliders(explorer, controls ?? []);
+      off.push(() => names.disconnect());
+    }
+    const models = await Promise.all((controls ?? []).map((c) => model.widget_manager.get_model(c.id)));
+    if (gone) return;
+    deck = modelDeck(controls ?? [], models);
+    // What the kernel has sent beforehand for where the reader wants the controls.
+    const wishes = models.map((m, k) => firstWish(m, controls[k]));
+    const wanted = () => wishes.map((wish, k) => (controls[k].typed ? placeOf(models[k], stored.controls[k]) : wish));
+    const known = () => (stored?.rooms[0] === model.get("room") ? stateAt(stored, wanted(), room) : null);
+    let alone = false;
+    const moved = () => { // a kernel that is asked will answer
+      const scene = known();
+      alone = Boolean(scene);
+      if (scene) { view.fail(""); view.show(scene); }
+    };
+    const answered = () => view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays, bytesIn(model.get("data")))));
+    const arrive = async () => {
+      if (!model.get("stored").byteLength) return;
+      view.stored = stored = await unpack(bytesIn(model.get("stored")));
       moved();
+    };
+    const resting = rest(models, () => alone);
+    // Whether the kernel has fitted this control to the others: nobody wants it elsewhere for that.
+    const fitted = (m, k) => {
+      if (m._state_lock && resting.busy()) return true; // to what it has been told, or soon will be
+      const left = stored && way(stored, wanted().slice(0, k)).at(-1);
+      return left && !controls[k].typed && placeOf(m, controls[k]) === within(controls[k], wishes[k], left);
+    };
+    models.forEach((m, k) => listen(m, controls[k].indexed ? "change:index" : "change:value", () => {
+      if (fitted(m, k)) return;
+      wishes[k] = wishOf(m, controls[k]);
+      moved();
+    }));
+    models.forEach((m, k) => {
+      if (controls[k].indexed && controls[k].input === "range")
+        listen(m, "change:_options_labels", () => stretch(bar?.children[k]?.querySelector(".noUi-target"), m, controls[k]));
     });
+    off.push(resting.off, endKey(bar, deck, models));
+    if (play) {
+      const { button, stop } = player(deck, play);
+      bar?.append(button);
+      off.push(stop);
+    }
+    (controls ?? []).forEach((c, k) => bar?.children[k]?.style.setProperty("--mha-longest", longest(c)));
+    bar?.append(view.head);
+    listen(model, "change:scene", answered);
+    listen(model, "change:stored", arrive);
+    listen(model, "change:error", fail);
     answered();
     arrive();
     fail();
     resize.observe(el);
-  });
+  };
+  requestAnimationFrame(start); // the element is in the page, and has its theme, one frame from now
   return () => { gone = true; off.forEach((f) => f()); resize.disconnect(); view.remove(); };
 }
 
-// ---- a saved page ------------------------------------------------------------------------------------
+const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 
-const NOTE = "To type your own, open the notebook in JupyterLab: that needs a kernel.";
+// ---- a saved page ------------------------------------------------------------------------------------
 
 export async function mount(el, look, bytes) {
   const stored = await unpack(Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)));
-  const [bar, stage] = explorer(el), view = new View(stage, look, (...where) => deck.choose(...where));
-  const controls = stored.controls.map((c) => (c.input === "text" ? { ...c, input: "select", note: NOTE } : c));
-  const wishes = stored.wishes.map((wish, k) => (typeof wish === "string" ? controls[k].said.indexOf(wish) : wish));
-  const go = () => {
-    const nodes = way(stored, deck.wishes);
-    deck.stand(controls.map(({ said }, k) => said.slice(0, nodes[k].length)));
-    view.show(stateAt(stored, deck.wishes, stage.clientWidth));
+  const { controls, play } = stored, bar = document.createElement("div"), stage = document.createElement("div");
+  bar.className = "mha-bar mha-controls";
+  el.classList.add("mha-explorer");
+  el.replaceChildren(bar, stage);
+  // Where the page, then the reader, wants each control; who goes to a slider's end wants the end, wherever it will be.
+  const wishes = controls.map((c) => c.start ?? Infinity), left = (k) => way(stored, wishes.slice(0, k)).at(-1);
+  const deck = {
+    controls,
+    at: (k) => within(controls[k], wishes[k], left(k)),
+    set: (k, place) => { wishes[k] = wish(place, k); go(); },
   };
-  const deck = new Deck(bar, { ...stored, controls }, wishes, go);
-  go();
-  controls.forEach(({ key }, k) => { if (key in el.dataset) deck.set(k, Number(el.dataset[key])); });
+  const wish = (place, k) => (controls[k].input === "range" && place === left(k).length - 1 ? Infinity : place);
+  const view = new View(stage, look, chooser(deck));
+  const inputs = controls.map((c, k) => {
+    const label = bar.appendChild(document.createElement("label")), now = document.createElement("output");
+    const input = document.createElement(c.input === "select" ? "select" : "input");
+    if (c.input === "select") input.append(...c.said.map((said, i) => new Option(said, i)));
+    else Object.assign(input, { type: c.input, min: 0, step: 1 });
+    now.style.minWidth = longest(c);
+    label.append(c.name, input, ...(c.input === "range" ? [now] : []));
+    if (c.typed) label.append("To type your own, open the notebook in JupyterLab: that needs a kernel.");
+    input.addEventListener("input", () => deck.set(k, Number(c.input === "checkbox" ? input.checked : input.value)));
+    return { label, input, now };
+  });
+  function go() {
+    controls.forEach((c, k) => {
+      const { label, input, now } = inputs[k], node = left(k), place = deck.at(k);
+      label.hidden = node.length === 1;
+      if (c.input === "checkbox") {
+        input.checked = place === 1;
+        return;
+      }
+      if (c.input === "select") [...input.options].forEach((o, i) => { o.hidden = o.disabled = i >= node.length; });
+      else input.max = node.length - 1;
+      input.value = place;
+      now.textContent = c.said[place];
+      if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.said[place]));
+    });
+    view.show(stateAt(stored, wishes, stage.clientWidth));
+  }
+  controls.forEach(({ key }, k) => { if (key in el.dataset) wishes[k] = wish(Number(el.dataset[key]), k); });
+  if (play) bar.append(player(deck, play).button);
   bar.append(view.head);
   let width = 0;
   new ResizeObserver(() => { // also the first time

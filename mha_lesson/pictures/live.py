@@ -1,9 +1,8 @@
 """Moving pictures: sliders over a pure function from their values to a scene.
 
-An `Explorer` says what its controls are; its `LiveView` makes them in the browser, and draws the
-same marks as `figures` on a canvas below them. A saved page holds all states. A notebook's kernel
-computes a scene for a move; once it rests it sends what is one move away, and the browser picks
-from that.
+`Explorer` lays out ipywidgets controls above a `LiveView`, which draws the same marks as `figures`
+on a canvas in the browser. A saved page holds all states. A notebook's kernel computes a scene for
+a move; once it rests it sends what is one move away, and the browser picks from that.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 import anywidget
+import ipywidgets as widgets
 import numpy as np
 import traitlets
 
@@ -168,18 +168,13 @@ _TOLD: dict[type, Callable[..., dict[str, Any]]] = {
 
 
 class LiveView(anywidget.AnyWidget):
-    """One canvas that shows a scene: `show(scene)` sends the next in a single message.
-
-    `deck` has the controls above it and which of them a button plays, `wishes` where the reader
-    wants them.
-    """
+    """One canvas that shows a scene: `show(scene)` sends the next in a single message."""
 
     _esm = SCRIPT
     look = traitlets.Dict(LOOK).tag(sync=True)
     scene = traitlets.Dict().tag(sync=True)
     data = traitlets.Bytes().tag(sync=True)
     deck = traitlets.Dict().tag(sync=True)
-    wishes = traitlets.List().tag(sync=True)
     stored = traitlets.Bytes().tag(sync=True)
     error = traitlets.Unicode().tag(sync=True)
     room = traitlets.Int(WIDTH).tag(sync=True)
@@ -194,12 +189,11 @@ class LiveView(anywidget.AnyWidget):
 class Explorer:
     """Controls over a pure function `scene_at(**values) -> Scene`, the last line of a cell.
 
-    `controls` maps the function's argument names to ipywidgets, which hold values and positions;
-    code may move them, too. A control without a description is named as its argument. `reach` says
-    which positions a control has where that depends on earlier ones, or on a page where it is
-    typed: a function of the earlier values. A control that has only one is hidden. A ValueError of
-    `scene_at` is shown as a sentence, any other exception with its type. A button plays the
-    positions of the control `play`, one after the other.
+    `controls` maps the function's argument names to ipywidgets; a control without a description is
+    named as its argument. `reach` says which positions a control has where that depends on earlier
+    ones, or on a page where it is typed: a function of the earlier values. A control that has only
+    one is hidden. A ValueError of `scene_at` is shown as a sentence, any other exception with its
+    type. A button plays the positions of the control `play`, one after the other.
 
     A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
     a notebook that was not run, paper) stands the first state as a still picture. A page moves as
@@ -225,14 +219,23 @@ class Explorer:
         self._fitting = False
         self.first = self.scene
         self.view = LiveView()
-        self._fit(self.values)
-        self.view.wishes = [*self._wishes.values()]
+        for key, control in self.controls.items():
+            if not control.description:
+                control.description = key
+            control.style.description_width = "initial"
+            if control.tooltip is None:
+                control.tooltip = ""  # else ipywidgets writes "null" into the label's
+        self.view.deck = {"controls": self._described(), "play": play}
         self.view.show(self.first)
         self.view.observe(self._widen, "room")
-        self.view.observe(self._wish, "wishes")
         for key, control in self.controls.items():
-            control.close()  # the browser draws it, and hears of it in `deck` and `wishes`
             control.observe(partial(self._move, key), "value")
+        self._fit(self.values)
+        bar = widgets.Box(list(self.controls.values()))
+        bar.layout.flex_flow = "row wrap"
+        bar.add_class("mha-bar")
+        self.box = widgets.VBox([bar, self.view])
+        self.box.add_class("mha-explorer")
 
     def scene_at(self, **values: Any) -> Scene:
         """The scene at these values: the pure function itself."""
@@ -255,26 +258,29 @@ class Explorer:
             return _state(self.scene_at(**at), ROOMS)
 
         return states.parcel(
-            self.controls, self.reach, state_at, _plain, ROOMS, self._wishes, play=self.play
+            self.controls, self.reach, state_at, _plain, ROOMS, play=self.play, start=self._wishes
         )
 
     def _state_anew(self, room: int, *values: Any) -> State:
         scene = self.scene_at(**dict(zip(self.controls, values, strict=True)))
         return _state(scene, (room,))
 
+    def _described(self) -> list[dict[str, Any]]:
+        described = []
+        for key, control in self.controls.items():
+            typed = [control.value] if isinstance(control, widgets.Text) else None
+            places = states.places_of(control, typed)
+            described.append(states.described(key, control, places, self._wishes[key]))
+        return described
+
     def _widen(self, _change: Any) -> None:
         self._sent.clear()
         self._answer()
 
     def _move(self, key: str, _change: Any) -> None:
-        """A control was moved by code."""
         if not self._fitting:
-            wishes = self._wishes | {key: states.wish(self.controls[key])}
-            self.view.wishes = [*wishes.values()]
-
-    def _wish(self, change: Any) -> None:
-        self._wishes = dict(zip(self.controls, change["new"], strict=True))
-        self._answer()
+            self._wishes[key] = states.wish(self.controls[key])
+            self._answer()
 
     def _answer(self) -> None:
         at = self.values
@@ -288,10 +294,9 @@ class Explorer:
     def _fit(self, at: dict[str, Any]) -> None:
         self._fitting = True
         try:
-            controls = states.fit(self.controls, self.reach, at)
+            states.fit(self.controls, self.reach, at)
         finally:
             self._fitting = False
-        self.view.deck = {"controls": controls, "play": self.play}
 
     def _show(self, at: dict[str, Any]) -> None:
         try:
@@ -319,9 +324,7 @@ class Explorer:
                 return state
             return None
 
-        making = states.parcel(
-            self.controls, self.reach, state_at, _plain, (room,), self._wishes, around=True
-        )
+        making = states.parcel(self.controls, self.reach, state_at, _plain, (room,), self._wishes)
         while True:
             try:
                 next(making)
@@ -334,8 +337,9 @@ class Explorer:
         words = {"text/plain": self.first.alt}
         if os.environ.get(EXPORT):
             return words | {"text/html": page(self)}, {}
-        view, for_colab = self.view._repr_mimebundle_() or ({}, {})
-        bundle = view | words
+        _, for_colab = self.view._repr_mimebundle_() or ({}, {})
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
+        bundle = words | {"application/vnd.jupyter.widget-view+json": view}
         if SERVED not in os.environ:
             return bundle | {"text/html": figures.html(self.first, SCREEN)}, for_colab
         self._send(FIRST)
@@ -344,7 +348,7 @@ class Explorer:
 
 def page(explorer: Explorer) -> str:
     """An explorer with all its states as HTML that needs nothing else: no kernel, no network."""
-    place = f"mha-{explorer.view.model_id[:12]}"
+    place = f"mha-{explorer.box.model_id[:12]}"
     still = figures.html(explorer.first, SCREEN)
     moves = "".join(
         f"<script>{said}</script>" for said in (script(), states_script(explorer, place))

@@ -23,9 +23,7 @@ Control = Any  # of ipywidgets, with a value and a description: no one class of 
 Controls = Mapping[str, Control]
 Places = list[tuple[str, Any]]  # label and value of each position of a control
 SCALE = 10_000  # arrays of four decimals are sent as whole numbers
-# Where somebody wants a control: a position, or what is typed; None for a slider's end, wherever
-# that will be.
-Wish = int | str | None
+END = object()  # who goes to a slider's end wants the end, wherever it will be
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,70 +123,75 @@ def places_of(control: Control, given: Sequence[Any] | None = None) -> Places:
     )
 
 
-def described(key: str, control: Control, places: Places) -> dict[str, Any]:
-    """What a browser needs to make the control."""
-    typed = "text" if isinstance(control, widgets.Text) else "select"
-    kind = "checkbox" if isinstance(control.value, bool) else "range" if _slides(control) else typed
-    said = [label for label, _ in places]
-    return {"key": key, "name": control.description or key, "input": kind, "said": said}
+def described(key: str, control: Control, places: Places, wished: Any) -> dict[str, Any]:
+    """What a page needs to make the control, and a notebook to find where it stands.
+
+    It starts at the position that is wished for; None for a slider that is wished at its end.
+    """
+    values = [value for _, value in places]
+    boxed = isinstance(control.value, bool)
+    return {
+        "id": control.model_id,
+        "key": key,
+        "name": control.description or key,
+        "input": "checkbox" if boxed else "range" if _slides(control) else "select",
+        "indexed": hasattr(control, "index"),
+        "typed": isinstance(control, widgets.Text),
+        "said": [label for label, _ in places],
+        "start": None if wished is END else values.index(wished) if wished in values else 0,
+        "min": getattr(control, "min", 0),
+        "step": getattr(control, "step", 1),
+    }
 
 
 def _slides(control: Control) -> bool:
     return isinstance(control, widgets.IntSlider | widgets.SelectionSlider)
 
 
-def wish(control: Control) -> Wish:
-    """What somebody wants who has put a control where it stands."""
-    if isinstance(control, widgets.Text):
-        return control.value
-    values = [value for _, value in places_of(control)]
-    place = values.index(control.value)
-    return None if _slides(control) and place == len(values) - 1 else place
+def wish(control: Control) -> Any:
+    """What somebody wants who has put a control where it stands: its value, or `END`."""
+    last = _slides(control) and control.value == places_of(control)[-1][1]
+    return END if last else control.value
 
 
-def within(control: Control, wished: Any, places: Places) -> Any:
-    """The value of a control when these positions are left: beyond them a slider stands at its end,
-    anything else at its first position. What is typed may be anything.
+def settled(controls: Controls, reach: Reach, wished: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the controls stand when these values are wished for, each among those that earlier
+    ones leave: beyond them a slider stands at its end, anything else at its first position.
     """
-    if isinstance(control, widgets.Text):
-        return wished
-    if wished is None or wished >= len(places):
-        wished = -1 if _slides(control) else 0
-    return places[wished][1]
-
-
-def left(controls: Controls, reach: Reach, key: str, at: Mapping[str, Any]) -> Places:
-    """The positions of a control that these values of earlier ones leave."""
-    return places_of(controls[key], reach[key](**at) if key in reach else None)
-
-
-def settled(controls: Controls, reach: Reach, wished: Mapping[str, Wish]) -> dict[str, Any]:
-    """Where the controls stand when this is wished for, each among what earlier ones leave."""
     at: dict[str, Any] = {}
     for key, control in controls.items():
-        places = [] if isinstance(control, widgets.Text) else left(controls, reach, key, at)
-        at[key] = within(control, wished[key], places)
+        left = [wished[key]]
+        if isinstance(control, widgets.Text):
+            pass
+        elif key in reach:
+            left = [value for _, value in places_of(control, reach[key](**at))]
+        elif wished[key] is END:
+            left = [places_of(control)[-1][1]]
+        at[key] = wished[key] if wished[key] in left else left[-1 if _slides(control) else 0]
     return at
 
 
-def fit(controls: Controls, reach: Reach, at: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Gives each control the positions that earlier ones leave, puts it at its own of `at`, and
-    says what a browser needs to make them.
+def fit(controls: Controls, reach: Reach, at: Mapping[str, Any]) -> None:
+    """Gives each control the positions that earlier ones leave, and puts it at its own of `at`.
+
+    One that has no choice is not seen; a box that is not seen stays checked.
     """
     before: dict[str, Any] = {}
-    made = []
     for key, control in controls.items():
-        if isinstance(control, widgets.Text):
-            places = places_of(control, [at[key]])
-        else:
-            places = left(controls, reach, key, before)
+        if key in reach and not isinstance(control, widgets.Text):
+            given = [*reach[key](**before)]
+            places = places_of(control, given)
+            control.layout.display = None if len(places) > 1 else "none"
             if isinstance(control, widgets.IntSlider):
-                control.max = places[-1][1]
-            elif key in reach and hasattr(control, "options"):
-                control.options = [*reach[key](**before)]
-        control.value = before[key] = at[key]
-        made.append(described(key, control, places))
-    return made
+                control.max = places[-1][1]  # sent before the value: a slider clips that at its end
+                control.value = at[key]
+            elif hasattr(control, "options"):
+                with control.hold_sync():  # the browser hears of no place on the way
+                    if places != places_of(control):
+                        control.options = given
+                        control.send_state("_options_labels")  # as above
+                    control.value = at[key]
+        before[key] = at[key]
 
 
 def parcel(
@@ -197,19 +200,18 @@ def parcel(
     state_at: Callable[[dict[str, Any]], State | None],
     plain: Callable[[Any], Any],
     rooms: Sequence[float],
-    wishes: Mapping[str, Wish],
-    *,
-    around: bool = False,
+    around: dict[str, Any] | None = None,
     play: str | None = None,
+    start: Mapping[str, Any] | None = None,
 ) -> Generator[None, None, bytes]:
-    """All states, or those at most one move `around` the wishes. Stops after each, so that others
-    may go on, and gives the parcel at last: the length of a JSON text, the text and arrays,
-    deflated.
+    """All states, or those at most one move from `around`. Stops after each, so that others may go
+    on, and gives the parcel at last: the length of a JSON text, the text and arrays, deflated.
 
     `state_at` gives a state, or None where the function refuses; `plain` a mark as JSON writes it.
     Marks and layouts stand in lists, equal ones once; a layout has the steps from mark to mark.
     `tree` leads from the positions of the controls, one after the other, to a state; a node has the
-    positions that earlier ones leave. A button plays the positions of the control `play`.
+    positions that earlier ones leave. A button plays the positions of the control `play`. Controls
+    begin at what `start` wishes for, or where they stand.
     """
     arrays, marks, layouts = Pool(), Pool(), Pool()
     states: list[dict[str, Any]] = []
@@ -232,26 +234,26 @@ def parcel(
             yield
             return None if state is None else put(state)
         key = [*controls][len(at)]
+        given = reach[key](**at) if key in reach else None
         if around and isinstance(controls[key], widgets.Text):
-            places = places_of(controls[key], [wishes[key]])
-        else:
-            places = left(controls, reach, key, at)
+            given = [around[key]]
+        places = places_of(controls[key], given)
         longest[key] = max(longest[key], places, key=len)
-        stays = within(controls[key], wishes[key], places) if around else None
+        stays = settled(controls, reach, {**around, **at})[key] if around else None
         node: list[Any] = []
         for _, value in places:
-            leaves = around and value != stays
+            leaves = around is not None and value != stays
             far = moved and leaves
             node.append(None if far else (yield from below({**at, key: value}, moved or leaves)))
         return node
 
     tree = yield from below({}, False)
     sizes, raw = packed([*arrays.known])
+    start = start or {key: control.value for key, control in controls.items()}
     told = {
         "rooms": list(rooms),
         "play": play,
-        "controls": [described(key, control, longest[key]) for key, control in controls.items()],
-        "wishes": [wishes[key] for key in controls],
+        "controls": [described(key, controls[key], longest[key], start[key]) for key in controls],
         "arrays": sizes,
         "marks": columns([plain(mark) for mark in marks.known]),
         "layouts": [*layouts.known],
@@ -259,5 +261,5 @@ def parcel(
         "tree": tree,
     }
     said = json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
-    hard = -1 if around else 9  # a page is made once; a notebook's reader waits
+    hard = 9 if around is None else -1  # a page is made once; a notebook's reader waits
     return zlib.compress(len(said).to_bytes(4, "little") + said + raw, hard)

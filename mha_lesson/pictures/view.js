@@ -6,7 +6,7 @@ const STYLE = `
 .mha-view{position:relative}
 .mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);padding:2px 0}
 .mha-bar>.mha-head{flex:1 0 100%}
-.mha-explorer,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(.mha-explorer){overflow:visible;min-width:0}
+.mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(.mha-explorer){overflow:visible;min-width:0}
 .mha-head p{margin:.2em 0;max-width:120ch}
 .mha-head .mha-caption{min-height:2.9em}
 .mha-head .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
@@ -26,11 +26,17 @@ const STYLE = `
 .mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
 .mha-controls label{min-width:0;max-width:100%;display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;min-height:28px}
 .mha-controls label[hidden]{display:none}
-.mha-controls label:has([type=checkbox]){min-width:6.6em}
-.mha-controls input[type=text]{width:40em}
+.mha-controls label:has([type=checkbox]),.mha-explorer .mha-bar .widget-checkbox{min-width:6.6em}
 .mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit;text-overflow:ellipsis}
 .mha-controls input[type=range]{width:clamp(84px,26vw,128px)}
 .mha-controls input[type=checkbox]{width:18px;height:18px}
+.mha-explorer .noUi-handle{min-width:24px;min-height:24px;transform:translate(4px,-4px)}
+.mha-explorer .mha-bar{gap:0 1.6em;align-items:center}
+.mha-explorer .mha-bar.widget-box>*{width:auto;margin:2px 0}
+.mha-explorer .mha-bar .widget-label{width:auto;margin:0 4px 0 0;overflow:visible}
+.mha-explorer .mha-bar .slider-container{flex:0 0 128px;margin:0 16px 0 20px}
+.mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
+.mha-bar .widget-dropdown select{width:auto;padding-right:4px;appearance:auto;background-image:none}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
 @media print{.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
 `;
@@ -199,7 +205,6 @@ export class View {
       const root = this.el.closest(".mha-explorer") ?? this.el;
       for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus], ["page", `rgb(${this.colours.page})`]])
         root.style.setProperty(`--mha-${name}`, value);
-      root.style.colorScheme = this.colours.dark ? "dark" : "light"; // of the controls
     }
     const dpr = Math.max(1, window.devicePixelRatio || 1);
     const [width, height] = [scene.width + 4, scene.height + 4];

@@ -49,7 +49,7 @@ def stored(size: int, scaled: bool) -> Scene:
 def computed_explorer() -> Explorer:
     controls = {
         "n": widgets.IntSlider(value=3, min=1, max=40, description="n"),
-        "word": widgets.Text(value="it", description="word"),
+        "word": widgets.Text(value="it", description="word", continuous_update=True),
         "fault": widgets.Dropdown(options=["none", "refused", "broken"], description="fault"),
     }
     return Explorer(controls, computed)

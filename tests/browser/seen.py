@@ -22,12 +22,6 @@ def slider(page, name: str):
     return page.get_by_role("slider", name=name, exact=True)
 
 
-def stands(where, name: str, said: str, last: str = "") -> None:
-    """Waits until a slider says this, and ends at its position `last`."""
-    at = f"[aria-valuetext='{said}']" + f"[max='{last}']" * bool(last)
-    slider(where, name).and_(where.locator(at)).wait_for(timeout=SOON)
-
-
 def settle(page, which: str, caption: str) -> None:
     """Waits until the caption of a view is this one."""
     page.locator(which).locator(".mha-caption").filter(has_text=caption).wait_for(timeout=SOON)
@@ -62,7 +56,7 @@ STAYS = """e => {
   while (port && !(/auto|scroll/.test(getComputedStyle(port).overflowY) && port.scrollHeight > port.clientHeight))
     port = port.parentElement;
   const frame = port ? port.getBoundingClientRect() : {top: 0, bottom: innerHeight};
-  const seen = [...bar.querySelectorAll('input, .mha-caption')].filter(c => c.offsetParent);
+  const seen = [...bar.querySelectorAll('[role=slider], input, .mha-caption')].filter(c => c.offsetParent);
   return {
     scrolled: frame.top - e.getBoundingClientRect().top,
     within: seen.every(c => c.getBoundingClientRect().top >= frame.top - 1

@@ -7,7 +7,7 @@ import demo
 import lab
 import nbformat
 import pytest
-from seen import SETUP, SOON, assert_stays, settle, slider, stands, texts, view
+from seen import SETUP, SOON, assert_stays, settle, slider, texts, view
 
 from mha_lesson import explore
 from mha_lesson.course import predict
@@ -128,6 +128,17 @@ def test_every_explorer_draws_and_axe_finds_nothing_serious(gallery):
     assert not _serious(gallery)
 
 
+def test_handles_stand_on_their_tracks(gallery):
+    off = gallery.locator(".mha-explorer .noUi-handle").evaluate_all(
+        """all => all.filter(e => e.offsetWidth).map(e => {
+          const middle = ({ top, height }) => top + height / 2;
+          const track = e.closest('.noUi-target');
+          return middle(e.getBoundingClientRect()) - middle(track.getBoundingClientRect());
+        })"""
+    )
+    assert off and max(map(abs, off)) <= 1, off
+
+
 def test_every_explorer_stands_on_a_laptop_s_screen(gallery):
     for explorer in gallery.locator(".mha-explorer").all():
         assert explorer.evaluate("e => e.offsetHeight") <= 560
@@ -140,16 +151,18 @@ def test_a_thumbnail_moves_the_slider(gallery):
     x, y, w, h = canvas.evaluate("c => c.mha.fields.find(f => f.m.picks?.[1] === 8).box(5, 5)")
     canvas.click(position={"x": x + w / 2 + 2, "y": y + h / 2 + 2})
     shown.locator(".mha-caption").filter(has_text="Layer 3, head 8").wait_for(timeout=SOON)
-    stands(shown, "head", "8")
+    shown.locator("[role=slider][aria-label=head][aria-valuetext='8']").wait_for(timeout=SOON)
 
 
 def test_end_goes_as_far_as_the_other_controls_let_it(gallery):
     shown = gallery.locator(".mha-explorer").nth(explore.__all__.index("cache"))
     for name, end in (("T", "12"), ("step", "11"), ("h", "4"), ("h_kv", "4")):
-        slider(shown, name).press("End")
-        stands(shown, name, end)
+        handle = shown.locator(f"[role=slider][aria-label={name}]")
+        handle.focus()
+        gallery.keyboard.press("End")
+        shown.locator(f"[aria-label={name}][aria-valuetext='{end}']").wait_for(timeout=SOON)
         if name == "T":
-            stands(shown, "step", "3", last="11")
+            shown.locator("[aria-label=step][aria-valuemax='11.0']").wait_for(timeout=SOON)
     shown.locator(".mha-caption").filter(has_text="Token 11 of 12").wait_for(timeout=SOON)
 
 
@@ -169,11 +182,10 @@ def test_the_colour_bar_says_when_each_row_has_its_own_range(gallery):
     assert view(gallery, masks, beside) == before
 
 
-# Moves a slider before the kernel can answer; what the caption and the picture say then.
-MOVED = """(e, by) => {
+# Presses a key so often before the kernel can answer; what the caption and the picture say then.
+PRESSED = """(e, [key, times]) => {
   const explorer = e.closest('.mha-explorer');
-  e.stepUp(by);
-  e.dispatchEvent(new Event('input'));
+  for (let i = 0; i < times; i++) e.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
   return explorer.querySelector('.mha-caption').textContent + explorer.querySelector('canvas').mha.drawn.join();
 }"""  # noqa: E501
 
@@ -184,18 +196,30 @@ def test_where_others_go_when_a_slider_moves_is_known_without_the_kernel(gallery
         (
             "heads",
             "h",
-            [(-1, "8 heads with 48 dimensions"), (1, "with 32")],
+            [("ArrowLeft", 1, "8 heads with 48 dimensions"), ("ArrowRight", 1, "with 32")],
         ),
-        ("masks", "T", [(-4, "1, 2 of 2 real"), (6, "1, 3 of 8 real")]),
+        ("masks", "T", [("ArrowLeft", 4, "1, 2 of 2 real"), ("ArrowRight", 6, "1, 3 of 8 real")]),
     ):
         shown = gallery.locator(".mha-explorer").nth(explore.__all__.index(name))
         handle = slider(shown, which)
         sent = "c => Boolean(c.mha.stored)"
         gallery.wait_for_function(sent, arg=shown.locator("canvas").element_handle(), timeout=SOON)
-        for by, said in moves:
-            assert said in handle.evaluate(MOVED, by)
-    for name, at in (("length 0", "8"), ("length 1", "3")):  # shown is masks
-        stands(shown, name, at)
+        handle.focus()
+        for *keys, said in moves:
+            assert said in handle.evaluate(PRESSED, keys)
+    for name, stands in (("length 0", "8"), ("length 1", "3")):  # shown is masks
+        there = f"[role=slider][aria-label='{name}'][aria-valuetext='{stands}']"
+        shown.locator(there).wait_for(timeout=SOON)
+
+
+def test_labels_have_no_tooltip_null_and_choices_an_arrow_that_is_seen(gallery):
+    labels = gallery.locator(".mha-explorer .widget-label")
+    assert labels.count() > 20
+    assert "null" not in labels.evaluate_all("all => all.map(e => e.title)")
+    arrows = gallery.locator(".mha-bar select").evaluate_all(
+        "all => all.map(e => [getComputedStyle(e).backgroundImage, getComputedStyle(e).appearance])"
+    )
+    assert arrows and all(arrow == ["none", "auto"] for arrow in arrows)  # the browser's own
 
 
 @pytest.fixture(scope="module")
@@ -267,6 +291,17 @@ def test_a_burst_of_keys_ends_on_the_right_picture(page):
     assert first == pytest.approx(scene.flat()[0].values.ravel().tolist(), rel=1e-6)
 
 
+def test_only_a_slider_of_numbers_takes_typing(page):
+    readouts = page.locator(".mha-explorer .widget-readout")
+    slider(page, "size").focus()
+    for key in ("ArrowRight", "ArrowLeft"):  # ipywidgets opens it anew after every move
+        page.keyboard.press(key)
+    page.wait_for_function("() => document.querySelector('[aria-valuetext=\"4\"]')")
+    page.wait_for_timeout(200)
+    typed = readouts.evaluate_all("all => all.map(e => [e.isContentEditable, e.role])")
+    assert typed == [[True, "textbox"], [False, None]]
+
+
 def test_cells_are_read_by_keyboard_alone(page):
     page.locator(COMPUTED).locator("canvas").focus()
     page.keyboard.press("Escape")
@@ -323,13 +358,11 @@ def test_a_pressed_cell_is_kept_while_a_slider_moves_and_framed_in_all_equal_map
 def test_what_is_typed_is_text_and_no_markup(page):
     word = page.get_by_label("word", exact=True)
     word.fill("<img src=x onerror=alert(1)>")
-    word.press("Enter")
     page.wait_for_function(
         "() => document.querySelector('canvas').mha.drawn.some(t => t.includes('<img src'))"
     )
     assert page.locator(".mha-view img").count() == 0
     word.fill("it")
-    word.press("Enter")
     settle(page, COMPUTED, "n = 30")
 
 
@@ -376,8 +409,8 @@ def test_the_kernel_hears_of_a_slider_once_it_rests(page):
         send.call(this, word);
       };
       for (let i = 0; i < 3; i++) {
-        document.activeElement.stepUp();
-        document.activeElement.dispatchEvent(new Event("input"));
+        const press = new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true });
+        document.activeElement.dispatchEvent(press);
       }
       return words;
     }""")
@@ -386,8 +419,8 @@ def test_the_kernel_hears_of_a_slider_once_it_rests(page):
     page.wait_for_function(around, arg=[canvas, 3])
     assert page.evaluate("words") == 1
     page.locator(STORED).locator(".mha-bar [type=checkbox]").evaluate("""box => {
-      document.activeElement.value = 0;
-      document.activeElement.dispatchEvent(new Event("input"));
+      const home = new KeyboardEvent("keydown", { key: "Home", bubbles: true });
+      document.activeElement.dispatchEvent(home);
       box.click();
     }""")  # what the browser does not have: the kernel is told of both at once
     settle(page, STORED, demo.stored(4, False).caption)
@@ -441,20 +474,26 @@ def test_where_the_others_leave_a_control_is_nobody_s_wish(server, jupyterlab):
     jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.stored")
     jupyterlab.get_by_label("example").select_option("the sentence")
     settle(jupyterlab, ".mha-explorer", "Head 1: ")
-    stands(jupyterlab, "head", "1")
+    jupyterlab.locator("[aria-label=head][aria-valuetext='1']").wait_for(timeout=SOON)
 
 
 def test_a_slider_ends_where_its_list_ends_now(server, jupyterlab):
+    """ipywidgets leaves it as long as it was made: 4 key heads for 2 heads, or none for 4."""
     server.turn(jupyterlab, lab.notebook(server.work / "cache.ipynb", [CACHE]).name)
     jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.stored")
-    for name, key, said, last in (
-        ("h_kv", "ArrowRight", "4", "2"),
-        ("h", "ArrowLeft", "2", "1"),
-        ("h_kv", "ArrowRight", "2", "1"),  # there is no further place
-        ("h", "ArrowRight", "4", "2"),
-    ):
-        slider(jupyterlab, name).press(key)
-        stands(jupyterlab, "h_kv", said, last)
+
+    def stands(said: str, last: int) -> None:
+        place = f"[aria-label=h_kv][aria-valuetext='{said}'][aria-valuemax='{last}.0']"
+        jupyterlab.locator(place).wait_for(timeout=SOON)
+
+    slider(jupyterlab, "h_kv").press("ArrowRight")
+    stands("4", 2)
+    slider(jupyterlab, "h").press("ArrowLeft")
+    stands("2", 1)
+    slider(jupyterlab, "h_kv").press("ArrowRight")  # there is no further place
+    stands("2", 1)
+    slider(jupyterlab, "h").press("ArrowRight")
+    stands("4", 2)
     drawn = jupyterlab.locator(".mha-view canvas[aria-label*='4 for 4 query heads']")
     drawn.wait_for(timeout=SOON)
 
