@@ -17,8 +17,7 @@ def fetch(package: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):  # `make test` looks at scripts beside the tests
         if not (folder / "node_modules/.package-lock.json").exists():  # written last
-            npm = shutil.which("npm")
-            if npm is None:
+            if (npm := shutil.which("npm")) is None:
                 raise SystemExit(f"{package} needs npm (part of Node.js), once, to fetch it.")
             command = [npm, "install", "--silent", *SOON, "--prefix", str(folder), package]
             subprocess.run(command, check=True)

@@ -13,6 +13,7 @@ from math import ceil
 from nbformat import NotebookNode
 
 from mha_lesson.course.folds import folds
+from mha_lesson.pictures.numerals import counted
 
 WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15
 STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes?\.\*", re.M)
@@ -83,9 +84,7 @@ def stated(notebook: NotebookNode) -> NotebookNode:
     said = "{} minutes; with all second readings {}.".format(*both(notebook))
     notebook.cells[0].source = ON_THE_TITLE.sub(said, notebook.cells[0].source)
     for cells in folds(notebook):
-        took = minutes(cells)
-        said = f"{took} minute" + "s" * (took != 1)
-        cells[0].source = ON_A_FOLD.sub(said, cells[0].source)
+        cells[0].source = ON_A_FOLD.sub(counted(minutes(cells), "minute"), cells[0].source)
     return notebook
 
 
