@@ -22,9 +22,9 @@ B, T, H, D_MODEL, D_K = 3, 12, 4, 20, 6
 AXES = ["", "T T", "n T T", "n 1 T T", "n 1 1 T", "1 h T T", "n h T T", "n h T 1"]  # of a mask
 
 
-def layer(h_kv=2, *, dtype=torch.float64, device="cpu", **options):
+def layer(h_kv=2, *, h=H, dtype=torch.float64, device="cpu", **options):
     torch.manual_seed(h_kv)
-    made = GroupedQueryAttention(D_MODEL, H, h_kv, d_k=D_K, **options)
+    made = GroupedQueryAttention(D_MODEL, h, h_kv, d_k=D_K, **options)
     return made.to(device, dtype)
 
 
@@ -87,7 +87,8 @@ def part(mask, queries, keys):
 
 @given(
     n=st.sampled_from([1, 2, 3]),
-    h_kv=st.sampled_from([1, 2, 4]),
+    heads=st.sampled_from([(4, 1), (4, 2), (4, 4), (2, 1)]),
+    n_tokens=st.sampled_from([2, 7]),
     rope_base=st.sampled_from([None, 100.0]),
     window=st.sampled_from([None, 1, 3]),
     axes=st.sampled_from(AXES),
@@ -95,13 +96,15 @@ def part(mask, queries, keys):
     first=st.integers(1, 6),
 )
 @torch.no_grad()
-def test_the_layer_equals_the_loop(n, h_kv, rope_base, window, axes, share, first):
+def test_the_layer_equals_the_loop(n, heads, n_tokens, rope_base, window, axes, share, first):
     """At once and in two pieces, of one token or more; a mask counts the tokens dropped, too."""
-    module, x = layer(h_kv, rope_base=rope_base, window=window), tokens(7)[:n]
-    sizes = [{"n": n, "h": H, "T": 7, "1": 1}[axis] for axis in axes.split()]
+    h, h_kv = heads
+    first = min(first, n_tokens - 1)
+    module, x = layer(h_kv, h=h, rope_base=rope_base, window=window), tokens(n_tokens)[:n]
+    sizes = [{"n": n, "h": h, "T": n_tokens, "1": 1}[axis] for axis in axes.split()]
     mask = torch.rand(sizes, generator=torch.Generator().manual_seed(n)) < share if axes else None
     each = torch.zeros(1, 1, 1, 1) if mask is None else mask[:, None] if mask.ndim == 3 else mask
-    expected, shares = by_hand(module, x, each.expand(n, H, 7, 7))
+    expected, shares = by_hand(module, x, each.expand(n, h, n_tokens, n_tokens))
     output, weights = module(x, mask=mask, return_weights=True)
     torch.testing.assert_close(output, expected)
     torch.testing.assert_close(weights, shares)
@@ -112,7 +115,7 @@ def test_the_layer_equals_the_loop(n, h_kv, rope_base, window, axes, share, firs
         x[:, first:], cache, mask=part(mask, rest, slice(None)), return_weights=True
     )
     torch.testing.assert_close(torch.cat((begun, more), dim=1), expected)
-    dropped = 7 - last.shape[-1]
+    dropped = n_tokens - last.shape[-1]
     torch.testing.assert_close(last, shares[:, :, first:, dropped:])
     assert not shares[:, :, first:, :dropped].any()
 
