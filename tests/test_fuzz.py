@@ -587,6 +587,7 @@ REFUSED = (
     ("decoding.rotate", {"positions": torch.arange(5, device="meta")}),
     ("decoding.GroupedQueryAttention", {"d_k": None, "rope_base": None}),
     ("decoding.GroupedQueryAttention", {"bias": 1}),
+    ("decoding.GroupedQueryAttention", {"window": 0}),
     ("decoding.GroupedQueryAttention.forward", {"return_weights": 1}),
     ("explore.flow.flow", {"mha": WIDE, "x": normal(5, 520)}),
     ("explore.flow.flow", {"x": normal(25, 6), "tokens": None}),
