@@ -158,7 +158,8 @@ def require_tensor(name: str, x: Any, axes: str) -> None:
 def require_axes(name: str, x: Any, n_axes: int, axes: str) -> None:
     require_tensor(name, x, axes)
     if x.ndim != n_axes:
-        raise ValueError(f"{name} must have {n_axes} axes, {axes}; got {describe(x)}.")
+        many = "one axis" if n_axes == 1 else f"{n_axes} axes"
+        raise ValueError(f"{name} must have {many}, {axes}; got {describe(x)}.")
 
 
 def require_floats(name: str, x: Any, axes: str) -> None:

@@ -60,6 +60,14 @@ def test_a_seed_is_a_promise(batches):
 
 
 @pytest.mark.plain
-def test_a_text_shorter_than_a_window_is_refused():
-    with pytest.raises(ValueError, match="n_tokens = 102; got"):
-        text_batches(TEXT, n_tokens=102)
+@pytest.mark.parametrize(
+    ("ids", "sizes", "words"),
+    [
+        (TEXT, {"n_tokens": 102}, "n_tokens = 102; got"),
+        (TEXT, {"n_rows": 0}, "n_rows must"),
+        (TEXT[None], {}, "ids must have one axis, "),
+    ],
+)
+def test_a_text_that_gives_no_windows_is_refused(ids, sizes, words):
+    with pytest.raises(ValueError, match=words):
+        text_batches(ids, **sizes)
