@@ -579,6 +579,7 @@ def test_got_through_once(name, changes):
 
 REFUSED = (
     ("claims.Claim", {"holds": 1}),
+    ("cost.core_bytes", {"core": "quick"}),
     ("cost.core_seconds", {"core": "quick"}),
     ("decoding.rotate", {"x": normal(2, 5, 7)}),
     ("decoding.rotate", {"x": normal(2, 5, 0)}),
