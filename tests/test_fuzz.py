@@ -620,6 +620,8 @@ REFUSED = (
     ("pretrained.PretrainedModel.vectors_without", {"instead": torch.zeros(3, 1)}),
     ("pretrained.PretrainedModel.vectors_without", {"instead": torch.zeros(2, 2)}),
     ("tasks.both_sides", {"letters": ids(3, 2)}),
+    ("training.next_token_loss", {"logits": ids(2, 5, 7)}),
+    ("training.next_token_loss", {"logits": normal(2, 1, 7), "tokens": ids(2, 1)}),
     ("training.silence_head", {"head": 2}),
     ("training.silence_head", {"layer": 1}),
     ("training.train", {"bar": 7}),
