@@ -346,8 +346,8 @@ def test_a_cache_of_another_layer_is_refused():
     layer(2)(tokens(3), cache)
     with pytest.raises(ValueError, match="another layer or batch"):
         layer(4)(tokens(3), cache)
-    for index in (torch.tensor([3]), torch.tensor([[0]])):
-        with pytest.raises(ValueError, match="index must"):
-            cache.reorder(index)
+    for index, words in (([3], "lie between 0 and 2"), ([[0]], r"have one axis, \(B_new,\)")):
+        with pytest.raises(ValueError, match=f"index must {words}"):
+            cache.reorder(torch.tensor(index))
     with pytest.raises(ValueError, match=r"^reorder .* this one is empty.$"):
         KVCache().reorder(torch.tensor([0]))

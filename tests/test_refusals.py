@@ -10,6 +10,7 @@ from torch import nn
 from mha_lesson import (
     MultiHeadAttention,
     causal_mask,
+    merge_heads,
     padding_mask,
     scaled_dot_product_attention,
     split_heads,
@@ -130,7 +131,10 @@ REFUSED = {
     "mask of heads": (lambda: attend(x(2, 5, 7), x(2, 5, 7), x(2, 5, 7), blocked(2, 3, 5, 5)),
         ValueError, "mask | (2, 1, 5, 5) | (2, 3, 5, 5)"),
     # Heads
-    "split two axes": (lambda: split_heads(x(5, 6), 2), ValueError, "x | 3 axes | (5, 6)"),
+    "split two axes": (lambda: split_heads(x(5, 6), 2),
+        ValueError, "x | 3 axes, (B, T, h*d_k) | (5, 6)"),
+    "merge three axes": (lambda: merge_heads(x(2, 5, 6)),
+        ValueError, "x | 4 axes, (B, h, T, d_k) | (2, 5, 6)"),
     # Masks
     "causal of zero": (lambda: causal_mask(0), ValueError, "n_tokens | positive | 0"),
     "causal nowhere": (lambda: causal_mask(5, "nowhere"), ValueError, "device must | 'nowhere'"),
