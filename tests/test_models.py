@@ -76,9 +76,11 @@ class TestLanguageModel:
         block.norm1, block.norm2 = model.norm_before_attention, model.norm_before_feed_forward
         block.linear1, block.linear2 = model.feed_forward[0], model.feed_forward[2]
         x = model.symbol_embedding.weight[ids] + model.position_embedding.weight[:7]
-        out = block(x, src_mask=torch.ones(7, 7).triu(1).bool())
-        expected = model.reader(model.norm_before_reader(out))
+        later, normed = torch.ones(7, 7).triu(1).bool(), block.norm1(x)
+        expected = model.reader(model.norm_before_reader(block(x, src_mask=later)))
         torch.testing.assert_close(model(ids), expected, atol=1e-4, rtol=1e-4)
+        shares = block.self_attn(*3 * [normed], attn_mask=later, average_attn_weights=False)[1]
+        torch.testing.assert_close(model.weights(ids), shares, atol=1e-4, rtol=1e-4)
 
     def test_continues_what_it_is_given(self):
         model, start = LanguageModel(13, 5, 6, 3), torch.tensor([3, 1, 4])

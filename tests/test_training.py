@@ -255,6 +255,11 @@ class TestAskingTheHeads:
         assert not torch.allclose(attention(x), expected)
 
     @pytest.mark.plain
+    def test_a_head_that_is_not_there_is_named(self):
+        with pytest.raises(ValueError, match=r"^head must lie between 0 and 3; got 4\.$"):
+            silence_head(RepeatModel(), 4)
+
+    @pytest.mark.plain
     @pytest.mark.parametrize(
         ("changed", "made_of"),
         [
