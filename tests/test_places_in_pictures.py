@@ -100,9 +100,19 @@ def test_numbers_and_legend_belong_to_their_bars():
 
 
 def test_a_walk_goes_up_where_it_says_up_in_the_colours_of_the_heads():
-    walk = Walk([[1, 2], [3, -1], [-2, 0.5]], (-1, 5, -1, 3))
+    walk = Walk([[1, 2], [3, -1], [-2, 0.5], [0, 0], *[[-0.5, -0.5]] * 6], (-2, 5, -2, 3))
     [arrows] = of(Arrows, walk)
-    _, *lines = [line for line, _ in arrows.parts()]
+    total, *lines = [line for line, _ in arrows.parts()]
+    assert [line.dashed for line in (total, *lines)] == [True] + [False] * 10
+    assert [n.text for n in arrows.numbers()] == list("012456789")  # 3 has no length
+    for n in arrows.numbers():  # beside the middle of its arrow
+        (a, b), (c, d) = lines[int(n.text)].points
+        away = np.array([n.x - (a + c) / 2, n.y - (b + d) / 2])
+        assert away @ [c - a, d - b] == pytest.approx(0, abs=1e-9) and np.hypot(
+            *away
+        ) == pytest.approx(11)
+        left = (d - b) * away[0] > (c - a) * away[1]  # of its way
+        assert left == ((b + d) / 2 <= arrows.y)
     for i, (line, (along, up)) in enumerate(zip(lines, walk.steps, strict=True)):
         (x0, y0), (x, y) = line.points
         assert (x - x0, y0 - y) == pytest.approx((along * arrows.unit, up * arrows.unit))

@@ -45,7 +45,7 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     rows = [*(f"head {i}" for i in range(h)), "sum"]
     lengths = torch.cat([writes.norm(dim=-1), total.norm(dim=-1)[None]]).round(decimals=4)
     numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]]).round(decimals=4)
-    plane, frame = _plane(h)
+    plane, frame, (one, other), share = _plane(h)
     everywhere = Heatmap(
         lengths, rows, creek.labels, limits=(0, _longest()), numbers=False, quantity="length",
         row_name="written by", column_name="token", title="how much each head writes, and where",
@@ -55,9 +55,10 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
         row_name="written by", column_name=f"first {N_SHOWN} dimensions",
         title="what they write into “it”",
     )  # fmt: skip
+    across = f", ↑ where heads {one} and {other} differ" if h > 1 else ""
     walk = Walk(
-        writes[:, it] @ plane.mT, frame, x_name="→ along the sum, ↑ across",
-        title="the same, tip to tail", wide=1.6,
+        writes[:, it] @ plane.mT, frame, x_name=f"→ along the sum{across}",
+        title="the same, projected, tip to tail", wide=1.6,
     )  # fmt: skip
     missing = float((full - total).norm() / full.norm())
     sum_is = (
@@ -68,25 +69,29 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     cut = "" if h == 12 else " The model was trained with 12; this cut is for comparison."
     return Scene(
         [[everywhere, into_it, walk]],
-        caption=f"Heads that write: {sum(on)} of {h}. Their sum is {sum_is}{cut}",
+        caption=f"Heads that write: {sum(on)} of {h}. Their sum is {sum_is}{cut} Of the writes' "
+        f"squared length, {share:.0%} lies in the plane of the arrows.",
     )
 
 
 @cache
-def _plane(h: int) -> tuple[Tensor, tuple[float, ...]]:
-    """(2, d_model): the direction of all writes' sum into “it”, and the one across it in which
-    they differ most; and the part of that plane which the writes need, one after the other.
+def _plane(h: int) -> tuple[Tensor, tuple[float, ...], tuple[int, int], float]:
+    """(2, d_model): the direction of all writes' sum into “it”, and the one across it in which the
+    two heads differ whose writes are most opposed; the part of that plane which the writes need,
+    one after the other; the two heads; the share of all writes' squared length in the plane.
     """
     writes = _writes(h)[:, sentence().tokens.index("it")]
+    unit = torch.nn.functional.normalize(writes, dim=-1)
+    one, other = divmod(int((unit @ unit.mT).argmin()), h)
     along = torch.nn.functional.normalize(writes.sum(dim=0), dim=0)
-    across = torch.linalg.svd(writes - (writes @ along)[:, None] * along)[2][0]
+    across = writes[one] - writes[other]
     across = torch.nn.functional.normalize(across - (across @ along) * along, dim=0)
-    across = across * (1 if (writes @ across)[-1] >= 0 else -1)  # else either way
     plane = torch.stack([along, across])
     steps = writes @ plane.mT
     low, high = steps.clamp(max=0).sum(dim=0), steps.clamp(min=0).sum(dim=0)  # with any heads off
     (left, lowest), (right, highest) = (low - 0.2).tolist(), (high + 0.2).tolist()
-    return plane, (left, right, lowest, highest)
+    share = float(steps.pow(2).sum() / writes.pow(2).sum())
+    return plane, (left, right, lowest, highest), (one, other), share
 
 
 @cache

@@ -384,7 +384,7 @@ class Curve(Panel):
 
 @dataclass(frozen=True, eq=False)
 class Walk(Panel):
-    """Arrows in a plane, each from the tip of the one before, and a dashed one: their sum.
+    """Numbered arrows in a plane, each from the tip of the one before; one is dashed: their sum.
 
     `steps` is (n, 2), the arrow of head 0 first. `frame` is (left, right, lowest, highest): what
     of the plane is shown.

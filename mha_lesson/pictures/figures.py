@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from functools import singledispatch
 from html import escape
+from itertools import chain
 from typing import Any
 
 import matplotlib
@@ -277,9 +278,8 @@ def _(mark: Ribbons, axes: Axes) -> None:
 
 @_draw.register
 def _(mark: Arrows, axes: Axes) -> None:
-    for line, tip in mark.parts():
-        _draw(line, axes)
-        _draw(tip, axes)
+    for part in (*chain(*mark.parts()), *mark.numbers()):
+        _draw(part, axes)
 
 
 @_draw.register

@@ -122,13 +122,25 @@ class Arrows:
     unit: float  # pixels
     panel: Walk
 
+    @property
+    def _corners(self) -> list[tuple[float, float]]:
+        return [(self.x + a * self.unit, self.y - b * self.unit)
+                for a, b in self.panel.corners().tolist()]  # fmt: skip
+
     def parts(self) -> Iterator[tuple[Path, Path]]:
         """Each arrow and its tip, the dashed sum first; of no length, still as many."""
-        corners = [(self.x + a * self.unit, self.y - b * self.unit)
-                   for a, b in self.panel.corners().tolist()]  # fmt: skip
+        corners = self._corners
         yield arrowhead((corners[0], corners[-1]), INK, dashed=True)
         for i, line in enumerate(pairwise(corners)):
-            yield arrowhead(line, head_colour(i), dashed=i >= 8)
+            yield arrowhead(line, head_colour(i), dashed=False)
+
+    def numbers(self) -> Iterator[Text]:
+        """The head's number beside each arrow that has room for one, rather not on the sum."""
+        for i, ((a, b), (c, d)) in enumerate(pairwise(self._corners)):
+            if (far := math.hypot(c - a, d - b)) >= 24:
+                beside = math.copysign(11 / far, self.y - (b + d) / 2)
+                x, y = (a + c) / 2 + (d - b) * beside, (b + d) / 2 - (c - a) * beside
+                yield Text(x, y, str(i), align="center")
 
 
 @dataclass(frozen=True)

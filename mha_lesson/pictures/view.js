@@ -307,7 +307,12 @@ export class View {
   arrows(g, mark) { // the dashed sum, then each arrow from the tip of the one before
     const corners = cornersOf(mark), { heads, ink } = this.look;
     this.arrow(g, corners[0], corners.at(-1), ink, true);
-    for (let i = 0; i + 1 < corners.length; i++) this.arrow(g, corners[i], corners[i + 1], heads[i % heads.length], i >= 8);
+    for (let i = 0; i + 1 < corners.length; i++) {
+      const [[a, b], [c, d]] = [corners[i], corners[i + 1]], far = Math.hypot(c - a, d - b);
+      const beside = (b + d > 2 * mark.y ? -11 : 11) / far; // rather not on the sum
+      this.arrow(g, [a, b], [c, d], heads[i % heads.length], false);
+      if (far >= 24) this.write(g, String(i), (a + c) / 2 + (d - b) * beside, (b + d) / 2 - (c - a) * beside, 12, this.colours.text);
+    }
   }
 
   arrow(g, [x0, y0], [x, y], colour, dashed) {
