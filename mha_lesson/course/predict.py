@@ -138,8 +138,8 @@ class Predictions:
         )
         return (
             f'<div class="mha-guess" data-lm-suppress-shortcuts="true"><style>{STYLE}</style>'
-            "<p><strong>Predict, then look.</strong> Open what you think, then move the picture "
-            f"below.</p>{asked}</div>"
+            "<p><strong>Predict, then look.</strong> Open what you think; it says where to "
+            f"look.</p>{asked}</div>"
         )
 
     def _ipython_display_(self) -> None:
