@@ -201,17 +201,22 @@ class Masked(nn.Module):
         return self.attention(x, causal_mask(x.shape[1], x.device) if causal else None)
 
 
-def with_mistake(name: str) -> Callable[[], nn.Module]:
+def with_mistake(name: str, *, glorot: bool = False) -> Callable[[], nn.Module]:
     """Makes the language model with a mistake of `shipped` in its attention, or "right".
 
-    All start from the same weights for the same seed.
+    All start from the same weights for the same seed: from `nn.Linear`'s draw, or from Glorot's
+    for each matrix, with biases of 0.
     """
 
     def fresh() -> nn.Module:
         model = LanguageModel(len(alphabet()))
         sizes = model.attention.d_model, model.attention.n_heads
+        start = shipped.right()(*sizes)
+        for parameter in start.parameters() if glorot else ():
+            fill = nn.init.xavier_uniform_ if parameter.dim() == 2 else nn.init.zeros_
+            fill(parameter)
         cls = shipped.right() if name == "right" else shipped.bug(name).build
-        model.add_module("attention", Masked(shipped.twin(cls, shipped.right()(*sizes), *sizes)))
+        model.add_module("attention", Masked(shipped.twin(cls, start, *sizes)))
         return model
 
     return fresh
@@ -243,15 +248,15 @@ def told_and_honest(model: nn.Module, n_batches: int = 20) -> tuple[float, float
     return told / n_batches, honest / n_batches / len(FED)
 
 
-def _with(name: str, seed: int = 0) -> Plan:
-    return _language()._replace(fresh=with_mistake(name), seed=seed)
+def _with(name: str, seed: int = 0, *, glorot: bool = False) -> Plan:
+    return _language()._replace(fresh=with_mistake(name, glorot=glorot), seed=seed)
 
 
 def fates(
-    names: Sequence[str] = TRAINED, seeds: Sequence[int] = range(5)
+    names: Sequence[str] = TRAINED, seeds: Sequence[int] = range(5), *, glorot: bool = False
 ) -> Float[Tensor, "name 3 seed"]:
     """The loss told, honest, and of the last 50 batches of training; ten seconds for each model."""
-    plans = [_with(name, seed) for name in names for seed in seeds]
+    plans = [_with(name, seed, glorot=glorot) for name in names for seed in seeds]
     found = []
     with Progress(600 * len(plans), f"{len(plans)} language models") as bar:
         for plan in plans:

@@ -11,6 +11,7 @@ from torch import nn
 
 import mha_lesson
 import notebooks
+from answers import the_tests
 from mha_lesson import MultiHeadAttention, causal_mask, check, compare, padding_mask, shipped
 from mha_lesson.check.exercises import nb12
 from mha_lesson.check.exercises.nb12 import KeysByQueries
@@ -177,6 +178,70 @@ def test_whoever_accuses_all_is_told_so_with_the_error():
     assert "“Torch not compiled with CUDA enabled”" in said
 
 
+def replaced(owner, name):
+    """Tests that leave a spy behind."""
+
+    def poisoning(Attention):
+        old = getattr(owner(Attention), name)
+        setattr(owner(Attention), name, lambda *a, **k: old(*a, **k))
+        the_tests.beside_a_reference(Attention)
+
+    return poisoning
+
+
+def hooked(Attention):
+    nn.modules.module.register_module_forward_hook(lambda module, args, out: out + 1)
+
+
+def in_a_mode(Attention):
+    torch.overrides.TorchFunctionMode().__enter__()
+    the_tests.beside_a_reference(Attention)
+
+
+@pytest.mark.parametrize("poisoning", [
+    replaced(lambda Attention: Attention.__mro__[1], "forward"),
+    replaced(lambda Attention: nn.Linear, "forward"),
+    replaced(lambda _: torch.Tensor, "softmax"),
+    replaced(lambda _: nn.functional, "scaled_dot_product_attention"),
+    hooked, in_a_mode,
+])  # fmt: skip
+def test_what_tests_leave_behind_is_undone_and_told(poisoning):
+    assert check.test_attention(poisoning).slips == ("changes_the_class",)
+    assert check.test_attention(the_tests.beside_a_reference).passed
+
+
+def test_nothing_but_what_they_compute_tells_right_from_wrong(monkeypatch):
+    tried, looks, inner = [], set(), nb12._told
+    monkeypatch.setattr(
+        nb12, "_told", lambda a, cls, *rest: tried.append(cls) or inner(a, cls, *rest)
+    )
+
+    def peeking(Attention):
+        forward = Attention(12, 3).forward.__func__
+        code = forward.__code__
+        names = [f"{c.__module__} {c.__qualname__} {c.__doc__}" for c in Attention.__mro__]
+        looks.add((*names, forward.__module__, forward.__qualname__, forward.__doc__,
+                   code.co_filename, code.co_name, code.co_qualname, code.co_firstlineno,
+                   *forward.__globals__, *vars(Attention)))  # fmt: skip
+
+    orders = []
+    for _ in range(2):
+        tried.clear()
+        assert not check.test_attention(peeking).passed
+        orders.append([*tried])
+    assert len(looks) == 1
+    assert orders[0] != orders[1], "counting calls tells nothing"
+    assert {orders[0].count(cls) for cls in orders[0]} == {nb12.SEEDS}
+
+
+def test_limits_count_the_processors_time():
+    with nb12._at_most(0.5):  # on a busy machine a second's work may take four
+        time.sleep(0.8)
+    with pytest.raises(nb12.TooLong), nb12._at_most(0.2):
+        while True:
+            pass
+
+
 def test_what_does_nothing_is_no_attempt_and_what_is_slow_ends(monkeypatch):
     assert check.test_attention(lambda Attention: None).passed is None
     monkeypatch.setattr(nb12, "ALL_SECONDS", 0.1)
@@ -191,8 +256,9 @@ def with_causal(module, x):
     return module(x, causal_mask(x.shape[1]))
 
 
-# Without padding the first two compute what is right.
-UNSEEN = {"mask_tiled": "right", "mask_of_the_first": "right", "dropout_in_evaluation": "drawn"}
+# Without padding the first two compute what is right; the last is right without a mask.
+UNSEEN = {"mask_tiled": "right", "mask_of_the_first": "right", "dropout_in_evaluation": "drawn",
+          "mask_dropped": "right"}  # fmt: skip
 
 
 @pytest.mark.parametrize("bug", OF_THE_CLASS, **named)

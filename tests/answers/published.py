@@ -338,7 +338,7 @@ for name, slips in {
     "merged_unmoved": ("not_permuted_back",),
     "merged_as_heads_first": ("heads_for_batch",),
     "over_the_batch": ("tokens_first",),
-    "mask_dropped_in_training": ("mask_ignored",),
+    "mask_dropped": ("mask_ignored",),
     "mask_inverted": ("true_means_keep",),
     "mask_after_softmax": ("zeroed_after",),
     "scores_times_mask": ("zero_scores",),

@@ -1,16 +1,18 @@
 """Exercise 20, notebook 12: tests that tell a right attention class from a wrong one.
 
 The learner's tests are run on right classes in many styles, and on the mistakes of `shipped` that
-such a class can make.
+such a class can make: in random order, and all of one make. What the tests change is put back.
 """
 
 import ctypes
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from threading import Timer, get_ident
-from time import monotonic
-from types import CodeType
+from random import SystemRandom
+from threading import Event, Thread, get_ident
+from time import monotonic, process_time
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -23,9 +25,10 @@ from mha_lesson.check.engine import errors
 from mha_lesson.check.engine.report import Finding, Report
 from mha_lesson.check.engine.safely import Raised, codes_of, run, safe_text, seed, undisturbed
 
-SEEDS_OF_RIGHT, SEEDS_OF_WRONG = 3, 2  # chance differs among them
-SECONDS = 5.0  # for one class, a hundred times and more what plain tests take
+SEEDS = 3  # chance differs among them
+SECONDS = 5.0  # of processor time for one class, a hundred times and more what plain tests take
 ALL_SECONDS = 40.0  # for all of them, ten times that
+WAITING = 4  # times as long by the clock, for what sleeps
 
 # ---------------------------------------------------------------- right, in many styles
 
@@ -188,7 +191,7 @@ ASKS = {
     "merge": "Do any two of your sizes agree? And when two tokens change places, what must their "
     "outputs do?",
     "batch axis": "What may the first sequence know of the second?",
-    "mask dropped": "In which of its two modes did you try the module?",
+    "mask dropped": "Which outputs must change when the mask is left away?",
     "mask convention": "Which outputs may change when a blocked token does, and which must?",
     "mask applied": "Which outputs may change when the last token does? By how much?",
     "mask filled": "How low can an open score be? What if the input is a thousand times as large?",
@@ -206,19 +209,25 @@ BY_HAND = "scale"  # the kind that the first level may let through
 SMALLER = "What in them waits, or computes more than a small input needs?"
 HANGS = Finding(
     "hangs",
-    f"With one of the classes your tests were stopped after {SECONDS:.0f} seconds.",
+    f"With one of the classes your tests were stopped after {SECONDS:.0f} seconds of computing, or "
+    f"{WAITING * SECONDS:.0f} of waiting.",
     SMALLER,
 )
 SLOW = Finding(
     "slow",
-    f"After {ALL_SECONDS:.0f} seconds your tests had not seen all of the classes: each of them is "
-    "tried two or three times.",
+    f"After {ALL_SECONDS:.0f} seconds of computing your tests had not seen all of the classes: "
+    f"each of them is tried {SEEDS} times.",
     SMALLER,
 )
 RETURNS = Finding(
     "returns",
     "Your tests give back a value, and a class is accused by an `AssertionError` only.",
     "Which word raises it where something does not hold?",
+)
+OTHER_ERROR = Finding(
+    "other_error",
+    "A wrong class ends your tests with another error, and only an `AssertionError` accuses it.",
+    "Which line raises it, and what could it `assert` instead?",
 )
 BUILDS_NONE = Finding(
     "builds_none",
@@ -232,8 +241,9 @@ NO_BIAS = Finding(
 )
 CHANGES = Finding(
     "changes_the_class",
-    "Your tests change the class that they are given: whoever uses it next uses another one.",
-    "What could you do to one module of it, and leave the class alone?",
+    "Your tests change the class that they are given, or PyTorch itself: whoever uses it next uses "
+    "another one. (It has been put back.)",
+    "What could you do to one module of the class, and leave all else alone?",
 )
 BY_CHANCE = Finding(
     "by_chance",
@@ -280,14 +290,16 @@ class WritingTests:
     @property
     def slips(self) -> list[Finding]:
         """What a report can name, for the statistics of a class."""
-        said = (ACCUSES, BY_CHANCE, CHANGES, HANGS, SLOW, RETURNS, BUILDS_NONE, NO_BIAS)
-        return [*said, *map(_missed, MISTAKES)]
+        said = ACCUSES, BY_CHANCE, CHANGES, HANGS, SLOW, RETURNS, OTHER_ERROR, BUILDS_NONE
+        return [*said, NO_BIAS, *map(_missed, MISTAKES)]
 
     def __call__(self, answer: Any) -> Report:
         """Says what the tests accuse and what they let through; never raises."""
         with undisturbed():
             try:
                 report = self._judge(answer)
+            except TooLong:  # which came as the tests had just ended
+                report = self._says(HANGS)
             except (Exception, SystemExit, GeneratorExit) as error:
                 report = self._says(Finding("unjudged", safe_text(error, str)))
         journal.remember(report)
@@ -301,18 +313,18 @@ class WritingTests:
         with suppress(AssertionError):  # its first failure imports for seconds
             torch.testing.assert_close(1.0, 2.0)
         codes, right = codes_of(answer), [shipped.right(), *STYLES]
-        found: list[list[Told]] = []
-        tried = [(cls, SEEDS_OF_RIGHT) for cls in right]
-        tried += [(bug.build, SEEDS_OF_WRONG) for bug in MISTAKES]
-        end = monotonic() + ALL_SECONDS
-        for cls, n_seeds in tried:
-            if monotonic() > end:
+        tried = [*right, *(bug.build for bug in MISTAKES)]
+        found: list[list[Told]] = [[] for _ in tried]
+        trials = [(index, number) for index in range(len(tried)) for number in range(SEEDS)]
+        SystemRandom().shuffle(trials)  # no count of calls tells right from wrong
+        spent, end = process_time(), monotonic() + WAITING * ALL_SECONDS
+        for index, number in trials:
+            if process_time() - spent > ALL_SECONDS or monotonic() > end:
                 return self._says(SLOW)
-            found.append([])
-            for number in range(n_seeds):
-                found[-1].append(_told(answer, cls, number, codes))
-                if finding := _stops(found[-1][-1]):
-                    return self._says(finding)
+            told = _told(answer, tried[index], number, codes)
+            if finding := _stops(told):
+                return self._says(finding)
+            found[index].append(told)
         of_right, of_wrong = found[: len(right)], found[len(right) :]
         if not any(t.built or t.raised or t.returned for all_told in found for t in all_told):
             return self._says(BUILDS_NONE) if _names(answer) else Report(self.name, None)
@@ -330,6 +342,10 @@ class WritingTests:
         by_hand = all(bug.kind == BY_HAND for bug in missed)
         if missed and (not by_hand or _names(answer) & READY_MADE):
             [first, *_] = sorted(missed, key=lambda bug: bug.kind == BY_HAND)
+            others = [t.raised for t in of_wrong[MISTAKES.index(first)] if t.raised]
+            if len(others) == SEEDS:
+                name = next(one.kind for one in others if not _accuses(one))
+                return self._says(replace(OTHER_ERROR, does=f"{score} {OTHER_ERROR.does} ({name})"))
             finding, why = _missed(first), " Level 1 takes no ready-made attention." * by_hand
             return self._says(replace(finding, does=f"{score}{why} {finding.does}"))
         notes = [f"{score} That is level {level} of 2."]
@@ -343,34 +359,82 @@ class WritingTests:
 
 def _told(answer: Any, cls: type[nn.Module], number: int, codes: set[CodeType]) -> Told:
     built: list[nn.Module] = []
+    given = _given(cls, built)
+    before, put_back = dict(vars(given)), _what_stands()
+    seed(number)
+    with _at_most(SECONDS):
+        outcome = run(answer, (given,), codes)
+    changed = put_back() or dict(vars(given)) != before
+    if isinstance(outcome, Raised):
+        return Told(outcome, bool(built), changed, False)
+    return Told(None, bool(built), changed, outcome.value is not None)
 
-    class Attention(cls):
+
+def _given(cls: type[nn.Module], built: list[nn.Module]) -> type[nn.Module]:
+    """A new class with this one's `forward`, and no name by which right and wrong differ."""
+
+    class Attention(Layers):
+        bias = getattr(cls, "bias", True)
+
         def __init__(self, d_model: int, n_heads: int) -> None:
             super().__init__(d_model, n_heads)
             built.append(self)
 
     Attention.__init__.__qualname__ = "Attention.__init__"  # as errors call it
-    before = dict(vars(Attention))
-    seed(number)
-    with _at_most(SECONDS):
-        outcome = run(answer, (Attention,), codes)
-    changed = dict(vars(Attention)) != before
-    if isinstance(outcome, Raised):
-        return Told(outcome, bool(built), changed, False)
-    return Told(None, bool(built), changed, outcome.value is not None)
+    names = {"co_filename": "<attention>", "co_qualname": "Attention.forward", "co_firstlineno": 1}
+    code = cls.forward.__code__.replace(**names)
+    space = {"math": math, "torch": torch, "F": F, "shares": shares, "__builtins__": __builtins__}
+    Attention.forward = FunctionType(code, space, None, (None,))
+    return Attention
+
+
+def _what_stands() -> Callable[[], bool]:
+    """What tests might replace; the function that comes back undoes it, and says if they did."""
+    owners = torch, nn, F, nn.init, torch.testing, math, torch.Tensor, nn.Module, nn.Linear, Layers
+    before = [(owner, dict(vars(owner))) for owner in owners]
+    hooks = [(held, dict(held)) for name, held in vars(nn.modules.module).items()
+             if name.startswith("_global_") and isinstance(held, dict)]  # fmt: skip
+    n_modes = torch._C._len_torch_function_stack()
+
+    def put_back() -> bool:
+        changed = False
+        while torch._C._len_torch_function_stack() > n_modes:
+            changed = bool(torch._C._pop_torch_function_stack())
+        for held, entries in hooks:
+            changed |= held != entries
+            held.clear()
+            held.update(entries)
+        for owner, names in before:
+            now = dict(vars(owner))
+            for name in names | now if isinstance(owner, type) else names:  # modules may import
+                old, new = names.get(name), now.get(name)
+                if old is not new and (callable(old) or callable(new)):
+                    setattr(owner, name, old) if name in names else delattr(owner, name)
+                    changed = True
+        return changed
+
+    return put_back
 
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
     """Raises `TooLong` between two steps of Python, also where no line follows."""
     place, late = ctypes.c_ulong(get_ident()), ctypes.py_object(TooLong)
-    timer = Timer(seconds, ctypes.pythonapi.PyThreadState_SetAsyncExc, (place, late))
-    timer.daemon = True
-    timer.start()
+    done, spent, end = Event(), process_time() + seconds, monotonic() + WAITING * seconds
+
+    def watch() -> None:
+        while not done.wait(0.1):
+            if process_time() > spent or monotonic() > end:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(place, late)
+                return
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
     try:
         yield
     finally:
-        timer.cancel()
+        done.set()
+        watcher.join()
 
 
 def _stops(told: Told) -> Finding | None:
@@ -382,8 +446,12 @@ def _stops(told: Told) -> Finding | None:
     return CHANGES if told.changed else None
 
 
+def _accuses(raised: Raised | None) -> bool:
+    return raised is not None and isinstance(raised.error, AssertionError)
+
+
 def _all(all_told: list[Told]) -> bool:
-    return all(told.raised for told in all_told)
+    return all(_accuses(told.raised) for told in all_told)
 
 
 def _accusation(
