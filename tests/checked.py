@@ -8,7 +8,7 @@ from beartype import BeartypeConf, FrozenDict, beartype
 ROOT = Path(__file__).resolve().parents[1]
 NAMES_AXES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for path in sorted(ROOT.glob("mha_lesson/**/*.py"))
+    for path in sorted(ROOT.glob("mha_*/**/*.py"))
     if "\nfrom jaxtyping import" in path.read_text(encoding="utf-8")
 ]
 check_annotations = beartype(

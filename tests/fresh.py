@@ -21,7 +21,7 @@ import mha_lesson
 checked = hasattr(mha_lesson.split_heads, "__wrapped__")
 tell("import mha_lesson", checked=checked, frozen=gc.get_freeze_count() - frozen)
 
-from mha_lesson import check
+from mha_course import check
 check.attention_scores(lambda Q, K: Q @ K.mT / K.shape[-1] ** 0.5)
 check.attention_scores(lambda Q, K: Q @ K.mT)
 tell("check")

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 import reference
 from answers import Answer
-from mha_lesson import check
-from mha_lesson.check.engine.changes import changes
-from mha_lesson.check.engine.compare import difference
-from mha_lesson.check.engine.exercise import Bound, Exercise
-from mha_lesson.check.engine.places import Bounded, can_be_changed, versions
-from mha_lesson.check.engine.safely import fresh, undisturbed
-from mha_lesson.check.engine.source import Source
+from mha_course import check
+from mha_course.check.engine.changes import changes
+from mha_course.check.engine.compare import difference
+from mha_course.check.engine.places import Bounded, can_be_changed, versions
+from mha_course.check.engine.safely import fresh, undisturbed
+from mha_course.check.engine.source import Source
+from mha_course.check.exercise import Bound, Exercise
 
 
 @cache

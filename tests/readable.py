@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 
-from mha_lesson.pictures import layout
-from mha_lesson.pictures.marks import ColourBar, Drawing, Text, text_width
+from mha_course.pictures import layout
+from mha_course.pictures.marks import ColourBar, Drawing, Text, text_width
 
 
 def reads_well(text: str) -> bool:

@@ -9,9 +9,9 @@ import notebooks
 from answers import all_answers
 from answers.pairs import PAIRS
 from diagnose import judge, named
-from mha_lesson import check
-from mha_lesson.check.engine.exercise import Exercise
-from mha_lesson.check.engine.judge import ASKED, NAMERS
+from mha_course import check
+from mha_course.check.engine.judge import ASKED, NAMERS
+from mha_course.check.exercise import Exercise
 from mutants import differs
 from readable import reads_well
 

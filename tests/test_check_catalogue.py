@@ -9,15 +9,15 @@ import pytest
 from torch import nn
 
 from answers.pairs import PAIRS
-from mha_lesson import check
-from mha_lesson.check.engine.attempt import Trial
-from mha_lesson.check.engine.compare import difference
-from mha_lesson.check.engine.exercise import Case, Exercise, Slip, exercise
-from mha_lesson.check.engine.judge import judge
-from mha_lesson.check.engine.problem import disjoint
-from mha_lesson.check.engine.safely import Raised, Returned
-from mha_lesson.check.engine.search import match
-from mha_lesson.check.exercises.nb06_layers import Layers
+from mha_course import check
+from mha_course.check.engine.attempt import Trial
+from mha_course.check.engine.compare import difference
+from mha_course.check.engine.judge import judge
+from mha_course.check.engine.problem import disjoint
+from mha_course.check.engine.safely import Raised, Returned
+from mha_course.check.engine.search import match
+from mha_course.check.exercise import Case, Exercise, Slip, exercise
+from mha_course.check.exercises.nb06_layers import Layers
 
 BIG = {
     "split_heads",

@@ -19,15 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fresh import python as started_anew
-from mha_lesson import check
-from mha_lesson.check import journal
-from mha_lesson.check.engine.device import DEVICE, OtherDevice
-from mha_lesson.check.engine.errors import explain
-from mha_lesson.check.engine.exercise import WHOLE, Bound, Case, Exercise, exercise
-from mha_lesson.check.engine.judge import judge
-from mha_lesson.check.engine.problem import MOST_PAIRS
-from mha_lesson.check.engine.report import Finding
-from mha_lesson.check.engine.safely import Raised, Returned, codes_of, fresh, run, safe_text, seed
+from mha_course import check
+from mha_course.check import journal
+from mha_course.check.engine.device import DEVICE, OtherDevice
+from mha_course.check.engine.errors import explain
+from mha_course.check.engine.judge import judge
+from mha_course.check.engine.problem import MOST_PAIRS
+from mha_course.check.engine.report import Finding
+from mha_course.check.engine.safely import Raised, Returned, codes_of, fresh, run, safe_text, seed
+from mha_course.check.exercise import WHOLE, Bound, Case, Exercise, exercise
 from typed import typed
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from answers import all_answers
-from mha_lesson import check
-from mha_lesson.check.engine.changes import changes
+from mha_course import check
+from mha_course.check.engine.changes import changes
 from mutants import changeable, differs, survivors
 
 pytestmark = pytest.mark.plain  # checked annotations take three times as long

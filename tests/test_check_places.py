@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mha_lesson import check
-from mha_lesson.check.engine import places
-from mha_lesson.check.engine.changes import KINDS, changes
-from mha_lesson.check.engine.places import can_be_changed
-from mha_lesson.check.engine.source import Source
-from mha_lesson.check.exercises.nb11 import cached_mask
+from mha_course import check
+from mha_course.check.engine import places
+from mha_course.check.engine.changes import KINDS, changes
+from mha_course.check.engine.places import can_be_changed
+from mha_course.check.engine.source import Source
+from mha_course.check.exercises.nb11 import cached_mask
 from typed import typed
 
 pytestmark = pytest.mark.plain  # checked annotations take three times as long

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from mha_lesson import check
-from mha_lesson.check import journal
-from mha_lesson.check.engine.compare import (
+from mha_course import check
+from mha_course.check import journal
+from mha_course.check.engine.compare import (
     TOLERANCE,
     allowed,
     close,
@@ -29,12 +29,12 @@ from mha_lesson.check.engine.compare import (
     letters_of_all,
     same,
 )
-from mha_lesson.check.engine.errors import BY_KIND, ERRORS, explain
-from mha_lesson.check.engine.exercise import Case, Exercise, exercise
-from mha_lesson.check.engine.judge import judge
-from mha_lesson.check.engine.relations import relate, relate_numbers
-from mha_lesson.check.engine.report import MAX_CELLS, Finding, Picture, Report, number, picture
-from mha_lesson.check.engine.safely import Raised
+from mha_course.check.engine.errors import BY_KIND, ERRORS, explain
+from mha_course.check.engine.judge import judge
+from mha_course.check.engine.relations import relate, relate_numbers
+from mha_course.check.engine.report import MAX_CELLS, Finding, Picture, Report, number, picture
+from mha_course.check.engine.safely import Raised
+from mha_course.check.exercise import Case, Exercise, exercise
 from readable import reads_well
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mha_lesson import check
+from mha_course import check
 from typed import typed
 
 LEFT = {  # by other cells

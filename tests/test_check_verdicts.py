@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import mha_lesson
 from answers import all_answers
-from mha_lesson import check
-from mha_lesson.check.engine.compare import same
-from mha_lesson.check.engine.device import flat
-from mha_lesson.check.engine.safely import fresh
+from mha_course import check
+from mha_course.check.engine.compare import same
+from mha_course.check.engine.device import flat
+from mha_course.check.engine.safely import fresh
 
 
 class Base(nn.Module):

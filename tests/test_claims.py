@@ -4,7 +4,7 @@ import pytest
 
 import claims
 import notebooks
-from mha_lesson.course.claims import Claim
+from mha_course.claims import Claim
 
 
 def test_the_list_says_what_the_notebooks_say():

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from matplotlib import font_manager, get_cachedir
 
 import notebooks
-from mha_lesson import check
-from mha_lesson.course.classroom import __main__ as classroom
-from mha_lesson.course.classroom import files, grading, inside, pages, walls
-from mha_lesson.course.classroom.files import HandIn, Learner
-from mha_lesson.course.classroom.grading import (
+from mha_course import check
+from mha_course.classroom import __main__ as classroom
+from mha_course.classroom import files, grading, inside, pages, walls
+from mha_course.classroom.files import HandIn, Learner
+from mha_course.classroom.grading import (
     DONE,
     MISSING,
     NAMES,
@@ -35,9 +35,9 @@ from mha_lesson.course.classroom.grading import (
     Row,
     Submission,
 )
-from mha_lesson.course.classroom.walls import Limits
-from mha_lesson.course.predict import questions
-from mha_lesson.course.prose import prose
+from mha_course.classroom.walls import Limits
+from mha_course.predictions import questions
+from mha_course.prose import prose
 
 pytestmark = [
     pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS"),
@@ -54,7 +54,7 @@ FIRST = """import math, torch
 import torch.nn.functional as F
 from torch import nn
 from mha_lesson import *
-from mha_lesson import check"""
+from mha_course import check"""
 NO_SCALE = "def attention_scores(Q, K):\n    return Q @ K.transpose(-2, -1)"
 DIRECT_VIEW = (
     "def split_heads(x, n_heads):\n    B, T, D = x.shape\n"

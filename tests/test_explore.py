@@ -13,14 +13,14 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from mha_lesson import MultiHeadAttention, cost, explore, scaled_dot_product_attention
-from mha_lesson.course import predict
-from mha_lesson.pictures import states
-from mha_lesson.pictures.colours import LOW
-from mha_lesson.pictures.layout import ROOMS, SCREEN, WIDTH, draw
-from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.marks import Cells, Path, Text
-from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
+from mha_course import explore, predictions
+from mha_course.pictures import states
+from mha_course.pictures.colours import LOW
+from mha_course.pictures.layout import ROOMS, SCREEN, WIDTH, draw
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.marks import Cells, Path, Text
+from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
+from mha_lesson import MultiHeadAttention, cost, scaled_dot_product_attention
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, sentence
 from mha_lesson.training import two_sides_runs
@@ -713,7 +713,7 @@ def test_at_no_distance_there_is_no_line_at_it() -> None:
 
 
 def test_a_page_offers_the_sentences_that_its_predictions_ask_for() -> None:
-    asked = " ".join(q.asks for q in predict.questions().values())
+    asked = " ".join(q.asks for q in predictions.questions().values())
     typed = re.findall(r"Type: (.*?)\.", asked)
     assert len(typed) == 2
     slow = typed[0].replace("hungry", "slow")

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
+from mha_course import explore
+from mha_course.pictures.colours import HEADS, MAPS, ROLES, contrast, rgb
+from mha_course.pictures.layout import SCREEN, WIDTH, draw
+from mha_course.pictures.marks import Cells
 from mha_lesson import (
     MultiHeadAttention,
     causal_mask,
-    explore,
     scaled_dot_product_attention,
 )
-from mha_lesson.pictures.colours import HEADS, MAPS, ROLES, contrast, rgb
-from mha_lesson.pictures.layout import SCREEN, WIDTH, draw
-from mha_lesson.pictures.marks import Cells
 from mha_lesson.text import sentence
 
-flow = importlib.import_module("mha_lesson.explore.n00_flow")
+flow = importlib.import_module("mha_course.explore.n00_flow")
 STEPS = tuple(flow.STEPS)
 STRIP = 80  # below the picture: what made a number
 

@@ -6,15 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from mha_lesson import explore
+from mha_course import explore
+from mha_course.pictures.layout import SCREEN, WIDTH, draw
+from mha_course.pictures.panels import Bars, Curve, Heatmap
 from mha_lesson.models import RepeatModel
-from mha_lesson.pictures.layout import SCREEN, WIDTH, draw
-from mha_lesson.pictures.panels import Bars, Curve, Heatmap
 from mha_lesson.tasks import letter_batches
 from mha_lesson.training import Run, side_accuracy, silence_head, two_sides_runs, weight_by_offset
 from readable import assert_readable
 
-film = importlib.import_module("mha_lesson.explore.n07_training")  # the package has the function
+film = importlib.import_module("mha_course.explore.n07_training")  # the package has the function
 pytestmark = pytest.mark.plain
 
 

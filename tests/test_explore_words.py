@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from mha_course.pictures.colours import ROLES
+from mha_course.pictures.layout import draw
+from mha_course.pictures.marks import Cells, Path, Rect, Text
+from mha_course.pictures.panels import head_colour, number
 from mha_lesson import MultiHeadAttention, cost
-from mha_lesson.pictures.colours import ROLES
-from mha_lesson.pictures.layout import draw
-from mha_lesson.pictures.marks import Cells, Path, Rect, Text
-from mha_lesson.pictures.panels import head_colour, number
 from mha_lesson.text import sentence
 from test_explore import module
 
-flow = importlib.import_module("mha_lesson.explore.n00_flow")
+flow = importlib.import_module("mha_course.explore.n00_flow")
 pytestmark = pytest.mark.plain
 
 

@@ -6,8 +6,8 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
-from mha_lesson.course.export import export
-from mha_lesson.course.formulas import typeset
+from mha_course.export import export
+from mha_course.formulas import typeset
 
 
 def test_a_page_fetches_nothing(tmp_path):

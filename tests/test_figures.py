@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 import fresh
-from mha_lesson.pictures import figures, layout, live, module
-from mha_lesson.pictures.charts import shares
-from mha_lesson.pictures.colours import INK, MAPS, ROLES, contrast, rgb, text_on
-from mha_lesson.pictures.marks import (
+from mha_course.pictures import figures, layout, live, module
+from mha_course.pictures.charts import shares
+from mha_course.pictures.colours import INK, MAPS, ROLES, contrast, rgb, text_on
+from mha_course.pictures.marks import (
     PLAIN,
     Cells,
     ColourBar,
@@ -26,7 +26,7 @@ from mha_lesson.pictures.marks import (
     Text,
     scripts,
 )
-from mha_lesson.pictures.panels import (
+from mha_course.pictures.panels import (
     Bars,
     Curve,
     Heatmap,

@@ -29,11 +29,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import mha_course
 import mha_lesson
 import notebooks
+from mha_course import check, claims
+from mha_course.pictures import figures, live, panels
 from mha_lesson import (
     attention,
-    check,
     cost,
     decoding,
     heads,
@@ -44,12 +46,10 @@ from mha_lesson import (
     text,
     training,
 )
-from mha_lesson.course import claims
-from mha_lesson.pictures import figures, live, panels
 
 pytestmark = pytest.mark.plain
 
-PACKAGE = str(Path(mha_lesson.__file__).parent)
+PACKAGES = tuple(str(Path(package.__file__).parent) for package in (mha_lesson, mha_course))
 
 # ---------------------------------------------------------------- what is passed
 
@@ -216,7 +216,7 @@ def shown(panel: type) -> Callable[..., Any]:
     return show
 
 
-EXPLORERS = {name: getattr(mha_lesson.explore, name) for name in mha_lesson.explore.__all__}
+EXPLORERS = {name: getattr(mha_course.explore, name) for name in mha_course.explore.__all__}
 
 
 def filled_cache() -> decoding.KVCache:
@@ -503,7 +503,7 @@ def is_ours(error: BaseException) -> bool:
     code = step.tb_frame.f_code
     raised = dis.opname[code.co_code[step.tb_lasti]] == "RAISE_VARARGS"
     kind = type(error) in (TypeError, ValueError)
-    return kind and raised and code.co_filename.startswith(PACKAGE)
+    return kind and raised and code.co_filename.startswith(PACKAGES)
 
 
 @pytest.fixture(autouse=True)
@@ -512,7 +512,7 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cost, "_machine_at_hand", lambda device: cost.TEXTBOOK)
     monkeypatch.setattr(pretrained, "load", small_model)
-    film = import_module("mha_lesson.explore.n07_training")
+    film = import_module("mha_course.explore.n07_training")
     monkeypatch.setattr(film, "_trained", lambda: tuple(runs()))
     monkeypatch.setattr(film, "_letters", lambda: ids(7, 12))
 

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -9,66 +11,89 @@ import pytest
 
 import mha_lesson
 
-PACKAGE = Path(mha_lesson.__file__).parent
-HOUSE = PACKAGE.parent
+HOUSE = Path(mha_lesson.__file__).parents[1]
 FLOORS = (
-    # what everything stands on, and what is taught
-    ("refusals", "attention_refusals", "decoding_refusals", "disk", "runtime"),
-    ("masks", "attention_weights", "attention", "decoding"),
+    # what is taught, and what it stands on
+    ("mha_lesson.refusals", "mha_lesson.attention_refusals", "mha_lesson.decoding_refusals",
+     "mha_lesson.runtime"),
+    ("mha_lesson.masks", "mha_lesson.attention_weights", "mha_lesson.attention",
+     "mha_lesson.decoding"),
     # what is built around it, trained, loaded and measured
-    ("progress", "tasks", "text", "models", "heads", "training", "shipped", "runs", "pretrained",
-     "cost", "comparison_layers", "comparison"),
-    # what serves a learner: pictures, exercises, moving pictures, and the course as a whole
-    ("pictures", "check.engine", "check.journal", "check.exercises", "check", "explore", "course"),
+    ("mha_lesson.progress", "mha_lesson.tasks", "mha_lesson.text", "mha_lesson.models",
+     "mha_lesson.heads", "mha_lesson.training", "mha_lesson.pretrained", "mha_lesson.cost",
+     "mha_lesson"),
+    # the course: what it stores and compares
+    ("mha_course.disk", "mha_course.shipped", "mha_course.runs", "mha_course.comparison_layers",
+     "mha_course.comparison"),
+    # pictures, exercises, moving pictures
+    ("mha_course.pictures", "mha_course.check.engine", "mha_course.check.journal",
+     "mha_course.check.exercise", "mha_course.check.exercises", "mha_course.check",
+     "mha_course.explore"),
+    # questions and verdicts in a notebook; the lab, a page to hand out, a class
+    ("mha_course.prose", "mha_course.formulas", "mha_course.folds", "mha_course.claims",
+     "mha_course.predictions", "mha_course.selfcheck", "mha_course.jupyter", "mha_course.lab",
+     "mha_course.export", "mha_course.classroom", "mha_course"),
 )  # fmt: skip
 ORDER = [room for floor in FLOORS for room in floor]
-UPWARD = {("check.engine", "check.journal")}  # a judge notes what it has judged
 
 
 def room_of(module: str) -> str:
     """The longest listed name that the module's begins with."""
-    name = module.removeprefix("mha_lesson").removeprefix(".")
-    return max((r for r in ORDER if f"{name}.".startswith(f"{r}.")), key=len, default="")
+    return max((r for r in ORDER if f"{module}.".startswith(f"{r}.")), key=len, default="")
 
 
 def imports(path: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mha_lesson"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mha_"):
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {a.name for a in node.names if a.name.startswith("mha_lesson.")}
+            found |= {a.name for a in node.names if a.name.startswith("mha_")}
     return found
 
 
-def files() -> list[Path]:
-    return [p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.stem != "__init__"]
+PATHS = {p for p in HOUSE.glob("mha_*/**/*.py") if p != HOUSE / "mha_course/__init__.py"}
+MODULES = {".".join(p.relative_to(HOUSE).with_suffix("").parts): p for p in sorted(PATHS)}
 
 
 def test_every_module_has_a_floor():
-    for path in files():
-        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        assert room_of(f"mha_lesson.{module}"), module
+    for module in MODULES.keys() - {"mha_lesson.__init__"}:
+        assert room_of(module) not in ("", "mha_lesson", "mha_course"), module
 
 
 def test_imports_only_go_down():
-    for path in files():
-        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        here = room_of(f"mha_lesson.{module}")
+    for module, path in MODULES.items():
+        here = room_of(module)
         for name in imports(path):
-            there = room_of(name)
-            if there and there != here and (here, there) not in UPWARD:
+            if (there := room_of(name)) != here:
                 assert ORDER.index(there) < ORDER.index(here), f"{module} imports {name}"
 
 
 def test_no_circle_among_files():
     """Not even through an import within a function."""
-    names = {".".join(p.relative_to(HOUSE).with_suffix("").parts): p for p in files()}
-    above = {
-        name: {m for found in imports(path) for m in (found, found.rpartition(".")[0])} & {*names}
-        for name, path in names.items()
+    below = {
+        name: {m for found in imports(path) for m in (found, found.rpartition(".")[0])} & {*MODULES}
+        for name, path in MODULES.items()
     }
-    TopologicalSorter({name: below - {name} for name, below in above.items()}).prepare()
+    TopologicalSorter({name: found - {name} for name, found in below.items()}).prepare()
+
+
+def test_what_is_taught_is_small_and_stands_alone():
+    """No file of it names the course; what it imports is what its readers were promised."""
+    lesson = sorted((HOUSE / "mha_lesson").rglob("*.py"))
+    texts = [path.read_text(encoding="utf-8") for path in lesson]
+    assert len(texts) <= 18 and sum(text.count("\n") for text in texts) <= 3600
+    assert not [p.name for p, text in zip(lesson, texts, strict=True) if "mha_course" in text]
+    code = "import sys, mha_lesson; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert not {"matplotlib", "ipywidgets", "anywidget", "IPython"} & {*loaded.stdout.split()}
+    assert "mha_lesson.attention" in loaded.stdout.split()
+
+
+def test_no_file_is_too_long():
+    for path in sorted(HOUSE.glob("mha_*/**/*.[pj]*")):
+        if path.suffix in (".py", ".js"):
+            assert path.read_text(encoding="utf-8").count("\n") <= 600, path.name
 
 
 def test_actions_are_pinned_by_commit():
@@ -84,8 +109,9 @@ WRITTEN = re.compile(r"`([\w/.*-]+(?:/|\.(?:py|md|toml|txt|yml|js|json|ipynb)))`
 ROOMS = (
     "",
     "mha_lesson",
+    "mha_course",
     "tests",
-    *(f"mha_lesson/{r}" for r in ("check", "course", "explore", "pictures")),
+    *(f"mha_course/{r}" for r in ("check", "explore", "pictures")),
 )
 # on a learner's or a teacher's machine
 ELSEWHERE = (
@@ -106,6 +132,6 @@ def test_every_file_that_a_page_names_is_there(page):
     assert named and not missing
     links = set(re.findall(r"\]\((?!https?:|#)([^)#]+)", text))
     assert not [to for to in links if not (HOUSE / page).parent.joinpath(to).exists()]
-    for module in re.findall(r"-m (mha_lesson[\w.]*)", text):
+    for module in re.findall(r"-m (mha_[\w.]*)", text):
         place = HOUSE.joinpath(*module.split("."))
         assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module

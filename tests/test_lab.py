@@ -11,9 +11,8 @@ import pytest
 from nbformat import v4
 
 import notebooks
-from mha_lesson import check
-from mha_lesson.check import journal
-from mha_lesson.course import lab
+from mha_course import check, lab
+from mha_course.check import journal
 
 TODAY = date(2026, 11, 21)
 
@@ -61,7 +60,7 @@ def test_the_copy_has_no_outputs_and_the_repository_keeps_them(course):
 
 def test_an_explorer_says_that_it_wants_to_be_run_and_saving_it_unrun_is_no_change(tmp_path):
     source, mine = tmp_path / "notebooks", tmp_path / "mine"
-    write(source, "a.ipynb", "explorer = 1", "from mha_lesson import explore\n\nexplore.flow()")
+    write(source, "a.ipynb", "explorer = 1", "from mha_course import explore\n\nexplore.flow()")
     lab.sync(source, mine, TODAY)
     plain, moving = notebooks.read(mine / "a.ipynb").cells[1:]
     assert not plain.outputs
@@ -237,4 +236,4 @@ def test_the_lab_and_its_kernels_find_the_clone_first(monkeypatch):
     made = lab.environment()
     assert made["JUPYTER_CONFIG_PATH"] == os.pathsep.join((str(lab.SETTINGS), "theirs"))
     assert made["PYTHONPATH"] == str(lab.PROJECT)  # an empty part would be the current folder
-    assert (lab.PROJECT / "mha_lesson/course/lab.py").samefile(lab.__file__)
+    assert (lab.PROJECT / "mha_course/lab.py").samefile(lab.__file__)

@@ -19,8 +19,8 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 import minutes
 import notebooks
-from mha_lesson.course.folds import TAG, folds
-from mha_lesson.pictures.colours import ROLES
+from mha_course.folds import TAG, folds
+from mha_course.pictures.colours import ROLES
 
 NOTEBOOKS = notebooks.paths()
 ORDER = [path.name for path in NOTEBOOKS]

@@ -23,11 +23,10 @@ import pytest
 from jupyter_client import BlockingKernelClient
 
 from browser.lab import Lab
-from mha_lesson import check
-from mha_lesson.check import journal
-from mha_lesson.check.engine.report import Report
-from mha_lesson.course import lab
-from mha_lesson.disk import write_whole
+from mha_course import check, lab
+from mha_course.check import journal
+from mha_course.check.engine.report import Report
+from mha_course.disk import write_whole
 
 resource = pytest.importorskip("resource", reason="Windows has no limit on the size of files")
 
@@ -289,7 +288,7 @@ def running(server: Server) -> Iterator[Kernel]:
 
 ENDLESS = """
 from pathlib import Path
-from mha_lesson import check
+from mha_course import check
 check.progress(keep=True)
 
 def causal_mask(T):

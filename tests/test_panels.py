@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_lesson.pictures import charts, colours, layout, numerals, panels
-from mha_lesson.pictures.marks import Cells, ColourBar, Dot, Path, Rect, Text
-from mha_lesson.pictures.panels import (
+from mha_course.pictures import charts, colours, layout, numerals, panels
+from mha_course.pictures.marks import Cells, ColourBar, Dot, Path, Rect, Text
+from mha_course.pictures.panels import (
     Bars,
     Box,
     Curve,

@@ -9,14 +9,13 @@ import pytest
 import torch
 from PIL import Image
 
-from mha_lesson import merge_heads, split_heads
-from mha_lesson.pictures import figures
-from mha_lesson.pictures import module as whole
-from mha_lesson.pictures.charts import shares
-from mha_lesson.pictures.colours import LOW
-from mha_lesson.pictures.layout import draw
-from mha_lesson.pictures.marks import Arrows, Cells, ColourBar, Dot, Path, Rect, Ribbons, Text
-from mha_lesson.pictures.panels import (
+from mha_course.pictures import figures
+from mha_course.pictures import module as whole
+from mha_course.pictures.charts import shares
+from mha_course.pictures.colours import LOW
+from mha_course.pictures.layout import draw
+from mha_course.pictures.marks import Arrows, Cells, ColourBar, Dot, Path, Rect, Ribbons, Text
+from mha_course.pictures.panels import (
     Bars,
     Curve,
     Heatmap,
@@ -28,6 +27,7 @@ from mha_lesson.pictures.panels import (
     head_colour,
     number,
 )
+from mha_lesson import merge_heads, split_heads
 
 pytestmark = pytest.mark.plain
 

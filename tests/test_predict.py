@@ -15,25 +15,22 @@ from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
 import minutes
 import notebooks
+from mha_course import explore, predictions, runs, shipped
+from mha_course.check.exercises.nb12 import KeysByQueries
+from mha_course.explore import n01_scaling, n03_memory, n04_masks, n09_cost, n11_cache
+from mha_course.pictures import panels
 from mha_lesson import (
     MultiHeadAttention,
     causal_mask,
-    explore,
     models,
     padding_mask,
-    runs,
-    shipped,
     text,
 )
-from mha_lesson.check.exercises.nb12 import KeysByQueries
-from mha_lesson.course import predict
-from mha_lesson.explore import n01_scaling, n03_memory, n04_masks, n09_cost, n11_cache
-from mha_lesson.pictures import panels
 from mha_lesson.tasks import letter_batches
 from mha_lesson.training import side_accuracy, silence_head, weight_by_offset
 
 BOOKS = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
-QUESTIONS = predict.questions()
+QUESTIONS = predictions.questions()
 FOLD = re.compile(r'<details name="(\w+)"><summary>(.*?)</summary>.*?<strong>(.*?)</strong>')
 
 
@@ -452,7 +449,7 @@ def test_a_question_is_short_and_every_choice_leads_somewhere(name):
             for line in re.findall(r"^#+ .*", "\n".join(texts), re.M)
             if line.lstrip("# ") == choice.heading
         ]
-        target = re.search('href="([^"]+)"', predict.link(choice))[1]
+        target = re.search('href="([^"]+)"', predictions.link(choice))[1]
         file, anchor = target.split("#")
         assert (notebooks.FOLDER / file).exists() and file.startswith(choice.notebook)
         assert f'id="{anchor}"' in markdown2html_mistune(heading)
@@ -461,28 +458,28 @@ def test_a_question_is_short_and_every_choice_leads_somewhere(name):
 def test_a_box_shows_the_choices_in_their_order_and_folds_all_else():
     name = "scaling_sharp"
     for label in QUESTIONS[name].choices:
-        html = predict.predict(**{name: label})._repr_html_()
+        html = predictions.predict(**{name: label})._repr_html_()
         assert [found for _, found, _ in FOLD.findall(html)] == [*QUESTIONS[name].choices]
         assert [found for _, found, v in FOLD.findall(html) if v == "So it is."] == [label]
         seen = html
         while (folded := re.sub(r"(</summary>)(?:(?!<details|</details>).)+", r"\1", seen)) != seen:
             seen = folded
         assert "So it is" not in seen and "Not so" not in seen
-    assert len({str(predict.predict(**{name: x})) for x in QUESTIONS[name].choices}) == 1
+    assert len({str(predictions.predict(**{name: x})) for x in QUESTIONS[name].choices}) == 1
 
 
 def test_a_box_loads_nothing():
     html = "".join(box for notebook in BOOKS.values() for box in boxes(notebook))
     assert html and not re.search(r"https?:|<script|<img|@import|url\(", html)
-    assert not re.search(r"https?:|import[ (]|fetch|XMLHttp", predict.SCRIPT.read_text("utf-8"))
+    assert not re.search(r"https?:|import[ (]|fetch|XMLHttp", predictions.SCRIPT.read_text("utf-8"))
 
 
 def test_what_it_refuses():
     with pytest.raises(ValueError, match="no_such must be a question"):
-        predict.predict(no_such="8")
+        predictions.predict(no_such="8")
     with pytest.raises(ValueError, match=r"scaling_sharp must be one .*; got 7"):
-        predict.predict(scaling_sharp=7)
-    assert predict.predict(scaling_sharp=32).right == {"scaling_sharp": "32"}
+        predictions.predict(scaling_sharp=7)
+    assert predictions.predict(scaling_sharp=32).right == {"scaling_sharp": "32"}
 
 
 # --- what was guessed -----------------------------------------------------------------------------
@@ -490,13 +487,13 @@ def test_what_it_refuses():
 
 def test_a_guess_is_written_below_the_box():
     shown = []
-    note = predict._Note(["scaling_sharp"])
+    note = predictions._Note(["scaling_sharp"])
     note.place = type("Place", (), {"update": lambda self, made, raw: shown.append(made)})()
     note.said = {"scaling_sharp": "8", "scaling_root": "nothing of the kind", "other": 3}
-    assert predict.noted(shown[-1]["text/plain"]) == {"scaling_sharp": "8"}
+    assert predictions.noted(shown[-1]["text/plain"]) == {"scaling_sharp": "8"}
     assert "“8”" in shown[-1]["text/html"] and "“8”" in note.line
     note.said = {}
-    assert predict.noted(shown[-1]["text/plain"]) == {} and note.line == predict.NONE
+    assert predictions.noted(shown[-1]["text/plain"]) == {} and note.line == predictions.NONE
 
 
 @pytest.mark.parametrize(
@@ -506,7 +503,7 @@ def test_a_guess_is_written_below_the_box():
     ids=range(8),
 )  # fmt: skip
 def test_what_is_no_guess_counts_as_none(text):
-    assert predict.noted(text) == {}
+    assert predictions.noted(text) == {}
 
 
 def test_stored_notebooks_hold_no_guess():

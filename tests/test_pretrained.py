@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 import fresh
+from mha_course import selfcheck
+from mha_course.explore import n08_real_heads
 from mha_lesson import causal_mask, padding_mask, pretrained, split_heads, text
-from mha_lesson.course import selfcheck
-from mha_lesson.explore import n08_real_heads
 from mha_lesson.heads import join_pieces
 from mha_lesson.training import silence_head
 

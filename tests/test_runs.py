@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from mha_lesson import runs
+from mha_course import runs
 from mha_lesson.models import bigram_log_probabilities
 from mha_lesson.tasks import letter_batches, repeat_batches
 from mha_lesson.training import Run, predict_next, side_accuracy

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from mha_course import selfcheck
 from mha_lesson import pretrained, text
-from mha_lesson.course import selfcheck
 
 
 def missing() -> dict[str, str]:

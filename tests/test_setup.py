@@ -22,7 +22,7 @@ from packaging.version import Version
 
 import install
 import pieces
-from mha_lesson.course import lab
+from mha_course import lab
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -12,10 +12,11 @@ from torch import nn
 import mha_lesson
 import notebooks
 from answers import the_tests
-from mha_lesson import MultiHeadAttention, causal_mask, check, compare, padding_mask, shipped
-from mha_lesson.check.exercises import nb12
-from mha_lesson.check.exercises.nb12 import KeysByQueries
-from mha_lesson.shipped import bugs, draw, not_bugs, right, twin
+from mha_course import check, compare, shipped
+from mha_course.check.exercises import nb12
+from mha_course.check.exercises.nb12 import KeysByQueries
+from mha_course.shipped import bugs, draw, not_bugs, right, twin
+from mha_lesson import MultiHeadAttention, causal_mask, padding_mask
 
 pytestmark = pytest.mark.plain
 B, T, D, H = 3, 5, 14, 2

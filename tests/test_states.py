@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 import torch
 
-from mha_lesson import explore
-from mha_lesson.explore.n07_training import HEADS
-from mha_lesson.pictures import layout, live, panels, states
-from mha_lesson.pictures.flow import Flow
-from mha_lesson.pictures.marks import Arrows, Cells, Drawing, Ribbons, Text
+from mha_course import explore
+from mha_course.explore.n07_training import HEADS
+from mha_course.pictures import layout, live, panels, states
+from mha_course.pictures.flow import Flow
+from mha_course.pictures.marks import Arrows, Cells, Drawing, Ribbons, Text
 from mha_lesson.training import two_sides_runs
 from readable import unpacked
 

@@ -14,8 +14,9 @@ from traitlets.config import Config
 
 import minutes
 import notebooks
-from mha_lesson import check, pretrained
-from mha_lesson.pictures.panels import Heatmap, Scene
+from mha_course import check
+from mha_course.pictures.panels import Heatmap, Scene
+from mha_lesson import pretrained
 
 GUIDE = (notebooks.FOLDER / "TEACHING.md").read_text(encoding="utf-8")
 BOOKS = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
@@ -74,9 +75,9 @@ def test_every_notebook_has_its_section():
 
 def scene(book: str, **state) -> Scene:
     found = [
-        p.stem for p in (Path(notebooks.FOLDER.parent) / "mha_lesson/explore").glob(f"n{book}_*")
+        p.stem for p in (Path(notebooks.FOLDER.parent) / "mha_course/explore").glob(f"n{book}_*")
     ]
-    return import_module(f"mha_lesson.explore.{found[0]}").scene(**state)
+    return import_module(f"mha_course.explore.{found[0]}").scene(**state)
 
 
 def values(panel) -> np.ndarray:
@@ -137,7 +138,7 @@ def first_and_last_row() -> None:
 
 
 def moved_at_contiguous() -> None:
-    memory = import_module("mha_lesson.explore.n03_memory")
+    memory = import_module("mha_course.explore.n03_memory")
     x = memory.right_way(3, 2, 3)
     kept = [step for step in memory.STEPS if x[step].data_ptr() == x[memory.STEPS[0]].data_ptr()]
     assert memory.STEPS[len(kept)] == "contiguous" and kept == list(memory.STEPS[: len(kept)])
@@ -145,7 +146,7 @@ def moved_at_contiguous() -> None:
 
 def after_permute() -> None:
     """Two heads of three: a0 a1 a2 | a3 a4 a5 | b0 …: letters are tokens."""
-    memory = import_module("mha_lesson.explore.n03_memory")
+    memory = import_module("mha_course.explore.n03_memory")
     x = memory.right_way(3, 2, 3)
     strip, heads = x[memory.STEPS[0]].flatten().tolist(), x["permute"]
     a2, b0 = strip[2], strip[6]
@@ -156,7 +157,7 @@ def after_permute() -> None:
 
 def masks(sequence: int, **state) -> tuple[np.ndarray, np.ndarray]:
     """(mask, weights) as the picture shows them."""
-    module = import_module("mha_lesson.explore.n04_masks")
+    module = import_module("mha_course.explore.n04_masks")
     maps = [p for row in module.scene(**state).panels for p in row if isinstance(p, Heatmap)]
     blocked = module.scene(**{**state, "convention": module.BLOCKED})
     hidden = [p for row in blocked.panels for p in row if isinstance(p, Heatmap)]
@@ -192,7 +193,7 @@ def writes_against() -> None:
 
 
 def head_9() -> None:
-    writes = import_module("mha_lesson.explore.n05_head_writes")._writes(12)
+    writes = import_module("mha_course.explore.n05_head_writes")._writes(12)
     full = writes.sum(dim=0).norm()
     away = [float(w.norm() / full) for w in writes]
     assert away.index(max(away)) == 9 and round(max(away), 2) == 0.5

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch.nn.utils import parametrizations, prune
 
-from mha_lesson import MultiHeadAttention, causal_mask, runs
+from mha_course import runs
+from mha_lesson import MultiHeadAttention, causal_mask
 from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel
 from mha_lesson.tasks import both_sides, letter_batches, repeat_batches, text_batches
 from mha_lesson.training import (

@@ -11,7 +11,7 @@ from nbformat import v4
 import notebooks
 import sample_site
 import website
-from mha_lesson.course.formulas import typed, typeset
+from mha_course.formulas import typed, typeset
 from sample_site import CHOSEN
 
 FORMULA = re.compile(r"\$\$.+?\$\$|\$.+?\$")

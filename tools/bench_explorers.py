@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "browser"))
 from lab import CHROMIUM, Lab, chromium, notebook
 
-from mha_lesson import explore
+from mha_course import explore
 
 BEFORE = {  # what the notebooks give to an explorer
     "training": "given = [[run for h in (1, 2, 4, 8) "
@@ -26,7 +26,8 @@ BEFORE = {  # what the notebooks give to an explorer
 }
 CELL = """import time
 from IPython.display import display
-from mha_lesson import cost, explore, training
+from mha_course import explore
+from mha_lesson import cost, training
 {before}
 began = time.process_time()
 display(explore.{name}(*given))

@@ -16,7 +16,7 @@ from statistics import quantiles
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from answers import Answer, all_answers
-from mha_lesson import check
+from mha_course import check
 from mutants import survivors
 
 VAGUE = ("values", "shape", "nan", "low_precision", "result_type", "result_count")

@@ -19,8 +19,8 @@ from nbformat import NotebookNode, v4
 
 import notebooks
 from from_npm import BUILD, fetch
-from mha_lesson.course.folds import unfold
-from mha_lesson.course.formulas import typeset
+from mha_course.folds import unfold
+from mha_course.formulas import typeset
 
 REVEAL = "reveal.js@5.2.1"
 DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)

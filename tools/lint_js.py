@@ -16,7 +16,7 @@ from from_npm import BUILD, fetch
 
 OXLINT = "oxlint@1.94.0"
 RULES = Path(__file__).with_name("oxlint.json")
-PACKAGE = Path(__file__).resolve().parents[1] / "mha_lesson"
+PACKAGE = Path(__file__).resolve().parents[1] / "mha_course"
 
 
 def lint(*scripts: Path) -> subprocess.CompletedProcess[str]:

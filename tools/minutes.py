@@ -12,8 +12,8 @@ from math import ceil
 
 from nbformat import NotebookNode
 
-from mha_lesson.course.folds import folds
-from mha_lesson.pictures.numerals import counted
+from mha_course.folds import folds
+from mha_course.pictures.numerals import counted
 
 WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15
 STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes?\.\*", re.M)

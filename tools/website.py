@@ -30,10 +30,9 @@ from pygments.formatters import HtmlFormatter
 
 import notebooks
 from from_npm import BUILD
-from mha_lesson import explore
-from mha_lesson.course import folds, predict
-from mha_lesson.course.formulas import typeset
-from mha_lesson.pictures import live
+from mha_course import explore, folds, predictions
+from mha_course.formulas import typeset
+from mha_course.pictures import live
 
 ROOT = BUILD.parent
 SITE = BUILD / "site"
@@ -269,7 +268,7 @@ def write_pages(place: Path, found: dict[str, tuple[str, NotebookNode]]) -> None
         if soup.select(".second-reading"):
             soup.body.append(BeautifulSoup(folds.SCRIPT, "html.parser"))
         if soup.select(".mha-guess"):
-            soup.body.append(BeautifulSoup(predict.script(), "html.parser"))
+            soup.body.append(BeautifulSoup(predictions.script(), "html.parser"))
         index += sections(soup, name, title)
         (place / f"{name}.html").write_text(str(soup), encoding="utf-8")
     (place / "search.js").write_text(

@@ -1,4 +1,4 @@
-"""The mistakes of mha_lesson/shipped.toml that an exercise can contain, put into it."""
+"""The mistakes of mha_course/shipped.toml that an exercise can contain, put into it."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from answers import Answer
-from mha_lesson.shipped import bug
+from mha_course.shipped import bug
 
 ANSWERS = []  # of all exercises
 

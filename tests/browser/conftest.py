@@ -3,7 +3,7 @@
 import lab
 import pytest
 
-from mha_lesson.pictures import live
+from mha_course.pictures import live
 
 DESK = {"width": 1280, "height": 720}
 

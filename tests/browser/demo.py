@@ -3,9 +3,9 @@
 import ipywidgets as widgets
 import numpy as np
 
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Walk
 from mha_lesson.models import TwoSidesModel
-from mha_lesson.pictures.live import Explorer
-from mha_lesson.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Walk
 from mha_lesson.training import Run
 
 TOKENS = ("the", "creek", "was", "<b>cold</b>", "it")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 
-from mha_lesson.course import lab
+from mha_course import lab
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

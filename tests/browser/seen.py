@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mha_lesson.pictures import layout, panels
-from mha_lesson.pictures.marks import Cells, ColourBar, Text
+from mha_course.pictures import layout, panels
+from mha_course.pictures.marks import Cells, ColourBar, Text
 
 SETUP = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport demo"
 # Nothing here takes a second when all is well; a machine may be busy.

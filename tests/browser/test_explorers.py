@@ -9,15 +9,14 @@ import nbformat
 import pytest
 from seen import SETUP, SOON, assert_stays, settle, slider, texts, view
 
-from mha_lesson import explore
-from mha_lesson.course import predict
-from mha_lesson.pictures import layout, live, panels
-from mha_lesson.pictures.marks import ColourBar, Text, text_width
+from mha_course import explore, predictions
+from mha_course.pictures import layout, live, panels
+from mha_course.pictures.marks import ColourBar, Text, text_width
 
 COMPUTED, STORED = ".mha-explorer >> nth=0", ".mha-explorer >> nth=1"
 DESK = {"width": 1400, "height": 1100}
-FLOW = "from mha_lesson import explore\nexplore.flow(until='attention')"
-CACHE = "from mha_lesson import explore\nexplore.cache()"
+FLOW = "from mha_course import explore\nexplore.flow(until='attention')"
+CACHE = "from mha_course import explore\nexplore.cache()"
 LOW = {"width": 1366, "height": 460}  # a laptop's window with not much height
 # The kernel has done all it was told, and the page has heard so.
 IDLE = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
@@ -29,7 +28,7 @@ def server(browser, tmp_path_factory):
     still, demonstration, every = (made.work / f"{name}.ipynb" for name in ("still", "demo", "all"))
     cells = ["demo.computed_explorer()", "demo.stored_explorer()"]
     lab.notebook(demonstration, [SETUP, *cells])
-    imports = f"{SETUP}\nfrom mha_lesson import explore"
+    imports = f"{SETUP}\nfrom mha_course import explore"
     runs = {"training": "[demo.untrained(20)]"}
     shown = [f"explore.{name}({runs.get(name, '')})" for name in explore.__all__]
     lab.notebook(every, [imports, *shown])
@@ -500,11 +499,11 @@ def test_a_slider_ends_where_its_list_ends_now(server, jupyterlab):
 
 def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyterlab):
     """JupyterLab itself would not open it, and stops short while cells are still measured."""
-    path = server.work / predict.files()["06"]
-    asked = 'from mha_lesson.course.predict import predict\npredict(heads_one="sharper")'
+    path = server.work / predictions.files()["06"]
+    asked = 'from mha_course.predictions import predict\npredict(heads_one="sharper")'
     made = nbformat.read(lab.notebook(path, [asked]), 4)
     around = ["between\n\n" * 30] * 20
-    label, choice = next(iter(predict.questions()["heads_one"].choices.items()))
+    label, choice = next(iter(predictions.questions()["heads_one"].choices.items()))
     sources = ["[a text's link](#Third)", *around, "## Second", f"### {choice.heading}", *around]
     sources += ["## Third", "within"]
     made.cells += [nbformat.v4.new_markdown_cell(source) for source in sources]

@@ -5,10 +5,11 @@ import pytest
 import torch
 from seen import SOON
 
-from mha_lesson import causal_mask, explore, scaled_dot_product_attention
-from mha_lesson.pictures import live
-from mha_lesson.pictures.marks import scripts
-from mha_lesson.pictures.numerals import number
+from mha_course import explore
+from mha_course.pictures import live
+from mha_course.pictures.marks import scripts
+from mha_course.pictures.numerals import number
+from mha_lesson import causal_mask, scaled_dot_product_attention
 from mha_lesson.text import sentence
 
 pytestmark = pytest.mark.plain

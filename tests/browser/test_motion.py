@@ -3,7 +3,7 @@
 import demo
 import pytest
 
-from mha_lesson import explore
+from mha_course import explore
 
 # Time stands still until `pass_time`, which shows every frame of a screen with 100 a second.
 CLOCK = """

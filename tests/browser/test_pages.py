@@ -5,9 +5,9 @@ import lab
 import pytest
 from seen import SETUP, SOON, assert_stays, settle, slider, texts, view
 
-from mha_lesson import explore
-from mha_lesson.course.export import export
-from mha_lesson.pictures import figures
+from mha_course import explore
+from mha_course.export import export
+from mha_course.pictures import figures
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 import notebooks
 import sample_site
 import website
-from mha_lesson.course import predict
-from mha_lesson.explore.n01_scaling import scene
+from mha_course import predictions
+from mha_course.explore.n01_scaling import scene
 
 SCALING = "01_scaled_dot_product_attention"
 # What reaches beyond the window, but for what lies in a part that moves sideways by itself.
@@ -309,7 +309,7 @@ DRAWN_BEFORE_IT_IS_THERE = """async ([source, said]) => {
 )
 def test_a_guess_comes_back_with_its_note_and_none_is_told_as_none(browser, said, seen):
     page = browser.new_page()
-    source = Path(predict.__file__).with_suffix(".js").read_text("utf-8")
+    source = Path(predictions.__file__).with_suffix(".js").read_text("utf-8")
     assert page.evaluate(DRAWN_BEFORE_IT_IS_THERE, [source, said]) == seen
     page.close()
 

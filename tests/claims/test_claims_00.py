@@ -5,7 +5,8 @@ import re
 import pytest
 
 import notebooks
-from mha_lesson import check, pretrained, text
+from mha_course import check
+from mha_lesson import pretrained, text
 
 START = next(path for path in notebooks.paths() if path.name.startswith("00"))
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from mha_course.explore import n01_scaling
 from mha_lesson import MultiHeadAttention
-from mha_lesson.explore import n01_scaling
 
 SEEDS = (11, 12, 13)
 # That attention knows no order, and with a causal mask it does: test_claims_10.py.

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mha_lesson import runs
+from mha_course import runs
 from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel
 from mha_lesson.tasks import both_sides, letter_batches, repeat_batches
 from mha_lesson.training import (

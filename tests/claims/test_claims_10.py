@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from mha_course.shipped import draw
 from mha_lesson import MultiHeadAttention, rotate
-from mha_lesson.shipped import draw
 
 SEEDS = (11, 12, 13)
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from mha_course.shipped import draw
 from mha_lesson import (
     GroupedQueryAttention,
     KVCache,
     MultiHeadAttention,
     scaled_dot_product_attention,
 )
-from mha_lesson.shipped import draw
 
 SEEDS = (21, 22, 23)
 

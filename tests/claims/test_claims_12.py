@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from mha_lesson import runs, shipped
+from mha_course import runs, shipped
 
 SEEDS = (21, 22, 23)
 SCALES = [bug for bug in shipped.bugs().values() if bug.kind == "scale"]

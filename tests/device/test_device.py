@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mha_lesson
-from mha_lesson import check, explore, pretrained
+from mha_course import check, explore, selfcheck
+from mha_lesson import pretrained
 from mha_lesson.cost import peak_bytes
-from mha_lesson.course import selfcheck
 from mha_lesson.heads import breadth
 from mha_lesson.text import random_sentences
 from mha_lesson.training import two_sides_runs

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from mha_course.explore import n01_scaling, n04_masks
 from mha_lesson import runtime, tasks, text
-from mha_lesson.explore import n01_scaling, n04_masks
 
 OLD_BUILD = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
 NEW_BUILD = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]

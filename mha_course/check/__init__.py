@@ -1,0 +1,60 @@
+"""The exercises: `check.<name>(answer)` says whether an answer is right, and if not, what it does.
+
+One for each stub, and named as the stub is. Each takes the learner's function (or class) and gives
+a report: `.passed` is True, False, or None where nothing was attempted yet; `str(report)` says it
+in words. `progress()` is the learner's table of all of them.
+"""
+
+from mha_course.check.engine.report import Report
+from mha_course.check.exercise import Exercise
+from mha_course.check.exercises.nb01 import attention, attention_scores
+from mha_course.check.exercises.nb02 import count_parameters, project_qkv
+from mha_course.check.exercises.nb03 import merge_heads, split_heads
+from mha_course.check.exercises.nb04 import causal_mask, masked_softmax, padding_mask
+from mha_course.check.exercises.nb05 import sum_of_head_writes
+from mha_course.check.exercises.nb06 import MultiHeadAttention
+from mha_course.check.exercises.nb07 import next_token_loss
+from mha_course.check.exercises.nb08 import previous_token_score
+from mha_course.check.exercises.nb09 import count_flops
+from mha_course.check.exercises.nb09_blocks import blockwise_attention
+from mha_course.check.exercises.nb10 import rotate
+from mha_course.check.exercises.nb11 import cached_attention, cached_mask, grouped_scores
+from mha_course.check.exercises.nb12 import WritingTests, test_attention
+from mha_course.check.exercises.short import silence, solved
+from mha_course.check.journal import Progress, table
+
+EXERCISES: tuple[Exercise | WritingTests, ...] = (
+    attention_scores,
+    attention,
+    project_qkv,
+    count_parameters,
+    split_heads,
+    merge_heads,
+    causal_mask,
+    padding_mask,
+    masked_softmax,
+    sum_of_head_writes,
+    MultiHeadAttention,
+    next_token_loss,
+    previous_token_score,
+    count_flops,
+    blockwise_attention,
+    rotate,
+    cached_attention,
+    grouped_scores,
+    cached_mask,
+    test_attention,
+)
+SHORT: tuple[Exercise, ...] = (silence, solved)  # outside the numbered row, and of the table
+
+__all__ = ["EXERCISES", "SHORT", "Report", "progress", *(e.name for e in (*EXERCISES, *SHORT))]
+
+
+def progress(keep: bool | None = None) -> Progress:
+    """The exercises: done, tried or open.
+
+    In the learner's copy of the course (`my_notebooks`) one table spans all notebooks: it is kept
+    in `.progress.json` there (names and states, never code), unless you say `keep=False`, which
+    removes it. Elsewhere it is this kernel's only, unless you say `keep=True`.
+    """
+    return table([(e.number, e.notebook, e.name) for e in EXERCISES], keep)

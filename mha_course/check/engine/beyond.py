@@ -1,0 +1,158 @@
+"""Asked of an answer once its values are right: other dtypes, another device, more inputs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.check.engine import errors
+from mha_course.check.engine.attempt import Attempt, Trial
+from mha_course.check.engine.compare import difference
+from mha_course.check.engine.device import OtherDevice, flat
+from mha_course.check.engine.differs import ONE_DEVICE, part_of, wrong_dtype
+from mha_course.check.engine.places import one_place
+from mha_course.check.engine.problem import Case, Problem
+from mha_course.check.engine.report import Finding
+from mha_course.check.engine.safely import Outcome, Raised, Returned, on_the_cpu, run, tensors
+from mha_course.check.engine.watch import leaves_float64
+
+HALF = (torch.float16, torch.bfloat16)
+OTHER_DTYPES = (torch.float32, *HALF)
+
+
+def other_dtypes(attempt: Attempt) -> Iterator[Finding]:
+    """The usual dtypes first."""
+    for dtype in OTHER_DTYPES:
+        if found := _in_dtype(attempt, dtype):
+            yield found
+
+
+def _in_dtype(attempt: Attempt, dtype: torch.dtype) -> Finding | None:
+    trials: list[Trial] = []
+    for case in attempt.bound.cases:
+        if (case.wide and dtype in HALF) or not any(_is_floating(x) for x in case.inputs):
+            continue
+        rounded, expected = _rounded(attempt.problem, case, dtype)
+        outcome = run(attempt.bound.answer, rounded.inputs, attempt.codes)
+        if not _torch_lacks(outcome):
+            trials.append(Trial(rounded, expected, outcome))
+    there = replace(attempt, trials=trials)
+    if not there.wrong:
+        return None
+    finding = _dtype_finding(there, dtype)
+    if finding.key != "low_precision":
+        return finding
+    if place := one_place(there):
+        (told,) = place.findings
+        return replace(finding, key=told.key, does=f"{finding.does} {told.does}")
+    case = there.wrong[0].case
+    exact = replace(case, inputs=tuple(at(x, torch.float64) for x in case.inputs))
+    words = leaves_float64(there, exact, case)
+    if not words:
+        return finding
+    asks = "How large are the numbers up to that line, and how many digits does the dtype hold?"
+    return Finding("precision_lost", f"{finding.does} {words}", asks)
+
+
+def at(x: Any, dtype: torch.dtype) -> Any:
+    """The same in another dtype, where it has a floating one."""
+    return x.to(dtype) if _is_floating(x) else x
+
+
+def _is_floating(x: Any) -> bool:
+    return x.is_floating_point() if isinstance(x, Tensor) else hasattr(x, "to")
+
+
+def _rounded(problem: Problem, case: Case, dtype: torch.dtype) -> tuple[Case, Any]:
+    """A case in another dtype, and what is right there."""
+    known, key = case.memory.rounded, (problem, dtype)
+    if key not in known:
+        inputs = tuple(at(x, dtype) for x in case.inputs)
+        right = problem.variant((), tuple(at(x, torch.float64) for x in inputs))
+        whole = isinstance(right, Tensor)
+        expected = at(right, dtype) if whole else tuple(at(part, dtype) for part in right)
+        known[key] = replace(case, inputs=inputs), expected
+    return known[key]
+
+
+def _torch_lacks(outcome: Outcome) -> bool:
+    """Whether this PyTorch lacks an operation in half precision: no mistake of a learner's."""
+    return isinstance(outcome, Raised) and "not implemented for" in outcome.message
+
+
+def _dtype_finding(attempt: Attempt, dtype: torch.dtype) -> Finding:
+    trial, name = attempt.wrong[0], str(dtype).removeprefix("torch.")
+    found = trial.difference
+    assert found is not None
+    if isinstance(trial.outcome, Raised):
+        return errors.explain(trial.outcome, f"for {name} input; float64 goes well")
+    part = part_of(attempt.problem, found)
+    if found.kind == "dtype":
+        return wrong_dtype(part, found)
+    what = "NaN" if found.kind == "nan" else "other values"
+    return Finding(
+        "low_precision",
+        f"In float64 all is right; for {name} input {part.lower()} has {what}.",
+        "Which number of yours is too large, or too small, for this dtype?",
+    )
+
+
+def other_device(attempt: Attempt) -> Iterator[Finding]:
+    """Every input is tried: a mask or a cache has lines of its own."""
+    for case in attempt.bound.cases:
+        mine = [x for part in case.inputs for x in tensors(part)]
+        if not mine:
+            continue
+        with OtherDevice(mine) as device:
+            outcome = run(attempt.bound.answer, case.inputs, attempt.codes)
+        if isinstance(outcome, Raised):
+            finding = errors.explain(outcome)
+            if finding.key == errors.FIXED_DEVICE:
+                yield finding
+                return
+        elif any(device.lacks(x) for x in flat(outcome.value)):
+            yield ONE_DEVICE
+            return
+
+
+# --- what an exercise asks itself ----------------------------------------------------------------
+
+
+def further(attempt: Attempt) -> Iterator[Finding]:
+    """What the exercise itself asks for beyond values."""
+    asked = (ask(attempt.bound.answer, attempt.bound.cases) for ask in attempt.problem.further)
+    yield from filter(None, asked)
+
+
+def right_too(
+    exercise: Problem,
+    make: Callable[[list[Case]], tuple[Any, ...]],
+    where: str,
+    asks: str,
+    tolerance: float = 0.0,
+) -> None:
+    """Asks an exercise's answers for one more input.
+
+    Args:
+        exercise: which gets the check.
+        make: the inputs, of the exercise's cases.
+        where: what is special about them, as the beginning of a sentence: "With T = 130".
+        asks: the question.
+        tolerance: as in `Case`.
+    """
+
+    def ask(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
+        inputs = make(cases)
+        right = exercise.variant((), inputs)
+        outcome = on_the_cpu(run(answer, inputs, set()), inputs)
+        does = "stops with an error"
+        if isinstance(outcome, Returned):
+            if difference(outcome.value, right, tolerance) is None:
+                return None
+            does = "gives something else"
+        said = f"{where} your code {does}; its values on the usual inputs are right."
+        return Finding("ends_there", said, asks)
+
+    exercise.further = (*exercise.further, ask)

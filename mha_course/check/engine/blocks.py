@@ -1,0 +1,95 @@
+"""Reads a block of slips: a function whose statements are ways to do a step, each with its words.
+
+    @attention_scores.step
+    def scale(scores, Q, K):
+        '''The question that is asked where a slip has none of its own.'''
+        root = math.sqrt(Q.shape[-1])
+        times_root = scores * root
+        "The scores are *multiplied* by √d_k. | Should the scale make them larger or smaller?"
+        in_another_way = root * scores
+        "= times_root"
+
+A name with a string below it is a slip: its key, what it gives, and the words, what the code does
+and (after a bar) a question. "= key" makes it another way to make that slip, and "right" another
+right way. A slip that takes several lines is a function without arguments. Names without words
+(`root`) belong to all slips below them.
+
+The block itself never runs: every slip becomes a function of its own, with the block's arguments,
+so that one that raises does not touch the next.
+"""
+
+import ast
+import copy
+import inspect
+import linecache
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
+from typing import Any
+
+from mha_course.check.engine.report import Finding
+
+RIGHT = "right"
+Way = tuple[str, str, str, Callable[..., Any]]  # key, what it does, a question, the function
+
+
+def ways(block: Any, known: Mapping[str, Finding]) -> Iterator[Way]:
+    """The slips of a block; `known` are those that "= key" may mean."""
+    function = inspect.unwrap(block)
+    node = _source(function)
+    shared: list[ast.stmt] = []
+    parts: list[tuple[str, str, ast.FunctionDef]] = []
+    body = node.body
+    default = " ".join((ast.get_docstring(node) or "").split())
+    for statement, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(statement, ast.FunctionDef):
+            words, name, own = ast.get_docstring(statement), statement.name, statement.body[1:]
+        elif isinstance(statement, ast.Assign) and (words := _text(after)):
+            name, own = ast.unparse(statement.targets[0]), [ast.Return(statement.value)]
+        elif _text(statement):
+            continue
+        else:
+            shared.append(statement)
+            continue
+        made = copy.copy(node)  # with the block's arguments
+        made.name, made.body, made.decorator_list = name, [*shared, *own], []
+        parts.append((name, " ".join((words or "").split()), ast.copy_location(made, statement)))
+    tree = ast.fix_missing_locations(ast.Module([made for *_, made in parts], []))
+    made_of: dict[str, Any] = {}
+    exec(compile(tree, function.__code__.co_filename, "exec"), function.__globals__, made_of)
+    told = {key: (finding.does, finding.asks) for key, finding in known.items()}
+    for name, words, _ in parts:
+        does, _, asks = words.partition(" | ")
+        told[name] = (does, asks or default)
+    for name, words, _ in parts:
+        key = words.removeprefix("= ")
+        if words == RIGHT:
+            yield name, "", "", made_of[name]
+        elif words == key:
+            yield name, *told[name], made_of[name]
+        elif key in told:
+            yield key, *told[key], made_of[name]
+        else:
+            raise ValueError(f"{name}: no slip above, or in this block, is called {key}.")
+
+
+def _text(node: ast.stmt | None) -> str:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return node.value.value if isinstance(node.value.value, str) else ""
+    return ""
+
+
+_trees: dict[tuple[str, int], ast.Module] = {}  # of a file, read once
+
+
+def _source(function: FunctionType) -> ast.FunctionDef:
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    key = (code.co_filename, len(lines))
+    if key not in _trees:
+        _trees[key] = ast.parse("".join(lines))
+    for node in ast.walk(_trees[key]):
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return node
+    raise ValueError(f"{function.__name__}: the source of a block of slips has to be at hand.")

@@ -1,0 +1,221 @@
+"""What differs, where no slip and no place explains it: type, shape, dtype, numbers; and how."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from mha_course.check.engine import errors, relations
+from mha_course.check.engine.attempt import Attempt, Explanation, Trial, where_right
+from mha_course.check.engine.compare import Difference, letters_of_all, same
+from mha_course.check.engine.problem import Problem
+from mha_course.check.engine.report import Finding, number
+from mha_course.check.engine.safely import Returned
+from mha_course.check.engine.watch import where_nan
+
+ONE_DEVICE = Finding(
+    errors.FIXED_DEVICE,
+    "It makes its result on a fixed device: with inputs on another one (a GPU, say) the "
+    "result does not follow them.",
+    "Which tensor do you create yourself, and how could it follow the device of the input?",
+)
+
+
+def another_type(attempt: Attempt) -> Explanation | None:
+    """Right values in another floating dtype, or arrays of numpy's: that comes before all else."""
+    first, found = attempt.wrong[0].difference, attempt.shown.difference
+    assert first is not None and found is not None
+    if all(t.only_float_width for t in attempt.wrong):
+        return Explanation((wrong_dtype(part_of(attempt.problem, first), first),), shows=False)
+    if not attempt.stops and found.kind == "type" and type(found.yours).__name__ == "ndarray":
+        return Explanation((_of_type(attempt, found),), (where_right(attempt),))
+    return None
+
+
+MOVED = "relation:moved_axes"  # which tells the result as a whole
+
+
+def what_differs(attempt: Attempt) -> Explanation:
+    """The last resort: what is wrong with the result, and what it depends on."""
+    finding = _what_differs(attempt)
+    if finding.key == "nan":
+        case = next(t.case for t in attempt.wrong if t.difference and t.difference.kind == "nan")
+        if words := where_nan(attempt, case):
+            asks = "Which numbers enter that line, and on which input?"
+            finding = Finding("nan_made", f"{finding.does} {words}", asks)
+    elif finding.key != MOVED and (seen := relations.experiment(attempt, attempt.wrong)):
+        finding = replace(seen, does=f"{finding.does} {seen.does}")
+    notes = []
+    if n := len(attempt.raised):
+        stops = f"On {n} of the {len(attempt.trials)} inputs tried it stops with an error."
+        notes.append(f"{stops} {attempt.first_error.does}")
+    return Explanation((finding,), (*notes, where_right(attempt)))
+
+
+def _what_differs(attempt: Attempt) -> Finding:
+    problem, trial, wrong = attempt.problem, attempt.shown, attempt.wrong
+    found = trial.difference
+    assert found is not None
+    part = part_of(problem, found)
+    if found.kind == "count":
+        n = len(found.yours)
+        return Finding(
+            "result_count",
+            f"Your code returns {n} {'thing' if n == 1 else 'things'} instead of "
+            f"{len(found.expected)}: {', '.join(problem.gives)}.",
+            "What does the exercise ask for, in which order?",
+        )
+    if found.kind == "type":
+        return _of_type(attempt, found)
+    if isinstance(found.expected, int):
+        return _other_count(found, wrong)
+    if found.kind == "dtype":
+        return wrong_dtype(part, found)
+    if found.kind == "nan":
+        return Finding(
+            "nan", f"{part} has NaN in it.", "Which line divides 0 by 0, or subtracts ∞ from ∞?"
+        )
+    here = (found.yours, found.expected, trial.case.sizes)
+    relation = relations.relate([here, *_alike(found, wrong, "values", "shape")])
+    key, does = (relation.key, f" {relation.does}") if relation else (found.kind, "")
+    if found.kind == "shape":
+        alike = [here, *_alike(found, wrong, "shape")]
+        have = letters_of_all([(tuple(yours.shape), sizes) for yours, _, sizes in alike])
+        return Finding(
+            key,
+            f"{part} {_shape_words(have, found.yours)}, and it should be "
+            f"{problem.results[found.part].shape} = {tuple(found.expected.shape)}.{does}",
+            "Which line changes the shape, and which axis goes astray there?",
+        )
+    if found.expected.ndim == 0:
+        mine, right = number(float(found.yours)), number(float(found.expected))
+        said = f"Your code gives {mine}, and the right number is {right}.{does}"
+        return Finding(key, said, "Take the smallest input: which terms go into the sum?")
+    shape = problem.results[found.part].shape
+    return Finding(
+        key,
+        f"{part} has the right shape, {shape}, and other numbers.{does}",
+        "Follow one of the marked cells by hand: from which numbers should it come?",
+    )
+
+
+def _other_count(found: Difference, wrong: list[Trial]) -> Finding:
+    numbers = [
+        (t.outcome.value, t.expected, t.case.sizes)
+        for t in wrong
+        if isinstance(t.outcome, Returned) and type(t.outcome.value) is int
+    ]
+    does = f"Your code gives {found.yours}, and the right number is {found.expected}."
+    asks = "What does each of its terms count, and which should there be?"
+    relation = relations.relate_numbers(numbers) if len(numbers) == len(wrong) > 2 else None
+    if relation is None:
+        return Finding("values", does, asks)
+    return replace(relation, does=f"{does} {relation.does}", asks=asks)
+
+
+def _shape_words(letters: str, x: Tensor) -> str:
+    if x.ndim == 0:
+        return "is a single number, of shape ()"
+    shape = str(tuple(x.shape))
+    return f"has shape {letters}" + (f" = {shape}" if shape != letters else "")
+
+
+def _alike(found: Difference, wrong: list[Trial], *kinds: str) -> Iterator[relations.Sample]:
+    """All inputs on which the same thing differs, in one of these ways."""
+    for trial in wrong:
+        other = trial.difference
+        if other and other.kind in kinds and other.part == found.part:
+            yield other.yours, other.expected, trial.case.sizes
+
+
+def part_of(problem: Problem, found: Difference) -> str:
+    """Which of the results it is, as the beginning of a sentence."""
+    return "Your result" if len(problem.gives) == 1 else f"Your {problem.results[found.part].short}"
+
+
+def kind_of(x: Any) -> str:
+    """What something is, in words."""
+    name = type(x).__name__
+    have = _TYPES.get(name, f"an object of type {name}")
+    return f"{have} of {len(x)}" if name in ("list", "tuple") and x else have
+
+
+def _of_type(attempt: Attempt, found: Difference) -> Finding:
+    return _more_than_asked(attempt) or _wrong_type(attempt.problem, found)
+
+
+def _more_than_asked(attempt: Attempt) -> Finding | None:
+    """Several results, one of which is what is asked for."""
+    wrong = attempt.wrong
+    values = [t.outcome.value for t in wrong if isinstance(t.outcome, Returned)]
+    if len(values) < len(wrong) or not all(isinstance(v, (tuple, list)) for v in values):
+        return None
+    for i, parts in enumerate(zip(*values, strict=False)):
+        pairs = zip(parts, wrong, strict=True)
+        if all(same(part, t.expected, t.case.tolerance) for part, t in pairs):
+            place = {0: "first", 1: "second"}.get(i, f"{i + 1}th")
+            return Finding(
+                "more_than_asked",
+                f"Your code returns {kind_of(values[0])}. The {place} of them is right, and is all "
+                f"that is asked for: {attempt.problem.gives[0]}.",
+                "What does your last line return?",
+            )
+    return None
+
+
+def _wrong_type(problem: Problem, found: Difference) -> Finding:
+    name, have = type(found.yours).__name__, kind_of(found.yours)
+    want = "one tensor" if isinstance(found.expected, Tensor) else "an int"
+    if isinstance(found.yours, Tensor) and isinstance(found.expected, Tensor):
+        if found.yours.device.type != "cpu":
+            return ONE_DEVICE
+        have, want = "a tensor that is sparse, complex or otherwise special", "a plain one"
+    if isinstance(found.expected, tuple):
+        want = f"{len(found.expected)} results: {', '.join(problem.gives)}"
+    whole = len(problem.gives) == 1 or isinstance(found.expected, tuple)
+    does = "Your code returns" if whole else f"In place of {part_of(problem, found).lower()} comes"
+    return Finding(
+        f"returns_{name}",
+        f"{does} {have}, and it should be {want}.",
+        "What does your last line return?",
+    )
+
+
+_TYPES = {
+    "Tensor": "one tensor",
+    "ndarray": "a numpy array",
+    "Size": "a shape (`torch.Size`)",
+    "builtin_function_or_method": "a method that was not called (round brackets are missing)",
+    "method": "a method that was not called (round brackets are missing)",
+    "type": "a class",
+    "bool": "True or False",
+    "NoneType": "`None` on this input",
+    "dict": "a dictionary",
+    "list": "a list",
+    "tuple": "a tuple",
+    "float": "a float",
+    "int": "a Python int",
+    "float64": "a number of numpy's (`np.float64`)",
+    "int64": "a number of numpy's (`np.int64`), which ends at 2⁶³",
+    "str": "text",
+    "generator": "a generator (`yield` instead of `return`)",
+    "coroutine": "a coroutine (`async def` instead of `def`)",
+}
+
+
+def wrong_dtype(part: str, found: Difference) -> Finding:
+    have, want = (str(t.dtype).removeprefix("torch.") for t in (found.yours, found.expected))
+    if want == "bool":
+        return Finding(
+            "not_bool",
+            f"{part} has dtype {have}, and it should be bool, True and False: `~`, `|` and "
+            "`masked_fill` count on that.",
+            "What gives True and False instead of numbers?",
+        )
+    return Finding(
+        "fixed_dtype",
+        f"{part} has dtype {have} for {want} input: somewhere a dtype is fixed instead of "
+        "following the input.",
+        "Which tensor do you create or convert yourself?",
+    )

@@ -1,0 +1,404 @@
+"""Errors in the learner's own words: which line, and what torch's message means here.
+
+A new error is one entry of ERRORS: a key, patterns of the message behind slashes, what happened,
+and after a bar a question.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mha_course.check.engine.report import Finding
+from mha_course.check.engine.safely import Raised
+
+FIXED_DEVICE = "fixed_device"
+
+
+class Known(NamedTuple):
+    key: str
+    pattern: str
+    does: str
+    asks: str
+
+
+def _read(table: str) -> Iterator[Known]:
+    for entry in table.strip().split("\n\n"):
+        key, *lines = entry.splitlines()
+        pattern = "|".join(line[2:] for line in lines if line.startswith("/ "))
+        words = " ".join(line for line in lines if not line.startswith("/ "))
+        does, _, asks = words.partition(" | ")
+        yield Known(key, pattern, does, asks)
+
+
+ERRORS = tuple(
+    _read(r"""
+fixed_device
+/ same device|expected device|can't convert \S+ device type tensor to numpy|on different devices
+/ not compiled with CUDA|no CUDA GPUs|no NVIDIA driver|not linked with support|device type
+Something there lives on a fixed device, as all that numpy holds does: when the input lives
+elsewhere (on a GPU, say), the two cannot be combined. | What do you create yourself, or hand to
+numpy, and how could it follow the input?
+
+written_over
+/ modified by an inplace operation|leaf Variable that requires grad
+A line writes over numbers in place (`+=`, `[…] =`, or a name that ends in `_`) which the way back
+for the gradient still needs. | Which line does, and how could it make a new tensor?
+
+numpy_lacks_dtype
+/ unsupported ScalarType
+It hands a tensor to numpy, which does not know this dtype. | Which functions of torch do the same?
+
+numpy_transpose
+/ (transpose|swapaxes|swapdims)\(\) (takes 2 positional|received an invalid comb)
+In torch this exchanges *two* axes, and numpy's function of that name brings all into an order. |
+Which function of torch takes all axes in their new order?
+
+three_dots
+/ 'ellipsis'|(?<!no )ellipsis object|not ellipsis
+The three dots are still there: what should stand in their place is not written yet. | Which line
+holds them?
+
+none_used
+/ NoneType
+It computes with `None`, or takes it apart. A function without `return` gives `None`, and so does
+an argument that nobody passes. | Which of the names in that line can be `None`, and what should
+happen then?
+
+module_not_started
+/ before Module.__init__\(\) call
+It sets a layer before the `nn.Module` underneath has been set up. | What has to be the first line
+of `__init__` in every `nn.Module`?
+
+view_needs_contiguous
+/ view size is not compatible
+`view` only relabels memory as it lies: where axes have changed places, or a slice left gaps, it no
+longer lies as the new shape needs it. | Which call lays memory out anew, or does so only where it
+must?
+
+shape_for_view
+/ shape '.*' is invalid for input of size|don't multiply up to
+The shape asked for has another number of elements than the tensor has. | Multiply the sizes you
+ask for: what should their product be, and which axis is missing?
+
+matrix_shapes
+/ shapes cannot be multiplied|Expected size for first two dimensions|size mismatch, got
+/ inconsistent tensor size, expected|must match the .*size.*bmm
+A matrix product does not fit: the last axis of the left factor has to be as long as the
+second-last of the right one. | Write both shapes in letters (B, T, h, d_k, d_model). Do
+both end in the same axis, so that one has to be turned, or has an axis another length than you
+thought?
+
+einsum_letters
+/ einsum\(\)
+In `einsum` every tensor needs as many letters as it has axes, and one letter stands for one
+length. (Three dots stand for whatever axes are in front.) | Write each tensor's shape below its
+letters: where do they not fit?
+
+float_mask_overflow
+/ cannot be converted to type .* without overflow|value cannot be converted
+It writes a number into a tensor whose dtype cannot hold it: float16 ends at 65504. | Is there a
+value that means 'minus infinity' in every floating dtype?
+
+mask_not_bool
+/ only supports boolean masks|mask_fill_? .*bool|expected mask.*bool
+/ expected condition to be a boolean
+A mask has to be a bool tensor here, and this one has another dtype. | What gives a tensor of True
+and False instead of numbers?
+
+dtype_mix
+/ same dtype|expected scalar type|must have the same dtype|dtype.*do(es)? not match|Found dtype
+/ promoted
+Two tensors of different dtypes meet: one follows the input, another is fixed. | Which tensor do
+you create yourself, and which dtype does it get?
+
+broadcast_shapes
+/ must match the size of tensor|not broadcastable|shape mismatch
+/ expand\([^)]|expanded size of the tensor
+Two shapes do not broadcast: from the right, every pair of axes has to be equal, or one of them 1.
+| Write the two shapes in letters below each other, aligned at the right: where do they clash?
+
+index_out_of_range
+/ index \S+ is out of bounds for dimension|index out of range in self|exceeds dimension size
+/ maximum size for tensor
+It asks for a position that the axis does not have: they run from 0 to its length − 1. | Which axis
+is that, and is it the one that you mean to run along?
+
+mask_as_index
+/ shape of the mask .* does not match the shape of the indexed tensor
+A mask in square brackets has to have the very shape of what it is taken from: nothing is broadcast
+there. | Which function fills by a mask and broadcasts it, or how does the mask get that shape?
+
+axes_to_name
+/ number of dimensions in the tensor input does not match
+`permute` has to name every axis of the tensor once, and names more of them or fewer. | How many
+axes does the tensor have at this line? Print its shape.
+
+axis_out_of_range
+/ Dimension out of range|too many indices
+/ permute\([^)]|must have at least 2 dimensions
+/ Dimension specified as .* but tensor has no dimensions
+It asks for an axis or a position that the tensor does not have. | How many axes does the tensor
+have at this line? Print its shape.
+
+nothing_to_reduce
+/ non-zero size|operation does not have an identity
+It takes the largest, the smallest or their like along an axis of length 0: there is nothing to
+choose from. | On which input is that axis empty, and why?
+
+unpacking
+/ values to unpack
+A tuple, a shape or a tensor (along its first axis) is taken apart into another number of names
+than it has parts. | How many parts stand on the right of that line, and along which axis?
+
+one_for_scalar
+/ a Tensor with \d+ elements cannot be converted to Scalar|only (one element|integer) tensors
+It uses a tensor with many elements where one number is needed. | Which line needs a single number,
+and which axis have you forgotten to reduce or index?
+
+truth_of_a_tensor
+/ Boolean value of Tensor with more than one
+It asks a tensor of many entries for *one* truth value, as `and`, `not` and `if` do. | Which signs
+work entry by entry, or which call makes one value of many?
+
+bmm_axes
+/ batch[12] must be a 3D|must be 3-?D
+`bmm` takes tensors of exactly three axes, and here are more or fewer. | Which product works with
+any number of axes in front?
+
+arguments_swapped
+/ masked_fill_?\(\)?.* got \((float|int|bool|NoneType), (Tensor|torch)
+/ masked_fill.*\(position 1\) must be Tensor|mask.*must be Tensor, not (float|int)
+`masked_fill` gets the number where it wants the mask: first comes where, then what. | Which of the
+two arguments says where, and which says what?
+
+method_not_called
+/ builtin_function_or_method|'method'|method_descriptor|'function' (and|object)|bound method
+A method stands there without the round brackets that call it, or with square ones. | Which name in
+that line needs `()` behind it?
+
+not_callable
+/ '(Tensor|(torch\.)?Size|int|float|tuple|list|bool|str|property)' object is not callable
+Round brackets stand behind something that cannot be called. | Are there brackets too many, or are
+square ones meant?
+
+integer_needed
+/ 'float' object cannot be interpreted as an integer|must be tuple of ints.*\bfloat\b
+/ (view|reshape|zeros|ones|empty|full|expand)\(\).*got \([^)]*float
+/ (split|chunk|arange|unflatten|repeat|eye)\(\).*got \([^)]*float
+/ must be int(eger)?, not float|slice indices must be integers|valid indices \(got float
+A float stands where an int is needed: `/` always gives a float. | Which division of integers gives
+an integer?
+
+no_index
+/ are valid indices
+What stands in square brackets is no index: not an int, a slice, `...`, None or a tensor of them. |
+What do you want to take out of the tensor there, and what names its place?
+
+target_dtype
+/ expected.*target.*long|type LongTensor|not implemented for 'Int'|index.*int64
+/ tensors used as indices
+Integer tensors can be int32 or int64, and this function takes only one of them. | How do you turn
+an integer tensor into int64?
+
+loss_counts
+/ batch_size .* to match target batch_size
+`cross_entropy` gets another number of predictions than of targets: it wants one row of logits for
+each target. | Which of the two has been cut to the positions that count, and which has not?
+
+cat_axes
+/ Sizes of tensors must match except in dimension|stack expects each tensor to be equal
+What `cat` or `stack` is to join differs in an axis that has to be equally long. | Along which axis
+are they to be laid behind each other, and which axis is that here?
+
+loss_axes
+/ Expected target size
+`cross_entropy` wants the classes in axis 1, or one row of logits per target: with (B, T, V) it
+takes T for the classes. | How can logits and targets be laid out as one long list of predictions?
+
+two_axes_only
+/ must be a matrix|expects a tensor with <= 2|[12]D tensors expected|vector \+ matrix
+/ Expected 1-D argument|Supports 1D or 2D
+Something there is made for a single matrix or vector (as `mm`, `mv`, `dot`, `outer`, `t` and the
+weight of `linear` are), and a tensor with another number of axes comes. | Which product, and which
+exchange of axes, works with any number of axes in front?
+
+numbers_of_axes
+/ same number of dimensions
+Tensors with different numbers of axes come together, where all should have as many. | How many
+axes has each of them? Print their shapes.
+
+list_of_tensors
+/ argument 'tensors' \(position 1\) must be|expect(s|ed) a non-empty
+`cat` and `stack` take one list or tuple with the tensors in it, and get something else, or an
+empty one. | What stands in the brackets: one list of tensors?
+
+sizes_of_pieces
+/ split_sizes to sum exactly|split_size can only be 0|chunks` to be greater
+/ number of dimensions of repeat dims|repeats must have the same size
+The numbers that say how to cut, or how often to repeat, do not fit the tensor. | How long is that
+axis, and what do the numbers have to add up to?
+
+two_left_open
+/ only one dimension can be inferred
+Two sizes are −1: torch can find out one of them, not two. | Which of the two do you know?
+
+mean_of_integers
+/ could not infer output dtype
+A mean of whole numbers, or of True and False, has no dtype of its own here. | Which dtype can hold
+a mean?
+
+minus_of_bool
+/ Subtraction, the `-`|Negation, the `-`
+A minus stands before, or between, tensors of True and False. | Which sign turns True and False
+round, and which dtype can be subtracted?
+
+turned_no_bool
+/ only implemented on integer and Boolean
+`~` turns True and False round, and here stands a tensor of floats. | Is a mask meant there, or a
+minus?
+
+two_results
+/ torch\.return_types
+Along an axis `max`, `min`, `sort` and their like give *two* things, the values and where they
+stood. | How do you take one of the two?
+
+number_for_tensor
+/ must be Tensor, not (int|float|bool)
+A function of torch gets a plain Python number where it takes a tensor. | Which function does the
+same for a plain number, or which tensor is meant?
+
+numpy_of_learning
+/ Can't call numpy\(\) on Tensor that requires grad
+A tensor that learns is given to numpy: the way back for the gradient would end there. | Which
+function of torch does the same?
+
+negative_size
+/ negative dimension|bounds? inconsistent with step sign|lower bound and
+A size comes out negative, or a range ends before it begins. | Which two numbers are subtracted
+there, and which is the larger?
+
+same_axis_twice
+/ dimensions cannot be identical
+One axis is named twice where two different ones are needed. | Which two axes are meant?
+
+mask_and_causal
+/ should not be set when is_causal
+It gives a mask and `is_causal=True` at once, and only one of the two may be there. | What does the
+mask hold that `is_causal` does not?
+
+written_into
+/ does not support item assignment
+It writes into a tuple, a text or a number: their parts cannot be exchanged. | How is a new one
+made of old parts?
+
+no_parts
+/ is not iterable|has no len\(\)|is not subscriptable
+It counts, indexes or runs through something that has no parts, as a single number. | What does
+that name hold at this line? Print it.
+
+sign_between
+/ unsupported operand|bad operand|can only concatenate|can't multiply sequence
+A sign stands between two things that it does not know together. | What is to the left and to the
+right of it: a tensor, a number, a list?
+
+half_not_implemented
+/ not implemented for '\w+'
+One of the operations does not exist for this dtype. (`^`, `&` and `|` work on bits: a power is
+`**`.) | Which dtype does the tensor have at this line, and is it the operation that you mean?
+""")
+)
+
+_OF_KINDS = _read("""
+NameError: unknown_name
+It uses a name that nothing has been given yet: {message}. | Is it spelled as in the line that
+makes it, or was an import forgotten?
+
+UnboundLocalError: unknown_name
+It uses a variable before it has a value. | Which line sets it?
+
+AttributeError: no_such_attribute
+It asks an object for something that it does not have: {message}. | Which line gives it that, and is
+it spelled the same there?
+
+RecursionError: endless_recursion
+It calls itself without an end. | Does the function call its own name where a function of the
+package was meant?
+
+SystemExit: exits
+It calls `exit`, which would end the whole kernel. | What should it return instead?
+
+KeyboardInterrupt: interrupted
+It was interrupted before it returned. | Does a loop of it never end?
+
+AssertionError: own_assertion
+An `assert` in the code fails. | Does it hold for every input?
+
+ZeroDivisionError: division_by_zero
+It divides by zero. | Which length or count can be 0?
+
+IndexError: axis_out_of_range
+It asks for a position that is not there: {message}. | How long is that axis?
+
+EinopsError: einops_pattern
+The pattern does not fit the tensor: on both sides of the arrow every axis has its name, and the
+sizes have to agree. ({message}) | Write the tensor's shape below the left side: which name stands
+for which axis?
+
+ModuleNotFoundError: not_installed
+It imports something that is not installed here: {message}.
+
+KeyError: missing_key
+A dictionary lacks the key {message}.
+
+ValueError: value_error
+A function refuses a value: {message}. | What does that call ask for, and what does it get?
+
+TypeError: wrong_argument
+A call does not take what it was given: {message} | What does the call expect, in which order?
+""")
+BY_KIND = {
+    kind: known._replace(key=key) for known in _OF_KINDS for kind, key in [known.key.split(": ")]
+}
+_ADVICE = re.compile(r"(?<!i\.e)[.;!] |, but expected one of|, but found")  # what torch suggests
+SAY_IT_ALL = ("SystemExit", "KeyboardInterrupt", "NameError", "UnboundLocalError", "EinopsError")
+ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")
+
+
+def explain(raised: Raised, note: str = "") -> Finding:
+    """What an error means, with the learner's line; `note` says on which input it came."""
+    note = f" ({note})" if note else ""
+    message = " ".join(raised.message.split())
+    known = next((k for k in ERRORS if re.search(k.pattern, message, re.I)), None)
+    if raised.kind in SAY_IT_ALL:
+        known = BY_KIND[raised.kind]
+    if known is None and raised.number is None and ARGUMENTS.search(message):
+        known = Known(
+            "wrong_signature",
+            "",
+            "It cannot be called with the arguments of this exercise: {message}.",
+            "Compare the first line of your code with the stub: how many arguments, which order?",
+        )
+    known = known or BY_KIND.get(raised.kind)
+    if known is None:
+        does = (
+            message
+            if raised.number is not None or note
+            else f"It stops with {raised.kind}: {message}"
+        )
+        known = Known(f"error_{raised.kind}", "", does, "")
+    place = ""
+    if raised.number is not None:
+        place = f"Line {raised.number} of your code stops with {raised.kind}{note}"
+        place += f": `{raised.source.replace('`', chr(39))}`. " if raised.source else ". "
+    elif note:
+        place = f"It stops with {raised.kind}{note}. "
+    does = known.does.replace("{message}", message.rstrip("."))
+    if known in ERRORS:
+        does += f" (The message: {_quoted(message)}.)"
+    key = FIXED_DEVICE if known.key == FIXED_DEVICE else f"error:{known.key}"
+    return Finding(key, place + does, known.asks)
+
+
+def _quoted(message: str) -> str:
+    """What was said, sizes included, without the advice that follows."""
+    return _ADVICE.split(message)[0].rstrip(".")

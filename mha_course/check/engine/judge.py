@@ -1,0 +1,217 @@
+"""Judges an answer: runs it on every input, explains what is wrong, and asks on where nothing is.
+
+An `Attempt` goes through NAMERS one by one, and the first that explains it is told. Where all
+values are right it goes through ASKED, and all that is found there is told.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from mha_course.check.engine import beyond, differs, errors, places, rules, search
+from mha_course.check.engine.attempt import Attempt, Explanation, Namer, Trial
+from mha_course.check.engine.compare import allowed, close_cells
+from mha_course.check.engine.gradients import gradient
+from mha_course.check.engine.problem import Bound, Problem
+from mha_course.check.engine.report import Finding, Picture, Report, picture
+from mha_course.check.engine.safely import (
+    Outcome,
+    Raised,
+    Returned,
+    codes_of,
+    on_the_cpu,
+    run,
+    safe_text,
+    undisturbed,
+)
+from mha_course.check.engine.source import Source
+
+NAMERS: tuple[Namer, ...] = (
+    rules.three_dots,  # what the stub left open
+    rules.kept_nothing,  # a line without `x =` in front, and all is right with it
+    differs.another_type,  # right values of another dtype, or numpy's
+    search.one_slip,  # a known slip, on every input
+    rules.in_the_lines,  # a name of another cell, a stub that is called, a result thrown away
+    rules.arguments_exchanged,
+    places.one_place,  # one change of the learner's own code, and all is right
+    search.several_slips,
+    search.slip_in_part,  # a known slip, on some inputs
+    rules.its_error,
+    differs.what_differs,
+)
+ASKED: tuple[Callable[[Attempt], Iterator[Finding]], ...] = (
+    beyond.other_dtypes,
+    beyond.other_device,
+    gradient,
+    beyond.further,
+)
+
+
+def judge(problem: Problem, answer: Any) -> Report:
+    """Never raises, and leaves no trace."""
+    with undisturbed() as printed:
+        try:
+            report = _judged(problem, answer)
+        except (Exception, SystemExit, GeneratorExit) as error:  # it breaks when it is looked at
+            report = Report(problem.name, False, (_unjudged(error),))
+    if printed.getvalue().strip() and report.passed is not None:
+        report = replace(report, notes=(*report.notes, "(What it printed was left out here.)"))
+    return report
+
+
+def _judged(problem: Problem, answer: Any) -> Report:
+    bound = _bound(problem, answer)
+    attempt = bound if isinstance(bound, Report) else _attempted(problem, answer, bound)
+    if isinstance(attempt, Report):
+        return attempt
+    writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in attempt.trials)
+    if said := rules.chance(attempt) or (_explained(attempt) if attempt.wrong else None):
+        return _with_writes(attempt, _failed(attempt, said), writes)
+    asked: dict[str, Finding] = {}
+    for found in (f for ask in ASKED for f in ask(attempt)):
+        asked.setdefault(found.key, found)
+    notes = () if asked else tuple(_remarks(attempt, answer))
+    findings = tuple(sorted(asked.values(), key=lambda found: found.key == "fixed_dtype"))  # last
+    report = Report(problem.name, not asked, findings, notes, checked=len(attempt.trials))
+    return _with_writes(attempt, report, writes)
+
+
+def _bound(problem: Problem, answer: Any) -> Bound | Report:
+    """The answer as a function of a case's inputs; a report where there is nothing to run."""
+    if not callable(answer):
+        what = safe_text(type(answer).__name__, str)
+        finding = Finding(
+            "not_a_function",
+            f"The check got an object of type {what} instead of your code.",
+            f"Does it say `check.{problem.name}({problem.name})`, without calling it?",
+        )
+        return Report(problem.name, False, (finding,))
+    if _is_the_packages(problem, answer):
+        return Report(problem.name, None, notes=(PACKAGES.format(problem.name),))
+    bound = problem.bind(answer) if problem.bind else Bound(answer, problem.cases)
+    if isinstance(bound, Bound):
+        return bound
+    return Report(problem.name, False if bound else None, (bound,) if bound else ())
+
+
+def _attempted(problem: Problem, answer: Any, bound: Bound) -> Attempt | Report:
+    """What the answer does on every input; a report where it does nothing, or is interrupted."""
+    attempt = Attempt(problem, bound, Source(answer), codes_of(answer), [])
+    for case in bound.cases:
+        outcome = on_the_cpu(run(bound.answer, case.inputs, attempt.codes), case.inputs)
+        if not attempt.trials and _is_nothing(outcome) and not _something_later(attempt):
+            if problem.bind is None and attempt.source.ends_in_work():
+                return Report(problem.name, False, (NO_RETURN,))
+            return Report(problem.name, None)
+        if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
+            return Report(problem.name, False, (errors.explain(outcome),))
+        attempt.trials.append(Trial(case, problem.variant_on(case), outcome))
+    return attempt
+
+
+def _explained(attempt: Attempt) -> Explanation:
+    """What the first namer says that knows; and a line beside it that keeps nothing."""
+    said = next(found for namer in NAMERS if (found := namer(attempt)))
+    node = attempt.source.nothing_kept()
+    if node is None or any(f.rest_right or f.key in ENOUGH for f in said.findings):
+        return said
+    return said._replace(findings=(*said.findings, attempt.source.thrown_away(node)))
+
+
+ENOUGH = ("thrown_away", "three_dots")
+
+
+def _failed(attempt: Attempt, said: Explanation) -> Report:
+    name, notes = attempt.problem.name, tuple(filter(None, said.notes))
+    if not said.shows or said.findings[0].key.startswith("error:"):
+        return Report(name, False, said.findings, notes)
+    where = f"It shows on {attempt.shown.case.words}."
+    return Report(name, False, said.findings, notes, _tables(attempt), where)
+
+
+def _tables(attempt: Attempt) -> Picture | None:
+    found = attempt.shown.difference
+    if found is None or found.kind not in ("values", "nan"):
+        return None
+    if not isinstance(found.expected, Tensor) or found.expected.ndim == 0:
+        return None
+    limit = allowed(found.expected.dtype, attempt.shown.case.tolerance)
+    cells = close_cells(found.yours, found.expected, limit)
+    name = attempt.problem.results[found.part].name
+    return picture(found.yours, found.expected, ~cells, name)
+
+
+def _with_writes(attempt: Attempt, report: Report, writes: bool) -> Report:
+    """Told, or forbidden: that it writes into its inputs."""
+    if not writes:
+        return report
+    if not attempt.problem.keeps_inputs:
+        return replace(report, notes=(*report.notes, WRITES))
+    found = (*(replace(f, rest_right=False) for f in report.findings), KEPT)
+    return replace(report, passed=False, findings=found)
+
+
+WRITES = "It writes into its input: whoever calls it finds the tensor changed."
+KEPT = Finding(
+    "writes_into_input",
+    WRITES,
+    "Which line changes a tensor in place, and how could it work on one of its own?",
+)
+
+
+def _remarks(attempt: Attempt, answer: Any) -> Iterator[str]:
+    """What is worth knowing of a right answer."""
+    problem, inner = attempt.problem, getattr(answer, "func", None)  # of a partial
+    name = problem.ready_made or problem.name
+    if _is_the_packages(problem, inner) or attempt.source.calls(name):
+        yield f"It calls `{name}`, which does what was to be written: how would yours look?"
+    if problem.remark and (remark := problem.remark(attempt)):
+        yield remark
+
+
+def _unjudged(error: BaseException) -> Finding:
+    return Finding(
+        "unjudged",
+        f"The check could not judge this answer: looking at what it returns stops with "
+        f"{type(error).__name__}: {safe_text(error, str)}",
+        "Does it return plain tensors, as the exercise asks?",
+    )
+
+
+NO_RETURN = Finding(
+    "no_return",
+    "Your code computes something, and then returns nothing: a function without `return` gives "
+    "`None`.",
+    "Which of your values should the caller get?",
+)
+
+
+PACKAGES = (
+    "`{}` is the package's own here, as an import leaves it: was the cell with yours run, and did "
+    "it end without an error?"
+)
+
+
+def _is_the_packages(problem: Problem, answer: Any) -> bool:
+    """What an import has left where the learner's cell did not run is no answer."""
+    home = safe_text(getattr(answer, "__module__", ""), str)
+    return (
+        home.startswith(("mha_lesson.", "mha_course."))
+        and getattr(answer, "__name__", "") == problem.name
+    )
+
+
+def _something_later(attempt: Attempt) -> bool:
+    """Whether other inputs get a result: then it was attempted."""
+    later = (
+        run(attempt.bound.answer, case.inputs, attempt.codes) for case in attempt.bound.cases[1:]
+    )
+    return any(isinstance(outcome, Returned) and not _is_nothing(outcome) for outcome in later)
+
+
+def _is_nothing(outcome: Outcome) -> bool:
+    if isinstance(outcome, Raised):
+        return isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
+    return outcome.value is None or outcome.value is ...

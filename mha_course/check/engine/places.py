@@ -1,0 +1,202 @@
+"""One place away from right: the learner's own code, changed in one place at a time.
+
+What is found is true whatever the learner had in mind: with something else at that place, and
+nothing else changed, every input comes out right.
+"""
+
+import ast
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from types import FunctionType
+from typing import Any
+
+from mha_course.check.engine.attempt import Attempt, Explanation, Trial
+from mha_course.check.engine.changes import KINDS, Change, changes, located, places
+from mha_course.check.engine.inputs import unchanged
+from mha_course.check.engine.report import Finding
+from mha_course.check.engine.safely import Raised
+from mha_course.check.engine.search import but_for_errors, slip_in_part
+from mha_course.check.engine.source import Source
+
+CHANGED = "<changed>"  # the file that a version's lines are said to stand in
+OWN = "_the_learners_own"
+LINES = 5_000  # of one run
+LOOPS = (ast.For, ast.While, ast.comprehension)  # which a change may keep from ending
+MOST_VERSIONS = 1_000
+
+
+def the_mend(attempt: Attempt) -> Change | None:
+    """The first change that makes every input come out right."""
+    source = attempt.source
+    if source.tree is None or not can_be_changed(source):
+        return None
+    ordered = _wrong_first(attempt)
+    bounded = Bounded if any(source.nodes(LOOPS)) else unchanged
+    listed = changes(source.tree)
+
+    def mends(answer: Callable[..., Any]) -> bool:
+        return all(t.of(answer).difference is None for t in ordered)
+
+    for change, made in versions(source, islice(listed, MOST_VERSIONS)):
+        if mends(bounded(attempt.bound.rebind(made))):
+            around = [c for c in listed if c.kind == "much" and _holds(c, change)]
+            around.sort(key=lambda c: (not isinstance(c.node, ast.If), -listed.index(c)))
+            for outer, other in versions(source, around):  # what is too much needs no mending
+                if mends(bounded(attempt.bound.rebind(other))):
+                    return outer
+            return change
+    return None
+
+
+def one_place(attempt: Attempt) -> Explanation | None:
+    """The place that alone keeps the answer from being right; beside an error, as a note."""
+    change = attempt.once(the_mend)
+    if change is None:
+        return None
+    place = replace(_told(attempt.source, change), rest_right=True)
+    if attempt.stops or but_for_errors(attempt):
+        said = slip_in_part(attempt) or Explanation((attempt.first_error,))
+        return said._replace(notes=(place.sentence,))
+    return Explanation((place,))
+
+
+def _wrong_first(attempt: Attempt) -> list[Trial]:
+    return sorted(
+        attempt.trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised))
+    )
+
+
+# --- versions of what the learner wrote ----------------------------------------------------------
+
+
+def versions(source: Source, some: Iterable[Change] | None = None) -> Iterator[tuple[Change, Any]]:
+    """The learner's function or class with one place changed, for each change or some of them."""
+    tree, home = source.tree, _home(source.answer)
+    assert isinstance(tree, ast.Module)
+    top: Any = tree.body[0]
+    home[OWN] = source.answer
+    calls_itself = any(node.id == top.name for node in source.nodes(ast.Name))
+    whole, bases, decorators = top.body, getattr(top, "bases", None), top.decorator_list
+    own = [ast.copy_location(ast.Name(OWN, ast.Load()), top)]
+    methods = [p for p in whole if isinstance(top, ast.ClassDef) and "super" not in ast.dump(p)]
+    part_of = {id(node): part for part in methods for node in ast.walk(part)}
+    for change in changes(tree) if some is None else some:
+        change.holder[change.key] = located(change.new, change.node)
+        top.decorator_list = []
+        if part := part_of.get(id(change.node)):  # a class over the learner's compiles faster
+            top.body, top.bases = [part], own
+        made: dict[str, Any] = {}
+        around = home | made if calls_itself else home
+        try:
+            exec(compile(tree, CHANGED, "exec"), around, made)
+        except Exception:
+            continue
+        finally:
+            change.holder[change.key] = change.node
+            top.body, top.bases, top.decorator_list = whole, bases, decorators
+        around |= made if calls_itself else {}
+        yield change, made[top.name]
+
+
+def _home(answer: Any) -> dict[str, Any]:
+    """The names that its lines see: those of its module, which need not be registered."""
+    methods = vars(answer).values() if isinstance(answer, type) else (answer,)
+    homes = (m.__globals__ for m in methods if isinstance(m, FunctionType))
+    return dict(next(homes, {}))
+
+
+REACHES_OUT = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Yield, ast.Await)
+OUTSIDE = {
+    "open",
+    "input",
+    "exec",
+    "eval",
+    "save",
+    "load",
+    "os",
+    "sys",
+    "shutil",
+    "subprocess",
+}
+
+
+def can_be_changed(source: Source) -> bool:
+    """Whether versions of it can be run: they may do anything but reach out of themselves."""
+    own = {name.arg for name in source.nodes(ast.arg)}  # `input` may be an argument
+    read = {name.id for name in source.nodes(ast.Name)} - own
+    read |= {name.attr for name in source.nodes(ast.Attribute)}
+    return (
+        isinstance(source.tree, ast.Module)
+        and isinstance(source.tree.body[0], (ast.FunctionDef, ast.ClassDef))
+        and not read & OUTSIDE
+        and not any(source.nodes(REACHES_OUT))
+        and not getattr(getattr(source.answer, "__code__", None), "co_freevars", ())
+    )
+
+
+class Bounded:
+    """A version that is stopped after many lines: a changed loop may never end."""
+
+    def __init__(self, version: Callable[..., Any]) -> None:
+        self.version, self.left = version, 0
+
+    def __call__(self, *inputs: Any) -> Any:
+        self.left, before = LINES, sys.gettrace()
+        sys.settrace(self._count)
+        try:
+            return self.version(*inputs)
+        finally:
+            sys.settrace(before)
+
+    def _count(self, frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != CHANGED:
+            return None
+        self.left -= 1
+        if self.left < 0:
+            raise TimeoutError("too many lines")
+        return self._count
+
+
+def right_once_kept(attempt: Attempt, line: ast.Expr) -> bool:
+    """Whether all is right where a name in a line holds what the line throws away."""
+    source = attempt.source
+    if source.tree is None or not can_be_changed(source):
+        return False
+    at = next((h, k) for h, k, node in places(source.tree) if node is line)
+    names = dict.fromkeys(n.id for n in ast.walk(line) if isinstance(n, ast.Name))
+    kept = (ast.Assign([ast.Name(name, ast.Store())], line.value) for name in names)
+    made = versions(source, (Change("", *at, line, new) for new in kept))
+    answers = (attempt.bound.rebind(version) for _, version in made)
+    return any(all(t.of(a).difference is None for t in attempt.trials) for a in answers)
+
+
+# --- what a change shows -------------------------------------------------------------------------
+
+
+def _holds(outer: Change, change: Change) -> bool:
+    """Whether a change takes out something around the place of another."""
+    inside = any(node is change.node for node in ast.walk(outer.node))
+    elsewhere = change.node is not outer.node and change.node is not outer.new
+    return change.kind != "much" and inside and elsewhere
+
+
+def _line(change: Change) -> int:
+    return getattr(change.node, "lineno", 0)
+
+
+def _told(source: Source, change: Change) -> Finding:
+    what, asks = KINDS[change.kind]
+    place = change.node
+    line = source.line(place)
+    part = ast.unparse(place).splitlines()[0]
+    if change.kind == "much" and isinstance(change.new, ast.expr):
+        part = part.replace(ast.unparse(change.new), "…", 1)
+        function = getattr(place, "func", None)
+        if isinstance(change.new, ast.Call) and change.new.func is function:
+            left = [function, *change.new.args, *change.new.keywords]
+            (gone,) = [x for x in ast.iter_child_nodes(place) if x not in left]
+            part = ast.unparse(gone)
+    there = f"`{line}`" if part in (line, "…") else f"`{part}` in `{line}`"
+    return Finding("one_place", f"Line {_line(change)}, {there}: {what}.", asks)

@@ -1,0 +1,126 @@
+"""Explanations that need no search: chance, what stands in the learner's lines, an error."""
+
+from itertools import permutations
+from typing import Any
+
+from mha_course.check.engine import errors
+from mha_course.check.engine.attempt import Attempt, Explanation, where_right
+from mha_course.check.engine.compare import same
+from mha_course.check.engine.places import right_once_kept
+from mha_course.check.engine.report import Finding
+from mha_course.check.engine.safely import Outcome, Raised, Returned, on_the_cpu, run, seed
+from mha_course.check.engine.search import but_for_errors
+
+
+def three_dots(attempt: Attempt) -> Explanation | None:
+    """A place that the stub left open."""
+    found = attempt.source.three_dots()
+    return Explanation((found,), shows=False) if found else None
+
+
+def chance(attempt: Attempt) -> Explanation | None:
+    """Whether the answer gives something else when it is called again."""
+    trial = attempt.trials[0]
+    if isinstance(trial.outcome, Raised):
+        return None
+    first = trial.outcome.value
+    second = _repeated(attempt)
+    if isinstance(second, Raised) and second.kind == "KeyboardInterrupt":
+        return Explanation((errors.explain(second),), shows=False)
+    if not same(first, first):
+        return None  # nothing that can be compared
+    if isinstance(second, Returned) and same(second.value, first):
+        return None
+    third = _repeated(attempt)
+    settled = (
+        isinstance(second, Returned)
+        and isinstance(third, Returned)
+        and same(third.value, second.value)
+    )  # the seed decides: it is chance
+    found = RANDOM if settled or attempt.source.draws() else REMEMBERS
+    return Explanation((_fresh_weights(attempt) or found,), shows=False)
+
+
+def _repeated(attempt: Attempt) -> Outcome:
+    seed(1)
+    inputs = attempt.trials[0].case.inputs
+    return on_the_cpu(run(attempt.bound.answer, inputs, attempt.codes), inputs)
+
+
+RANDOM = Finding(
+    "random",
+    "Your code gives another result each time it is called on the same input.",
+    "Where does chance come in: is there a dropout, or a fresh random tensor?",
+)
+REMEMBERS = Finding(
+    "remembers",
+    "Your code gives another result when it is called again on the same input: it keeps "
+    "something from one call to the next.",
+    "Where is that kept: in a name outside of the function, an attribute, a default?",
+)
+
+
+def _fresh_weights(attempt: Attempt) -> Finding | None:
+    problem = attempt.problem
+    return None if problem.bind else attempt.source.fresh_weights(problem.arguments)
+
+
+def kept_nothing(attempt: Attempt) -> Explanation | None:
+    """A line that throws its result away, where that is all."""
+    node = attempt.source.nothing_kept()
+    if node is None or not right_once_kept(attempt, node):
+        return None
+    return Explanation((attempt.source.thrown_away(node),))
+
+
+# Errors that a tensor or a number of another cell explains.
+OF_SHAPES = {
+    f"error:{key}"
+    for key in ("matrix_shapes", "broadcast_shapes", "shape_for_view", "index_out_of_range")
+}
+
+
+def in_the_lines(attempt: Attempt) -> Explanation | None:
+    """What stands in the learner's lines comes before what can be guessed from the results."""
+    source, key = attempt.source, attempt.first_error.key if attempt.raised else ""
+    outcomes = [t.outcome for t in attempt.raised]
+    found: Finding | None = None
+    if key == "error:truth_of_a_tensor" and isinstance(outcomes[0], Raised):
+        found = source.truth_of_a_tensor(outcomes[0].number)
+    elif key == "error:none_used":
+        found = source.a_stub_is_called()
+    elif key in ("error:dtype_mix", "error:matrix_shapes"):
+        found = _fresh_weights(attempt)
+    if found:
+        return Explanation((found,))
+    explained = attempt.stops or bool(but_for_errors(attempt))
+    if not explained and (node := source.nothing_kept()):
+        return Explanation((source.thrown_away(node),))
+    if (key in OF_SHAPES or not explained) and (found := source.from_the_notebook()):
+        return Explanation((found, attempt.first_error) if attempt.stops else (found,))
+    return None
+
+
+def arguments_exchanged(attempt: Attempt) -> Explanation | None:
+    """Whether it is right once its arguments change places."""
+    names = attempt.problem.arguments
+    for order in [] if attempt.problem.bind else list(permutations(range(len(names))))[1:]:
+
+        def other(*inputs: Any, order: tuple[int, ...] = order) -> Any:
+            return attempt.bound.answer(*(inputs[i] for i in order))
+
+        if all(t.of(other).difference is None for t in attempt.trials):
+            found = Finding(
+                "arguments_exchanged",
+                f"All is right once the arguments are given in the order "
+                f"({', '.join(names[i] for i in order)}): the exercise passes them as "
+                f"({', '.join(names)}).",
+                "In which order does the first line of the stub name them?",
+            )
+            return Explanation((found,), shows=False)
+    return None
+
+
+def its_error(attempt: Attempt) -> Explanation | None:
+    """What its error means, where that is what has to be told."""
+    return Explanation((attempt.first_error,), (where_right(attempt),)) if attempt.stops else None

@@ -1,0 +1,167 @@
+"""The learner's own table of the exercises: in this kernel, and in a file for all notebooks.
+
+In the learner's copy of the course (`my_notebooks`, which `make lab` marks) the file is kept unless
+the learner says no: each notebook has a kernel of its own, and only a file sees them all. Anywhere
+else nothing is written unless the learner asks for it. It holds names and states, never code.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from mha_course.check.engine.report import Report
+from mha_course.disk import free_path, write_whole
+
+FILE = ".progress.json"
+BROKEN = ".progress.broken.json"  # what was found there, if it is no table
+LOCK = ".progress.json.lock"
+COPY = ".copied.json"  # lies in the learner's copy: see course/lab.py
+SECONDS = 2  # to wait for another kernel that is writing
+_REFUSED = b"false"  # what the file holds where the learner wants none
+_WORDS = {True: "done", False: "tried", None: "open"}
+_SIGNS = {"done": "✓", "tried": "✗", "open": "○"}
+_state: dict[str, str] = {}
+_listeners: list[Callable[[Report], None]] = []
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Shown by Jupyter as a table; `rows` are (number, notebook, exercise, state)."""
+
+    rows: tuple[tuple[int, str, str, str], ...]
+    kept: bool
+
+    @property
+    def _summary(self) -> str:
+        done = sum(state == "done" for *_, state in self.rows)
+        where = f"kept in {FILE}" if self.kept else "for this kernel only"
+        return f"{done} of {len(self.rows)} done ({where})."
+
+    def __str__(self) -> str:
+        lines = [
+            f"{number:>2}  {notebook}  {name:<22} {_SIGNS[state]} {state}"
+            for number, notebook, name, state in self.rows
+        ]
+        return "\n".join([*lines, self._summary])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f'<tr><td>{number}</td><td>{notebook}</td><td style="text-align:left"><code>'
+            f'{escape(name)}</code></td><td style="text-align:left">{_SIGNS[state]} {state}</td>'
+            "</tr>"
+            for number, notebook, name, state in self.rows
+        )
+        return (
+            "<table><thead><tr><th>#</th><th>notebook</th><th>exercise</th><th>state</th></tr>"
+            f"</thead><tbody>{cells}</tbody></table><div>{self._summary}</div>"
+        )
+
+
+def listen(listener: Callable[[Report], None]) -> None:
+    """Calls `listener` with every report from now on, before anything is written."""
+    _listeners.append(listener)
+
+
+def remember(report: Report) -> None:
+    """Notes a check's outcome; what was done once stays done."""
+    for listener in _listeners:
+        listener(report)
+    state = _WORDS[report.passed]
+    if state == "open":
+        return
+    if _state.get(report.name) != "done":
+        _state[report.name] = state
+    if _wanted():
+        _save()
+
+
+def table(exercises: list[tuple[Any, str, str]], keep: bool | None) -> Progress:
+    """`keep=True` starts the file, `keep=False` removes it, None leaves it as it is."""
+    if keep is False:
+        _refuse()
+    kept = (keep is True or _wanted()) and _save()
+    try:
+        known = _with_mine(_load() or {})
+    except OSError:
+        known = dict(_state)
+    rows = tuple((n, book, name, known.get(name, "open")) for n, book, name in exercises)
+    return Progress(rows, kept)
+
+
+def _place() -> Path:
+    """The learner's copy of the course, if the kernel runs in it or below; else where it runs."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # somebody has removed the folder: nothing is there
+        return Path()
+    return next((p for p in (here, *here.parents) if (p / COPY).exists()), here)
+
+
+def _wanted() -> bool:
+    place = _place()
+    try:
+        return (place / FILE).read_bytes().strip() != _REFUSED
+    except FileNotFoundError:
+        return (place / COPY).exists()
+    except OSError:
+        return False
+
+
+def _refuse() -> None:
+    place = _place()
+    if (place / COPY).exists():  # there it would come back by itself
+        write_whole(place / FILE, _REFUSED)
+    else:
+        (place / FILE).unlink(missing_ok=True)
+
+
+def _load() -> dict[str, str] | None:
+    """What is kept; None where the file is no table."""
+    if not _wanted():
+        return {}
+    try:
+        content = json.loads((_place() / FILE).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError):
+        return None
+    fine = isinstance(content, dict) and all(v in ("done", "tried") for v in content.values())
+    return content if fine else None
+
+
+def _with_mine(kept: dict[str, str]) -> dict[str, str]:
+    """What the file and this kernel know together."""
+    return kept | {k: v for k, v in _state.items() if kept.get(k) != "done"}
+
+
+def _save() -> bool:
+    """Adds names and states to the file. False where that cannot be done."""
+    place = _place()
+    try:
+        with _alone(place):
+            kept = _load()
+            if kept is None:
+                # Not thrown away: somebody may be able to mend it.
+                os.replace(place / FILE, free_path(place / BROKEN))
+            content = json.dumps(_with_mine(kept or {}), indent=1, sort_keys=True) + "\n"
+            write_whole(place / FILE, content.encode())
+    except OSError:
+        return False
+    return True
+
+
+def _alone(place: Path) -> AbstractContextManager[Any]:
+    """No other kernel reads and writes the file meanwhile; a kernel that dies lets go of it."""
+    try:
+        return FileLock(place / LOCK, timeout=SECONDS).acquire()
+    except (OSError, NotImplementedError):  # a disk without locks, or held for too long
+        return nullcontext()

@@ -1,0 +1,62 @@
+"""Who solved what: runs a folder of submitted notebooks and sums up the class.
+
+    python -m mha_course.classroom FOLDER [--roster CLASS.csv] [--out REPORT]
+
+A learner is a subfolder, or a line of the roster. Every notebook runs in a process and a folder of
+its own, with limits on time, memory and disk, without network; what its checks say then is the
+report. A broken or hostile submission gets a line in it and never stops the others. An interrupted
+run goes on where it stopped.
+"""
+
+import argparse
+import os
+import sys
+from io import TextIOWrapper
+from pathlib import Path
+
+from mha_course.classroom import files, pages
+from mha_course.classroom.grading import Row, grade
+from mha_course.classroom.walls import Limits
+from mha_lesson.refusals import require_positive, require_positive_int
+
+
+def main(arguments: list[str] | None = None) -> list[Row]:
+    parser = argparse.ArgumentParser(
+        prog="python -m mha_course.classroom",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, help="holds the notebooks, at any depth")
+    parser.add_argument("--roster", type=Path, help="CSV: name, then what names their files")
+    parser.add_argument("--out", type=Path, default=Path("classroom_report"))
+    parser.add_argument("--seconds", type=float, default=300, help="for each notebook")
+    parser.add_argument("--memory", type=float, default=6, help="GB for each notebook")
+    parser.add_argument("--disk", type=float, default=1000, help="MB for each notebook")
+    parser.add_argument("--jobs", type=int, default=1, help="how many run side by side")
+    options = parser.parse_args(arguments)
+    for name in ("seconds", "memory", "disk"):
+        require_positive(name, getattr(options, name))
+    require_positive_int("jobs", options.jobs)
+    if os.name == "nt":
+        raise SystemExit("Limits for hostile code need Linux or macOS; on Windows use WSL.")
+    if not options.folder.is_dir():
+        raise SystemExit(f"{options.folder} is not a folder.")
+    learners = files.learners(options.folder, options.roster, options.out)
+    if not learners:
+        raise SystemExit(f"No files in {options.folder}.")
+    limits = Limits(options.seconds, options.memory, options.disk)
+    rows = [Row(learner) for learner in learners]
+    try:
+        grade(rows, options.out, limits, options.jobs)
+    except KeyboardInterrupt:
+        print("Interrupted. What has been run is kept: the same command goes on from here.")
+    pages.save(rows, options.out)
+    print(pages.words(rows))
+    print(f"\nSaved in {options.out}: index.html, learners/, five tables for a spreadsheet (CSV)")
+    return rows
+
+
+if __name__ == "__main__":
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal that knows no ✓ shows a question mark
+        sys.stdout.reconfigure(errors="replace")
+    main()

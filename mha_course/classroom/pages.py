@@ -1,0 +1,213 @@
+"""What the teacher reads: tables for a spreadsheet, a page of the class and one a learner."""
+
+import csv
+import itertools
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+from mha_course.classroom.grading import (
+    BY_NOTEBOOK,
+    DONE,
+    EXERCISES,
+    MISSING,
+    NAMES,
+    OPEN,
+    TRIED,
+    UNKNOWN,
+    Row,
+)
+from mha_course.classroom.walls import PROJECT
+from mha_course.predictions import questions
+from mha_course.prose import prose
+
+SIGNS = {DONE: "✓", TRIED: "✗", OPEN: "·", UNKNOWN: "!", MISSING: "–"}
+MEANS = {
+    DONE: "solved: so its check said when the notebook ran; the answer stands behind the sign",
+    TRIED: "tried, not right yet",
+    OPEN: "open: handed in, not attempted",
+    UNKNOWN: "not run: handed in, and nothing could be found out",
+    MISSING: "not handed in",
+}
+TO_LEARNERS = {
+    DONE: "solved",
+    TRIED: "not right yet",
+    OPEN: "still open",
+    UNKNOWN: "could not be run",
+    MISSING: "not handed in",
+}
+SECTION = re.compile(r"^\| `(\w+)` \| (\d\d), \*(.+?)\* \|$", re.M)
+LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in EXERCISES}
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A mistake that the checks named, and the answers that make it: (learner, code)."""
+
+    exercise: str
+    key: str
+    does: str
+    asks: str
+    answers: tuple[tuple[str, str], ...]
+
+
+def slips(rows: list[Row]) -> list[Slip]:
+    """The class's mistakes, the most frequent first; each learner counts once."""
+    made: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for row in rows:
+        for name in NAMES:
+            best = row.best(name)
+            if best is None or row.state(name) != TRIED:
+                continue
+            for key in best.slips.get(name, []):
+                made[name, key][row.learner.name] = best.code.get(name, "")
+    known = {(e.name, s.key): s for e in EXERCISES for s in e.slips}
+    found = [
+        Slip(name, key, known[name, key].does, known[name, key].asks, tuple(who.items()))
+        for (name, key), who in made.items()
+        if (name, key) in known  # a submission can say anything: what no check says is left out
+    ]
+    return sorted(found, key=lambda s: (-len(s.answers), NAMES.index(s.exercise), s.key))
+
+
+def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
+    """Question -> choice -> how many learners opened it first; without their names."""
+    made = [{n: c for s in row.submissions for n, c in s.guesses.items()} for row in rows]
+    counts = {
+        name: {label: sum(one.get(name) == label for one in made) for label in question.choices}
+        for name, question in questions().items()
+    }
+    return {name: count for name, count in counts.items() if any(count.values())}
+
+
+def save(rows: list[Row], out: Path) -> None:
+    """Writes the tables and pages into the folder `out`."""
+    (out / "learners").mkdir(parents=True, exist_ok=True)
+    points = [f"{book} (of {len(names)})" for book, names in BY_NOTEBOOK.items()]
+    _table(out / "solved.csv", ["learner", *NAMES, *points, "all", "notes"],
+           [[r.learner.name, *map(r.state, NAMES), *map(r.points, BY_NOTEBOOK), r.done,
+             "; ".join(r.notes)] for r in rows]
+    )  # fmt: skip
+    _table(out / "slips.csv",
+           ["exercise", "slip", "what the code does", "a question", "learners", "who"],
+           [[s.exercise, s.key, s.does, s.asks, len(s.answers), "; ".join(n for n, _ in s.answers)]
+            for s in slips(rows)]
+    )  # fmt: skip
+    _table(out / "answers.csv",
+           ["learner", "exercise", "state", "slips", "what the check said", "answer", "file"],
+           [[r.learner.name, name, r.state(name), " ".join(best.slips.get(name, [])),
+             best.words.get(name, ""), best.code.get(name, ""), best.file]
+            for r in rows for name in NAMES if (best := r.best(name)) and name in best.code]
+    )  # fmt: skip
+    _table(out / "handed_in.csv", ["learner", "file", "notebook", "seconds", "note"],
+           [[r.learner.name, s.file, s.notebook, s.seconds, s.note]
+            for r in rows for s in r.submissions]
+           + [[r.learner.name, file, "", "", why] for r in rows for file, why in r.learner.others]
+    )  # fmt: skip
+    _table(out / "guesses.csv", ["question", "asked", "choice", "learners"],
+           [[name, questions()[name].asks, label, n]
+            for name, count in guesses(rows).items() for label, n in count.items()]
+    )  # fmt: skip
+    pages = _page_names(rows)
+    for row in rows:
+        page = out / "learners" / pages[row.learner.name]
+        page.write_text(learner_page(row), encoding="utf-8")
+    (out / "index.html").write_text(class_page(rows, pages), encoding="utf-8")
+
+
+def _table(path: Path, head: list[str], lines: list[list[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8-sig") as file:  # spreadsheets look for the mark
+        writer = csv.writer(file)
+        writer.writerow(head)
+        writer.writerows([_no_formula(cell) for cell in line] for line in lines)
+
+
+def _no_formula(cell: object) -> object:
+    """A spreadsheet must not take what a learner wrote for a formula."""
+    formula = isinstance(cell, str) and cell.lstrip()[:1] in ("=", "+", "-", "@", "|", "%")
+    return f"'{cell}" if formula else cell
+
+
+def _page_names(rows: list[Row]) -> dict[str, str]:
+    """A file name for each learner, fit for every system."""
+    pages: dict[str, str] = {}
+    taken: set[str] = set()
+    for row in rows:
+        plain = re.sub(r"[^\w-]+", "_", row.learner.name)[:60] or "_"
+        names = (plain if n == 1 else f"{plain}_{n}" for n in itertools.count(1))
+        page = next(name for name in names if name.casefold() not in taken)
+        taken.add(page.casefold())
+        pages[row.learner.name] = f"{page}.html"
+    return pages
+
+
+def words(rows: list[Row]) -> str:
+    """The report in a terminal."""
+    width = max(len(row.learner.name) for row in rows)
+    numbers = [str(e.number or e.name[:2]) for e in EXERCISES]
+    columns = [max(2, len(n)) for n in numbers]
+
+    def line(name: str, cells: list[str]) -> str:
+        marks = " ".join(f"{cell:>{w}}" for cell, w in zip(cells, columns, strict=True))
+        return f"{name:{width}}  {marks}"
+
+    lines = [line("", numbers)]
+    lines += [line(r.learner.name, [SIGNS[r.state(n)] for n in NAMES]) for r in rows]
+    lines += ["", *(f"  {SIGNS[state]} {means}" for state, means in MEANS.items())]
+    notes = [f"  {r.learner.name}: {note}" for r in rows for note in r.notes]
+    if notes:
+        lines += ["", "Worth a look:", *notes]
+    common = slips(rows)[:5]
+    if common:
+        lines += ["", "What the class does most often, and a question to open with:"]
+    for slip in common:
+        lines.append(f"  {len(slip.answers)} × {slip.exercise}: {slip.does} {slip.asks}".rstrip())
+    return "\n".join(lines)
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+
+def class_page(rows: list[Row], files: dict[str, str]) -> str:
+    """Learners × exercises, what the class gets wrong, and what was handed in."""
+    return _templates().get_template("class.html.j2").render(
+        title="Who solved what", rows=rows, files=files, slips=slips(rows), guesses=guesses(rows),
+        questions=questions(), solved_by=[sum(r.state(n) == DONE for r in rows) for n in NAMES],
+    )  # fmt: skip
+
+
+def learner_page(row: Row) -> str:
+    """To hand back: what was solved, what the check said, and which section to reread."""
+    return _templates().get_template("learner.html.j2").render(
+        title=f"Exercises: {row.learner.name}", row=row, reread=sections(),
+        missing=[LABELS[name] for name in NAMES if row.state(name) == MISSING],
+    )  # fmt: skip
+
+
+@cache
+def _templates() -> Environment:
+    """All that a submission said is escaped, wherever it is put."""
+    found: Any = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    found.filters["prose"] = lambda text: Markup(prose(text))
+    found.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
+    found.globals |= {
+        "SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS,
+        "BY_NOTEBOOK": BY_NOTEBOOK,
+    }  # fmt: skip
+    return found
+
+
+def sections() -> dict[str, tuple[str, str]]:
+    """Exercise -> (notebook, heading) to reread, as TEACHING.md has them."""
+    path = PROJECT / "notebooks/TEACHING.md"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return {name: (book, heading) for name, book, heading in SECTION.findall(text)}

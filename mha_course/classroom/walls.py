@@ -1,0 +1,219 @@
+"""A process with walls around it: what it may reach, how long, how much; and what it reports.
+
+How strong the walls are depends on the system: see `walls`.
+"""
+
+import os
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Event
+
+PROJECT = Path(__file__).resolve().parents[2]
+INSIDE = Path(__file__).with_name("inside.py")
+MOST_REPORTED = 2**20  # bytes that are kept of a report: many times what it needs
+LOOK = 0.2  # seconds between two looks at the clock and at the disk
+# What of a Linux system a Python needs, wherever it comes from. No homes, no sockets, no /etc.
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store",
+          "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
+          "/etc/fonts", "/etc/localtime")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limits:
+    """For each notebook: seconds on the clock, GB of memory, MB on the disk."""
+
+    seconds: float = 300
+    memory_gb: float = 6
+    disk_mb: float = 1000
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended, in words (empty: it went through), and what it reported."""
+
+    note: str
+    seconds: float
+    said: bytes
+
+
+def run(work: Path, limits: Limits, stop: Event) -> Ended:
+    """Runs `inside` on the folder `work`, at most until `stop` is set."""
+    reader, writer = os.pipe()
+    child = [
+        # -P: the folder of `inside` is no place to import from.
+        sys.executable, "-P", str(INSIDE), str(work), str(writer),
+        str(limits.seconds), str(limits.memory_gb),
+    ]  # fmt: skip
+    env = {
+        **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "PYTHONPATH")},
+        **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"), str(work)),
+        "CUDA_VISIBLE_DEVICES": "",  # the same verdicts everywhere
+        "MHA_LESSON_DEVICE": "cpu",
+        "OMP_NUM_THREADS": "1",  # several may run side by side
+        "MPLBACKEND": "Agg",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [*walls(str(work)), *child],
+        cwd=work,
+        env=env,
+        pass_fds=[writer],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    said = bytearray()
+    try:
+        os.close(writer)
+        os.set_blocking(reader, False)
+        note = _watch(process, reader, said, work, limits, start, stop)
+    finally:
+        _end(process)
+        _drain(reader, said)  # what was still on its way
+        os.close(reader)
+    return Ended(note, time.monotonic() - start, bytes(said))
+
+
+def _watch(
+    process: subprocess.Popen,
+    reader: int,
+    said: bytearray,
+    work: Path,
+    limits: Limits,
+    start: float,
+    stop: Event,
+) -> str:
+    """Reads while the process runs, so that a full pipe does not hold it up; says how it ended."""
+    looked, closed = start, False
+    while process.poll() is None:
+        if closed:
+            time.sleep(LOOK / 4)  # and it still runs
+        elif select.select([reader], [], [], LOOK)[0]:
+            closed = _drain(reader, said)
+        now = time.monotonic()
+        if stop.is_set():
+            return "interrupted"
+        if now - start > limits.seconds:
+            return f"stopped after {limits.seconds:g} s"
+        if now - looked > LOOK:
+            looked = now
+            if _takes(work) + _held(process.pid) > limits.disk_mb * 1e6:
+                return f"stopped: more than {limits.disk_mb:g} MB on the disk"
+    return "" if process.returncode == 0 else "stopped before its end (memory, or a crash)"
+
+
+def _drain(reader: int, said: bytearray) -> bool:
+    """Takes what is there, keeps the first part of it; True at the pipe's end."""
+    for _ in range(64):  # then look at the clock again
+        try:
+            chunk = os.read(reader, 2**16)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            return True
+        said += chunk[: MOST_REPORTED - len(said)]
+    return False
+
+
+def _takes(work: Path, most: int = 20_000) -> float:
+    """Bytes on the disk below `work`; infinite for more files than anybody needs."""
+    size, folders = 0, [str(work)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    most -= 1
+                    if most < 0:
+                        return float("inf")
+                    found = entry.stat(follow_symlinks=False)
+                    size += getattr(found, "st_blocks", 0) * 512
+                    if stat.S_ISDIR(found.st_mode):
+                        folders.append(entry.path)
+        except OSError:  # gone meanwhile, or closed to us
+            continue
+    return size
+
+
+def _held(first: int) -> float:
+    """Bytes of the files without a name that a run holds open, in memory or on the disk (Linux)."""
+    size: dict[tuple[int, int], int] = {}
+    family = [first]
+    for process in family:
+        with suppress(OSError, ValueError):  # it has ended meanwhile
+            for task in os.scandir(f"/proc/{process}/task"):
+                family += map(int, Path(task.path, "children").read_text().split())
+            for held in os.scandir(f"/proc/{process}/fd"):
+                found = os.stat(held.path)
+                if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                    size[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return sum(size.values())
+
+
+def _end(process: subprocess.Popen) -> None:
+    """The process and all it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+
+
+def walls(work: str) -> list[str]:
+    """The command that builds the strongest wall that this system has.
+
+    With bubblewrap (Linux) nothing is there but the system's programs, Python, the course and the
+    submission's own folder, and only that folder can be written: no homes, no sockets, no network,
+    whatever the code tries. With `unshare` there is no network, and all processes end with the
+    first. Everywhere, Python itself refuses to open files elsewhere for writing and to connect
+    (`inside`), which stops accidents and simple tricks, but is no wall against native code.
+    """
+    for wall in (bubblewrap(), UNSHARE):
+        if _stands(tuple(wall)):
+            bind = ["--bind", work, work, "--chdir", work, "--remount-ro", "/"]
+            return [*wall, *bind] if wall[0] == "bwrap" else wall
+    return []
+
+
+UNSHARE = ["unshare", "-rn", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def bubblewrap() -> list[str]:
+    wall = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    for place in filter(os.path.lexists, SYSTEM):
+        link = os.path.islink(place) and not os.path.islink(os.path.dirname(place))
+        wall += ["--symlink", os.readlink(place), place] if link else ["--ro-bind", place, place]
+    for place in _needed():
+        wall += ["--ro-bind", place, place]
+    return [*wall, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+
+
+def _needed() -> list[str]:
+    """Folders without which Python and the course do not run, an outer one before an inner one."""
+    found = {str(PROJECT / part) for part in ("mha_lesson", "mha_course", "data")}
+    found |= {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
+    found |= {p for p in sys.path if p.endswith(("site-packages", "dist-packages"))}
+    found |= {*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))}
+    return sorted(os.path.abspath(p) for p in found if os.path.isdir(p))
+
+
+@cache
+def _stands(wall: tuple[str, ...]) -> bool:
+    """Whether the wall can be built here and Python runs behind it: tried once."""
+    if shutil.which(wall[0]) is None:
+        return False
+    command = [*wall, sys.executable, "-P", "-c", "import ctypes, json, numpy"]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False

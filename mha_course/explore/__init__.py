@@ -1,0 +1,33 @@
+"""Moving pictures: one function for each explorer, all of them sliders over a pure function.
+
+Each module holds a pure function that turns the sliders' values into a `Scene`, and a thin one that
+puts the sliders over it.
+"""
+
+from mha_course.explore.n00_flow import flow
+from mha_course.explore.n01_scaling import scaling
+from mha_course.explore.n02_projections import projections
+from mha_course.explore.n03_memory import memory
+from mha_course.explore.n04_masks import masks
+from mha_course.explore.n05_head_writes import head_writes
+from mha_course.explore.n06_heads import heads
+from mha_course.explore.n07_training import training
+from mha_course.explore.n08_real_heads import real_heads
+from mha_course.explore.n09_cost import cost
+from mha_course.explore.n10_rotation import rotation
+from mha_course.explore.n11_cache import cache
+
+__all__ = [
+    "cache",
+    "cost",
+    "flow",
+    "head_writes",
+    "heads",
+    "masks",
+    "memory",
+    "projections",
+    "real_heads",
+    "rotation",
+    "scaling",
+    "training",
+]

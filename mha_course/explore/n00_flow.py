@@ -1,0 +1,340 @@
+"""The whole computation in one picture: from X to the output, one head at a time."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import ipywidgets as widgets
+import torch
+from torch import Tensor
+
+from mha_course.pictures.fields import text_of
+from mha_course.pictures.flow import Flow
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.panels import Heatmap, Scene, number
+from mha_lesson.attention import (
+    MultiHeadAttention,
+    merge_heads,
+    split_heads,
+    textbook_attention,
+)
+from mha_lesson.masks import causal_mask
+from mha_lesson.refusals import describe, listed, require_one_of
+from mha_lesson.text import sentence
+
+BY_HAND, SENTENCE, YOURS = "by hand", "the sentence", "your module"
+PARTS = ("attention", "projections", "heads", "mask", "output")  # as the notebooks 1 to 5 add them
+STEPS = {  # as a slider says it, in plain letters -> the blocks that it makes
+    "X": ("x",),
+    "Q, K, V": ("q", "k", "v"),
+    "Q Kᵀ": ("products",),
+    "÷ √dₖ": ("scores",),
+    "mask": ("masked",),
+    "softmax": ("weights",),
+    "weights · V": ("context",),
+    "concat": ("concat",),
+    "Wᴼ": ("output",),
+}
+DECIMALS = 4  # two are said; more would take twice the room in a page
+MOST_TOKENS, MOST_HEADS, MOST_DIMENSIONS, WIDEST = 24, 12, 64, 512
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """All numbers of one attention layer on one sequence.
+
+    Attributes:
+        words: T labels.
+        q, k, v: (h, T, d_k).
+        x: (T, d_model), what comes in, or None where Q, K and V are given.
+        after: W^O (d_model, h·d_k) and its bias (d_model,), or None.
+        head: the one to begin with; pick: (query, key) to begin with.
+    """
+
+    words: tuple[str, ...]
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    x: Tensor | None = None
+    after: tuple[Tensor, Tensor] | None = None
+    head: int = 0
+    pick: tuple[int, int] = (0, 0)
+
+
+def flow(
+    mha: MultiHeadAttention | None = None,
+    x: Tensor | None = None,
+    tokens: list[str] | None = None,
+    *,
+    until: str | None = None,
+) -> Explorer:
+    """`example`, `step` and `head` over the blocks of attention, from X to the output.
+
+    It begins with three tokens of two numbers (in two heads where all is shown), whose entries can
+    be moved, and goes on to the course's sentence; with `mha` and `x` it shows your own.
+
+    Args:
+        mha: the module to look into; that of the course's sentence if None.
+        x: (T, d_model), its input; needed with `mha`.
+        tokens: T labels; positions if None.
+        until: how much of it: "attention" from Q, K and V to the context, then each adds to the
+            one before: "projections" from X, "heads", "mask", "output" with W^O. All if None.
+    """
+    until, by_hand = ("output", True) if until is None else (until, until == PARTS[0])
+    require_one_of("until", until, PARTS)
+    sources = _examples(until) if mha is None else {YOURS: _source(mha, x, tokens)}
+    if not by_hand:
+        sources.pop(BY_HAND, None)
+    first, *_ = sources
+    *_, last = sources.values()
+    steps = _steps(_blocks(sources[first], 0, False, until))  # by hand there is no X
+    controls: dict[str, Any] = {
+        "example": widgets.Dropdown(options=[*sources]),
+        "step": widgets.SelectionSlider(options=steps, value=steps[-1]),
+        "head": widgets.IntSlider(value=last.head, max=len(last.q) - 1),
+        "causal": widgets.Checkbox(value=until == "mask", description="causal mask", indent=False),
+    }
+    if len(sources) == 1:
+        del controls["example"]
+    if until not in ("mask", "output"):
+        del controls["causal"]
+
+    def scene_at(step: str, head: int, example: str = first, causal: bool = False) -> Scene:
+        return draw(sources[example], step, head, causal, until)
+
+    def heads(example: str = first, **_: Any) -> range:
+        return range(len(sources[example].q))
+
+    return Explorer(controls, scene_at, reach={"head": heads})
+
+
+def scene(
+    step: str = "Wᴼ",
+    head: int = 1,
+    example: str = SENTENCE,
+    causal: bool = False,
+    until: str = "output",
+) -> Scene:
+    """One head of the course's sentence, or the example of notebook 1, up to a step."""
+    source = _examples(until)[example]
+    return draw(source, step, min(head, len(source.q) - 1), causal, until)
+
+
+def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scene:
+    """What a layer computes in one head, as far as `step`."""
+    blocks = _blocks(source, head, causal, until)
+    steps = _steps(blocks)
+    shown = [name for done in steps[: steps.index(step) + 1] for name in STEPS[done]]
+    by_hand = source.x is None
+    w_o, bias = source.after if source.after and "output" in blocks else (None, None)
+    panel = Flow(
+        blocks,
+        shown=shown,
+        words=source.words,
+        head=head,
+        n_heads=len(source.q),
+        cut=PARTS.index(until) >= PARTS.index("heads"),
+        pick=source.pick,
+        by_hand=by_hand,
+        w_o=w_o.T if by_hand and w_o is not None else None,
+        writes=None if by_hand or w_o is None else _writes(source, causal),
+        bias=None if by_hand else bias,
+    )
+    said = _said(source, blocks, step, head, causal)
+    return Scene(
+        panel, caption=said, alt=f"The computation of attention as blocks of cells: {said}"
+    )
+
+
+def _steps(blocks: dict[str, Heatmap]) -> list[str]:
+    """The steps that make these blocks."""
+    return [step for step, made in STEPS.items() if blocks.keys() >= {*made}]
+
+
+@cache
+def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, Heatmap]:
+    """Every matrix of the computation, in its order."""
+    here = PARTS.index(until)
+    q, k, v = source.q[head], source.k[head], source.v[head]
+    T, d_k = q.shape
+    products = q @ k.T
+    scores = products / d_k**0.5
+    blocked = causal_mask(T, scores.device) & causal
+    weights = scores.masked_fill(blocked, -torch.inf).softmax(dim=-1)
+    words = source.words
+    hand = source.x is None
+    wide = 15 if hand else _far(v)
+    far, largest = (2.5, 4.0) if hand else (max(_far(q), _far(k)), _far(products))
+    smaller = largest / d_k**0.5
+
+    def rounded(values: Tensor) -> Tensor:
+        return values if hand else values.round(decimals=DECIMALS)
+
+    def pair(values: Tensor, title: str, far: float, hidden: Tensor | None = None) -> Heatmap:
+        return Heatmap(
+            rounded(values), words, words, title=title, limits=(-far, far),
+            colours=f"head {head % 8}", blocked=hidden,
+            decimals=None if hand and title.startswith("Q") else 2,
+        )  # fmt: skip
+
+    def vectors(
+        values: Tensor, title: str, role: str, far: float, rows: Any = words, **more: Any
+    ) -> Heatmap:
+        return Heatmap(
+            rounded(values), rows, colours=role, limits=(-far, far),
+            title=f"{title} {tuple(values.shape)}", **more,
+        )  # fmt: skip
+
+    def wide_vectors(values: Tensor, title: str, role: str) -> Heatmap:
+        if hand:
+            return vectors(values, title, role, wide)
+        return vectors(values, title, role, _far(values), numbers=False)
+
+    made = {}
+    if source.x is not None and here >= PARTS.index("projections"):
+        made["x"] = wide_vectors(source.x, "X", "output")
+    made |= {
+        "q": vectors(q, "Q", "query", far),
+        "k": vectors(k.T, "Kᵀ", "key", far, rows=None, columns=words),
+        "v": vectors(v, "V", "value", wide),
+        "products": pair(products, f"Q Kᵀ {tuple(products.shape)}", largest),
+        "scores": pair(scores, f"÷ √{d_k}", smaller),
+    }
+    if here >= PARTS.index("mask"):
+        made["masked"] = pair(scores, "causal mask" if causal else "no mask", smaller, blocked)
+    made["weights"] = pair(weights, "softmax", 1.0)
+    made["context"] = vectors(weights @ v, "· V", "value", wide)
+    if source.after and here >= PARTS.index("output"):
+        concat, (w_o, bias) = _concat(source, causal), source.after
+        made["concat"] = wide_vectors(concat, "concat", "value")
+        made["output"] = wide_vectors(concat @ w_o.T + bias, "output", "output")
+    return made
+
+
+@cache
+def _concat(source: Source, causal: bool) -> Tensor:
+    """(T, h·d_k): the contexts of all heads side by side."""
+    mask = causal_mask(len(source.words), source.q.device) & causal
+    contexts, _ = textbook_attention(source.q, source.k, source.v, mask)
+    return merge_heads(contexts[None])[0]
+
+
+@cache
+def _writes(source: Source, causal: bool) -> Tensor:
+    """(h, T, d_model): what every head adds to the output."""
+    assert source.after
+    slabs = source.after[0].T.unflatten(0, (len(source.q), -1))  # (h, d_k, d_model)
+    sums = (split_heads(_concat(source, causal)[None], len(source.q))[0] @ slabs).cumsum(dim=0)
+    # Not each write: then the sum of all would be off by h roundings.
+    writes = sums.round(decimals=DECIMALS).diff(dim=0, prepend=torch.zeros_like(sums[:1]))
+    return writes.round(decimals=DECIMALS)
+
+
+def _far(values: Tensor) -> float:
+    """Where colours end: nearly the largest size, and the few beyond it are as strong."""
+    return max(float(values.abs().flatten().quantile(0.995)), 1e-6)
+
+
+def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, causal: bool) -> str:
+    """What this step does, in one sentence, with the numbers of the pair that is looked at."""
+    i, j = source.pick
+    query, key = source.words[i], source.words[j]
+    T, d_k = source.q.shape[1:]
+
+    def at(name: str) -> str:
+        return number(float(blocks[name].values[i, j]), 2)
+
+    hand = source.x is None
+    alone = hand and len(source.q) == 1
+    where = "" if alone or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
+    blocked = causal and j > i
+    said = {
+        "X": f"{T} tokens come in, each a vector: {query} is one row of X.",
+        "Q, K, V": "every token has a query, a key and a value"
+        + (
+            ", here given." if "x" not in blocks else f", {d_k} numbers each, made of its row of X."
+        ),
+        "Q Kᵀ": "every query is multiplied with every key"
+        + ("." if hand else f"; {query} · {key} = {at('products')}."),
+        "÷ √dₖ": f"divided by √{d_k}, whatever the size of a head, scores keep their range"
+        + ("." if hand else f"; {query} → {key}: {at('scores')}."),
+        "mask": "blocked keys get −∞." if causal else "nothing is blocked here.",
+        "softmax": "each row becomes shares that add up to 1"
+        + ("." if hand or blocked else f"; {query} takes {at('weights')} from {key}."),
+        "weights · V": "each token takes a mean of the values, weighted by its row.",
+        "concat": f"the contexts of all {len(source.q)} heads lie side by side.",
+        "Wᴼ": "the output is the sum of what all heads write.",
+    }[step]
+    return where + (said if where else said[0].upper() + said[1:])
+
+
+def _examples(until: str) -> dict[str, Source]:
+    return {BY_HAND: _by_hand(1 if until == PARTS[0] else 2), SENTENCE: _sentence()}
+
+
+@cache
+def _by_hand(n_heads: int) -> Source:
+    """The example of notebook 1: Q and K are the same three rows; or two heads, of which it is the
+    second. The first looks one token back.
+    """
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], device="cpu")
+    back = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]], device="cpu")
+    front = torch.tensor([[2.0, 0.0], [0.0, 2.0], [-2.0, -2.0]], device="cpu")
+    v = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]], device="cpu")
+    heads = [(back, front, 10 - v), (rows, rows, v)][-n_heads:]
+    q, k, v = (torch.stack(parts) for parts in zip(*heads, strict=True))
+    w_o = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 1], [0, 1, 0.5, 0], [-1, 0, 0, 1]], device="cpu")
+    after = (w_o, torch.zeros(4, device="cpu")) if n_heads > 1 else None
+    words = "token 0", "token 1", "token 2"
+    return Source(words, q, k, v, after=after, head=n_heads - 1, pick=(2, 2))
+
+
+@cache
+def _sentence() -> Source:
+    creek = sentence()
+    pick = creek.tokens.index("it"), creek.tokens.index("creek")
+    return Source(
+        creek.labels, *creek.heads, x=creek.hidden, after=(creek.w_o, creek.b_o), head=1, pick=pick
+    )
+
+
+def _source(mha: MultiHeadAttention, x: Tensor | None, tokens: list[str] | None) -> Source:
+    """A learner's own module and its input."""
+    x, labels = own_input(mha, x, tokens, most=MOST_TOKENS)
+    if mha.n_heads > MOST_HEADS or mha.d_k > MOST_DIMENSIONS or mha.d_model > WIDEST:
+        raise ValueError(
+            f"mha must have at most {MOST_HEADS} heads, d_k = {MOST_DIMENSIONS} and d_model = "
+            f"{WIDEST} to be drawn; got {mha.n_heads}, {mha.d_k} and {mha.d_model}."
+        )
+    with torch.no_grad():
+        q, k, v = (split_heads(t[None], mha.n_heads)[0] for t in mha.w_qkv(x).chunk(3, dim=-1))
+        _, weights = mha(x, return_weights=True)
+    w_o, bias = mha.w_o.weight, mha.w_o.bias
+    bias = w_o.new_zeros(mha.d_model) if bias is None else bias
+    q, k, v, x, w_o, bias = (part.detach().float().cpu() for part in (q, k, v, x, w_o, bias))
+    at = int(weights[0, -1].argmax())
+    return Source(labels, q, k, v, x, (w_o, bias), pick=(len(x) - 1, at))
+
+
+def own_input(
+    mha: Any, x: Any, tokens: Any, most: int | None = None
+) -> tuple[Tensor, tuple[str, ...]]:
+    """x (T, d_model), which a learner's own module is to look at, and its T labels.
+
+    Raises:
+        TypeError, ValueError: it is no module of the course; x is no input of it, or has more than
+            `most` tokens; or there are not T labels.
+    """
+    if not isinstance(mha, MultiHeadAttention):
+        raise TypeError(f"mha must be a MultiHeadAttention; got {type(mha).__name__}.")
+    weight = mha.w_qkv.weight
+    fits = isinstance(x, Tensor) and x.ndim == 2 and x.shape[1] == mha.d_model
+    if not fits or not 1 <= len(x) <= (most or len(x)):
+        so = ", what the module is to look at" if most is None else f" of at most {most} tokens"
+        raise ValueError(f"x must be a tensor (T, d_model = {mha.d_model}){so}; got {describe(x)}.")
+    if x.dtype != weight.dtype or x.device != weight.device:
+        raise ValueError(f"x must be like the weights, {describe(weight)}; got {describe(x)}.")
+    labels = tuple(map(text_of, listed("tokens", range(len(x)) if tokens is None else tokens)))
+    if len(labels) != len(x):
+        raise ValueError(f"tokens must be T = {len(x)} labels; got {len(labels)}.")
+    return x, labels

@@ -1,0 +1,112 @@
+"""What every head writes into the tokens, and the sum of it: W^O, taken apart."""
+
+from functools import cache, partial
+
+import ipywidgets as widgets
+import torch
+from torch import Tensor
+
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.panels import Heatmap, Scene, Walk
+from mha_lesson.attention import merge_heads, scaled_dot_product_attention, split_heads
+from mha_lesson.text import sentence
+
+HEADS = (1, 2, 3, 4, 6, 12)  # into which the layer's 384 dimensions are cut
+N_SHOWN = 24  # dimensions of the output shown for one token
+
+
+def head_writes() -> Explorer:
+    """A slider `h` and a box for each head, on or off, over every head's write and their sum."""
+    boxes = {
+        f"head_{i}": widgets.Checkbox(
+            value=True, description=f"head {i}", indent=False, layout={"width": "6em"}
+        )
+        for i in range(HEADS[-1])
+    }
+    return Explorer(
+        {"h": widgets.SelectionSlider(options=HEADS, value=12), **boxes},
+        lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
+        reach={f"head_{i}": partial(_places, i) for i in range(HEADS[-1])},
+    )
+
+
+def _places(head: int, h: int, **_: bool) -> tuple[bool, ...]:
+    """Where the box of a head can stand: one that is not there stays off."""
+    return (False, True) if head < h else (False,)
+
+
+def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
+    """Writes of the real layer's heads on the real sentence; `on` says which take part."""
+    on = (True,) * h if on is None else on
+    creek, full = sentence(), _writes(h).sum(dim=0)  # (T, d_model); the bias belongs to no head
+    writes = _writes(h) * torch.tensor(on, device="cpu")[:, None, None]  # a head off writes 0
+    total = writes.sum(dim=0)
+    it = creek.tokens.index("it")
+    rows = [*(f"head {i}" for i in range(h)), "sum"]
+    lengths = torch.cat([writes.norm(dim=-1), total.norm(dim=-1)[None]]).round(decimals=4)
+    numbers = torch.cat([writes[:, it, :N_SHOWN], total[None, it, :N_SHOWN]]).round(decimals=4)
+    plane, frame, (one, other), share = _plane(h)
+    everywhere = Heatmap(
+        lengths, rows, creek.labels, limits=(0, _longest()), numbers=False, quantity="length",
+        row_name="written by", column_name="token", title="how much each head writes, and where",
+    )  # fmt: skip
+    into_it = Heatmap(
+        numbers, rows, range(N_SHOWN), limits=(-1, 1), numbers=False, quantity="value",
+        row_name="written by", column_name=f"first {N_SHOWN} dimensions",
+        title="what they write into “it”",
+    )  # fmt: skip
+    across = f", ↑ where heads {one} and {other} differ" if h > 1 else ""
+    walk = Walk(
+        writes[:, it] @ plane.mT, frame, x_name=f"→ along the sum{across}",
+        title="the same, projected, tip to tail", wide=1.6,
+    )  # fmt: skip
+    missing = float((full - total).norm() / full.norm())
+    sum_is = (
+        "the layer's whole output, but for the bias."
+        if all(on)
+        else f"{missing:.0%} of the whole output's length away from it."
+    )
+    cut = "" if h == 12 else " The model was trained with 12; this cut is for comparison."
+    return Scene(
+        [[everywhere, into_it, walk]],
+        caption=f"Heads that write: {sum(on)} of {h}. Their sum is {sum_is}{cut} Of the writes' "
+        f"squared length, {share:.0%} lies in the plane of the arrows.",
+    )
+
+
+@cache
+def _plane(h: int) -> tuple[Tensor, tuple[float, ...], tuple[int, int], float]:
+    """(2, d_model): the direction of all writes' sum into “it”, and the one across it in which the
+    two heads differ whose writes are most opposed; the part of that plane which the writes need,
+    one after the other; the two heads; the share of all writes' squared length in the plane.
+    """
+    writes = _writes(h)[:, sentence().tokens.index("it")]
+    unit = torch.nn.functional.normalize(writes, dim=-1)
+    one, other = divmod(int((unit @ unit.mT).argmin()), h)
+    along = torch.nn.functional.normalize(writes.sum(dim=0), dim=0)
+    across = writes[one] - writes[other]
+    across = torch.nn.functional.normalize(across - (across @ along) * along, dim=0)
+    plane = torch.stack([along, across])
+    steps = writes @ plane.mT
+    low, high = steps.clamp(max=0).sum(dim=0), steps.clamp(min=0).sum(dim=0)  # with any heads off
+    (left, lowest), (right, highest) = (low - 0.2).tolist(), (high + 0.2).tolist()
+    share = float(steps.pow(2).sum() / writes.pow(2).sum())
+    return plane, (left, right, lowest, highest), (one, other), share
+
+
+@cache
+def _longest() -> float:
+    """The longest write or sum over every h, so that one scale serves all positions."""
+    return max(
+        float(x.norm(dim=-1).max()) for h in HEADS for x in (_writes(h), _writes(h).sum(dim=0))
+    )
+
+
+@cache
+def _writes(h: int) -> Tensor:
+    """(h, T, d_model): H_i W_O^(i) for each head i."""
+    creek = sentence()
+    q, k, v = (split_heads(merge_heads(x[None]), h) for x in creek.heads)
+    heads = scaled_dot_product_attention(q, k, v)[0]  # (h, T, d_k)
+    slabs = creek.w_o.view(creek.d_model, h, -1).permute(1, 2, 0)  # (h, d_k, d_model)
+    return heads @ slabs

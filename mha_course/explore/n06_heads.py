@@ -1,0 +1,124 @@
+"""All heads' weights at once: how many heads, and how many of each head's dimensions take part."""
+
+from functools import partial
+from typing import Any
+
+import ipywidgets as widgets
+import numpy as np
+import torch
+from torch import Tensor
+
+from mha_course.explore.n00_flow import own_input
+from mha_course.pictures.charts import ENDS
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.numerals import counted
+from mha_course.pictures.panels import Heatmap, Scene, number
+from mha_lesson.attention import (
+    MultiHeadAttention,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
+from mha_lesson.text import sentence
+
+MOST = 12  # heads drawn at once
+
+
+def heads(
+    mha: MultiHeadAttention | None = None,
+    x: Tensor | None = None,
+    tokens: list[str] | None = None,
+) -> Explorer:
+    """Sliders `h` and `d_k` over the heatmaps of all heads.
+
+    Args:
+        mha: a module whose queries and keys to look at; the real layer of the course if None.
+        x: (T, d_model), its input; needed with `mha`.
+        tokens: T labels; positions if None.
+    """
+    q, k, labels, trained = _source(mha, x, tokens)
+    width = q.shape[-1]
+    counts = [h for h in range(1, MOST + 1) if width % h == 0]
+    controls: dict[str, Any] = {
+        "h": widgets.SelectionSlider(options=counts, value=trained),
+        "d_k": widgets.IntSlider(value=width // trained, min=1, max=width // trained),
+        "hide_ends": widgets.Checkbox(value=False, description="hide [CLS], [SEP]", indent=False),
+    }
+    if not {*ENDS} & {*labels}:
+        del controls["hide_ends"]
+    return Explorer(
+        controls,
+        partial(draw, q, k, labels, trained),
+        reach={"d_k": lambda h, **_: range(1, width // h + 1)},
+    )
+
+
+def scene(h: int = 12, d_k: int | None = None, hide_ends: bool = False) -> Scene:
+    """The heads of the real layer on the real sentence."""
+    q, k, labels, trained = _source(None, None, None)
+    return draw(q, k, labels, trained, h, q.shape[-1] // h if d_k is None else d_k, hide_ends)
+
+
+def draw(
+    q: Tensor,
+    k: Tensor,
+    tokens: tuple[str, ...],
+    trained: int,
+    h: int,
+    d_k: int,
+    hide_ends: bool = False,
+) -> Scene:
+    """Queries and keys (T, h·d_k) cut into h heads, each looking with its first d_k dimensions."""
+    width = q.shape[-1]
+    q, k = (split_heads(x[None], h)[0, ..., :d_k] for x in (q, k))
+    _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
+    weights = weights.round(decimals=4)  # more is never said, and takes twice the room in a page
+    words = [i for i, token in enumerate(tokens) if token not in ENDS] or [*range(len(tokens))]
+    between = weights[:, words][:, :, words]  # what words look at among words
+    names = tuple(tokens[i] for i in words)
+    shown, labels = (between, names) if hide_ends else (weights, tokens)
+    panels = [
+        Heatmap(one, labels, labels, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
+        for i, one in enumerate(shown)
+    ]
+    said = f"{counted(h, 'head')} with {counted(d_k, 'dimension')}{' each' * (h > 1)}. " + _found(
+        between, names, len(words) < len(tokens)
+    )
+    if h != trained:
+        said += f" Trained with {counted(trained, 'head')}; this cut is for comparison."
+    elif d_k < width // h:
+        said += f" Trained with {width // h} dimensions; the others are left out."
+    return Scene(panels, columns=6 if h > 8 else 4, caption=said)
+
+
+def _found(weights: Tensor, words: tuple[str, ...], inside: bool) -> str:
+    """The largest of the weights (h, T, T), and what the story of the course asks about."""
+    head, row, column = np.unravel_index(int(weights.nan_to_num(-1.0).argmax()), weights.shape)
+    value = number(float(weights[head, row, column]), 2)
+    among = " between words" * inside
+    found = f"Largest weight{among} {value}: {words[row]} → {words[column]}, in head {head}."
+    if {"it", "creek"} <= set(words):
+        it = weights[:, words.index("it")]
+        share, best = it[:, words.index("creek")].max(dim=0)
+        first = int((it.argmax(dim=-1) == words.index("creek")).sum())
+        found += (
+            f" it → creek: at most {number(float(share), 2)}, in head {int(best)}; of the words, "
+            f"creek is its first choice in {first} of {len(weights)}."
+        )
+    return found
+
+
+def _source(
+    mha: MultiHeadAttention | None, x: Tensor | None, tokens: list[str] | None
+) -> tuple[Tensor, Tensor, tuple[str, ...], int]:
+    """Queries and keys (T, h·d_k), labels, and the number of heads they were made for."""
+    if mha is None:
+        creek = sentence()
+        q, k = (merge_heads(x[None])[0] for x in creek.heads[:2])
+        return q, k, creek.labels, creek.n_heads
+    x, labels = own_input(mha, x, tokens)
+    if mha.n_heads > MOST:
+        raise ValueError(f"mha must have at most {MOST} heads to be drawn; got {mha.n_heads}.")
+    with torch.no_grad():
+        q, k, _ = mha.w_qkv(x).chunk(3, dim=-1)
+    return q.cpu(), k.cpu(), labels, mha.n_heads

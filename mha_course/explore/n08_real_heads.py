@@ -1,0 +1,129 @@
+"""What the heads of a published model look at, in any sentence."""
+
+from functools import cache, lru_cache
+from typing import Any
+
+import ipywidgets as widgets
+
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.panels import Heatmap, Scene, Stack, Table, Words
+from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
+from mha_lesson.refusals import require_text
+from mha_lesson.text import LAYER, SENTENCE
+
+N_LAYERS, N_HEADS = 6, 12
+MOST_TOKENS = 48  # more cannot be read in a picture
+HEAD = 1  # of layer 3: it → creek
+OFFERED = (  # where nobody can type
+    SENTENCE,
+    "The dog chased the cat because it was hungry.",
+    "The dog chased the cat because it was slow.",
+    "over it jump the dog cold creek",
+    "The trophy does not fit into the suitcase because it is too large.",
+    "The trophy does not fit into the suitcase because it is too small.",
+    "Anna told Mary that she had won the prize.",
+    "The old man the boat.",
+    "Time flies like an arrow; fruit flies like a banana.",
+    "The keys to the cabinet are on the table.",
+    "Dogs that chase cats bark.",
+    "I saw the man with the telescope.",
+    "To be or not to be, that is the question.",
+    "One two three four five six seven.",
+    "the the the the the the",
+)
+
+
+def real_heads(text: str = SENTENCE) -> Explorer:
+    """Sliders `layer` and `head` over the weights of all-MiniLM-L6-v2 in a sentence to be typed.
+
+    Args:
+        text: the sentence to begin with.
+    """
+    require_text(text=text)
+    return Explorer(
+        {
+            "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1),
+            "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1),
+            "hide_ends": widgets.Checkbox(
+                value=False, description="hide [CLS], [SEP]", indent=False
+            ),
+            "text": widgets.Text(
+                value=text,
+                description="sentence",
+                continuous_update=False,  # on Enter, or when the field is left
+                layout={"width": "40em", "max_width": "100%"},
+            ),
+        },
+        scene,
+        reach={"text": lambda **_: [*dict.fromkeys((text, *OFFERED))]},
+    )
+
+
+def scene(
+    layer: int = LAYER, head: int = HEAD, text: str = SENTENCE, hide_ends: bool = False
+) -> Scene:
+    """One head as lines between words and as a large map, and all heads of the layer.
+
+    Raises:
+        ValueError: the sentence cannot be shown; it says why.
+    """
+    try:
+        encoded = _encode(text)
+    except WeightsMissing as error:
+        return Scene(Table([[str(error)]]), caption="There are no weights to look at.")
+    large = _map(text, layer, head, hide_ends, title=f"layer {layer}, head {head}", wide=1.1)
+    it = large.rows.index("it") if "it" in large.rows else None
+    lines = Words(large, row=it, head=head, title="what each word looks at")
+    small = [
+        _map(
+            text, layer, i, hide_ends, title=f"{i}", picks=("head", i), picked=i == head, bare=True
+        )
+        for i in range(N_HEADS)
+    ]
+    weights = encoded.weights[layer, head].round(decimals=4)
+    parked = float(weights[:, [0, -1]].sum(dim=-1).mean())
+    link, most = large.largest(1)[0]
+    caption = (
+        f"Layer {layer}, head {head}: strongest link between words: {link}, {most}. "
+        f"On average a token gives {parked:.0%} of its weight to [CLS] and [SEP]."
+    )
+    return Scene(
+        [[lines, large, Stack([small[i : i + 3] for i in range(0, N_HEADS, 3)], wide=0.9)]],
+        caption=caption,
+        alt=f"The weights of layer {layer}, head {head}, as ribbons between the words and as a "
+            f"large map; those of all {N_HEADS} heads of the layer, small.",
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _map(text: str, layer: int, head: int, hide_ends: bool, **more: Any) -> Heatmap:
+    """One head; most of those of a layer stay as they are when a control moves."""
+    encoded, shown = _encode(text), slice(1, -1) if hide_ends else slice(None)
+    weights, labels = encoded.weights[layer, head, shown, shown], encoded.labels[shown]
+    weights = weights.round(decimals=4)
+    return Heatmap(weights, labels, labels, limits=(0, 1), numbers=False, head=head, **more)
+
+
+@cache
+def _model() -> PretrainedModel:
+    return load()
+
+
+@lru_cache(maxsize=32)
+def _encode(text: str) -> Encoded:
+    """The model's pass over a sentence that can be shown; the sliders only pick from it."""
+    model = _model()
+    tokens = model.tokenizer.encode(text).tokens
+    if len(tokens) <= 2:
+        raise ValueError("Type a sentence: there is no word in the field.")
+    if len(tokens) > MOST_TOKENS:
+        raise ValueError(
+            f"The sentence must be at most {MOST_TOKENS} tokens long to be read in a picture; "
+            f"this one has {len(tokens)}, [CLS] and [SEP] included."
+        )
+    if set(tokens[1:-1]) == {"[UNK]"}:
+        raise ValueError(
+            "Every token of this sentence would be [UNK], unknown: the model's vocabulary was made "
+            "for English, and for words of at most 100 letters."
+        )
+    return model.encode(text)

@@ -1,0 +1,94 @@
+"""Writing token by token: what a step computes, what it reads from the cache, what it drops."""
+
+import ipywidgets as widgets
+
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.numerals import counted
+from mha_course.pictures.panels import Scene, Stack, Table, Tiles
+
+LENGTHS = (4, 6, 8, 10, 12)
+HEADS = (1, 2, 4)
+WINDOWS = ("none", 2, 3, 4, 6)
+SAYS = {"new": "new in the cache", "old": "held in the cache", "–": "dropped"}
+
+
+def cache() -> Explorer:
+    """Sliders `T`, `h`, `h_kv`, `window` and `step` over the scores and the cache of one layer."""
+    return Explorer(
+        {
+            "T": widgets.SelectionSlider(options=LENGTHS, value=8),
+            "h": widgets.SelectionSlider(options=HEADS, value=4),
+            "h_kv": widgets.SelectionSlider(options=HEADS, value=2),
+            "window": widgets.SelectionSlider(options=WINDOWS),
+            "step": widgets.IntSlider(value=3, max=LENGTHS[-1] - 1),
+        },
+        scene,
+        reach={
+            "h_kv": lambda h, **_: [n for n in HEADS if n <= h],
+            "step": lambda T, **_: range(T),
+        },
+    )
+
+
+def scene(
+    T: int = 8, h: int = 4, h_kv: int = 2, window: int | str = "none", step: int = 3
+) -> Scene:
+    """Token `step` is the newest one; of more key heads than query heads, h are taken."""
+    h_kv, step = min(h_kv, h), min(step, T - 1)
+    reach = T if window == "none" else int(window)
+    seen = [list(range(max(0, i - reach + 1), i + 1)) for i in range(T)]  # by each query
+    places = [f"{i}" for i in range(T)]
+    scores = Tiles(
+        [[_score(i, j, seen, step) for j in range(T)] for i in range(T)],
+        heads=[[0 if i == step and j in seen[i] else -1 for j in range(T)] for i in range(T)],
+        rows=places, columns=places, row_name="query of token", column_name="key of token",
+        title=f"scores of one head, after step {step}",
+    )  # fmt: skip
+    share = h // h_kv
+    row = [_held(j, seen[step], step) for j in range(T)]
+    held = Tiles(
+        [row] * h_kv,
+        says=[[label and SAYS[label] for label in row]] * h_kv,
+        heads=[[kv if j in seen[step] else -1 for j in range(T)] for kv in range(h_kv)],
+        rows=[_readers(kv, share) for kv in range(h_kv)],
+        columns=places,
+        row_name="read by",
+        column_name="token",
+        title=f"keys and values: {h_kv} for {counted(h, 'query head')}",
+    )
+    anew = h * sum(len(row) for row in seen[: step + 1])
+    cached = h * len(seen[step])
+    back = h_kv * (len(seen[step]) - 1)
+    work = Table(
+        [
+            ["rows of q made", h * (step + 1), h],
+            ["rows of k, v made", h_kv * (step + 1), h_kv],
+            ["scores made", anew, cached],
+            ["rows of k, v read back", 0, back],
+        ],
+        header=["of all heads", "anew", "cached"],
+        title="work of this step",
+    )
+    return Scene(
+        [[scores, Stack([[held], [work]], wide=1.25)]],
+        caption=f"Token {step} of {T}: {counted(cached, 'score')} instead of {anew}; "
+        f"{counted(back, 'row')} of keys, and as many of values, come from the cache; "
+        f"{counted(seen[step][0], 'token')} dropped.",
+    )
+
+
+def _score(i: int, j: int, seen: list[list[int]], step: int) -> str | None:
+    if i > step or j not in seen[i]:
+        return None  # not written yet, the future, or outside the window
+    return "now" if i == step else "was"
+
+
+def _held(j: int, seen: list[int], step: int) -> str | None:
+    if j > step:
+        return None
+    return "new" if j == step else "old" if j in seen else "–"
+
+
+def _readers(kv: int, share: int) -> str:
+    first, last = kv * share, kv * share + share - 1
+    return f"head {first}" if share == 1 else f"heads {first}–{last}"

@@ -1,0 +1,206 @@
+"""Open the course in JupyterLab on a working copy that updates never overwrite.
+
+`make lab` runs `python -m mha_course.lab`, and so can anyone without make. The notebooks are
+copied to `my_notebooks/`, where learners work; this module only ever adds to it or renews what
+nobody touched. The copies come without outputs: a guess comes before its answer, and whoever wants
+an output runs the cell. More options are handed on: `python -m mha_course.lab --port=9000`.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from mha_course.disk import free_path, write_whole
+
+PROJECT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = PROJECT / "notebooks"
+MINE = PROJECT / "my_notebooks"
+LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
+RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
+SETTINGS = Path(__file__).resolve().parent / "jupyter"  # how the lab opens, and how it saves
+EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
+TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
+# What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
+LANGUAGE = {
+    "codemirror_mode": {"name": "ipython", "version": 3},
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "nbconvert_exporter": "python",
+    "pygments_lexer": "ipython3",
+    "version": platform.python_version(),
+}
+
+
+def sync(source: Path, mine: Path, today: date) -> list[str]:
+    """Bring `mine` up to date with the course in `source`; return a line for each file that is new.
+
+    A file counts as the learner's as soon as a cell or an output differs from what was copied: a
+    measurement is work as well. What Jupyter writes into a notebook when it is opened is not.
+    Nothing is lost when a run is interrupted or the record disappears: a file that the record does
+    not vouch for is the learner's.
+    """
+    mine.mkdir(parents=True, exist_ok=True)
+    record = _read_record(mine)
+    lines = []
+    others = [source / name for name in LINKED if (source / name).exists()]
+    try:
+        for original in sorted(source.glob("*.ipynb")) + others:
+            line = _bring(original, mine, record, today)
+            if line:
+                lines.append(line)
+    finally:
+        write_whole(mine / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+    return lines
+
+
+def _bring(original: Path, mine: Path, record: dict[str, str], today: date) -> str | None:
+    """One file: add it, renew it, put it beside the learner's, or leave all as it is."""
+    content, copy = without_outputs(original.read_bytes()), mine / original.name
+    newest, current = _work(content), copy.read_bytes() if copy.exists() else None
+    beside = f"{copy.stem}.updated-"
+    family = [name for name in record if name == copy.name or name.startswith(beside)]
+    delivered = newest in {record[name] for name in family}
+    as_copied = current is not None and record.get(copy.name) == _work(current)
+
+    if current is None:
+        line = f"New: {copy.name}"
+    elif _work(current) == newest:
+        record[copy.name] = newest
+        return None
+    elif as_copied and write_whole(copy, content, current):
+        record[copy.name] = newest
+        return f"Renewed, you had not changed it: {copy.name}"
+    elif delivered or _find(mine, copy, newest):
+        return None
+    else:
+        changed = copy.name
+        copy = free_path(copy.with_name(f"{beside}{today}{copy.suffix}"))
+        line = f"Updated: you have changed {changed}, so the new version is beside it: {copy.name}"
+    write_whole(copy, content)
+    record[copy.name] = newest
+    return line
+
+
+def _notebook(content: bytes) -> dict[str, Any] | None:
+    """A notebook's JSON; None for any other file."""
+    try:
+        found = json.loads(content)
+        return found if all(isinstance(c["source"], str | list) for c in found["cells"]) else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def without_outputs(content: bytes) -> bytes:
+    """A notebook as a learner gets it: nothing run yet, which explorers say; another file as it is.
+
+    It names the Python that runs it, as Jupyter would on opening it: so opening changes nothing.
+    """
+    notebook = _notebook(content)
+    if notebook is None:
+        return content
+    for cell in notebook["cells"]:
+        if cell.get("cell_type") == "code":
+            moves = EXPLORER.search("".join(cell["source"]))
+            said = {"output_type": "display_data", "metadata": {}, "data": {"text/plain": [TO_RUN]}}
+            cell |= {"outputs": [said] if moves else [], "execution_count": None}
+    notebook.setdefault("metadata", {})["language_info"] = LANGUAGE
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _work(content: bytes) -> str:
+    """A hash of what somebody can have put into a file: a notebook's cells and their outputs."""
+    notebook = _notebook(content)
+    if notebook is not None:
+        parts = ("cell_type", "source", "attachments", "outputs")
+        cells = [
+            {part: _joined(cell.get(part) or None) for part in parts} for cell in notebook["cells"]
+        ]
+        content = json.dumps(cells, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _joined(text: Any) -> Any:
+    """Lines in a list and one text are the same to Jupyter."""
+    in_lines = isinstance(text, list) and all(isinstance(line, str) for line in text)
+    return "".join(text) if in_lines else text
+
+
+def _find(mine: Path, copy: Path, newest: str) -> bool:
+    """Whether an earlier update lies there already, though the record does not know it."""
+    beside = mine.glob(f"{copy.stem}.updated-*{copy.suffix}")
+    return any(_work(path.read_bytes()) == newest for path in beside)
+
+
+def _read_record(mine: Path) -> dict[str, str]:
+    try:
+        record = json.loads((mine / RECORD).read_text())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(record, dict):
+        return {}
+    return {name: value for name, value in record.items() if isinstance(value, str)}
+
+
+def options(given: Sequence[str] = ()) -> list[str]:
+    """JupyterLab's options: this machine only, its own random token, what the place needs.
+
+    What is given stands in the place of ours: JupyterLab refuses two of a kind.
+    """
+    ours = {
+        "ip": "--ServerApp.ip=127.0.0.1",
+        "root_dir": f"--ServerApp.root_dir={PROJECT}",
+        "default_url": f"--LabApp.default_url=/lab/tree/{MINE.name}/00_start_here.ipynb",
+    }
+    # --ip, --ip=0.0.0.0 and --ServerApp.ip=0.0.0.0 all set ip
+    named = {option.split("=")[0].split(".")[-1].lstrip("-") for option in given}
+    chosen = [option for name, option in ours.items() if name not in named]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        print("You are root, as is usual in a container: JupyterLab is started with --allow-root;")
+        where = "where you said" if "ip" in named else "on this machine only (127.0.0.1)"
+        print(f"it still listens {where} and asks for its token.")
+        chosen.append("--allow-root")
+    if sys.platform == "linux" and not (os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}):
+        chosen.append("--no-browser")
+    return [*chosen, *given]
+
+
+def environment() -> dict[str, str]:
+    """This one, with the course's settings of Jupyter and the clone before whatever else is set up.
+
+    Kernels find the package in the clone itself: before 3.13, Python on Windows cannot follow an
+    editable installation into a folder whose path has letters beyond ASCII.
+    """
+    first = {"JUPYTER_CONFIG_PATH": SETTINGS, "PYTHONPATH": PROJECT}
+    return os.environ | {
+        name: os.pathsep.join([str(place), *filter(None, [os.environ.get(name)])])
+        for name, place in first.items()
+    }
+
+
+def main() -> int:
+    if not NOTEBOOKS.is_dir():
+        print(f"There is no {NOTEBOOKS}: run this in a clone of the project.", file=sys.stderr)
+        return 1
+    try:
+        for line in sync(NOTEBOOKS, MINE, date.today()):
+            print(line)
+    except OSError as error:
+        print(f"The notebooks in {MINE.name} could not all be updated ({error}); yours are safe.")
+    command = [sys.executable, "-m", "jupyterlab", *options(sys.argv[1:])]
+    sys.stdout.flush()
+    if os.name == "posix":
+        os.execve(command[0], command, environment())  # hands over signals and memory
+    return subprocess.call(command, env=environment())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,354 @@
+"""Scenes as still pictures, drawn with matplotlib: for notebooks without a kernel, and for paper.
+
+A picture lies on a white card with dark ink and a thin border, so one serves the light and the
+dark theme. The bytes depend on the panels alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from functools import singledispatch
+from html import escape
+from itertools import chain
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Circle, PathPatch, Rectangle
+from matplotlib.path import Path as Line
+from PIL import Image
+
+from mha_course.pictures.charts import shares
+from mha_course.pictures.colours import MAPS, RIBBON, RIBBON_FAR, TILE, WRONG, on_plate, text_on
+from mha_course.pictures.layout import draw
+from mha_course.pictures.marks import (
+    SCRIPT_SIZE,
+    SHIFTS,
+    Arrows,
+    Cells,
+    ColourBar,
+    Dot,
+    Drawing,
+    Path,
+    Rect,
+    Ribbons,
+    Text,
+    scripts,
+)
+from mha_course.pictures.panels import Heatmap, Scene, Table, Tiles, head_colour, scene_of
+
+__all__ = ["html", "png", "show"]
+
+PIXELS_PER_INCH = 96  # CSS
+DENSITY = 2  # image pixels for each CSS pixel: crisp on dense screens
+STEP, GREY_STEP = 8.5, 25.5  # between the colours along edges, of 255
+MARGIN = 12  # CSS pixels around the drawing
+CARD, INK, EDGE = "#FFFFFF", "#2B2B2B", "#C9CDD2"
+
+
+class Still:
+    """What `show` puts under a cell: a picture and its caption; in words where there is no HTML."""
+
+    def __init__(self, thing: Any) -> None:
+        self.scene = scene_of(thing)
+
+    def __repr__(self) -> str:
+        return self.scene.alt
+
+    def _repr_html_(self) -> str:
+        return html(self.scene)
+
+
+def show(thing: Any) -> Still:
+    """A panel, panels or a scene, as the last line of a cell."""
+    return Still(thing)
+
+
+def html(thing: Any, height: float = math.inf) -> str:
+    """A `<figure>` with the picture inside, alt text and caption; nothing to fetch.
+
+    Tables alone are tables of HTML. `height` is what the picture may take, where it can.
+    """
+    scene = scene_of(thing)
+    if all(isinstance(panel, Table) for panel in scene.flat()):
+        return _tables(scene)
+    drawing = draw(scene, height=height)
+    # WebP, lossless: every browser shows it, and it takes two thirds of PNG's bytes. The quality is
+    # the effort: with 100 the file is 1.5% smaller, and takes twice as long to write.
+    made = _bytes(drawing, "webp", lossless=True, quality=90, method=4)
+    source = base64.b64encode(made).decode()
+    return (
+        f'<figure style="margin:0.6em 0"><img src="data:image/webp;base64,{source}" '
+        f'alt="{escape(scene.alt)}" width="{_size(drawing)[0]}" '
+        f'style="max-width:100%;height:auto">{_caption(scene)}</figure>'
+    )
+
+
+def _caption(scene: Scene) -> str:
+    return f"<figcaption>{escape(scene.caption)}</figcaption>" if scene.caption else ""
+
+
+def _tables(scene: Scene) -> str:
+    made = "".join(_table(panel) for panel in scene.flat() if isinstance(panel, Table))
+    return f'<figure style="margin:0.6em 0">{made}{_caption(scene)}</figure>'
+
+
+def _table(panel: Table) -> str:
+    def row(cells: Sequence[str], tag: str, weight: str) -> str:
+        style = f'style="text-align:left;font-weight:{weight}"'
+        said = "".join(f"<{tag} {style}>{escape(cell)}</{tag}>" for cell in cells)
+        return f"<tr>{said}</tr>"
+
+    head = f"<thead>{row(panel.header, 'th', 'bold')}</thead>" if panel.header else ""
+    body = "".join(
+        row(cells, "td", "bold" if i in panel.strong else "normal")
+        for i, cells in enumerate(panel.rows)
+    )
+    title = f'<caption style="text-align:left">{escape(panel.title)}</caption>' * bool(panel.title)
+    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
+
+
+def png(thing: Any) -> bytes:
+    """The picture as PNG, at two image pixels for each CSS pixel."""
+    return _bytes(draw(scene_of(thing)), "png", optimize=True)
+
+
+def _size(drawing: Drawing) -> tuple[int, int]:
+    """Width and height in CSS pixels, whole ones: a part of one would cost the frame a line."""
+    return math.ceil(drawing.width + 2 * MARGIN), math.ceil(drawing.height + 2 * MARGIN)
+
+
+def _bytes(drawing: Drawing, kind: str, **options: Any) -> bytes:
+    width, height = _size(drawing)
+    figure = Figure(
+        figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH),
+        dpi=PIXELS_PER_INCH * DENSITY,
+        facecolor=CARD,
+        edgecolor=EDGE,
+        linewidth=_points(1),
+    )
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(-MARGIN, width - MARGIN)
+    axes.set_ylim(height - MARGIN, -MARGIN)
+    settings: Any = {"font.family": "DejaVu Sans", "hatch.linewidth": 0.7, "text.parse_math": False}
+    with matplotlib.rc_context(settings):
+        for mark in drawing.marks:
+            _draw(mark, axes)
+        for artist in axes.get_children():  # one above the other in the order of the marks
+            artist.set_zorder(1)
+        canvas.draw()
+    buffer = io.BytesIO()
+    image = _few_edges(np.asarray(canvas.buffer_rgba()))
+    if kind == "png" and image.getcolors(256):  # WebP finds a palette by itself
+        image = image.quantize(dither=Image.Dither.NONE)
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def _few_edges(pixels: np.ndarray) -> Image.Image:
+    """The picture with fewer colours along letters and lines, which would be a third of the bytes.
+
+    Areas, from 2 × 2 pixels of one colour on, keep theirs.
+    """
+    packed = np.ascontiguousarray(pixels).view(np.uint32)[..., 0]
+    beside = packed[:, 1:] == packed[:, :-1]
+    even = beside[1:] & beside[:-1] & (packed[1:, 1:] == packed[:-1, 1:])
+    edge = np.ones(packed.shape, bool)
+    for corner in (edge[:-1, :-1], edge[:-1, 1:], edge[1:, :-1], edge[1:, 1:]):
+        corner &= ~even
+    seen = pixels[..., :3].copy()
+    along = seen[edge]  # (n, 3)
+    grey = np.ptp(along, axis=1, keepdims=True) < STEP
+    seen[edge] = np.where(grey, _stepped(GREY_STEP)[along], _stepped(STEP)[along])
+    return Image.fromarray(seen)
+
+
+def _stepped(step: float) -> np.ndarray:
+    """(256,) uint8: the nearest multiple of `step` to each level of a colour."""
+    return ((np.arange(256) / step).round() * step).astype(np.uint8)
+
+
+def _points(pixels: float) -> float:
+    return pixels * 72 / PIXELS_PER_INCH
+
+
+@singledispatch
+def _draw(mark: Any, axes: Axes) -> None:
+    raise TypeError(f"no way to draw a {type(mark).__name__}")
+
+
+@_draw.register
+def _(mark: Text, axes: Axes) -> None:
+    pieces = scripts(mark.text)
+    if len(pieces) > 1:
+        return _scripted(mark, pieces, axes)
+    hanging = mark.turned and mark.align == "right"
+    axes.text(
+        mark.x,
+        mark.y,
+        mark.text,
+        fontsize=_points(mark.size),
+        color=INK,
+        weight="bold" if mark.bold else "normal",
+        ha="center" if hanging else mark.align,
+        va="top" if hanging else "center_baseline" if not mark.turned else "center",
+        rotation=90 if mark.turned else 0,
+    )
+
+
+def _scripted(mark: Text, pieces: Sequence[tuple[str, str]], axes: Axes) -> None:
+    """A text piece by piece, each on from the one before."""
+    weight = "bold" if mark.bold else "normal"
+    sizes = [mark.size * (SCRIPT_SIZE if sign else 1) for _, sign in pieces]
+    fonts = [FontProperties(family="DejaVu Sans", size=_points(s), weight=weight) for s in sizes]
+    canvas: Any = axes.figure.canvas
+    measure = canvas.get_renderer().get_text_width_height_descent
+    wide = [measure(text, font, False)[0] / DENSITY
+            for (text, _), font in zip(pieces, fonts, strict=True)]  # fmt: skip
+    before = {"left": 0.0, "center": 0.5, "right": 1.0}[mark.align] * sum(wide)
+    for (text, sign), font, width in zip(pieces, fonts, wide, strict=True):
+        down = SHIFTS.get(sign, 0.0) * mark.size
+        level = mark.x - before, mark.y + down
+        x, y = (mark.x + down, mark.y + before) if mark.turned else level
+        turn: Any = {"rotation": 90 if mark.turned else 0, "rotation_mode": "anchor"}
+        axes.text(x, y, text, fontproperties=font, color=INK, va="center_baseline", **turn)
+        before -= width
+
+
+@_draw.register
+def _(mark: Rect, axes: Axes) -> None:
+    box = (mark.x, mark.y), mark.width, mark.height
+    if mark.hollow:
+        (x, y), width, height = box
+        inner = (x + 1.5, y + 1.5), width - 3, height - 3
+        axes.add_patch(Rectangle(*inner, fc="none", ec=mark.colour, lw=_points(3)))
+    else:
+        axes.add_patch(Rectangle(*box, fc=mark.colour, lw=0))
+
+
+@_draw.register
+def _(mark: Path, axes: Axes) -> None:
+    axes.plot(
+        *np.array(mark.points).T,
+        color=mark.colour or INK,
+        alpha=1 if mark.colour else 0.6 if mark.dashed else 0.28,
+        lw=_points(mark.width),
+        ls=(0, (4, 3)) if mark.dashed else "-",
+        solid_capstyle="round" if mark.colour else "butt",
+    )
+
+
+@_draw.register
+def _(mark: Dot, axes: Axes) -> None:
+    if mark.radius:
+        axes.add_patch(Circle((mark.x, mark.y), mark.radius, fc=mark.colour, lw=0))
+
+
+@_draw.register
+def _(mark: ColourBar, axes: Axes) -> None:
+    colours = MAPS[mark.colours][:: 256 // 64] / 255
+    step = mark.width / len(colours)
+    corners = [(mark.x + i * step, mark.y) for i in range(len(colours))]
+    cells = _boxes(np.array(corners), step, mark.height, facecolors=colours, antialiased=False)
+    axes.add_collection(cells)
+    _draw(mark.label(), axes)
+
+
+@_draw.register
+def _(mark: Ribbons, axes: Axes) -> None:
+    x, middle, right = mark.x, mark.x + mark.width / 2, mark.x + mark.width
+    for row, column, weight in mark.panel.ribbons:
+        start, end = mark.ends(row, column)
+        curve = Line([(x, start), (middle, start), (middle, end), (right, end)], [1, 4, 4, 4])
+        strong = mark.panel.row is None or row == mark.panel.row
+        wide = _points(weight * (mark.pitch - 2))
+        axes.add_patch(PathPatch(curve, fc="none", ec=mark.colour, lw=wide,
+                                 alpha=RIBBON if strong else RIBBON_FAR))  # fmt: skip
+
+
+@_draw.register
+def _(mark: Arrows, axes: Axes) -> None:
+    for part in (*chain(*mark.parts()), *mark.numbers()):
+        _draw(part, axes)
+
+
+@_draw.register
+def _(mark: Cells, axes: Axes) -> None:
+    if isinstance(mark.panel, Tiles):
+        _draw_tiles(mark, mark.panel, axes)
+    else:
+        _draw_heatmap(mark, mark.panel, axes)
+
+
+def _draw_heatmap(mark: Cells, panel: Heatmap, axes: Axes) -> None:
+    gap = mark.gap
+    table = on_plate(MAPS[panel.colours]) if mark.numbers else MAPS[panel.colours]
+    levels, size = shares(panel), (mark.width - gap, mark.height - gap)
+    n_rows, n_columns = levels.shape
+    x, y = [mark.at(0, c)[0] for c in range(n_columns)], [mark.at(r, 0)[1] for r in range(n_rows)]
+    corners = np.stack(np.meshgrid(x, y), axis=-1)  # (rows, columns, 2)
+    unknown, blocked = np.isnan(panel.values), panel.blocked
+    framed = ~blocked & (unknown | panel.mask)
+    opened = ~blocked & ~framed
+    for corner in corners[framed]:
+        axes.add_patch(Rectangle(corner, *size, fc="none", ec=INK, lw=0.6))
+    if opened.any():
+        colours = table[levels[opened]] / 255
+        axes.add_collection(_boxes(corners[opened], *size, facecolors=colours, antialiased=gap > 0))
+    if blocked.any():
+        hatched = _boxes(corners[blocked], *size, facecolors="none", edgecolors=INK + "98")
+        hatched.set_hatch("//////")
+        axes.add_collection(hatched)
+    for r, c in np.argwhere(~blocked & (mark.numbers | (unknown & (mark.width >= 24)))):
+        on_colour = mark.numbers and not unknown[r, c]
+        colour = text_on(tuple(table[levels[r, c]][:3])) if on_colour else INK
+        (left, top), text = corners[r, c], panel._number(panel.values[r, c])
+        axes.text(left + size[0] / 2, top + size[1] / 2, text, fontsize=_points(12), color=colour,
+                  ha="center", va="center_baseline")  # fmt: skip
+    for r, c in panel.marks:
+        for wide, colour in ((4, CARD), (2, INK)):
+            frame = Rectangle(mark.at(r, c), *size)
+            frame.set(fc="none", ec=colour, lw=_points(wide))
+            axes.add_patch(frame)
+
+
+def _boxes(corners: np.ndarray, width: float, height: float, **look: Any) -> PolyCollection:
+    """Boxes of one size, of which the top left corners (n, 2) are given."""
+    sides = np.array([(0, 0), (width, 0), (width, height), (0, height)])
+    around: Any = corners[:, None] + sides  # (n, 4, 2)
+    return PolyCollection(around, lw=0, **look)
+
+
+def _draw_tiles(mark: Cells, panel: Tiles, axes: Axes) -> None:
+    gap = mark.gap
+    for r, row in enumerate(panel.labels):
+        for c, text in enumerate(row):
+            if text is None:
+                continue
+            (x, y), head = mark.at(r, c), int(panel.heads[r, c])
+            fill = head_colour(head) if head >= 0 else TILE
+            wrong = panel.wrong[r, c]
+            axes.add_patch(Rectangle((x, y), mark.width - gap, mark.height - gap, fc=fill, lw=0))
+            if wrong:
+                inner = (x + 0.8, y + 0.8), mark.width - gap - 1.6, mark.height - gap - 1.6
+                axes.add_patch(Rectangle(*inner, fc="none", ec=WRONG, lw=1.2, ls=(0, (2, 1.5))))
+            if text and mark.numbers:
+                axes.text(
+                    x + (mark.width - gap) / 2,
+                    y + (mark.height - gap) / 2,
+                    text,
+                    fontsize=_points(12),
+                    color=text_on(fill),
+                    ha="center",
+                    va="center_baseline",
+                )

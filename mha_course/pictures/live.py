@@ -1,0 +1,379 @@
+"""Moving pictures: sliders over a pure function from their values to a scene.
+
+`Explorer` lays out ipywidgets controls above a `LiveView`, which draws the same marks as `figures`
+on a canvas in the browser. A saved page holds all states. A notebook's kernel computes a scene for
+a move; once it rests it sends what is one move away, and the browser picks from that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+from collections.abc import Callable, Generator, Hashable, Sequence
+from functools import lru_cache, partial
+from pathlib import Path as FilePath
+from typing import Any
+
+import anywidget
+import ipywidgets as widgets
+import numpy as np
+import traitlets
+
+from mha_course.pictures import figures, states
+from mha_course.pictures.charts import FAINT
+from mha_course.pictures.colours import HEADS, INK, MAPS, RIBBON, RIBBON_FAR, ROLES, TILE, WRONG
+from mha_course.pictures.flow import Flow
+from mha_course.pictures.layout import ROOMS, SCREEN, WIDTH, draw
+from mha_course.pictures.marks import (
+    BREAK,
+    CODE,
+    SCRIPT_SIZE,
+    SHIFTS,
+    SPLIT,
+    Arrows,
+    Cells,
+    ColourBar,
+    Dot,
+    Drawing,
+    Path,
+    Rect,
+    Ribbons,
+    Text,
+)
+from mha_course.pictures.panels import Heatmap, Panel, Scene, Tiles, scene_of
+from mha_course.pictures.states import Arrays, State
+
+__all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
+
+SCRIPTS = ("fields.js", "view.js", "flow.js", "live.js")  # one module
+FILES = [FilePath(__file__).with_name(name) for name in SCRIPTS]
+SCRIPT = "".join(file.read_text(encoding="utf-8") for file in FILES)
+EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
+SERVED = "JPY_SESSION_NAME"  # set by a Jupyter server: somebody looks at the notebook live
+LOOK = {  # what the script needs of the numbers that a still picture is drawn with
+    "heads": list(HEADS),
+    "roles": ROLES,
+    "tile": TILE,
+    "wrong": WRONG,
+    "break": BREAK,
+    "scripts": {"split": SPLIT, "code": CODE, "down": SHIFTS, "size": SCRIPT_SIZE},
+    "ink": INK,
+    "ribbon": [RIBBON, RIBBON_FAR],
+    "faint": FAINT,
+    "maps": {name: table.ravel().tolist() for name, table in MAPS.items()},
+}
+REST = 0.15  # seconds after the last move until the states around it are sent
+FIRST = 1.0  # the same after it was shown: until then a browser has said how wide its view is
+KEPT = 512  # states that are kept: those around a position share many with those around the next
+# What it needs of these panels as they have it.
+HEATMAP = "limits", "colours", "by_row", "marks", "decimals", "mask", "title"
+TILES = "labels", "says", "break_rows", "break_columns", "copied", "title"
+_KIND = {Text: "text", Rect: "rect", Path: "path", Dot: "dot", ColourBar: "bar"}
+
+
+def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
+    """A scene as the browser takes it: words and marks that JSON can write, and all arrays.
+
+    Marks name arrays by their number; `arrays` says how each stands in the bytes.
+    """
+    state = _state(scene, (width,))
+    [(width, height, marks)] = state.layouts
+    sizes, raw = states.packed(state.arrays)
+    layout = {"width": width, "height": height, "marks": [_plain(mark) for mark in marks]}
+    return {**state.words, **layout, "arrays": sizes}, raw
+
+
+def _state(scene: Scene, rooms: Sequence[float]) -> State:
+    arrays = Arrays()
+    drawings = [draw(scene, room, SCREEN) for room in rooms]
+    flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
+    words = {
+        "caption": scene.caption,
+        "alt": scene.alt,
+        "text": [list(row) for row in scene.text()],
+        "flow": flow and flow.described(arrays.put),
+    }
+    layouts = [(_short(d.width), _short(d.height), _marks(d, arrays.put)) for d in drawings]
+    return State(words, [*arrays.known], layouts)
+
+
+def _marks(drawing: Drawing, put: Callable[[np.ndarray], int]) -> list[Hashable]:
+    """The marks; those that are no plain values as names and parts."""
+    return [
+        tuple(_TOLD[type(mark)](mark, put).items()) if type(mark) in _TOLD else mark
+        for mark in drawing.marks
+    ]
+
+
+def _plain(mark: Any) -> dict[str, Any]:
+    """A mark by the names of its parts."""
+    if isinstance(mark, tuple):
+        return dict(mark)
+    parts = {name: _short(value) for name, value in vars(mark).items()}
+    if isinstance(mark, Path):
+        parts["points"] = [_short(float(v)) for point in mark.points for v in point]
+    return {"kind": _KIND[type(mark)]} | parts
+
+
+def _short(value: Any) -> Any:
+    """Pixels with one decimal at most."""
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else round(value, 1)
+
+
+def _cells(mark: Cells, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
+    panel, place = mark.panel, {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height}
+    place |= {"gap": mark.gap, "numbers": mark.numbers}
+    if isinstance(panel, Tiles):
+        grids = {
+            name: tuple(map(tuple, getattr(panel, name).astype(int).tolist()))
+            for name in ("heads", "links", "wrong")
+        }
+        return {"kind": "tiles", **place, **_parts(panel, TILES), **grids}
+    shape, picks = panel.values.shape, tuple(panel.picks or ()) or None
+    more = {"key": mark.key, "shape": shape, "picks": picks, **_values(panel, put)}
+    return {"kind": "heatmap", **place, **_parts(panel, HEATMAP), **more}
+
+
+def _ribbons(mark: Ribbons, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
+    place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.pitch, "margin": mark.margin}
+    words = {"colour": mark.colour, **_parts(mark.panel, ("row", "title"))}
+    return {"kind": "ribbons", **place, **words, **_values(mark.panel.weights, put)}
+
+
+def _parts(panel: Panel, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(panel, name) for name in names}
+
+
+def _values(panel: Heatmap, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
+    return {
+        "values": put(panel.values),
+        "blocked": put(panel.blocked) if panel.blocked.any() else None,
+        **_parts(panel, ("rows", "columns")),
+    }
+
+
+def _arrows(mark: Arrows, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
+    place = {"x": mark.x, "y": mark.y, "unit": mark.unit}
+    return {"kind": "arrows", **place, "steps": put(mark.panel.steps)}
+
+
+_TOLD: dict[type, Callable[..., dict[str, Any]]] = {
+    Cells: _cells, Ribbons: _ribbons, Arrows: _arrows,
+}  # fmt: skip
+
+
+class LiveView(anywidget.AnyWidget):
+    """One canvas that shows a scene: `show(scene)` sends the next in a single message."""
+
+    _esm = SCRIPT
+    look = traitlets.Dict(LOOK).tag(sync=True)
+    scene = traitlets.Dict().tag(sync=True)
+    data = traitlets.Bytes().tag(sync=True)
+    deck = traitlets.Dict().tag(sync=True)
+    stored = traitlets.Bytes().tag(sync=True)
+    error = traitlets.Unicode().tag(sync=True)
+    room = traitlets.Int(WIDTH).tag(sync=True)
+
+    def show(self, thing: Any) -> None:
+        """Draws a scene, a panel or panels."""
+        header, values = pack(scene_of(thing), self.room)
+        with self.hold_sync():
+            self.scene, self.data, self.error = header, values, ""
+
+
+class Explorer:
+    """Controls over a pure function `scene_at(**values) -> Scene`, the last line of a cell.
+
+    `controls` maps the function's argument names to ipywidgets; a control without a description is
+    named as its argument. `reach` says which positions a control has where that depends on earlier
+    ones, or on a page where it is typed: a function of the earlier values. A control that has only
+    one is hidden. A ValueError of `scene_at` is shown as a sentence, any other exception with its
+    type. A button plays the positions of the control `play`, one after the other.
+
+    A live notebook shows the controls and the moving picture; everywhere else (a hosting site,
+    a notebook that was not run, paper) stands the first state as a still picture. A page moves as
+    well.
+    """
+
+    def __init__(
+        self,
+        controls: states.Controls,
+        scene_at: Callable[..., Any],
+        *,
+        reach: states.Reach | None = None,
+        play: str | None = None,
+    ) -> None:
+        self.controls = dict(controls)
+        self.reach = dict(reach or {})
+        self.play = play
+        self._scene_at = scene_at
+        self._state_at = lru_cache(KEPT)(self._state_anew)
+        self._sent: set[tuple[Any, ...]] = set()  # positions that the browser shows by itself
+        self._sending: asyncio.Task[None] | None = None
+        self._wishes = {key: states.wish(control) for key, control in self.controls.items()}
+        self._fitting = False
+        self.first = self.scene
+        self.view = LiveView()
+        for key, control in self.controls.items():
+            if not control.description:
+                control.description = key
+            control.style.description_width = "initial"
+            if control.tooltip is None:
+                control.tooltip = ""  # else ipywidgets writes "null" into the label's
+        self.view.deck = {"controls": self._described(), "play": play}
+        self.view.show(self.first)
+        self.view.observe(self._widen, "room")
+        for key, control in self.controls.items():
+            control.observe(partial(self._move, key), "value")
+        self._fit(self.values)
+        bar = widgets.Box(list(self.controls.values()))
+        bar.layout.flex_flow = "row wrap"
+        bar.add_class("mha-bar")
+        self.box = widgets.VBox([bar, self.view])
+        self.box.add_class("mha-explorer")
+
+    def scene_at(self, **values: Any) -> Scene:
+        """The scene at these values: the pure function itself."""
+        return scene_of(self._scene_at(**values))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Where the controls stand now, each among the positions that earlier ones leave."""
+        return states.settled(self.controls, self.reach, self._wishes)
+
+    @property
+    def scene(self) -> Scene:
+        """The scene of now."""
+        return self.scene_at(**self.values)
+
+    def parcel(self) -> Generator[None, None, bytes]:
+        """All its states, for pages of all widths; stops after each of them."""
+
+        def state_at(at: dict[str, Any]) -> State:
+            return _state(self.scene_at(**at), ROOMS)
+
+        return states.parcel(
+            self.controls, self.reach, state_at, _plain, ROOMS, play=self.play, start=self._wishes
+        )
+
+    def _state_anew(self, room: int, *values: Any) -> State:
+        scene = self.scene_at(**dict(zip(self.controls, values, strict=True)))
+        return _state(scene, (room,))
+
+    def _described(self) -> list[dict[str, Any]]:
+        described = []
+        for key, control in self.controls.items():
+            typed = [control.value] if isinstance(control, widgets.Text) else None
+            places = states.places_of(control, typed)
+            described.append(states.described(key, control, places, self._wishes[key]))
+        return described
+
+    def _widen(self, _change: Any) -> None:
+        self._sent.clear()
+        self._answer()
+
+    def _move(self, key: str, _change: Any) -> None:
+        if not self._fitting:
+            self._wishes[key] = states.wish(self.controls[key])
+            self._answer()
+
+    def _answer(self) -> None:
+        at = self.values
+        if tuple(at.values()) in self._sent:
+            self.view.error = ""
+        else:
+            self._show(at)
+        self._fit(at)  # the picture comes first
+        self._send()
+
+    def _fit(self, at: dict[str, Any]) -> None:
+        self._fitting = True
+        try:
+            states.fit(self.controls, self.reach, at)
+        finally:
+            self._fitting = False
+
+    def _show(self, at: dict[str, Any]) -> None:
+        try:
+            self.view.show(self.scene_at(**at))
+        except ValueError as error:
+            self.view.error = str(error)
+        except Exception as error:  # shown, since a callback has no cell to print it under
+            self.view.error = f"{type(error).__name__}: {error}"
+
+    def _send(self, rest: float = REST) -> None:
+        """Sends the states around this one, once nothing has moved for a while."""
+        if self._sending:
+            self._sending.cancel()
+        with contextlib.suppress(RuntimeError):  # no loop: nobody looks
+            self._sending = asyncio.get_running_loop().create_task(self._send_around(rest))
+
+    async def _send_around(self, rest: float) -> None:
+        await asyncio.sleep(rest)
+        room, known = self.view.room, set[tuple[Any, ...]]()
+
+        def state_at(at: dict[str, Any]) -> State | None:
+            with contextlib.suppress(Exception):  # it is said when somebody goes there
+                state = self._state_at(room, *at.values())
+                known.add(tuple(at.values()))
+                return state
+            return None
+
+        making = states.parcel(self.controls, self.reach, state_at, _plain, (room,), self._wishes)
+        while True:
+            try:
+                next(making)
+            except StopIteration as made:
+                self._sent, self.view.stored = known, made.value
+                return
+            await asyncio.sleep(0)  # whatever else the kernel has to do goes first
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        words = {"text/plain": self.first.alt}
+        if os.environ.get(EXPORT):
+            return words | {"text/html": page(self)}, {}
+        _, for_colab = self.view._repr_mimebundle_() or ({}, {})
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
+        bundle = words | {"application/vnd.jupyter.widget-view+json": view}
+        if SERVED not in os.environ:
+            return bundle | {"text/html": figures.html(self.first, SCREEN)}, for_colab
+        self._send(FIRST)
+        return bundle, for_colab
+
+
+def page(explorer: Explorer) -> str:
+    """An explorer with all its states as HTML that needs nothing else: no kernel, no network."""
+    place = f"mha-{explorer.box.model_id[:12]}"
+    still = figures.html(explorer.first, SCREEN)
+    moves = "".join(
+        f"<script>{said}</script>" for said in (script(), states_script(explorer, place))
+    )
+    return f'<div id="{place}">{still}</div>{moves}'
+
+
+def script() -> str:
+    """What every page with explorers has before them, once or more often."""
+    source = base64.b64encode(SCRIPT.encode()).decode()
+    return (
+        f'window.mhaShow ??= import("data:text/javascript;base64,{source}").then(({{ mount }}) => '
+        f"(place, states) => mount(document.getElementById(place), {json.dumps(LOOK)}, states));"
+    )
+
+
+def states_script(explorer: Explorer, place: str) -> str:
+    """What puts the explorer, with all its states, into the element of this id."""
+    said = base64.b64encode(_whole(explorer.parcel())).decode()
+    return f'mhaShow.then((show) => show({json.dumps(place)}, "{said}"));'
+
+
+def _whole(making: Generator[None, None, bytes]) -> bytes:
+    while True:
+        try:
+            next(making)
+        except StopIteration as made:
+            return bytes(made.value)

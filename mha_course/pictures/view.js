@@ -1,0 +1,559 @@
+// Draws the marks of mha_course.pictures.marks on a canvas: crisp, in the page's own colours, readable by pointer
+// and by keyboard.
+
+const STYLE = `
+.mha-explorer,.mha-view{max-width:100%;font-size:13px;line-height:1.45;color:var(--mha-text)}
+.mha-view{position:relative}
+.mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);padding:2px 0}
+.mha-bar>.mha-head{flex:1 0 100%}
+.mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(.mha-explorer){overflow:visible;min-width:0}
+.mha-head p{margin:.2em 0;max-width:120ch}
+.mha-head .mha-caption{min-height:2.9em}
+.mha-head .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
+.mha-head .mha-alert:empty,.mha-head .mha-alert:not(:empty)+.mha-caption{display:none}
+.mha-view .mha-stage{margin-left:-2px;max-width:100%;overflow:auto hidden}
+.mha-view canvas{display:block;max-width:100%;height:auto;border-radius:2px;touch-action:pan-x pan-y}
+.mha-view canvas:focus-visible{outline:2px solid var(--mha-focus);outline-offset:-2px}
+.mha-view .mha-reading{position:absolute;left:0;top:0;pointer-events:none;padding:2px 8px;border-radius:4px;
+ background:var(--mha-text);color:var(--mha-page);white-space:nowrap;font-weight:600;z-index:2;opacity:0}
+.mha-view .mha-stale canvas{opacity:.35}
+.mha-view summary{cursor:pointer}
+.mha-view summary,.mha-view label,.mha-bar button{min-height:24px}
+.mha-view label{display:flex;gap:.5em;align-items:center;cursor:pointer}
+.mha-view table{border-collapse:collapse;margin:.3em 0}
+.mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;color:inherit;background:none}
+.mha-view .mha-more{display:flex;min-height:26px;gap:0 1.6em;align-items:flex-start;flex-wrap:wrap}
+.mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
+.mha-controls label{min-width:0;max-width:100%;display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;min-height:28px}
+.mha-controls label[hidden]{display:none}
+.mha-controls label:has([type=checkbox]),.mha-explorer .mha-bar .widget-checkbox{min-width:6.6em}
+.mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit;text-overflow:ellipsis}
+.mha-controls input[type=range]{width:clamp(84px,26vw,128px)}
+.mha-controls input[type=checkbox]{width:18px;height:18px}
+.mha-explorer .noUi-handle{min-width:24px;min-height:24px;transform:translate(4px,-4px)}
+.mha-explorer .mha-bar{gap:0 1.6em;align-items:center}
+.mha-explorer .mha-bar.widget-box>*{width:auto;margin:2px 0}
+.mha-explorer .mha-bar .widget-label{width:auto;margin:0 4px 0 0;overflow:visible}
+.mha-explorer .mha-bar .slider-container{flex:0 0 128px;margin:0 16px 0 20px}
+.mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
+.mha-bar .widget-dropdown select{width:auto;padding-right:4px;appearance:auto;background-image:none}
+.mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
+@media print{.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
+`;
+
+// ---- motion -------------------------------------------------------------------------------------------
+
+const MOTION = 250, FRAME = 16; // ms on the way from one picture to the next; its first picture is a frame on
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+const mix = (a, b, t) => {
+  if (typeof a === "number" && typeof b === "number") return a + (b - a) * t;
+  if (Array.isArray(b)) return a?.length === b.length ? b.map((v, i) => mix(a[i], v, t)) : b;
+  return a && b && typeof b === "object" ? Object.fromEntries(Object.entries(b).map(([k, v]) => [k, mix(a[k], v, t)])) : b;
+};
+const MOVES = ["text", "path", "rect", "dot", "arrows"];
+
+// What `mix` leaves as it is on the whole way.
+const rests = (a, b) => {
+  if (typeof b === "number") return typeof a !== "number" || a === b;
+  if (Array.isArray(b)) return a?.length !== b.length || b.every((v, i) => rests(a[i], v));
+  return !a || !b || typeof b !== "object" || Object.entries(b).every(([k, v]) => rests(a[k], v));
+};
+
+// For each mark the one it comes from: those of a kind move if there are as many as before.
+function origins(before, after) {
+  const places = new Map(), of = (marks, kind) => marks.filter((m) => m.kind === kind);
+  for (const kind of MOVES) {
+    const old = of(before, kind);
+    places.set(kind, old.length === of(after, kind).length ? old.values() : [].values());
+  }
+  return after.map(({ kind }) => places.get(kind)?.next().value);
+}
+
+// ---- one view ---------------------------------------------------------------------------------------
+
+export class View {
+  // `choose(key, position)` moves a control, where a panel stands for one of its positions.
+  constructor(el, look, choose = () => {}) {
+    this.look = look;
+    this.el = el;
+    this.choose = choose;
+    el.classList.add("mha-view");
+    el.innerHTML = `<style>${STYLE}${FLOW_STYLE}</style><div class="mha-head"><p class="mha-alert" role="alert"></p>
+      <p class="mha-caption" aria-live="polite"></p></div><div class="mha-stage"><canvas tabindex="0" role="application"
+      aria-roledescription="picture" data-lm-suppress-shortcuts="true"></canvas></div><div class="mha-reading"
+      role="status" aria-live="polite"></div><div class="mha-more"><details><summary>Values in words
+      </summary><table><tbody></tbody></table></details><label><input type="checkbox" data-lm-suppress-shortcuts="true">
+      colours: each row up to its own largest</label></div>`;
+    const $ = (s) => el.querySelector(s);
+    [this.head, this.stage, this.canvas, this.reading] = [$(".mha-head"), $(".mha-stage"), $("canvas"), $(".mha-reading")];
+    [this.alert, this.caption, this.details] = [$(".mha-alert"), $(".mha-caption"), $("details")];
+    this.ownRange = $("input");
+    this.context = this.canvas.getContext("2d");
+    this.cursor = this.pinned = null;
+    this.tallest = 0;
+    this.drawn = [];
+    this.ownRange.addEventListener("change", () => this.draw());
+    this.details.addEventListener("toggle", () => this.tell());
+    this.canvas.addEventListener("pointermove", (e) => this.point(e));
+    this.canvas.addEventListener("pointerleave", () => this.move(this.pinned));
+    this.canvas.addEventListener("click", (e) => { if (!this.flow) { this.point(e); this.press(); } });
+    this.canvas.addEventListener("keydown", (e) => this.key(e));
+    this.canvas.addEventListener("blur", () => this.move(this.pinned));
+    this.canvas.addEventListener("focus", () => {
+      if (this.canvas.matches(":focus-visible") && !this.cursor && this.fields?.length) this.move([0, 0, 0]);
+    });
+    this.again = () => requestAnimationFrame(() => { this.colours = null; this.draw(); });
+    this.watch = new MutationObserver(this.again);
+    for (const node of [document.body, document.documentElement])
+      this.watch.observe(node, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class", "data-theme"] });
+    this.scheme = matchMedia("(prefers-color-scheme: dark)");
+    this.scheme.addEventListener("change", this.again);
+    this.paper = matchMedia("print");
+    this.printed = () => { this.colours = null; this.draw(); }; // at once: paper does not wait for a frame
+    this.paper.addEventListener("change", this.printed);
+    this.canvas.mha = this; // what was drawn, for tests
+  }
+
+  remove() {
+    this.watch.disconnect();
+    this.scheme.removeEventListener("change", this.again);
+    this.paper.removeEventListener("change", this.printed);
+  }
+
+  // `scene` as `fill` makes it.
+  show(scene) {
+    const copies = (marks) => marks?.some((m) => m.kind === "tiles" && m.copied);
+    const before = still.matches || !this.shown ? null : origins(this.shown, scene.marks);
+    this.fly = copies(scene.marks) && !copies(this.shown);
+    this.before = before && (this.fly || !rests(before, scene.marks)) ? before : null;
+    this.started = performance.now() - FRAME;
+    this.scene = scene;
+    const [i, ...kept] = this.pinned ?? [], named = this.pinned && this.fields[i].names(...kept);
+    [this.fields, this.areas] = [[], []]; // what can be pointed at, and with it the boxes of a key
+    const items = new Map();
+    for (const mark of scene.marks) {
+      const { kind, says, x, y, width, height, panel } = mark;
+      if (["heatmap", "tiles", "ribbons"].includes(kind)) {
+        this.areas.push(new Field(kind, mark, this.look));
+        if (!mark.key) this.fields.push(this.areas.at(-1));
+      }
+      if (["rect", "dot"].includes(kind) && says) {
+        const box = kind === "rect" ? [x, y - 6, width, height + 6] : [x - 7, y - 7, 14, 14];
+        if (!items.has(panel)) items.set(panel, []);
+        items.get(panel).push({ box, says });
+      }
+      if (kind === "arrows") items.set(mark, cornersOf(mark).slice(1).map(([a, b], i) => (
+        { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })));
+    }
+    for (const list of items.values()) this.fields.push(new Field("items", list, this.look));
+    if (this.pinned && this.fields[i]?.names(...kept) !== named) { // another pair now: nobody has kept that
+      if (String(this.cursor) === String(this.pinned)) this.cursor = null;
+      this.pinned = null;
+    }
+    if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow);
+    const maps = scene.marks.filter((m) => m.kind === "heatmap");
+    this.offered = maps.some((m) => m.by_row && !m.numbers);
+    this.ownRange.parentElement.style.display = maps.length ? "" : "none";
+    this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
+    this.details.style.visibility = scene.text.length ? "" : "hidden";
+    this.canvas.setAttribute("aria-label", scene.alt);
+    if (this.caption.textContent !== scene.caption) this.caption.textContent = scene.caption;
+    this.tell();
+    this.settle();
+    this.draw();
+    this.flow?.follow();
+  }
+
+  // What is on the screen keeps its place when a picture shrinks; what lies below may come up to it.
+  settle() {
+    if (this.tallest <= this.scene.height + 4) return;
+    this.tallest = Math.min(this.tallest, Math.max(0, innerHeight - this.stage.getBoundingClientRect().top));
+  }
+
+  fail(sentence) {
+    this.alert.textContent = sentence;
+    this.stage.classList.toggle("mha-stale", Boolean(sentence));
+  }
+
+  tell() {
+    if (!this.details.open || !this.scene) return;
+    this.details.querySelector("tbody").replaceChildren(...this.scene.text.map((row) => {
+      const tr = document.createElement("tr");
+      for (const cell of row) tr.appendChild(document.createElement("td")).textContent = cell;
+      return tr;
+    }));
+  }
+
+  // Draws in the next frame, once, however often it is asked for, unless a move has drawn in it.
+  later() {
+    this.asked ??= requestAnimationFrame((begun) => {
+      this.asked = null;
+      if (this.drew >= begun) this.later();
+      else this.draw();
+    });
+  }
+
+  draw() {
+    const { scene, canvas, context: g } = this;
+    if (!scene || !this.el.isConnected) return;
+    this.drew = performance.now();
+    if (!this.colours) {
+      this.colours = theme(this.el);
+      this.inks = {};
+      this.font = getComputedStyle(this.el).fontFamily || "sans-serif";
+      const root = this.el.closest(".mha-explorer") ?? this.el;
+      for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus], ["page", `rgb(${this.colours.page})`]])
+        root.style.setProperty(`--mha-${name}`, value);
+    }
+    const dpr = Math.max(1, window.devicePixelRatio || 1);
+    const [width, height] = [scene.width + 4, scene.height + 4];
+    const [w, h] = [Math.round(width * dpr), Math.round(height * dpr)];
+    if (canvas.width !== w || canvas.height !== h) {
+      [canvas.width, canvas.height] = [w, h];
+      canvas.style.width = `${width}px`;
+      canvas.style.minWidth = `${0.92 * width}px`; // a little narrower is read as well; then it is scrolled
+    }
+    if (height > this.tallest) { // asking for widths on every move would lay the page out once more
+      this.tallest = height;
+      this.stage.style.minHeight = `${height * Math.min(1, Math.max(0.92, (this.el.clientWidth || width) / width))}px`;
+    }
+    g.setTransform(dpr, 0, 0, dpr, 2 * dpr, 2 * dpr);
+    g.clearRect(-2, -2, width, height);
+    this.drawn = [];
+    const share = this.before || this.flow?.fresh.length ? Math.min(1, (this.drew - this.started) / MOTION) : 1;
+    this.way = share * (2 - share);
+    this.shown = this.before && share < 1 ? scene.marks.map((mark, i) => mix(this.before[i], mark, this.way)) : scene.marks;
+    if (share < 1) this.later();
+    let field = 0;
+    for (const mark of this.shown) {
+      const { kind } = mark;
+      g.globalAlpha = kind === "heatmap" && this.flow ? this.flow.alpha(this.areas[field]) : 1;
+      if (["text", "rect", "path", "dot", "bar", "arrows"].includes(kind)) this[kind](g, mark);
+      else this[kind](g, this.areas[field], this.areas[field++ - 1]);
+    }
+    this.mark(g);
+    this.read();
+  }
+
+  // whether the reader lets each row's colours run up to its own largest
+  get byRow() { return this.offered && this.ownRange.checked; }
+
+  write(g, text, x, y, size, colour, align = "center", bold = false) {
+    const { down, size: share } = this.look.scripts, pieces = this.pieces(text);
+    const font = (sign) => { g.font = `${bold ? "600 " : ""}${sign ? share * size : size}px ${this.font}`; };
+    const widths = pieces.length > 1 ? pieces.map(([piece, sign]) => { font(sign); return g.measureText(piece).width; }) : [0];
+    x -= { left: 0, center: 0.5, right: 1 }[align] * sum(widths);
+    g.fillStyle = colour;
+    g.textAlign = pieces.length > 1 ? "left" : align;
+    g.textBaseline = "middle";
+    pieces.forEach(([piece, sign], i) => {
+      font(sign);
+      g.fillText(piece, x, y + 0.5 + (down[sign] ?? 0) * size);
+      x += widths[i];
+    });
+    this.drawn.push(text);
+  }
+
+  // Pieces of a text, each with the sign that raises or lowers it, or "": mha_course.pictures.marks.scripts.
+  pieces(text) {
+    const { split, code } = this.look.scripts;
+    if (!/[_^]/.test(text) || new RegExp(code).test(text)) return [[text, ""]];
+    const parts = text.split(new RegExp(split));
+    return parts.flatMap((part, i) => (part && i % 3 !== 1 ? [[part, i % 3 ? parts[i - 1] : ""]] : []));
+  }
+
+  text(g, { x, y, text, size, align, turned, bold }) {
+    if (!turned) return this.write(g, text, x, y, size, this.colours.text, align, bold);
+    g.save();
+    g.translate(x, y);
+    g.rotate(-Math.PI / 2);
+    this.write(g, text, 0, 0, size, this.colours.text, align, bold);
+    g.restore();
+  }
+
+  // A colour, lighter on a dark page; of marks those of roles, which are dark enough for text.
+  lighter(colour) { return this.colours.dark ? `rgb(${parse(colour).map((v) => Math.round(v + (255 - v) * 0.4))})` : colour; }
+  shade(colour) { return Object.values(this.look.roles).includes(colour) ? this.lighter(colour) : colour; }
+
+  rect(g, { x, y, width: w, height: h, colour, hollow }) {
+    g.fillStyle = g.strokeStyle = this.shade(colour);
+    g.lineWidth = 3;
+    if (hollow) g.strokeRect(x + 1.5, y + 1.5, w - 3, h - 3);
+    else g.fillRect(x, y, w, h);
+  }
+
+  path(g, { points, colour, dashed, width }) {
+    g.strokeStyle = this.shade(colour) || (dashed ? this.colours.hatch : this.colours.faint);
+    g.lineWidth = width;
+    g.setLineDash(dashed ? [4 * width, 3 * width] : []);
+    g.lineJoin = "round";
+    g.beginPath();
+    for (let i = 0; i < points.length; i += 2) g.lineTo(points[i], points[i + 1]);
+    g.stroke();
+    g.setLineDash([]);
+  }
+
+  dot(g, { x, y, colour, radius }) {
+    if (!radius) return;
+    g.fillStyle = colour;
+    g.beginPath();
+    g.arc(x, y, radius, 0, 7);
+    g.fill();
+  }
+
+  step(i, along, up) { return `head ${i}: ${number(along, 2)} along, ${number(Math.abs(up), 2)} ${up >= 0 ? "up" : "down"}`; }
+
+  arrows(g, mark) { // the dashed sum, then each arrow from the tip of the one before
+    const corners = cornersOf(mark), { heads, ink } = this.look;
+    this.arrow(g, corners[0], corners.at(-1), ink, true);
+    for (let i = 0; i + 1 < corners.length; i++) {
+      const [[a, b], [c, d]] = [corners[i], corners[i + 1]], far = Math.hypot(c - a, d - b);
+      const beside = (b + d > 2 * mark.y ? -11 : 11) / far; // rather not on the sum
+      this.arrow(g, [a, b], [c, d], heads[i % heads.length], false);
+      if (far >= 24) this.write(g, String(i), (a + c) / 2 + (d - b) * beside, (b + d) / 2 - (c - a) * beside, 12, this.colours.text);
+    }
+  }
+
+  arrow(g, [x0, y0], [x, y], colour, dashed) {
+    const far = Math.hypot(x - x0, y - y0), size = Math.min(7, far) / (far || 1), [a, b] = [(x0 - x) * size, (y0 - y) * size];
+    const wing = (c, s) => [x + a * c - b * s, y + a * s + b * c];
+    this.path(g, { points: [x0, y0, x, y], colour, dashed, width: 2.5 });
+    this.path(g, { points: [...wing(0.87, 0.5), x, y, ...wing(0.87, -0.5)], colour, dashed: false, width: 2.5 });
+  }
+
+  ink(map, level) { return (this.inks[map] ??= [])[level] ??= this.mixed(map, level); }
+  mixed(map, level) {
+    // on a dark page the strong end is lighter, so that the whole range can be told apart
+    const m = this.look.maps[map].slice(4 * level, 4 * level + 4), share = m[3] / 255;
+    const glow = this.colours.dark ? 0.35 * share : 0;
+    const parts = [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
+    return { parts, css: `rgba(${parts})` };
+  }
+
+  bar(g, { x, y, width: w, height: h, colours, end, by_row: byRow }) {
+    if (this.byRow && byRow) { // the longer label takes its room from the bar: nothing else moves
+      g.font = `12px ${this.font}`;
+      w -= g.measureText(byRow).width - g.measureText(end).width;
+      end = byRow;
+    }
+    const ramp = g.createLinearGradient(x, y, x + w, y);
+    for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, this.ink(colours, i * 4).css);
+    g.fillStyle = ramp;
+    g.fillRect(x, y, w, h);
+    this.write(g, end, x + w + 8, y + h / 2, 12, this.colours.text, "left");
+  }
+
+  hatch(g) {
+    if (this.hatched?.colour !== this.colours.hatch) {
+      const tile = document.createElement("canvas");
+      tile.width = tile.height = 12;
+      const t = tile.getContext("2d");
+      t.strokeStyle = this.colours.hatch;
+      t.lineWidth = 1.6;
+      for (const d of [-12, 0, 12]) { t.moveTo(d - 1, 13); t.lineTo(d + 13, -1); }
+      t.stroke();
+      this.hatched = { colour: this.colours.hatch, pattern: g.createPattern(tile, "repeat") };
+      this.hatched.pattern.setTransform(new DOMMatrix().scale(0.5));
+    }
+    return this.hatched.pattern;
+  }
+
+  heatmap(g, f) {
+    const { m } = f, levels = f.levels(this.byRow && m.by_row), w = m.w - m.gap, h = m.h - m.gap;
+    for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) {
+      const i = r * f.columns + c, x = m.x + c * m.w, y = m.y + r * m.h;
+      if (f.blocked && f.blocked[i]) {
+        g.fillStyle = this.hatch(g);
+        g.fillRect(x, y, w, h);
+        continue;
+      }
+      const nan = Number.isNaN(f.values[i]), ink = this.ink(m.colours, levels[i]);
+      if (nan || m.mask) {
+        g.strokeStyle = this.colours.hatch;
+        g.lineWidth = 1;
+        g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+      } else {
+        g.fillStyle = ink.css;
+        g.fillRect(x, y, w, h);
+      }
+      if (m.numbers || (nan && m.w >= 24)) {
+        const paper = this.colours.page.map((p, k) => p + (ink.parts[k] - p) * (nan ? 0 : ink.parts[3]));
+        this.write(g, f.cell(r, c), x + w / 2, y + h / 2, 12, textOn(paper));
+      }
+    }
+    for (const [r, c] of m.marks) this.frame(g, f.box(r, c), 2);
+  }
+
+  // Copied tiles fly from where they are in the tiles before.
+  tiles(g, f, from) {
+    const { m } = f, flies = m.copied && this.fly && this.way < 1, homes = new Map();
+    if (flies) from.m.links.forEach((row, r) => row.forEach((link, c) => homes.set(link, from.box(r, c))));
+    for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) {
+      const text = m.labels[r][c];
+      if (text === null) continue;
+      let [x, y, w, h] = f.box(r, c);
+      if (flies) [x, y] = mix(homes.get(m.links[r][c]).slice(0, 2), [x, y], this.way);
+      const head = m.heads[r][c];
+      const fill = head >= 0 ? this.look.heads[head % this.look.heads.length] : this.look.tile;
+      g.fillStyle = fill;
+      g.fillRect(x, y, w, h);
+      if (m.wrong[r][c]) {
+        g.strokeStyle = this.look.wrong;
+        g.lineWidth = 1.6;
+        g.setLineDash([3, 2.4]);
+        g.strokeRect(x + 0.8, y + 0.8, w - 1.6, h - 1.6);
+        g.setLineDash([]);
+      }
+      if (m.numbers) this.write(g, text, x + w / 2, y + h / 2, 12, textOn(parse(fill)));
+    }
+  }
+
+  ribbons(g, f) {
+    const { m } = f, [near, far] = this.look.ribbon, [row, column] = this.looksAt(f) ?? [m.row, null];
+    g.strokeStyle = m.colour;
+    for (const [r, c, weight] of f.links) {
+      const [y, to, middle] = [m.y + (r + 0.5) * m.h, m.y + (c + 0.5) * m.h, m.x + m.w / 2];
+      g.globalAlpha = (row ?? r) === r && (column ?? c) === c ? near : far;
+      g.lineWidth = weight * (m.h - 2);
+      g.beginPath();
+      g.moveTo(m.x, y);
+      g.bezierCurveTo(middle, y, middle, to, m.x + m.w, to);
+      g.stroke();
+    }
+    g.globalAlpha = 1;
+  }
+
+  // ---- pointing ----
+
+  // The row and the column of a map that the cursor, perhaps on an equal map, points at.
+  looksAt(f) {
+    const on = this.cursor && this.fields[this.cursor[0]], [, r, c] = this.cursor ?? [];
+    if (!on?.same(f) || r >= on.rows) return null;
+    return on.kind === "heatmap" ? [r, c] : c ? [null, r] : [r, null];
+  }
+
+  at(x, y) {
+    for (let i = 0; i < this.fields.length; i++) {
+      const cell = this.fields[i].hit(x, y);
+      if (cell) return [i, ...cell];
+    }
+    return null;
+  }
+
+  point(e) {
+    if (!this.scene) return;
+    const box = this.canvas.getBoundingClientRect();
+    const scale = (this.scene.width + 4) / box.width;
+    const cursor = this.at((e.clientX - box.left) * scale - 2, (e.clientY - box.top) * scale - 2);
+    this.canvas.style.cursor = cursor && this.fields[cursor[0]].m.picks ? "pointer" : "";
+    this.move(cursor ?? this.pinned);
+  }
+
+  // A click, a tap or Enter: a panel that stands for a position of a control moves it there,
+  // any other cell is kept until it is pressed again.
+  press() {
+    if (!this.cursor) return;
+    const picks = this.fields[this.cursor[0]].m.picks;
+    if (picks) return this.choose(...picks);
+    this.pinned = String(this.pinned) === String(this.cursor) ? null : this.cursor;
+    this.move(this.pinned);
+    this.draw();
+  }
+
+  move(cursor) {
+    if (String(cursor) === String(this.cursor)) return;
+    this.cursor = cursor;
+    this.draw();
+  }
+
+  key(e) {
+    if (this.flow?.key(e)) return e.preventDefault();
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
+    const known = step || ["Home", "End", "PageUp", "PageDown", "Escape", "Enter", " "].includes(e.key);
+    if (!known || e.ctrlKey || e.metaKey || e.altKey || !this.fields?.length) return;
+    e.preventDefault();
+    e.stopPropagation();
+    if (e.key === "Escape") { this.pinned = null; return this.move(null); }
+    if (e.key === "Enter" || e.key === " ") return this.press();
+    let [i, r, c] = this.cursor ?? [0, 0, -1];
+    const count = this.fields.length, turn = (by) => { i = (i + by + count) % count; };
+    if (e.key === "PageDown") turn(1);
+    else if (e.key === "PageUp") turn(-1);
+    else if (e.key === "Home") c = 0;
+    else if (e.key === "End") c = this.fields[i].columns - 1;
+    else {
+      const f = this.fields[i];
+      [r, c] = [r + step[0], c + step[1]];
+      if (c >= f.columns) { turn(1); c = 0; }
+      else if (c < 0) { turn(-1); c = this.fields[i].columns - 1; }
+      else if (r >= f.rows) { turn(1); r = 0; }
+      else if (r < 0) { turn(-1); r = this.fields[i].rows - 1; }
+    }
+    const f = this.fields[i];
+    this.move([i, Math.min(Math.max(r, 0), f.rows - 1), Math.min(Math.max(c, 0), f.columns - 1)]);
+    this.follow(f.box(...this.cursor.slice(1)));
+  }
+
+  // A picture that is wider than its place moves along until a cell is seen.
+  follow([x, , w]) {
+    const { stage, canvas } = this, scale = canvas.clientWidth / (this.scene.width + 4);
+    const [left, right] = [x * scale, (x + w + 4) * scale - stage.clientWidth];
+    stage.scrollLeft = Math.max(right, Math.min(left, stage.scrollLeft));
+  }
+
+  // What belongs to the cursor: cells of one link, the same cell of equal maps, its row and column.
+  mark(g) {
+    this.lit = [];
+    const fits = ([i, r, c]) => this.fields[i] && r < this.fields[i].rows && c < this.fields[i].columns;
+    if (this.pinned && !fits(this.pinned)) this.pinned = null;
+    if (this.cursor && !fits(this.cursor)) this.cursor = this.pinned;
+    if (this.flow) return this.flow.mark(g);
+    if (!this.cursor) return;
+    const [i, r, c] = this.cursor, f = this.fields[i];
+    const link = f.kind === "tiles" ? f.m.links[r][c] : -1;
+    this.fields.forEach((other, k) => {
+      if (other.kind === "tiles" && link >= 0) {
+        other.m.links.forEach((row, y) => row.forEach((l, x) => { if (l === link) this.lit.push([k, y, x]); }));
+      } else if (f.same(other)) {
+        const [row, column] = this.looksAt(other);
+        if (other.kind === "heatmap") this.cross(g, other.m, row, column);
+        else for (const [y, x] of [[row, 0], [column, 1]]) if (y !== null) this.lit.push([k, y, x]);
+        if (other.kind === "heatmap" && f.kind === "heatmap" && k !== i) this.lit.push([k, r, c]);
+      }
+    });
+    for (const [k, y, x] of this.lit) this.frame(g, this.fields[k].box(y, x), 2);
+    this.frame(g, f.box(r, c), this.pinned ? 3 : 2);
+  }
+
+  cross(g, m, row, column) { // around a row and a column of a map
+    const [rows, columns] = m.shape;
+    g.strokeStyle = this.colours.text;
+    g.lineWidth = 1;
+    if (m.picks) return;
+    if (row !== null) g.strokeRect(m.x - 1, m.y + row * m.h - 1, columns * m.w + 1, m.h + 1);
+    if (column !== null) g.strokeRect(m.x + column * m.w - 1, m.y - 1, m.w + 1, rows * m.h + 1);
+  }
+
+  frame(g, box, width) { // in the colour of text with the page around it: seen on every cell
+    for (const [wide, colour] of [[width + 2, `rgb(${this.colours.page})`], [width, this.colours.text]]) {
+      g.lineWidth = wide;
+      g.strokeStyle = colour;
+      g.strokeRect(...box);
+    }
+  }
+
+  read() {
+    const { reading, cursor } = this;
+    if (this.flow) return this.flow.read();
+    if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
+    const [i, r, c] = cursor, f = this.fields[i], said = f.says(r, c) ?? "";
+    const title = ["heatmap", "ribbons"].includes(f.kind) && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
+    if (reading.textContent !== title + said) reading.textContent = title + said;
+    reading.style.opacity = said ? 1 : 0;
+    const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.box(r, c);
+    const left = Math.min((x + w / 2) * scale - this.stage.scrollLeft, this.stage.clientWidth - reading.offsetWidth - 4);
+    const above = y * scale - reading.offsetHeight - 8, top = this.stage.offsetTop + (above >= 0 ? above : (y + h) * scale + 10);
+    reading.style.transform = `translate(${Math.max(0, left)}px, ${top}px)`;
+  }
+}

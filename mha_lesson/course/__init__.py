@@ -1,1 +1,0 @@
-"""Running the course: opening it, its first page, its verdicts, pages to hand out, a class."""
