@@ -604,6 +604,7 @@ STOPS: dict[str, Callable[[], Any]] = {
     "error:bmm_axes": lambda: torch.bmm(_x, _x),
     "error:arguments_swapped": lambda: _x.masked_fill(0.0, _mask),  # type: ignore[call-overload]
     "error:method_not_called": lambda: _x.T @ _x.sum,  # type: ignore[operator]
+    "error:module_called": lambda: math(2),  # type: ignore[operator]
     "error:not_callable": lambda: _x(3),  # type: ignore[operator]
     "error:integer_needed": lambda: torch.ones(2.0),  # type: ignore[call-overload]
     "error:no_index": lambda: _x[{}],  # type: ignore[index]

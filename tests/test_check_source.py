@@ -1,12 +1,16 @@
 """What stands in the learner's own lines comes before what can be guessed from the results."""
 
 import math
+import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+import mha_lesson
 from mha_course import check
+from mha_lesson import attention
 from typed import typed
 
 LEFT = {  # by other cells
@@ -103,6 +107,57 @@ class MultiHeadAttention(nn.Module):
         Q = ...
         return self.w_o(Q)
 """
+
+
+RIGHT = """\
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            setattr(self, name, nn.Linear(d_model, d_model))
+
+    def cut(self, x):
+        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+
+    def forward(self, x, mask=None):
+        Q, K, V = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        scores = Q @ K.mT / Q.shape[-1] ** 0.5
+        if mask is None:
+            mask = torch.zeros_like(scores).bool()
+        gone = mask.all(-1, keepdim=True)
+        weights = scores.masked_fill(mask & ~gone, -math.inf).softmax(-1).masked_fill(gone, 0.0)
+        context = (weights @ V).transpose(1, 2)
+        return self.w_o(context.flatten(2))
+"""
+ATTEND = RIGHT[RIGHT.index("        scores = ") : RIGHT.index("        context = ")]
+# What stands in place of what, and what is told then.
+OF_A_CLASS = [
+    ("(self.n_heads, -1)", "(n_heads, -1)", "`self.` is missing in front of `n_heads`, which"),
+    ("(self.cut(", "(cut(", "`self.` is missing in front of `cut`, a method"),
+    ("self.n_heads", "n_heads", "`n_heads` is an argument of `__init__`, and no other method"),
+    ("keepdim=True", "keepdim=False", "`False` in `gone = mask.all(-1, keepdim=False)`: the opp"),
+    (", keepdim=True", "", "`gone = mask.all(-1)`: the axis it works along is gone afterwards"),
+    ("context = ", "mixed = ", "`context` (a tensor of shape (2, 3)) is none of your arguments"),
+    (ATTEND + "        context = (weights @ V)", "        context = attention(Q, K, V)",
+        "It holds `textbook_attention` and `scaled_dot_product_attention`."),
+    ("self.cut(w(x))", "split_heads(w(x), self.n_heads)", "right.*It calls `split_heads`, which"),
+    (ATTEND + "        context = (weights @ V)", "        mask = None if mask is None else ~mask\n"
+        "        context = F.scaled_dot_product_attention(Q, K, V, mask)",
+        "right.*It calls `scaled_dot_product_attention`, which does what was to be written"),
+    ("cut", "split_heads", "right.*inputs tried.$"),  # a method of one's own
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "said"), OF_A_CLASS)
+def test_of_a_class_a_rule_says_what_stands_there(old, new, said, tmp_path) -> None:
+    assert old in RIGHT
+    (tmp_path / "cell.py").write_text(RIGHT.replace(old, new))
+    names = {"torch": torch, "nn": nn, "F": F, "math": math, "context": torch.ones(2, 3)}
+    names |= {"attention": attention, "split_heads": mha_lesson.split_heads, "__name__": "cell"}
+    exec(compile((tmp_path / "cell.py").read_text(), tmp_path / "cell.py", "exec"), names)
+    report = str(check.MultiHeadAttention(names["MultiHeadAttention"]))
+    assert re.search(said if "right." in said else re.escape(said), report, re.S), report
 
 
 def test_a_class_of_a_notebooks_cell_is_read() -> None:

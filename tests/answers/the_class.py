@@ -733,7 +733,7 @@ class OneFusedLayer(nn.Module):
         return x
 
 
-@told("error:unknown_name")
+@told("error:self_missing")
 class SelfForgotten(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()

@@ -49,6 +49,7 @@ ALIKE = (
 
 # Functions that take an axis as their last argument.
 ALONG = {"chunk", "split", "cat", "stack", "flatten", "softmax", "log_softmax", "cumsum"}
+REDUCE = {"sum", "mean", "amax", "amin", "all", "any", "norm", "logsumexp"}
 ALONG |= {"sum", "mean", "max", "amax", "argmax"}
 
 
@@ -71,6 +72,7 @@ KINDS = {
         "another number belongs there",
         "What does it stand for there, and what should?",
     ),
+    "truth": ("the opposite belongs there", "What does it switch on, and what does it switch off?"),
     "letter": ("another letter belongs there", "Which axis does each letter stand for?"),
     "name": ("another name belongs there", "What is meant to be computed with in this place?"),
     "sign": ("the sign in front is too much", "What would be left without it?"),
@@ -78,6 +80,7 @@ KINDS = {
     "missing": ("something is still to be done to it there", "Which sign, or which order of axes?"),
     "much": ("something is too much there", "What would be left without it?"),
     "argument": ("an argument is left out there", "Along which axis should it work?"),
+    "kept": ("the axis it works along is gone afterwards", "What keeps an axis, with size 1?"),
     "size": ("something else belongs under the root", "Which axis is meant? Print its length."),
 }
 
@@ -175,7 +178,7 @@ def _instead(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AS
     if number is not None:
         yield from _other_numbers(number, names)
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        yield "number", ast.Constant(not node.value)
+        yield "truth", ast.Constant(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "->" in node.value:
         for text in _other_letters(node.value):
             yield "letter", ast.Constant(text)
@@ -296,6 +299,9 @@ def _other_calls(node: ast.Call, names: dict[str, int]) -> Iterator[tuple[str, a
         yield "order", ast.Call(function, parts, keywords)
     if isinstance(function, ast.Attribute):
         yield "much", function.value
+        if function.attr in REDUCE and not any(k.arg == "keepdim" for k in keywords):
+            kept = ast.keyword("keepdim", ast.Constant(True))
+            yield "kept", ast.Call(function, args, [*keywords, kept])
         if function.attr in ALONG and not any(k.arg in ("dim", "axis") for k in keywords):
             for axis in (-1, 1):
                 yield "argument", ast.Call(function, [*args, ast.Constant(axis)], keywords)

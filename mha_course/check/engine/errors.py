@@ -176,6 +176,11 @@ method_not_called
 A method stands there without the round brackets that call it, or with square ones. | Which name in
 that line needs `()` behind it?
 
+module_called
+/ 'module' object is not callable
+Round brackets stand behind the name of a module, a file of functions. | Which function of it is
+meant?
+
 not_callable
 / '(Tensor|(torch\.)?Size|int|float|tuple|list|bool|str|property)' object is not callable
 Round brackets stand behind something that cannot be called. | Are there brackets too many, or are

@@ -164,9 +164,12 @@ KEPT = Finding(
 def _remarks(attempt: Attempt, answer: Any) -> Iterator[str]:
     """What is worth knowing of a right answer."""
     problem, inner = attempt.problem, getattr(answer, "func", None)  # of a partial
-    name = problem.ready_made or problem.name
-    if _is_the_packages(problem, inner) or attempt.source.calls(name):
-        yield f"It calls `{name}`, which does what was to be written: how would yours look?"
+    names = problem.ready_made or (problem.name,)
+    called = names if _is_the_packages(problem, inner) else attempt.source.calls(names)
+    if called:
+        does = "does" if len(called) == 1 else "do"
+        listed = " and ".join(f"`{name}`" for name in called)
+        yield f"It calls {listed}, which {does} what was to be written: how would yours look?"
     if problem.remark and (remark := problem.remark(attempt)):
         yield remark
 

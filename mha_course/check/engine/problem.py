@@ -161,7 +161,7 @@ class Problem:
         gradient: whether one has to get through to every input; False where nothing can be learnt.
         parts: takes trials apart where the answer shows what it has got in between: gives (a
             problem for a part, the trials of that part), so that slips of several parts are found.
-        ready_made: the function that does all of it; a right answer that calls it is told so.
+        ready_made: functions that do all of it, or a part; a right answer that calls it hears so.
         remark: what else is worth saying of a right answer: `remark(attempt) -> str`.
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
     """
@@ -175,7 +175,7 @@ class Problem:
     bind: Callable[[Any], Any] | None = None
     gradient: bool = True
     keeps_inputs: bool = False
-    ready_made: str = ""
+    ready_made: tuple[str, ...] = ()
     remark: Callable[..., str] | None = None
     parts: Callable[..., Any] | None = None
     _made: dict[Any, list[Case]] = field(default_factory=dict, repr=False)

@@ -3,6 +3,8 @@
 from itertools import permutations
 from typing import Any
 
+from torch import Tensor
+
 from mha_course.check.engine import errors
 from mha_course.check.engine.attempt import Attempt, Explanation, where_right
 from mha_course.check.engine.compare import same
@@ -78,6 +80,11 @@ OF_SHAPES = {
     f"error:{key}"
     for key in ("matrix_shapes", "broadcast_shapes", "shape_for_view", "index_out_of_range")
 }
+# And those that only a tensor does.
+OF_TENSORS = {
+    f"error:{key}"
+    for key in ("dtype_mix", "axis_out_of_range", "axes_to_name", "numbers_of_axes", "unpacking")
+}
 
 
 def in_the_lines(attempt: Attempt) -> Explanation | None:
@@ -85,12 +92,19 @@ def in_the_lines(attempt: Attempt) -> Explanation | None:
     source, key = attempt.source, attempt.first_error.key if attempt.raised else ""
     outcomes = [t.outcome for t in attempt.raised]
     found: Finding | None = None
-    if key == "error:truth_of_a_tensor" and isinstance(outcomes[0], Raised):
-        found = source.truth_of_a_tensor(outcomes[0].number)
+    first = outcomes[0] if outcomes and isinstance(outcomes[0], Raised) else None
+    if key == "error:truth_of_a_tensor" and first:
+        found = source.truth_of_a_tensor(first.number)
+    elif key == "error:unknown_name" and first:
+        found = source.without_self(first)
+    elif key == "error:module_called":
+        found = source.module_called()
     elif key == "error:none_used":
         found = source.a_stub_is_called()
     elif key in ("error:dtype_mix", "error:matrix_shapes"):
         found = _fresh_weights(attempt)
+    if key in OF_TENSORS and not found:
+        found = source.from_the_notebook(Tensor)
     if found:
         return Explanation((found,))
     explained = attempt.stops or bool(but_for_errors(attempt))

@@ -10,14 +10,14 @@ import linecache
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_course.check.engine.report import Finding
-from mha_course.check.engine.safely import safe_text
+from mha_course.check.engine.safely import Raised, safe_text
 
 # Methods of lists and dicts that a tensor has under the same name, and that do work in place.
 _IN_PLACE = frozenset(["sort", "add", "backward", "register_hook", "retain_grad"])
@@ -177,13 +177,14 @@ class Source:
                     )
         return None
 
-    def from_the_notebook(self) -> Finding | None:
+    def from_the_notebook(self, kind: Any = (Tensor, int, float, list, tuple)) -> Finding | None:
         """A tensor or a number that comes from another cell, and not from the arguments."""
-        for name, value in _globals_of(self.answer, (Tensor, int, float, list, tuple)):
+        for name, value in _globals_of(self.answer, kind):
             if _is_constant(name, value):
                 continue
+            asks = "of its sizes"
             if isinstance(value, Tensor) and value.numel() > 1:
-                what = f"a tensor of shape {tuple(value.shape)}"
+                what, asks = f"a tensor of shape {tuple(value.shape)}", "value of your function"
             elif isinstance(value, (int, float)) and not isinstance(value, bool):
                 what = f"{value:.6g}"
             elif isinstance(value, (list, tuple)) and value:
@@ -194,7 +195,7 @@ class Source:
                 "from_the_notebook",
                 f"`{name}` ({what}) is none of your arguments: it comes from outside the function, "
                 "and stays as it is there whatever the function is given.",
-                "Which argument, or which of its sizes, should stand in its place?",
+                f"Which argument, or which {asks}, should stand in its place?",
             )
         return None
 
@@ -203,13 +204,51 @@ class Source:
         names = [getattr(n, "attr", getattr(n, "id", "")) for n in self.nodes(ast.expr)]
         return not names or any(_CHANCE.search(name) for name in names)
 
-    def calls(self, name: str) -> bool:
-        """Whether it calls somebody else's function of this name: one of its own calls itself."""
-        own = safe_text(getattr(self.answer, "__name__", ""), str) == name
-        return any(
-            name in (getattr(n.func, "attr", ""), "" if own else getattr(n.func, "id", ""))
-            for n in self.nodes(ast.Call)
-        )
+    def calls(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of these functions of somebody else it calls; the learner's own are none."""
+        functions = [n.func for n in self.nodes(ast.Call)]
+        called = {f.attr for f in functions if isinstance(f, ast.Attribute) and not _of_self(f)}
+        own = {n for n, f in _globals_of(self.answer, (FunctionType, type)) if not _theirs(f)}
+        own.add(safe_text(getattr(self.answer, "__name__", ""), str))  # it calls itself
+        called |= {f.id for f in functions if isinstance(f, ast.Name)} - own
+        return tuple(name for name in names if name in called)
+
+    def without_self(self, error: Raised) -> Finding | None:
+        """A name that stands alone in a method, where `self` holds it or ought to."""
+        name = getattr(error.error, "name", None)
+        place = f"Line {error.number}, `{error.source}`: "
+        for node in self.nodes(ast.Attribute):
+            if node.attr == name and _of_self(node) and isinstance(node.ctx, ast.Store):
+                does = f"`self.` is missing in front of `{name}`, which line {node.lineno} keeps."
+                asks = "How does one method reach what another has kept in `self`?"
+                return Finding("error:self_missing", place + does, asks)
+        for node in self.nodes(ast.FunctionDef):
+            if node.name == "__init__" and name in (a.arg for a in node.args.args):
+                does = f"`{name}` is an argument of `__init__`, and no other method knows it."
+                asks = "What must `__init__` keep in `self`, and how is it reached from there?"
+                return Finding("error:self_missing", place + does, asks)
+            if node.name == name and isinstance(self.parents.get(node), ast.ClassDef):
+                does = f"`self.` is missing in front of `{name}`, a method of your class."
+                return Finding(
+                    "error:self_missing", place + does, "How does one method call another?"
+                )
+        return None
+
+    def module_called(self) -> Finding | None:
+        """A module that stands where a function of it is meant."""
+        called = {getattr(n.func, "id", "") for n in self.nodes(ast.Call)}
+        for name, module in _globals_of(self.answer, ModuleType):
+            if name not in called:
+                continue
+            home = safe_text(getattr(module, "__name__", name), str)
+            own = [n for n, f in vars(module).items() if getattr(f, "__module__", "") == home]
+            like = " and ".join(f"`{n}`" for n in own if name in n and n[0] != "_")
+            does = (
+                f"`{name}` is the module `{home}` here, a file of functions, and cannot be called."
+            )
+            does += f" It holds {like}." if like else ""
+            return Finding("error:module_called", does, "Which function did you mean to call?")
+        return None
 
     def a_stub_is_called(self) -> Finding | None:
         for name, value in _globals_of(self.answer, FunctionType):
@@ -220,6 +259,15 @@ class Source:
                     f"Which exercise, or which cell, is `{name}` written in?",
                 )
         return None
+
+
+def _of_self(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _theirs(function: Any) -> bool:
+    home = safe_text(getattr(function, "__module__", ""), str)
+    return home.split(".")[0] in ("mha_lesson", "torch")
 
 
 def _returns_nothing(code: CodeType) -> bool:

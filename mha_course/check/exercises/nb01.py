@@ -182,7 +182,7 @@ def finish(scores):
     2,
     "01",
     make_cases=queries_keys_values,
-    ready_made="scaled_dot_product_attention",
+    ready_made=("scaled_dot_product_attention",),
     gives=("output (..., T_q, d_v)", "weights (..., T_q, T_k)"),
 )
 def attention(

@@ -56,6 +56,10 @@ _NAN_GRADIENTS = {
     gives=("output (B, T, d_model)",),
     bind=bind,
     further=(gradient_with_blocked_rows,),
+    ready_made=(
+        *("split_heads", "scaled_dot_product_attention", "merge_heads", "masked_softmax"),
+        *("textbook_attention", "multi_head_attention_forward", "MultiheadAttention"),
+    ),
 )
 def MultiHeadAttention(
     x: Tensor,
