@@ -274,9 +274,6 @@ SEEN: dict[str, Callable[[], None]] = {
     ),
     "Where one weight is near 1": guesses_say(scaling_slope="below .01"),
     "None. 12 heads or one": guesses_say(projections_tied="neither"),
-    "1,179,648 parameters instead of 589,824": guesses_say(
-        projections_free="twice as much of everything"
-    ),
     "`contiguous`: everything before it": moved_at_contiguous,
     "with one head, or one token": guesses_say(memory_one="none"),
     "a3, which is head 1's; and b0": after_permute,
