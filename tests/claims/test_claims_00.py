@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import minutes
 import notebooks
 from mha_course import check
 from mha_lesson import pretrained, text
@@ -52,8 +53,37 @@ def test_the_sample_of_a_report_is_what_the_check_says():
     assert finding.does in said and finding.asks in said
 
 
+PAGE = (notebooks.FOLDER / "WORDS.md").read_text(encoding="utf-8").replace(r"\text{model}", "model")
+WORDS = re.findall(r"^\| ([a-z, ]+) \|", PAGE.split("## Symbols")[0], re.M)[1:]
+SYMBOLS = {  # each, and a word by which a text says what it is
+    "B": "batch", "T": "tokens", "h": "heads", **dict.fromkeys(("d_model", "d_k", "d_v"), "numbers")
+}  # fmt: skip
+
+
+def open_texts():
+    """The open threads, one after the other, without titles, headings, tables and links."""
+    unsaid = re.compile(r"^[#|].*$|\[[^\]]*\]\([^)]*\)", re.M)
+    for path in notebooks.paths():
+        for cell in minutes.thread(notebooks.read(path))[1:]:
+            if not cell.metadata.get("jupyter", {}).get("source_hidden"):
+                said = cell.source if cell.cell_type == "code" else unsaid.sub("", cell.source)
+                yield said.replace(r"\text{model}", "model")
+
+
+@pytest.mark.parametrize("word", ", ".join(WORDS).split(", "))
+def test_a_word_is_set_apart_where_it_first_appears(word):
+    found = (re.search(rf"(\*?)\b{word}s?\b", text, re.I) for text in open_texts())
+    assert next(filter(None, found))[1] == "*"
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_a_symbol_is_explained_where_it_first_appears(symbol):
+    assert re.search(rf"^\| [^|]*\b{symbol}\b[^|]*\|[^|]*{SYMBOLS[symbol]}", PAGE, re.M)
+    text = next(t for t in open_texts() if re.search(rf"(?<![\w.^]){symbol}(?![a-z.])", t))
+    assert SYMBOLS[symbol] in text
+
+
 def test_words_and_symbols_stand_in_one_place():
-    page = (notebooks.FOLDER / "WORDS.md").read_text(encoding="utf-8")
-    assert "| query, key, value |" in page and "`True` means *blocked*" in page
+    assert len(WORDS) > 10 and "`True` means *blocked*" in PAGE
     assert "(WORDS.md)" in cell("title").source
     assert "| symbol |" not in "".join(c.source for c in notebooks.read(START).cells)
