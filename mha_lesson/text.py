@@ -1,4 +1,7 @@
-"""The texts of the course, read from `data/`; data/README.md says where each comes from."""
+"""The texts of the course, read from `data/`, which a wheel holds inside this package.
+
+data/README.md says where each comes from.
+"""
 
 import csv
 import hashlib
@@ -26,7 +29,8 @@ from mha_lesson.refusals import (
     require_whole,
 )
 
-DATA = Path(__file__).resolve().parent.parent / "data"
+HERE = Path(__file__).resolve().parent
+DATA = HERE / "data" if (HERE / "data").is_dir() else HERE.parent / "data"
 
 SHA256 = {
     "links.tsv": "517f55160b9534beb92e3d33f3a880b5f6ab0adf9962136f4322eb144b1a6c3f",
@@ -50,14 +54,14 @@ def data_file(name: str) -> Path:
     path = DATA / name
     if not path.is_file():
         raise FileNotFoundError(
-            f"data/{name} is missing; it is part of the project: clone it again, "
-            "and install the package from there with: pip install -e ."
+            f"{path} is missing; it is part of the project: clone it again, "
+            "or install it again with: pip install --force-reinstall --no-deps mha-lesson"
         )
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != SHA256[name]:
         raise ValueError(
-            f"data/{name} is not the file that this version was made with (SHA-256 {found[:12]}…, "
-            f"expected {SHA256[name][:12]}…); restore it with: git checkout data/{name}"
+            f"{path} is not the file that this version was made with (SHA-256 {found[:12]}…, "
+            f"expected {SHA256[name][:12]}…); restore it, in a clone with: git checkout data/{name}"
         )
     return path
 

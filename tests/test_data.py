@@ -40,7 +40,7 @@ def test_the_readme_lists_every_file_with_its_hash():
 
 def test_a_missing_and_a_changed_file_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(text, "DATA", tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"pairs.tsv is missing.*pip install -e"):
+    with pytest.raises(FileNotFoundError, match=r"pairs.tsv is missing.*pip install --force"):
         text.data_file("pairs.tsv")
     (tmp_path / "pairs.tsv").write_text("kind\tpart\n")
     with pytest.raises(ValueError, match=r"not the file.*git checkout data/pairs.tsv"):

@@ -113,7 +113,7 @@ def main() -> None:
     with_what = "uv" if uv else "pip (uv, which is faster, could not be had)"
     print(f"Installing into .venv with {with_what} ...", end=" ", flush=True)
     environment = os.environ | environment
-    course = [*installer, pin("pip"), "-e", f".[{extra}]" if extra else "."]
+    course = [*installer, pin("pip"), "-e", f".[{extra or 'lab'}]"]
     if "--lowest" in sys.argv:
         torch = [f"torch=={word[8:]}" for word in sys.argv if word.startswith("--torch=")]
         course += ["--resolution", "lowest-direct", *torch]  # uv only: pip says that it cannot

@@ -8,13 +8,13 @@ import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from mha_course.classroom.walls import PROJECT
+from mha_course.lab import NOTEBOOKS
 
 LARGEST = 32 * 2**20  # bytes of a notebook: two hundred times one of the course's
 NOISE = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 NUMBERED = re.compile(r"(?:^|.*[^0-9])(\d\d)_[a-z]", re.I)  # 03_splitting_into_heads (1).ipynb
 # A name that the course gives, whole or its first word: `ada_03_splitting_21_nov` is 03.
-GIVEN = sorted(path.stem for path in (PROJECT / "notebooks").glob("[0-9]*.ipynb"))
+GIVEN = sorted(path.stem for path in NOTEBOOKS.glob("[0-9]*.ipynb"))
 FIRST = [stem[: (stem + "_").index("_", 3)] for stem in GIVEN]
 NAMED = re.compile(rf"(?<![0-9])(?:{'|'.join([*GIVEN, *FIRST]) or '(?!)'})(?![a-z])", re.I)
 UPDATED = re.compile(r"\.updated-[\d-]+", re.I)

@@ -18,6 +18,7 @@ from mha_course import check
 from mha_course.classroom import inside
 from mha_course.classroom.files import HandIn, Learner, content, shown
 from mha_course.classroom.walls import PROJECT, Ended, Limits, run
+from mha_course.lab import NOTEBOOKS
 from mha_course.predictions import known_guesses
 from mha_lesson.progress import Progress
 
@@ -205,7 +206,7 @@ def _texts(slips: Any) -> list[str]:
 def given() -> list[str]:
     """The source of every code cell of the course: none of them is a learner's answer."""
     cells = []
-    for path in sorted((PROJECT / "notebooks").glob("*.ipynb")):
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "code":
                 cells.append("".join(cell["source"]).strip())

@@ -23,7 +23,7 @@ from mha_course.classroom.grading import (
     UNKNOWN,
     Row,
 )
-from mha_course.classroom.walls import PROJECT
+from mha_course.lab import NOTEBOOKS
 from mha_course.predictions import questions
 from mha_course.prose import prose
 
@@ -208,6 +208,6 @@ def _templates() -> Environment:
 
 def sections() -> dict[str, tuple[str, str]]:
     """Exercise -> (notebook, heading) to reread, as TEACHING.md has them."""
-    path = PROJECT / "notebooks/TEACHING.md"
+    path = NOTEBOOKS / "TEACHING.md"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return {name: (book, heading) for name, book, heading in SECTION.findall(text)}
