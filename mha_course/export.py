@@ -1,12 +1,13 @@
 """Save a notebook as one HTML page whose explorers move without a kernel and without a network.
 
-`python -m mha_course.export NOTEBOOK.ipynb` runs it and writes NOTEBOOK.html beside it.
+`mha-lesson export NOTEBOOK.ipynb` runs it and writes NOTEBOOK.html beside it.
 All explorers move. Links to other notebooks become links to their pages.
 """
 
 import argparse
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,14 @@ def export(notebook: Path) -> Path:
     return page
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        description="Save a notebook as one HTML page whose explorers move without a kernel."
+        prog="mha-lesson export",
+        description="Run a notebook and save it as one HTML page beside it, NOTEBOOK.html, whose "
+        "explorers move without a kernel and without a network.",
     )
-    parser.add_argument("notebook", type=Path)
-    print(export(parser.parse_args().notebook))
+    parser.add_argument("notebook", type=Path, help="a notebook (.ipynb), which stays as it is")
+    print(export(parser.parse_args(arguments).notebook))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Open the course in JupyterLab on a working copy that updates never overwrite.
 
-`make lab` runs `python -m mha_course.lab`, and so can anyone without make. The notebooks are
-copied to `my_notebooks/`, where learners work; this module only ever adds to it or renews what
+`mha-lesson lab`, which is `make lab` in a clone, copies the notebooks to `my_notebooks/` of the
+folder that it is called in, where learners work; this module only ever adds to it or renews what
 nobody touched. The copies come without outputs: a guess comes before its answer, and whoever wants
-an output runs the cell. More options are handed on: `python -m mha_course.lab --port=9000`.
+an output runs the cell.
 """
 
+import argparse
 import hashlib
 import json
 import os
@@ -13,20 +14,30 @@ import platform
 import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from mha_course.disk import free_path, write_whole
 
-PROJECT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = PROJECT / "notebooks"
-MINE = PROJECT / "my_notebooks"
+HERE = Path(__file__).resolve().parent
+IN_WHEEL = (HERE / "notebooks").is_dir()  # a wheel holds them inside this package
+NOTEBOOKS = HERE / "notebooks" if IN_WHEEL else HERE.parent / "notebooks"
+MINE = "my_notebooks"
 LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
-SETTINGS = Path(__file__).resolve().parent / "jupyter"  # how the lab opens, and how it saves
+SETTINGS = HERE / "jupyter"  # how the lab opens, and how it saves
 EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
+MOVED = re.compile(
+    r"^\s*from mha_lesson(?:\.(?:course|check|explore|pictures)\b"
+    r"| import .*\b(?:check|compare|explore|runs|shipped)\b)",
+    re.M,
+)
 TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
 # What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
 LANGUAGE = {
@@ -150,15 +161,34 @@ def _read_record(mine: Path) -> dict[str, str]:
     return {name: value for name, value in record.items() if isinstance(value, str)}
 
 
-def options(given: Sequence[str] = ()) -> list[str]:
+def moved(mine: Path) -> list[str]:
+    """The copies that import from `mha_lesson` what is in `mha_course`: a sentence about them."""
+    old = [
+        path.name
+        for path in sorted(mine.glob("*.ipynb"))
+        if (notebook := _notebook(path.read_bytes()))
+        and any(MOVED.search(_joined(cell["source"])) for cell in notebook["cells"])
+    ]
+    names = ", ".join(old)
+    return [f"Where {names} imports check, explore or a picture, write mha_course for mha_lesson, "
+            "as in `from mha_course import check, explore`."] if old else []  # fmt: skip
+
+
+def working_copy() -> Path:
+    """`my_notebooks` in this folder, or this folder where it is one."""
+    here = Path.cwd()
+    return here if (here / RECORD).exists() else here / MINE
+
+
+def options(mine: Path, given: Sequence[str] = ()) -> list[str]:
     """JupyterLab's options: this machine only, its own random token, what the place needs.
 
     What is given stands in the place of ours: JupyterLab refuses two of a kind.
     """
     ours = {
         "ip": "--ServerApp.ip=127.0.0.1",
-        "root_dir": f"--ServerApp.root_dir={PROJECT}",
-        "default_url": f"--LabApp.default_url=/lab/tree/{MINE.name}/00_start_here.ipynb",
+        "root_dir": f"--ServerApp.root_dir={mine.parent}",
+        "default_url": f"--LabApp.default_url=/lab/tree/{quote(mine.name)}/00_start_here.ipynb",
     }
     # --ip, --ip=0.0.0.0 and --ServerApp.ip=0.0.0.0 all set ip
     named = {option.split("=")[0].split(".")[-1].lstrip("-") for option in given}
@@ -179,27 +209,52 @@ def environment() -> dict[str, str]:
     Kernels find the package in the clone itself: before 3.13, Python on Windows cannot follow an
     editable installation into a folder whose path has letters beyond ASCII.
     """
-    first = {"JUPYTER_CONFIG_PATH": SETTINGS, "PYTHONPATH": PROJECT}
+    first = {"JUPYTER_CONFIG_PATH": SETTINGS} | ({} if IN_WHEEL else {"PYTHONPATH": HERE.parent})
     return os.environ | {
         name: os.pathsep.join([str(place), *filter(None, [os.environ.get(name)])])
         for name, place in first.items()
     }
 
 
-def main() -> int:
-    if not NOTEBOOKS.is_dir():
-        print(f"There is no {NOTEBOOKS}: run this in a clone of the project.", file=sys.stderr)
-        return 1
+def shadowed() -> str:
+    """A sentence where PYTHONPATH puts another torch before the one of this environment."""
+    own = Path(sysconfig.get_path("purelib")) / "torch"
+    for folder in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        if own.is_dir() and (there := Path(folder) / "torch").is_dir() and there.resolve() != own:
+            return f"PYTHONPATH brings another torch, {there}: if a notebook fails, unset it."
+    return ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="mha-lesson lab",
+        allow_abbrev=False,
+        description=f"Open the course in JupyterLab, on copies of its notebooks in ./{MINE}. What "
+        "you change there is never overwritten: a new version is put beside it.",
+        epilog="All other options go to JupyterLab, as --port=9000, --no-browser or --ip=0.0.0.0.",
+    )
+    _, given = parser.parse_known_args(arguments)
+    if find_spec("jupyterlab") is None:
+        raise SystemExit("JupyterLab is not here; install it with: pip install 'mha-lesson[lab]'")
+    mine = working_copy()
     try:
-        for line in sync(NOTEBOOKS, MINE, date.today()):
-            print(line)
+        lines = sync(NOTEBOOKS, mine, date.today())
     except OSError as error:
-        print(f"The notebooks in {MINE.name} could not all be updated ({error}); yours are safe.")
-    command = [sys.executable, "-m", "jupyterlab", *options(sys.argv[1:])]
+        if not any(mine.glob("*.ipynb")):
+            raise SystemExit(
+                f"{mine} cannot be written ({error.strerror}): the lab opens on copies that you "
+                "work in. Go to a folder of your own, and start it there."
+            ) from None
+        lines = [f"The notebooks in {mine} could not all be updated ({error}); yours are safe."]
+    print(*lines, *moved(mine), *filter(None, [shadowed()]), sep="\n")
+    command = [sys.executable, "-m", "jupyterlab", *options(mine, given)]
     sys.stdout.flush()
     if os.name == "posix":
         os.execve(command[0], command, environment())  # hands over signals and memory
-    return subprocess.call(command, env=environment())
+    with subprocess.Popen(command, env=environment()) as lab:
+        while True:
+            with suppress(KeyboardInterrupt):  # JupyterLab hears it too, and asks
+                return lab.wait()
 
 
 if __name__ == "__main__":

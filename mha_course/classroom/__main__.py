@@ -1,6 +1,6 @@
 """Who solved what: runs a folder of submitted notebooks and sums up the class.
 
-    python -m mha_course.classroom FOLDER [--roster CLASS.csv] [--out REPORT]
+    mha-lesson classroom FOLDER [--roster CLASS.csv] [--out REPORT]
 
 A learner is a subfolder, or a line of the roster. Every notebook runs in a process and a folder of
 its own, with limits on time, memory and disk, without network; what its checks say then is the
@@ -22,7 +22,7 @@ from mha_lesson.refusals import require_positive, require_positive_int
 
 def main(arguments: list[str] | None = None) -> list[Row]:
     parser = argparse.ArgumentParser(
-        prog="python -m mha_course.classroom",
+        prog="mha-lesson classroom",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

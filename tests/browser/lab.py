@@ -80,7 +80,7 @@ class Lab:
         (self.settings / "notification.jupyterlab-settings").write_text(
             '{"fetchNews": "false", "checkForUpdates": false}'
         )
-        options = lab.options([
+        options = lab.options(self.work / lab.MINE, [
             f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={self.work}", "--LabApp.extension_manager=readonly",
             "--LabApp.expose_app_in_browser=True",
