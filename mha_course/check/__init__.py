@@ -5,6 +5,7 @@ a report: `.passed` is True, False, or None where nothing was attempted yet; `st
 in words. `progress()` is the learner's table of all of them.
 """
 
+from mha_course.check import journal
 from mha_course.check.engine.report import Report
 from mha_course.check.exercise import Exercise
 from mha_course.check.exercises.nb01 import attention, attention_scores
@@ -21,6 +22,7 @@ from mha_course.check.exercises.nb10 import rotate
 from mha_course.check.exercises.nb11 import cached_attention, cached_mask, grouped_scores
 from mha_course.check.exercises.nb12 import WritingTests, test_attention
 from mha_course.check.exercises.short import silence, solved
+from mha_course.check.from_memory import Practice
 from mha_course.check.journal import Progress, table
 
 EXERCISES: tuple[Exercise | WritingTests, ...] = (
@@ -45,9 +47,18 @@ EXERCISES: tuple[Exercise | WritingTests, ...] = (
     cached_mask,
     test_attention,
 )
+# Exercise 20 asks for tests, and tests of one's own are written beside the class, not from memory.
+practice = Practice([e for e in EXERCISES if isinstance(e, Exercise)])
 SHORT: tuple[Exercise, ...] = (silence, solved)  # outside the numbered row, and of the table
 
-__all__ = ["EXERCISES", "SHORT", "Report", "progress", *(e.name for e in (*EXERCISES, *SHORT))]
+__all__ = [
+    "EXERCISES",
+    "SHORT",
+    "Report",
+    "practice",
+    "progress",
+    *(e.name for e in (*EXERCISES, *SHORT)),
+]
 
 
 def progress(keep: bool | None = None) -> Progress:
@@ -57,4 +68,6 @@ def progress(keep: bool | None = None) -> Progress:
     in `.progress.json` there (names and states, never code), unless you say `keep=False`, which
     removes it. Elsewhere it is this kernel's only, unless you say `keep=True`.
     """
-    return table([(e.number, e.notebook, e.name) for e in EXERCISES], keep)
+    rows = [(e.number, e.notebook, e.name) for e in EXERCISES]
+    due = tuple(d.name for d in practice.due() if d.sittings and d.day <= journal.today())
+    return table(rows, keep, due)

@@ -8,8 +8,9 @@ else nothing is written unless the learner asks for it. It holds names and state
 import json
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from datetime import date
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from mha_course.disk import free_path, write_whole
 FILE = ".progress.json"
 BROKEN = ".progress.broken.json"  # what was found there, if it is no table
 LOCK = ".progress.json.lock"
-COPY = ".copied.json"  # lies in the learner's copy: see course/lab.py
+LOG = ".practice.jsonl"  # beside it: a line for each check, for practice to know what is due
+COPY = ".copied.json"  # lies in the learner's copy: see lab.py
 SECONDS = 2  # to wait for another kernel that is writing
 _REFUSED = b"false"  # what the file holds where the learner wants none
 _WORDS = {True: "done", False: "tried", None: "open"}
@@ -32,17 +34,34 @@ _listeners: list[Callable[[Report], None]] = []
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One check: on which day, of which exercise, and what came out.
+
+    `asked` is what practice asked for, the exercise or a variant of it; "" in the course itself.
+    """
+
+    day: date
+    name: str
+    passed: bool
+    slips: tuple[str, ...] = ()
+    asked: str = ""
+    minutes: int = 0
+
+
+@dataclass(frozen=True)
 class Progress:
     """Shown by Jupyter as a table; `rows` are (number, notebook, exercise, state)."""
 
     rows: tuple[tuple[int, str, str, str], ...]
     kept: bool
+    due: tuple[str, ...] = ()
 
     @property
     def _summary(self) -> str:
         done = sum(state == "done" for *_, state in self.rows)
         where = f"kept in {FILE}" if self.kept else "for this kernel only"
-        return f"{done} of {len(self.rows)} done ({where})."
+        due = f" `check.practice()` has ready: {', '.join(self.due)}." if self.due else ""
+        return f"{done} of {len(self.rows)} done ({where}).{due}"
 
     def __str__(self) -> str:
         lines = [
@@ -66,38 +85,64 @@ class Progress:
         )
 
 
+_attempts: list[Attempt] = []
+
+
 def listen(listener: Callable[[Report], None]) -> None:
     """Calls `listener` with every report from now on, before anything is written."""
     _listeners.append(listener)
 
 
-def remember(report: Report) -> None:
-    """Notes a check's outcome; what was done once stays done."""
+def remember(report: Report, name: str = "", minutes: int = 0) -> None:
+    """Notes a check's outcome; what was done once stays done. Practice names the exercise."""
     for listener in _listeners:
         listener(report)
     state = _WORDS[report.passed]
     if state == "open":
         return
-    if _state.get(report.name) != "done":
-        _state[report.name] = state
-    if _wanted():
-        _save()
+    done = name or report.name
+    if _state.get(done) != "done":
+        _state[done] = state
+    asked = report.name if name else ""
+    _attempts.append(Attempt(today(), done, state == "done", report.slips, asked, minutes))
+    if _wanted() and _save():
+        _log(_attempts[-1])
 
 
-def table(exercises: list[tuple[Any, str, str]], keep: bool | None) -> Progress:
+def attempts() -> list[Attempt]:
+    """All that were noted, in their order; only this kernel's where nothing is kept."""
+    try:
+        lines = (place() / LOG).read_text(encoding="utf-8").splitlines() if _wanted() else []
+    except (OSError, ValueError):
+        lines = []
+    return [found for line in lines if (found := _read(line))] or [*_attempts]
+
+
+def states() -> dict[str, str]:
+    """done or tried, by the names of the exercises."""
+    try:
+        return _with_mine(_load() or {})
+    except OSError:
+        return dict(_state)
+
+
+def today() -> date:
+    return date.today()
+
+
+def table(
+    exercises: list[tuple[Any, str, str]], keep: bool | None, due: tuple[str, ...] = ()
+) -> Progress:
     """`keep=True` starts the file, `keep=False` removes it, None leaves it as it is."""
     if keep is False:
         _refuse()
     kept = (keep is True or _wanted()) and _save()
-    try:
-        known = _with_mine(_load() or {})
-    except OSError:
-        known = dict(_state)
+    known = states()
     rows = tuple((n, book, name, known.get(name, "open")) for n, book, name in exercises)
-    return Progress(rows, kept)
+    return Progress(rows, kept, due)
 
 
-def _place() -> Path:
+def place() -> Path:
     """The learner's copy of the course, if the kernel runs in it or below; else where it runs."""
     try:
         here = Path.cwd()
@@ -107,21 +152,22 @@ def _place() -> Path:
 
 
 def _wanted() -> bool:
-    place = _place()
+    here = place()
     try:
-        return (place / FILE).read_bytes().strip() != _REFUSED
+        return (here / FILE).read_bytes().strip() != _REFUSED
     except FileNotFoundError:
-        return (place / COPY).exists()
+        return (here / COPY).exists()
     except OSError:
         return False
 
 
 def _refuse() -> None:
-    place = _place()
-    if (place / COPY).exists():  # there it would come back by itself
-        write_whole(place / FILE, _REFUSED)
+    here = place()
+    (here / LOG).unlink(missing_ok=True)
+    if (here / COPY).exists():  # there it would come back by itself
+        write_whole(here / FILE, _REFUSED)
     else:
-        (place / FILE).unlink(missing_ok=True)
+        (here / FILE).unlink(missing_ok=True)
 
 
 def _load() -> dict[str, str] | None:
@@ -129,7 +175,7 @@ def _load() -> dict[str, str] | None:
     if not _wanted():
         return {}
     try:
-        content = json.loads((_place() / FILE).read_bytes())
+        content = json.loads((place() / FILE).read_bytes())
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):
@@ -145,18 +191,36 @@ def _with_mine(kept: dict[str, str]) -> dict[str, str]:
 
 def _save() -> bool:
     """Adds names and states to the file. False where that cannot be done."""
-    place = _place()
+    here = place()
     try:
-        with _alone(place):
+        with _alone(here):
             kept = _load()
             if kept is None:
                 # Not thrown away: somebody may be able to mend it.
-                os.replace(place / FILE, free_path(place / BROKEN))
+                os.replace(here / FILE, free_path(here / BROKEN))
             content = json.dumps(_with_mine(kept or {}), indent=1, sort_keys=True) + "\n"
-            write_whole(place / FILE, content.encode())
+            write_whole(here / FILE, content.encode())
     except OSError:
         return False
     return True
+
+
+def _log(attempt: Attempt) -> None:
+    """A line more; one that cannot be written is left out."""
+    line = json.dumps(asdict(attempt), default=str, ensure_ascii=False) + "\n"
+    here = place()
+    with suppress(OSError), _alone(here), (here / LOG).open("a", encoding="utf-8") as file:
+        file.write(line)
+
+
+def _read(line: str) -> Attempt | None:
+    """None where a line was cut off, or is somebody else's."""
+    try:
+        told = json.loads(line)
+        day, slips = date.fromisoformat(told.pop("day")), tuple(told.pop("slips"))
+        return Attempt(day, slips=slips, **told)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
 
 
 def _alone(place: Path) -> AbstractContextManager[Any]:

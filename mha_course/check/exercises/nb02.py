@@ -30,20 +30,22 @@ def tokens_and_weights() -> Iterator[Case]:
 PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "linear", "mm", "bmm", "einsum", "tensordot"}
 
 
-class _Products(TorchFunctionMode):
+class Products(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.firsts: list[Any] = []
+        self.names: list[str] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") in PRODUCTS:
             self.firsts.append(args[0])
+            self.names.append(func.__name__)
         return func(*args, **(kwargs or {}))
 
 
 def factors(attempt: Attempt) -> list[Any]:
     """The first argument of each matrix product that an answer takes on its first input."""
-    with torch.no_grad(), _Products() as products:
+    with torch.no_grad(), Products() as products:
         attempt.bound.answer(*map(fresh, attempt.bound.cases[0].inputs))
     return products.firsts
 
