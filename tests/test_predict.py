@@ -270,7 +270,7 @@ def is_other_weights(name: str) -> bool:
     wrong = shipped.bug(name).build(12, 3).double()
     x, factor = shipped.draw(1, 4, 12, seed=3), {
         "scale_d_model": 3**-0.5, "scale_n_heads": (4 / 3) ** 0.5, "scale_upside_down": 4.0,
-        "scale_forgotten": 2.0, "scale_twice": 0.5,
+        "scale_forgotten": 2.0, "scale_twice": 0.5, "scale_times_half_d_k": 4.0,
     }[name]  # fmt: skip
     right = shipped.twin(shipped.right(), wrong, 12, 3)
     with torch.no_grad():
