@@ -4,23 +4,55 @@ Nothing is read but outputs. The layers of a copy get weights that are drawn ane
 reference and the reference with each published mistake: whose numbers are the same has the word.
 """
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from mha_course import shipped
-from mha_course.comparison_layers import Layers, draw_anew, fitting_width, heads_of, places_in
+from mha_course.comparison_layers import (
+    Places,
+    Reading,
+    chosen,
+    draw,
+    heads_of,
+    matrices_of,
+    options,
+    parameters_of,
+    readings,
+    width_of,
+)
+from mha_course.comparison_subject import Subject
+from mha_course.shipped import Bug
 from mha_lesson.refusals import describe, require_positive_int
 
-SIZES = ((3, 7), (2, 5))  # B and T of what is tried
+FIRST = ((3, 7), (2, 5))  # B and T of what is tried on every candidate
+MORE = ((1, 1), (1, 2), (4, 3), (2, 9), (6, 4), (1, 17), (9, 2), (1, 33), (5, 6), (1, 65),
+        (1, 129), (1, 257), (1, 513))  # and on those that are left  # fmt: skip
+AT_MOST = 2**21  # scores
 LARGE = [2**i for i in range(1, 11)]  # times x; scores grow with the square
-SAME, AS_GOOD = 5, 3  # digits that count as equal, and that a later candidate must be better by
-Run = Callable[[Tensor, bool], Tensor]  # x (B, T, d_model), in training or not
+SAME, COARSE, AS_GOOD = 5, 3, 3  # digits that count as equal, in float32, and to be better by
+RIGHT = Bug("right", "", "", (), "", True, ())
+KEYS = Bug("scale_n_keys", "scale", "The scores are divided by the root of the number of keys.",
+           (), "", False, [("math.sqrt(d_k)", "math.sqrt(T)")])  # fmt: skip
+NO_EFFECT = "mask_thrown_away"  # told by what `call` gives
+PLAIN = r"|`\w+` is read as \(h, \d, d_k\) of (q, k, v|k, v|q, k)"  # what a reading says
+MEANT = {  # kind → where it is a choice
+    "scale": "If the scale stands elsewhere on purpose (in the initialisation, in a norm, in a "
+    "factor that is learned), it is a choice and no mistake.",
+    "layer missing": "If W^O stands in another module, let `call` apply both.",
+    "batch axis": "If the module wants tokens first, as nn.MultiheadAttention does without "
+    "batch_first, let `call` turn the axes: x.transpose(0, 1), and back.",
+    "fused order": "If the weights are stored head by head, it is a choice and no mistake.",
+    "mask convention": "If True means “keep” in this module, let `call` give ~mask.",
+    "heads": "If one head is meant, say n_heads=1.",
+}
 
 
 @dataclass(frozen=True)
@@ -28,12 +60,13 @@ class Comparison:
     """What came out; `str` says it in words.
 
     Attributes:
-        found: "right", the name of a published mistake, "drawn" where two runs in evaluation
-            differ, or "" where nothing fits.
+        found: "right" where all that was tried agrees; the name of a published mistake, or of
+            two, "a, b"; "partly" where only some of it agrees; "drawn" where two runs in
+            evaluation differ; "" where nothing fits.
         digits: to how many digits outputs agree with that.
         causal: whether it agrees with a causal mask.
         below: up to which scores; ∞ where it agrees with all that were tried.
-        seen: what else came out and what was not tried, in sentences.
+        seen: what else came out, what was tried and what was not, in sentences.
     """
 
     found: str = ""
@@ -50,33 +83,65 @@ class Comparison:
             "": f"Neither {what} nor one of the published mistakes gives these outputs.",
             "right": f"Right{below} for a class without positions: {what}, to {self.digits} "
             f"digits. If it gives positions in `call`, they are lost, as in {lost}.",
+            "partly": "It agrees with what is right, or with a mistake, on a part of what was "
+            "tried only.",
             "drawn": "Two runs of the same input differ in evaluation: something is drawn.",
         }.get(self.found)
         if said is None:
-            bug = shipped.bug(self.found)
-            said = (
-                f"This is {what} with a published mistake. {bug.does}\n{bug.threads[0]}: {bug.told}"
-            )
+            several = [_bug(name) for name in self.found.split(", ")]
+            said = f"Its outputs are those of {what}, changed in {len(several)} "
+            said = "\n".join([f"{said}point{'s' * (len(several) > 1)}:", *map(_told, several)])
         return "\n".join([said, *(f"- {line}" for line in self.seen)])
 
 
-class Candidate(NamedTuple):
-    """A class, right or wrong, with the module's weights."""
+def _bug(name: str) -> Bug:
+    return KEYS if name == KEYS.name else shipped.bug(name)
 
-    name: str
-    kind: str
-    by_head: bool
+
+def _told(bug: Bug) -> str:
+    before = ", before it was mended" * bug.mended
+    stood = f"\nSo did {bug.threads[0]}{before}: {bug.told}" if bug.threads else ""
+    return f"{bug.does}{stood}\n{MEANT.get(bug.kind, 'Where that is meant, it is no mistake.')}"
+
+
+class Candidate(NamedTuple):
+    """A class, right or wrong, and how the module's weights are read."""
+
+    bug: Bug
     causal: bool
-    twin: nn.Module
+    reading: Reading
+
+    @property
+    def name(self) -> str:
+        """Of the mistakes, where there is one."""
+        missing = ["no_w_o"] * ("w_o" not in self.reading.places)
+        return ", ".join(missing + [self.bug.name] * (self.bug is not RIGHT)) or "right"
+
+    def output(self, x: Tensor, training: bool) -> Tensor:
+        twin = _twin(self.bug.build, x.shape[2], self.reading.h)
+        for letter in "qkvo":
+            own = getattr(twin, f"w_{letter}")._parameters
+            own["weight"], own["bias"] = self.reading.parts[letter]
+        blocked = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        return twin.train(training)(x, blocked if self.causal else None)
 
     def digits(self, x: Tensor, y: Tensor, training: bool) -> int:
         """To how many digits, of y's largest number, it gives y."""
-        blocked = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        own = self.twin.train(training)(x, blocked if self.causal else None)
-        if self.causal and self.kind == "mask convention":  # the last sees nothing: any fill goes
+        own = self.output(x, training)
+        if self.causal and self.bug.kind == "mask convention":  # the last sees nothing: any fill
             own, y = own[:, :-1], y[:, :-1]
-        far = ((own - y).abs().max() / y.abs().max()).item()
-        return int(-math.log10(max(far, 1e-16))) if math.isfinite(far) else 0
+        return digits(own, y)
+
+
+@lru_cache(maxsize=2048)
+def _twin(cls: type[nn.Module], d_model: int, h: int) -> nn.Module:
+    with torch.device("meta"):  # nothing is drawn, and all get their numbers when they run
+        return cls(d_model, h)
+
+
+def digits(own: Tensor, y: Tensor) -> int:
+    far = ((own - y).abs().max() / y.abs().max()).item() if y.numel() else 0.0
+    return int(-math.log10(max(far, 1e-16))) if math.isfinite(far) else 0
 
 
 @torch.random.fork_rng(devices=[])
@@ -90,18 +155,24 @@ def compare(
 ) -> Comparison:
     """Says whether a module's self-attention is right, or which published mistake it makes.
 
+    In a test suite: `assert compare(MyAttention(64, 4)).found == "right"`.
+
     Args:
-        module: any attention with W^Q, W^K, W^V (or all three in one) and W^O, h·d_k = d_model.
+        module: any attention with W^Q, W^K, W^V (or several of them in one) and W^O,
+            h·d_k = d_model.
         call: `call(module, x)` gives its output for x (B, T, d_model), or a tuple that begins with
             it; `module(x)` if None. It may give a causal mask, turn axes, and take away positions,
-            a norm or a residual path. With any other mask (padding, a window) nothing fits.
-        n_heads: h; read from the module's attributes if None.
-        layers: "w_q", "w_k", "w_v" or "w_qkv", and "w_o" → the name of the layer or parameter in
-            `module`, or the names of one for each head; guessed from names and shapes if None.
+            a norm or a residual path. It is called with batches of 1 to 9 and with 1 to 513 tokens
+            (of which a mask is as long); what raises an error there is said and left out.
+        n_heads: h; read from the module's attributes, or tried, if None.
+        layers: "w_q", "w_k", "w_v" or "w_qkv" (or "w_q" and "w_kv"), and "w_o" → the name of the
+            layer or parameter in `module`, or the names of one for each head; guessed from names
+            and shapes, and tried in other orders, if None.
 
     Returns:
-        A `Comparison`. The module is left as it is: a copy is tried, on the CPU in float64, with
-        weights of ordinary size. Padding is not tried, nor any mask that `call` does not give.
+        A `Comparison`. The module is left as it is: a copy is tried, on the CPU in float64 and
+        float32, with weights of ordinary size, in evaluation and in training, where its dropout
+        drops nothing. Its answer holds for what it says was tried, with this `call` alone.
 
     Raises:
         TypeError, ValueError: heads or layers are not found or fit no multi-head attention, or the
@@ -110,119 +181,223 @@ def compare(
     if not isinstance(module, nn.Module):
         made = f" that is made, {module.__name__}(…)" if isinstance(module, type) else ""
         raise TypeError(f"module must be an nn.Module{made}; got {describe(module)}.")
-    narrow = {str(p.dtype) for p in module.parameters()} & {"torch.float16", "torch.bfloat16"}
-    module = copy.deepcopy(module).to("cpu", torch.float64)
-    places = places_in(module, layers)
-    h = heads_of(module, places) if n_heads is None else n_heads
-    require_positive_int("n_heads", h)
-    weights = draw_anew(module, places)
-    d_model = fitting_width(weights)
-    if d_model % h:
-        raise ValueError(f"n_heads must divide d_model = {d_model}; got {h}.")
+    if n_heads is not None:
+        require_positive_int("n_heads", n_heads)
+    subject = Subject(module, call)
+    matrices = matrices_of(subject.module)
+    if layers is not None:
+        ways = [chosen(matrices, layers)]
+        matrices = {s: matrices[s] for several in ways[0].values() for s in several}
+    d_model = width_of(matrices)
+    if layers is None:
+        ways = options(matrices, subject.live(matrices, d_model), d_model)
+    h, sure = heads_of(subject.module, ways[0]) if n_heads is None else (n_heads, True)
+    if n_heads is not None and d_model % n_heads:
+        raise ValueError(f"n_heads must divide d_model = {d_model}; got {n_heads}.")
+    own = parameters_of(subject.module, ways)
+    draw(own, d_model)
+    return _Trial(subject, ways, d_model, h, sure).verdict({*own})
 
-    def run(x: Tensor, training: bool = False) -> Tensor:
-        module.train(training)
-        try:
-            out = module(x) if call is None else call(module, x)
-        except Exception as error:
-            raise ValueError(
-                f"call must run for x of shape {tuple(x.shape)}, as `lambda m, x: m(x, x, x)` or "
-                f"`m(x, mask)` may; "
-                f"it raised {type(error).__name__}: {error}"
-            ) from error
-        out = out[0] if isinstance(out, tuple) else out
-        if not isinstance(out, Tensor) or out.shape != x.shape:
-            raise ValueError(f"call must give a tensor of x's shape; got {describe(out)}.")
-        return out.double()
 
-    found = _verdict(run, [*_candidates(weights, d_model, h)], d_model)
-    seen = [f"Tried in float64, and not in {dtype}." for dtype in narrow]
-    if not found.found:
-        read = ", ".join(f"{role} from {' and '.join(several)}" for role, several in places.items())
-        order = "; fused rows as q, k, v, in no other order" if "w_qkv" in weights else ""
-        seen.append(
-            f"Read: {read}; h = {h}{order}. Compare the part without a norm, a residual "
-            "path or positions: `call` may leave them out. With a mask other than causal "
-            "(padding, a window) nothing fits."
+class _Trial:
+    """One module, and whatever could give its outputs."""
+
+    def __init__(
+        self, subject: Subject, ways: list[Places], d_model: int, h: int | None, sure: bool
+    ) -> None:
+        self.subject, self.ways, self.d_model, self.sure = subject, ways, d_model, sure
+        divisors = [n for n in range(1, d_model + 1) if d_model % n == 0]
+        self.heads = [h] * (h in divisors) + [n for n in divisors if n != h]
+        self.h = h if h in divisors else None
+        self.sure &= self.h is not None
+        self.seen: list[str] = []
+        self.inputs = [shipped.draw(*size, d_model, seed=i) for i, size in enumerate(FIRST)]
+
+    def verdict(self, own: set[str]) -> Comparison:
+        subject, x = self.subject, self.inputs[0]
+        subject.start(x)
+        self.masked = subject.masked(x)
+        tried = [(x, subject(x), False) for x in self.inputs]
+        if (how := subject.repeats(x)) is not None:
+            return Comparison("drawn", seen=(how,))
+        later = x.clone()
+        later[:, 1:] += 1  # not the last alone, which may be padding
+        self.sees = not torch.allclose(subject(later)[:, 0], tried[0][1][:, 0], equal_nan=True)
+        candidates = self._fitting(tried)
+        self.seen += subject.notes
+        if not candidates:
+            return Comparison(seen=(*self.seen, *_looked_at(subject, x, self.sees), self._read()))
+        return self._further(candidates, tried, own)
+
+    def _read(self) -> str:
+        places = self.ways[0].items()
+        read = ", ".join(f"{role} from {' and '.join(several)}" for role, several in places)
+        return (
+            f"Read: {read}; h = {self.h or 'any'}; other orders of rows and of layers were tried. "
+            "Compare the part without a norm, a residual path or positions: `call` may leave them "
+            "out. With a mask other than causal (padding, a window) nothing fits."
         )
-    return replace(found, seen=(*found.seen, *seen))
+
+    def _fitting(self, tried: list[tuple[Tensor, Tensor, bool]]) -> list[Candidate]:
+        """Those that give what it gives, of the likeliest that do."""
+        singles = [b for b in shipped.bugs().values() if b.of == "Attention"]
+        singles = [b for b in [*singles, KEYS] if b.kind not in ("dropout", "mask dropped")]
+        main = [*readings(self.subject.module, self.ways[0], self.heads[0], self.d_model)]
+        plain = [r for r in main if re.fullmatch(PLAIN, r.said)]
+
+        def each(several: Iterable[Bug], ways: Iterable[Reading]) -> Iterator[Candidate]:
+            for bug, way, causal in product(several, [*ways], (False, True)):
+                missing = bug.kind == "layer missing" and "w_o" not in way.places
+                if (causal or not bug.kind.startswith("mask")) and not missing:
+                    yield Candidate(bug, causal, way)
+
+        def others() -> Iterator[Reading]:
+            for h in self.heads:
+                yield from readings(self.subject.module, self.ways[0], h, self.d_model)
+            for places in self.ways[1:]:
+                found = readings(self.subject.module, places, self.heads[0], self.d_model)
+                yield from (reading for reading in found if not reading.said)
+
+        stages: tuple[Callable[[], Iterable[Candidate]], ...] = (
+            lambda: each([RIGHT, *singles], plain),
+            lambda: (Candidate(RIGHT, not self.sees, way) for way in others()),
+            lambda: each(singles, main),
+            lambda: each(_pairs(singles), plain),
+        )
+        for stage in stages:
+            found = [c for c in stage() if c.digits(*tried[0]) >= self.subject.same]
+            found = [c for c in found if all(c.digits(*t) >= self.subject.same for t in tried)]
+            if found:
+                return found
+        return []
+
+    def _further(
+        self, best: list[Candidate], tried: list[tuple[Tensor, Tensor, bool]], own: set[str]
+    ) -> Comparison:
+        """Whether it holds for everything else that is tried."""
+        subject = self.subject
+        exact = [min(c.digits(*t) for t in tried) for c in best]
+        best = [c for c, n in zip(best, exact, strict=True) if n > max(exact) - AS_GOOD]
+        counted = min(best[0].digits(*t) for t in tried)
+        modes = (False, True) if subject.trains(self.inputs[0]) else (False,)
+        sizes, refused, part = [*FIRST], [], ""
+        trials = [(size, mode) for mode in modes for size in (FIRST if mode else ())]
+        trials += [(size, mode) for size in MORE for mode in modes if self._small(size, best[0])]
+        for (B, T), training in trials:
+            x = shipped.draw(B, T, self.d_model, seed=B + T)
+            try:
+                y = subject(x, training)
+            except ValueError as error:
+                refused += [] if refused else [f"For B = {B} and T = {T} {subject.raised(error)}"]
+                continue
+            if not (still := [c for c in best if c.digits(x, y, training) >= subject.same]):
+                part = f"for B = {B} and T = {T} in {'training' if training else 'evaluation'}"
+                break
+            best, sizes = still, sizes if (B, T) in sizes else [*sizes, (B, T)]
+        part = part or self._other_ways(best[0], own, modes[-1])
+        below = math.inf
+        for size in LARGE[: subject.largest] if not part else ():
+            big = [(size * x, subject(size * x, t), t) for x in self.inputs for t in modes]
+            enough = SAME if not subject.coarse else COARSE
+            still = [c for c in best if min(c.digits(*one) for one in big) >= enough]
+            if not still:
+                below = float(size**2)
+                break
+            best = still
+        return self._said(best, counted, below, part, [*self._tried(sizes, modes), *refused], modes)
+
+    def _small(self, size: tuple[int, int], c: Candidate) -> bool:
+        return c.reading.h * size[0] * size[1] ** 2 <= AT_MOST
+
+    def _other_ways(self, c: Candidate, own: set[str], mode: bool) -> str:
+        """In which of these it does not agree: gradients, float32, parameters that are not read."""
+        subject, x = self.subject, self.inputs[0]
+        further = {n: p for n, p in subject.module.named_parameters() if n not in own}
+        if c.bug.kind != "mask convention" and (y := subject.gradient(x, mode)) is not None:
+            with torch.enable_grad():
+                z = x.clone().requires_grad_()
+                out = c.output(z, mode)
+                [mine] = torch.autograd.grad((out * torch.arange(1.0, 8.0)[:, None]).sum(), z)
+            if digits(mine, y) < COARSE:
+                return "for gradients: something is detached"
+        if (y := subject.in_float32(x)) is not None and c.digits(x, y, False) < COARSE:
+            return "in float32"
+        if further:
+            draw(further, self.d_model, seed=1)
+            try:
+                same = c.digits(x, subject(x), False) >= subject.same
+            except ValueError:
+                same = False
+            if not same:
+                return f"once {', '.join(further)} are not what they are at the start"
+        return ""
+
+    def _tried(self, sizes: list[tuple[int, int]], modes: Sequence[bool]) -> Iterator[str]:
+        batches, lengths = ({*column} for column in zip(*sizes, strict=True))
+        yield (
+            f"Tried: {min(batches)} to {max(batches)} sequences of {min(lengths)} to {max(lengths)}"
+            f" tokens, in evaluation{' and in training' * (True in modes)}, in "
+            f"{self.subject.precisions}, self-attention only."
+        )
+        if True not in modes:
+            yield "Not tried: training, where two runs of the same input differ."
+
+    def _said(
+        self, best: list[Candidate], counted: int, below: float, part: str,
+        tried: list[str], modes: Sequence[bool],
+    ) -> Comparison:  # fmt: skip
+        first, *others = best  # what is right comes first
+        name, seen = first.name, [f"Not tried: {'padding' if first.causal else 'masks'}."]
+        if self.masked and not first.causal and first.bug.kind != "batch axis":
+            name = NO_EFFECT if name == "right" else f"{name}, {NO_EFFECT}"
+            seen = ["`call` gives a mask, and tokens see later ones as they do without it."]
+        if first.reading.h != self.h and self.sure:
+            part = part or f"for h = {self.h}: it agrees with h = {first.reading.h}"
+        if first.reading.h != self.h:
+            seen.append(f"h = {first.reading.h}, which was found by trying.")
+        if first.reading.said:
+            seen.append(f"Its {first.reading.said}.".replace("Its rows", "Rows"))
+        if first.reading.places != self.ways[0]:
+            read = [f"{role} from {' and '.join(of)}" for role, of in first.reading.places.items()]
+            seen.append(f"Read: {', '.join(read)}.")
+        untried = ["mask repeated" if first.causal else "mask"]
+        if True not in modes:
+            untried.append("mask dropped")
+        if below < math.inf:
+            seen.append(f"It gives something else where scores reach about {below:,.0f}.")
+            untried.append("mask filled")
+        told = [c for c in others if c.reading.said == first.reading.said]
+        alike = {c.name for c in told if not c.bug.kind.startswith((*untried,))} - {first.name}
+        if first.bug.kind == "scale":
+            alike.add("any scale of the same value")
+        if alike:
+            several = ", ".join(sorted(alike))
+            seen.append(f"At this size {several} would give the same: try another n_heads.")
+        if part:
+            what = "what is right gives" if name == "right" else f"{name} gives"
+            seen.insert(0, f"It gives what {what}, but not {part}.".replace("what what", "what"))
+            name = "partly"
+        elif below < 100:
+            name = "partly"
+        return Comparison(name, counted, first.causal, below, (*seen, *tried, *self.seen))
 
 
-def _verdict(run: Run, candidates: list[Candidate], d_model: int) -> Comparison:
-    inputs = [shipped.draw(*size, d_model, seed=i) for i, size in enumerate(SIZES)]
-    twice = {t: (run(inputs[0], t), run(inputs[0], t)) for t in (False, True)}
-    modes = [t for t, both in twice.items() if torch.allclose(*both, equal_nan=True)]
-    if False not in modes:
-        return Comparison("drawn", seen=("Often it is dropout, as in karpathy/nanoGPT#240.",))
-
-    def at(size: float) -> list[tuple[Tensor, Tensor, bool]]:
-        return [(size * x, run(size * x, training), training) for x in inputs for training in modes]
-
-    plain = at(1)
-    for tried in plain:
-        candidates = [c for c in candidates if c.digits(*tried) >= SAME]
-    if not candidates:
-        return Comparison(seen=(*_looked_at(run, inputs[0]),))
-    digits = {c: min(c.digits(*tried) for tried in plain) for c in candidates}
-    best = [c for c in candidates if digits[c] > max(digits.values()) - AS_GOOD]
-    below = math.inf
-    for size in LARGE:
-        tried = at(size)
-        still = [c for c in best if min(c.digits(*one) for one in tried) >= SAME]
-        if not still:
-            below = float(size**2)
-            break
-        best = still
-    first, *others = best  # what is right comes first
-    seen = [f"Not tried: {'padding' if first.causal else 'masks'}."]
-    untried = ["mask repeated" if first.causal else "mask"]
-    if True not in modes:
-        seen.append("Not tried: training, where two runs of the same input differ.")
-        untried.append("mask dropped")
-    if below < math.inf:
-        seen.append(f"It gives something else where scores reach about {below:,.0f}.")
-        untried.append("mask filled")
-    told = [c for c in others if c.by_head == first.by_head and not c.kind.startswith((*untried,))]
-    alike = sorted({c.name for c in told} - {first.name})
-    alike += ["any scale of the same value"] * (first.kind == "scale")
-    if alike:
-        seen.append(f"At this size {', '.join(alike)} would give the same: try another n_heads.")
-    if first.by_head:
-        seen.append("The rows of its fused layer are read head by head.")
-    return Comparison(first.name, digits[first], first.causal, below, tuple(seen))
+def _pairs(singles: list[Bug]) -> Iterator[Bug]:
+    """Two mistakes in one class, where both have room."""
+    for one, two in combinations(singles, 2):
+        if one.kind != two.kind:
+            both = Bug(f"{one.name}, {two.name}", f"{one.kind}, {two.kind}", "", (), "", False,
+                       [*one.changes, *two.changes])  # fmt: skip
+            try:
+                both.source  # noqa: B018
+            except ValueError:
+                continue
+            yield both
 
 
-def _candidates(weights: Layers, d_model: int, h: int) -> Iterator[Candidate]:
-    """What is right, and then each mistake that gives the same twice."""
-    classes = {"right" if "w_o" in weights else "no_w_o": ("", shipped.right())}
-    for name, bug in shipped.bugs().items():
-        if bug.of == "Attention" and bug.kind != "dropout":
-            classes[name] = bug.kind, bug.build
-    orders = (False, True) if "w_qkv" in weights else (False,)
-    states = [_state(weights, d_model, h, by_head) for by_head in orders]
-    for name, (kind, cls) in classes.items():
-        for by_head, state in enumerate(states):
-            with torch.device("meta"):  # nothing is drawn, and all share the same numbers
-                twin = cls(d_model, h)
-            twin.load_state_dict(state, assign=True)
-            for causal in (False, True):
-                yield Candidate(name, kind, bool(by_head), causal, twin)
-
-
-def _state(weights: Layers, d_model: int, h: int, by_head: bool) -> dict[str, Tensor]:
-    """The four layers of a reference, of which a missing W^O changes nothing."""
-    parts = {"w_o": torch.eye(d_model, d_model + 1, dtype=torch.float64)} | weights
-    if (fused := parts.pop("w_qkv", None)) is not None:
-        rows = fused.unflatten(0, (h, 3, -1)).transpose(0, 1).flatten(0, 2) if by_head else fused
-        parts |= zip(("w_q", "w_k", "w_v"), rows.chunk(3), strict=True)
-    weight = {f"{role}.weight": part[:, :-1] for role, part in parts.items()}
-    return weight | {f"{role}.bias": part[:, -1] for role, part in parts.items()}
-
-
-def _looked_at(run: Run, x: Tensor) -> Iterator[str]:
+def _looked_at(subject: Subject, x: Tensor, sees: bool) -> Iterator[str]:
     """What comes of changing one thing at a time."""
-    y, later, other = run(x, False), x.clone(), x.clone()
-    later[:, 1:] += 1  # not the last alone, which may be padding
+    y, other = subject(x), x.clone()
     other[1:] += 1
     order = [1, 0, *range(2, x.shape[1])]
     if not y.any():
@@ -230,10 +405,9 @@ def _looked_at(run: Run, x: Tensor) -> Iterator[str]:
     if not y.isfinite().all():
         yield "Outputs are NaN or infinite. Is a row blocked entirely, or does True mean keep?"
         return
-    sees = not torch.allclose(run(later, False)[:, 0], y[:, 0])
     yield f"Tokens {'see' if sees else 'do not see'} later ones."
-    mixes = not torch.allclose(run(other, False)[0], y[0])
+    mixes = not torch.allclose(subject(other)[0], y[0])
     yield f"Sequences {'see' if mixes else 'do not see'} each other."
-    moves = not torch.allclose(run(x[:, order], False)[:, 2:], y[:, 2:])
+    moves = not torch.allclose(subject(x[:, order])[:, 2:], y[:, 2:])
     knows = "changes what later ones get: positions, perhaps, or a window"
     yield f"Exchanging the first two tokens {knows if moves else 'changes nothing for later ones'}."

@@ -24,7 +24,7 @@ FLOORS = (
      "mha_lesson"),
     # the course: what it stores and compares
     ("mha_course.disk", "mha_course.shipped", "mha_course.runs", "mha_course.comparison_layers",
-     "mha_course.comparison"),
+     "mha_course.comparison_subject", "mha_course.comparison", "mha_course.compare_command"),
     # pictures, exercises, moving pictures
     ("mha_course.pictures", "mha_course.check.engine", "mha_course.check.journal",
      "mha_course.check.schedule", "mha_course.check.exercise", "mha_course.check.exercises",

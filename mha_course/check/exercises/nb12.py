@@ -187,6 +187,8 @@ MISTAKES = tuple(bug for bug in shipped.bugs().values() if bug.of == "Attention"
 ASKS = {
     "scale": "Is there an example of which you can work out the weights by hand?",
     "softmax axis": "Where all values are alike, what must come out?",
+    "weights": "Where all values are alike, what must come out?",
+    "heads": "Does it matter to the outputs how many heads there are?",
     "split": "One token changes, under a causal mask. Which outputs may change?",
     "merge": "Do any two of your sizes agree? And when two tokens change places, what must their "
     "outputs do?",
@@ -198,6 +200,7 @@ ASKS = {
     "mask repeated": "How many sequences does your batch hold, and has each a mask of its own?",
     "mask built": "Would your mask be the same if rows and columns changed places?",
     "layer missing": "What must come out when w_o holds nothing but zeros?",
+    "layer unused": "What must change when w_k does?",
     "layer shared": "Which numbers of w_v take part? What if you set all but one to zero?",
     "layer input": "What must come out when w_k holds nothing but zeros?",
     "fused order": "What must come out when w_q and w_k hold nothing but zeros?",

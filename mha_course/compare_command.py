@@ -1,0 +1,59 @@
+"""`compare` from the command line, for CI: is the class that a factory makes right?"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from mha_course.comparison import compare
+
+RIGHT, WRONG, UNKNOWN = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compares, prints what came out, and returns the exit status.
+
+    Returns:
+        0 for right, 1 for anything else that came out, 2 where nothing could be compared: not
+        found, refused, or a wrong option (argparse exits with 2 itself).
+    """
+    parser = argparse.ArgumentParser(prog="mha-lesson compare", description=__doc__)
+    parser.add_argument(
+        "module", help="package.module:factory or folder/file.py:factory; it makes an nn.Module"
+    )
+    parser.add_argument("--call", help="the same for call(module, x), which gives the output")
+    parser.add_argument("--n-heads", type=int, help="h, where the module does not say it")
+    asked = parser.parse_args(argv)
+    try:
+        module = named(asked.module)
+        module = module if isinstance(module, nn.Module) else module()
+        call = None if asked.call is None else named(asked.call)
+        found = compare(module, call, n_heads=asked.n_heads)
+    except Exception as error:  # also what stands in the file, and what the factory does
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return UNKNOWN
+    print(found)
+    return RIGHT if found.found == "right" else WRONG
+
+
+def named(target: str) -> Any:
+    """What "package.module:name" or "file.py:name" names; its folder is on the path."""
+    where, _, name = target.rpartition(":")
+    if not where:
+        raise ValueError(f"a target must be package.module:name or file.py:name; got {target!r}.")
+    folder = Path()
+    if where.endswith(".py"):
+        folder, where = Path(where).parent, Path(where).stem
+    sys.path.insert(0, str(folder.resolve()))
+    found = importlib.import_module(where)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
