@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from mha_course import check, explore, runs, shipped
     from mha_course.claims import Claim
     from mha_course.comparison import compare
-    from mha_course.pictures.charts import Bars, Curve, Heatmap, Words
     from mha_course.pictures.figures import show
-    from mha_course.pictures.panels import Scene, Table, Tiles
+    from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words
     from mha_course.predictions import predict
 
 __all__ = [

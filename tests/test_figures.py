@@ -11,7 +11,6 @@ from PIL import Image
 
 import fresh
 from mha_course.pictures import figures, layout, live, module
-from mha_course.pictures.charts import shares
 from mha_course.pictures.colours import INK, MAPS, ROLES, contrast, rgb, text_on
 from mha_course.pictures.marks import (
     PLAIN,
@@ -22,7 +21,6 @@ from mha_course.pictures.marks import (
     Mark,
     Path,
     Rect,
-    Ribbons,
     Text,
     scripts,
 )
@@ -37,6 +35,7 @@ from mha_course.pictures.panels import (
     Words,
     head_colour,
 )
+from mha_course.pictures.words import Ribbons
 from readable import assert_readable, unpacked
 
 TOKENS = ["the", "creek", "was", "cold", "and", "the", "spunky", "dog", "wanted", "to", "jump",
@@ -120,7 +119,7 @@ def test_every_cell_has_the_colour_of_its_map_without_bands():
     fields = [m for m in layout.draw(scene).marks if isinstance(m, Cells)]
     assert len(fields) == len(maps)
     for name, field in zip(maps, fields, strict=True):
-        for (row, column), level in np.ndenumerate(shares(field.panel)):
+        for (row, column), level in np.ndenumerate(field.panel.levels()):
             x, y = field.at(row, column)
             middle = x + (field.width - field.gap) / 2, y + (field.height - field.gap) / 2
             at = [round(figures.DENSITY * (figures.MARGIN + side)) for side in middle]

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_course.pictures import charts, colours, layout, numerals, panels
+from mha_course.pictures import colours, layout, numerals, panels
 from mha_course.pictures.marks import Cells, ColourBar, Dot, Path, Rect, Text
 from mha_course.pictures.panels import (
     Bars,
@@ -113,7 +113,7 @@ def test_nan_and_infinities_are_said_and_do_not_stretch_the_colours():
     assert panel.text(0, 0).endswith("= NaN")
     assert panel.text(0, 1).endswith("= −∞")
     assert "1 NaN" in panel.alt
-    assert charts.shares(panel).tolist() == [[0, 0], [170, 255]]
+    assert panel.levels().tolist() == [[0, 0], [170, 255]]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_zero_is_the_pale_middle_where_limits_lie_on_both_sides(values):
     """All heads switched off write zeros: drawn from -1 upwards they would look half full."""
     panel = Heatmap(torch.tensor(values), limits=(-1, 1))
     assert panel.colours == "diverging"
-    assert charts.shares(panel)[0, 0] in (127, 128)  # of 255
+    assert panel.levels()[0, 0] in (127, 128)  # of 255
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ from PIL import Image
 
 from mha_course.pictures import figures
 from mha_course.pictures import module as whole
-from mha_course.pictures.charts import shares
 from mha_course.pictures.colours import LOW
 from mha_course.pictures.layout import draw
-from mha_course.pictures.marks import Arrows, Cells, ColourBar, Dot, Path, Rect, Ribbons, Text
+from mha_course.pictures.marks import Cells, ColourBar, Dot, Path, Rect, Text
 from mha_course.pictures.panels import (
     Bars,
     Curve,
@@ -27,6 +26,8 @@ from mha_course.pictures.panels import (
     head_colour,
     number,
 )
+from mha_course.pictures.walk import Arrows
+from mha_course.pictures.words import Ribbons
 from mha_lesson import merge_heads, split_heads
 
 pytestmark = pytest.mark.plain
@@ -169,7 +170,7 @@ def test_a_still_is_as_wide_as_it_says_and_its_bar_grows_to_the_right():
 
 def test_colours_below_zero_and_the_largest_below_zero():
     panel = Heatmap([[-0.5, 0.25], [0.0, 0.75]], limits=(-1, 1))
-    assert shares(panel).tolist() == [[64, 159], [128, 223]]
+    assert panel.levels().tolist() == [[64, 159], [128, 223]]
     assert Heatmap([[0.2, -0.7]], list("a"), list("bc")).largest(1) == [("a → c", "−.70")]
 
 

@@ -20,7 +20,11 @@ from mha_course import explore
 from mha_course.explore.n07_training import HEADS
 from mha_course.pictures import layout, live, panels, states
 from mha_course.pictures.flow import Flow
-from mha_course.pictures.marks import Arrows, Cells, Drawing, Ribbons, Text
+from mha_course.pictures.heatmap import HeatmapCells
+from mha_course.pictures.marks import Drawing, Text
+from mha_course.pictures.tiles import TileCells
+from mha_course.pictures.walk import Arrows
+from mha_course.pictures.words import Ribbons
 from mha_lesson.training import two_sides_runs
 from readable import unpacked
 
@@ -134,8 +138,10 @@ def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
     for panel in scene.flat():
         drawing.add(Text(0, 0, f"{panel.title} {panel.alt}"))
         for part in panel.blocks.values() if isinstance(panel, Flow) else [panel]:
-            if isinstance(part, panels.Heatmap | panels.Tiles):
-                drawing.add(Cells(0, 0, 1, 1, part))
+            if isinstance(part, panels.Heatmap):
+                drawing.add(HeatmapCells(0, 0, 1, 1, part))
+            elif isinstance(part, panels.Tiles):
+                drawing.add(TileCells(0, 0, 1, 1, part))
             elif isinstance(part, panels.Words):
                 drawing.add(Ribbons(0, 0, 1, 1, part, 0))
             elif isinstance(part, panels.Walk):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.explore.n00_flow import own_input
-from mha_course.pictures.charts import ENDS
+from mha_course.pictures.heatmap import ENDS
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.numerals import counted
 from mha_course.pictures.panels import Heatmap, Scene, number

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass
 from dataclasses import fields as fields_of
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -17,7 +16,6 @@ from mha_lesson.refusals import (
     is_whole,
     listed,
     require_bool,
-    require_positive,
     require_text,
     require_whole,
     say,
@@ -85,17 +83,17 @@ def own_range(values: np.ndarray) -> tuple[float, float]:
 
 
 @cache
-def _plain_fields(kind: Any) -> list[tuple[str, str, bool]]:
-    """Name, kind and whether it may be None, of the fields that `_fitted` looks at."""
-    told = [(field.name, str(field.type)) for field in fields_of(kind)]
-    plain = [(name, said.removesuffix(" | None"), said.endswith(" | None")) for name, said in told]
+def plain_fields(kind: Any) -> list[tuple[str, str, bool]]:
+    """Name, kind and whether it may be None, of the fields that `checked` looks at."""
+    typed = [(field.name, str(field.type)) for field in fields_of(kind)]
+    plain = [(name, t.removesuffix(" | None"), t.endswith(" | None")) for name, t in typed]
     return [(name, kind, free) for name, kind, free in plain if kind in _PLAIN]
 
 
 _PLAIN = ("str", "bool", "int", "float")
 
 
-def _fitted(name: str, kind: str, value: Any) -> Any:
+def checked(name: str, kind: str, value: Any) -> Any:
     """What a plain field is given, if it is of this kind; the others are looked at one by one."""
     if kind == "str":
         require_text(**{name: value})
@@ -111,52 +109,6 @@ def _fitted(name: str, kind: str, value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """What every panel has: a title, perhaps the head it belongs to, and words that describe it.
-
-    Values and labels are given as any array or list, and kept as checked arrays and tuples.
-    `wide` is its share of a row; a `bare` heatmap has no labels beside it.
-    """
-
-    _: KW_ONLY
-    title: str = ""
-    head: int | None = None
-    alt: str = ""
-    wide: float = 1.0
-    bare: bool = False
-
-    kind: ClassVar[str] = ""
-
-    def __post_init__(self) -> None:
-        kind: Any = type(self)
-        for name, plain, free in _plain_fields(kind):
-            value = getattr(self, name)
-            if value is None and free:
-                continue
-            fitted = _fitted(name, plain, value)
-            if fitted is not value:  # a picture has dozens of panels, and a page thousands of them
-                self._set(**{name: fitted})
-        require_positive("wide", self.wide)
-        self._check()
-        if not self.alt:
-            self._set(alt=f"{self.title}: {self._describe()}" if self.title else self._describe())
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def _check(self) -> None:
-        """Looks at what is no plain field, and keeps it as arrays and tuples."""
-
-    def _describe(self) -> str:
-        raise NotImplementedError
-
-    def largest(self, n: int = 3) -> list[tuple[str, str]]:
-        """The `n` most telling values as (where, text); nothing where a panel has no such thing."""
-        return []
-
-
 def grid_of(cells: Any, name: str) -> list[list[Any]]:
     """`cells` as a list of rows of equal length; one flat row becomes a list of one row."""
     if hasattr(cells, "tolist"):
@@ -170,7 +122,3 @@ def grid_of(cells: Any, name: str) -> list[list[Any]]:
     if not rows or len({len(row) for row in rows}) != 1:
         raise ValueError(f"{name} must be rows of equal length, got {[len(row) for row in rows]}")
     return rows
-
-
-def several(panels: Any) -> list[Any]:
-    return list(panels) if isinstance(panels, list | tuple) else []

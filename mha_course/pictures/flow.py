@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mha_course.pictures import layout
-from mha_course.pictures.colours import INK, ROLES
+from mha_course.pictures.colours import INK, ROLES, head_colour
+from mha_course.pictures.heatmap import Heatmap, HeatmapCells
 from mha_course.pictures.layout import WIDTH
-from mha_course.pictures.marks import BODY, Cells, Drawing, Path, Rect, Text, arrow, text_width
-from mha_course.pictures.panels import Heatmap, Panel, head_colour
+from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, arrow, text_width
+from mha_course.pictures.panel import Panel, Piece
 
 __all__ = ["Flow"]
 
@@ -62,7 +62,8 @@ class Flow(Panel):
     writes: Any = None
     bias: Any = None
 
-    kind: ClassVar[str] = "flow"
+    looks: ClassVar[str] = "flow"
+    sizeless = frozenset({"shown", "pick", "by_hand", "writes", "bias"})
 
     def _check(self) -> None:
         made = {name: None if v is None else np.asarray(v, np.float32)
@@ -74,7 +75,7 @@ class Flow(Panel):
         names = [self.blocks[name].title for name in self.shown]
         return "the computation from left to right, as far as " + names[-1]
 
-    def described(self, put: Any) -> dict[str, Any]:
+    def sent(self, put: Any) -> dict[str, Any]:
         """What the browser needs beside the marks, to say what made a number."""
         return {
             "blocks": list(self.shown),
@@ -90,49 +91,48 @@ class Flow(Panel):
             "bias": None if self.bias is None else put(self.bias),
         }
 
+    def draw(self, piece: Piece, space: float) -> Drawing:
+        """Three bands: what is above a product; the products; what comes after the heads."""
+        blocks = self.blocks
+        T, d_k = blocks["q"].values.shape
+        squares = [name for name in SQUARES if name in blocks]
+        (wide, high), (thin, low) = _cells(T, d_k, len(squares), self)
+        gap = min(GAP, (WIDTH - 2 * d_k * thin - len(squares) * T * wide) / (len(squares) + 1))
 
-def _lay_out(panel: Flow, _piece: Any, room: float) -> Drawing:
-    """Three bands: what is above a product; the products; what comes after the heads."""
-    blocks = panel.blocks
-    T, d_k = blocks["q"].values.shape
-    squares = [name for name in SQUARES if name in blocks]
-    (wide, high), (thin, low) = _cells(T, d_k, len(squares), panel)
-    gap = min(GAP, (WIDTH - 2 * d_k * thin - len(squares) * T * wide) / (len(squares) + 1))
+        x = {"q": 0.0}
+        for i, name in enumerate(squares):
+            x[name] = d_k * thin + gap + i * (T * wide + gap)
+        x["k"] = x[squares[0]]
+        x["v"] = x["context"] = x[squares[-1]] + T * wide + gap
+        above = LINE + TITLE
+        middle = above + max(d_k * low, T * high)  # where K and V end
+        lane = middle + (18 if "x" in blocks else 6)
+        top = lane + TITLE
+        end = top + T * high
+        y = dict.fromkeys(["q", "context", *squares], top)
+        y["k"], y["v"] = middle - d_k * low, middle - T * high
+        size = dict.fromkeys(squares, (wide, high)) | {
+            "q": (thin, high), "k": (wide, low), "v": (thin, high), "context": (thin, high),
+        }  # fmt: skip
 
-    x = {"q": 0.0}
-    for i, name in enumerate(squares):
-        x[name] = d_k * thin + gap + i * (T * wide + gap)
-    x["k"] = x[squares[0]]
-    x["v"] = x["context"] = x[squares[-1]] + T * wide + gap
-    above = LINE + TITLE
-    middle = above + max(d_k * low, T * high)  # where K and V end
-    lane = middle + (18 if "x" in blocks else 6)
-    top = lane + TITLE
-    end = top + T * high
-    y = dict.fromkeys(["q", "context", *squares], top)
-    y["k"], y["v"] = middle - d_k * low, middle - T * high
-    size = dict.fromkeys(squares, (wide, high)) | {
-        "q": (thin, high), "k": (wide, low), "v": (thin, high), "context": (thin, high),
-    }  # fmt: skip
-
-    drawing = Drawing(width=WIDTH, height=end + 4)
-    _sentence(drawing, panel)
-    if "x" in blocks:
-        left, right = x["k"] + max(T * wide, _title(blocks["k"]) - 30), x["v"]
-        n = blocks["x"].values.shape[1]
-        column = min(_column(blocks["x"]), (right - left - 80) / n)
-        width = column * n
-        x["x"], y["x"] = round((left + right - width) / 2), above
-        size["x"] = (column, high)
-        _projections(drawing, panel, x, y, size, lane)
-    if "output" in blocks:
-        _after(drawing, panel, x, y, size, end)
-    for name, block in blocks.items():
-        _block(drawing, name, block, (x[name], y[name]), size[name], name in panel.shown)
-    for name in squares[:-1]:
-        at = x[name] + T * wide + gap / 2
-        arrow(drawing, [(at - 7, top + T * high / 2), (at + 7, top + T * high / 2)], INK)
-    return drawing
+        drawing = Drawing(width=WIDTH, height=end + 4)
+        _sentence(drawing, self)
+        if "x" in blocks:
+            left, right = x["k"] + max(T * wide, _title(blocks["k"]) - 30), x["v"]
+            n = blocks["x"].values.shape[1]
+            column = min(_column(blocks["x"]), (right - left - 80) / n)
+            width = column * n
+            x["x"], y["x"] = round((left + right - width) / 2), above
+            size["x"] = (column, high)
+            _projections(drawing, self, x, y, size, lane)
+        if "output" in blocks:
+            _after(drawing, self, x, y, size, end)
+        for name, block in blocks.items():
+            _block(drawing, name, block, (x[name], y[name]), size[name], name in self.shown)
+        for name in squares[:-1]:
+            at = x[name] + T * wide + gap / 2
+            arrow(drawing, [(at - 7, top + T * high / 2), (at + 7, top + T * high / 2)], INK)
+        return drawing
 
 
 def _cells(
@@ -190,7 +190,7 @@ def _block(
     drawing.add(Text(left, title, block.title, bold=shown))
     if shown:
         numbers = min(cell) >= 20 and _numbered(block)
-        drawing.add(Cells(x, y, *cell, block, numbers))
+        drawing.add(HeatmapCells(x, y, *cell, block, numbers))
     else:
         corners = ((x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y))
         drawing.add(Path(corners, INK, dashed=True, width=1.0))
@@ -227,16 +227,16 @@ def _projections(
         drawing.add(Text((start + end) / 2, across - 10, f"W^{name.upper()}", align="center"))
         if panel.cut:
             _heads(drawing, panel, (start + end - SLICES) / 2, across + 5, SLICES)
-        way = [(start, across), (end, across)]
+        route = [(start, across), (end, across)]
         if y[name] > across:  # a low block: from above
             middle = x[name] + panel.blocks[name].values.shape[1] * size[name][0] / 2
-            way[1:] = [(middle, across), (middle, y[name] - TITLE)]
-        arrow(drawing, way, ROLES[ROLE[name]])
+            route[1:] = [(middle, across), (middle, y[name] - TITLE)]
+        arrow(drawing, route, ROLES[ROLE[name]])
     down, at = left + 14, panel.blocks["q"].values.shape[1] * size["q"][0] / 2
     start = y["x"] + T * size["x"][1] + 2
     turn = lane - 8
-    way = [(down, min(start, turn - 3)), (down, turn), (at, turn), (at, lane + 1)]
-    arrow(drawing, way, ROLES["query"])
+    route = [(down, min(start, turn - 3)), (down, turn), (at, turn), (at, lane + 1)]
+    arrow(drawing, route, ROLES["query"])
     drawing.add(Text(at + 10, turn - 9, "W^Q"))
     if panel.cut:
         _heads(drawing, panel, at + 46, turn - 13, SLICES)
@@ -268,8 +268,8 @@ def _after(
     head = panel.head or 0
     down = x["context"] + panel.blocks["context"].values.shape[1] * size["context"][0] / 2
     at = (head + 0.5) * width / panel.n_heads
-    way = [(down, end + 3), (down, end + 8), (at, end + 8), (at, below - TITLE + 1)]
-    arrow(drawing, way, head_colour(head))
+    route = [(down, end + 3), (down, end + 8), (at, end + 8), (at, below - TITLE + 1)]
+    arrow(drawing, route, head_colour(head))
     drawing.height = below + T * deep + 14
 
 
@@ -280,6 +280,3 @@ def _heads(drawing: Drawing, panel: Flow, x: float, y: float, width: float) -> N
         chosen = i == panel.head
         height = 8.0 if chosen else 3.0
         drawing.add(Rect(x + i * each + 0.5, y, each - 1, height, head_colour(i)))
-
-
-layout._DRAW["flow"] = _lay_out

@@ -23,28 +23,26 @@ import numpy as np
 import traitlets
 
 from mha_course.pictures import figures, states
-from mha_course.pictures.charts import FAINT
 from mha_course.pictures.colours import HEADS, INK, MAPS, RIBBON, RIBBON_FAR, ROLES, TILE, WRONG
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.layout import ROOMS, SCREEN, WIDTH, draw
 from mha_course.pictures.marks import (
-    BREAK,
     CODE,
     SCRIPT_SIZE,
     SHIFTS,
     SPLIT,
-    Arrows,
-    Cells,
     ColourBar,
     Dot,
     Drawing,
+    OwnMark,
     Path,
     Rect,
-    Ribbons,
     Text,
 )
-from mha_course.pictures.panels import Heatmap, Panel, Scene, Tiles, scene_of
+from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.states import Arrays, State
+from mha_course.pictures.tiles import BREAK
+from mha_course.pictures.words import FAINT
 
 __all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
 
@@ -68,9 +66,6 @@ LOOK = {  # what the script needs of the numbers that a still picture is drawn w
 REST = 0.15  # seconds after the last move until the states around it are sent
 FIRST = 1.0  # the same after it was shown: until then a browser has said how wide its view is
 KEPT = 512  # states that are kept: those around a position share many with those around the next
-# What it needs of these panels as they have it.
-HEATMAP = "limits", "colours", "by_row", "marks", "decimals", "mask", "title"
-TILES = "labels", "says", "break_rows", "break_columns", "copied", "title"
 _KIND = {Text: "text", Rect: "rect", Path: "path", Dot: "dot", ColourBar: "bar"}
 
 
@@ -94,7 +89,7 @@ def _state(scene: Scene, rooms: Sequence[float]) -> State:
         "caption": scene.caption,
         "alt": scene.alt,
         "text": [list(row) for row in scene.text()],
-        "flow": flow and flow.described(arrays.put),
+        "flow": flow and flow.sent(arrays.put),
     }
     layouts = [(_short(d.width), _short(d.height), _marks(d, arrays.put)) for d in drawings]
     return State(words, [*arrays.known], layouts)
@@ -103,7 +98,7 @@ def _state(scene: Scene, rooms: Sequence[float]) -> State:
 def _marks(drawing: Drawing, put: Callable[[np.ndarray], int]) -> list[Hashable]:
     """The marks; those that are no plain values as names and parts."""
     return [
-        tuple(_TOLD[type(mark)](mark, put).items()) if type(mark) in _TOLD else mark
+        tuple(mark.sent(put).items()) if isinstance(mark, OwnMark) else mark
         for mark in drawing.marks
     ]
 
@@ -123,48 +118,6 @@ def _short(value: Any) -> Any:
     if not isinstance(value, float):
         return value
     return int(value) if value.is_integer() else round(value, 1)
-
-
-def _cells(mark: Cells, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
-    panel, place = mark.panel, {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.height}
-    place |= {"gap": mark.gap, "numbers": mark.numbers}
-    if isinstance(panel, Tiles):
-        grids = {
-            name: tuple(map(tuple, getattr(panel, name).astype(int).tolist()))
-            for name in ("heads", "links", "wrong")
-        }
-        return {"kind": "tiles", **place, **_parts(panel, TILES), **grids}
-    shape, picks = panel.values.shape, tuple(panel.picks or ()) or None
-    more = {"key": mark.key, "shape": shape, "picks": picks, **_values(panel, put)}
-    return {"kind": "heatmap", **place, **_parts(panel, HEATMAP), **more}
-
-
-def _ribbons(mark: Ribbons, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
-    place = {"x": mark.x, "y": mark.y, "w": mark.width, "h": mark.pitch, "margin": mark.margin}
-    words = {"colour": mark.colour, **_parts(mark.panel, ("row", "title"))}
-    return {"kind": "ribbons", **place, **words, **_values(mark.panel.weights, put)}
-
-
-def _parts(panel: Panel, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(panel, name) for name in names}
-
-
-def _values(panel: Heatmap, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
-    return {
-        "values": put(panel.values),
-        "blocked": put(panel.blocked) if panel.blocked.any() else None,
-        **_parts(panel, ("rows", "columns")),
-    }
-
-
-def _arrows(mark: Arrows, put: Callable[[np.ndarray], int]) -> dict[str, Any]:
-    place = {"x": mark.x, "y": mark.y, "unit": mark.unit}
-    return {"kind": "arrows", **place, "steps": put(mark.panel.steps)}
-
-
-_TOLD: dict[type, Callable[..., dict[str, Any]]] = {
-    Cells: _cells, Ribbons: _ribbons, Arrows: _arrows,
-}  # fmt: skip
 
 
 class LiveView(anywidget.AnyWidget):

@@ -1,22 +1,19 @@
 """What a picture is drawn of: marks at CSS pixels, and about how wide a text is.
 
-Both renderers draw these few kinds of marks and nothing else, so paper and screen agree.
+Both renderers draw these few kinds of marks, and those that a panel's own file adds, and nothing
+else: paper and screen agree.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
-
-from mha_course.pictures.colours import INK, head_colour
-from mha_course.pictures.panels import Heatmap, Tiles, Walk, Words
+from typing import Any
 
 SMALL, BODY = 12, 13
-BREAK, LETTER = 8.0, 7.4  # the gap between blocks of tiles; the width of a letter in a tile
 PLAIN = "#2878CC"  # bars and lines that belong to no head
 
 
@@ -66,81 +63,35 @@ class Dot:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """The cells of a heatmap or of tiles, from (x, y) on."""
+class OwnMark:
+    """A mark that only one kind of panel has, drawn of its values."""
 
     x: float
     y: float
+
+    def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
+        """The mark as a browser takes it; `put` keeps an array and gives its number."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Cells(OwnMark):
+    """A grid of cells, from (x, y) on."""
+
     width: float  # of one cell
     height: float
-    panel: Heatmap | Tiles
-    numbers: bool = False  # or the letters of tiles
-    key: bool = False  # says what hatching means; not to be pointed at
 
     @property
     def gap(self) -> float:
-        """The room between two cells."""
-        if isinstance(self.panel, Tiles):
-            return 2.0 if self.width >= 8 else 0.5
-        return 1.0 if min(self.width, self.height) >= 8 else 0.0
+        """The gap between two cells."""
+        raise NotImplementedError
 
     def at(self, row: int, column: int) -> tuple[float, float]:
-        """The top left corner of a cell, breaks between blocks included."""
-        x, y = self.x + column * self.width, self.y + row * self.height
-        if isinstance(self.panel, Tiles):
-            x += breaks_before(column, self.panel.break_columns)
-            y += breaks_before(row, self.panel.break_rows)
-        return x, y
+        """The top left corner of a cell."""
+        return self.x + column * self.width, self.y + row * self.height
 
-
-@dataclass(frozen=True, eq=False)
-class Ribbons:
-    """The ribbons of words, between x and x + width; one word every `pitch`."""
-
-    x: float
-    y: float
-    width: float
-    pitch: float
-    panel: Words
-    margin: float  # that the words take on either side
-
-    @property
-    def colour(self) -> str:
-        return PLAIN if self.panel.head is None else head_colour(self.panel.head)
-
-    def ends(self, row: int, column: int) -> tuple[float, float]:
-        """The y of a ribbon's two ends."""
-        return self.y + (row + 0.5) * self.pitch, self.y + (column + 0.5) * self.pitch
-
-
-@dataclass(frozen=True, eq=False)
-class Arrows:
-    """The arrows of a walk; its plane's (0, 0) is at (x, y)."""
-
-    x: float
-    y: float
-    unit: float  # pixels
-    panel: Walk
-
-    @property
-    def _corners(self) -> list[tuple[float, float]]:
-        return [(self.x + a * self.unit, self.y - b * self.unit)
-                for a, b in self.panel.corners().tolist()]  # fmt: skip
-
-    def parts(self) -> Iterator[tuple[Path, Path]]:
-        """Each arrow and its tip, the dashed sum first; of no length, still as many."""
-        corners = self._corners
-        yield arrowhead((corners[0], corners[-1]), INK, dashed=True)
-        for i, line in enumerate(pairwise(corners)):
-            yield arrowhead(line, head_colour(i), dashed=False)
-
-    def numbers(self) -> Iterator[Text]:
-        """The head's number beside each arrow that has room for one, rather not on the sum."""
-        for i, ((a, b), (c, d)) in enumerate(pairwise(self._corners)):
-            if (far := math.hypot(c - a, d - b)) >= 24:
-                beside = math.copysign(11 / far, self.y - (b + d) / 2)
-                x, y = (a + c) / 2 + (d - b) * beside, (b + d) / 2 - (c - a) * beside
-                yield Text(x, y, str(i), align="center")
+    def grid(self) -> dict[str, float]:
+        return {"x": self.x, "y": self.y, "w": self.width, "h": self.height, "gap": self.gap}
 
 
 @dataclass(frozen=True)
@@ -158,23 +109,23 @@ class ColourBar:
         return Text(self.x + self.width + 8, self.y + self.height / 2, self.end)
 
 
-Mark = Text | Rect | Path | Dot | Cells | Ribbons | Arrows | ColourBar
+Mark = Text | Rect | Path | Dot | ColourBar | OwnMark
 
 
 @dataclass(eq=False)
 class Drawing:
-    """Marks and other drawings, and the room they need."""
+    """Marks and other drawings, and the space they need."""
 
     width: float = 0.0
     height: float = 0.0
-    edge: float = 0.0  # where turned texts end, which need no room of their own
+    edge: float = 0.0  # where turned texts end, which need no space of their own
     parts: list[Mark | _Pasted] = field(default_factory=list)
 
     @property
     def marks(self) -> list[Mark]:
-        """All marks, at their places."""
+        """All marks, each at its position in the whole."""
         marks: list[Mark] = []
-        self._place(marks, 0.0, 0.0, None)
+        self._collect(marks, 0.0, 0.0, None)
         return marks
 
     def add(self, *marks: Mark) -> None:
@@ -189,11 +140,11 @@ class Drawing:
         self.height = max(self.height, y + other.height)
         self.edge = max(self.edge, x + other.edge)
 
-    def _place(self, marks: list[Mark], dx: float, dy: float, panel: int | None) -> None:
+    def _collect(self, marks: list[Mark], dx: float, dy: float, panel: int | None) -> None:
         for part in self.parts:
             if isinstance(part, _Pasted):
                 number = part.panel if panel is None else panel
-                part.drawing._place(marks, dx + part.x, dy + part.y, number)
+                part.drawing._collect(marks, dx + part.x, dy + part.y, number)
             else:
                 marks.append(_moved(part, dx, dy, panel))
 
@@ -222,9 +173,9 @@ def _moved(mark: Mark, dx: float, dy: float, panel: int | None) -> Mark:
     return moved
 
 
-def breaks_before(index: int, every: int) -> float:
-    """The room that breaks between blocks have taken before cell `index`."""
-    return BREAK * (index // every) if every else 0.0
+def whole_pixels(size: float) -> float:
+    """A cell's size in whole pixels, or half ones where it is small: its edges are sharp."""
+    return float(math.floor(size)) if size >= 8 else max(1.0, math.floor(size * 2) / 2)
 
 
 _EMS = {c: 0.38 for c in "iljtfrI.,:;'|!()[] ·"} | {c: 0.92 for c in "mwMW@%→−+="}
@@ -276,16 +227,3 @@ def arrow(
     dx, dy = 5 * (x - x0) / far, 5 * (y - y0) / far
     for turn in (-0.7, 0.7):
         drawing.add(Path(((x - dx + turn * dy, y - dy - turn * dx), (x, y)), colour, width=1.5))
-
-
-def arrowhead(
-    line: tuple[tuple[float, float], ...], colour: str, dashed: bool
-) -> tuple[Path, Path]:
-    (x0, y0), (x, y) = line
-    far = math.hypot(x - x0, y - y0)
-    size = min(7.0, far) / (far or 1.0)
-    back = [((x0 - x) * size, (y0 - y) * size)]
-    wings = [(x + a * c - b * s, y + a * s + b * c) for a, b in back
-             for c, s in ((0.87, 0.5), (0.87, -0.5))]  # fmt: skip
-    tip = Path((wings[0], (x, y), wings[1]), colour, width=2.5)
-    return Path(line, colour, dashed=dashed, width=2.5), tip

@@ -1,0 +1,100 @@
+"""Rows of words and numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from html import escape
+from typing import Any, ClassVar
+
+from mha_course.pictures.fields import text_of
+from mha_course.pictures.labels import write_title
+from mha_course.pictures.marks import BODY, Drawing, Path, Text, text_width, widest_of
+from mha_course.pictures.panel import Panel, Piece
+from mha_lesson.refusals import listed, listed_ints
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Panel):
+    """A few rows of words and numbers, already written as text. `strong` rows are emphasised."""
+
+    rows: Sequence[Sequence[Any]]
+    header: Sequence[Any] = ()
+    _: KW_ONLY
+    strong: Sequence[int] = ()
+
+    looks: ClassVar[str] = "table"
+    sizeless = frozenset({"rows"})
+
+    def _check(self) -> None:
+        rows = tuple(
+            tuple(map(text_of, listed(f"rows[{i}]", row, "cells")))
+            for i, row in enumerate(listed("rows", self.rows, "rows"))
+        )
+        header = tuple(map(text_of, listed("header", self.header, "cells")))
+        widths = {len(row) for row in (*rows, *([header] if header else []))}
+        if len(widths) != 1 or 0 in widths:
+            raise ValueError(f"rows and header must have equal lengths, got {sorted(widths)}")
+        self._set(rows=rows, header=header, strong=tuple(listed_ints("strong", self.strong)))
+
+    def _describe(self) -> str:
+        return "; ".join(", ".join(row) for row in self.rows[:6])
+
+    def written_size(self) -> Hashable:
+        return len(self.rows), *(widest_of(c, BODY) for c in zip(*self.rows, strict=True))
+
+    def html(self) -> str:
+        def row(cells: Sequence[str], tag: str, weight: str) -> str:
+            style = f'style="text-align:left;font-weight:{weight}"'
+            made = "".join(f"<{tag} {style}>{escape(cell)}</{tag}>" for cell in cells)
+            return f"<tr>{made}</tr>"
+
+        head = f"<thead>{row(self.header, 'th', 'bold')}</thead>" if self.header else ""
+        body = "".join(
+            row(cells, "td", "bold" if i in self.strong else "normal")
+            for i, cells in enumerate(self.rows)
+        )
+        title = f'<caption style="text-align:left">{escape(self.title)}</caption>' * bool(
+            self.title
+        )
+        return f"<table>{title * bool(self.title)}{head}<tbody>{body}</tbody></table>"
+
+    def draw(self, piece: Piece, space: float) -> Drawing:
+        drawing = Drawing()
+        top = write_title(drawing, self)
+        columns = list(zip(*([self.header] if self.header else []), *self.rows, strict=True))
+        bold = 1.12 if self.strong else 1.0  # which row it is may change
+        widths = [
+            max(1.12 * text_width(column[0], BODY), bold * widest_of(column[1:], BODY)) + 18
+            for column in columns
+        ]
+        page = piece.page if piece.narrow else math.inf
+        for part in _parts(widths, page):
+            below = len(part) == 2 and widths[0] + widths[part[1]] - 18 > page  # not beside
+            line = piece.sizes.line * (1 + below)
+            x, y = 0.0, top
+            for i in part:
+                y = top + (piece.sizes.line if below and i else 0.0)
+                for r, text in enumerate(columns[i], -bool(self.header)):
+                    strong = r < 0 or r in self.strong
+                    drawing.add(Text(x, y + piece.sizes.line / 2 - 1, text, BODY, bold=strong))
+                    y += line + 2 * (r < 0)
+                x += 12.0 if below and not i else widths[i]
+            if self.header:
+                drawing.add(Path(((0, top + line - 1), (x - 18, top + line - 1)), width=1))
+            drawing.width = max(drawing.width, x - 18)
+            drawing.height, top = y, y + 12
+        return drawing
+
+
+def _parts(widths: Sequence[float], page: float) -> list[list[int]]:
+    """The columns of a table side by side as far as they fit, then the first again and more."""
+    parts, free = [[0]], page - widths[0]
+    for i, width in enumerate(widths[1:], 1):
+        if width - 18 > free and parts[-1] != [0]:
+            parts.append([0])
+            free = page - widths[0]
+        parts[-1].append(i)
+        free -= width
+    return parts

@@ -1,0 +1,117 @@
+"""Arrows in a plane, each from the tip of the one before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mha_course.pictures.colours import INK, head_colour
+from mha_course.pictures.fields import array_of
+from mha_course.pictures.labels import write_title
+from mha_course.pictures.marks import Drawing, OwnMark, Path, Text, text_width
+from mha_course.pictures.numerals import number
+from mha_course.pictures.panel import Panel, Piece
+
+
+@dataclass(frozen=True, eq=False)
+class Walk(Panel):
+    """Numbered arrows in a plane, each from the tip of the one before; one is dashed: their sum.
+
+    `steps` is (n, 2), the arrow of head 0 first. `frame` is (left, right, lowest, highest): what
+    of the plane is shown.
+    """
+
+    steps: Any
+    frame: Any
+    _: KW_ONLY
+    x_name: str = ""
+
+    looks: ClassVar[str] = "walk of arrows"
+    sizeless = frozenset({"steps"})
+
+    def _check(self) -> None:
+        self._set(steps=array_of(self.steps, "steps", (2,)))
+
+    def corners(self) -> np.ndarray:
+        """(n + 1, 2): where the arrows begin and end."""
+        return np.concatenate([np.zeros((1, 2)), self.steps.cumsum(axis=0)])
+
+    def text(self, step: int) -> str:
+        """What an arrow says: "head 3: 1.03 along, .94 down"."""
+        along, up = self.steps[step]
+        side = "up" if up >= 0 else "down"
+        return f"head {step}: {number(along, 2)} along, {number(abs(up), 2)} {side}"
+
+    def largest(self, n: int = 3) -> list[tuple[str, str]]:
+        order = np.argsort(-np.linalg.norm(self.steps, axis=1), kind="stable")[:n]
+        return [(where, value) for i in order for where, value in [self.text(int(i)).split(": ")]]
+
+    def _describe(self) -> str:
+        along, up = self.corners()[-1]
+        return f"{len(self.steps)} arrows, tip to tail, to ({number(along, 2)}, {number(up, 2)})"
+
+    def draw(self, piece: Piece, space: float) -> Drawing:
+        drawing = Drawing()
+        top = write_title(drawing, self) + 4
+        x0, x1, y0, y1 = self.frame
+        unit = min(space / (x1 - x0), 2 * piece.sizes.plot / (y1 - y0))  # pixels, on both axes
+
+        x, y, bottom = -x0 * unit, top + y1 * unit, top + (y1 - y0) * unit
+        width = (x1 - x0) * unit
+        drawing.add(Path(((0, y), (width, y)), width=1), Path(((x, top), (x, bottom)), width=1))
+        drawing.add(Arrows(x, y, unit, self))
+        if self.x_name:
+            drawing.add(Text(0, bottom + 12, self.x_name))
+            drawing.width = text_width(self.x_name)
+        drawing.width, drawing.height = max(drawing.width, width), bottom + 22
+        return drawing
+
+
+@dataclass(frozen=True, eq=False)
+class Arrows(OwnMark):
+    """The arrows of a walk; its plane's (0, 0) is at (x, y)."""
+
+    unit: float  # pixels
+    panel: Walk
+
+    @property
+    def _corners(self) -> list[tuple[float, float]]:
+        return [(self.x + a * self.unit, self.y - b * self.unit)
+                for a, b in self.panel.corners().tolist()]  # fmt: skip
+
+    def parts(self) -> Iterator[tuple[Path, Path]]:
+        """Each arrow and its tip, the dashed sum first; of no length, still as many."""
+        corners = self._corners
+        yield _with_tip((corners[0], corners[-1]), INK, dashed=True)
+        for i, line in enumerate(pairwise(corners)):
+            yield _with_tip(line, head_colour(i), dashed=False)
+
+    def numbers(self) -> Iterator[Text]:
+        """The head's number beside each arrow that has room for one, rather not on the sum."""
+        for i, ((a, b), (c, d)) in enumerate(pairwise(self._corners)):
+            if (far := math.hypot(c - a, d - b)) >= 24:
+                beside = math.copysign(11 / far, self.y - (b + d) / 2)
+                x, y = (a + c) / 2 + (d - b) * beside, (b + d) / 2 - (c - a) * beside
+                yield Text(x, y, str(i), align="center")
+
+    def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
+        steps = put(self.panel.steps)
+        return {"kind": "arrows", "x": self.x, "y": self.y, "unit": self.unit, "steps": steps}
+
+
+def _with_tip(
+    line: tuple[tuple[float, float], ...], colour: str, dashed: bool
+) -> tuple[Path, Path]:
+    (x0, y0), (x, y) = line
+    far = math.hypot(x - x0, y - y0)
+    size = min(7.0, far) / (far or 1.0)
+    back = [((x0 - x) * size, (y0 - y) * size)]
+    wings = [(x + a * c - b * s, y + a * s + b * c) for a, b in back
+             for c, s in ((0.87, 0.5), (0.87, -0.5))]  # fmt: skip
+    tip = Path((wings[0], (x, y), wings[1]), colour, width=2.5)
+    return Path(line, colour, dashed=dashed, width=2.5), tip
