@@ -12,6 +12,7 @@ import socket
 import stat
 import sys
 import time
+import zipfile
 from pathlib import Path
 from threading import Event, Timer
 
@@ -23,7 +24,7 @@ from matplotlib import font_manager, get_cachedir
 import notebooks
 from mha_course import check
 from mha_course.classroom import __main__ as classroom
-from mha_course.classroom import files, grading, inside, pages, walls
+from mha_course.classroom import files, grading, inside, pages, reading, values, walls
 from mha_course.classroom.files import HandIn, Learner
 from mha_course.classroom.grading import (
     DONE,
@@ -230,9 +231,6 @@ def test_nothing_but_an_ordinary_file_is_opened(tmp_path):
     secret = write(tmp_path.parent / "secret_03_x.ipynb", FIRST)
     (tmp_path / "ada/03_link.ipynb").symlink_to(secret)
     (tmp_path / "ada/folder").symlink_to(tmp_path.parent)
-    with (tmp_path / "ada/04_huge.ipynb").open("wb") as file:
-        file.truncate(files.LARGEST + 1)
-    (tmp_path / "ada/05_x.zip").write_bytes(b"PK\3\4")
     (tmp_path / "ada/06_x.py").write_text("x = 1")
     with socket.socket(socket.AF_UNIX) as server:
         where = os.getcwd()
@@ -244,10 +242,76 @@ def test_nothing_but_an_ordinary_file_is_opened(tmp_path):
     held, others = by_name(tmp_path)["ada"]
     assert held == []
     for name, why in others.items():
-        expected = {"1": "no ordinary", "2": "a link", "3": "a link", "4": "larger", "5": "zip",
-                    "6": ".py", "7": "no ordinary", "8": "no ordinary", "o": "a link"}  # fmt: skip
+        expected = {"1": "no ordinary", "2": "a link", "3": "a link", "6": ".py",
+                    "7": "no ordinary", "8": "no ordinary", "o": "a link"}  # fmt: skip
         assert expected[Path(name).name[1]] in why, (name, why)
-    assert len(others) == (9 if os.geteuid() == 0 else 8)
+    assert len(others) == (7 if os.geteuid() == 0 else 6)
+
+
+def test_what_cannot_be_read_is_no_verdict_and_says_what_to_do_on_the_learners_page(tmp_path):
+    with write(tmp_path / "in/ada/04_masking.ipynb").open("wb") as file:
+        file.truncate(files.LARGEST + 1)
+    write(tmp_path / "in/ada/03_splitting.zip", raw=b"PK\3\4")
+    with zipfile.ZipFile(tmp_path / "in/ada/01.zip", "w") as archive:
+        archive.writestr("readme.txt", "x")
+    [ada] = files.learners(tmp_path / "in")
+    row = Row(ada, [grading.one(hand_in, Limits()) for hand_in in ada.notebooks])
+    pages.save([row], tmp_path)
+    page = (tmp_path / "learners/ada.html").read_text(encoding="utf-8")
+    for name, says in {"causal_mask": "clear its outputs", "split_heads": "hand in the notebook",
+                       "attention": "without a notebook"}.items():  # fmt: skip
+        assert row.state(name) == (UNKNOWN if name != "attention" else MISSING) and says in page
+
+
+def test_a_zip_is_opened(tmp_path):
+    path = tmp_path / "ada_hw.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mine/03_splitting.ipynb", notebook("a = 3"))
+        archive.writestr("__MACOSX/._03_splitting.ipynb", "x")
+        archive.writestr("04_masking.ipynb", " " * (files.LARGEST + 1))
+    [ada] = files.learners(tmp_path)
+    three, four = ada.notebooks
+    assert (three.notebook, three.file) == ("03", "ada_hw.zip/mine/03_splitting.ipynb")
+    assert reading.read(files.content(three)).cells == ["a = 3"]
+    assert four.why == files.TOO_LARGE
+
+
+def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
+    [path] = notebooks.paths("03")
+    for name in ("ada/04_masking", "bob/homework", "eve/03_splitting"):
+        write(tmp_path / f"{name}.ipynb", raw=path.read_bytes())
+    write(tmp_path / "ada/04_mine.ipynb", "x = 3")
+    ada, bob, eve = files.learners(tmp_path)
+    assert [(h.notebook, h.note[:18]) for h in ada.notebooks] == [
+        ("03", "its name says 04, "), ("04", "")
+    ]  # fmt: skip
+    assert bob.notebooks[0].note.startswith("its name has no number")
+    assert (eve.notebooks[0].notebook, eve.notebooks[0].note) == ("03", "")
+
+
+def test_another_kernel_is_named_and_its_code_read_all_the_same(tmp_path, monkeypatch):
+    content = json.loads(notebook("x <- 3"))
+    content["metadata"] = {"kernelspec": {"language": "R"}}
+    monkeypatch.setattr(grading, "run", lambda *_: walls.Ended("", 1.0, b'{"end": true}'))
+    path = write(tmp_path / "x.ipynb", raw=json.dumps(content).encode())
+    made = grading.one(HandIn(path, "x", "03", 0), Limits())
+    assert "its kernel is R, not Python" in made.note and made.states["split_heads"] == OPEN
+
+
+def test_names_of_canvas_and_moodle_are_one_learner_each(tmp_path):
+    for file in ("lovelaceada_12345_67890_03_splitting.ipynb",
+                 "lovelaceada_LATE_12345_67891_04_masking-1.ipynb",
+                 "leeann_17_67892_03_splitting.ipynb", "leeann_18_67893_04_masking.ipynb",
+                 "Bob Ray_777_assignsubmission_file/03_splitting.ipynb",
+                 "Bob Ray_777_assignsubmission_file_/04_masking.ipynb",
+                 "Zoe Ott_778_assignsubmission_file_04_masking.ipynb"):  # fmt: skip
+        write(tmp_path / "in" / file)
+    books = {l.name: [h.notebook for h in l.notebooks] for l in files.learners(tmp_path / "in")}  # noqa: E741
+    assert books == {"lovelaceada": ["03", "04"], "leeann (17)": ["03"], "leeann (18)": ["04"],
+                     "Bob Ray": ["03", "04"], "Zoe Ott": ["04"]}  # fmt: skip
+    roster = write(tmp_path / "class.csv", raw="Ada Lovelace\nRay, Bob\nJürgen\n".encode("cp1252"))
+    held = {name: len(held) for name, (held, _) in by_name(tmp_path / "in", roster).items()}
+    assert held["Ada Lovelace"] == 2 and held["Jürgen"] == 0
 
 
 def test_a_file_that_is_exchanged_after_the_look_is_not_opened_either(tmp_path):
@@ -326,14 +390,53 @@ def test_what_is_reported_comes_through_and_the_end_is_told(behind):
 
 def test_a_full_pipe_holds_up_nobody(behind):
     """Far more than a pipe holds, and more than is kept."""
-    ended = behind("for _ in range(3000): os.write(said, b'x' * 999)")
+    ended = behind("for _ in range(9000): os.write(said, b'x' * 999)")
     assert (ended.note, len(ended.said)) == ("", walls.MOST_REPORTED)
 
 
-def test_time_is_limited_even_with_a_closed_pipe(behind):
+def test_time_is_limited_even_with_a_closed_pipe(behind, monkeypatch):
     sleep = "import time; time.sleep(600)"
     for program in (sleep, f"os.closerange(3, 99); {sleep}"):
-        assert behind(program, seconds=1).note == "stopped after 1 s"
+        assert re.fullmatch(r"stopped after \d+ s", behind(program, seconds=1).note)
+    busy = iter([2.5, 2.5, 2.5])
+    monkeypatch.setattr(walls, "slowness", lambda: next(busy))
+    assert behind("import time; time.sleep(2)", seconds=1).note == ""
+
+
+def test_a_timeout_is_tried_again_once(tmp_path, monkeypatch):
+    ends = iter([walls.Ended("stopped after 9 s", 9, b""), walls.Ended("", 1.0, b'{"end": true}')])
+    monkeypatch.setattr(grading, "run", lambda *_: next(ends))
+    hand_in = HandIn(write(tmp_path / "x.ipynb", "1"), "x", "03", 0)
+    assert grading.one(hand_in, Limits()).states["split_heads"] == OPEN
+    ends = iter([walls.Ended("stopped after 9 s", 9, b"")] * 2)
+    made = grading.one(hand_in, Limits())
+    assert (made.note, made.states["split_heads"]) == ("stopped after 9 s", UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("stands", "wall", "advice"),
+    [({"bwrap", "unshare"}, "bubblewrap", ""), ({"unshare"}, "unshare", "apt-get install"),
+     ({}, "limits only", "apt-get install")],
+)  # fmt: skip
+def test_a_weaker_wall_is_named_before_anything_runs(
+    tmp_path, monkeypatch, capsys, stands, wall, advice
+):
+    monkeypatch.setattr(walls, "_stands", lambda command: command[0] in stands)
+    monkeypatch.setattr(walls.shutil, "which", lambda name: None)
+    monkeypatch.setattr(walls.sys, "platform", "linux")
+    walls.standing.cache_clear()
+    try:
+        write(tmp_path / "in/ada/01_scaled.ipynb")
+        classroom.main([str(tmp_path / "in"), "--out", str(tmp_path / "out")])
+    finally:
+        walls.standing.cache_clear()
+    first = capsys.readouterr().out.splitlines()[0]
+    assert wall in first and advice in first and first.startswith("Warning") == bool(advice)
+    page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    assert f"submissions: {wall}" in page and (advice in page)
+    for table in ("solved", "handed_in"):
+        with (tmp_path / f"out/{table}.csv").open(encoding="utf-8-sig") as file:
+            assert [line["walls"] for line in csv.DictReader(file)] == [wall]
 
 
 def test_what_it_has_started_ends_with_it(behind, tmp_path):
@@ -382,11 +485,9 @@ def test_the_disk_is_limited_in_all(behind, program):
     assert behind(program, disk_mb=5).note == "stopped: more than 5 MB on the disk"
 
 
-def test_python_refuses_where_there_is_no_wall(tmp_path, monkeypatch):
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+def test_python_refuses_where_there_is_no_wall(judge, tmp_path):
     writes = "def attention_scores(Q, K):\n    open('../outside', 'w')\n    return Q @ K.mT"
-    found = judge(FIRST, writes, ASK_SCORES, guarded=str(tmp_path / "work"))["attention_scores"]
+    found = judge(FIRST, writes, ASK_SCORES, names=["attention_scores"])["attention_scores"]
     assert found["state"] == "tried" and "PermissionError" in found["words"]
     assert not (tmp_path / "outside").exists()
 
@@ -452,7 +553,6 @@ def test_every_learner_gets_the_processor_and_no_secrets(behind, monkeypatch):
         (notebook("x = 'é'").replace(b"\\u00e9", b"\xe9"), "not saved as UTF-8"),
         (notebook("x").decode().encode("utf-16"), "UTF-16"),
         (b'{"cells": [', "cut off (line 1)"),
-        (b"PK\3\4 and so on", "zip archive"),
         (b"", "cut off"),
         (b"[" * 200_000, "RecursionError"),
         (b'{"cells": 3}', "not a notebook"),
@@ -464,11 +564,10 @@ def test_every_learner_gets_the_processor_and_no_secrets(behind, monkeypatch):
         (notebook("  \n"), "no code in it"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path, raw, why):
-    path = tmp_path / "x.ipynb"
-    path.write_bytes(raw)
-    cells, found = inside._cells(path)
-    assert why in found and bool(cells) == (not found)
+def test_what_cannot_be_read_is_named(raw, why):
+    found = reading.read(raw)
+    assert why in found.why and bool(found.cells) == (not found.why)
+    assert not why or "hand in that file" in found.why
 
 
 # --- what the checks say when the cells run ---------------------------------------------------
@@ -476,16 +575,20 @@ def test_what_cannot_be_read_is_named(tmp_path, raw, why):
 ASK, ASK_SCORES = "check.split_heads(split_heads)", "check.attention_scores(attention_scores)"
 
 
-def told_by(*cells, given=(), seconds=60, guarded=None):
-    """The lines that a notebook tells; its cells run in a fork of this process."""
+def told_by(cells, given, seconds, names, work):
+    """The lines that are told of a notebook; what judges it is a fork of this process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            session = inside.Session(list(cells), {*given}, writer, seconds)
-            if guarded:
-                inside._guard(guarded)
-            session.run()
+            os.chdir(work)
+            os.closerange(3, writer)  # no forger may write into the pipes of these tests
+            os.closerange(writer + 1, 99)
+            numbers = {n for n, cell in enumerate(cells) if cell in given}
+            session = inside.Session(list(cells), numbers, writer, seconds, str(work))
+            for name in names:
+                session.judge(name)
+            inside.tell(writer, {"end": True})
         finally:
             os._exit(0)
     os.close(writer)
@@ -495,65 +598,99 @@ def told_by(*cells, given=(), seconds=60, guarded=None):
     return lines
 
 
-def judge(*cells, **how):
-    """Exercise -> state, slips, words and code, of all that such a notebook tells."""
-    made = Submission("x.ipynb")
-    grading._take(made, walls.Ended("", 1.0, told_by(*cells, **how)))
-    return {
-        name: {"state": state, "slips": made.slips[name], "words": made.words[name],
-               "code": made.code[name]}
-        for name, state in made.states.items()
-    }  # fmt: skip
+@pytest.fixture
+def judge(tmp_path):
+    """Exercise -> state, slips, words and code, of all that such a notebook is told of."""
+
+    def judged(*cells, given=(), seconds=60, names=("split_heads",)):
+        work = tmp_path / "judged"
+        work.mkdir(exist_ok=True)
+        made, said = Submission("x.ipynb"), told_by(cells, given, seconds, names, work)
+        grading._take(made, walls.Ended("", 1.0, said), list(cells))
+        assert made.note == ""
+        return {
+            name: {"state": state, "slips": made.slips[name], "words": made.words[name],
+                   "code": made.code[name]}
+            for name, state in made.states.items()
+        }  # fmt: skip
+
+    return judged
 
 
 def states(found):
     return {name: line["state"] for name, line in found.items()}
 
 
-def test_a_slip_is_named_with_its_words_and_its_code():
-    found = judge(FIRST, NO_SCALE, ASK_SCORES)
-    line = found["attention_scores"]
+def test_a_slip_is_named_with_its_words_and_its_code(judge):
+    line = judge(FIRST, NO_SCALE, ASK_SCORES, names=["attention_scores"])["attention_scores"]
     assert (line["state"], line["slips"], line["code"]) == ("tried", ["no_scale"], NO_SCALE)
     assert "not right yet" in line["words"]
 
 
-def test_what_is_handed_to_the_check_is_what_counts():
-    body = SOLUTIONS["split_heads"].split(":", 1)[1]
-    for handed, cell, shown in [
-        ("mine", f"def mine(x, n_heads):{body}", "def mine"),
-        ("lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)", "pass", "check.split_heads("),
-        ("partial(both, 1)", f"from functools import partial\ndef both(_, x, n_heads):{body}",
-         "check.split_heads("),
-    ]:  # fmt: skip
-        line = judge(FIRST, cell, f"check.split_heads({handed})")["split_heads"]
-        assert line["state"] == "done" and line["code"].lstrip().startswith(shown)
+BODY = SOLUTIONS["split_heads"].split(":", 1)[1]
+RIGHT = SOLUTIONS["split_heads"]
 
 
-def test_right_once_counts_and_unchecked_the_last_counts():
-    right, wrong = SOLUTIONS["split_heads"], DIRECT_VIEW
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        (("if True:\n    " + RIGHT.replace("\n", "\n    "),), "if True"),
+        ((f"from collections.abc import Callable\ndef f(x, n):{BODY.replace('n_heads', 'n')}",
+          "split_heads: Callable = f"), "split_heads: Callable"),
+        (("split_heads = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)",), "split_heads ="),
+        ((f"def kept(f):\n    return lambda *a: f(*a)\n\n\n@kept\n{RIGHT}",), "def kept"),
+        ((f"%%writefile mine.py\n{RIGHT}", "from mine import split_heads"), "from mine"),
+        ((f"%%time\n{RIGHT}",), "%%time"),
+        ((f"exec({RIGHT!r})",), "exec("),
+        (("class A:\n    pass", f"A.two = staticmethod(lambda x, n_heads: 0)\n{RIGHT}\nA.two = "
+          "split_heads", "split_heads = A.two"), "split_heads = A.two"),
+        ((f"def mine(x, n_heads):{BODY}", "import time\ntime.sleep(600)", "for f in [mine]:\n"
+          "    check.split_heads(f)"), "for f"),
+        (("check.split_heads(lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2))",),
+         "check.split_heads(lambda"),
+        (("from functools import partial", f"def both(_, x, n_heads):{BODY}",
+          "check.split_heads(partial(both, 1))"), "check.split_heads("),
+        ((f"def mine(x, n_heads):{BODY}", "check.split_heads(mine)"), "def mine"),
+        ((RIGHT, "while True: pass", "import threading\nthreading.Lock().acquire()",
+          "import os; os._exit(0)", "1 / 0", "input()", "x = torch.ones(10 * 2**40)", "%%bash\nls",
+          ASK), "def split_heads"),
+        (("N = 1\nN += 1", f"def split_heads(x, n_heads):\n    assert N == 2{BODY}"), "def split"),
+    ],
+)  # fmt: skip
+def test_a_right_answer_is_found_in_whatever_form_and_company(judge, cells, shown):
+    """Checked or not; what waits, loops, raises or ends the process beside it costs nothing."""
+    line = judge(FIRST, *cells, seconds=20)["split_heads"]
+    assert line["state"] == "done" and line["code"].startswith(shown), line
+
+
+def test_right_once_counts_and_unchecked_the_last_counts(judge):
+    wrong = DIRECT_VIEW
     for cells, state, code in [
-        ((right, ASK, wrong, ASK), DONE, right),
-        ((right, wrong, ASK), TRIED, wrong),
-        ((wrong, right), DONE, right),
-        ((f"{right}\n{ASK}\n{wrong}\n{ASK}",), DONE, right),
+        ((RIGHT, ASK, wrong, ASK), DONE, RIGHT),
+        ((RIGHT, wrong, ASK), TRIED, wrong),
+        ((wrong, RIGHT), DONE, RIGHT),
+        ((f"{RIGHT}\n{ASK}\n{wrong}\n{ASK}",), DONE, RIGHT),
     ]:
         found = judge(FIRST, *cells)["split_heads"]
         assert found["state"] == state and found["code"].startswith(code.rstrip())
 
 
-def test_an_answer_below_its_check_is_found():
-    stub, right = "def split_heads(x, n_heads):\n    ...", SOLUTIONS["split_heads"]
-    assert states(judge(FIRST, stub, ASK, right, given=[stub, ASK]))["split_heads"] == "done"
-    assert states(judge(FIRST, ASK, right))["split_heads"] == "done"
+def test_an_answer_below_its_check_is_found(judge):
+    stub = "def split_heads(x, n_heads):\n    ..."
+    assert states(judge(FIRST, stub, ASK, RIGHT, given=[stub, ASK]))["split_heads"] == "done"
+    assert states(judge(FIRST, ASK, RIGHT))["split_heads"] == "done"
 
 
-def test_an_untouched_stub_and_the_courses_own_cells_are_no_answers():
-    stub, own = "def split_heads(x, n_heads):\n    ...", SOLUTIONS["split_heads"]
+def test_an_untouched_stub_and_the_courses_own_cells_are_no_answers(judge):
+    stub = "def split_heads(x, n_heads):\n    ..."
     assert states(judge(FIRST, stub, ASK, given=[stub]))["split_heads"] == "open"
     assert states(judge(FIRST, stub + "  # to do", ASK))["split_heads"] == "open"
-    assert "split_heads" not in judge(FIRST, own, given=[own.strip()])
+    assert not judge(FIRST, RIGHT, given=[RIGHT])
+    assert states(judge(FIRST, RIGHT, ASK, given=[RIGHT]))["split_heads"] == "open"
     assert states(judge(FIRST, ASK))["split_heads"] == "open"  # the cell was deleted
-    assert stub in grading.given()
+    hidden = "def make():\n    def split_heads(x, n):\n        pass\n    return locals()"
+    assert states(judge(FIRST, hidden))["split_heads"] == UNKNOWN
+    assert stub in reading.given()
 
 
 @pytest.mark.parametrize(
@@ -562,35 +699,127 @@ def test_an_untouched_stub_and_the_courses_own_cells_are_no_answers():
      ("def split_heads(x, n: missing):\n    return x", "NameError"),
      ("split_heads = " + "-" * 20_000 + "1", "Error"), ("split_heads = '\0'", "Error")],
 )  # fmt: skip
-def test_a_cell_that_stops_is_told_with_its_error_and_costs_no_other(broken, why):
-    found = judge(FIRST, broken, ASK, *solved("merge_heads"))
+def test_a_cell_that_stops_is_told_with_its_error_and_costs_no_other(judge, broken, why):
+    found = judge(FIRST, broken, ASK, *solved("merge_heads"), names=["split_heads", "merge_heads"])
     assert states(found) == {"split_heads": "tried", "merge_heads": "done"}
     assert "Its cell stops with" in found["split_heads"]["words"]
     assert why in found["split_heads"]["words"]
-    assert found["split_heads"]["code"] == broken[: inside.MOST_CODE].replace("\0", "�")
+    assert found["split_heads"]["code"] == broken[: grading.MOST_CODE].replace("\0", "�")
 
 
-def test_a_cell_that_never_ends_is_interrupted():
-    """Counted in the processor's seconds, so a busy machine changes nothing."""
-    endless = "def merge_heads(x):\n    while True: pass"
-    found = judge(FIRST, endless, "check.merge_heads(merge_heads)", "while True: pass",
-                  *solved("split_heads"), seconds=1)  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [("while True: pass", "stopped by you"), ("import time; time.sleep(99)", "stopped"),
+     ("import threading as t; a = t.Lock(); a.acquire(); a.acquire()", "stopped"),
+     ("while True:\n        try: __import__('time').sleep(9)\n        except BaseException: pass",
+      inside.LATE), ("import os; os._exit(0)", inside.ENDED)],
+)  # fmt: skip
+def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
+    """By the processor's seconds and by the clock, which runs slower on a busy machine."""
+    endless = f"def merge_heads(x):\n    {body}"
+    found = judge(FIRST, endless, "check.merge_heads(merge_heads)", *solved("split_heads"),
+                  seconds=1, names=["merge_heads", "split_heads"])  # fmt: skip
     assert states(found) == {"merge_heads": "tried", "split_heads": "done"}
-    assert found["merge_heads"]["slips"] == ["error:interrupted"]
 
 
 # --- whole notebooks --------------------------------------------------------------------------
 
-FORGED = """
+FORGED = {"name": "split_heads", "state": "done", "slips": [], "words": "passed", "cells": [0],
+          "code": "<script>", "end": True}  # fmt: skip
+WRITES_LINES = f"""
 import json, os
-for name in ("split_heads", "=cmd"):
-    for pipe in range(3, 40):
-        for line in ({"name": name, "state": "done", "slips": 3, "code": "<script>"}, [[]], 7):
-            try:
-                os.write(pipe, b"\\n" + json.dumps(line).encode() + b"\\n")
-            except OSError:
-                pass
+def write(*_):
+    for pipe in range(3, 60):
+        try:
+            os.write(pipe, b"\\n" + json.dumps({FORGED!r}).encode() + b"\\n")
+        except OSError:
+            pass
 """
+PATCHES = """
+import gc, sys
+from mha_course.check import Report
+from mha_course.check.engine import judge, report
+def yes(problem, *_):
+    return Report(getattr(problem, "name", "split_heads"), True)
+def patch():
+    sys.modules["mha_course.check.exercise"].judge = judge.judge = judge._judged = yes
+    torch.allclose = torch.equal = lambda *_: True
+    torch.Tensor.__eq__ = lambda *_: True
+    for found in gc.get_objects():
+        if type(found).__name__ in ("Exercise", "Session"):
+            type(found).__call__ = yes
+    frame = sys._getframe()
+    while frame := frame.f_back:
+        frame.f_globals["judge"] = yes
+"""
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        (WRITES_LINES, "write()"),
+        (WRITES_LINES, "import atexit\natexit.register(write)"),
+        (WRITES_LINES, "import threading\nthreading.Thread(target=write, daemon=True).start()"),
+        (WRITES_LINES, "def split_heads(x, n_heads):\n    write()"),
+        (WRITES_LINES, "@write\ndef split_heads(x, n_heads):\n    return x"),
+        (WRITES_LINES, "class A:\n    write()\nsplit_heads = A", "import os\nos._exit(0)"),
+        ("torch.equal = torch.allclose = lambda *_: True", "torch.Tensor.__eq__ = torch.equal",
+         DIRECT_VIEW),
+        ("check.split_heads = lambda f: check.Report('split_heads', True)", DIRECT_VIEW, ASK),
+        ("class check:\n    def split_heads(f):\n        print('right.')", DIRECT_VIEW, ASK),
+        (PATCHES, "patch()", DIRECT_VIEW, ASK),
+        (PATCHES, "def split_heads(x, n_heads):\n    patch()\n    return x"),
+        (PATCHES, f"def patched(f):\n    patch()\n    return f\n\n\n@patched\n{DIRECT_VIEW}"),
+        ("import json\njson.dump({'split_heads': 'done'}, open('.progress.json', 'w'))",
+         "open('.copied.json', 'w').write('{}')", "print(check.progress())"),
+        ("import sys\nsys.modules['mha_course.classroom.values'] = sys", DIRECT_VIEW),
+        (RIGHT, DIRECT_VIEW, "check.split_heads.right = split_heads", ASK),
+    ],
+)  # fmt: skip
+def test_nothing_that_a_submission_says_of_itself_is_believed(judge, forged):
+    found = judge(FIRST, *forged)
+    assert found.get("split_heads", {}).get("state") != DONE, found
+
+
+def test_a_tick_counts_with_its_values_and_with_a_cell_of_the_file():
+    cells = [RIGHT, "2"]
+    packed = values.pack(check.split_heads, lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2))
+    others = values.pack(check.merge_heads, lambda x: x.transpose(1, 2).flatten(2))
+    for told, state in [
+        ({"cells": [0], "values": packed}, DONE),
+        ({"cells": [0]}, TRIED),
+        ({"cells": [0], "values": packed[:-1]}, TRIED),
+        ({"cells": [0], "values": others}, TRIED),
+        ({"cells": [0], "values": [[1, {"dtype": "q", "shape": [-1]}]] * len(packed)}, TRIED),
+        ({"cells": [], "values": packed}, UNKNOWN),
+        ({"cells": [2, -1, "0", None], "values": packed, "code": RIGHT}, UNKNOWN),
+    ]:
+        made = Submission("x.ipynb", "03")
+        line = json.dumps({**FORGED, **told}).encode()
+        grading._take(made, walls.Ended("", 1.0, line), cells)
+        assert made.states == {"split_heads": state}
+        assert made.code["split_heads"] == ("" if state == UNKNOWN else RIGHT.rstrip("\n"))
+        assert state == DONE or made.words["split_heads"] in (
+            grading.NOWHERE,
+            grading.NOT_ITS_VALUES,
+        )
+
+
+@pytest.mark.parametrize("name", SOLUTIONS)
+def test_the_values_of_every_right_answer_are_right_elsewhere_and_no_others(name):
+    """Also of a class, whose inputs hold its weights, and of weights that hide mistakes."""
+    space = {}
+    exec(FIRST, space)
+    for solution in SOLUTIONS.values():
+        exec(solution, space)
+    exercise = getattr(check, name)
+    packed = json.loads(json.dumps(values.pack(exercise, space[name])))
+    assert values.right(exercise, packed)
+    if packed:
+        for case in packed[:: max(1, len(packed) // 3)]:
+            before, case[1] = case[1], "x"
+            assert not values.right(exercise, packed)
+            case[1] = before
 
 
 @pytest.fixture(scope="module")
@@ -600,7 +829,14 @@ def graded(tmp_path_factory):
     outside = folder.parent / "written.txt"
     guessed = {"scaling_sharp": "256", "scaling_root": "<b>", "no": 1}
     write(folder / "ada/all.ipynb", raw=noting(guessed, FIRST, *solved(*SOLUTIONS)))
-    write(folder / "eve/03_splitting_into_heads.ipynb", FIRST, FORGED)
+    write(
+        folder / "eve/03_splitting_into_heads.ipynb",
+        FIRST,
+        WRITES_LINES,
+        "write()",
+        "def split_heads(x, n_heads):\n    return '</code><script>'",
+        *solved("merge_heads"),
+    )
     write(folder / "leo/03_splitting_into_heads.ipynb", FIRST, DIRECT_VIEW,
           "check.split_heads(split_heads)", *solved("causal_mask"),
           "x = torch.ones(10 * 2**30, dtype=torch.uint8)", "1 / 0", "input()", "%%bash\necho x",
@@ -629,30 +865,26 @@ def test_who_solved_what(graded):
     assert rows["ada"].notes == []
     assert {rows["zac"].state(name) for name in NAMES} == {MISSING}
     assert rows["zac"].notes == ["nothing handed in"]
-    assert (
-        rows["zoe"].state("split_heads") == UNKNOWN and rows["zoe"].state("causal_mask") == MISSING
-    )
-    said = ["no code in it", "cut off", ".zip"]
+    assert {rows["zoe"].state(name) for name in ("split_heads", "causal_mask")} == {UNKNOWN}
+    said = ["no code in it", "cut off", "zip archive"]
     assert all(x in note for x, note in zip(said, rows["zoe"].notes, strict=True))
 
 
-def test_what_is_forged_is_seen(graded):
-    """A tick can be written into the pipe; what stands behind it is then no answer."""
+def test_what_is_forged_counts_for_nothing_and_the_code_is_the_files(graded):
     rows, _, out = graded
-    assert rows["eve"].state("split_heads") == DONE and rows["eve"].state("merge_heads") == OPEN
-    assert rows["eve"].submissions[0].slips["split_heads"] == []
+    assert rows["eve"].state("split_heads") == TRIED and rows["eve"].state("merge_heads") == DONE
     page = (out / "learners/eve.html").read_text(encoding="utf-8")
-    assert "<code>&lt;script&gt;</code>" in page
+    assert "return &#39;&lt;/code&gt;&lt;script&gt;&#39;</code>" in page
 
 
-def test_trouble_costs_nothing_of_what_was_found_before(graded):
+def test_trouble_costs_nothing(graded):
     rows, _, _ = graded
     leo = rows["leo"]
     assert leo.state("split_heads") == TRIED
     assert leo.state("causal_mask") == MISSING  # of another notebook: a trial, which does not count
     assert leo.state("merge_heads") == DONE  # made by exec: right is right
-    assert leo.submissions[0].note == "ended before its last cell (os._exit, perhaps)"
-    assert leo.submissions[0].seconds > 0
+    assert leo.submissions[0].note == "" and leo.submissions[0].seconds > 0
+    assert leo.submissions[0].wall == walls.standing()
 
 
 def test_the_report(graded):
@@ -764,6 +996,25 @@ def test_points_are_counted_by_notebook(tmp_path):
     assert "03: 1 of 2" in (tmp_path / "learners/ada.html").read_text(encoding="utf-8")
 
 
+def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
+    (tmp_path / "week.txt").write_text("4, 6\nsilence\n")
+    names = classroom.assigned(str(tmp_path / "week.txt"))
+    assert (
+        names == classroom.assigned("silence,6 4") == ("count_parameters", "merge_heads", "silence")
+    )
+    made = row("ada", states={"split_heads": DONE, "merge_heads": DONE, "silence": TRIED})
+    made.names = names
+    pages.save([made], tmp_path)
+    with (tmp_path / "solved.csv").open(encoding="utf-8-sig") as file:
+        [line] = csv.DictReader(file)
+    assert "split_heads" not in line and line["all"] == line["03 (of 1)"] == "1"
+    assert "1 of 3 exercises solved" in (tmp_path / "learners/ada.html").read_text("utf-8")
+    assert "split_heads" not in (tmp_path / "index.html").read_text("utf-8")
+    assert re.search(r"^ +4 +6 +si$", pages.words([made]), re.M)
+    with pytest.raises(SystemExit, match="got 77"):
+        classroom.assigned("77,1")
+
+
 def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
     code = "def split_heads(x): return '</code><script>alert(1)</script>'"
     made = [
@@ -808,9 +1059,9 @@ USUAL = {
     "slips": st.lists(st.sampled_from(["direct_view", "=1+1"])),
     "words": st.text(),
     "code": st.text(),
-    "why": st.just(""),
+    "cells": st.lists(st.integers(-3, 3)),
+    "values": st.lists(st.lists(st.none() | st.integers() | st.just({"dtype": "torch.bool"}))),
     "end": st.booleans(),
-    "guesses": st.dictionaries(st.just("scaling_sharp"), st.sampled_from(["8", "<b>"])),
 }
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([*NAMES, DONE, "8"]),
@@ -822,15 +1073,16 @@ LINE = st.fixed_dictionaries({}, optional={name: JSON | usual for name, usual in
 
 @given(st.lists(JSON | LINE), st.binary())
 def test_a_submission_can_say_anything(said, tail):
-    """The tables and pages take it; nothing is raised, and only its own exercises count."""
+    """The tables and pages take it; nothing is raised, only its own exercises, and no ✓ counts."""
     told = b"\n".join(json.dumps(line).encode() for line in said) + tail
     submission = Submission("x.ipynb", "03")
-    grading._take(submission, walls.Ended("", 1.0, told))
+    grading._take(submission, walls.Ended("", 1.0, told), ["<b>", "1"])
     made = [Row(Learner("ada"), [submission])]
     pages.words(made)
     pages.class_page(made, {"ada": "ada.html"})
     pages.learner_page(made[0])
     assert {*submission.states} <= {*grading.BY_NOTEBOOK["03"]}
+    assert DONE not in submission.states.values()
 
 
 def test_a_folder_without_files(tmp_path):
@@ -842,9 +1094,9 @@ def test_a_folder_without_files(tmp_path):
 
 def test_a_report_can_be_saved_whatever_a_notebook_says_of_its_slips(tmp_path):
     said = json.dumps(
-        {"name": "attention_scores", "state": "tried", "slips": ["\ud800"], "code": "1"}
+        {"name": "attention_scores", "state": "tried", "slips": ["\ud800"], "cells": [0]}
     )
     row = Row(Learner("eve"), [Submission("x.ipynb", "01")])
-    grading._take(row.submissions[0], walls.Ended("", 1.0, said.encode()))
+    grading._take(row.submissions[0], walls.Ended("", 1.0, said.encode()), ["1"])
     pages.save([row], tmp_path)
     assert "�" in (tmp_path / "answers.csv").read_text("utf-8-sig")

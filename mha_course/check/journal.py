@@ -7,7 +7,6 @@ else nothing is written unless the learner asks for it. It holds names and state
 
 import json
 import os
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -30,7 +29,6 @@ _REFUSED = b"false"  # what the file holds where the learner wants none
 _WORDS = {True: "done", False: "tried", None: "open"}
 _SIGNS = {"done": "✓", "tried": "✗", "open": "○"}
 _state: dict[str, str] = {}
-_listeners: list[Callable[[Report], None]] = []
 
 
 @dataclass(frozen=True)
@@ -88,15 +86,8 @@ class Progress:
 _attempts: list[Attempt] = []
 
 
-def listen(listener: Callable[[Report], None]) -> None:
-    """Calls `listener` with every report from now on, before anything is written."""
-    _listeners.append(listener)
-
-
 def remember(report: Report, name: str = "", minutes: int = 0) -> None:
     """Notes a check's outcome; what was done once stays done. Practice names the exercise."""
-    for listener in _listeners:
-        listener(report)
     state = _WORDS[report.passed]
     if state == "open":
         return

@@ -1,21 +1,22 @@
 """Who solved what: runs a folder of submitted notebooks and sums up the class.
 
-    mha-lesson classroom FOLDER [--roster CLASS.csv] [--out REPORT]
+    mha-lesson classroom FOLDER [--roster CLASS.csv] [--assigned 1,2,5]
 
-A learner is a subfolder, or a line of the roster. Every notebook runs in a process and a folder of
-its own, with limits on time, memory and disk, without network; what its checks say then is the
-report. A broken or hostile submission gets a line in it and never stops the others. An interrupted
-run goes on where it stopped.
+A learner is a subfolder, or a line of the roster. Every answer is judged in a process and a folder
+of its own, with limits on time, memory and disk, and behind the strongest walls that the system
+has. A broken or hostile submission gets a line in the report and never stops the others. An
+interrupted run goes on where it stopped.
 """
 
 import argparse
 import os
+import re
 import sys
 from io import TextIOWrapper
 from pathlib import Path
 
-from mha_course.classroom import files, pages
-from mha_course.classroom.grading import Row, grade
+from mha_course.classroom import files, pages, walls
+from mha_course.classroom.grading import EXERCISES, NAMES, Row, grade
 from mha_course.classroom.walls import Limits
 from mha_lesson.refusals import require_positive, require_positive_int
 
@@ -28,6 +29,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     )
     parser.add_argument("folder", type=Path, help="holds the notebooks, at any depth")
     parser.add_argument("--roster", type=Path, help="CSV: name, then what names their files")
+    parser.add_argument("--assigned", help="exercises, 1,2,5 or names; or a file that holds them")
     parser.add_argument("--out", type=Path, default=Path("classroom_report"))
     parser.add_argument("--seconds", type=float, default=300, help="for each notebook")
     parser.add_argument("--memory", type=float, default=6, help="GB for each notebook")
@@ -40,12 +42,15 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     if os.name == "nt":
         raise SystemExit("Limits for hostile code need Linux or macOS; on Windows use WSL.")
     if not options.folder.is_dir():
-        raise SystemExit(f"{options.folder} is not a folder.")
+        unpack = ": unpack it first" if options.folder.is_file() else ""
+        raise SystemExit(f"{options.folder} is not a folder{unpack}.")
+    names = assigned(options.assigned)
     learners = files.learners(options.folder, options.roster, options.out)
     if not learners:
         raise SystemExit(f"No files in {options.folder}.")
+    print(walls.warning() or f"Walls: {walls.standing()}: {walls.MEANS[walls.standing()]}.")
     limits = Limits(options.seconds, options.memory, options.disk)
-    rows = [Row(learner) for learner in learners]
+    rows = [Row(learner, names=names) for learner in learners]
     try:
         grade(rows, options.out, limits, options.jobs)
     except KeyboardInterrupt:
@@ -54,6 +59,21 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     print(pages.words(rows))
     print(f"\nSaved in {options.out}: index.html, learners/, five tables for a spreadsheet (CSV)")
     return rows
+
+
+def assigned(said: str | None) -> tuple[str, ...]:
+    """The names of the exercises that were assigned, in the order of the course."""
+    if said is None:
+        return NAMES
+    text = Path(said).read_text(encoding="utf-8-sig") if Path(said).is_file() else said
+    words = {*re.findall(r"\w+", text)}
+    known = {e.name: {e.name, str(e.number)} for e in EXERCISES}
+    if unknown := sorted(words - set().union(*known.values())):
+        raise SystemExit(
+            f"--assigned takes numbers of exercises and their names, {NAMES[0]} or silence; "
+            f"got {', '.join(unknown)}."
+        )
+    return tuple(name for name in NAMES if words & known[name])
 
 
 if __name__ == "__main__":

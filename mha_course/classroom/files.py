@@ -1,16 +1,34 @@
 """What lies in the folder of hand-ins: whose it is, which file counts, and what is no notebook."""
 
 import csv
+import io
 import os
 import re
 import stat
 import unicodedata
-from dataclasses import dataclass, field
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
+from mha_course.classroom.reading import read
 from mha_course.lab import NOTEBOOKS
 
 LARGEST = 32 * 2**20  # bytes of a notebook: two hundred times one of the course's
+MOST_MEMBERS = 100  # notebooks that are taken out of a zip
+TOO_LARGE = (
+    f"larger than {LARGEST // 2**20} MB, not read: clear its outputs (Kernel, Restart Kernel and "
+    "Clear Outputs of All Cells), save it, and hand it in again"
+)
+UNZIPS = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, KeyError, EOFError, OSError)
+NO_ZIP = "a zip archive that cannot be opened: hand in the notebook itself"
+# What learning platforms make of a name: Canvas lovelaceada_LATE_1234_56789_03_splitting.ipynb,
+# Moodle "Ada Lovelace_12345_assignsubmission_file".
+PLATFORM = re.compile(
+    r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_(?:\d{3,}_|assignsubmission_(?:file|onlinetext))", re.I
+)
 NOISE = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 NUMBERED = re.compile(r"(?:^|.*[^0-9])(\d\d)_[a-z]", re.I)  # 03_splitting_into_heads (1).ipynb
 # A name that the course gives, whole or its first word: `ada_03_splitting_21_nov` is 03.
@@ -28,8 +46,11 @@ class HandIn:
 
     path: Path
     file: str
-    notebook: str  # "03", or "" where the name has no number
+    notebook: str  # "03", or "" where neither its cells nor its name say a number
     changed: float  # when
+    member: str = ""  # of a zip
+    note: str = ""  # what its learner should know
+    why: str = ""  # it cannot be read
 
 
 @dataclass
@@ -65,20 +86,55 @@ def learners(folder: Path, roster: Path | None = None, report: Path | None = Non
     """
     listed = _roster(roster) if roster else {}
     found = {name: Learner(name) for name in listed}
-    for path in sorted(_files(folder, report)):
-        inside = path.relative_to(folder)
-        name = _on_roster(inside, listed) or shown(_whose(inside))
-        learner = found.setdefault(name, Learner(name))
-        why = _unfit(path)
-        if why is not None:
+    paths = [(path, path.relative_to(folder)) for path in sorted(_files(folder, report))]
+    ids = defaultdict(set)
+    for name, number in (_whose(inside) for _, inside in paths):
+        ids[name].add(number)
+    for path, inside in paths:
+        name, number = _whose(inside)
+        named = shown(f"{name} ({number})" if len(ids[name]) > 1 and number else name)
+        named = _on_roster(inside, listed) or named
+        learner = found.setdefault(named, Learner(named))
+        if why := _unfit(path):
             learner.others.append((shown(str(inside)), why))
-            continue
-        at = _number(path.stem)
-        number = "" if at is None else path.stem[at : at + 2]
-        learner.notebooks.append(HandIn(path, shown(str(inside)), number, path.lstat().st_mtime))
+        else:
+            changed = path.lstat().st_mtime
+            learner.notebooks += _notebooks(HandIn(path, shown(str(inside)), "", changed))
     for learner in found.values():
         _keep_the_latest(learner)
     return sorted(found.values(), key=lambda learner: learner.name.casefold())
+
+
+def _notebooks(hand_in: HandIn) -> Iterator[HandIn]:
+    """The one in the file, or those in a zip; its number is that of its cells, or its name's."""
+    named = _number(PurePath(hand_in.member or hand_in.path).stem) or hand_in.notebook
+    hand_in = replace(hand_in, notebook=named)
+    try:
+        raw = content(hand_in)
+        members = _members(raw) if raw[:2] == b"PK" and not hand_in.member else []
+    except OSError as error:
+        yield replace(hand_in, why=shown(str(error)))
+        return
+    for name in members:
+        yield from _notebooks(replace(hand_in, file=f"{hand_in.file}/{shown(name)}", member=name))
+    if members:
+        return
+    number = read(raw).notebook or named
+    said = f"its name says {named}" if named else "its name has no number"
+    note = f"{said}, its cells are those of notebook {number}, as which it counts"
+    yield replace(hand_in, notebook=number, note=note if number != named else "")
+
+
+def _members(raw: bytes) -> list[str]:
+    """The notebooks in a zip."""
+    try:
+        names = zipfile.ZipFile(io.BytesIO(raw)).namelist()
+    except UNZIPS as error:
+        raise OSError(NO_ZIP) from error
+    found = [n for n in names if n.endswith(".ipynb") and "/." not in f"/{n}" and "__MAC" not in n]
+    if not found:
+        raise OSError("a zip archive without a notebook: hand in the notebook itself")
+    return found[:MOST_MEMBERS]
 
 
 def _files(folder: Path, report: Path | None) -> list[Path]:
@@ -94,14 +150,23 @@ def _files(folder: Path, report: Path | None) -> list[Path]:
     return [path for path in found if path.name not in ("Thumbs.db", "desktop.ini")]
 
 
-def _whose(inside: PurePath) -> str:
+def _whose(inside: PurePath) -> tuple[str, str]:
+    """The learner's name, and the number that a platform has put behind it."""
+    if found := PLATFORM.match(inside.parts[0]):
+        return found["name"], found["id"]
     if len(inside.parts) > 1:
-        return inside.parts[0]
-    before = inside.stem[: _number(inside.stem) or 0].strip(" _-")
-    return before or AGAIN.sub("", inside.stem) or inside.stem
+        return inside.parts[0], ""
+    before = inside.stem[: _place(inside.stem) or 0].strip(" _-")
+    return before or AGAIN.sub("", inside.stem) or inside.stem, ""
 
 
-def _number(stem: str) -> int | None:
+def _number(stem: str) -> str:
+    """The notebook's number in a name; empty where there is none."""
+    at = _place(stem)
+    return "" if at is None else stem[at : at + 2]
+
+
+def _place(stem: str) -> int | None:
     """Where the notebook's number stands in a name."""
     if named := NAMED.search(stem):
         return named.start()
@@ -110,7 +175,7 @@ def _number(stem: str) -> int | None:
 
 
 def _unfit(path: Path) -> str | None:
-    """Why a file is not run; None if it looks like a notebook."""
+    """Why a file is not opened; None if it looks like a notebook, or a zip."""
     found = path.lstat()
     if stat.S_ISDIR(found.st_mode):
         return "a folder that cannot be opened"
@@ -118,16 +183,14 @@ def _unfit(path: Path) -> str | None:
         return "a link: not followed"
     if not stat.S_ISREG(found.st_mode):
         return "no ordinary file (a pipe, a device, a socket): not opened"
-    if path.suffix.lower() != ".ipynb":
+    if path.suffix.lower() not in (".ipynb", ".zip"):
         kind = shown(path.suffix) if path.suffix else "file without an ending"
-        return f"a {kind}, not a notebook: not looked at"
-    if found.st_size > LARGEST:
-        return f"larger than {LARGEST // 2**20} MB: not looked at"
+        return f"a {kind}, not a notebook: hand in the .ipynb"
     return None
 
 
 def content(hand_in: HandIn) -> bytes:
-    """The file's bytes; it is opened so that neither a link nor a pipe in its place can hold us.
+    """A notebook's bytes; the file is opened so that no link and no pipe in its place can hold us.
 
     Raises:
         OSError: it cannot be read, or is no ordinary file any more.
@@ -136,10 +199,16 @@ def content(hand_in: HandIn) -> bytes:
     with os.fdopen(os.open(hand_in.path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("no ordinary file")
-        read = file.read(LARGEST + 1)
-    if len(read) > LARGEST:
-        raise OSError("too large")
-    return read
+        raw = file.read(LARGEST + 1)
+    if hand_in.member and len(raw) <= LARGEST:
+        try:
+            with zipfile.ZipFile(io.BytesIO(raw)).open(hand_in.member) as member:
+                raw = member.read(LARGEST + 1)
+        except UNZIPS as error:
+            raise OSError(NO_ZIP) from error
+    if len(raw) > LARGEST:
+        raise OSError(TOO_LARGE)
+    return raw
 
 
 def _keep_the_latest(learner: Learner) -> None:
@@ -148,12 +217,18 @@ def _keep_the_latest(learner: Learner) -> None:
     What `make lab` has put beside a learner's notebook counts besides: either may be worked in.
     """
     newest: dict[str, HandIn] = {}
-    for hand_in in sorted(learner.notebooks, key=lambda h: (h.changed, _natural(h.path.stem))):
-        key = hand_in.notebook or AGAIN.sub("", hand_in.path.stem)
-        if updated := UPDATED.search(hand_in.path.stem):
+
+    def age(h: HandIn) -> tuple[bool, float, list[tuple[int, str]]]:
+        return not h.why, h.changed, _natural(PurePath(h.file).stem)
+
+    for hand_in in sorted(learner.notebooks, key=age):
+        stem = PurePath(hand_in.file).stem
+        key = hand_in.notebook or AGAIN.sub("", stem)
+        if updated := UPDATED.search(stem):
             key += updated[0]
-        if key in newest:
-            learner.others.append((newest[key].file, f"handed in again: {hand_in.file} counts"))
+        if (old := newest.get(key)) is not None:
+            why = old.why or "handed in again"
+            learner.others.append((old.file, f"{why}: {hand_in.file} counts"))
         newest[key] = hand_in
     learner.notebooks = sorted(newest.values(), key=lambda h: (h.notebook or "~", h.file))
 
@@ -169,11 +244,11 @@ def _roster(path: Path) -> dict[str, list[str]]:
     Further columns (a user name, an e-mail address, a number) name the learner's files, too.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig").splitlines()
+        text = [line for line in _text(path.read_bytes()).splitlines() if line.strip()]
         # So a spreadsheet writes where a comma is decimal; "Lovelace, Ada" is one cell there.
-        semicolons = all(";" in line for line in text if line.strip())
-        lines = list(csv.reader(text, delimiter=";" if semicolons else ","))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        between = next((mark for mark in "\t;" if text and all(mark in t for t in text)), ",")
+        lines = list(csv.reader(text, delimiter=between))
+    except (OSError, csv.Error) as error:
         raise SystemExit(f"The roster {path} cannot be read as CSV: {error}.") from error
     rows = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     rows = [row for row in rows if row]
@@ -187,7 +262,22 @@ def _roster(path: Path) -> dict[str, list[str]]:
             f"The roster {path} has more than one {', '.join(twice)}: add what tells them apart."
         )
     texts = [[text for cell in row if (text := _plain(cell))] for row in rows]
+    for of_one in texts:  # Canvas writes lovelaceada
+        first, *more = of_one[0].split() if of_one else [""]
+        of_one += (
+            ["".join([*more[-1:], first, *more[:-1]]), "".join([first, *more])] if more else []
+        )
     return dict(zip(names, texts, strict=True))
+
+
+def _text(raw: bytes) -> str:
+    """As a spreadsheet saves it: as Unicode, or in the characters of its Windows."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16", errors="replace")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("cp1252", errors="replace")
 
 
 def _plain(text: str) -> str:

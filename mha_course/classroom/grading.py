@@ -1,4 +1,4 @@
-"""Runs every notebook that counts, and says what became of each exercise of each learner."""
+"""Has every notebook that counts judged, and says what became of each exercise of each learner."""
 
 import hashlib
 import json
@@ -15,11 +15,10 @@ from typing import Any
 import matplotlib
 
 from mha_course import check
-from mha_course.classroom import inside
+from mha_course.classroom import inside, values
 from mha_course.classroom.files import HandIn, Learner, content, shown
-from mha_course.classroom.walls import PROJECT, Ended, Limits, run
-from mha_course.lab import NOTEBOOKS
-from mha_course.predictions import known_guesses
+from mha_course.classroom.reading import given, read
+from mha_course.classroom.walls import PROJECT, STOPPED, Ended, Limits, run, standing
 from mha_lesson.progress import Progress
 
 # What an exercise can be, the best first. Not run: handed in, and nothing could be found out.
@@ -39,13 +38,14 @@ class Submission:
 
     Attributes:
         file: its path in the folder, as it is shown.
-        notebook: its number, "03"; empty where its name has none.
-        note: how the run ended, in words; empty if it went through.
+        notebook: its number, "03"; empty where nothing says one.
+        note: what its learner should know of the file: why it could not be read or judged.
         seconds: how long it took.
+        wall: what stood around it.
         states: for each exercise that it holds, one of `STATES`.
         slips: the keys of the mistakes that the check of an exercise named.
-        words: what the check said, or why the answer cannot be run.
-        code: the learner's cell with the answer.
+        words: what the check said, or why there is no verdict.
+        code: the cells of the file with the answer, and with what it needs.
         guesses: for each question before a picture, the choice that was opened.
     """
 
@@ -53,6 +53,7 @@ class Submission:
     notebook: str = ""
     note: str = ""
     seconds: float = 0
+    wall: str = ""
     states: dict[str, str] = field(default_factory=dict)
     slips: dict[str, list[str]] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class Row:
 
     learner: Learner
     submissions: list[Submission] = field(default_factory=list)
+    names: tuple[str, ...] = NAMES  # what was assigned
 
     def state(self, name: str) -> str:
         found = [s.states[name] for s in self.submissions if name in s.states]
@@ -78,11 +80,17 @@ class Row:
 
     @property
     def done(self) -> int:
-        return sum(self.state(name) == DONE for name in NAMES)
+        return sum(self.state(name) == DONE for name in self.names)
 
     def points(self, notebook: str) -> int:
         """How many exercises of this notebook are solved."""
-        return sum(self.state(name) == DONE for name in BY_NOTEBOOK[notebook])
+        return sum(self.state(name) == DONE for name in self.books[notebook])
+
+    @property
+    def books(self) -> dict[str, list[str]]:
+        """Notebook -> what was assigned of it."""
+        found = {b: [n for n in names if n in self.names] for b, names in BY_NOTEBOOK.items()}
+        return {book: names for book, names in found.items() if names}
 
     @property
     def notes(self) -> list[str]:
@@ -133,63 +141,98 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
 
 
 def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submission:
-    """Runs one notebook; never raises because of what it holds."""
-    submission = Submission(hand_in.file, hand_in.notebook)
-    try:
-        with tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True) as work:
-            Path(work, inside.FILE).write_bytes(content(hand_in))
-            Path(work, inside.GIVEN).write_text(json.dumps(given()), encoding="utf-8")
-            for fonts in Path(matplotlib.get_cachedir()).glob("fontlist-*.json"):
-                shutil.copy(fonts, work)  # else each notebook searches the machine for them
-            ended = run(Path(work).resolve(), limits, stop or Event())
-    except (OSError, MemoryError) as error:
-        submission.note = f"not readable ({type(error).__name__})"
-    else:
+    """Has one notebook judged; never raises because of what it holds."""
+    submission = Submission(hand_in.file, hand_in.notebook, hand_in.why, wall=standing())
+    cells, kernel = ([], "") if hand_in.why else _read(submission, hand_in)
+    if cells:
+        for again in (True, False):  # a busy machine is no verdict: a timeout is tried once more
+            ended = _run(cells, submission, limits, stop or Event())
+            if not (again and ended.note.startswith(STOPPED)):
+                break
         submission.seconds = round(ended.seconds, 1)
-        _take(submission, ended)
+        _take(submission, ended, cells)
+    fell_short = not cells or bool(submission.note)
+    notes = (hand_in.note, kernel, submission.note)
+    submission.note = "; ".join(dict.fromkeys(filter(None, notes)))
     for exercise in EXERCISES:  # what a notebook should hold and says nothing of
         if exercise.notebook == submission.notebook:
-            state = UNKNOWN if submission.note else OPEN
-            submission.states.setdefault(exercise.name, state)
+            submission.states.setdefault(exercise.name, UNKNOWN if fell_short else OPEN)
     return submission
 
 
-def _take(submission: Submission, ended: Ended) -> None:
-    """What was told while it ran; code that wants to can have told anything."""
+def _read(submission: Submission, hand_in: HandIn) -> tuple[list[str], str]:
+    """The file's code, and a note on it; what was guessed besides."""
+    try:
+        found = read(content(hand_in))
+    except (OSError, MemoryError) as error:
+        submission.note = f"not readable ({type(error).__name__})"
+        return [], ""
+    submission.note, submission.guesses = found.why, found.guesses
+    if found.language and found.cells:
+        return found.cells, OTHER_KERNEL.format(shown(found.language))
+    return found.cells, ""
+
+
+def _run(cells: list[str], submission: Submission, limits: Limits, stop: Event) -> Ended:
+    names = [e.name for e in EXERCISES if submission.notebook in ("", e.notebook)]
+    own = [number for number, cell in enumerate(cells) if cell.strip() in given()]
+    with tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True) as work:
+        told = json.dumps({"cells": cells, "given": own, "names": names})
+        Path(work, inside.FILE).write_text(told, encoding="utf-8")
+        for fonts in Path(matplotlib.get_cachedir()).glob("fontlist-*.json"):
+            shutil.copy(fonts, work)  # else each notebook searches the machine for them
+        return run(Path(work).resolve(), limits, stop)
+
+
+def _take(submission: Submission, ended: Ended, cells: list[str]) -> None:
+    """What was found out. Nothing is believed that can be looked up in the file, or computed."""
     said = _lines(ended.said)
-    whys = [shown(line["why"]) for line in said if isinstance(line.get("why"), str) and line["why"]]
-    submission.note = whys[0] if whys else ended.note
+    submission.note = ended.note
     if not submission.note and not any(line.get("end") is True for line in said):
-        submission.note = "ended before its last cell (os._exit, perhaps)"
+        submission.note = "ended before all was judged"
     for line in said:
-        submission.guesses |= known_guesses(line.get("guesses"))
         name, state = str(line.get("name")), line.get("state")
-        if not _counts(name, submission) or state not in (DONE, TRIED, OPEN):
+        if name not in NAMES or submission.notebook not in ("", NOTEBOOK_OF[name]):
+            continue
+        numbers = line.get("cells") if isinstance(line.get("cells"), list) else []
+        own = [cells[n] for n in numbers if type(n) is int and 0 <= n < len(cells)]
+        words = line["words"] if isinstance(line.get("words"), str) else ""
+        if state == DONE and not own:
+            state, words = UNKNOWN, NOWHERE
+        elif state == DONE and not values.right(getattr(check, name), line.get("values")):
+            state, words = TRIED, NOT_ITS_VALUES
+        if state not in (DONE, TRIED, OPEN, UNKNOWN):
             continue
         if STATES.index(state) > STATES.index(submission.states.get(name, MISSING)):
-            continue  # what was right once counts, and what was tried
+            continue  # what was right once counts
         submission.states[name] = state
         submission.slips[name] = _texts(line.get("slips"))
-        for part, into in (("words", submission.words), ("code", submission.code)):
-            if isinstance(line.get(part), str):
-                into[name] = _readable(line[part])
+        submission.words[name] = _readable(words)
+        submission.code[name] = _readable("\n\n".join(own)[:MOST_CODE])
 
 
-def _counts(name: str, submission: Submission) -> bool:
-    """Whether it is an exercise of this notebook: what is tried out elsewhere does not count."""
-    books = {exercise.name: exercise.notebook for exercise in EXERCISES}
-    return name in books and submission.notebook in ("", books[name])
+OTHER_KERNEL = (
+    "its kernel is {}, not Python; its code was read as Python all the same: choose Kernel, "
+    "Change Kernel, Python 3, run it again and save it"
+)
+MOST_CODE = 6_000  # characters of an answer that are shown
+NOTEBOOK_OF = {exercise.name: exercise.notebook for exercise in EXERCISES}
+NOWHERE = "No cell of this file holds an answer, so a ✓ for it counts for nothing."
+NOT_ITS_VALUES = (
+    "The check called this answer right in the process where the answer ran, and the values that "
+    "came out of there are not the right ones. Read its code."
+)
 
 
 def _lines(report: bytes) -> list[dict[str, Any]]:
     found = []
     for line in report.splitlines():
         try:
-            read = json.loads(line)
+            told = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(read, dict):
-            found.append(read)
+        if isinstance(told, dict):
+            found.append(told)
     return found
 
 
@@ -202,17 +245,6 @@ def _texts(slips: Any) -> list[str]:
     return [shown(s) for s in slips if isinstance(s, str)] if isinstance(slips, list) else []
 
 
-@cache
-def given() -> list[str]:
-    """The source of every code cell of the course: none of them is a learner's answer."""
-    cells = []
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            if cell["cell_type"] == "code":
-                cells.append("".join(cell["source"]).strip())
-    return cells
-
-
 # --- what has been run before -------------------------------------------------------------------
 
 
@@ -222,7 +254,7 @@ def _key(hand_in: HandIn, limits: Limits) -> str:
         inner = content(hand_in)
     except OSError:
         inner = b""
-    told = f"{_course()} {limits} {hand_in.notebook}"
+    told = f"{_course()} {limits} {hand_in.notebook} {hand_in.note}"
     return hashlib.sha256(told.encode() + inner).hexdigest()
 
 

@@ -1,18 +1,28 @@
-"""Within the walls: runs the cells of one notebook, and tells what its checks say.
+"""Within the walls: judges the answers of one notebook, each in a process of its own.
 
-`walls.run` starts this file as a program of its own, so that little is loaded before the notebook
-is known to be one. It writes a line of JSON into a pipe for each thing it finds out, at once: what
-was solved before a crash is known. Code that wants to can write there, too: see TEACHING.md.
+`walls.run` starts this file as a program. It reads which statements an answer needs (`slices`) and
+forks a process in which those run and nothing else. No code of a learner's runs in this process
+itself, and only this process writes into the pipe: what a fork says is handed on if it carries a
+word that the fork gets when the learner's code has ended. The values of a right answer are handed
+on as well, and compared once more outside (`values`).
 """
 
-import contextlib
 import json
+import linecache
 import os
 import re
+import secrets
+import select
 import signal
 import sys
-from pathlib import Path
-from typing import Any
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from mha_course.classroom.slices import Notebook, named
+from mha_course.classroom.walls import slowness
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # What may not happen at all, and what may happen below the submission's own folder only.
@@ -20,133 +30,216 @@ NEVER = ("socket.connect", "socket.bind", "socket.sendto", "subprocess.Popen", "
          "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.kill")  # fmt: skip
 BELOW = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink",
          "os.chmod", "os.chown", "shutil.rmtree", "shutil.move", "shutil.copyfile")  # fmt: skip
-FILE = "submission.ipynb"
-GIVEN = "given.json"  # the source of the course's own cells
-MOST_CODE, MOST_WORDS = 6_000, 4_000  # characters that are handed on
+FILE = "submission.json"  # the cells, which of them are the course's own, and what is to be judged
+MOST_WORDS, MOST_SAID, MOST_ANSWERS = 4_000, 2**22, 20  # characters, bytes, answers of a statement
+
+
+class Candidate(NamedTuple):
+    """What may be an answer: what it is called, before which statement, and what that needs."""
+
+    answer: str  # the name of what is judged; empty where a check gets something without one
+    until: int
+    needs: tuple[int, ...]
 
 
 def main(work: str, pipe: int, seconds: float, memory_gb: float) -> None:
+    import mha_course.classroom.values  # noqa: F401  # once, before the forks
+
     _limit(memory_gb)
-    cells, why = _cells(Path(work, FILE))
-    tell(pipe, {"why": why})
-    if cells:
-        tell(pipe, {"guesses": _guesses(Path(work, FILE))})
-        given = json.loads(Path(work, GIVEN).read_text("utf-8"))
-        session = Session(cells, {*given}, pipe, seconds / 5)
-        _guard(os.path.realpath(work))
-        session.run()
+    with open(os.path.join(work, FILE), encoding="utf-8") as file:
+        told = json.load(file)
+    session = Session(told["cells"], {*told["given"]}, pipe, seconds / 5, os.path.realpath(work))
+    for name in told["names"]:
+        session.judge(name)
     tell(pipe, {"end": True})
 
 
 def tell(pipe: int, line: dict[str, Any]) -> None:
-    left = memoryview(json.dumps(line).encode() + b"\n")
-    while left:
-        left = left[os.write(pipe, left) :]
-
-
-def _cells(path: Path) -> tuple[list[str], str]:
-    """The source of the code cells; or, in words, why there are none."""
-    try:
-        raw = path.read_bytes()
-        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            return [], "not readable: saved as UTF-16; a notebook is UTF-8"
-        content = json.loads(raw.decode("utf-8-sig"))
-        cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
-        sources = [s for cell in cells if (s := "".join(cell["source"])).strip()]
-    except UnicodeDecodeError:
-        return [], "not readable: not saved as UTF-8 (Latin-1, perhaps)"
-    except json.JSONDecodeError as error:
-        if error.doc[:4] == "PK\x03\x04":
-            return [], "not readable: a zip archive with a notebook's name"
-        return [], f"not readable: no notebook, or cut off (line {error.lineno})"
-    except (MemoryError, RecursionError, OSError) as error:
-        return [], f"not readable ({type(error).__name__})"
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return [], "not readable: JSON, but not a notebook of today's format"
-    return sources, "" if sources else "no code in it"
-
-
-def _guesses(path: Path) -> dict[str, str]:
-    """What the notebook's outputs say was guessed: read, not run."""
-    from mha_course.predictions import noted
-
-    found: dict[str, str] = {}
-    for cell in json.loads(path.read_bytes().decode("utf-8-sig"))["cells"]:
-        with contextlib.suppress(KeyError, TypeError, AttributeError):
-            for output in cell.get("outputs", ()):
-                found |= noted("".join(output.get("data", {}).get("text/plain", "")))
-    return found
+    _write(pipe, json.dumps(line).encode() + b"\n")
 
 
 class Session:
-    """A notebook's cells from top to bottom, as after "Restart and run all".
+    """The answers of one notebook; `given` are the numbers of the cells that are the course's own.
 
-    An error is shown, as in a notebook, and the next cell runs all the same. A cell that takes more
-    than `seconds` of the processor's time is interrupted, as by ■ in Jupyter.
+    An answer that works or waits for more than `seconds` is interrupted, as by ■ in Jupyter.
     """
 
-    def __init__(self, cells: list[str], given: set[str], pipe: int, seconds: float) -> None:
-        from IPython.core.interactiveshell import InteractiveShell
+    def __init__(
+        self, cells: list[str], given: set[int], pipe: int, seconds: float, work: str
+    ) -> None:
+        self.book, self.cells, self.given = Notebook(cells), cells, given
+        self.end = len(self.book.statements)
+        self.pipe, self.seconds, self.work = pipe, seconds, work
 
+    def judge(self, name: str) -> None:
+        """Tells what is found out about an exercise: right once is right, or else what is last."""
+        found: list[dict[str, Any]] = []
+        for candidate in self.candidates(name):
+            for _ in range(2):  # a busy machine is no verdict: what had to wait is tried once more
+                said = self.in_a_fork(name, candidate)
+                if not said.pop("waited", False):
+                    break
+            found.append({"name": name, "cells": self.shown(candidate), **said})
+            if said["state"] == "done" and found[-1]["cells"]:
+                return tell(self.pipe, found[-1])
+            if said["state"] == "done":
+                found[-1]["state"] = "open"  # right, and the course's own
+        if told := self.unread(name, bool(found)) or (found and found[0]):
+            tell(self.pipe, {"name": name, **told})
+        return None
+
+    def candidates(self, name: str) -> Iterator[Candidate]:
+        """What the name means in the end, if the learner says so, and what is checked.
+
+        The last one first, and none twice.
+        """
+        seen, book = set(), self.book
+        asked = [(name, self.end)] if self.own(book.meaning(name, self.end)) else []
+        for answer, i in [*asked, *book.checks(name)]:
+            loads = {answer} if answer else {*book.statements[i].loads}
+            if (key := (answer or i, *sorted(needs := book.needed(loads, i)))) not in seen:
+                seen.add(key)
+                yield Candidate(answer, i, tuple(sorted(needs)))
+
+    def own(self, numbers: Iterable[int]) -> list[int]:
+        """Of these statements, the cells of those that stand in a cell of the learner's."""
+        cells = [self.book.statements[i].cell for i in numbers]
+        return [cell for cell in dict.fromkeys(cells) if cell not in self.given]
+
+    def shown(self, candidate: Candidate) -> list[int]:
+        """The learner's own cells that an answer stands in, the one that defines it first."""
+        answer, until, needs = candidate
+        first = self.book.meaning(answer, until) if answer else [until]
+        return self.own([*first, *(i for i in needs if not self.book.statements[i].imports)])
+
+    def unread(self, name: str, found: bool) -> dict[str, Any]:
+        """An answer in a cell that is no Python, or made in a way that cannot be followed."""
+        meant = re.compile(rf"^\s*(?:(?:def|class)\s+{name}\b|{name}\s*[:=])", re.M)
+        for cell in (n for n, text in enumerate(self.cells) if meant.search(text)):
+            if cell in self.book.broken:
+                return {"cells": [cell], **_stopped(self.book.broken[cell])}
+            if cell not in self.given and not self.own(self.book.meaning(name, self.end)):
+                return {"cells": [cell], "state": "not run", "words": HIDDEN}
+        return {}
+
+    def report(self, name: str, candidate: Candidate) -> dict[str, Any]:
+        """In a fork: runs what is needed, and says what the check says."""
         from mha_course import check
-        from mha_course.check import journal
+        from mha_course.classroom.values import pack
 
-        self.cells, self.given, self.pipe, self.seconds = cells, given, pipe, seconds
-        self.exercises = [e.name for e in (*check.EXERCISES, *check.SHORT)]
-        self.ran: list[str] = []  # those that Python could read, the last one first
-        self.told: dict[str, dict[str, Any]] = {}
-        shell: Any = InteractiveShell.instance()
-        shell.history_manager.enabled = False
-        self.run_source = shell.run_cell
-        signal.signal(signal.SIGPROF, signal.default_int_handler)
-        journal.listen(self.checked)
+        exercise, answers = getattr(check, name), []
+        space, errors, kind = self.namespace(), [], type(exercise)
+        judge = kind.__call__
 
-    def run(self) -> None:
-        for cell in self.cells:
-            self.run_cell(cell)
-        for name in self.exercises:  # an answer may stand below its check, or none asked for it
-            cell = self.defining(name)
-            is_own = cell is not None and cell.strip() not in self.given
-            if is_own and self.told.get(name, {}).get("code") != cell[:MOST_CODE]:
-                self.run_cell(f"from mha_course import check\ncheck.{name}({name})")
+        def note(asked: Any, answer: Any) -> Any:
+            if asked is exercise:
+                answers.append(answer)
+            return check.Report(asked.name, None)
 
-    def run_cell(self, cell: str) -> None:
-        self.ran.insert(0, cell)
-        signal.setitimer(signal.ITIMER_PROF, self.seconds)
-        try:
-            result = self.run_source(cell)
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-        if result.error_before_exec:
-            del self.ran[0]
-        if error := result.error_before_exec or result.error_in_exec:
-            words = f"Its cell stops with {type(error).__name__}: {error}"
-            for name in self.exercises:
-                if defines(cell, name) and self.told.get(name, {}).get("code") != cell[:MOST_CODE]:
-                    self.tell(name, state="tried", slips=[], words=words, code=cell)
+        kind.__call__ = note
+        for i in (*candidate.needs, *([] if candidate.answer else [candidate.until])):
+            try:
+                if i == candidate.until:
+                    answers.clear()
+                self.book.run(i, space)
+            except BaseException as error:  # as in a notebook: what stands below runs all the same
+                errors.append(error)
+        kind.__call__ = judge
+        if candidate.answer:
+            answers = [space[name] for name in [candidate.answer] if name in space]
+        said: dict[str, Any] = {"state": "open"}
+        for answer in answers[-MOST_ANSWERS:]:
+            report = exercise(answer)
+            state = {True: "done", False: "tried", None: "open"}[report.passed]
+            said = {"state": state, "slips": [*report.slips], "words": str(report)[:MOST_WORDS]}
+            if report.passed:
+                return {**said, "values": pack(exercise, answer)}
+        return _stopped(errors[0]) if errors and said["state"] == "open" else said
 
-    def checked(self, report: Any) -> None:
-        """A check of the notebook's has given this report."""
-        handed = re.search(rf"\.{report.name}\(\s*(\w+)\s*\)", self.ran[0])
-        code = self.defining(handed[1]) if handed else self.ran[0]
-        state = {True: "done", False: "tried", None: "open"}[report.passed]
-        self.tell(report.name, state=state, slips=[*report.slips], words=str(report),
-                  code=code or self.ran[0])  # fmt: skip
+    def namespace(self) -> dict[str, Any]:
+        """An empty one, as a notebook's kernel begins with, whose cells `inspect` can read."""
+        module = sys.modules["__main__"] = ModuleType("__main__")
+        for number, text in enumerate(self.book.texts):
+            file = named(number)
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        vars(module).update(display=print)
+        sys.path.insert(0, self.work)
+        return vars(module)
 
-    def tell(self, name: str, *, words: str, code: str, **state: Any) -> None:
-        """Says it once, however often it is found."""
-        line = {"name": name, **state, "words": words[:MOST_WORDS], "code": code[:MOST_CODE]}
-        if self.told.get(name) != line:
-            self.told[name] = line
-            tell(self.pipe, line)
+    def in_a_fork(self, name: str, candidate: Candidate) -> dict[str, Any]:
+        """What `report` says. A fork that ends itself, or does not end, has said nothing."""
+        said_at, say_to = os.pipe()
+        word_at, word_to = os.pipe()
+        word, waits = secrets.token_hex(16).encode(), self.seconds * slowness()
+        os.write(word_to, word)
+        child = os.fork()
+        if child == 0:
+            try:
+                for pipe in (self.pipe, said_at, word_to):
+                    os.close(pipe)
+                _guard(self.work)
+                waited = _interrupt(self.seconds, waits)
+                try:
+                    said = self.report(name, candidate)
+                except KeyboardInterrupt as error:
+                    said = _stopped(error)
+                line = json.dumps({**said, "waited": bool(waited)}).encode()
+                _write(say_to, os.read(word_at, len(word)) + line)
+            finally:
+                os._exit(0)
+        for pipe in (say_to, word_at, word_to):
+            os.close(pipe)
+        said, ended = _read(said_at, time.monotonic() + 3 * waits + 1)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(said_at)
+        with suppress(ValueError, RecursionError):
+            return json.loads(said[said.rindex(word) + len(word) :])
+        return {"state": "tried", "words": ENDED if ended else LATE, "waited": not ended}
 
-    def defining(self, name: str) -> str | None:
-        """The last cell so far that gives the name its meaning."""
-        return next((cell for cell in self.ran if defines(cell, name)), None)
+
+HIDDEN = "A cell of yours speaks of it, and no statement at its own level gives this name a value."
+ENDED = "Its process ended before the check did (os._exit, its memory, or a crash)."
+LATE = "It was stopped: it took too long, and could not be interrupted."
 
 
-def defines(cell: str, name: str) -> bool:
-    return bool(re.search(rf"^(?:(?:def|class)\s+{name}\b|{name}\s*=)", cell, re.M))
+def _stopped(error: BaseException) -> dict[str, Any]:
+    words = f"Its cell stops with {type(error).__name__}: {error}"
+    if isinstance(error, KeyboardInterrupt):
+        words = "Its cell was interrupted: it took too long."
+    return {"state": "tried", "slips": [], "words": words[:MOST_WORDS]}
+
+
+def _interrupt(works: float, waits: float) -> list[int]:
+    """KeyboardInterrupt, every so many seconds of work, and on the clock: then it is noted."""
+    waited: list[int] = []
+
+    def late(number: int, _: Any) -> None:
+        waited.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGPROF, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_PROF, works, works)
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, waits, waits)
+    return waited
+
+
+def _read(pipe: int, deadline: float) -> tuple[bytes, bool]:
+    """What comes through a pipe until then, and whether it was closed."""
+    said = bytearray()
+    while (left := deadline - time.monotonic()) > 0 and len(said) < MOST_SAID:
+        if select.select([pipe], [], [], left)[0]:
+            if not (chunk := os.read(pipe, 2**16)):
+                return bytes(said), True
+            said += chunk
+    return bytes(said), False
+
+
+def _write(pipe: int, line: bytes) -> None:
+    left = memoryview(line)
+    while left:
+        left = left[os.write(pipe, left) :]
 
 
 def _limit(memory_gb: float) -> None:

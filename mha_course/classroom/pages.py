@@ -13,7 +13,6 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from mha_course.classroom.grading import (
-    BY_NOTEBOOK,
     DONE,
     EXERCISES,
     MISSING,
@@ -23,23 +22,24 @@ from mha_course.classroom.grading import (
     UNKNOWN,
     Row,
 )
+from mha_course.classroom.walls import warning
 from mha_course.lab import NOTEBOOKS
 from mha_course.predictions import questions
 from mha_course.prose import prose
 
 SIGNS = {DONE: "✓", TRIED: "✗", OPEN: "·", UNKNOWN: "!", MISSING: "–"}
 MEANS = {
-    DONE: "solved: so its check said when the notebook ran; the answer stands behind the sign",
+    DONE: "solved: judged anew, and the values compared; the answer stands behind the sign",
     TRIED: "tried, not right yet",
     OPEN: "open: handed in, not attempted",
-    UNKNOWN: "not run: handed in, and nothing could be found out",
+    UNKNOWN: "no verdict: handed in, and it has to be looked at",
     MISSING: "not handed in",
 }
 TO_LEARNERS = {
     DONE: "solved",
     TRIED: "not right yet",
     OPEN: "still open",
-    UNKNOWN: "could not be run",
+    UNKNOWN: "could not be judged",
     MISSING: "not handed in",
 }
 SECTION = re.compile(r"^\| `(\w+)` \| (\d\d), \*(.+?)\* \|$", re.M)
@@ -61,7 +61,7 @@ def slips(rows: list[Row]) -> list[Slip]:
     """The class's mistakes, the most frequent first; each learner counts once."""
     made: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for row in rows:
-        for name in NAMES:
+        for name in row.names:
             best = row.best(name)
             if best is None or row.state(name) != TRIED:
                 continue
@@ -89,9 +89,10 @@ def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
 def save(rows: list[Row], out: Path) -> None:
     """Writes the tables and pages into the folder `out`."""
     (out / "learners").mkdir(parents=True, exist_ok=True)
-    points = [f"{book} (of {len(names)})" for book, names in BY_NOTEBOOK.items()]
-    _table(out / "solved.csv", ["learner", *NAMES, *points, "all", "notes"],
-           [[r.learner.name, *map(r.state, NAMES), *map(r.points, BY_NOTEBOOK), r.done,
+    asked, books = rows[0].names, rows[0].books
+    points = [f"{book} (of {len(names)})" for book, names in books.items()]
+    _table(out / "solved.csv", ["learner", *asked, *points, "all", "walls", "notes"],
+           [[r.learner.name, *map(r.state, asked), *map(r.points, books), r.done, walls([r]),
              "; ".join(r.notes)] for r in rows]
     )  # fmt: skip
     _table(out / "slips.csv",
@@ -103,12 +104,12 @@ def save(rows: list[Row], out: Path) -> None:
            ["learner", "exercise", "state", "slips", "what the check said", "answer", "file"],
            [[r.learner.name, name, r.state(name), " ".join(best.slips.get(name, [])),
              best.words.get(name, ""), best.code.get(name, ""), best.file]
-            for r in rows for name in NAMES if (best := r.best(name)) and name in best.code]
+            for r in rows for name in asked if (best := r.best(name)) and name in best.code]
     )  # fmt: skip
-    _table(out / "handed_in.csv", ["learner", "file", "notebook", "seconds", "note"],
-           [[r.learner.name, s.file, s.notebook, s.seconds, s.note]
+    _table(out / "handed_in.csv", ["learner", "file", "notebook", "seconds", "walls", "note"],
+           [[r.learner.name, s.file, s.notebook, s.seconds, s.wall, s.note]
             for r in rows for s in r.submissions]
-           + [[r.learner.name, file, "", "", why] for r in rows for file, why in r.learner.others]
+           + [[r.learner.name, f, "", "", "", why] for r in rows for f, why in r.learner.others]
     )  # fmt: skip
     _table(out / "guesses.csv", ["question", "asked", "choice", "learners"],
            [[name, questions()[name].asks, label, n]
@@ -119,6 +120,11 @@ def save(rows: list[Row], out: Path) -> None:
         page = out / "learners" / pages[row.learner.name]
         page.write_text(learner_page(row), encoding="utf-8")
     (out / "index.html").write_text(class_page(rows, pages), encoding="utf-8")
+
+
+def walls(rows: list[Row]) -> str:
+    """What stood around the submissions when they were judged."""
+    return ", ".join(sorted({s.wall for r in rows for s in r.submissions if s.wall}))
 
 
 def _table(path: Path, head: list[str], lines: list[list[object]]) -> None:
@@ -150,7 +156,8 @@ def _page_names(rows: list[Row]) -> dict[str, str]:
 def words(rows: list[Row]) -> str:
     """The report in a terminal."""
     width = max(len(row.learner.name) for row in rows)
-    numbers = [str(e.number or e.name[:2]) for e in EXERCISES]
+    asked = rows[0].names
+    numbers = [str(e.number or e.name[:2]) for e in EXERCISES if e.name in asked]
     columns = [max(2, len(n)) for n in numbers]
 
     def line(name: str, cells: list[str]) -> str:
@@ -158,7 +165,7 @@ def words(rows: list[Row]) -> str:
         return f"{name:{width}}  {marks}"
 
     lines = [line("", numbers)]
-    lines += [line(r.learner.name, [SIGNS[r.state(n)] for n in NAMES]) for r in rows]
+    lines += [line(r.learner.name, [SIGNS[r.state(n)] for n in asked]) for r in rows]
     lines += ["", *(f"  {SIGNS[state]} {means}" for state, means in MEANS.items())]
     notes = [f"  {r.learner.name}: {note}" for r in rows for note in r.notes]
     if notes:
@@ -178,7 +185,8 @@ def class_page(rows: list[Row], files: dict[str, str]) -> str:
     """Learners × exercises, what the class gets wrong, and what was handed in."""
     return _templates().get_template("class.html.j2").render(
         title="Who solved what", rows=rows, files=files, slips=slips(rows), guesses=guesses(rows),
-        questions=questions(), solved_by=[sum(r.state(n) == DONE for r in rows) for n in NAMES],
+        questions=questions(), asked=rows[0].names, walls=walls(rows), warning=warning(),
+        solved_by=[sum(r.state(n) == DONE for r in rows) for n in rows[0].names],
     )  # fmt: skip
 
 
@@ -186,7 +194,7 @@ def learner_page(row: Row) -> str:
     """To hand back: what was solved, what the check said, and which section to reread."""
     return _templates().get_template("learner.html.j2").render(
         title=f"Exercises: {row.learner.name}", row=row, reread=sections(),
-        missing=[LABELS[name] for name in NAMES if row.state(name) == MISSING],
+        missing=[LABELS[name] for name in row.names if row.state(name) == MISSING],
     )  # fmt: skip
 
 
@@ -201,7 +209,6 @@ def _templates() -> Environment:
     found.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
     found.globals |= {
         "SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS,
-        "BY_NOTEBOOK": BY_NOTEBOOK,
     }  # fmt: skip
     return found
 

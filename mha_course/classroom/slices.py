@@ -1,0 +1,195 @@
+"""Which statements of a notebook give a name its meaning: read from the file, never run.
+
+An answer is judged in a process in which nothing runs but the statements that it needs: its own,
+and those that define what they name. What else a notebook does, a loop without an end or a patched
+torch, cannot touch it. What a name needs is found as Python would look it up: the last statement
+above that binds it, and whatever changes it in between.
+"""
+
+import __future__
+
+import ast
+import re
+import symtable
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+RUNS = re.compile(r"\A\s*%%(?:time|timeit|capture|prun)\b.*")  # magics that run the cell below them
+WRITES = re.compile(r"\s*%%(?:writefile|file)\s+(\w+)\.py\s*\n")
+BY_TEXT = {"exec", "eval", "globals", "vars", "locals", "setattr", "run_cell"}
+IMPORTS = (ast.Import, ast.ImportFrom)
+SURE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+LOOPS = (ast.For, ast.While, ast.With)  # what a name means in them is known when they run
+BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a cell's own level.
+
+    Attributes:
+        cell: the number of its cell.
+        tree: the code; None for a cell that writes a module.
+        binds: names to which it gives a new meaning, whatever they meant before.
+        may_bind: names to which it may give one: under an `if`, in a text for `exec`.
+        changes: names whose object it changes.
+        loads: names that it looks up.
+    """
+
+    cell: int
+    tree: ast.stmt | None
+    binds: frozenset[str] = frozenset()
+    may_bind: frozenset[str] = frozenset()
+    changes: frozenset[str] = frozenset()
+    loads: frozenset[str] = frozenset()
+
+    @property
+    def imports(self) -> bool:
+        return isinstance(self.tree, IMPORTS)
+
+    @property
+    def everything(self) -> bool:
+        return isinstance(self.tree, ast.ImportFrom) and self.tree.names[0].name == "*"
+
+
+def statements(cells: Sequence[str]) -> tuple[list[Statement], dict[int, Exception], list[str]]:
+    """All, from top to bottom; cells that are no Python, with the error; and what is compiled."""
+    found: list[Statement] = []
+    broken: dict[int, Exception] = {}
+    texts = []
+    for number, cell in enumerate(cells):
+        if writes := WRITES.match(cell):
+            found.append(Statement(number, None, frozenset([writes[1]])))
+            texts.append(cell[writes.end() :])
+            continue
+        try:
+            texts.append(TransformerManager().transform_cell(RUNS.sub("", cell, count=1)))
+            found += [_statement(number, tree) for tree in ast.parse(texts[-1]).body]
+        except BROKEN as error:
+            broken[number] = error
+            found = [s for s in found if s.cell != number]
+            texts[number:] = [cell]
+    return found, broken, texts
+
+
+def _statement(cell: int, tree: ast.stmt) -> Statement:
+    top = symtable.symtable(ast.unparse(tree), "cell", "exec")
+    tables = [top]
+    for table in tables:
+        tables += table.get_children()
+    gets = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
+    loads = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
+    inner = [s for table in tables[1:] for s in table.get_symbols() if s.is_global()]
+    loads |= {s.get_name() for s in inner}
+    may_bind = {s.get_name() for s in inner if s.is_assigned()}
+    if isinstance(tree, IMPORTS):
+        paths = [getattr(tree, "module", None) or "", *(alias.name for alias in tree.names)]
+        loads |= {path.partition(".")[0] for path in paths}
+    if not isinstance(tree, (*IMPORTS, *SURE)):
+        gets, may_bind = set(), may_bind | gets
+    changes = set()
+    for node in _here(tree):
+        if isinstance(node, ast.Call) and {*_root(node.func)} & BY_TEXT:
+            texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
+            may_bind |= {*re.findall(r"\w+", " ".join(t for t in texts if isinstance(t, str)))}
+            changes |= {name for part in node.args[:1] for name in _root(part)}
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            targets = [node.value.func]
+        parts = [t for t in targets if isinstance(t, ast.Attribute | ast.Subscript)]
+        changes |= {name for part in parts for name in _root(part)}
+    return Statement(cell, tree, *map(frozenset, (gets - {"*"}, may_bind, changes, loads)))
+
+
+def _here(tree: ast.AST) -> Iterator[ast.AST]:
+    """What runs when the statement does: no function's body."""
+    yield tree
+    if not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        for node in ast.iter_child_nodes(tree):
+            yield from _here(node)
+
+
+def _root(node: Any) -> Iterator[str]:
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if isinstance(node, ast.Name):
+        yield node.id
+
+
+class Notebook:
+    """The statements of a notebook, and what each of them needs."""
+
+    def __init__(self, cells: Sequence[str]) -> None:
+        self.statements, self.broken, self.texts = statements(cells)
+        trees = [s.tree for s in self.statements if isinstance(s.tree, IMPORTS)]
+        aliases = [alias for tree in trees for alias in tree.names]
+        self.rooms = {"check", *(a.asname for a in aliases if a.name.endswith("check"))}
+        future = any(getattr(tree, "module", "") == "__future__" for tree in trees)
+        self.flags = __future__.annotations.compiler_flag if future else 0
+
+    def needed(self, names: set[str], until: int) -> set[int]:
+        """The numbers of the statements before `until` that say what these names are then."""
+        chosen = {i for i in range(until) if self.statements[i].everything}
+        asked = {(name, until) for name in names}
+        asked |= {(name, i) for i in chosen for name in self.statements[i].loads}
+        waiting = [*asked]
+        while waiting:
+            for i in self.meaning(*waiting.pop()):
+                # What a function's body names is looked up when it is called.
+                new = {(name, b) for name in self.statements[i].loads for b in (i, until)} - asked
+                asked |= new
+                waiting += new
+                chosen.add(i)
+        return chosen
+
+    def run(self, number: int, space: dict[str, Any]) -> None:
+        """Runs one statement, as a cell of a notebook would."""
+        statement = self.statements[number]
+        if statement.tree is None:
+            [module] = statement.binds
+            with open(f"{module}.py", "w", encoding="utf-8") as file:
+                file.write(self.texts[statement.cell])
+            return
+        tree, file = ast.Module([statement.tree], []), named(statement.cell)
+        exec(compile(tree, file, "exec", self.flags, dont_inherit=True), space)
+
+    def meaning(self, name: str, before: int) -> list[int]:
+        """The last statement that binds a name, and what may change it afterwards.
+
+        Of an imported module nothing is changed: that would change it for the check as well.
+        """
+        gives, changes = [], []
+        for i in reversed(range(before)):
+            statement = self.statements[i]
+            if name in statement.binds | statement.may_bind:
+                gives.append(i)
+            elif name in statement.changes:
+                changes.append(i)
+            if name in statement.binds:
+                break
+        own = any(not self.statements[i].imports for i in gives)
+        return gives + changes if own else gives
+
+    def checks(self, name: str) -> Iterator[tuple[str, int]]:
+        """The statements that call this check, the last one first, with the name it is given."""
+        for i in reversed(range(len(self.statements))):
+            tree = self.statements[i].tree or ast.Pass()
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            if asks := [call.args for call in calls if self._is_check(call.func, name)]:
+                plain = len(asks) == 1 and not isinstance(tree, LOOPS)
+                names = [a.id for a in asks[0] if plain and isinstance(a, ast.Name)]
+                yield names[0] if names else "", i
+
+    def _is_check(self, called: Any, name: str) -> bool:
+        """Whether it is `check.name`, whatever the learner calls `check`."""
+        room = getattr(called, "value", None)
+        room = getattr(room, "id", getattr(room, "attr", ""))
+        return getattr(called, "attr", "") == name and room in self.rooms
+
+
+def named(cell: int) -> str:
+    """What stands for the file of a cell."""
+    return f"<cell {cell + 1}>"
