@@ -10,6 +10,7 @@ from io import TextIOWrapper
 COMMANDS = {  # word -> what it does, and the module whose `main` takes the rest of the line
     "lab": ("open the course in JupyterLab, on your own copies (also without a word)", "lab"),
     "export": ("run a notebook and save it as a page that moves offline", "export"),
+    "practice": ("write a notebook with three exercises that are due, from memory", "practice"),
     "classroom": ("run a folder of submitted notebooks: who solved what", "classroom.__main__"),
     "weights": ("fetch the published model that notebook 08 looks at", "weights"),
 }

@@ -1,9 +1,13 @@
-"""Writing a file so that neither a full disk nor a killed program costs what was there before."""
+"""Where the notebooks are, and how a file is written so that nothing is lost on the way."""
 
 import itertools
 import os
 import shutil
 from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+IN_WHEEL = (HERE / "notebooks").is_dir()  # a wheel holds them inside this package
+NOTEBOOKS = HERE / "notebooks" if IN_WHEEL else HERE.parent / "notebooks"
 
 
 def write_whole(path: Path, content: bytes, instead_of: bytes | None = None) -> bool:

@@ -23,11 +23,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from mha_course.disk import free_path, write_whole
+from mha_course.disk import HERE, IN_WHEEL, NOTEBOOKS, free_path, write_whole
 
-HERE = Path(__file__).resolve().parent
-IN_WHEEL = (HERE / "notebooks").is_dir()  # a wheel holds them inside this package
-NOTEBOOKS = HERE / "notebooks" if IN_WHEEL else HERE.parent / "notebooks"
 MINE = "my_notebooks"
 LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there

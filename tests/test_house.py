@@ -33,8 +33,8 @@ FLOORS = (
     # questions and verdicts in a notebook; the lab, a page to hand out, a class
     ("mha_course.prose", "mha_course.formulas", "mha_course.folds", "mha_course.claims",
      "mha_course.predictions", "mha_course.selfcheck", "mha_course.jupyter", "mha_course.lab",
-     "mha_course.export", "mha_course.weights", "mha_course.classroom", "mha_course.__main__",
-     "mha_course"),
+     "mha_course.export", "mha_course.practice", "mha_course.weights", "mha_course.classroom",
+     "mha_course.__main__", "mha_course"),
 )  # fmt: skip
 ORDER = [room for floor in FLOORS for room in floor]
 

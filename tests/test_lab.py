@@ -165,7 +165,14 @@ def test_one_table_spans_all_notebooks_of_the_copy(course, kernel):
     kernel(course[1] / "deeper")
     assert done() == {"split_heads", "merge_heads"} and check.progress().kept
     assert names(course[1]) == sorted(
-        [".progress.json", ".progress.json.lock", "CLAIMS.md", "a.ipynb", "deeper"]
+        [
+            ".practice.jsonl",
+            ".progress.json",
+            ".progress.json.lock",
+            "CLAIMS.md",
+            "a.ipynb",
+            "deeper",
+        ]
     )
     assert lab.sync(*course, TODAY) == []
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 import notebooks
 from mha_course import check
+from mha_course.__main__ import main as command
 from mha_course.check import from_memory, journal, schedule
 from mha_course.check.engine.changes import changes
 from mha_course.check.engine.compare import difference
@@ -158,6 +159,17 @@ def test_the_notebook(sitting, tmp_path):
     assert sum("check.practice." in c.source for c in code) == 1 + from_memory.MOST
     whole = "\n".join(c.source for c in notebooks.read(second.path).cells)
     assert "class MultiHeadAttention" in whole and "Twenty minutes" in whole
+
+
+def test_the_command_writes_into_my_notebooks(sitting, tmp_path, monkeypatch, capsys):
+    journal.remember(check.Report("rotate", False))
+    tmp_path.rename(tmp_path.with_name("my_notebooks"))
+    monkeypatch.chdir(tmp_path.parent)
+    sitting(MONDAY + timedelta(1))
+    assert command(["practice"]) == 0
+    path = tmp_path.with_name("my_notebooks") / "practice_2026-03-03.ipynb"
+    assert str(path) in capsys.readouterr().out
+    assert "check.practice.rotate(rotate)" in path.read_text()
 
 
 def test_every_exercise_can_be_written_from_an_empty_page():

@@ -37,7 +37,7 @@ def part(start: str, end: str) -> str:
 def named() -> list[tuple[str, str]]:
     """(notebook, heading) for all that stands in italics notebook by notebook."""
     found = []
-    chapter = part("## Notebook by notebook", "## Grading")
+    chapter = part("## Notebook by notebook", "## From memory")
     for section in re.split(r"^### ", chapter, flags=re.M)[1:]:
         found += [(section[:2], h) for h in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", section)]
     found += re.findall(r"^\| `\w+` \| (\d\d), \*(.+?)\* \|$", GUIDE, re.M)
@@ -59,14 +59,14 @@ def in_folds(book: str) -> set[str]:
 
 
 def test_a_section_that_is_folded_is_said_to_be():
-    chapter = part("## Notebook by notebook", "## Grading")
+    chapter = part("## Notebook by notebook", "## From memory")
     for section in re.split(r"^### ", chapter, flags=re.M)[1:]:
         for name, mark in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)( \(fold\))?", section):
             assert bool(mark) == (name in in_folds(section[:2])), f"{section[:2]}: {name}"
 
 
 def test_every_notebook_has_its_section():
-    chapter = part("## Notebook by notebook", "## Grading")
+    chapter = part("## Notebook by notebook", "## From memory")
     assert re.findall(r"^### (\d\d) ", chapter, re.M) == list(BOOKS)
 
 
@@ -310,7 +310,7 @@ def test_they_will_see_it(words):
 
 
 def test_every_row_of_what_they_will_see_is_computed():
-    chapter = part("## Notebook by notebook", "## Grading")
+    chapter = part("## Notebook by notebook", "## From memory")
     for table in re.findall(r"what they will see \|\n\|---\|---\|\n((?:\|.*\|\n)+)", chapter):
         for line in table.splitlines():
             assert any(words in line for words in (*SEEN, *NOT_COMPUTED)), line

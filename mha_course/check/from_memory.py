@@ -21,9 +21,8 @@ from mha_course.check.engine.report import Report
 from mha_course.check.exercise import Exercise
 from mha_course.check.exercises.variants import VARIANTS
 from mha_course.check.schedule import Due, due
-from mha_course.disk import free_path, write_whole
+from mha_course.disk import NOTEBOOKS, free_path, write_whole
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 CLASS = "MultiHeadAttention"
 MOST = 3  # exercises in one sitting
 MIX = 7  # neighbours in the course are seven places apart
@@ -96,14 +95,12 @@ class Practice:
         self.asked = self.exercises | {v.name: v for vs in VARIANTS.values() for v in vs}
         self.begun: float | None = None
 
-    def __call__(self, *, whole_class: bool = False, folder: Path | None = None) -> Written:
+    def __call__(self, *, whole_class: bool = False) -> Written:
         """Writes a notebook with what is due into the learner's folder, and never over another.
 
-        Args:
-            whole_class: only the class of exercise 11, from an empty page.
-            folder: where to write it; by default where the course's copies lie, else here.
+        With `whole_class` it asks for the class of exercise 11 alone, from an empty page.
         """
-        here, day = folder or journal.place(), journal.today()
+        here, day = journal.place(), journal.today()
         chosen = [self._of_the_class()] if whole_class else self.chosen(day)
         content = json.dumps(self.notebook(chosen, day), ensure_ascii=False, indent=1) + "\n"
         path = free_path(here / f"practice_{day}.ipynb")

@@ -146,8 +146,6 @@ def project(X, W):
     "The first rows are taken for the keys, and the second for the queries."
     keys_and_values_exchanged = q, v, k
     "The second rows are taken for the values, and the third for the keys."
-    keys_for_values = q, k, k
-    "The keys are mixed instead of the values: the last third of the rows takes no part."
     dealt_out = (X @ W.mT).unflatten(-1, (-1, 3)).unbind(-1)
     "The rows are dealt out in turn, as if they came q k v, q k v, and so on."
 
