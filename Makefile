@@ -3,6 +3,9 @@ PYTHON ?= python3
 PY := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python
 # Named after what was installed, and where: a changed pin or a moved folder installs again.
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | tr ' ' '-')
+# A Python, and what to do where it is another than pyproject.toml's.
+will_do = $(1) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "$(1) is Python " \
+	+ sys.version.split()[0] + "; 3.11 to 3.14 will do ($(2))")'
 # Where its Python is gone, as after an upgrade of the system, .venv is made anew.
 GONE := $(shell test ! -e .venv/made || $(PY) -c '' 2>/dev/null || rm -f .venv/made .venv/installed-*)
 SET_UP := .venv/installed-$(KEY)
@@ -33,9 +36,9 @@ help:  ## this list
 setup: $(SET_UP)  ## make .venv and install what a learner needs (nothing twice)
 
 .venv/made:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is Python " \
-	  + sys.version.split()[0] + "; 3.11 or later is needed (make PYTHON=/path/to/python ...)")'
-	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear --without-pip .venv
+	@if $(PY) -c '' 2>/dev/null; then $(call will_do,$(PY),delete .venv and run this again); \
+	  else $(call will_do,$(PYTHON),make PYTHON=/path/to/python ...) && \
+	  $(PYTHON) -m venv --clear --without-pip .venv; fi
 	@touch $@
 
 $(SET_UP): | .venv/made

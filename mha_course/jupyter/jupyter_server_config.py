@@ -15,7 +15,7 @@ from jupyter_server.services.contents.fileio import AsyncFileManagerMixin
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
 # By its path: importing the package would import torch, and the server needs none.
-COURSE = Path(__file__).resolve().parents[2]
+COURSE = Path(__file__).resolve().parents[1]
 write_whole = runpy.run_path(str(COURSE / "disk.py"))["write_whole"]
 
 
