@@ -246,6 +246,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(*lines, *moved(mine), *filter(None, [shadowed()]), sep="\n")
     command = [sys.executable, "-m", "jupyterlab", *options(mine, given)]
     sys.stdout.flush()
+    return _hand_over(command)
+
+
+def _hand_over(command: list[str]) -> int:
     if os.name == "posix":
         os.execve(command[0], command, environment())  # hands over signals and memory
     with subprocess.Popen(command, env=environment()) as lab:

