@@ -1,6 +1,9 @@
 """Notebook 06's verdicts, recomputed with other numbers, sizes and seeds than the notebook's."""
 
+import contextlib
+import io
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
+import notebooks
+from answers import all_answers
 from mha_lesson import MultiHeadAttention, padding_mask
 from mha_lesson.text import sentence
 
@@ -174,3 +179,32 @@ def test_ten_dimensions_of_a_head_are_any_ten():
     found = torch.tensor([from_it_to_creek(q[:, ten], k[:, ten]) for ten in tens])
     low, high = found.quantile(torch.tensor([0.05, 0.95])).tolist()
     assert 0.03 < low < 0.05 and 0.85 < high < 0.9  # the text: nine in ten from .04 to .87
+
+
+RIGHT = [a for a in all_answers() if a.exercise == "MultiHeadAttention" and a.right]
+
+
+CELLS = ("imports", "head", "version-1", "version-2", "same-code", "same-rows", "same-check",
+         "meet-code", "yours-code", "yours-weights", "yours-digits")  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", RIGHT, ids=lambda answer: answer.id)
+def test_any_right_class_draws_the_published_layer(answer):
+    """What notebook 06 does with the learner's class; of those without biases it says so."""
+    [path] = notebooks.paths("06")
+    code = {cell.id: cell.source for cell in notebooks.read(path).cells}
+    names = {"MultiHeadAttention": answer.function}
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        for name in CELLS:
+            exec(code[name], names)
+            names["check"] = SimpleNamespace(
+                MultiHeadAttention=lambda _: SimpleNamespace(passed=True)
+            )
+    told = said.getvalue()
+    assert told.startswith("your class and version 1 agree to 1e-6: True\nThis is your class.")
+    if answer.id.endswith(("-HeadByHead", "-WithoutBiases")):  # they multiply with weights alone
+        assert told.endswith("no biases to add, and the published layer has.\n")
+    else:
+        own = names["own_weights"].transpose(0, 1)
+        assert_close(own, names["creek"].weights, atol=1e-5, rtol=0)
+        assert "it → creek in head 1: 0.8541; in the" in told and "most 0.00000\n" in told
