@@ -263,7 +263,8 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
         + ("." if hand or blocked else f"; {query} takes {at('weights')} from {key}."),
         "weights · V": "each token takes a mean of the values, weighted by its row.",
         "concat": f"the contexts of all {len(source.q)} heads lie side by side.",
-        "Wᴼ": "the output is the sum of what all heads write.",
+        "Wᴼ": "the output is the sum of what all heads write"
+        + ("." if hand else ", and of the bias."),
     }[step]
     return where + (said if where else said[0].upper() + said[1:])
 
