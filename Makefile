@@ -25,9 +25,8 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 	echo "Default seed of the notebooks: $$seed (SEED=$$seed repeats it)"; \
 	$(LUCK) MHA_LESSON_SEED=$$seed
 
-.PHONY: help setup lab lint ruff test test-all checks test-quick test-code test-notebooks test-again \
-	test-device test-processors test-gpu notebooks slides print site diagnose claims bench \
-	pins audit newest oldest torch conda-check
+.PHONY: help setup lab test test-all checks test-quick test-code lint ruff test-again test-device \
+	test-processors test-gpu notebooks slides print site diagnose pins audit oldest
 .NOTPARALLEL:
 
 help:  ## this list
@@ -84,9 +83,6 @@ ruff: $(FOR_TESTS)
 test-code: $(FOR_TESTS)  ## package, data, form of the notebooks; every exercise with its solution
 	@$(PY) -m pytest -q $(BOTH_CORES) --ignore=tests/browser tests
 
-test-notebooks: $(FOR_TESTS)  ## every notebook, from any default seed, against its stored outputs (nbval)
-	@$(FROM_A_SEED) $(PY) -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
-
 test-again: $(FOR_TESTS)  ## every notebook from two default seeds, in random order
 	@set -e; for seed in 1 2; do \
 	  echo "Default seed $$seed, files in random order, threads: $$seed"; \
@@ -110,9 +106,6 @@ notebooks: $(FOR_TESTS)  ## run the notebooks anew and store their outputs; one 
 diagnose: $(FOR_TESTS)  ## how the checks judge and name 850 answers and 82,000 mutants
 	@$(PY) tools/diagnose.py --mutants
 
-claims: $(FOR_TESTS)  ## collect the notebooks' verdicts on popular claims into notebooks/CLAIMS.md
-	@$(PY) tools/claims.py
-
 slides: $(SET_UP)  ## the notebooks as slides, one file each, in build/slides; one only: make slides NB=03
 	@$(PY) tools/handout.py slides $(NB)
 
@@ -121,9 +114,6 @@ print: $(SET_UP)  ## the notebooks for paper, folded parts open, in build/print;
 
 site: $(SET_UP)  ## the course as pages that move without a kernel, in build/site
 	@$(PY) tools/website.py $(NB)
-
-bench: $(FOR_TESTS)  ## speed against a minimal fused block, nn.MultiheadAttention and others; DEVICE=cuda
-	@$(PY) tools/bench.py --device $(or $(DEVICE),cpu)
 
 # For maintainers and CI.
 
@@ -141,17 +131,9 @@ audit: $(FOR_TESTS)  ## ask the advisory databases about every pinned version (n
 	@$(PY) -m pip install -q pip-audit -c constraints.txt
 	@$(PY) -m pip_audit --strict --no-deps --disable-pip -r constraints.txt
 
-newest: $(FOR_TESTS)  ## try the newest versions that pyproject.toml allows; a changed pin undoes it
-	@$(PY) -m pip install -q --upgrade --upgrade-strategy eager -e '.[test]'
-
 oldest:  ## with exactly the lower bounds of pyproject.toml; another torch: make oldest TORCH=2.13.0
 	@rm -rf build/oldest && $(PYTHON) -m venv build/oldest
 	@build/oldest/bin/python tools/install.py test --lowest $(if $(TORCH),--torch=$(TORCH))
 	@build/oldest/bin/python -m pytest -q -n 2 --dist worksteal --ignore=tests/browser tests
 	@build/oldest/bin/python -m pytest -q $(NBVAL) $(BOTH_CORES) notebooks
 
-torch: $(FOR_TESTS)  ## try another torch: make torch TORCH='2.6.*'
-	@$(PY) -m pip install -q --upgrade 'torch==$(TORCH)'
-
-conda-check:  ## see whether conda can solve environment.yml
-	@conda env create --dry-run --name mha_lesson-check --file environment.yml

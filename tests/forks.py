@@ -3,7 +3,7 @@
 A kernel that Python starts anew imports for seconds before its first cell, and the tests start some
 twenty. With this option one process imports what they have in common, before any of them is there,
 and forks a kernel whenever a test wants one. Its environment, folder and arguments are those that
-it would have; the course itself is imported in the kernel. `make test-notebooks` starts each anew.
+it would have; the course itself is imported in the kernel. `make test-again` starts each anew.
 """
 
 import json

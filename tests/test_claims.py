@@ -8,7 +8,7 @@ from mha_course.claims import Claim
 
 
 def test_the_list_says_what_the_notebooks_say():
-    assert claims.FILE.read_text(encoding="utf-8") == claims.text(), "run: make claims"
+    assert claims.FILE.read_text(encoding="utf-8") == claims.text(), "run: python tools/claims.py"
 
 
 def test_every_claim_has_a_verdict():

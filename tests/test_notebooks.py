@@ -1,6 +1,6 @@
 """The notebooks' form: what can be said of them without running them, and their solutions.
 
-nbval (`make test-notebooks`) runs the notebooks as they stand and compares outputs; with cleared
+nbval (`make test`) runs the notebooks as they stand and compares outputs; with cleared
 outputs it would compare nothing, so these tests see to it that there is something to compare.
 """
 

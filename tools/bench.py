@@ -1,4 +1,6 @@
-"""The speed and the memory of the core, beside others in the same process (`make bench`).
+"""The speed and the memory of the core, beside others in the same process.
+
+    python tools/bench.py [--device cuda]
 
 Every figure of the first table is a ratio to the smallest block that does the same: one fused QKV
 layer, `F.scaled_dot_product_attention(is_causal=True)`, one output layer, and no checks. All

@@ -2,7 +2,7 @@
 
     python tools/claims.py
 
-`make claims` calls this. It reads the stored outputs of the cells tagged `claim` and runs nothing.
+It reads the stored outputs of the cells tagged `claim` and runs nothing.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ HEAD = """\
 
 What is often said about attention, and what came out when a notebook of this series tried it.
 Each claim stands in the words in which it is usually made; each figure was computed in the notebook
-named. This file is made from the notebooks by `make claims`.
+named. This file is made from the notebooks by `python tools/claims.py`.
 
 | claim | notebook | holds | what is true | measured |
 |---|---|---|---|---|

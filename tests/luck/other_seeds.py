@@ -4,7 +4,7 @@
 
 The folder beside this file names `install` as an entry point of torch.backends, which
 `import torch` calls. In the kernel of a notebook PyTorch's, NumPy's and Python's generators then
-start from MHA_LESSON_SEED; `make test-notebooks` chooses one at random.
+start from MHA_LESSON_SEED; `make test` chooses one at random.
 """
 
 import os
