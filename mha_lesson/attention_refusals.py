@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_lesson.refusals import (
     describe,
@@ -45,10 +45,7 @@ def require_attention_call(
             continue
         if x.ndim != query.ndim:
             raise ValueError(f"query and {name} must have as many axes: {_got(query, name, x)}")
-        if x.dtype != query.dtype:
-            raise TypeError(f"query and {name} must share one dtype: {_got(query, name, x)}")
-        if x.device != query.device:
-            raise ValueError(f"query and {name} must be on one device: {_got(query, name, x)}")
+        _require_alike(query, name, x)
         if x.shape[:-2] != query.shape[:-2]:
             raise ValueError(
                 f"query and {name} must agree in the axes before the last two "
@@ -73,12 +70,12 @@ def require_module_call(
     mask: Any,
     causal: Any,
     return_weights: Any,
-    weight: Tensor,
-    n_heads: int,
+    weight: Tensor | None,
+    sizes: tuple[int, int],
 ) -> None:
     """query (B, T_q, d_model), key, value (B, T_k, d_model), or all without B; options that fit.
 
-    `weight` is that of the projections, (…, d_model): the inputs must have its dtype and device.
+    `weight` is that of the projections, as for `require_tokens_for`; `sizes` are d_model and h.
     """
     for name, x, axes in (
         ("query", query, "(B, T_q, d_model)"),
@@ -92,14 +89,16 @@ def require_module_call(
             raise ValueError(
                 f"{name} must have shape {axes}, or the same without B; got {describe(x)}."
             )
-        require_tokens_for(weight, name, x)
+        require_tokens_for(weight, sizes[0], name, x)
+        if weight is None and not _autocast_takes(query, x):
+            _require_alike(query, name, x)
         if x.ndim != query.ndim or (x.ndim == 3 and x.shape[0] != query.shape[0]):
             raise ValueError(
                 f"query and {name} must have one batch size B, or both none: {_got(query, name, x)}"
             )
     _require_one_length(key, value)
     B = query.shape[0] if query.ndim > 2 else 1
-    scores = (B, n_heads, query.shape[-2], key.shape[-2])
+    scores = (B, sizes[1], query.shape[-2], key.shape[-2])
     _require_options(mask, causal, return_weights, query, scores)
 
 
@@ -133,12 +132,17 @@ def require_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
     return lengths, n_tokens
 
 
-def require_tokens_for(weight: Tensor, name: str, x: Tensor) -> None:
-    """Tokens (…, d_model) that a module with the projections' `weight` (…, d_model) can take."""
-    if x.shape[-1] != weight.shape[-1]:
+def require_tokens_for(weight: Tensor | None, d_model: int, name: str, x: Tensor) -> None:
+    """Tokens (…, d_model) for a module with the projections' `weight`.
+
+    None: something stands around the layer, and what it takes beside floats, it knows alone.
+    """
+    if x.shape[-1] != d_model:
         raise ValueError(
-            f"{name} must be d_model = {weight.shape[-1]} wide in its last axis; got {describe(x)}."
+            f"{name} must be d_model = {d_model} wide in its last axis; got {describe(x)}."
         )
+    if weight is None:
+        return require_floats(name, x, "(..., d_model)")
     if x.dtype != weight.dtype and not _autocast_takes(x, weight):
         raise TypeError(
             f"{name} must have the dtype of this module's weights, {weight.dtype}; "
@@ -149,6 +153,27 @@ def require_tokens_for(weight: Tensor, name: str, x: Tensor) -> None:
             f"{name} must be on the device of this module's weights, {weight.device}; "
             f"got {describe(x)}."
         )
+
+
+def require_rows(rows: Any, shape: tuple[int, ...]) -> None:
+    """What w_qkv, or what was put in its place, has given."""
+    if not isinstance(rows, Tensor) or rows.shape != shape:
+        raise ValueError(f"w_qkv must give a tensor of shape {shape}; it gave {describe(rows)}.")
+
+
+def require_output(output: Any) -> None:
+    """What w_o, or what was put in its place, has given."""
+    if not isinstance(output, Tensor):
+        raise ValueError(f"w_o must give a tensor (B, T, d_model); it gave {describe(output)}.")
+
+
+def require_copied(**layers: nn.Module) -> None:
+    """Layers that are their weight and bias, pruned or parametrised as they may be."""
+    for name, layer in layers.items():
+        if getattr(layer.forward, "__func__", None) is not nn.Linear.forward:
+            raise ValueError(
+                f"{name} must be an nn.Linear, whose weight can be copied; got {describe(layer)}."
+            )
 
 
 def _autocast_takes(*tensors: Tensor) -> bool:
@@ -205,6 +230,13 @@ def _require_one_length(key: Tensor, value: Tensor) -> None:
             f"key and value must have one length T_k, since every key brings its value: "
             f"got a key {describe(key)} and a value {describe(value)}."
         )
+
+
+def _require_alike(query: Tensor, name: str, x: Tensor) -> None:
+    if x.dtype != query.dtype:
+        raise TypeError(f"query and {name} must share one dtype: {_got(query, name, x)}")
+    if x.device != query.device:
+        raise ValueError(f"query and {name} must be on one device: {_got(query, name, x)}")
 
 
 def _got(query: Tensor, name: str, x: Tensor) -> str:

@@ -7,11 +7,15 @@ Sources: Su et al. (2021), RoFormer; Shazeer (2019), Fast Transformer Decoding; 
 (2023), GQA; Beltagy et al. (2020), Longformer (the window).
 """
 
+from copy import copy
+from typing import Any, Self
+
 import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from mha_lesson.attention import _attend, _merge, _split
+from mha_lesson.attention import attend, merge_heads, plain_weight, project
+from mha_lesson.attention_refusals import require_output
 from mha_lesson.decoding_refusals import (
     require_layer,
     require_rotation,
@@ -71,6 +75,13 @@ class KVCache:
         """The bytes of the keys and values held: 2 · B · h_kv · T_held · d_k · bytes a number."""
         return 0 if self.keys is None else 2 * self.keys.numel() * self.keys.element_size()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """With memory of its own; gradients go back through it to the same tokens."""
+        twin = copy(self)
+        if self.keys is not None and self.values is not None:
+            twin.keys, twin.values = self.keys.clone(), self.values.clone()
+        return twin
+
     def reorder(self, index: Integer[Tensor, " B_new"]) -> None:
         """Goes on with these sequences of the batch, in this order: some twice, some no longer.
 
@@ -92,12 +103,13 @@ class KVCache:
         return torch.cat((self.keys, keys), dim=2), torch.cat((self.values, values), dim=2)
 
     def hold(self, keys: Tensor, values: Tensor, n_new: int, window: int | None) -> None:
-        """Keeps what the next token may look at, itself not counted."""
-        drop = 0 if window is None else max(keys.shape[2] - (window - 1), 0)
-        if drop or self.keys is None:  # views, which would keep the memory of what they show
-            keys, values = (
-                x[:, :, drop:].clone(memory_format=torch.contiguous_format) for x in (keys, values)
-            )
+        """Keeps what the next token may look at, itself not counted, in memory of its own."""
+        if window is not None:
+            end = keys.shape[2]  # a slice would fix it in an export
+            last = torch.arange(end - torch.sym_min(end, window - 1), end, device=keys.device)
+            keys, values = keys.index_select(2, last), values.index_select(2, last)
+        elif self.keys is None:
+            keys, values = (x.clone(memory_format=torch.contiguous_format) for x in (keys, values))
         self.keys, self.values = keys, values
         self.length += n_new
 
@@ -189,11 +201,13 @@ class GroupedQueryAttention(nn.Module):
             TypeError, ValueError: an argument does not fit; the sentence says which and why, and
                 the cache is as it was.
         """
-        require_step(x, cache, mask, return_weights, self.w_qkv.weight, self.n_heads, KVCache)
+        weight, sizes = plain_weight(self.w_qkv), (self.d_model, self.n_heads)
+        require_step(x, cache, mask, return_weights, weight, sizes, KVCache)
         n_seen = 0 if cache is None else cache.length
         n_new, h, h_kv = x.shape[1], self.n_heads, self.n_kv_heads
 
-        q, k, v = _split(self.w_qkv(x), h + 2 * h_kv).split((h, h_kv, h_kv), dim=1)
+        heads = project(self.w_qkv, x, h + 2 * h_kv, self.d_k)
+        q, k, v = heads.split((h, h_kv, h_kv), dim=1)
         if self.rope_base is not None:
             positions = torch.arange(n_seen, n_seen + n_new, device=x.device)
             q, k = rotate(q, positions, self.rope_base), rotate(k, positions, self.rope_base)
@@ -202,13 +216,15 @@ class GroupedQueryAttention(nn.Module):
         n_keys = k.shape[2]
 
         blocked = None if mask is None else _four_axes(mask, n_keys)
-        # As bool: traced, sizes are no Python numbers, and PyTorch takes nothing else.
-        causal = bool(1 < n_new == n_keys and (self.window is None or n_new <= self.window))
-        if n_new > 1 and not causal:  # a single new token may look at all that is held
+        causal = False
+        if 1 < n_new == n_keys and _looks_back(n_new, self.window):
+            causal = True  # and not the condition itself: traced, it is no bool
+        elif n_new > 1:  # a single new token may look at all that is held
             outside = _outside(n_new, n_keys - n_new, self.window, x.device)
             blocked = outside if blocked is None else blocked | outside
         context, weights = _attend_in_groups(q, k, v, blocked, causal, return_weights)
-        output = self.w_o(_merge(context))
+        output = self.w_o(merge_heads(context))
+        require_output(output)
         if cache is not None:
             cache.hold(k, v, n_new, self.window)
         return output if weights is None else (output, weights)
@@ -217,6 +233,13 @@ class GroupedQueryAttention(nn.Module):
         sizes = f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}"
         more = {"d_k": self.d_k, "rope_base": self.rope_base, "window": self.window}
         return ", ".join((sizes, *(f"{k}={v}" for k, v in more.items() if v is not None)))
+
+
+def _looks_back(n_tokens: int, window: int | None) -> bool:
+    """Whether all may look at all before them. Not asked where lengths are symbols: one graph, any
+    length."""
+    known = type(n_tokens) is int and not torch.compiler.is_compiling()
+    return window is None or (known and n_tokens <= window)
 
 
 def _outside(
@@ -259,6 +282,6 @@ def _attend_in_groups(
             mask = mask.expand(B, -1, -1, -1).reshape(B * h_kv, g, *mask.shape[2:])
         elif mask is not None and len(mask) > 1:
             mask = mask.repeat_interleave(h_kv, dim=0)
-    context, weights = _attend(q, k, v, mask, causal, 0.0, return_weights)
+    context, weights = attend(q, k, v, mask, causal, 0.0, return_weights)
     weights = None if weights is None else weights.reshape(B, h, n_new, n_keys)
     return context.reshape(B, h, n_new, d_k), weights

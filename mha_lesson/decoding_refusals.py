@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mha_lesson.attention_refusals import require_divisible, require_mask, require_tokens_for
@@ -69,18 +70,32 @@ def require_layer(
 
 
 def require_step(
-    x: Any, cache: Any, mask: Any, return_weights: Any, weight: Tensor, n_heads: int, kind: type
+    x: Any,
+    cache: Any,
+    mask: Any,
+    return_weights: Any,
+    weight: Tensor | None,
+    sizes: tuple[int, int],
+    kind: type,
 ) -> None:
-    """x (B, T_new, d_model) for this layer; a cache (of this kind) and a mask, or None of them."""
+    """x (B, T_new, d_model) for this layer; a cache (of this kind) and a mask, or None of them.
+
+    `weight` and `sizes` as for `require_module_call`.
+    """
     require_axes("x", x, 3, "(B, T_new, d_model)")
-    require_tokens_for(weight, "x", x)
+    require_tokens_for(weight, sizes[0], "x", x)
     if cache is not None:
         require_kind("cache", cache, kind)
+        if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
+            raise ValueError(
+                "cache must be None in a layer that torch.utils.checkpoint runs again in the "
+                "backward pass: it would hold the same tokens twice; got a KVCache."
+            )
     require_bool("return_weights", return_weights)
     if mask is not None:
         B, n_new, _ = x.shape
         n_all = n_new + (0 if cache is None else cache.length)
-        require_mask(mask, x, (B, n_heads, n_new, n_all))
+        require_mask(mask, x, (B, sizes[1], n_new, n_all))
 
 
 def require_same_layer(held: Tensor, new: Tensor) -> None:

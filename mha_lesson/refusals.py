@@ -77,7 +77,7 @@ def require_sizes(**sizes: Any) -> None:
 def require_positive(name: str, value: Any) -> None:
     """A finite number above 0."""
     try:
-        fits = _is_a(_NUMBER, value) and value > 0 and math.isfinite(value)
+        fits = _is_a(_NUMBER, value) and 0 < float(value) < math.inf
     except OverflowError:  # an integer beyond every float
         fits = False
     if not fits:

@@ -492,6 +492,18 @@ def test_gradients_of_the_module_equal_finite_differences(device, return_weights
     assert torch.autograd.gradcheck(call, (x, *parameters))
 
 
+def test_second_and_forward_derivatives_of_the_path_with_weights():
+    """As the docstring says; PyTorch's fused attention has none."""
+    mha = MultiHeadAttention(4, 2, d_k=3).double()
+    x = torch.randn(2, 3, 4, dtype=torch.float64).requires_grad_()
+
+    def output(x):
+        return mha(x, mask=padding_mask([3, 0], 3), causal=True, return_weights=True)[0]
+
+    assert torch.autograd.gradgradcheck(output, (x,), check_fwd_over_rev=True)
+    assert torch.autograd.gradcheck(output, (x,), check_forward_ad=True)
+
+
 # Dropout
 
 

@@ -1,6 +1,7 @@
 """Rotated positions, shared keys and values, the cache: against loops, PyTorch and each other."""
 
 import cmath
+import copy
 import itertools
 import math
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.checkpoint import checkpoint
 
 from mha_lesson import (
     GroupedQueryAttention,
@@ -185,15 +187,56 @@ def test_each_projection_starts_by_glorots_rule_for_itself():
     assert not made.w_qkv.bias.any() and not made.w_o.bias.any()
 
 
+class WithCache(torch.nn.Module):
+    """As an export takes it: the cache's tensors go in and come out."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x, keys, values):
+        cache = KVCache()
+        cache.keys, cache.values, cache.length = keys, values, keys.shape[2]
+        return self.module(x, cache), cache.keys, cache.values
+
+
 @pytest.mark.parametrize("window", [None, 16])
+@pytest.mark.parametrize("strict", [False, True])
 @torch.no_grad()
-def test_exported_for_any_length_it_computes_the_same(window):
-    """A window no narrower than the tokens needs no mask, and PyTorch wants a bool, no symbol."""
-    module, length = layer(2, rope_base=10_000.0, window=window), torch.export.Dim("T", max=16)
-    sizes = {"x": {1: length}}
-    exported = torch.export.export(module, (tokens(7),), dynamic_shapes=sizes, strict=False)
-    for n in (5, 16):
-        torch.testing.assert_close(exported.module()(tokens(n)), module(tokens(n)))
+def test_exported_it_computes_the_same_for_lengths_on_both_sides_of_the_window(window, strict):
+    n_new, n_held = torch.export.Dim("T_new", max=40), torch.export.Dim("T_held", min=2, max=40)
+    alone = layer(2, rope_base=10_000.0, window=window)
+    cached, held = WithCache(alone), {2: n_held}
+
+    def given(n, n_before):
+        keys = torch.randn(2, B, 2, n_before, D_K, dtype=torch.float64)
+        return (tokens(n), *keys)
+
+    def exported(module, inputs, *sizes):
+        return torch.export.export(module, inputs, dynamic_shapes=sizes, strict=strict).module()
+
+    whole = exported(alone, (tokens(7),), {1: n_new})
+    more, one = (
+        exported(cached, given(n, 7), size, held, held) for n, size in ((5, {1: n_new}), (1, None))
+    )
+    for n in (5, 16, 17, 40):
+        torch.testing.assert_close(whole(tokens(n)), alone(tokens(n)))
+        for step, n_first in ((more, 4), (more, 23), (one, 1)):
+            inputs = given(n_first, n)
+            torch.testing.assert_close(step(*inputs), cached(*inputs))
+
+
+@pytest.mark.plain  # the checks of annotations are no part of a graph
+@pytest.mark.parametrize("dynamic", [None, True])
+@torch.no_grad()
+def test_compiled_whole_it_computes_the_same(dynamic):
+    module = layer(2, rope_base=100.0, window=4)
+    compiled = torch.compile(module, fullgraph=True, dynamic=dynamic, backend="eager")
+    for n in (3, 4, 7, 1, 9):
+        torch.testing.assert_close(compiled(tokens(n)), module(tokens(n)))
+    output, cache = in_pieces(compiled, tokens(), [3, 1, 1, 5, 2])
+    torch.testing.assert_close(output, module(tokens()))
+    assert cache.length == T and cache.keys.shape[2] == 3
 
 
 @pytest.mark.plain
@@ -247,6 +290,31 @@ def test_reorder_goes_on_with_other_sequences(device):
     cache.reorder(index)
     assert cache.length == 7 and cache.keys.shape[0] == 5
     torch.testing.assert_close(module(x[index, 7:], cache), module(x)[index, 7:])
+
+
+def test_a_copy_goes_on_alone_and_gradients_go_back_through_it():
+    module, x = layer(2), tokens(5).requires_grad_()
+    cache = KVCache()
+    module(x[:, :4], cache)
+    twin = copy.deepcopy({"first": cache, "again": cache})
+    assert twin["first"] is twin["again"] and twin["first"].keys is not cache.keys
+    (expected,) = torch.autograd.grad(module(x[:, 4:], cache).sum(), x, retain_graph=True)
+    (gradient,) = torch.autograd.grad(module(x[:, 4:], twin["first"]).sum(), x)
+    torch.testing.assert_close(gradient, expected)
+    assert copy.deepcopy(KVCache()).keys is None
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpointed_layer_takes_no_cache(reentrant):
+    """Its second run, in the backward pass, would hold every token twice."""
+    module, x, cache = layer(2), tokens(3).requires_grad_(), KVCache()
+    output = checkpoint(module, x, cache, use_reentrant=reentrant)
+    torch.testing.assert_close(output, module(x))
+    with pytest.raises(ValueError, match=r"^cache must be None .* checkpoint"):
+        output.sum().backward()
+    assert cache.length == cache.keys.shape[2] == 3
+    checkpoint(module, x, use_reentrant=reentrant).sum().backward()
+    assert x.grad.any()
 
 
 def test_a_refusal_leaves_the_cache_as_it_was():
