@@ -201,9 +201,8 @@ class WithCache(torch.nn.Module):
 
 
 @pytest.mark.parametrize("window", [None, 16])
-@pytest.mark.parametrize("strict", [False, True])
 @torch.no_grad()
-def test_exported_it_computes_the_same_for_lengths_on_both_sides_of_the_window(window, strict):
+def test_exported_it_computes_the_same_for_lengths_on_both_sides_of_the_window(window):
     n_new, n_held = torch.export.Dim("T_new", max=40), torch.export.Dim("T_held", min=2, max=40)
     alone = layer(2, rope_base=10_000.0, window=window)
     cached, held = WithCache(alone), {2: n_held}
@@ -213,7 +212,7 @@ def test_exported_it_computes_the_same_for_lengths_on_both_sides_of_the_window(w
         return (tokens(n), *keys)
 
     def exported(module, inputs, *sizes):
-        return torch.export.export(module, inputs, dynamic_shapes=sizes, strict=strict).module()
+        return torch.export.export(module, inputs, dynamic_shapes=sizes, strict=False).module()
 
     whole = exported(alone, (tokens(7),), {1: n_new})
     more, one = (
@@ -224,19 +223,6 @@ def test_exported_it_computes_the_same_for_lengths_on_both_sides_of_the_window(w
         for step, n_first in ((more, 4), (more, 23), (one, 1)):
             inputs = given(n_first, n)
             torch.testing.assert_close(step(*inputs), cached(*inputs))
-
-
-@pytest.mark.plain  # the checks of annotations are no part of a graph
-@pytest.mark.parametrize("dynamic", [None, True])
-@torch.no_grad()
-def test_compiled_whole_it_computes_the_same(dynamic):
-    module = layer(2, rope_base=100.0, window=4)
-    compiled = torch.compile(module, fullgraph=True, dynamic=dynamic, backend="eager")
-    for n in (3, 4, 7, 1, 9):
-        torch.testing.assert_close(compiled(tokens(n)), module(tokens(n)))
-    output, cache = in_pieces(compiled, tokens(), [3, 1, 1, 5, 2])
-    torch.testing.assert_close(output, module(tokens()))
-    assert cache.length == T and cache.keys.shape[2] == 3
 
 
 @pytest.mark.plain
