@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import permutations, product
 from typing import Any, NamedTuple
 
 import torch
@@ -85,7 +85,7 @@ class Comparison:
             f"digits. If it gives positions in `call`, they are lost, as in {lost}.",
             "partly": "It agrees with what is right, or with a mistake, on a part of what was "
             "tried only.",
-            "drawn": "Two runs of the same input differ in evaluation: something is drawn.",
+            "drawn": "Two runs of the same input differ in evaluation.",
         }.get(self.found)
         if said is None:
             several = [_bug(name) for name in self.found.split(", ")]
@@ -261,7 +261,7 @@ class _Trial:
         stages: tuple[Callable[[], Iterable[Candidate]], ...] = (
             lambda: each([RIGHT, *singles], plain),
             lambda: (Candidate(RIGHT, not self.sees, way) for way in others()),
-            lambda: each(singles, main),
+            lambda: each(singles, [way for way in main if "W^O" not in way.said]),
             lambda: each(_pairs(singles), plain),
         )
         for stage in stages:
@@ -384,14 +384,16 @@ class _Trial:
 
 def _pairs(singles: list[Bug]) -> Iterator[Bug]:
     """Two mistakes in one class, where both have room."""
-    for one, two in combinations(singles, 2):
-        if one.kind != two.kind:
+    done: set[frozenset[str]] = set()
+    for one, two in permutations(singles, 2):  # one may make room for the other
+        if one.kind != two.kind and {one.name, two.name} not in done:
             both = Bug(f"{one.name}, {two.name}", f"{one.kind}, {two.kind}", "", (), "", False,
                        [*one.changes, *two.changes])  # fmt: skip
             try:
                 both.source  # noqa: B018
             except ValueError:
                 continue
+            done.add(frozenset((one.name, two.name)))
             yield both
 
 

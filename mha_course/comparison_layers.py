@@ -129,7 +129,8 @@ def readings(module: nn.Module, places: Places, h: int, d_model: int) -> Iterato
         place(name): p.flatten() for name, p in own.items() if p is not matrices.get(place(name))
     }
     fixed = {name for name, part in module.named_modules() if isinstance(part, nn.Linear)}
-    loose = any(s not in fixed for several in places.values() for s in several)
+    open_ones = [matrices[s] for several in places.values() for s in several if s not in fixed]
+    loose = any(p.ndim > 2 or p.shape[0] == p.shape[1] for p in open_ones)  # either way may fit
     for turned in (False, True) if loose else (False,):
         parts = {}
         for role, several in places.items():

@@ -24,8 +24,15 @@ class Subject:
         halves = {str(p.dtype) for p in module.parameters()} & {"torch.float16", "torch.bfloat16"}
         self.notes += [f"Tried in float64, and not in {dtype}." for dtype in sorted(halves)]
         self.dtype, self.also = torch.float64, ""
+        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
+            raise ValueError("module must have run once: its lazy layers have no weights yet.")
+        # What it keeps of its last run, as weights to look at, hangs on a graph and is not copied.
+        kept = [
+            t for part in module.modules() for t in vars(part).values() if isinstance(t, Tensor)
+        ]
         try:
-            self.module = copy.deepcopy(module).to("cpu", torch.float64)
+            copied = copy.deepcopy(module, {id(t): t.detach().clone() for t in kept})
+            self.module = copied.to("cpu", torch.float64)
         except Exception as error:
             raise ValueError(
                 f"module must be one that can be copied to the CPU in float64; "
@@ -91,7 +98,10 @@ class Subject:
         inside = sorted(str(dtype) for dtype in watch.dtypes - {self.dtype})
         self.coarse = self.dtype == torch.float32 or bool(inside)
         if inside:
-            self.notes.append(f"Inside, it computes in {' and '.join(inside)}, too.")
+            coarse = ": too coarse to tell, so let it compute in float32" * (
+                "float16" in str(inside)
+            )
+            self.notes.append(f"Inside, it computes in {' and '.join(inside)}, too{coarse}.")
 
     def live(self, matrices: Mapping[str, Tensor], d_model: int) -> dict[str, Tensor]:
         """Of these, the ones that change its output; all where it does not run yet."""
@@ -170,13 +180,17 @@ class Subject:
         """Its output in float32; None where that is tried already, or fails."""
         if self.dtype != torch.float64:
             return None
-        other = copy.copy(self)
-        other.module, other.dtype = copy.deepcopy(self.module).float(), torch.float32
+        state = {name: t.clone() for name, t in self.module.state_dict().items()}
+        self.module.float()
+        self.dtype = torch.float32
         try:
-            y = other(x)
+            y = self(x)
         except ValueError as error:
             self.notes.append("Not tried: float32, where " + self.raised(error))
             return None
+        finally:
+            self.dtype = torch.float64
+            self.module.double().load_state_dict(state)
         self.also += " and float32"
         return y
 
