@@ -679,6 +679,7 @@ def test_an_answer_below_its_check_is_found(judge):
     stub = "def split_heads(x, n_heads):\n    ..."
     assert states(judge(FIRST, stub, ASK, RIGHT, given=[stub, ASK]))["split_heads"] == "done"
     assert states(judge(FIRST, ASK, RIGHT))["split_heads"] == "done"
+    assert states(judge(FIRST, RIGHT, stub, ASK, given=[stub, ASK]))["split_heads"] == "done"
 
 
 def test_an_untouched_stub_and_the_courses_own_cells_are_no_answers(judge):
@@ -977,7 +978,8 @@ def test_a_class_of_sixty_comes_out_right_and_nothing_outside_is_harmed(tmp_path
         write(folder / name / file, raw=change(json.dumps(made).encode()))
         expected[name] = state
 
-    stub = next(c for c in json.loads(course)["cells"] if "def split_heads" in str(c["source"]))
+    code = [c for c in json.loads(course)["cells"] if c["cell_type"] == "code"]
+    stub = next(cell for cell in code if "def split_heads" in str(cell["source"]))
     STUB, source = stub["id"], "".join(stub["source"])
     for n in range(6):
         hand_in(f"right{n}", DONE, RIGHT)
@@ -1004,7 +1006,7 @@ def test_a_class_of_sixty_comes_out_right_and_nothing_outside_is_harmed(tmp_path
         tmp_path / "class.csv", raw="\n".join(["Name", *expected, "Zoë"]).encode("cp1252")
     )
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    command = [str(folder), "--roster", str(roster), "--out", str(tmp_path / "out"), "--jobs", "3"]
+    command = [str(folder), "--roster", str(roster), "--out", str(tmp_path / "out"), "--jobs", "6"]
     rows = classroom.main([*command, "--assigned", "split_heads"])
     found = {row.learner.name: row.state("split_heads") for row in rows}
     assert len(found) >= 60 and found == {**expected, "Zoë": MISSING}

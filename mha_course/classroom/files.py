@@ -263,10 +263,8 @@ def _roster(path: Path) -> dict[str, list[str]]:
         )
     texts = [[text for cell in row if (text := _plain(cell))] for row in rows]
     for of_one in texts:  # Canvas writes lovelaceada
-        first, *more = of_one[0].split() if of_one else [""]
-        of_one += (
-            ["".join([*more[-1:], first, *more[:-1]]), "".join([first, *more])] if more else []
-        )
+        *first, last = " ".join(of_one[:1]).split() or [""]
+        of_one += ["".join([last, *first]), "".join([*first, last])] if first else []
     return dict(zip(names, texts, strict=True))
 
 

@@ -68,33 +68,36 @@ class Session:
         self, cells: list[str], given: set[int], pipe: int, seconds: float, work: str
     ) -> None:
         self.book, self.cells, self.given = Notebook(cells), cells, given
-        self.end = len(self.book.statements)
         self.pipe, self.seconds, self.work = pipe, seconds, work
 
     def judge(self, name: str) -> None:
         """Tells what is found out about an exercise: right once is right, or else what is last."""
-        found: list[dict[str, Any]] = []
+        latest: dict[str, Any] = {}
         for candidate in self.candidates(name):
             for _ in range(2):  # a busy machine is no verdict: what had to wait is tried once more
                 said = self.in_a_fork(name, candidate)
                 if not said.pop("waited", False):
                     break
-            found.append({"name": name, "cells": self.shown(candidate), **said})
-            if said["state"] == "done" and found[-1]["cells"]:
-                return tell(self.pipe, found[-1])
+            said["cells"] = self.shown(candidate)
+            if said["state"] == "done" and said["cells"]:
+                return tell(self.pipe, {"name": name, **said})
             if said["state"] == "done":
-                found[-1]["state"] = "open"  # right, and the course's own
-        if told := self.unread(name, bool(found)) or (found and found[0]):
+                said["state"] = "open"  # right, and the course's own
+            latest = latest or said
+        if told := self.unread(name) or latest:
             tell(self.pipe, {"name": name, **told})
         return None
 
     def candidates(self, name: str) -> Iterator[Candidate]:
-        """What the name means in the end, if the learner says so, and what is checked.
+        """What the learner says last that the name means, and what is checked.
 
         The last one first, and none twice.
         """
         seen, book = set(), self.book
-        asked = [(name, self.end)] if self.own(book.meaning(name, self.end)) else []
+        asked = []
+        if own := [i for i in book.giving(name) if self.own([i])]:
+            end = len(book.statements)  # unless a stub of the course's stands below the answer
+            asked = [(name, end if own[-1] in book.meaning(name, end) else own[-1] + 1)]
         for answer, i in [*asked, *book.checks(name)]:
             loads = {answer} if answer else {*book.statements[i].loads}
             if (key := (answer or i, *sorted(needs := book.needed(loads, i)))) not in seen:
@@ -112,13 +115,13 @@ class Session:
         first = self.book.meaning(answer, until) if answer else [until]
         return self.own([*first, *(i for i in needs if not self.book.statements[i].imports)])
 
-    def unread(self, name: str, found: bool) -> dict[str, Any]:
+    def unread(self, name: str) -> dict[str, Any]:
         """An answer in a cell that is no Python, or made in a way that cannot be followed."""
         meant = re.compile(rf"^\s*(?:(?:def|class)\s+{name}\b|{name}\s*[:=])", re.M)
         for cell in (n for n, text in enumerate(self.cells) if meant.search(text)):
             if cell in self.book.broken:
                 return {"cells": [cell], **_stopped(self.book.broken[cell])}
-            if cell not in self.given and not self.own(self.book.meaning(name, self.end)):
+            if cell not in self.given and not self.own(self.book.giving(name)):
                 return {"cells": [cell], "state": "not run", "words": HIDDEN}
         return {}
 

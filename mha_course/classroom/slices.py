@@ -173,6 +173,13 @@ class Notebook:
         own = any(not self.statements[i].imports for i in gives)
         return gives + changes if own else gives
 
+    def giving(self, name: str) -> list[int]:
+        """The statements that give a name a meaning, or may do so."""
+        numbers = range(len(self.statements))
+        return [
+            i for i in numbers if name in self.statements[i].binds | self.statements[i].may_bind
+        ]
+
     def checks(self, name: str) -> Iterator[tuple[str, int]]:
         """The statements that call this check, the last one first, with the name it is given."""
         for i in reversed(range(len(self.statements))):
