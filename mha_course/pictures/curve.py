@@ -166,7 +166,7 @@ class Curve(Panel):
                 lowest = bottom - 15 * (len(ends) - 1 - i)  # above the numbers of the axis below
                 free = max(min(end, lowest), free + 15)
                 hollow = name in self.dashed
-                swatch = Path(((right + 6, free), (right + 18, free)), colour, dashed=hollow)
+                swatch = Path(((right + 6, end), (right + 18, free)), colour, dashed=hollow)
                 drawing.add(swatch, Text(right + 22, free, name))
             drawing.height = max(drawing.height, free + 8)
         drawing.width = max(drawing.width, right + piece.right)

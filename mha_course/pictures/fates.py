@@ -6,7 +6,7 @@ from mha_course.pictures.panels import Curve, Heatmap, Scene
 SHORT = {  # where the name is too long to stand beside a row
     "scale_upside_down": "scale reciprocal", "softmax_over_queries": "softmax: queries",
     "softmax_over_heads": "softmax: heads", "softmax_over_batch": "softmax: batch",
-    "merged_as_heads_first": "merged as (h, B)", "mask_dropped_in_training": "mask dropped",
+    "merged_as_heads_first": "merged as (h, B)",
     "mask_after_softmax": "mask afterwards", "scores_times_mask": "scores × mask",
     "mask_along_queries": "mask transposed", "one_projection_for_all_heads": "one projection",
     "fused_rows_by_head": "rows by head", "dropout_in_evaluation": "dropout stays on",
@@ -28,6 +28,7 @@ def fates() -> Scene:
         Curve(
             steps,
             dict(zip(lines, part, strict=True)),
+            dashed=[WORDS["scale_d_model"]],  # and the right one, below it, is seen
             x_name="step",
             y_name="nats",
             log_y=True,
@@ -37,7 +38,7 @@ def fates() -> Scene:
         for part, title in zip(points.unbind(1), ("loss as it is told", "honest"), strict=True)
     ]
     return Scene(
-        [charts],
+        [[chart] for chart in charts],
         caption="The right class, and three mistakes: hidden, too good, failed.",
         alt="Two charts of loss over 600 steps. As told, the curves of the right class and of "
         "√d_model lie on each other, the softmax along the queries falls far below them, and "
@@ -76,6 +77,6 @@ def ends() -> Scene:
         [maps],
         caption="From each start the same fate: too good, hidden, failed.",
         alt="A row for each of 23 mistakes, a column for each of five starts: the loss less the "
-        "right class's. As told, seven rows lie far below 0, ten near 0 and six far above. "
-        "Honestly counted, all seven lie far above 0, too.",
+        "right class's. As told, eight rows lie far below 0, ten near 0 and five far above. "
+        "Honestly counted, all eight lie far above 0, too.",
     )
