@@ -11,7 +11,7 @@ import re
 
 import torch
 
-from mha_lesson import shipped
+from mha_course import shipped
 
 
 def for_torchleet(cls):

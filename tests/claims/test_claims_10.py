@@ -40,16 +40,18 @@ def test_equal_rows_score_less_far_apart_with_ripples():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_rotated_values_carry_the_absolute_place(seed):
+def test_rotated_values_carry_the_absolute_place_unless_the_output_is_turned_back(seed):
     q, k, v = draw(3, 9, 14, seed=seed)
 
-    def context(shift, turn_values):
+    def context(shift, turn_values, turn_back=False):
         at = torch.arange(9) + shift
         weights = (rotate(q, at) @ rotate(k, at).T / 14**0.5).softmax(dim=-1)
-        return weights @ (rotate(v, at) if turn_values else v)
+        out = weights @ (rotate(v, at) if turn_values else v)
+        return rotate(out, -at) if turn_back else out
 
     assert (context(23, False) - context(0, False)).abs().max() < 1e-9
     assert (context(23, True) - context(0, True)).abs().max() > 0.01
+    assert (context(23, True, True) - context(0, True, True)).abs().max() < 1e-9
 
 
 @pytest.mark.parametrize("seed", SEEDS)
