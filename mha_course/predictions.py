@@ -145,7 +145,7 @@ class Predictions:
     def _ipython_display_(self) -> None:
         display({"text/html": self._repr_html_(), "text/plain": str(self)}, raw=True)
         note = _Note(self.right)
-        note.place = display(note.bundle(), raw=True, display_id=True)
+        note.place = display(note.bundle(), metadata=note.for_colab(), raw=True, display_id=True)
 
 
 class _Note(anywidget.AnyWidget):
@@ -175,11 +175,15 @@ class _Note(anywidget.AnyWidget):
             }
         return made
 
+    def for_colab(self) -> dict[str, Any]:
+        """What an output needs beside it there: where the code of widgets comes from."""
+        return (self._repr_mimebundle_() or ({}, {}))[1]
+
     def _write(self, change: Any) -> None:
         self.known = known_guesses(change["new"])
         labels = ", ".join(f"“{label}”" for label in self.known.values())
         self.line = f"Written into this notebook: {labels}." if labels else NONE
-        self.place.update(self.bundle(), raw=True)
+        self.place.update(self.bundle(), metadata=self.for_colab(), raw=True)
 
 
 def script() -> str:

@@ -7,6 +7,7 @@ again, from formulas in float64 or from the modules below the explorers.
 import math
 import re
 from html import escape
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -486,14 +487,30 @@ def test_what_it_refuses():
 
 
 def test_a_guess_is_written_below_the_box():
-    shown = []
+    shown, place = [], SimpleNamespace(update=lambda made, **_: shown.append(made))
     note = predictions._Note(["scaling_sharp"])
-    note.place = type("Place", (), {"update": lambda self, made, raw: shown.append(made)})()
+    note.place = place
     note.said = {"scaling_sharp": "8", "scaling_root": "nothing of the kind", "other": 3}
     assert predictions.noted(shown[-1]["text/plain"]) == {"scaling_sharp": "8"}
     assert "“8”" in shown[-1]["text/html"] and "“8”" in note.line
     note.said = {}
     assert predictions.noted(shown[-1]["text/plain"]) == {} and note.line == predictions.NONE
+
+
+def test_colab_is_told_where_the_box_comes_from_and_again_with_each_guess(monkeypatch):
+    told, colab = [], {"application/vnd.jupyter.widget-view+json": {"colab": {}}}
+
+    def display(_data, metadata=None, **_):
+        told.append(metadata)
+        return SimpleNamespace(update=display)
+
+    monkeypatch.setattr(predictions, "display", display)
+    monkeypatch.setattr(predictions._Note, "_repr_mimebundle_", lambda self: ({}, colab))
+    made = []
+    monkeypatch.setattr(predictions._Note, "observe", lambda self, *_: made.append(self))
+    predictions.predict(scaling_sharp=8)._ipython_display_()
+    made[0]._write({"new": {"scaling_sharp": "8"}})
+    assert told == [None, colab, colab]
 
 
 @pytest.mark.parametrize(

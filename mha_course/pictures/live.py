@@ -176,7 +176,7 @@ class Explorer:
             if not control.description:
                 control.description = key
             control.style.description_width = "initial"
-            if control.tooltip is None:
+            if getattr(control, "tooltip", "") is None:  # ipywidgets 7: not every control has one
                 control.tooltip = ""  # else ipywidgets writes "null" into the label's
         self.view.deck = {"controls": self._described(), "play": play}
         self.view.show(self.first)
