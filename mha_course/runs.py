@@ -303,8 +303,8 @@ TABLES: dict[str, Callable[[], Tensor]] = {
     "number of heads": partial(_losses, tuple((h, h, 48 // h) for h in (1, 2, 4, 8, 12)), 2),
     # loss, told, honest and in training, of `TRAINED`, seeds 0 to 4
     "fates": fates,
-    # the same from Glorot's draw of the weights, seed 0; and of two of them, seeds 0 to 4
-    "fates, Glorot's draw": partial(fates, seeds=range(1), glorot=True),
+    # the same from Glorot's draw of the weights, seeds 0 and 1; and of two, seeds 0 to 4
+    "fates, Glorot's draw": partial(fates, seeds=range(2), glorot=True),
     "two fates, Glorot's draw": partial(fates, ON_THE_WAY[:2], glorot=True),
     # loss, told and honest, of `ON_THE_WAY`, every 30 steps, seed 0
     "fates on the way": _curves,

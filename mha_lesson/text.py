@@ -38,7 +38,7 @@ SHA256 = {
     "minilm_reference.safetensors": "28f9c9ee686b88e4e782b3c906e86c931c11fe2bb9b060ddf90767adb42aa2d3",  # noqa: E501
     "northanger_abbey.txt": "6f53a33627d6e48c9658313b23f8d39c04b918fd0330b31b0c202a2d04d6e9c1",
     "pairs.tsv": "64f3605235a38dd6be938458ee68127739e26c203571a98016d9c36ed9113dad",
-    "runs.safetensors": "dd73df5f70a7c40233c115cff04a175b3e8af95c1b433f29c3b733bb3cb41091",
+    "runs.safetensors": "24fc5252af11f6c0859177c2541b0be353744780447ef6e05d6198f8c5f20c90",
     "sentence.safetensors": "8329f00110a90899aadefbc0838085b7f4b155e2bd98f9d23e18488cd36c4567",
 }
 

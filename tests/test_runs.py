@@ -123,7 +123,7 @@ def glorot_said(ends: torch.Tensor) -> list[bool]:
     return [
         bool((told["right"] - linear > 0.08).all()),
         all((told[name] < told["right"].min() - 0.3).all() for name in TOO_GOOD),
-        bool((told["scale_forgotten"] > told["right"].max() + 0.3).all()),
+        bool((told["scale_forgotten"] > told["right"].max() + 0.2).all()),
     ]
 
 
