@@ -243,7 +243,9 @@ class _Trial:
         singles = [b for b in shipped.bugs().values() if b.of == "Attention"]
         singles = [b for b in [*singles, KEYS] if b.kind not in ("dropout", "mask dropped")]
         main = [*readings(self.subject.module, self.ways[0], self.heads[0], self.d_model)]
-        plain = [r for r in main if re.fullmatch(PLAIN, r.said)]
+        known = self.heads[:1] if self.h else self.heads
+        first = (readings(self.subject.module, self.ways[0], h, self.d_model) for h in known)
+        plain = [r for ways in first for r in ways if re.fullmatch(PLAIN, r.said)]
 
         def each(several: Iterable[Bug], ways: Iterable[Reading]) -> Iterator[Candidate]:
             for bug, way, causal in product(several, [*ways], (False, True)):

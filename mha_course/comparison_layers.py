@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mha_lesson.refusals import say
 
 HEADS = ("n_heads", "num_heads", "n_head", "num_head", "nhead", "nheads", "head_num", "heads",
-         "num_attention_heads", "h")  # fmt: skip
+         "head", "num_attention_heads", "h")  # fmt: skip
 WORDS = {  # in a layer's name
     "w_qkv": {"qkv", "wqkv", "kqv"},
     "w_kv": {"kv", "wkv"},
