@@ -42,7 +42,7 @@ def assert_readable(drawing: Drawing, width: float = layout.WIDTH) -> None:
 
 
 def unpacked(sizes: list[list[int]], raw: bytes) -> list[np.ndarray]:
-    """The arrays of `states.packed`, read as the browser reads them."""
+    """The arrays of `states.pack_arrays`, read as the browser reads them."""
     arrays, at = [], 0
     for length, wide, scale in sizes:
         planes = np.zeros((length, 4), np.uint8)

@@ -14,9 +14,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course import explore, predictions
-from mha_course.pictures import states
+from mha_course.pictures import controls
 from mha_course.pictures.colours import LOW
-from mha_course.pictures.layout import ROOMS, SCREEN, WIDTH, draw
+from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.marks import Cells, Path, Text
 from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
@@ -467,11 +467,11 @@ class TestRealHeads:
 
     @pytest.mark.parametrize("head", [0, 3, 11])
     def test_the_frame_of_the_picked_head_is_seen_whole(self, head: int) -> None:
-        for room in ROOMS:
-            drawing = draw(module("real_heads").scene(head=head), room, SCREEN)
+        for width in WIDTHS:
+            drawing = draw(module("real_heads").scene(head=head), width, SCREEN)
             [frame] = [m for m in drawing.marks if isinstance(m, Path) and m.colour == LOW]
             for x, y in frame.points:  # a canvas has 2 pixels beside its picture
-                assert x - frame.width / 2 >= -2 and x + frame.width / 2 <= drawing.width + 2, room
+                assert x - frame.width / 2 >= -2 and x + frame.width / 2 <= drawing.width + 2, width
                 assert y - frame.width / 2 >= -2
 
     def test_pieces_of_a_typed_word_are_labelled_as_elsewhere(self) -> None:
@@ -638,7 +638,7 @@ def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
         if key == "text":
             ends[key] = ["it", SENTENCE, "The old man the boat and " * 7 + "go"]
         elif hasattr(control, "options"):
-            options = [value for _, value in states.places_of(control)]
+            options = [value for _, value in controls.positions_of(control)]
             ends[key] = [options[0], options[len(options) // 2], options[-1]]
         elif isinstance(control.value, bool):
             ends[key] = [False, True]
@@ -649,7 +649,7 @@ def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
         free = {key: [on] if key in boxes else values for key, values in ends.items()}
         for state in itertools.product(*free.values()):
             at = dict(zip(free, state, strict=True))
-            yield states.settled(explorer.controls, explorer.reach, at)
+            yield controls.resolved(explorer.controls, explorer.reach, at)
 
 
 @pytest.mark.parametrize("name", [*CONTROLS, "rotation", "cache"])
@@ -661,14 +661,16 @@ def test_every_explorer_is_read_on_a_laptop_and_on_a_phone_at_every_extreme(name
         assert drawing.height <= SCREEN, (state, drawing.height)
         assert_readable(drawing)
         assert len(scene.alt) <= 330 and len(scene.caption) <= 330, state
-        for room in ROOMS[1:]:
-            along = {620: 1.1, 310: 2.2}[room] if name in ("memory", "cache") else 1  # keep letters
+        for width in WIDTHS[1:]:
+            along = (
+                {620: 1.1, 310: 2.2}[width] if name in ("memory", "cache") else 1
+            )  # keep letters
             if name != "flow":  # wider, and scrolled on its own
-                assert_readable(draw(scene, room, SCREEN), along * room)
+                assert_readable(draw(scene, width, SCREEN), along * width)
 
 
 def test_on_a_phone_the_maps_of_all_heads_are_squares_in_two_columns() -> None:
-    drawing = draw(module("heads").scene(), ROOMS[-1], SCREEN)
+    drawing = draw(module("heads").scene(), WIDTHS[-1], SCREEN)
     cells = [mark for mark in drawing.marks if isinstance(mark, Cells)]
     assert len(cells) == 12 and len({mark.x for mark in cells}) == 2
     assert {mark.width for mark in cells} == {mark.height for mark in cells}
@@ -676,22 +678,25 @@ def test_on_a_phone_the_maps_of_all_heads_are_squares_in_two_columns() -> None:
 
 
 def test_on_every_width_the_strips_of_memory_keep_their_letters() -> None:
-    for sizes, room in itertools.product(({}, {"T": 4, "h": 3, "d_k": 4}), ROOMS):
-        drawing = draw(module("memory").scene(**sizes), room, SCREEN)
-        assert all(mark.numbers for mark in drawing.marks if isinstance(mark, Cells)), (sizes, room)
+    for sizes, width in itertools.product(({}, {"T": 4, "h": 3, "d_k": 4}), WIDTHS):
+        drawing = draw(module("memory").scene(**sizes), width, SCREEN)
+        assert all(mark.numbers for mark in drawing.marks if isinstance(mark, Cells)), (
+            sizes,
+            width,
+        )
 
 
 def test_on_a_tablet_eight_heads_have_bars_of_two_decimals() -> None:
     run = two_sides_runs(8, [0], n_steps=2, snapshot_every=1)[0]
     scene = module("training").draw(run, 2)
     shares = [bars.written(v) for bars in scene.panels[0][1:] for v in bars.values.flat]
-    for room in ROOMS[1:]:
-        written = {mark.text for mark in draw(scene, room, SCREEN).marks if isinstance(mark, Text)}
-        assert {*shares} <= written, room
+    for width in WIDTHS[1:]:
+        written = {mark.text for mark in draw(scene, width, SCREEN).marks if isinstance(mark, Text)}
+        assert {*shares} <= written, width
 
 
 def test_on_a_tablet_the_heads_to_choose_from_stand_beside_the_large_map() -> None:
-    drawing = draw(module("real_heads").scene(), ROOMS[1], SCREEN)
+    drawing = draw(module("real_heads").scene(), WIDTHS[1], SCREEN)
     tops = [mark.y for mark in drawing.marks if isinstance(mark, Cells)]
     assert len(tops) == 13 and drawing.height < 500 and min(tops[1:]) < tops[0] + 40
 

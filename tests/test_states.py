@@ -1,4 +1,4 @@
-"""The parcel of states: what the browser looks up is what Python's function says."""
+"""The states that a page holds: what the browser looks up is what Python's function says."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ import torch
 
 from mha_course import explore
 from mha_course.explore.n07_training import HEADS
-from mha_course.pictures import layout, live, panels, states
+from mha_course.pictures import controls, layout, live, panels, states
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.heatmap import HeatmapCells
 from mha_course.pictures.marks import Drawing, Text
@@ -28,15 +28,15 @@ from mha_course.pictures.words import Ribbons
 from mha_lesson.training import two_sides_runs
 from readable import unpacked
 
-# Runs the browser's own script: reads a parcel and positions, writes what is found there, arrays as
-# their digests.
+# Runs the browser's own script: reads packed states and positions, writes what is found there,
+# arrays as their digests.
 LOOK_UP = """
 import { createHash } from "node:crypto";
 const chunks = []; for await (const chunk of process.stdin) chunks.push(chunk);
-const { source, look, parcel, places, rooms, reads } = JSON.parse(Buffer.concat(chunks));
+const { source, theme, packed, places, widths, reads } = JSON.parse(Buffer.concat(chunks));
 globalThis.matchMedia = () => ({ matches: true });
 const { unpack, stateAt, Field } = await import("data:text/javascript;base64," + source);
-const stored = await unpack(Buffer.from(parcel, "base64"));
+const states = await unpack(Buffer.from(packed, "base64"));
 const known = new Map();
 const digest = (array) => {
   if (!known.has(array)) {
@@ -47,11 +47,11 @@ const digest = (array) => {
 };
 const write = (key, v) => (v instanceof Float32Array ? digest(v) : v);
 const cells = (m) => {
-  const field = new Field(m.kind, m, look), count = (n) => [...Array(n).keys()];
+  const field = new Field(m.kind, m, theme), count = (n) => [...Array(n).keys()];
   return count(field.rows).map((r) => count(field.columns).map((c) => field.says(r, c)));
 };
-const seen = places.flatMap((at) => rooms.map((room) => {
-  const scene = stateAt(stored, at, room);
+const seen = places.flatMap((at) => widths.map((width) => {
+  const scene = stateAt(states, at, width);
   const read = (m) => reads && ["heatmap", "tiles"].includes(m.kind) && !m.key;
   return scene && { scene, says: scene.marks.filter(read).map(cells) };
 }));
@@ -63,15 +63,15 @@ ARRAYS = ("values", "blocked", "writes", "bias")  # what a mark, or a flow, may 
 
 
 def look_up(
-    parcel: bytes, places: list[list[int]], rooms: list[int], reads: bool = False
+    packed: bytes, places: list[list[int]], widths: list[int], reads: bool = False
 ) -> list[dict]:
     """What the browser finds there; `reads` every cell, too."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node runs the browser's script here, and is not installed")
     sent = {
-        "source": base64.b64encode(live.SCRIPT.encode()).decode(), "look": live.LOOK,
-        "parcel": base64.b64encode(parcel).decode(), "places": places, "rooms": rooms,
+        "source": base64.b64encode(live.SCRIPT.encode()).decode(), "theme": live.THEME,
+        "packed": base64.b64encode(packed).decode(), "places": places, "widths": widths,
         "reads": reads,
     }  # fmt: skip
     done = subprocess.run(
@@ -82,7 +82,7 @@ def look_up(
 
 
 def found(scene: dict) -> dict:
-    """A scene from the browser, without what only the parcel knows."""
+    """A scene from the browser, without what only the packing knows."""
     return {key: part for key, part in scene.items() if key not in ("arrays", "layouts")}
 
 
@@ -120,13 +120,13 @@ def all_of(making) -> bytes:
 def positions(explorer: live.Explorer) -> list[tuple[list[int], dict]]:
     """Every position: the place of each control among all that it can have, and the values."""
     seen: list[dict] = []
-    all_of(states.parcel(explorer.controls, explorer.reach, seen.append, str, ()))
+    all_of(states.pack_states(explorer.controls, explorer.reach, seen.append, str, ()))
     longest: dict[str, list] = {key: [] for key in explorer.controls}
     for at in seen:
         before: dict = {}
         for key, value in at.items():
             given = explorer.reach[key](**before) if key in explorer.reach else None
-            values = [v for _, v in states.places_of(explorer.controls[key], given)]
+            values = [v for _, v in controls.positions_of(explorer.controls[key], given)]
             longest[key] = max(longest[key], values, key=len)
             before[key] = value
     return [([longest[key].index(value) for key, value in at.items()], at) for at in seen]
@@ -160,18 +160,18 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch):
     every = positions(explorer)
     numbers = random.Random(name).sample(range(len(every)), min(MOST, len(every)))
     asked = [every[i] for i in sorted(numbers)]  # as a page takes them: neighbours share much
-    rooms = (layout.WIDTH,)
-    made = {tuple(at.values()): live._state(explorer.scene_at(**at), rooms) for _, at in asked}
-    parcel = all_of(
-        states.parcel(
+    widths = (layout.WIDTH,)
+    made = {tuple(at.values()): live._state(explorer.scene_at(**at), widths) for _, at in asked}
+    packed = all_of(
+        states.pack_states(
             explorer.controls,
             explorer.reach,
             lambda at: made.get(tuple(at.values())),
             live._plain,
-            rooms,
+            widths,
         )
     )
-    shown = look_up(parcel, [place for place, _ in asked], [layout.WIDTH])
+    shown = look_up(packed, [place for place, _ in asked], [layout.WIDTH])
     for (_, at), state in zip(asked, shown, strict=True):
         assert found(state["scene"]) == next(expected(made[tuple(at.values())])), at
 
@@ -180,20 +180,21 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_browser_finds_the_picture_laid_out_for_each_width(name, monkeypatch):
     """At two positions of each control, with X at three; and what each cell says."""
-    places_of = states.places_of
+    positions_of = controls.positions_of
 
     def first(control, given=None):
-        return places_of(control, given)[: 3 if given and "X" in given else 2]
+        return positions_of(control, given)[: 3 if given and "X" in given else 2]
 
-    monkeypatch.setattr(states, "places_of", first)
+    for home in (controls, states):
+        monkeypatch.setattr(home, "positions_of", first)
     explorer = explorer_of(name)
     every = positions(explorer)
     asked = random.Random(name).sample(every, min(3, len(every)))
-    shown = look_up(all_of(explorer.parcel()), [place for place, _ in asked], [*layout.ROOMS], True)
-    by_room = zip(*[iter(shown)] * len(layout.ROOMS), strict=True)
+    shown = look_up(all_of(explorer.pack()), [place for place, _ in asked], [*layout.WIDTHS], True)
+    by_room = zip(*[iter(shown)] * len(layout.WIDTHS), strict=True)
     for (_, at), seen in zip(asked, by_room, strict=True):
         scene = explorer.scene_at(**at)
-        wanted = [*expected(live._state(scene, layout.ROOMS))]
+        wanted = [*expected(live._state(scene, layout.WIDTHS))]
         assert [found(state["scene"]) for state in seen] == wanted, at
         read = [p for p in scene.flat() if isinstance(p, panels.Heatmap | panels.Tiles)]
         for panel, rows in zip(read, seen[0]["says"] if read else [], strict=True):
@@ -216,25 +217,23 @@ def small(**more: widgets.Widget) -> live.Explorer:
     return live.Explorer(controls | more, chosen, reach={"on": lambda n: [False, True][:n]})
 
 
-def told(parcel: bytes) -> dict:
-    raw = zlib.decompress(parcel)
+def parts_of(packed: bytes) -> dict:
+    raw = zlib.decompress(packed)
     return json.loads(raw[4 : 4 + int.from_bytes(raw[:4], "little")])
 
 
 def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
-    controls = {
+    three = {
         "n": widgets.IntSlider(value=4, min=1, max=4),
         "part": widgets.IntSlider(value=3, min=0, max=3),
         "name": widgets.Dropdown(options=["a", "b", "c"], value="c"),
     }
     reach = {"part": lambda n: range(n), "name": lambda n, **_: ["a", "b", "c"][:n]}
-    assert states.settled(controls, reach, {"n": 2, "part": 3, "name": "c"}) == {
+    assert controls.resolved(three, reach, {"n": 2, "part": 3, "name": "c"}) == {
         "n": 2, "part": 1, "name": "a",
     }  # fmt: skip
-    explorer = live.Explorer(
-        controls, lambda **at: panels.Heatmap([[0]], title=str(at)), reach=reach
-    )
-    [state] = look_up(all_of(explorer.parcel()), [[1, 3, 2]], [860])
+    explorer = live.Explorer(three, lambda **at: panels.Heatmap([[0]], title=str(at)), reach=reach)
+    [state] = look_up(all_of(explorer.pack()), [[1, 3, 2]], [860])
     assert state["scene"]["marks"][0]["text"] == str({"n": 2, "part": 1, "name": "a"})
 
 
@@ -242,7 +241,7 @@ def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
 def test_a_page_begins_where_a_control_is_wanted_and_not_where_others_leave_it(until, heads):
     explorer = explore.flow(until=until)
     assert explorer.controls["head"].max == heads - 1
-    at = {c["key"]: c["start"] for c in told(all_of(explorer.parcel()))["controls"]}
+    at = {c["key"]: c["start"] for c in parts_of(all_of(explorer.pack()))["controls"]}
     assert at | {"causal": 0} == {"example": 0, "step": None, "head": 1, "causal": 0}
 
 
@@ -255,8 +254,10 @@ def test_around_a_position_is_what_one_move_leads_to():
         seen.append(tuple(values.values()))
         return live._state(explorer.scene_at(**values), (500,))
 
-    making = states.parcel(explorer.controls, explorer.reach, state_at, live._plain, (500,), at)
-    said = told(all_of(making))
+    making = states.pack_states(
+        explorer.controls, explorer.reach, state_at, live._plain, (500,), at
+    )
+    said = parts_of(all_of(making))
     assert said["tree"] == [[[0]], [[1], [2]], [None, [3]], [None, [4]]]
     assert seen == [
         (1, False, "creek"),
@@ -287,8 +288,8 @@ def test_a_kernel_that_rests_sends_what_is_near_and_answers_for_the_rest():
         explorer.controls["n"].value = 4
         assert len(shown) == 1
         await explorer._sending
-        parcel = explorer.view.stored
-        assert parcel and not explorer.view.error
+        packed = explorer.view.prefetched
+        assert packed and not explorer.view.error
         explorer.controls["n"].value = 3
         explorer.controls["n"].value = 2
         explorer.controls["n"].value = 3
@@ -300,8 +301,8 @@ def test_a_kernel_that_rests_sends_what_is_near_and_answers_for_the_rest():
         explorer.controls["word"].value = "creek"
         assert len(shown) == 2
         await explorer._sending
-        assert explorer.view.stored != parcel
-        explorer.view.room = 400  # another layout for every state
+        assert explorer.view.prefetched != packed
+        explorer.view.width = 400  # another layout for every state
         assert len(shown) == 3 and not explorer._sent
         explorer._sending.cancel()
 
@@ -320,7 +321,7 @@ def test_arrays_arrive_as_they_are(decimals):
     generator = torch.Generator().manual_seed(decimals)
     values = (4 * torch.randn(50, generator=generator)).round(decimals=decimals).numpy()
     odd = np.array([np.nan, np.inf, -0.0, 1e-30, 4e5, 32.768], np.float32)
-    sizes, raw = states.packed([values.tobytes(), odd.tobytes()])
+    sizes, raw = states.pack_arrays([values.tobytes(), odd.tobytes()])
     assert sizes == [[50, 3, 10_000] if decimals <= 4 else [50, 4, 0], [6, 4, 0]]
     for sent, array in zip(unpacked(sizes, raw), (values, odd), strict=True):
         np.testing.assert_array_equal(sent, array)
@@ -328,18 +329,18 @@ def test_arrays_arrive_as_they_are(decimals):
 
 @pytest.mark.parametrize("name", ["masks", "real_heads", "head_writes", "memory"])
 def test_a_layout_that_is_remembered_is_the_one_that_would_be_found_anew(name):
-    """What has the same frame takes the same room, whatever its values."""
+    """Panels of one size key take the same space, whatever their values."""
     explorer = explorer_of(name)
     asked = random.Random(name).sample(positions(explorer), 5)
     scenes = [explorer.scene_at(**at) for _, at in asked]
 
-    def rooms() -> list:
+    def widths() -> list:
         drawn = [
             layout.draw(scene, width, layout.SCREEN) for scene in scenes for width in (860, 330)
         ]
         return [(d.width, d.height, [m for m in d.marks if isinstance(m, Text)]) for d in drawn]
 
-    remembered = rooms()
+    remembered = widths()
     for i, scene in enumerate(scenes):
         layout._fitting.cache_clear()
         layout._shares.cache_clear()

@@ -43,7 +43,7 @@ const luminance = (c) => {
 };
 const textOn = (c) => (luminance(c.slice(0, 3)) > 0.179 ? "#000000" : "#FFFFFF");
 
-function theme(el) {
+function colours(el) {
   let page = [255, 255, 255];
   for (let at = matchMedia("print").matches ? null : el; at; at = at.parentElement) { // paper is white
     const c = parse(getComputedStyle(at).backgroundColor);
@@ -54,7 +54,7 @@ function theme(el) {
            hatch: dark ? "#E4E4E466" : "#2B2B2B66", focus: dark ? "#6FB1F5" : "#1565B8" };
 }
 
-// [row, column, weight] of each ribbon, the strong ones last: mha_course.pictures.charts.Words.
+// [row, column, weight] of each ribbon, the strong ones last: mha_course.pictures.words.Words.
 function linksOf({ values, blocked, columns }, faint) {
   const links = [];
   values.forEach((weight, i) => {
@@ -67,10 +67,10 @@ function linksOf({ values, blocked, columns }, faint) {
 
 // Of kind "heatmap", "tiles", "ribbons" (queries in column 0, keys in column 1), "items" (bars or dots in a row).
 export class Field {
-  constructor(kind, m, look) {
+  constructor(kind, m, theme) {
     this.kind = kind;
     this.m = m;
-    this.look = look;
+    this.theme = theme;
     if (kind === "heatmap") {
       [this.rows, this.columns] = m.shape;
       [this.values, this.blocked] = [m.values, m.blocked];
@@ -78,12 +78,12 @@ export class Field {
       [this.rows, this.columns] = [m.labels.length, m.labels[0].length];
     } else if (kind === "ribbons") {
       [this.rows, this.columns] = [Math.max(m.rows.length, m.columns.length), 2];
-      this.links = linksOf(m, look.faint);
+      this.links = linksOf(m, theme.faint);
     } else {
       [this.rows, this.columns] = [1, m.length];
     }
   }
-  gaps(index, every) { return every ? this.look.break * Math.floor(index / every) : 0; }
+  gaps(index, every) { return every ? this.theme.break * Math.floor(index / every) : 0; }
   box(r, c) {
     const m = this.m;
     if (this.kind === "items") return m[c].box;
@@ -103,8 +103,8 @@ export class Field {
     }
     if (x < m.x || y < m.y) return null;
     const place = (d, size, every) => {
-      const block = every ? Math.floor(d / (every * size + this.look.break)) : 0;
-      return Math.floor((d - this.look.break * block) / size);
+      const block = every ? Math.floor(d / (every * size + this.theme.break)) : 0;
+      return Math.floor((d - this.theme.break * block) / size);
     };
     const r = place(y - m.y, m.h, m.break_rows), c = place(x - m.x, m.w, m.break_columns);
     return r < this.rows && c < this.columns && this.says(r, c) !== null ? [r, c] : null;
@@ -136,7 +136,7 @@ export class Field {
     return [this, other].every((f) => f.kind === "heatmap" || f.kind === "ribbons") && names(this) === names(other);
   }
   levels(perRow) {
-    // where each value lies in its map, 0 to 255: mha_course.pictures.charts.shares
+    // where each value lies in its map, 0 to 255: Heatmap.levels
     const { m, values, blocked, columns } = this, out = new Uint8Array(values.length);
     const [low, end] = m.limits;
     let high = end;

@@ -178,7 +178,7 @@ class Flow {
       const { x, y, text, size } = tokens[at];
       g.font = `600 ${size}px ${view.font}`;
       const width = g.measureText(text).width + 8;
-      g.fillStyle = view.look.roles[role];
+      g.fillStyle = view.theme.roles[role];
       g.fillRect(x - 4, y - 9, width, 19);
       view.write(g, text, x, y, size, "#FFFFFF", "left", true);
     }
@@ -186,8 +186,8 @@ class Flow {
 
   // A role's colour as a line. Without a role, the head's.
   tint(role) {
-    const { look } = this.view;
-    return this.view.lighter(role ? look.roles[role] : look.heads[this.flow.head % look.heads.length]);
+    const { theme } = this.view;
+    return this.view.lighter(role ? theme.roles[role] : theme.heads[this.flow.head % theme.heads.length]);
   }
 
   // What made a number: a sentence, and the parts as bars (their labels, and which one is meant).
@@ -251,7 +251,7 @@ class Flow {
     this.bars = now;
     bars.replaceChildren(...parts.map((v, i) => {
       const bar = document.createElement("span"), fill = bar.appendChild(document.createElement("i"));
-      const height = (100 * Math.abs(v)) / far, colour = heads ? view.look.heads[heads[i] % view.look.heads.length] : this.tint();
+      const height = (100 * Math.abs(v)) / far, colour = heads ? view.theme.heads[heads[i] % view.theme.heads.length] : this.tint();
       fill.style.cssText = `height:${height}%;bottom:${v < 0 ? zero - height : zero}%;background:${colour}`;
       if (meant === i) bar.className = "mha-meant";
       if (labels) bar.appendChild(document.createElement("b")).textContent = labels[i];

@@ -19,7 +19,7 @@ from mha_course.pictures.scene import Scene
 from mha_lesson.refusals import MOST
 
 WIDTH = 860  # fits the output of a notebook cell on a laptop
-ROOMS = (WIDTH, 620, 310)  # widths that a saved page is laid out for: a laptop, a tablet, a phone
+WIDTHS = (WIDTH, 620, 310)  # a saved page is laid out for: a laptop, a tablet, a phone
 SCREEN = 420  # with controls and sentence it takes 560 px of a laptop's screen
 
 

@@ -12,6 +12,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 from collections.abc import Callable, Generator, Hashable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path as FilePath
@@ -19,13 +20,21 @@ from typing import Any
 
 import anywidget
 import ipywidgets as widgets
-import numpy as np
 import traitlets
 
 from mha_course.pictures import figures, states
 from mha_course.pictures.colours import HEADS, INK, MAPS, RIBBON, RIBBON_FAR, ROLES, TILE, WRONG
+from mha_course.pictures.controls import (
+    Controls,
+    Reach,
+    apply,
+    described,
+    positions_of,
+    requested,
+    resolved,
+)
 from mha_course.pictures.flow import Flow
-from mha_course.pictures.layout import ROOMS, SCREEN, WIDTH, draw
+from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
 from mha_course.pictures.marks import (
     CODE,
     SCRIPT_SIZE,
@@ -40,18 +49,19 @@ from mha_course.pictures.marks import (
     Text,
 )
 from mha_course.pictures.scene import Scene, scene_of
-from mha_course.pictures.states import Arrays, State
+from mha_course.pictures.states import ArrayNumbering, State
 from mha_course.pictures.tiles import BREAK
 from mha_course.pictures.words import FAINT
 
 __all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
 
-SCRIPTS = ("fields.js", "view.js", "flow.js", "live.js")  # one module
+SCRIPTS = ("fields.js", "view.js", "flow.js", "states.js", "controls.js", "live.js")  # one module
 FILES = [FilePath(__file__).with_name(name) for name in SCRIPTS]
-SCRIPT = "".join(file.read_text(encoding="utf-8") for file in FILES)
+SOURCE = "".join(file.read_text(encoding="utf-8") for file in FILES)
+SCRIPT = re.sub(r"^ *(//.*\n)?", "", SOURCE, flags=re.MULTILINE)  # without comments, indented by 0
 EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
 SERVED = "JPY_SESSION_NAME"  # set by a Jupyter server: somebody looks at the notebook live
-LOOK = {  # what the script needs of the numbers that a still picture is drawn with
+THEME = {  # colours and sizes that the script shares with still pictures
     "heads": list(HEADS),
     "roles": ROLES,
     "tile": TILE,
@@ -64,9 +74,9 @@ LOOK = {  # what the script needs of the numbers that a still picture is drawn w
     "maps": {name: table.ravel().tolist() for name, table in MAPS.items()},
 }
 REST = 0.15  # seconds after the last move until the states around it are sent
-FIRST = 1.0  # the same after it was shown: until then a browser has said how wide its view is
+FIRST = 1.0  # seconds after it was shown: until then a browser has said how wide its view is
 KEPT = 512  # states that are kept: those around a position share many with those around the next
-_KIND = {Text: "text", Rect: "rect", Path: "path", Dot: "dot", ColourBar: "bar"}
+_KINDS = {Text: "text", Rect: "rect", Path: "path", Dot: "dot", ColourBar: "bar"}
 
 
 def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
@@ -76,26 +86,26 @@ def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
     """
     state = _state(scene, (width,))
     [(width, height, marks)] = state.layouts
-    sizes, raw = states.packed(state.arrays)
+    sizes, raw = states.pack_arrays(state.arrays)
     layout = {"width": width, "height": height, "marks": [_plain(mark) for mark in marks]}
     return {**state.words, **layout, "arrays": sizes}, raw
 
 
-def _state(scene: Scene, rooms: Sequence[float]) -> State:
-    arrays = Arrays()
-    drawings = [draw(scene, room, SCREEN) for room in rooms]
+def _state(scene: Scene, widths: Sequence[float]) -> State:
+    arrays = ArrayNumbering()
+    drawings = [draw(scene, width, SCREEN) for width in widths]
     flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
     words = {
         "caption": scene.caption,
         "alt": scene.alt,
         "text": [list(row) for row in scene.text()],
-        "flow": flow and flow.sent(arrays.put),
+        "flow": flow and flow.sent(arrays.of),
     }
-    layouts = [(_short(d.width), _short(d.height), _marks(d, arrays.put)) for d in drawings]
+    layouts = [(_rounded(d.width), _rounded(d.height), _marks(d, arrays.of)) for d in drawings]
     return State(words, [*arrays.known], layouts)
 
 
-def _marks(drawing: Drawing, put: Callable[[np.ndarray], int]) -> list[Hashable]:
+def _marks(drawing: Drawing, put: Callable[[Any], int]) -> list[Hashable]:
     """The marks; those that are no plain values as names and parts."""
     return [
         tuple(mark.sent(put).items()) if isinstance(mark, OwnMark) else mark
@@ -107,13 +117,13 @@ def _plain(mark: Any) -> dict[str, Any]:
     """A mark by the names of its parts."""
     if isinstance(mark, tuple):
         return dict(mark)
-    parts = {name: _short(value) for name, value in vars(mark).items()}
+    parts = {name: _rounded(value) for name, value in vars(mark).items()}
     if isinstance(mark, Path):
-        parts["points"] = [_short(float(v)) for point in mark.points for v in point]
-    return {"kind": _KIND[type(mark)]} | parts
+        parts["points"] = [_rounded(float(v)) for point in mark.points for v in point]
+    return {"kind": _KINDS[type(mark)]} | parts
 
 
-def _short(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     """Pixels with one decimal at most."""
     if not isinstance(value, float):
         return value
@@ -124,17 +134,17 @@ class LiveView(anywidget.AnyWidget):
     """One canvas that shows a scene: `show(scene)` sends the next in a single message."""
 
     _esm = SCRIPT
-    look = traitlets.Dict(LOOK).tag(sync=True)
+    theme = traitlets.Dict(THEME).tag(sync=True)
     scene = traitlets.Dict().tag(sync=True)
     data = traitlets.Bytes().tag(sync=True)
-    deck = traitlets.Dict().tag(sync=True)
-    stored = traitlets.Bytes().tag(sync=True)
+    controls = traitlets.Dict().tag(sync=True)
+    prefetched = traitlets.Bytes().tag(sync=True)
     error = traitlets.Unicode().tag(sync=True)
-    room = traitlets.Int(WIDTH).tag(sync=True)
+    width = traitlets.Int(WIDTH).tag(sync=True)
 
     def show(self, thing: Any) -> None:
         """Draws a scene, a panel or panels."""
-        header, values = pack(scene_of(thing), self.room)
+        header, values = pack(scene_of(thing), self.width)
         with self.hold_sync():
             self.scene, self.data, self.error = header, values, ""
 
@@ -155,10 +165,10 @@ class Explorer:
 
     def __init__(
         self,
-        controls: states.Controls,
+        controls: Controls,
         scene_at: Callable[..., Any],
         *,
-        reach: states.Reach | None = None,
+        reach: Reach | None = None,
         play: str | None = None,
     ) -> None:
         self.controls = dict(controls)
@@ -168,8 +178,8 @@ class Explorer:
         self._state_at = lru_cache(KEPT)(self._state_anew)
         self._sent: set[tuple[Any, ...]] = set()  # positions that the browser shows by itself
         self._sending: asyncio.Task[None] | None = None
-        self._wishes = {key: states.wish(control) for key, control in self.controls.items()}
-        self._fitting = False
+        self._requests = {key: requested(control) for key, control in self.controls.items()}
+        self._applying = False
         self.first = self.scene
         self.view = LiveView()
         for key, control in self.controls.items():
@@ -178,12 +188,12 @@ class Explorer:
             control.style.description_width = "initial"
             if getattr(control, "tooltip", "") is None:  # ipywidgets 7: not every control has one
                 control.tooltip = ""  # else ipywidgets writes "null" into the label's
-        self.view.deck = {"controls": self._described(), "play": play}
+        self.view.controls = {"controls": self._described(), "play": play}
         self.view.show(self.first)
-        self.view.observe(self._widen, "room")
+        self.view.observe(self._widen, "width")
         for key, control in self.controls.items():
             control.observe(partial(self._move, key), "value")
-        self._fit(self.values)
+        self._apply(self.values)
         bar = widgets.Box(list(self.controls.values()))
         bar.layout.flex_flow = "row wrap"
         bar.add_class("mha-bar")
@@ -197,42 +207,43 @@ class Explorer:
     @property
     def values(self) -> dict[str, Any]:
         """Where the controls stand now, each among the positions that earlier ones leave."""
-        return states.settled(self.controls, self.reach, self._wishes)
+        return resolved(self.controls, self.reach, self._requests)
 
     @property
     def scene(self) -> Scene:
         """The scene of now."""
         return self.scene_at(**self.values)
 
-    def parcel(self) -> Generator[None, None, bytes]:
-        """All its states, for pages of all widths; stops after each of them."""
+    def pack(self) -> Generator[None, None, bytes]:
+        """All its states, for pages of all widths; yields after each of them."""
 
         def state_at(at: dict[str, Any]) -> State:
-            return _state(self.scene_at(**at), ROOMS)
+            return _state(self.scene_at(**at), WIDTHS)
 
-        return states.parcel(
-            self.controls, self.reach, state_at, _plain, ROOMS, play=self.play, start=self._wishes
-        )
+        return states.pack_states(
+            self.controls, self.reach, state_at, _plain, WIDTHS,
+            play=self.play, requests=self._requests,
+        )  # fmt: skip
 
-    def _state_anew(self, room: int, *values: Any) -> State:
+    def _state_anew(self, width: int, *values: Any) -> State:
         scene = self.scene_at(**dict(zip(self.controls, values, strict=True)))
-        return _state(scene, (room,))
+        return _state(scene, (width,))
 
     def _described(self) -> list[dict[str, Any]]:
-        described = []
+        made = []
         for key, control in self.controls.items():
             typed = [control.value] if isinstance(control, widgets.Text) else None
-            places = states.places_of(control, typed)
-            described.append(states.described(key, control, places, self._wishes[key]))
-        return described
+            positions = positions_of(control, typed)
+            made.append(described(key, control, positions, self._requests[key]))
+        return made
 
     def _widen(self, _change: Any) -> None:
         self._sent.clear()
         self._answer()
 
     def _move(self, key: str, _change: Any) -> None:
-        if not self._fitting:
-            self._wishes[key] = states.wish(self.controls[key])
+        if not self._applying:
+            self._requests[key] = requested(self.controls[key])
             self._answer()
 
     def _answer(self) -> None:
@@ -241,15 +252,15 @@ class Explorer:
             self.view.error = ""
         else:
             self._show(at)
-        self._fit(at)  # the picture comes first
+        self._apply(at)  # the picture comes first
         self._send()
 
-    def _fit(self, at: dict[str, Any]) -> None:
-        self._fitting = True
+    def _apply(self, at: dict[str, Any]) -> None:
+        self._applying = True
         try:
-            states.fit(self.controls, self.reach, at)
+            apply(self.controls, self.reach, at)
         finally:
-            self._fitting = False
+            self._applying = False
 
     def _show(self, at: dict[str, Any]) -> None:
         try:
@@ -268,21 +279,23 @@ class Explorer:
 
     async def _send_around(self, rest: float) -> None:
         await asyncio.sleep(rest)
-        room, known = self.view.room, set[tuple[Any, ...]]()
+        width, known = self.view.width, set[tuple[Any, ...]]()
 
         def state_at(at: dict[str, Any]) -> State | None:
-            with contextlib.suppress(Exception):  # it is said when somebody goes there
-                state = self._state_at(room, *at.values())
+            with contextlib.suppress(Exception):  # shown to a reader who goes there
+                state = self._state_at(width, *at.values())
                 known.add(tuple(at.values()))
                 return state
             return None
 
-        making = states.parcel(self.controls, self.reach, state_at, _plain, (room,), self._wishes)
+        making = states.pack_states(
+            self.controls, self.reach, state_at, _plain, (width,), self._requests
+        )
         while True:
             try:
                 next(making)
             except StopIteration as made:
-                self._sent, self.view.stored = known, made.value
+                self._sent, self.view.prefetched = known, made.value
                 return
             await asyncio.sleep(0)  # whatever else the kernel has to do goes first
 
@@ -301,12 +314,12 @@ class Explorer:
 
 def page(explorer: Explorer) -> str:
     """An explorer with all its states as HTML that needs nothing else: no kernel, no network."""
-    place = f"mha-{explorer.box.model_id[:12]}"
+    name = f"mha-{explorer.box.model_id[:12]}"
     still = figures.html(explorer.first, SCREEN)
     moves = "".join(
-        f"<script>{said}</script>" for said in (script(), states_script(explorer, place))
+        f"<script>{source}</script>" for source in (script(), states_script(explorer, name))
     )
-    return f'<div id="{place}">{still}</div>{moves}'
+    return f'<div id="{name}">{still}</div>{moves}'
 
 
 def script() -> str:
@@ -314,14 +327,14 @@ def script() -> str:
     source = base64.b64encode(SCRIPT.encode()).decode()
     return (
         f'window.mhaShow ??= import("data:text/javascript;base64,{source}").then(({{ mount }}) => '
-        f"(place, states) => mount(document.getElementById(place), {json.dumps(LOOK)}, states));"
+        f"(name, states) => mount(document.getElementById(name), {json.dumps(THEME)}, states));"
     )
 
 
-def states_script(explorer: Explorer, place: str) -> str:
+def states_script(explorer: Explorer, name: str) -> str:
     """What puts the explorer, with all its states, into the element of this id."""
-    said = base64.b64encode(_whole(explorer.parcel())).decode()
-    return f'mhaShow.then((show) => show({json.dumps(place)}, "{said}"));'
+    states = base64.b64encode(_whole(explorer.pack())).decode()
+    return f'mhaShow.then((show) => show({json.dumps(name)}, "{states}"));'
 
 
 def _whole(making: Generator[None, None, bytes]) -> bytes:

@@ -74,8 +74,8 @@ function origins(before, after) {
 
 export class View {
   // `choose(key, position)` moves a control, where a panel stands for one of its positions.
-  constructor(el, look, choose = () => {}) {
-    this.look = look;
+  constructor(el, theme, choose = () => {}) {
+    this.theme = theme;
     this.el = el;
     this.choose = choose;
     el.classList.add("mha-view");
@@ -135,7 +135,7 @@ export class View {
     for (const mark of scene.marks) {
       const { kind, says, x, y, width, height, panel } = mark;
       if (["heatmap", "tiles", "ribbons"].includes(kind)) {
-        this.areas.push(new Field(kind, mark, this.look));
+        this.areas.push(new Field(kind, mark, this.theme));
         if (!mark.key) this.fields.push(this.areas.at(-1));
       }
       if (["rect", "dot"].includes(kind) && says) {
@@ -146,7 +146,7 @@ export class View {
       if (kind === "arrows") items.set(mark, cornersOf(mark).slice(1).map(([a, b], i) => (
         { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })));
     }
-    for (const list of items.values()) this.fields.push(new Field("items", list, this.look));
+    for (const list of items.values()) this.fields.push(new Field("items", list, this.theme));
     if (this.pinned && this.fields[i]?.names(...kept) !== named) { // another pair now: nobody has kept that
       if (String(this.cursor) === String(this.pinned)) this.cursor = null;
       this.pinned = null;
@@ -199,7 +199,7 @@ export class View {
     if (!scene || !this.el.isConnected) return;
     this.drew = performance.now();
     if (!this.colours) {
-      this.colours = theme(this.el);
+      this.colours = colours(this.el);
       this.inks = {};
       this.font = getComputedStyle(this.el).fontFamily || "sans-serif";
       const root = this.el.closest(".mha-explorer") ?? this.el;
@@ -240,7 +240,7 @@ export class View {
   get byRow() { return this.offered && this.ownRange.checked; }
 
   write(g, text, x, y, size, colour, align = "center", bold = false) {
-    const { down, size: share } = this.look.scripts, pieces = this.pieces(text);
+    const { down, size: share } = this.theme.scripts, pieces = this.pieces(text);
     const font = (sign) => { g.font = `${bold ? "600 " : ""}${sign ? share * size : size}px ${this.font}`; };
     const widths = pieces.length > 1 ? pieces.map(([piece, sign]) => { font(sign); return g.measureText(piece).width; }) : [0];
     x -= { left: 0, center: 0.5, right: 1 }[align] * sum(widths);
@@ -257,7 +257,7 @@ export class View {
 
   // Pieces of a text, each with the sign that raises or lowers it, or "": mha_course.pictures.marks.scripts.
   pieces(text) {
-    const { split, code } = this.look.scripts;
+    const { split, code } = this.theme.scripts;
     if (!/[_^]/.test(text) || new RegExp(code).test(text)) return [[text, ""]];
     const parts = text.split(new RegExp(split));
     return parts.flatMap((part, i) => (part && i % 3 !== 1 ? [[part, i % 3 ? parts[i - 1] : ""]] : []));
@@ -274,7 +274,7 @@ export class View {
 
   // A colour, lighter on a dark page; of marks those of roles, which are dark enough for text.
   lighter(colour) { return this.colours.dark ? `rgb(${parse(colour).map((v) => Math.round(v + (255 - v) * 0.4))})` : colour; }
-  shade(colour) { return Object.values(this.look.roles).includes(colour) ? this.lighter(colour) : colour; }
+  shade(colour) { return Object.values(this.theme.roles).includes(colour) ? this.lighter(colour) : colour; }
 
   rect(g, { x, y, width: w, height: h, colour, hollow }) {
     g.fillStyle = g.strokeStyle = this.shade(colour);
@@ -305,7 +305,7 @@ export class View {
   step(i, along, up) { return `head ${i}: ${number(along, 2)} along, ${number(Math.abs(up), 2)} ${up >= 0 ? "up" : "down"}`; }
 
   arrows(g, mark) { // the dashed sum, then each arrow from the tip of the one before
-    const corners = cornersOf(mark), { heads, ink } = this.look;
+    const corners = cornersOf(mark), { heads, ink } = this.theme;
     this.arrow(g, corners[0], corners.at(-1), ink, true);
     for (let i = 0; i + 1 < corners.length; i++) {
       const [[a, b], [c, d]] = [corners[i], corners[i + 1]], far = Math.hypot(c - a, d - b);
@@ -325,7 +325,7 @@ export class View {
   ink(map, level) { return (this.inks[map] ??= [])[level] ??= this.mixed(map, level); }
   mixed(map, level) {
     // on a dark page the strong end is lighter, so that the whole range can be told apart
-    const m = this.look.maps[map].slice(4 * level, 4 * level + 4), share = m[3] / 255;
+    const m = this.theme.maps[map].slice(4 * level, 4 * level + 4), share = m[3] / 255;
     const glow = this.colours.dark ? 0.35 * share : 0;
     const parts = [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
     return { parts, css: `rgba(${parts})` };
@@ -395,11 +395,11 @@ export class View {
       let [x, y, w, h] = f.box(r, c);
       if (flies) [x, y] = mix(homes.get(m.links[r][c]).slice(0, 2), [x, y], this.way);
       const head = m.heads[r][c];
-      const fill = head >= 0 ? this.look.heads[head % this.look.heads.length] : this.look.tile;
+      const fill = head >= 0 ? this.theme.heads[head % this.theme.heads.length] : this.theme.tile;
       g.fillStyle = fill;
       g.fillRect(x, y, w, h);
       if (m.wrong[r][c]) {
-        g.strokeStyle = this.look.wrong;
+        g.strokeStyle = this.theme.wrong;
         g.lineWidth = 1.6;
         g.setLineDash([3, 2.4]);
         g.strokeRect(x + 0.8, y + 0.8, w - 1.6, h - 1.6);
@@ -410,7 +410,7 @@ export class View {
   }
 
   ribbons(g, f) {
-    const { m } = f, [near, far] = this.look.ribbon, [row, column] = this.looksAt(f) ?? [m.row, null];
+    const { m } = f, [near, far] = this.theme.ribbon, [row, column] = this.looksAt(f) ?? [m.row, null];
     g.strokeStyle = m.colour;
     for (const [r, c, weight] of f.links) {
       const [y, to, middle] = [m.y + (r + 0.5) * m.h, m.y + (c + 0.5) * m.h, m.x + m.w / 2];

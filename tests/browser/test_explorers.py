@@ -201,7 +201,7 @@ def test_where_others_go_when_a_slider_moves_is_known_without_the_kernel(gallery
     ):
         shown = gallery.locator(".mha-explorer").nth(explore.__all__.index(name))
         handle = slider(shown, which)
-        sent = "c => Boolean(c.mha.stored)"
+        sent = "c => Boolean(c.mha.prefetched)"
         gallery.wait_for_function(sent, arg=shown.locator("canvas").element_handle(), timeout=SOON)
         handle.focus()
         for *keys, said in moves:
@@ -394,8 +394,8 @@ def test_the_kernel_hears_of_a_slider_once_it_rests(page):
     slider(page, "size").focus()
     page.keyboard.press("Home")
     canvas = page.locator(STORED).locator("canvas").element_handle()
-    around = """([c, at]) => c.mha.stored?.rooms[0] === 860
-        && c.mha.stored.tree.every((node, i) => (node[0] !== null) === (i === at))"""
+    around = """([c, at]) => c.mha.prefetched?.widths[0] === 860
+        && c.mha.prefetched.tree.every((node, i) => (node[0] !== null) === (i === at))"""
     # The kernel has heard, also of the page's width, and sent what is near.
     page.wait_for_function(around, arg=[canvas, 0])
     page.wait_for_function(IDLE)  # with a word on its way the next one would follow at once
@@ -431,7 +431,7 @@ def test_what_is_one_move_away_is_shown_without_a_word_from_the_kernel(page):
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
     settle(page, STORED, demo.stored(16, True).caption)
-    holds = "c => (t => t && t[1][0] !== null && t[3][0] === null)(c.mha.stored?.tree)"
+    holds = "c => (t => t && t[1][0] !== null && t[3][0] === null)(c.mha.prefetched?.tree)"
     canvas = page.locator(STORED).locator("canvas").element_handle()
     page.wait_for_function(holds, arg=canvas)  # the kernel has rested since, and sent what is near
     page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
@@ -470,7 +470,7 @@ def test_where_the_others_leave_a_control_is_nobody_s_wish(server, jupyterlab):
     """One head by hand, of the sentence head 1: not the last, though it stood at the last."""
     made = lab.notebook(server.work / "flow.ipynb", [FLOW])
     server.turn(jupyterlab, made.name)
-    jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.stored")
+    jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.prefetched")
     jupyterlab.get_by_label("example").select_option("the sentence")
     settle(jupyterlab, ".mha-explorer", "Head 1: ")
     jupyterlab.locator("[aria-label=head][aria-valuetext='1']").wait_for(timeout=SOON)
@@ -479,7 +479,7 @@ def test_where_the_others_leave_a_control_is_nobody_s_wish(server, jupyterlab):
 def test_a_slider_ends_where_its_list_ends_now(server, jupyterlab):
     """ipywidgets leaves it as long as it was made: 4 key heads for 2 heads, or none for 4."""
     server.turn(jupyterlab, lab.notebook(server.work / "cache.ipynb", [CACHE]).name)
-    jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.stored")
+    jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.prefetched")
 
     def stands(said: str, last: int) -> None:
         place = f"[aria-label=h_kv][aria-valuetext='{said}'][aria-valuemax='{last}.0']"

@@ -1,0 +1,137 @@
+// Where controls stand: what is asked for, what is possible (mha_course.pictures.controls), and ipywidgets' sliders.
+
+// The position that is shown for one that is asked for, where a node of the tree has those that are left.
+const possible = ({ input }, position, node) => (position < node.length ? position : input === "range" ? node.length - 1 : 0);
+
+// What the reader asks for: a position of each control. Infinity: a slider at its maximum stays there when the range changes.
+class Requests {
+  constructor(controls) {
+    this.controls = controls;
+    this.asked = controls.map((c) => c.start ?? Infinity);
+  }
+  ask(k, position, last) { this.asked[k] = this.controls[k].input === "range" && position === last ? Infinity : position; }
+  // The node of the positions that earlier controls leave to control k, and where it then stands.
+  left(states, k) { return path(states, this.asked.slice(0, k)).at(-1); }
+  resolved(states, k) { return possible(this.controls[k], this.asked[k], this.left(states, k)); }
+}
+
+// Controls are { all, at(k), set(k, position) }. `chooser` moves one of them by its key.
+const chooser = (controls) => (key, position) => {
+  const k = controls.all.findIndex((c) => c.key === key);
+  if (k >= 0) controls.set(k, position);
+};
+
+// A button that moves one control through its positions, once; whoever moves the control meanwhile has stopped it.
+function player(controls, key) {
+  const k = controls.all.findIndex((c) => c.key === key), button = document.createElement("button");
+  let timer = 0, left = 0;
+  const stop = () => { clearInterval(timer); timer = 0; button.textContent = "▶ Play"; };
+  const last = () => controls.all[k].said.length - 1;
+  const go = (position) => { controls.set(k, position); left = controls.at(k); };
+  const step = () => { if (controls.at(k) < last() && controls.at(k) === left) go(left + 1); else stop(); };
+  button.addEventListener("click", () => {
+    if (timer) return stop();
+    go(controls.at(k) === last() ? 0 : controls.at(k));
+    timer = setInterval(step, 160);
+    button.textContent = "❚❚ Pause";
+  });
+  button.setAttribute("data-lm-suppress-shortcuts", "true");
+  stop();
+  return { button, stop };
+}
+
+// ---- ipywidgets' ---------------------------------------------------------------------------------------
+
+// Where a model stands among the positions of a control; −1 at none of them.
+function positionOf(model, { input, indexed, typed, said, min, step }) {
+  if (typed) return said.indexOf(model.get("value"));
+  if (indexed) return model.get("index");
+  return input === "checkbox" ? Number(model.get("value")) : Math.round((model.get("value") - min) / step);
+}
+
+// The last position that a model has now.
+function lastOf(model, { indexed, min, step }) {
+  return indexed ? model.get("_options_labels").length - 1 : Math.floor((model.get("max") - min) / step);
+}
+
+function modelControls(all, models) {
+  const set = (k, position) => {
+    const { input, indexed, min, step } = all[k];
+    if (indexed) models[k].set("index", position);
+    else models[k].set("value", input === "checkbox" ? Boolean(position) : min + step * position);
+    models[k].save_changes();
+  };
+  return { all, at: (k) => positionOf(models[k], all[k]), set };
+}
+
+// End goes to a slider's last position of now: noUiSlider goes to the one that was last when it was made.
+function endKey(bar, controls, models) {
+  const end = (e) => {
+    const k = [...bar.children].findIndex((child) => child.contains(e.target));
+    if (e.key !== "End" || e.target.getAttribute("role") !== "slider" || !models[k]) return;
+    e.preventDefault();
+    e.stopPropagation();
+    controls.set(k, lastOf(models[k], controls.all[k]));
+  };
+  bar?.addEventListener("keydown", end, true);
+  return () => bar?.removeEventListener("keydown", end, true);
+}
+
+// ipywidgets leaves a slider over a list as long as the list was when it was made.
+function stretch(slider, model, control) {
+  const last = Math.max(1, lastOf(model, control));
+  slider?.noUiSlider.updateOptions({ start: model.get("index"), range: { min: 0, max: last } }, false);
+}
+
+// While the browser has the pictures, the kernel is told of a control once it rests: a message costs more than a
+// picture. After a message on its way the next follows at once, or the echo of the first would move the control back.
+function rest(models, alone) {
+  const unsent = new Map();
+  let timer = 0;
+  const send = () => {
+    for (const [model, callbacks] of unsent) Object.getPrototypeOf(model).save_changes.call(model, callbacks);
+    unsent.clear();
+  };
+  for (const model of models) {
+    model.save_changes = (callbacks) => {
+      unsent.set(model, callbacks);
+      clearTimeout(timer);
+      if (alone() && !model._pending_msgs) timer = setTimeout(send, 100);
+      else send();
+    };
+  }
+  return {
+    off: () => models.forEach((model) => { delete model.save_changes; }),
+    busy: () => unsent.size > 0 || models.some((model) => model._pending_msgs > 0),
+  };
+}
+
+// The width of the longest label of a slider, so that its neighbours stay where they are.
+const longest = ({ said }) => `${Math.max(...said.map((word) => word.length))}ch`;
+
+// What a slider says, with raised and lowered letters as plain ones: W O for Wᴼ.
+const spoken = (said) => said.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
+
+// ---- names for ipywidgets' sliders, which have none -----------------------------------------------
+
+// and a way to keep the keys that JupyterLab would take from a focused control (b adds a cell).
+function nameSliders(root, controls) {
+  for (const control of root.querySelectorAll("input, select, [role=slider], [contenteditable]"))
+    control.setAttribute("data-lm-suppress-shortcuts", "true");
+  for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {
+    const name = slider.querySelector(".widget-label")?.textContent.trim();
+    const readout = slider.querySelector(".widget-readout");
+    // A slider over a list takes no typing, though ipywidgets lets its readout be edited, after every move anew.
+    const k = [...slider.parentElement.children].indexOf(slider);
+    if (readout?.isContentEditable && controls[k]?.indexed) readout.contentEditable = "false";
+    for (const handle of slider.querySelectorAll("[role=slider]")) {
+      if (name && handle.getAttribute("aria-label") !== name) handle.setAttribute("aria-label", name);
+      const said = readout && spoken(readout.textContent.trim());
+      if (said && handle.getAttribute("aria-valuetext") !== said) handle.setAttribute("aria-valuetext", said);
+    }
+    if (name && readout?.isContentEditable && !readout.hasAttribute("aria-label")) {
+      readout.setAttribute("aria-label", `${name}, typed`);
+      readout.setAttribute("role", "textbox");
+    }
+  }
+}
