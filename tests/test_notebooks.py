@@ -6,6 +6,7 @@ outputs it would compare nothing, so these tests see to it that there is somethi
 
 import ast
 import dis
+import itertools
 import re
 import statistics
 from copy import copy
@@ -169,6 +170,16 @@ def test_leads_to_its_neighbours(path):
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
             assert (path.parent / target).exists(), f"a link leads nowhere: {target}"
+
+
+@each_notebook
+def test_where_the_course_is_missing_the_error_shows_how_to_get_it(path):
+    """A traceback shows the failing line, and two above it."""
+    lines = (line for cell in cells(path, "code") for line in ["", *cell.source.splitlines()])
+    above, first = next(
+        pair for pair in itertools.pairwise(lines) if re.match("(from|import) mha_", pair[1])
+    )
+    assert any(line.endswith("# missing? %pip install mha-lesson") for line in (above, first))
 
 
 @each_notebook
