@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from mha_course.pictures.live import Explorer
+from mha_course.pictures.numerals import axis_end
 from mha_course.pictures.panels import Bars, Curve, Scene, number
 from mha_lesson.refusals import require_bool, require_one_of
 
 SIZES = tuple(2**k for k in range(2, 13))  # d_k = 4 … 4096
 N_KEYS = 10
 ROW = 10  # the one to look at: it sharpens about as the mean of all does
-SPREAD = 2.5  # the scores' axis ends at so many standard deviations of the largest d_k
 N_ROWS = 200  # over which the curve of the largest weight is averaged
 
 
@@ -38,7 +38,7 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
     gradient = weights * (1 - weights)
     keys = [f"k{i}" for i in range(N_KEYS)]
     low, high = float(row.min()), float(row.max())
-    far = SPREAD * math.sqrt(SIZES[-1])  # one axis for all positions, so that bars compare
+    far = axis_end(max(-low, high))
     scores = Bars(
         row, keys, name="score", limits=(-far, far), title="scores of one row",
         decimals=0 if max(-low, high) >= 9.95 else 1,

@@ -4,7 +4,7 @@ import ipywidgets as widgets
 
 from mha_course.pictures.colours import ROLES
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.numerals import counted
+from mha_course.pictures.numerals import axis_end, counted
 from mha_course.pictures.panels import Bars, Scene
 from mha_lesson.attention_refusals import require_divisible
 from mha_lesson.refusals import require_sizes
@@ -13,7 +13,6 @@ WIDTHS = (48, 96, 192, 384, 768)
 HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width
 TIED = "d_model / h"
 FREE = (1, 2, 4, 8, 16, 32, 64, 128)
-AXIS = (10, 1e7)  # one axis for all states, so that bars can be compared while a slider moves
 T = 128  # tokens, for the operations that depend on their number
 
 
@@ -46,11 +45,12 @@ def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
     matrices = ["W_q", "W_k", "W_v", "W_o"]
     parameters = Bars(
         [one] * 4, matrices, roles=ROLES, name="parameters", title="parameters",
-        log=True, limits=AXIS, reference=(d_model**2, "d_model²"),
+        limits=(0, axis_end(max(one, d_model**2))), reference=(d_model**2, "d_model²"),
     )  # fmt: skip
     operations = Bars(
         [2 * one] * 4 + [products] * 2, [*matrices, "Q Kᵀ", "A V"], roles=[*ROLES, None, "value"],
-        name="operations", title=f"operations for each of {T} tokens", log=True, limits=AXIS,
+        name="operations", title=f"operations for each of {T} tokens",
+        limits=(0, axis_end(max(2 * one, products))),
     )  # fmt: skip
     return Scene(
         [parameters, operations],

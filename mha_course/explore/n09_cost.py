@@ -6,6 +6,7 @@ from functools import partial
 import ipywidgets as widgets
 
 from mha_course.pictures.live import Explorer
+from mha_course.pictures.numerals import axis_end
 from mha_course.pictures.panels import Bars, Curve, Scene, Table
 from mha_lesson.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
 from mha_lesson.refusals import say
@@ -13,7 +14,7 @@ from mha_lesson.refusals import say
 LENGTHS = tuple(2**k for k in range(6, 15))  # T = 64 … 16,384
 WIDTHS = (192, 384, 512, 768, 1536)
 HEADS = (1, 2, 4, 8, 16)  # each divides every width
-FLOP_AXIS, MS_AXIS, BYTES_AXIS = (1e6, 1e13), (1e-3, 1e5), (1e4, 1e11)  # for all positions
+MS_AXIS, BYTES_AXIS = (1e-3, 1e5), (1e4, 1e11)  # for all positions
 UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -67,8 +68,8 @@ def scene(T: int = 1024, d_model: int = 512, h: int = 8, measured: Measured | No
         )  # fmt: skip
 
     operations = Bars(
-        list(parts.values()), ["4 W", "Q Kᵀ", "A V"], name="operations", log=True,
-        limits=FLOP_AXIS, title=f"operations of the layer, T = {T:,}",
+        list(parts.values()), ["4 W", "Q Kᵀ", "A V"], name="operations",
+        limits=(0, axis_end(max(parts.values()))), title=f"operations of the layer, T = {T:,}",
     )  # fmt: skip
     rules = Table(
         [

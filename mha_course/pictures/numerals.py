@@ -55,6 +55,12 @@ def _said(value: float, decimals: int | None) -> str:
     return minus + (text[1:] if text.startswith("0.") else text)
 
 
+def axis_end(value: float) -> float:
+    """1, 2 or 5 times a power of ten, the next from `value` on: an axis that seldom changes."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
+
+
 def ticks(low: float, high: float, log: bool = False, most: int = 5) -> tuple[float, ...]:
     """At most about `most` round positions from `low` to `high`."""
     if log:
