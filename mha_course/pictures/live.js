@@ -10,7 +10,7 @@ async function render({ model, el }) {
   const listen = (m, event, f) => { m.on(event, f); off.push(() => m.off(event, f)); };
   const resize = new ResizeObserver(() => {
     const now = Math.floor((el.clientWidth - 8) / 20) * 20;
-    view.tallest = 0;
+    view.resize();
     if (now <= 0 || now === width) return;
     width = now;
     const wanted = Math.min(860, Math.max(320, now));
@@ -136,7 +136,7 @@ export async function mount(el, theme, bytes) {
   new ResizeObserver(() => { // also the first time
     if (stage.clientWidth === width) return;
     width = stage.clientWidth;
-    view.tallest = 0;
+    view.resize();
     apply();
   }).observe(stage);
 }

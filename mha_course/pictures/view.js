@@ -38,6 +38,7 @@ const STYLE = `
 .mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
 .mha-bar .widget-dropdown select{width:auto;padding-right:4px;appearance:auto;background-image:none}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
+[data-jp-theme-light=false] figure>img{filter:brightness(.8)}
 @media print{.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
 `;
 
@@ -124,7 +125,8 @@ export class View {
   // `scene` as `fill` makes it.
   show(scene) {
     const copies = (marks) => marks?.some((m) => m.kind === "tiles" && m.copied);
-    const before = still.matches || !this.shown ? null : origins(this.shown, scene.marks);
+    const before = still.matches || !this.shown || this.resized ? null : origins(this.shown, scene.marks);
+    this.resized = false;
     this.fly = copies(scene.marks) && !copies(this.shown);
     this.before = before && (this.fly || !rests(before, scene.marks)) ? before : null;
     this.started = performance.now() - FRAME;
@@ -169,6 +171,12 @@ export class View {
   settle() {
     if (this.tallest <= this.scene.height + 4) return;
     this.tallest = Math.min(this.tallest, Math.max(0, innerHeight - this.stage.getBoundingClientRect().top));
+  }
+
+  // The page has another width: the next picture stands at once, labels and marks together.
+  resize() {
+    this.tallest = 0;
+    this.resized = true;
   }
 
   fail(sentence) {

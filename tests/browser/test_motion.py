@@ -174,3 +174,14 @@ def test_where_only_colours_change_no_frame_follows(tab, page_of):
     page = opened(tab, page_of("colours", demo.colours_explorer))
     before = moved(page, "n", 1, "ArrowRight")
     assert picture(page) != before and page.evaluate("waiting()") == 0
+
+
+@pytest.mark.plain
+def test_a_page_of_another_width_has_labels_and_marks_there_at_once(tab, page_of):
+    page = opened(tab, page_of("moving", MOVES["moving"][0]))
+    page.evaluate("pass_time(300)")
+    wide = page.locator("canvas").evaluate("c => c.mha.scene.width")
+    page.set_viewport_size({"width": 400, "height": 800})
+    narrower = "wide => document.querySelector('canvas').mha.scene.width < wide"
+    page.wait_for_function(narrower, arg=wide)
+    assert page.locator("canvas").evaluate("c => c.mha.shown === c.mha.scene.marks")
