@@ -200,6 +200,7 @@ class WithCache(torch.nn.Module):
         return self.module(x, cache), cache.keys, cache.values
 
 
+@pytest.mark.plain  # a length that is a symbol is no int to beartype
 @pytest.mark.parametrize("window", [None, 16])
 @torch.no_grad()
 def test_exported_it_computes_the_same_for_lengths_on_both_sides_of_the_window(window):
@@ -223,6 +224,20 @@ def test_exported_it_computes_the_same_for_lengths_on_both_sides_of_the_window(w
         for step, n_first in ((more, 4), (more, 23), (one, 1)):
             inputs = given(n_first, n)
             torch.testing.assert_close(step(*inputs), cached(*inputs))
+
+
+@pytest.mark.plain
+@torch.no_grad()
+def test_compiled_whole_it_computes_the_same_on_both_sides_of_the_window():
+    torch.compiler.reset()
+    alone = layer(2, rope_base=10_000.0, window=16)
+    compiled = torch.compile(alone, fullgraph=True, backend="eager")
+    for n in (5, 17, 40):
+        torch.testing.assert_close(compiled(tokens(n)), alone(tokens(n)))
+        plain, traced = KVCache(), KVCache()
+        for length in (n, 1):
+            x = tokens(length)
+            torch.testing.assert_close(compiled(x, traced), alone(x, plain))
 
 
 @pytest.mark.plain
