@@ -3,6 +3,7 @@
 import contextlib
 import io
 import itertools
+import json
 import os
 import re
 import runpy
@@ -22,7 +23,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import badges
 import install
+import minutes
 import pieces
 from mha_course import lab
 
@@ -433,3 +436,54 @@ def test_the_weekly_job_runs_every_piece():
     [job] = re.findall(r"^  processors:.*?(?=^  \w)", text, re.M | re.S)
     assert re.search(r"piece: \[(.*)\]", job)[1].split(", ") == list(pieces.PROCESSORS)
     assert "PIECE=${{ matrix.piece }}" in job
+
+
+def test_what_ci_asks_of_make_is_there_and_keeps_what_ci_installs():
+    """The tests' set-up, if it came after, would bring the pinned versions back."""
+    targets = dict(re.findall(r"^([a-z-]+):(.*)", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    for path in sorted((ROOT / ".github/workflows").glob("*.yml")):
+        for job in re.split(r"^  (?=\w+:)", path.read_text(encoding="utf-8"), flags=re.M):
+            asked = re.findall(r"(?:run: |PYTHON=python && )make ([a-z-]+)|(pip install)", job)
+            made = [target or "$(FOR_TESTS)" for target, _ in asked]
+            assert {*made} - {"$(FOR_TESTS)"} <= targets.keys(), path.name
+            if "$(FOR_TESTS)" in made:
+                assert "$(FOR_TESTS)" in targets[made[0]], job
+
+
+# --- where the repository is --------------------------------------------------------------------
+
+
+def test_badges_lead_to_this_notebook_in_this_repository(monkeypatch, tmp_path):
+    """A second address replaces the first; one that is no such host's leaves no badge."""
+    for name in ("README.md", "CITATION.cff", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    [path] = ROOT.glob("notebooks/03*.ipynb")
+    (tmp_path / "notebooks").mkdir()
+    here = Path(shutil.copy(path, tmp_path / "notebooks"))
+    monkeypatch.setattr(badges, "FOLDER", tmp_path / "notebooks")
+    monkeypatch.setattr(badges, "paths", lambda: [here])
+    before = {p: p.read_text("utf-8") for p in tmp_path.rglob("*.*")}
+    for address in ("https://github.com/some/one", "https://github.com/an/other.git"):
+        badges.write(address, "v7.5.3")
+    first = json.loads(here.read_text("utf-8"))["cells"][0]["source"][-1]
+    assert not minutes.words(first)
+    assert first == " · ".join(
+        f"[Open in {host}]({link}/03_splitting_into_heads.ipynb)"
+        for host, link in (
+            ("Colab", "https://colab.research.google.com/github/an/other/blob/v7.5.3/notebooks"),
+            ("Binder", "https://mybinder.org/v2/gh/an/other/v7.5.3?urlpath=lab/tree/notebooks"),
+        )
+    )
+    after = {p: p.read_text("utf-8") for p in before}
+    assert all("an/other" in text and "some/one" not in text for text in after.values())
+    urls = tomllib.loads(after[tmp_path / "pyproject.toml"])["project"]["urls"]
+    assert urls["Issues"] == "https://github.com/an/other/issues"
+    badges.write("https://example.org/other")
+    assert here.read_text("utf-8") == before[here]
+    assert "Open in" not in (tmp_path / "README.md").read_text("utf-8")
+
+
+def test_the_citation_names_this_version():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {PROJECT['version']}\n" in text
+    assert f"## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

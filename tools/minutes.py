@@ -68,8 +68,8 @@ def wait(cell: NotebookNode) -> int:
 
 
 def words(text: str) -> list[str]:
-    """What is read: a formula or a link is its words, marks and addresses are none."""
-    text = re.sub(r"\]\([^)]*\)|<[^>]*>|^\|?[-| :]+\|$", " ", text, flags=re.M)
+    """What is read: a formula or a link is its words; marks, addresses and badges are none."""
+    text = re.sub(r"^\[Open in .*|\]\([^)]*\)|<[^>]*>|^\|?[-| :]+\|$", " ", text, flags=re.M)
     text = re.sub(r"\$\$?.+?\$\$?", " formula ", text, flags=re.S)
     return [word for word in text.split() if re.search(r"\w", word)]
 
