@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +83,7 @@ class Written:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        name = escape(self.path.name)
-        return f'<a href="{name}">{name}</a> lies beside your notebooks.'
+        return f'<a href="{self.path.name}">{self.path.name}</a> lies beside your notebooks.'
 
 
 class Practice:
