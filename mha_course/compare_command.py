@@ -4,6 +4,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,4 @@ def named(target: str) -> Any:
     if where.endswith(".py"):
         folder, where = Path(where).parent, Path(where).stem
     sys.path.insert(0, str(folder.resolve()))
-    found = importlib.import_module(where)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return attrgetter(name)(importlib.import_module(where))

@@ -7,6 +7,7 @@ reference and the reference with each published mistake: whose numbers are the s
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations, product
@@ -15,20 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mha_course import comparison_layers as layers_of
 from mha_course import shipped
-from mha_course.comparison_layers import (
-    Places,
-    Reading,
-    chosen,
-    draw,
-    heads_of,
-    matrices_of,
-    options,
-    parameters_of,
-    readings,
-    width_of,
-)
-from mha_course.comparison_subject import Subject
+from mha_course.comparison_layers import Places, Reading
+from mha_course.comparison_subject import COARSE, SAME, Subject, raised
 from mha_course.shipped import Bug
 from mha_lesson.refusals import describe, require_positive_int
 
@@ -37,7 +28,7 @@ MORE = ((1, 1), (1, 2), (4, 3), (2, 9), (6, 4), (1, 17), (9, 2), (1, 33), (5, 6)
         (1, 129), (1, 257), (1, 513))  # and on those that are left  # fmt: skip
 AT_MOST = 2**21  # scores
 LARGE = [2**i for i in range(1, 11)]  # times x; scores grow with the square
-SAME, COARSE, AS_GOOD = 5, 3, 3  # digits that count as equal, in float32, and to be better by
+AS_GOOD = 3  # digits to be better by
 RIGHT = Bug("right", "", "", (), "", True, ())
 KEYS = Bug("scale_n_keys", "scale", "The scores are divided by the root of the number of keys.",
            (), "", False, [("math.sqrt(d_k)", "math.sqrt(T)")])  # fmt: skip
@@ -104,6 +95,9 @@ def _told(bug: Bug) -> str:
     return f"{bug.does}{stood}\n{MEANT.get(bug.kind, 'Where that is meant, it is no mistake.')}"
 
 
+Tried = tuple[Tensor, Tensor, bool]  # an input, the output, and whether in training
+
+
 class Candidate(NamedTuple):
     """A class, right or wrong, and how the module's weights are read."""
 
@@ -120,8 +114,8 @@ class Candidate(NamedTuple):
     def output(self, x: Tensor, training: bool) -> Tensor:
         twin = _twin(self.bug.build, x.shape[2], self.reading.h)
         for letter in "qkvo":
-            own = getattr(twin, f"w_{letter}")._parameters
-            own["weight"], own["bias"] = self.reading.parts[letter]
+            own, part = getattr(twin, f"w_{letter}")._parameters, self.reading.parts[letter]
+            own["weight"], own["bias"] = part[:, :-1], part[:, -1]
         blocked = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
         return twin.train(training)(x, blocked if self.causal else None)
 
@@ -137,6 +131,14 @@ class Candidate(NamedTuple):
 def _twin(cls: type[nn.Module], d_model: int, h: int) -> nn.Module:
     with torch.device("meta"):  # nothing is drawn, and all get their numbers when they run
         return cls(d_model, h)
+
+
+def gradient(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Of all outputs, each times its token's place from 1, summed."""
+    with torch.enable_grad():
+        x = x.clone().requires_grad_()
+        places = torch.arange(1.0, x.shape[1] + 1)[:, None]
+        return torch.autograd.grad((run(x) * places).sum(), x)[0]
 
 
 def digits(own: Tensor, y: Tensor) -> int:
@@ -184,19 +186,17 @@ def compare(
     if n_heads is not None:
         require_positive_int("n_heads", n_heads)
     subject = Subject(module, call)
-    matrices = matrices_of(subject.module)
+    matrices = layers_of.matrices_of(subject.module)
     if layers is not None:
-        ways = [chosen(matrices, layers)]
+        ways = [layers_of.chosen(matrices, layers)]
         matrices = {s: matrices[s] for several in ways[0].values() for s in several}
-    d_model = width_of(matrices)
+    d_model = layers_of.width_of(matrices)
     if layers is None:
-        ways = options(matrices, subject.live(matrices, d_model), d_model)
-    h, sure = heads_of(subject.module, ways[0]) if n_heads is None else (n_heads, True)
-    if n_heads is not None and d_model % n_heads:
+        ways = layers_of.options(matrices, subject.live(matrices, d_model), d_model)
+    h, sure = (n_heads, True) if n_heads else layers_of.heads_of(subject.module, ways[0])
+    if n_heads and d_model % n_heads:
         raise ValueError(f"n_heads must divide d_model = {d_model}; got {n_heads}.")
-    own = parameters_of(subject.module, ways)
-    draw(own, d_model)
-    return _Trial(subject, ways, d_model, h, sure).verdict({*own})
+    return _Trial(subject, ways, d_model, h, sure).verdict()
 
 
 class _Trial:
@@ -205,16 +205,17 @@ class _Trial:
     def __init__(
         self, subject: Subject, ways: list[Places], d_model: int, h: int | None, sure: bool
     ) -> None:
-        self.subject, self.ways, self.d_model, self.sure = subject, ways, d_model, sure
+        self.subject, self.ways, self.d_model = subject, ways, d_model
         divisors = [n for n in range(1, d_model + 1) if d_model % n == 0]
-        self.heads = [h] * (h in divisors) + [n for n in divisors if n != h]
         self.h = h if h in divisors else None
-        self.sure &= self.h is not None
-        self.seen: list[str] = []
+        self.sure = sure and self.h is not None
+        self.heads = sorted(divisors, key=lambda n: n != h)
         self.inputs = [shipped.draw(*size, d_model, seed=i) for i, size in enumerate(FIRST)]
 
-    def verdict(self, own: set[str]) -> Comparison:
+    def verdict(self) -> Comparison:
         subject, x = self.subject, self.inputs[0]
+        self.own = layers_of.parameters_of(subject.module, self.ways)
+        layers_of.draw(self.own, self.d_model)
         subject.start(x)
         self.masked = subject.masked(x)
         tried = [(x, subject(x), False) for x in self.inputs]
@@ -223,148 +224,130 @@ class _Trial:
         later = x.clone()
         later[:, 1:] += 1  # not the last alone, which may be padding
         self.sees = not torch.allclose(subject(later)[:, 0], tried[0][1][:, 0], equal_nan=True)
-        candidates = self._fitting(tried)
-        self.seen += subject.notes
-        if not candidates:
-            return Comparison(seen=(*self.seen, *_looked_at(subject, x, self.sees), self._read()))
-        return self._further(candidates, tried, own)
+        if candidates := self._fitting(tried):
+            return self._further(candidates, tried)
+        return Comparison(seen=(*subject.notes, *_looked_at(subject, x, self.sees), self._read()))
 
     def _read(self) -> str:
-        places = self.ways[0].items()
-        read = ", ".join(f"{role} from {' and '.join(several)}" for role, several in places)
         return (
-            f"Read: {read}; h = {self.h or 'any'}; other orders of rows and of layers were tried. "
-            "Compare the part without a norm, a residual path or positions: `call` may leave them "
-            "out. With a mask other than causal (padding, a window) nothing fits."
+            f"Read: {_places(self.ways[0])}; h = {self.h or 'any'}; other orders of rows and of "
+            "layers were tried. Compare the part without a norm, a residual path or positions: "
+            "`call` may leave them out. With a mask other than causal (padding, a window) nothing "
+            "fits."
         )
 
-    def _fitting(self, tried: list[tuple[Tensor, Tensor, bool]]) -> list[Candidate]:
+    def _fitting(self, tried: list[Tried]) -> list[Candidate]:
         """Those that give what it gives, of the likeliest that do."""
         singles = [b for b in shipped.bugs().values() if b.of == "Attention"]
         singles = [b for b in [*singles, KEYS] if b.kind not in ("dropout", "mask dropped")]
-        main = [*readings(self.subject.module, self.ways[0], self.heads[0], self.d_model)]
-        known = self.heads[:1] if self.h else self.heads
-        first = (readings(self.subject.module, self.ways[0], h, self.d_model) for h in known)
-        plain = [r for ways in first for r in ways if re.fullmatch(PLAIN, r.said)]
+
+        def read(places: Places, heads: Iterable[int]) -> Iterator[Reading]:
+            for h in heads:
+                yield from layers_of.readings(self.subject.module, places, h, self.d_model)
 
         def each(several: Iterable[Bug], ways: Iterable[Reading]) -> Iterator[Candidate]:
-            for bug, way, causal in product(several, [*ways], (False, True)):
+            for bug, way, causal in product(several, ways, (False, True)):
                 missing = bug.kind == "layer missing" and "w_o" not in way.places
                 if (causal or not bug.kind.startswith("mask")) and not missing:
                     yield Candidate(bug, causal, way)
 
         def others() -> Iterator[Reading]:
-            for h in self.heads:
-                yield from readings(self.subject.module, self.ways[0], h, self.d_model)
+            yield from read(self.ways[0], self.heads)
             for places in self.ways[1:]:
-                found = readings(self.subject.module, places, self.heads[0], self.d_model)
-                yield from (reading for reading in found if not reading.said)
+                yield from (way for way in read(places, self.heads[:1]) if not way.said)
 
-        stages: tuple[Callable[[], Iterable[Candidate]], ...] = (
-            lambda: each([RIGHT, *singles], plain),
-            lambda: (Candidate(RIGHT, not self.sees, way) for way in others()),
-            lambda: each(singles, [way for way in main if "W^O" not in way.said]),
-            lambda: each(_pairs(singles), plain),
+        known = [*read(self.ways[0], self.heads[:1] if self.h else self.heads)]
+        plain = [way for way in known if re.fullmatch(PLAIN, way.said)]
+        main = (w for w in known if w.h == self.heads[0] and "W^O" not in w.said)
+        stages: tuple[Iterable[Candidate], ...] = (  # each is made when those before have failed
+            each([RIGHT, *singles], plain),
+            (Candidate(RIGHT, not self.sees, way) for way in others()),
+            each(singles, main),
+            each(_pairs(singles), plain),
         )
         for stage in stages:
-            found = [c for c in stage() if c.digits(*tried[0]) >= self.subject.same]
+            found = [c for c in stage if c.digits(*tried[0]) >= self.subject.same]
             found = [c for c in found if all(c.digits(*t) >= self.subject.same for t in tried)]
             if found:
                 return found
         return []
 
-    def _further(
-        self, best: list[Candidate], tried: list[tuple[Tensor, Tensor, bool]], own: set[str]
-    ) -> Comparison:
+    def _further(self, best: list[Candidate], tried: list[Tried]) -> Comparison:
         """Whether it holds for everything else that is tried."""
         subject = self.subject
         exact = [min(c.digits(*t) for t in tried) for c in best]
         best = [c for c, n in zip(best, exact, strict=True) if n > max(exact) - AS_GOOD]
         counted = min(best[0].digits(*t) for t in tried)
         modes = (False, True) if subject.trains(self.inputs[0]) else (False,)
-        sizes, refused, part = [*FIRST], [], ""
-        trials = [(size, mode) for mode in modes for size in (FIRST if mode else ())]
-        trials += [(size, mode) for size in MORE for mode in modes if self._small(size, best[0])]
-        for (B, T), training in trials:
+        small = [(B, T) for B, T in MORE if best[0].reading.h * B * T**2 <= AT_MOST]
+        sizes, refused, part = [*FIRST], "", ""
+        for (B, T), training in [*product(FIRST, modes[1:]), *product(small, modes)]:
             x = shipped.draw(B, T, self.d_model, seed=B + T)
             try:
                 y = subject(x, training)
             except ValueError as error:
-                refused += [] if refused else [f"For B = {B} and T = {T} {subject.raised(error)}"]
+                refused = refused or f"For B = {B} and T = {T} {raised(error)}"
                 continue
             if not (still := [c for c in best if c.digits(x, y, training) >= subject.same]):
                 part = f"for B = {B} and T = {T} in {'training' if training else 'evaluation'}"
                 break
-            best, sizes = still, sizes if (B, T) in sizes else [*sizes, (B, T)]
-        part = part or self._other_ways(best[0], own, modes[-1])
-        below = math.inf
-        for size in LARGE[: subject.largest] if not part else ():
+            best, sizes = still, [*sizes, (B, T)]
+        part = part or self._other_ways(best[0], modes[-1])
+        below, enough = math.inf, COARSE if subject.coarse else SAME
+        for size in LARGE[: 5 if subject.coarse else 10] if not part else ():
             big = [(size * x, subject(size * x, t), t) for x in self.inputs for t in modes]
-            enough = SAME if not subject.coarse else COARSE
             still = [c for c in best if min(c.digits(*one) for one in big) >= enough]
             if not still:
                 below = float(size**2)
                 break
             best = still
-        return self._said(best, counted, below, part, [*self._tried(sizes, modes), *refused], modes)
+        batches, lengths = zip(*sizes, strict=True)
+        also = " and in training" * (True in modes)
+        precisions = str(subject.dtype).removeprefix("torch.") + subject.also
+        said = [
+            f"Tried: {min(batches)} to {max(batches)} sequences of {min(lengths)} to {max(lengths)}"
+            f" tokens, in evaluation{also}, in {precisions}, self-attention only."
+        ]
+        if not also:
+            said.append("Not tried: training, where two runs of the same input differ.")
+        said += [*filter(None, [refused]), *subject.notes]
+        return self._said(best, counted, below, part, said)
 
-    def _small(self, size: tuple[int, int], c: Candidate) -> bool:
-        return c.reading.h * size[0] * size[1] ** 2 <= AT_MOST
-
-    def _other_ways(self, c: Candidate, own: set[str], mode: bool) -> str:
+    def _other_ways(self, c: Candidate, mode: bool) -> str:
         """In which of these it does not agree: gradients, float32, parameters that are not read."""
-        subject, x = self.subject, self.inputs[0]
-        further = {n: p for n, p in subject.module.named_parameters() if n not in own}
-        if c.bug.kind != "mask convention" and (y := subject.gradient(x, mode)) is not None:
-            with torch.enable_grad():
-                z = x.clone().requires_grad_()
-                out = c.output(z, mode)
-                [mine] = torch.autograd.grad((out * torch.arange(1.0, 8.0)[:, None]).sum(), z)
-            if digits(mine, y) < COARSE:
-                return "for gradients: something is detached"
+        subject, x, y = self.subject, self.inputs[0], None
+        if c.bug.kind != "mask convention":
+            with suppress(Exception):  # a class need not give any
+                y = gradient(lambda x: subject.run(x, mode), x)
+                subject.also += " with gradients"
+        if y is not None and digits(gradient(lambda x: c.output(x, mode), x), y) < COARSE:
+            return "for gradients: something is detached"
         if (y := subject.in_float32(x)) is not None and c.digits(x, y, False) < COARSE:
             return "in float32"
-        if further:
-            draw(further, self.d_model, seed=1)
-            try:
-                same = c.digits(x, subject(x), False) >= subject.same
-            except ValueError:
-                same = False
-            if not same:
-                return f"once {', '.join(further)} are not what they are at the start"
-        return ""
-
-    def _tried(self, sizes: list[tuple[int, int]], modes: Sequence[bool]) -> Iterator[str]:
-        batches, lengths = ({*column} for column in zip(*sizes, strict=True))
-        yield (
-            f"Tried: {min(batches)} to {max(batches)} sequences of {min(lengths)} to {max(lengths)}"
-            f" tokens, in evaluation{' and in training' * (True in modes)}, in "
-            f"{self.subject.precisions}, self-attention only."
-        )
-        if True not in modes:
-            yield "Not tried: training, where two runs of the same input differ."
+        further = {n: p for n, p in subject.module.named_parameters() if n not in self.own}
+        layers_of.draw(further, self.d_model, seed=1)
+        with suppress(ValueError):
+            if not further or c.digits(x, subject(x), False) >= subject.same:
+                return ""
+        return f"once {', '.join(further)} are not what they are at the start"
 
     def _said(
-        self, best: list[Candidate], counted: int, below: float, part: str,
-        tried: list[str], modes: Sequence[bool],
-    ) -> Comparison:  # fmt: skip
+        self, best: list[Candidate], counted: int, below: float, part: str, tried: list[str]
+    ) -> Comparison:
         first, *others = best  # what is right comes first
         name, seen = first.name, [f"Not tried: {'padding' if first.causal else 'masks'}."]
         if self.masked and not first.causal and first.bug.kind != "batch axis":
             name = NO_EFFECT if name == "right" else f"{name}, {NO_EFFECT}"
             seen = ["`call` gives a mask, and tokens see later ones as they do without it."]
-        if first.reading.h != self.h and self.sure:
-            part = part or f"for h = {self.h}: it agrees with h = {first.reading.h}"
         if first.reading.h != self.h:
+            if self.sure:
+                part = part or f"for h = {self.h}: it agrees with h = {first.reading.h}"
             seen.append(f"h = {first.reading.h}, which was found by trying.")
         if first.reading.said:
             seen.append(f"Its {first.reading.said}.".replace("Its rows", "Rows"))
         if first.reading.places != self.ways[0]:
-            read = [f"{role} from {' and '.join(of)}" for role, of in first.reading.places.items()]
-            seen.append(f"Read: {', '.join(read)}.")
+            seen.append(f"Read: {_places(first.reading.places)}.")
         untried = ["mask repeated" if first.causal else "mask"]
-        if True not in modes:
-            untried.append("mask dropped")
         if below < math.inf:
             seen.append(f"It gives something else where scores reach about {below:,.0f}.")
             untried.append("mask filled")
@@ -376,27 +359,28 @@ class _Trial:
             several = ", ".join(sorted(alike))
             seen.append(f"At this size {several} would give the same: try another n_heads.")
         if part:
-            what = "what is right gives" if name == "right" else f"{name} gives"
-            seen.insert(0, f"It gives what {what}, but not {part}.".replace("what what", "what"))
+            what = "It is right" if name == "right" else f"It gives what {name} gives"
+            seen.insert(0, f"{what}, but not {part}.")
+        if part or below < 100:
             name = "partly"
-        elif below < 100:
-            name = "partly"
-        return Comparison(name, counted, first.causal, below, (*seen, *tried, *self.seen))
+        return Comparison(name, counted, first.causal, below, (*seen, *tried))
+
+
+def _places(places: Places) -> str:
+    return ", ".join(f"{role} from {' and '.join(several)}" for role, several in places.items())
 
 
 def _pairs(singles: list[Bug]) -> Iterator[Bug]:
     """Two mistakes in one class, where both have room."""
     done: set[frozenset[str]] = set()
     for one, two in permutations(singles, 2):  # one may make room for the other
-        if one.kind != two.kind and {one.name, two.name} not in done:
+        if one.kind != two.kind and (pair := frozenset((one.name, two.name))) not in done:
             both = Bug(f"{one.name}, {two.name}", f"{one.kind}, {two.kind}", "", (), "", False,
                        [*one.changes, *two.changes])  # fmt: skip
-            try:
-                both.source  # noqa: B018
-            except ValueError:
-                continue
-            done.add(frozenset((one.name, two.name)))
-            yield both
+            with suppress(ValueError):
+                both.build  # noqa: B018
+                done.add(pair)
+                yield both
 
 
 def _looked_at(subject: Subject, x: Tensor, sees: bool) -> Iterator[str]:

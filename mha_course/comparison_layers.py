@@ -33,7 +33,7 @@ class Reading(NamedTuple):
     places: Places
     h: int
     said: str  # what is unusual about it, or ""
-    parts: dict[str, tuple[Tensor, Tensor]]  # "q", "k", "v" and "o": weight (out, in) and bias
+    parts: dict[str, Tensor]  # "q", "k", "v" and "o": weight (out, in), its bias as last column
 
 
 def place(name: str) -> str:
@@ -111,14 +111,13 @@ def draw(weights: Mapping[str, Tensor], d_model: int, seed: int = 0) -> None:
 def parameters_of(module: nn.Module, several: Sequence[Places]) -> dict[str, nn.Parameter]:
     """The weights at these places, and their biases."""
     where = {s: role for places in several for role, of in places.items() for s in of}
-    roles = {part for role in where.values() for part in _letters(role)}
-    matrices = matrices_of(module)
-    return {
-        name: p
-        for name, p in module.named_parameters()
-        if place(name) in where
-        or (place(name) not in matrices and "b" in name and _letters(_said(name)) in roles)
-    }
+    letters, matrices = {*"".join(where.values())}, matrices_of(module)
+
+    def is_own(name: str) -> bool:
+        bias = place(name) not in matrices and "b" in name
+        return place(name) in where or (bias and _letters(_said(name)) in letters)
+
+    return {name: p for name, p in module.named_parameters() if is_own(name)}
 
 
 def readings(module: nn.Module, places: Places, h: int, d_model: int) -> Iterator[Reading]:
@@ -136,14 +135,14 @@ def readings(module: nn.Module, places: Places, h: int, d_model: int) -> Iterato
         for role, several in places.items():
             rows = [_rows(matrices[s], d_model, role, turned and s not in fixed) for s in several]
             weight = torch.cat(rows, dim=1 if role == "w_o" else 0)
-            column = _bias(several, role, biases, len(weight)).to(weight)
-            parts[role] = torch.cat((weight, column[:, None]), dim=1)
+            column = _bias(several, role, biases, len(weight))
+            parts[role] = torch.cat((weight, column[:, None].to(weight)), dim=1).double()
         sizes = {role: (len(_letters(role)) * d_model, d_model + 1) for role in parts}
         if sizes == {role: tuple(part.shape) for role, part in parts.items()}:
-            yield from _orders(places, parts, h)
+            yield from _orders(places, parts, h, d_model)
 
 
-def _orders(places: Places, parts: dict[str, Tensor], h: int) -> Iterator[Reading]:
+def _orders(places: Places, parts: dict[str, Tensor], h: int, d_model: int) -> Iterator[Reading]:
     block = next((role for role in parts if len(_letters(role)) > 1), "")
     letters, last = _letters(block), parts.get("w_o")
     for axes, order in product(AXES if block else (AXES[0], AXES[3]), permutations(letters)):
@@ -158,20 +157,13 @@ def _orders(places: Places, parts: dict[str, Tensor], h: int) -> Iterator[Readin
             said = [f"`{block}` is read as ({laid}) of {', '.join(order)}"]
         elif heads_last:
             said = ["rows are read as (d_k, h)"]
-        none = torch.eye(len(out["q"]), len(out["q"]) + 1)  # a missing W^O changes nothing
-        whole = out | {"o": none if last is None else last}
-        yield Reading(places, h, "; ".join(said), _halves(whole))
+        none = torch.eye(d_model, d_model + 1, dtype=torch.float64)  # a missing W^O changes nothing
+        yield Reading(places, h, "; ".join(said), out | {"o": none if last is None else last})
         if last is not None:
             columns = _laid(last[:, :-1].T, AXES[3].split(), 1, h)[0].T
             turned = torch.cat((columns, last[:, -1:]), dim=1)
-            yield Reading(
-                places, h, "; ".join([*said, "W^O reads (d_k, h)"]), _halves(out | {"o": turned})
-            )
-
-
-def _halves(parts: dict[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
-    parts = {letter: part.double() for letter, part in parts.items()}
-    return {letter: (part[:, :-1], part[:, -1]) for letter, part in parts.items()}
+            said = [*said, "W^O reads (d_k, h)"]
+            yield Reading(places, h, "; ".join(said), out | {"o": turned})
 
 
 def _laid(rows: Tensor, axes: list[str], n: int, h: int) -> Tensor:
