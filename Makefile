@@ -26,7 +26,7 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 	$(LUCK) MHA_LESSON_SEED=$$seed
 
 .PHONY: help setup lab test test-all checks test-quick test-code lint ruff test-again test-device \
-	test-processors test-gpu notebooks slides print site diagnose pins audit oldest
+	test-processors test-gpu notebooks slides print site diagnose pins wheel audit oldest
 .NOTPARALLEL:
 
 help:  ## this list
@@ -126,6 +126,10 @@ pins:  ## renew constraints.txt from the newest versions that pyproject.toml all
 	  | grep -vE '^(nvidia|cuda)-|^triton=' | sed 's/+[a-z0-9.]*$$//' >> build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/pins
 	@git diff --stat constraints.txt
+
+wheel: $(FOR_TESTS)  ## the wheel and the sdist, in dist/, and whether twine would hand them on
+	@rm -rf dist && $(PY) -m hatchling build -d dist
+	@$(PY) -m pip install -q twine -c constraints.txt && $(PY) -m twine check --strict dist/*
 
 audit: $(FOR_TESTS)  ## ask the advisory databases about every pinned version (needs the network)
 	@$(PY) -m pip install -q pip-audit -c constraints.txt
