@@ -11,6 +11,7 @@ from mha_course import explore
 from mha_course.pictures.colours import HEADS, MAPS, ROLES, contrast, rgb
 from mha_course.pictures.layout import SCREEN, WIDTH, draw
 from mha_course.pictures.marks import Cells
+from mha_course.pictures.panel import FOLDED
 from mha_lesson import (
     MultiHeadAttention,
     causal_mask,
@@ -136,17 +137,19 @@ def test_each_part_adds_its_steps_and_each_step_shows_one_more():
 
 @pytest.mark.parametrize("until", flow.PARTS)
 def test_it_stands_on_a_laptop_s_screen_and_shows_what_is_there(until):
-    for step, example in itertools.product(steps(until), (flow.BY_HAND, flow.SENTENCE)):
+    examples, pages = (flow.BY_HAND, flow.SENTENCE), (WIDTH, 820, 700, 620, 310)
+    for step, example, page in itertools.product(steps(until), examples, pages):
         if (step, example) == ("X", flow.BY_HAND):
             continue  # it is not given
         scene = flow.scene(step, example=example, until=until)
-        drawing, panel = draw(scene, WIDTH, SCREEN), scene.flat()[0]
-        assert drawing.width <= WIDTH and drawing.height + STRIP <= 500  # and little else: 560
+        drawing, panel = draw(scene, page, SCREEN), scene.flat()[0]
+        assert drawing.width <= page
+        assert page < FOLDED or drawing.height + STRIP <= 500  # and little else: 560
         cells = [mark for mark in drawing.marks if isinstance(mark, Cells)]
         assert [mark.panel.title for mark in cells] == [panel.blocks[n].title for n in panel.shown]
         for mark in cells:
             rows, columns = mark.panel.values.shape
-            assert mark.x >= 0 and mark.x + columns * mark.width <= WIDTH + 0.01
+            assert mark.x >= 0 and mark.x + columns * mark.width <= page + 0.01
             assert mark.y + rows * mark.height <= drawing.height
         boxes = [
             (m.x, m.y, m.x + m.panel.values.shape[1] * m.width,
@@ -171,7 +174,7 @@ def test_factors_stand_where_their_product_is_read():
 
 
 def test_controls_begin_by_hand_and_go_on_head_by_head():
-    begin = {"step": "weights · V", "head": 0, "example": flow.BY_HAND}
+    begin = {"step": "Q, K, V", "head": 0, "example": flow.BY_HAND}
     first = explore.flow(until="attention")
     assert first.values == begin
     assert first.controls["head"].layout.display == "none"  # one head: nothing to choose
@@ -179,11 +182,11 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     assert first.values == begin | {"example": flow.SENTENCE, "head": 1}
     whole = explore.flow()
     step, head, example = (whole.controls[name] for name in ("step", "head", "example"))
-    assert whole.values == begin | {"step": STEPS[-1], "head": 1, "causal": False}
+    assert whole.values == begin | {"head": 1, "causal": False}
     assert step.options == STEPS[1:]  # by hand X is not given
     assert (head.max, head.layout.display) == (1, None)
     example.value = flow.SENTENCE
-    assert (step.value, step.options) == (STEPS[-1], STEPS[1:])
+    assert (step.value, step.options) == (STEPS[1], STEPS[1:])
     assert (head.max, head.layout.display) == (11, None)
     assert head.value == 1
     step.value = "softmax"
@@ -191,9 +194,14 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     assert (step.value, whole.view.error) == ("softmax", "")
     mha, x = random_case()
     yours = explore.flow(mha, x, until="mask")
-    assert yours.values == {"step": "weights · V", "head": 0, "causal": True}
+    assert yours.values == {"step": "mask", "head": 0, "causal": True}
     assert yours.controls["step"].options[:2] == STEPS[:2]  # X stands alone at first
     assert yours.controls["head"].max == mha.n_heads - 1
+    opens = {until: explore.flow(until=until).values["step"] for until in flow.PARTS}
+    about = ["Q, K, V"] * 3 + ["mask", "Wᴼ"]  # where the notebook speaks of it
+    assert [*opens.values()] == about and explore.flow(mha, x).values["step"] == "Wᴼ"
+    shown = [explore.flow(until=until).first.flat()[0].shown for until in flow.PARTS]
+    assert [names[-1] for names in shown] == ["context"] * 4 + ["output"]  # a still shows all
 
 
 # Machado, Oliveira and Fernandes (2009), without one kind of cone; and the eye that has all three.

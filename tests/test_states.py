@@ -242,7 +242,7 @@ def test_a_page_begins_where_a_control_is_wanted_and_not_where_others_leave_it(u
     explorer = explore.flow(until=until)
     assert explorer.controls["head"].max == heads - 1
     at = {c["key"]: c["start"] for c in parts_of(all_of(explorer.pack()))["controls"]}
-    assert at | {"causal": 0} == {"example": 0, "step": None, "head": 1, "causal": 0}
+    assert at | {"causal": 0} == {"example": 0, "step": 0, "head": 1, "causal": 0}
 
 
 def test_around_a_position_is_what_one_move_leads_to():

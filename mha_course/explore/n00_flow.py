@@ -80,6 +80,7 @@ def flow(
         until: how much of it: "attention" from Q, K and V to the context, then each adds to the
             one before: "projections" from X, "heads", "mask", "output" with W^O. All if None.
     """
+    asked = until or ("" if mha is None else "output")
     until, by_hand = ("output", True) if until is None else (until, until == PARTS[0])
     require_one_of("until", until, PARTS)
     sources = _examples(until) if mha is None else {YOURS: _source(mha, x, tokens)}
@@ -88,9 +89,10 @@ def flow(
     first, *_ = sources
     *_, last = sources.values()
     steps = _steps(_blocks(sources[first], 0, False, until))  # by hand there is no X
+    begins = {"mask": "mask", "output": steps[-1]}.get(asked, "Q, K, V")
     controls: dict[str, Any] = {
         "example": widgets.Dropdown(options=[*sources]),
-        "step": widgets.SelectionSlider(options=steps, value=steps[-1]),
+        "step": widgets.SelectionSlider(options=steps, value=begins),
         "head": widgets.IntSlider(value=last.head, max=len(last.q) - 1),
         "causal": widgets.Checkbox(value=until == "mask", description="causal mask", indent=False),
     }
@@ -105,7 +107,9 @@ def flow(
     def heads(example: str = first, **_: Any) -> range:
         return range(len(sources[example].q))
 
-    return Explorer(controls, scene_at, reach={"head": heads})
+    explorer = Explorer(controls, scene_at, reach={"head": heads})
+    explorer.first = explorer.scene_at(**explorer.values | {"step": steps[-1]})  # a still shows all
+    return explorer
 
 
 def scene(

@@ -32,8 +32,9 @@ class Flow {
     this.view = view;
     this.mine = {}; // what the reader has made of Q, K and V, for each head that was changed
     view.el.classList.add("mha-flow");
-    this.strip = view.stage.appendChild(document.createElement("div"));
-    this.strip.className = "mha-strip";
+    [this.strip, this.place] = ["strip", "place"].map((name) => Object.assign(document.createElement("div"), { className: `mha-${name}` }));
+    view.stage.after(this.strip);
+    view.stage.append(this.place);
     this.strip.innerHTML = `<p role="status"></p><div aria-hidden="true"></div>`;
     const { canvas } = view;
     canvas.addEventListener("pointerdown", (e) => this.press(e));
@@ -54,11 +55,14 @@ class Flow {
     this.turned = before && before.last !== flow.last;
   }
 
-  // A page that is too narrow for all blocks shows that of the step; of the first step its left end.
+  // On a narrow page, where the products stand one below the other, the block of a new step comes into sight.
   follow() {
-    if (!this.turned) return;
-    const { last } = this.flow, f = this.fields[last], [x, y] = f.box(0, 0), [end, , w] = f.box(0, f.columns - 1);
-    this.view.follow(["x", "q", "k", "v"].includes(last) ? [0, 0, 0] : [x, y, end + w - x]);
+    const { view, strip, place } = this;
+    if (!this.turned || view.scene.width >= 700) return;
+    const f = this.fields[this.flow.last], [, top] = f.box(0, 0), [, end, , high] = f.box(f.rows - 1, 0);
+    const bar = view.el.closest(".mha-explorer").firstElementChild.offsetHeight;
+    place.style.cssText = `top:${top - 22}px;height:${end + high + 44 - top}px;scroll-margin:${bar}px 0 ${strip.offsetHeight}px`;
+    place.scrollIntoView({ block: "nearest" });
   }
 
   // New blocks come into being.
@@ -174,14 +178,23 @@ class Flow {
       }
     }
     const tokens = view.scene.marks.filter((mark) => mark.kind === "text");
-    for (const [at, role] of this.words(name, r, c)) {
-      const { x, y, text, size } = tokens[at];
-      g.font = `600 ${size}px ${view.font}`;
-      const width = g.measureText(text).width + 8;
-      g.fillStyle = view.theme.roles[role];
-      g.fillRect(x - 4, y - 9, width, 19);
-      view.write(g, text, x, y, size, "#FFFFFF", "left", true);
-    }
+    for (const [at, role] of this.words(name, r, c)) this.tag(g, tokens[at], role);
+    if (!PAIRS.includes(name)) return;
+    const f = this.fields[name], [left, y, , high] = f.box(r, 0), [end, , w] = f.box(r, f.columns - 1);
+    const [x, low, wide, h] = f.box(f.rows - 1, c), [query, key] = [r, c].map((at) => this.flow.words[at]);
+    const beside = left ? { x: left - 8, align: "right" } : { x: end + w + 8 };
+    this.tag(g, { ...beside, y: y + high / 2, text: query }, "query");
+    this.tag(g, { x: x + wide / 2, y: low + h + 9, text: key, align: "center" }, "key");
+  }
+
+  // A token's name, in its role's colour.
+  tag(g, { x, y, text, size = 12, align = "left" }, role) {
+    const { view } = this;
+    g.font = `600 ${size}px ${view.font}`;
+    const width = g.measureText(text).width, from = Math.max(2, x - { left: 0, center: 0.5, right: 1 }[align] * width);
+    g.fillStyle = view.theme.roles[role];
+    g.fillRect(from - 4, y - size / 2 - 2.5, width + 8, size + 5);
+    view.write(g, text, from, y, size, "#FFFFFF", "left", true);
   }
 
   // A role's colour as a line. Without a role, the head's.
@@ -261,23 +274,25 @@ class Flow {
 }
 
 const FLOW_STYLE = `
-.mha-flow .mha-stage{overflow-x:auto}
-.mha-flow canvas{max-width:none}
+.mha-flow .mha-stage{position:relative}
 .mha-flow .mha-more{display:none}
 .mha-explorer:has(.mha-flow) .mha-caption{min-height:0}
 @media (max-width:480px){.mha-explorer:has(.mha-flow) .mha-caption{min-height:2.9em}}
 .mha-flow{container-type:inline-size}
-.mha-strip{width:861px;padding-left:2px;min-height:78px;color:var(--mha-text)}
-.mha-strip p{position:sticky;left:0;max-width:calc(100cqi - 4px);margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
-@container (max-width:840px){.mha-strip p{min-height:2.9em}}
-@container (max-width:420px){.mha-strip p{min-height:5.8em}}
-.mha-strip div{position:sticky;left:0;display:flex;width:fit-content;max-width:calc(100% - 8px);height:56px;gap:2px}
+.mha-place{position:absolute;left:0;width:1px;pointer-events:none}
+.mha-strip{margin-left:-2px;padding-left:4px;min-height:78px;color:var(--mha-text)}
+.mha-strip p{margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
+.mha-strip div{display:flex;width:fit-content;max-width:calc(100% - 8px);height:56px;gap:2px}
 .mha-strip span{position:relative;width:60px;margin-bottom:18px}
-.mha-strip div:not(:has(b)){max-width:calc(100cqi - 4px)}
-.mha-strip span:has(b){min-width:48px}
 .mha-strip i{forced-color-adjust:none;print-color-adjust:exact;position:absolute;left:0;right:0;min-height:1px}
 .mha-strip b{position:absolute;top:100%;left:-8px;right:-8px;text-align:center;font-weight:400;font-size:12px;line-height:17px;white-space:nowrap}
 .mha-strip .mha-meant b{font-weight:700}
 .mha-strip .mha-meant{outline:2px solid var(--mha-text);outline-offset:1px}
-@media print{.mha-strip{width:auto}}
+@container (max-width:840px){.mha-strip p{min-height:2.9em}}
+@container (max-width:700px){
+.mha-strip{position:sticky;bottom:0;z-index:2;background:var(--mha-page)}
+.mha-strip span:has(b){margin-bottom:46px}
+.mha-strip div:has(b){height:84px}
+.mha-strip b{writing-mode:vertical-rl;text-align:left;left:0;right:0;line-height:1}
+}
 `;

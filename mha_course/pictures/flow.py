@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mha_course.pictures.colours import INK, ROLES, head_colour
 from mha_course.pictures.heatmap import Heatmap, HeatmapCells
-from mha_course.pictures.layout import WIDTH
 from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, arrow, text_width
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.panel import FOLDED, Panel, Piece
 
 __all__ = ["Flow"]
 
@@ -29,6 +29,8 @@ SIDES = (*range(16, 1, -1), 1.5, 1.0, 0.5)  # of a cell of a (T, T) block
 MODEL = 384.0  # the most that a matrix of d_model columns may take
 NUMBER = 36.0, 54.0  # a cell that shows its number is at least, and at most, so wide
 GAP = 80.0  # at most, between two blocks
+SPACE = 30.0  # at least, between two blocks
+NAMED = 16.0  # below a block: `live` names the column there that is looked at
 SLICES = 36.0  # the heads' colours beside W^Q, W^K and W^V
 
 
@@ -92,68 +94,117 @@ class Flow(Panel):
         }
 
     def draw(self, piece: Piece, space: float) -> Drawing:
-        """Three bands: what is above a product; the products; what comes after the heads."""
-        blocks = self.blocks
+        """Three bands: what is above a product; the products; what comes after the heads. On a
+        narrow page the products stand one below the other.
+        """
+        blocks, page = self.blocks, piece.page
         T, d_k = blocks["q"].values.shape
         squares = [name for name in SQUARES if name in blocks]
-        (wide, high), (thin, low) = _cells(T, d_k, len(squares), self)
-        gap = min(GAP, (WIDTH - 2 * d_k * thin - len(squares) * T * wide) / (len(squares) + 1))
-
-        x = {"q": 0.0}
-        for i, name in enumerate(squares):
-            x[name] = d_k * thin + gap + i * (T * wide + gap)
-        x["k"] = x[squares[0]]
-        x["v"] = x["context"] = x[squares[-1]] + T * wide + gap
-        above = LINE + TITLE
-        middle = above + max(d_k * low, T * high)  # where K and V end
-        lane = middle + (18 if "x" in blocks else 6)
-        top = lane + TITLE
-        end = top + T * high
-        y = dict.fromkeys(["q", "context", *squares], top)
-        y["k"], y["v"] = middle - d_k * low, middle - T * high
+        (wide, high), (thin, low) = _cells(T, d_k, len(squares), self, page)
         size = dict.fromkeys(squares, (wide, high)) | {
             "q": (thin, high), "k": (wide, low), "v": (thin, high), "context": (thin, high),
         }  # fmt: skip
-
-        drawing = Drawing(width=WIDTH, height=end + 4)
-        _sentence(drawing, self)
+        drawing = Drawing(width=page)
+        above = _sentence(drawing, self, page) + TITLE
+        place = _below if piece.narrow else _beside
+        x, y = place(self, squares, size, above, page)
         if "x" in blocks:
-            left, right = x["k"] + max(T * wide, _title(blocks["k"]) - 30), x["v"]
             n = blocks["x"].values.shape[1]
-            column = min(_column(blocks["x"]), (right - left - 80) / n)
-            width = column * n
-            x["x"], y["x"] = round((left + right - width) / 2), above
-            size["x"] = (column, high)
-            _projections(drawing, self, x, y, size, lane)
+            room = page - 4
+            if not piece.narrow:
+                left = x["k"] + max(T * wide, _title(blocks["k"]) - 30)
+                room = x["v"] - left - 80
+            column = min(_column(blocks["x"]), room / n)
+            x["x"] = 0.0 if piece.narrow else round((left + x["v"] - column * n) / 2)
+            y["x"], size["x"] = above, (column, _deep(T) if piece.narrow else high)
+            (_down if piece.narrow else _projections)(drawing, self, x, y, size)
+        end = y["context"] + T * high
+        drawing.height = end + NAMED
         if "output" in blocks:
             _after(drawing, self, x, y, size, end)
         for name, block in blocks.items():
             _block(drawing, name, block, (x[name], y[name]), size[name], name in self.shown)
-        for name in squares[:-1]:
-            at = x[name] + T * wide + gap / 2
-            arrow(drawing, [(at - 7, top + T * high / 2), (at + 7, top + T * high / 2)], INK)
+        for name, then in pairwise(squares):
+            across = y[name] + T * high / 2
+            start, tip = x[name] + T * wide, x[then]
+            if y[then] == y[name]:
+                middle = (start + tip) / 2
+                arrow(drawing, [(middle - 7, across), (middle + 7, across)], INK)
+            else:
+                foot = y[name] + T * high + 3
+                down = max(x[name], tip) + T * wide / 2
+                arrow(drawing, [(down, foot), (down, foot + 12)], INK)
         return drawing
 
 
+Places = tuple[dict[str, float], dict[str, float]]  # x and y of each block
+Size = dict[str, tuple[float, float]]  # width and height of a cell of each block
+
+
+def _beside(panel: Flow, squares: list[str], size: Size, above: float, page: float) -> Places:
+    """All squares in one row."""
+    T, d_k = panel.blocks["q"].values.shape
+    (wide, high), (thin, _) = size["weights"], size["q"]
+    gap = min(GAP, (page - 2 * d_k * thin - len(squares) * T * wide) / (len(squares) + 1))
+    x = {"q": 0.0}
+    for i, name in enumerate(squares):
+        x[name] = d_k * thin + gap + i * (T * wide + gap)
+    x["k"] = x[squares[0]]
+    x["v"] = x["context"] = x[squares[-1]] + T * wide + gap
+    middle = above + max(d_k * size["k"][1], T * high)  # where K and V end
+    top = middle + (18 if "x" in panel.blocks else 6) + TITLE
+    y = dict.fromkeys(["q", "context", *squares], top)
+    y["k"], y["v"] = middle - d_k * size["k"][1], middle - T * high
+    return x, y
+
+
+def _below(panel: Flow, squares: list[str], size: Size, above: float, page: float) -> Places:
+    """Q Kᵀ, the scores, and the mean of V, one below the other."""
+    T, d_k = panel.blocks["q"].values.shape
+    (wide, high), (thin, _) = size["weights"], size["q"]
+    x = dict.fromkeys(["q", "scores", "weights"], 0.0)
+    x["products"] = x["k"] = d_k * thin + SPACE
+    x["masked"] = x["v"] = x["context"] = T * wide + SPACE
+    down = T * high + NAMED + TITLE
+    y = {"k": above + (T * _deep(T) + 40 + TITLE if "x" in panel.blocks else 0)}
+    y["q"] = y["products"] = y["k"] + d_k * size["k"][1] + 6 + TITLE
+    y["scores"] = y["masked"] = y["q"] + down
+    y["v"] = y["scores"] + down * ("masked" in squares)
+    y["weights"] = y["context"] = y["v"] + down
+    return x, y
+
+
 def _cells(
-    T: int, d_k: int, n_squares: int, panel: Flow
+    T: int, d_k: int, n_squares: int, panel: Flow, page: float
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """(width, height) of a cell of a (T, T) block; width and height along d_k."""
-    each = (WIDTH - 30 * (n_squares + 1)) / (2 * d_k + n_squares * T)
+    narrow = page < FOLDED
+    each = (page - SPACE * (n_squares + 1)) / (2 * d_k + n_squares * T)
+    if narrow:
+        each = (page - SPACE - 14) / (T + max(d_k, T))
     if each >= NUMBER[0]:
         cell = min(NUMBER[1], math.floor(each)), 0.63 * min(NUMBER[1], math.floor(each))
         return cell, cell
+    if narrow:
+        side = max(0.5, min(9.0, (page - SPACE - 14) // (T + max(0.45 * d_k, T))))
+        thin = max(0.5, round(side * 0.45))
+        return (side, side), (thin, thin)
     highest = 250.0 if "output" in panel.blocks else 310.0  # of the two bands
     model = MODEL + 80 if "x" in panel.blocks else 0.0  # X and its arrows, between K and V
     for side, beside in [(s, model) for s in SIDES if s >= 5] + [(s, 0.0) for s in SIDES]:
         thin = max(0.5, round(side * 0.45))
         width = 2 * d_k * thin + n_squares * T * side
-        gap = min(GAP, (WIDTH - width) / (n_squares + 1))
+        gap = min(GAP, (page - width) / (n_squares + 1))
         free = (n_squares - 1) * T * side + n_squares * gap
         height = max(d_k * thin, T * side) + T * side
-        if gap >= 30 and height <= highest and free >= beside:
+        if gap >= SPACE and height <= highest and free >= beside:
             break
     return (side, side), (thin, thin)
+
+
+def _deep(T: int) -> float:
+    """The height of a cell of a block as wide as d_model, where there is little room."""
+    return 3.0 if T > 8 else 16.0
 
 
 def _title(block: Heatmap) -> float:
@@ -196,16 +247,19 @@ def _block(
         drawing.add(Path(corners, INK, dashed=True, width=1.0))
 
 
-def _sentence(drawing: Drawing, panel: Flow) -> None:
-    """The tokens in a line; `live` lights up those that a number belongs to."""
+def _sentence(drawing: Drawing, panel: Flow, page: float) -> float:
+    """The tokens in lines, and how high they are; `live` lights up those of a number."""
     widths = [text_width(word) for word in panel.words]
-    space = min(14.0, (WIDTH - sum(widths)) / max(1, len(widths)))
-    left = 0.0
+    space = max(7.0, min(14.0, (page - sum(widths)) / max(1, len(widths))))
+    left, middle = 0.0, 10.0
     for word, width in zip(panel.words, widths, strict=True):
-        drawing.add(Text(left, 10, word))
+        if left and left + width > page:
+            left, middle = 0.0, middle + 20
+        drawing.add(Text(left, middle, word))
         left += width + space
-    if left + text_width(SIGNS) < WIDTH:
-        drawing.add(Text(WIDTH, 10, SIGNS, align="right"))
+    if left + text_width(SIGNS) < page:
+        drawing.add(Text(page, middle, SIGNS, align="right"))
+    return middle + 14
 
 
 def _projections(
@@ -213,8 +267,7 @@ def _projections(
     panel: Flow,
     x: dict[str, float],
     y: dict[str, float],
-    size: dict[str, tuple[float, float]],
-    lane: float,
+    size: Size,
 ) -> None:
     """Arrows from X to Q, K and V, in their colours; what each makes is cut into heads, not X."""
     T, width = panel.blocks["x"].values.shape
@@ -234,6 +287,7 @@ def _projections(
         arrow(drawing, route, ROLES[ROLE[name]])
     down, at = left + 14, panel.blocks["q"].values.shape[1] * size["q"][0] / 2
     start = y["x"] + T * size["x"][1] + 2
+    lane = y["q"] - TITLE
     turn = lane - 8
     route = [(down, min(start, turn - 3)), (down, turn), (at, turn), (at, lane + 1)]
     arrow(drawing, route, ROLES["query"])
@@ -242,35 +296,64 @@ def _projections(
         _heads(drawing, panel, at + 46, turn - 13, SLICES)
 
 
+def _down(
+    drawing: Drawing, panel: Flow, x: dict[str, float], y: dict[str, float], size: Size
+) -> None:
+    """The same on a narrow page, where Q, K and V stand below X."""
+    T, d_k = panel.blocks["q"].values.shape
+    top, edge = y["x"] + T * size["x"][1] + 3, drawing.width - 6
+    across = y["v"] + T * size["v"][1] / 2
+    ends = {
+        "q": [(d_k * size["q"][0] / 2, y["q"] - TITLE)],
+        "k": [(x["k"] + T * size["k"][0] / 2, y["k"] - TITLE)],
+        "v": [(edge, across), (x["v"] + d_k * size["v"][0] + 6, across)],
+    }
+    for name, route in ends.items():
+        (at, _), (to, level) = route[0], route[-1]
+        arrow(drawing, [(at, top), *route], ROLES[ROLE[name]])
+        left, middle = (to + 12, level - 10) if name == "v" else (at + 8, top + 12)
+        drawing.add(Text(left, middle, f"W^{name.upper()}"))
+        if panel.cut:
+            _heads(drawing, panel, left, middle + 10, SLICES)
+
+
 def _after(
     drawing: Drawing,
     panel: Flow,
     x: dict[str, float],
     y: dict[str, float],
-    size: dict[str, tuple[float, float]],
+    size: Size,
     end: float,
 ) -> None:
     """The heads side by side, and what W^O makes of them; `end` is where the products end."""
     concat, output = panel.blocks["concat"], panel.blocks["output"]
     T, n = concat.values.shape
     deep = 3.0 if T > 8 else size["weights"][1]
-    below = end + 16 + TITLE
+    below = end + NAMED + 4 + TITLE
+    room = drawing.width - 4 if drawing.width < FOLDED else (drawing.width - 80) / 2
     for name, block in (("concat", concat), ("output", output)):
-        size[name] = size["weights"] if _numbered(block) else (_column(block), deep)
+        column = min(_column(block), room / block.values.shape[1])
+        size[name] = size["weights"] if _numbered(block) else (column, deep)
     y["concat"] = y["output"] = below
     width = n * size["concat"][0]
     x["concat"] = 0.0
-    x["output"] = WIDTH - max(_title(output), size["output"][0] * output.values.shape[1])
+    x["output"] = drawing.width - max(_title(output), size["output"][0] * output.values.shape[1])
     middle = below + T * deep / 2
-    drawing.add(Text((width + x["output"]) / 2, middle - 9, "W^O", align="center"))
-    arrow(drawing, [(width + 8, middle + 4), (x["output"] - 8, middle + 4)], INK)
+    if x["output"] - width >= SPACE:
+        drawing.add(Text((width + x["output"]) / 2, middle - 9, "W^O", align="center"))
+        arrow(drawing, [(width + 8, middle + 4), (x["output"] - 8, middle + 4)], INK)
+    else:
+        x["output"], y["output"] = 0.0, below + T * deep + 44 + TITLE
+        drawing.add(Text(28, below + T * deep + 30, "W^O"))
+        arrow(drawing, [(20, below + T * deep + 17), (20, y["output"] - TITLE)], INK)
     _heads(drawing, panel, 0.0, below + T * deep + 4, width)
     head = panel.head or 0
     down = x["context"] + panel.blocks["context"].values.shape[1] * size["context"][0] / 2
     at = (head + 0.5) * width / panel.n_heads
-    route = [(down, end + 3), (down, end + 8), (at, end + 8), (at, below - TITLE + 1)]
+    turn = end + NAMED - 6
+    route = [(down, end + 3), (down, turn), (at, turn), (at, below - TITLE + 1)]
     arrow(drawing, route, head_colour(head))
-    drawing.height = below + T * deep + 14
+    drawing.height = y["output"] + T * deep + 14
 
 
 def _heads(drawing: Drawing, panel: Flow, x: float, y: float, width: float) -> None:

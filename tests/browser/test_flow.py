@@ -25,6 +25,13 @@ ATTEND = """async ([source, cases]) => {
     return cases.map(([q, k, v, blocked]) =>
         Object.values(attend(...[q, k, v].map(a => new Float32Array(a)), 2, blocked)).map(a => [...a]));
 }"""  # noqa: E501
+# Whether the whole block of the step stands between the controls and the sentence below.
+BLOCK_IS_SEEN = """() => {
+  const canvas = document.querySelector('canvas'), { flow } = canvas.mha, f = flow.fields[flow.flow.last];
+  const edge = (s, side) => document.querySelector(s).getBoundingClientRect()[side];
+  const top = edge('canvas', 'top') + f.box(0, 0)[1], [, y, , h] = f.box(f.rows - 1, 0);
+  return top >= edge('.mha-bar', 'bottom') - 1 && edge('canvas', 'top') + y + h <= edge('.mha-strip', 'top') + 1;
+}"""  # noqa: E501
 
 
 @pytest.fixture
@@ -43,6 +50,8 @@ def opened(tab, path, theme="light"):
     page.goto(path.as_uri())
     page.wait_for_selector("canvas[aria-label]")
     page.wait_for_function("() => document.querySelector('.mha-strip p').textContent")
+    page.get_by_role("slider", name="step", exact=True).focus()
+    page.keyboard.press("End")
     return page
 
 
@@ -268,7 +277,7 @@ def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(tab, pages):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_fits_a_laptop_scrolls_on_a_phone_and_axe_is_content(tab, pages, theme):
+def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(tab, pages, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = opened(tab, pages["whole"], theme)
     assert page.locator("canvas").evaluate("c => c.mha.colours.dark") == (theme == "dark")
@@ -276,7 +285,22 @@ def test_it_fits_a_laptop_scrolls_on_a_phone_and_axe_is_content(tab, pages, them
     assert page.evaluate(height) <= 560
     found = axe.run(page).response
     assert found["passes"] and not found["violations"], found["violations"]
-    page.set_viewport_size({"width": 360, "height": 640})
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
-    assert page.locator(".mha-stage").evaluate("s => s.scrollWidth > s.clientWidth")
-    assert page.locator("canvas").evaluate("c => c.clientWidth") >= 860
+    for width in (849, 640, 360):  # JupyterLab beside its files; a tablet; a phone
+        page.set_viewport_size({"width": width, "height": 640})
+        page.wait_for_function(
+            "w => document.querySelector('canvas').mha.scene.width <= w", arg=width
+        )
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+        assert page.locator(".mha-stage").evaluate("s => s.scrollWidth <= s.clientWidth")
+        assert page.locator("canvas").evaluate("c => c.clientWidth / c.mha.scene.width") >= 0.98
+    page.get_by_role("slider", name="step", exact=True).focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function(BLOCK_IS_SEEN)
+
+
+def test_a_map_of_tokens_names_its_row_and_its_column(tab, pages):
+    page, words = opened(tab, pages["whole"]), sentence().labels
+    page.mouse.move(*place(page, "weights", 4, 9))
+    drawn = "two => document.querySelector('canvas').mha.drawn.slice(-2).join() === two.join()"
+    page.wait_for_function(drawn, arg=[words[4], words[9]])
