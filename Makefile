@@ -106,7 +106,7 @@ notebooks: $(FOR_TESTS)  ## run the notebooks anew and store their outputs; one 
 diagnose: $(FOR_TESTS)  ## how the checks judge and name 850 answers and 82,000 mutants
 	@$(PY) tools/diagnose.py --mutants
 
-slides: $(SET_UP)  ## the notebooks as slides, one file each, in build/slides; one only: make slides NB=03
+slides: $(SET_UP)  ## open threads as slides, a file each, in build/slides; one only: make slides NB=03
 	@$(PY) tools/handout.py slides $(NB)
 
 print: $(SET_UP)  ## the notebooks for paper, folded parts open, in build/print; one only: make print NB=03

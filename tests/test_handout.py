@@ -25,6 +25,7 @@ def test_slides_hold_everything_but_answers(path):
     assert [said(c) for c in slides if c.outputs] == [said(c) for c in shown if c.outputs]
 
     text = "\n".join(c.source for c in deck.cells if c.cell_type == "markdown")
+    assert not any(c.source in text for c in before.cells if c.id == "imports-text")
     headings = re.findall(r"^##? .*", "\n".join(c.source for c in before.cells), re.M)
     assert [h for h in headings if h in text] == headings
     assert "<details" not in text and ".ipynb" not in text.split("\n\n")[-1]
@@ -65,6 +66,7 @@ def test_slides_are_large_have_a_heading_each_and_a_verdict_at_a_key_press(path)
 def test_a_deck_is_one_file(monkeypatch):
     fetched = {"reveal_js": "/* R */", "reveal_css": "/* C */"}
     monkeypatch.setattr(handout, "reveal", lambda: fetched)
+    monkeypatch.setattr("sys.argv", ["handout.py", "slides", "--all"])
     page = handout.slides(notebooks.paths("06")[0])
     assert "<script>/* R */</script>" in page and "<style>/* C */</style>" in page
     assert page.count("<section") == page.count("</section>") > 30
@@ -108,14 +110,43 @@ def test_printed_pages_lead_to_one_another_and_to_no_file_else():
     assert "The solution stands at the end." in [em.text for em in page.find_all("em")]
 
 
+def test_slides_open_second_readings_only_when_asked(monkeypatch):
+    monkeypatch.setattr(handout, "reveal", lambda: {"reveal_js": "", "reveal_css": ""})
+    folded = "Is h a knob to turn later?"
+    assert f">{folded}<" not in handout.slides(notebooks.paths("06")[0])
+    monkeypatch.setattr("sys.argv", ["handout.py", "slides", "--all"])
+    assert f">{folded}<" in handout.slides(notebooks.paths("06")[0])
+
+
 @each_notebook
-def test_nbgrader_gets_every_exercise_and_no_solution(path):
-    before, source = notebooks.read(path), reads(handout.nbgrader(path), as_version=4)
-    graded = [c for c in source.cells if c.metadata.get("nbgrader", {}).get("grade")]
-    answers = [c for c in source.cells if c.metadata.get("nbgrader", {}).get("solution")]
-    assert len(graded) == len(answers) == len(notebooks.solutions(before))
-    assert not notebooks.solutions(source)
-    for answer, test in zip(answers, graded, strict=True):
-        assert "### BEGIN SOLUTION" in answer.source
-        assert test.source.endswith("assert report.passed, report")
-        assert test.metadata.nbgrader.locked
+def test_graders_sources_hold_the_solution_and_what_learners_get_does_not(path):
+    """Without what the marks enclose a stub is the notebook's; without marks, the solution."""
+    before, answers = notebooks.read(path), notebooks.solutions(notebooks.read(path))
+    stubs = {cell.id: cell.source for cell in before.cells if cell.id in answers}
+    for make, mark in ((handout.nbgrader, "###"), (handout.otter, "#")):
+        source = reads(make(path), as_version=4)
+        cells = {cell.id: cell.source for cell in source.cells if cell.id in answers}
+        begin, end = f" *{mark} BEGIN SOLUTION\n", f" *{mark} END SOLUTION"
+        for key, code in cells.items():
+            assert re.sub(f"( *)(?<=\\n){begin}.*?{end}", r"\1    ...", code, flags=re.S).split() \
+                == stubs[key].split()  # fmt: skip
+            assert re.sub(f"{begin}|\n{end}", "", code) == answers[key]
+        assert cells.keys() == answers.keys() and not notebooks.solutions(source)
+        tests = [cell for cell in source.cells if handout.tagged(cell, "check")]
+        assert all(cell.source.endswith("assert report.passed, report") for cell in tests)
+        assert len(tests) == len(answers)
+
+
+@each_notebook
+def test_an_exercise_is_worth_its_minutes(path):
+    cells = reads(handout.nbgrader(path), as_version=4).cells
+    marked = [cell.metadata.nbgrader for cell in cells if "nbgrader" in cell.metadata]
+    points = [mark.points for mark in marked if mark.grade]
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    stated = [int(number) for number in handout.STATED.findall(text)]
+    assert points == [number for number in stated if path.stem[:2] != "00"]
+    assert all(mark.locked == mark.grade != mark.solution for mark in marked)
+    raw = [cell.source for cell in reads(handout.otter(path), as_version=4).cells
+           if cell.cell_type == "raw"]  # fmt: skip
+    assert [int(re.search(r"points: (\d+)", r)[1]) for r in raw if "points" in r] == points
+    assert len(raw) == 1 + 6 * len(points)

@@ -1,12 +1,14 @@
-"""What a teacher hands out besides the notebooks: slides, a printed form, nbgrader's sources.
+"""What a teacher hands out besides the notebooks: slides, paper, graders' sources, plain copies.
 
-    python tools/handout.py slides [--short] [NUMBER ...]      build/slides/NN_….slides.html
+    python tools/handout.py slides [--all] [NUMBER ...]        build/slides/NN_….slides.html
     python tools/handout.py print [--short] [NUMBER ...]       build/print/NN_….html
     python tools/handout.py nbgrader [NUMBER ...]              build/nbgrader/source/…
+    python tools/handout.py otter [NUMBER ...]                 build/otter/…
+    python tools/handout.py learners [NUMBER ...]              build/learners/…, without outputs
 
-All of it is made from the stored notebooks, outputs included; nothing is run. Second readings are
-open, or with --short left out. Slides and printed pages are single files that load nothing from
-anywhere. `make slides` and `make print` call this.
+All of it is made from the stored notebooks; nothing is run. Slides hold the open thread, with --all
+the second readings too; paper holds both, with --short the open thread. Both are single files that
+load nothing from anywhere. `make slides` and `make print` call this.
 """
 
 import re
@@ -21,6 +23,8 @@ import notebooks
 from from_npm import BUILD, fetch
 from mha_course.folds import unfold
 from mha_course.formulas import typeset
+from mha_course.lab import LINKED, without_outputs
+from minutes import STATED
 
 REVEAL = "reveal.js@5.2.1"
 DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)
@@ -31,6 +35,7 @@ IMAGE = re.compile(r'(<img [^>]*width=")(\d+)')
 LARGER, WIDEST = 1.5, 1180  # pictures on slides, in times and in pixels
 STILL = "<p><em>On a slide this picture stands still; in the notebook it moves.</em></p>"
 DOTS = re.compile(r"^( *)\.\.\.$", re.M)
+SETUP = ("imports", "imports-text")  # cells that no slide needs
 NOTEBOOK_LINK = re.compile(r'(href="\w+)\.ipynb\b')
 TO_A_FILE = re.compile(r'<a href="\w+\.(?:ipynb|md)\b[^>]*>(.*?)</a>', re.S)
 TO_A_GUIDE = re.compile(r'<a href="\w+\.md\b[^>]*>(.*?)</a>', re.S)
@@ -121,7 +126,7 @@ def deck(notebook: NotebookNode) -> NotebookNode:
 
     What a cell shows comes one key press after its code: first predict, then look. Claims and
     predictions are shown without their code, which holds the answer; a verdict is one key press
-    away. Exercises keep their task; hints, solutions, stubs and the imports are left out. A further
+    away. Exercises keep their task; hints, solutions, stubs and the setup are left out. A further
     slide repeats the heading, small.
     """
     cells: list[NotebookNode] = []
@@ -134,7 +139,7 @@ def deck(notebook: NotebookNode) -> NotebookNode:
             part.metadata["slideshow"] = {"slide_type": kind}
             cells.append(part)
 
-    for cell in notebook.cells:
+    for cell in (cell for cell in notebook.cells if cell.id not in SETUP):
         if cell.cell_type == "markdown":
             text = DETAILS.sub("", WAY.sub("", cell.source))
             for part in re.split(r"^(?=## )", text, flags=re.M):
@@ -143,7 +148,7 @@ def deck(notebook: NotebookNode) -> NotebookNode:
                 if part.strip():
                     kind = "slide" if part.startswith("#") else "subslide"
                     add(v4.new_markdown_cell(part.strip()), kind)
-        elif cell.id != "imports" and not tagged(cell, "exercise", "check"):
+        elif not tagged(cell, "exercise", "check"):
             shown = v4.new_code_cell(
                 "", outputs=cell.outputs, metadata={"transient": {"remove_source": True}}
             )
@@ -174,22 +179,19 @@ def reveal() -> dict[str, str]:
     return {f"reveal_{end}": (dist / f"reveal.{end}").read_text("utf-8") for end in ("js", "css")}
 
 
-def whole(path: Path) -> NotebookNode:
-    return unfold(notebooks.read(path), keep="--short" not in sys.argv)
-
-
 def slides(path: Path) -> str:
     exporter = SlidesExporter(
         template_file="deck.html.j2", extra_loaders=[DictLoader({"deck.html.j2": DECK})]
     )
     resources = {"metadata": {"name": path.stem}, **reveal()}
-    page, _ = typeset(exporter).from_notebook_node(deck(whole(path)), resources)
+    notebook = unfold(notebooks.read(path), keep="--all" in sys.argv)
+    page, _ = typeset(exporter).from_notebook_node(deck(notebook), resources)
     return TO_A_FILE.sub(r"\1", page)  # a deck is shown alone
 
 
 def printed(path: Path) -> str:
     """One page with hints and verdicts open, solutions at the end; predictions to be ticked."""
-    notebook = whole(path)
+    notebook = unfold(notebooks.read(path), keep="--short" not in sys.argv)
     heading, solutions = "", []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -213,38 +215,94 @@ def printed(path: Path) -> str:
     return NOTEBOOK_LINK.sub(r"\1.html", TO_A_GUIDE.sub(r"\1", page))
 
 
-def nbgrader(path: Path) -> str:
-    """An nbgrader source: stubs are answers, checks are tests of one point, no solutions."""
-    notebook = notebooks.read(path)
+def filled(stub: str, solution: str, begin: str, end: str) -> str:
+    """The stub with the solution where its dots are, each stretch between two marks."""
+    first, *others = re.split(r"^ *\.\.\.$", stub, flags=re.M)
+    parts, rest = [first], solution.removeprefix(first)
+    for indent, kept in zip(DOTS.findall(stub), others, strict=True):
+        body, _, rest = rest.partition(kept) if kept else (rest, "", "")
+        parts.append(f"{indent}{begin}\n{body.rstrip()}\n{indent}{end}{kept}")
+    return "".join(parts)
+
+
+def graded(path: Path, begin: str, end: str) -> tuple[NotebookNode, dict[str, int]]:
+    """A grader's notebook: solutions in the stubs, checks asserted; stub's id → minutes it takes.
+
+    What a check says about a wrong answer is the error's message.
+    """
+    notebook, points, said = notebooks.read(path), {}, ["0"]
+    answers = notebooks.solutions(notebook)
     for cell in notebook.cells:
-        graded = tagged(cell, "check")
         if cell.cell_type == "markdown":
+            said = STATED.findall(cell.source) or said
             cell.source = SOLUTION.sub("", cell.source)
-        elif graded:
+        elif cell.id in answers:
+            points[cell.id] = int(said[0])
+            cell.source = filled(cell.source, answers[cell.id], begin, end)
+        elif tagged(cell, "check"):
             cell.source = f"report = {cell.source}\nassert report.passed, report"
-        elif tagged(cell, "exercise"):
-            cell.source = DOTS.sub(r"\1### BEGIN SOLUTION\n\1...\n\1### END SOLUTION", cell.source)
         if tagged(cell, "check", "exercise"):
             cell.outputs = []
+    return notebook, points
+
+
+def nbgrader(path: Path) -> str:
+    """An nbgrader source: a stub is an answer, its check a test worth the exercise's minutes."""
+    notebook, points = graded(path, "### BEGIN SOLUTION", "### END SOLUTION")
+    worth = iter(points.values())
+    for cell in notebook.cells:
+        if tagged(cell, "check", "exercise"):
+            test = tagged(cell, "check")
             cell.metadata["nbgrader"] = {
-                "schema_version": 3, "grade_id": cell.id, "grade": graded, "solution": not graded,
-                "locked": graded, "task": False, **({"points": 1} if graded else {}),
+                "schema_version": 3, "grade_id": cell.id, "grade": test, "solution": not test,
+                "locked": test, "task": False, **({"points": next(worth)} if test else {}),
             }  # fmt: skip
     return notebooks.nbformat.writes(notebook)
 
 
+def otter(path: Path) -> str:
+    """A notebook for `otter assign`: each exercise is a question, its check the question's test."""
+    notebook, points = graded(path, "# BEGIN SOLUTION", "# END SOLUTION")
+    cells = [v4.new_raw_cell("# ASSIGNMENT CONFIG\nexport_cell: false\ncheck_all_cell: false")]
+    for cell in notebook.cells:
+        if cell.id in points:
+            name = re.sub(r"\W", "_", cell.id.removesuffix("-stub"))
+            given = f"# BEGIN QUESTION\nname: {name}\npoints: {points[cell.id]}"
+            around = [given, "# BEGIN SOLUTION"], ["# END SOLUTION"]
+        elif tagged(cell, "check"):
+            around = ["# BEGIN TESTS"], ["# END TESTS", "# END QUESTION"]
+        else:
+            around = [], []
+        before, after = ([v4.new_raw_cell(words) for words in side] for side in around)
+        cells += [*before, cell, *after]
+    notebook.cells = cells
+    return notebooks.nbformat.writes(notebook)
+
+
+def plain(path: Path) -> str:
+    """A notebook, or another file, as a learner gets it: a guess comes before its answer."""
+    return without_outputs(path.read_bytes()).decode()
+
+
 def main() -> None:
-    made = {"slides": (slides, "slides", ".slides.html"), "print": (printed, "print", ".html"),
-            "nbgrader": (nbgrader, "nbgrader/source", ".ipynb")}  # fmt: skip
+    made = {
+        "slides": (slides, "slides", ".slides.html"),
+        "print": (printed, "print", ".html"),
+        "nbgrader": (nbgrader, "nbgrader/source", ".ipynb"),
+        "otter": (otter, "otter", ".ipynb"),
+        "learners": (plain, "learners", ".ipynb"),
+    }
     if not sys.argv[1:] or sys.argv[1] not in made:
         raise SystemExit(__doc__)
     make, folder, ending = made[sys.argv[1]]
-    for path in notebooks.paths(*(word for word in sys.argv[2:] if word != "--short")):
-        # nbgrader wants a folder for each assignment.
-        place = BUILD / folder / (path.stem if make is nbgrader else "")
+    paths = notebooks.paths(*(word for word in sys.argv[2:] if not word.startswith("--")))
+    for path in [*paths, *(notebooks.FOLDER / name for name in LINKED if make is plain)]:
+        # Graders want a folder for each assignment.
+        place = BUILD / folder / (path.stem if make in (nbgrader, otter) else "")
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"{path.stem}{ending}").write_text(make(path), encoding="utf-8")
-        print(place.relative_to(BUILD.parent) / f"{path.stem}{ending}")
+        name = path.name if make is plain else f"{path.stem}{ending}"
+        (place / name).write_text(make(path), encoding="utf-8", newline="\n")
+        print(place.relative_to(BUILD.parent) / name)
 
 
 if __name__ == "__main__":
