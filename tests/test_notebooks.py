@@ -418,11 +418,11 @@ def test_minutes_are_what_they_are_by_the_formula(path):
 
 
 def test_tables_of_minutes_are_up_to_date():
-    of = {path.stem: minutes.both(notebooks.read(path)) for path in NOTEBOOKS}
+    books = {path.stem: notebooks.read(path) for path in NOTEBOOKS}
     for path in notebooks.TABLES:
         text = path.read_text(encoding="utf-8")
-        assert minutes.renewed(text, of) == text, f"make notebooks renews {path.name}"
-        assert all(f"{name}.ipynb)" in text for name in of if name != path.stem)
+        assert minutes.renewed(text, books) == text, f"make notebooks renews {path.name}"
+        assert all(f"{name}.ipynb)" in text for name in books if name != path.stem)
 
 
 @each_notebook

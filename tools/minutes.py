@@ -2,8 +2,8 @@
 
 120 words a minute, 15 seconds for each line of code in sight, the minutes that an exercise states
 (two wrong tries, hints and solution are in them), the seconds that a cell's tag `wait-N` says it
-makes one wait, and for each question of a box its words and 15 seconds, for the guess; looking,
-as all playing with the pictures, comes on top.
+makes one wait, and for each question of a box its words and 15 seconds, for the guess; looking at
+pictures comes on top, and plans count a minute for each that moves.
 `make notebooks` writes what comes out into notebooks, README and TEACHING.
 """
 
@@ -23,8 +23,11 @@ SUM = re.compile(rf"(\| \*\*(\d+)–(\d+)\*\* \|.*\| )\d+( \| )\d+(?= \|{END})",
 OPENING = 5  # of each session: everybody opens the notebook
 BREAK, UNBROKEN = 10, 90  # a session of more than 90 minutes has a break
 ALOUD = 1.5  # for a question that the teacher's guide puts to the class before an explorer moves
-ASKED = re.compile(r"^\| ask before .*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
-SESSION = re.compile(r"^(\| \d+ \| )(\d\d(?:, \d\d)*)( \| )\d+ \| [^|]*( \|)", re.M)
+MOVED = 1  # for an explorer
+ASKED = re.compile(r"^\| ask before [`*](.*)[`*] \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
+EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
+SESSION = re.compile(r"^(\| \d+ \| )(\d\d\b[^|]*)( \| )\d+ \| [^|]*( \|)", re.M)
+PART = re.compile(r"(\d\d)(?: from \*([^*]+)\* on)?(?: up to \*([^*]+)\*)?(?:, |$)")
 ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all second readings \d+\.")
 ON_A_FOLD = re.compile(r"(?<=^\*Second reading, )\d+ minutes?", re.M)
 
@@ -93,15 +96,16 @@ def both(notebook: NotebookNode) -> tuple[int, int]:
     return minutes(thread(notebook), 5), minutes(notebook.cells, 5)
 
 
-def renewed(text: str, of: dict[str, tuple[int, int]]) -> str:
-    """A text whose tables and sums say these minutes: notebook's name → `both`."""
+def renewed(text: str, books: dict[str, NotebookNode]) -> str:
+    """A text whose tables and sums say the minutes of these notebooks, given by name."""
+    of = {name: both(book) for name, book in books.items()}
     for name, (short, whole) in of.items():
         row = re.compile(rf"(\([\w/]*{name}\.ipynb\).*\| )\d+( \| )\d+(?= \|{END})", re.M)
         text = row.sub(rf"\g<1>{short}\g<2>{whole}", text)
     text = SUM.sub(lambda row: _summed(row, [*of.values()]), text)
     parts = text.split("### ")
-    aloud = {part[:2]: ALOUD * "".join(ASKED.findall(part)).count("\n") for part in parts}
-    text = "### ".join(_planned(part, of, aloud) for part in parts)
+    asked = {part[:2]: ASKED.findall(part) for part in parts}
+    text = "### ".join(_planned(part, books, asked) for part in parts)
     first = sum(short for name, (short, _) in of.items() if name < "07")
     everything = sum(whole for name, (_, whole) in of.items() if name < "12")  # beyond both ways
     text = re.sub(r"(?<=notebooks 00 to 06, )\d+(?= minutes)", str(first), text)
@@ -114,30 +118,44 @@ def _summed(row: re.Match[str], of: list[tuple[int, int]]) -> str:
     return f"{row[1]}{sum(a for a, _ in some)}{row[4]}{sum(b for _, b in some)}"
 
 
-def _planned(plan: str, of: dict[str, tuple[int, int]], aloud: dict[str, float]) -> str:
-    """A plan's sessions with minutes and timetable: open threads, or all if it is that of eleven.
+def between(cells: list[NotebookNode], start: str, end: str) -> list[NotebookNode]:
+    """The cells from one heading up to another; an empty one is the notebook's own end."""
+    headings = {cell.source.splitlines()[0]: i for i, cell in enumerate(cells) if cell.source}
+    first = headings[f"## {start}"] if start else 0
+    return cells[first : headings[f"## {end}"] if end else len(cells)]
 
-    Opening and what is asked aloud come on top; a break stands where half of the time is over.
+
+def in_class(cells: list[NotebookNode], asked: list[tuple[str, str]]) -> float:
+    """Minutes of cells in a lesson: what moves, and what is asked aloud before it, come on top."""
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    moved = sum(len(EXPLORER.findall(source)) for source in code)
+    lines = "\n".join(["", *(cell.source.removeprefix("## ") for cell in cells)])
+    aloud = [rows for place, rows in asked if f"\n{place}" in lines]
+    return seconds(cells) / 60 + MOVED * moved + ALOUD * "".join(aloud).count("\n")
+
+
+def _planned(plan: str, books: dict[str, NotebookNode], asked: dict[str, list]) -> str:
+    """A plan's sessions with minutes and timetable: open threads, or all if it says everything.
+
+    A break stands where half of the time is over.
     """
-    of_book = {name[:2]: pair[plan.startswith("Eleven")] for name, pair in of.items()}
+    everything = plan.startswith("Everything")
+    cells = {name[:2]: book.cells if everything else thread(book) for name, book in books.items()}
 
     def fives(minute: float) -> int:
         return 5 * round(minute / 5)
 
     def session(row: re.Match[str]) -> str:
-        books = row[2].split(", ")
-        takes = [of_book[book] + aloud.get(book, 0) for book in books]
+        parts = PART.findall(row[2])
+        takes = [in_class(between(cells[book], *at), asked[book]) for book, *at in parts]
         total = OPENING + sum(takes)
         now, rests, marks = float(OPENING), total > UNBROKEN, []
-        for book, minutes in zip(books, takes, strict=True):
+        for (book, *_), minutes in zip(parts, takes, strict=True):
             if marks and rests and 2 * now + minutes > total:
                 marks.append(f"break at {fives(now)}")
                 now, total, rests = now + BREAK, total + BREAK, False
             marks.append(f"{book} at {fives(now)}")
             now += minutes
-        if rests:
-            marks.append(f"break at about {fives(total / 2)}")
-            total += BREAK
         return f"{row[1]}{row[2]}{row[3]}{5 * ceil(total / 5)} | {', '.join(marks)}{row[4]}"
 
     return SESSION.sub(session, plan)

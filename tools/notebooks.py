@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from mha_course.disk import write_whole
-from minutes import both, renewed, stated
+from minutes import renewed, stated
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 TABLES = (FOLDER.parent / "README.md", FOLDER / "TEACHING.md", FOLDER / "00_start_here.ipynb")
@@ -134,10 +134,10 @@ def solved(notebook: NotebookNode) -> NotebookNode:
 
 def renew_tables() -> None:
     """The minutes in the map of 00, the README and the teacher's guide."""
-    of = {path.stem: both(read(path)) for path in paths()}
+    books = {path.stem: read(path) for path in paths()}
     for path in TABLES:
         text = path.read_text(encoding="utf-8")
-        path.write_text(renewed(text, of), encoding="utf-8", newline="\n")
+        path.write_text(renewed(text, books), encoding="utf-8", newline="\n")
 
 
 def main() -> None:
