@@ -40,7 +40,7 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
     low, high = float(row.min()), float(row.max())
     far = axis_end(max(-low, high))
     scores = Bars(
-        row, keys, name="score", limits=(-far, far), title="scores of one row",
+        row, keys, name="score", limits=(-far, far), steady=True, title="scores of one row",
         decimals=0 if max(-low, high) >= 9.95 else 1,
     )  # fmt: skip
     shares = Bars(

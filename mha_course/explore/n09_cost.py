@@ -69,7 +69,8 @@ def scene(T: int = 1024, d_model: int = 512, h: int = 8, measured: Measured | No
 
     operations = Bars(
         list(parts.values()), ["4 W", "Q Kᵀ", "A V"], name="operations",
-        limits=(0, axis_end(max(parts.values()))), title=f"operations of the layer, T = {T:,}",
+        limits=(0, axis_end(max(parts.values()))), steady=True,
+        title=f"operations of the layer, T = {T:,}",
     )  # fmt: skip
     rules = Table(
         [

@@ -27,6 +27,7 @@ class Bars(Panel):
     `values` is (n,) or (series, n). `heads` gives a head (its colour) to each bar of one series, or
     to each of several series; `roles` does the same with names of `ROLES`. `reference` is a
     (value, name) line across, where the axis has a place for it, `name` what is measured.
+    `steady` bars stay where they are when the limits change.
     """
 
     values: Any
@@ -40,6 +41,7 @@ class Bars(Panel):
     name: str = ""
     reference: tuple[float, str] | None = None
     decimals: int | None = None
+    steady: bool = False
 
     looks: ClassVar[str] = "bar chart"
     sizeless = frozenset({"values", "heads", "roles", "reference"})
@@ -105,7 +107,10 @@ class Bars(Panel):
 
     def sides(self, piece: Piece) -> tuple[float, float]:
         side = text_width(self.reference[1]) + 8 if self.reference else 0.0
-        return widest_of(scale_of(self.limits, self.log)[1]) + 12 + (20 if self.name else 0), side
+        axis = widest_of(scale_of(self.limits, self.log)[1])
+        if self.steady:
+            axis = max(axis, text_width("−500"))
+        return axis + 12 + (20 if self.name else 0), side
 
     def draw(self, piece: Piece, space: float) -> Drawing:
         drawing = Drawing()
