@@ -19,12 +19,12 @@ CONVENTION = "In this package True means blocked (in F.scaled_dot_product_attent
 
 
 def require_divisible(d_model: int, n_heads: int) -> None:
-    rest = int(d_model) % int(n_heads)
-    if rest:
+    remainder = int(d_model) % int(n_heads)
+    if remainder:
         raise ValueError(
             f"d_model must be divisible by n_heads, so that every head gets d_model / n_heads "
             f"dimensions; got d_model = {d_model} and n_heads = {n_heads}, "
-            f"which leaves a rest of {rest}."
+            f"which leaves a remainder of {remainder}."
         )
 
 

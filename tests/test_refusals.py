@@ -68,7 +68,7 @@ REFUSED = {
     "d_model beyond all": (lambda: MultiHeadAttention(2**31, 2),
         ValueError, "d_model | at most 2147483647 | 2147483648"),
     "indivisible": (lambda: MultiHeadAttention(10, 3),
-        ValueError, "d_model | divisible by n_heads | d_model = 10 | n_heads = 3 | rest of 1"),
+        ValueError, "d_model | divisible by n_heads | d_model = 10 | n_heads = 3 | remainder of 1"),
     "dropout one": (lambda: MultiHeadAttention(6, 2, dropout=1.0),
         ValueError, "dropout | [0, 1) | 1.0"),
     "dropout nan": (lambda: MultiHeadAttention(6, 2, dropout=float("nan")),
