@@ -163,8 +163,9 @@ def moved(mine: Path) -> list[str]:
     old = [
         path.name
         for path in sorted(mine.glob("*.ipynb"))
-        if (notebook := _notebook(path.read_bytes()))
-        and any(MOVED.search(_joined(cell["source"])) for cell in notebook["cells"])
+        if path.is_file()
+        and (notebook := _notebook(path.read_bytes()))
+        and any(MOVED.search(str(_joined(cell["source"]))) for cell in notebook["cells"])
     ]
     names = ", ".join(old)
     return [f"Where {names} imports check, explore or a picture, write mha_course for mha_lesson, "
@@ -215,7 +216,7 @@ def environment() -> dict[str, str]:
 
 def shadowed() -> str:
     """A sentence where PYTHONPATH puts another torch before the one of this environment."""
-    own = Path(sysconfig.get_path("purelib")) / "torch"
+    own = Path(sysconfig.get_path("platlib")) / "torch"
     for folder in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         if own.is_dir() and (there := Path(folder) / "torch").is_dir() and there.resolve() != own:
             return f"PYTHONPATH brings another torch, {there}: if a notebook fails, unset it."
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit("JupyterLab is not here; install it with: pip install 'mha-lesson[lab]'")
     mine = working_copy()
     try:
-        lines = sync(NOTEBOOKS, mine, date.today())
+        lines = [*sync(NOTEBOOKS, mine, date.today()), *moved(mine)]
     except OSError as error:
         if not any(mine.glob("*.ipynb")):
             raise SystemExit(
@@ -243,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "work in. Go to a folder of your own, and start it there."
             ) from None
         lines = [f"The notebooks in {mine} could not all be updated ({error}); yours are safe."]
-    print(*lines, *moved(mine), *filter(None, [shadowed()]), sep="\n")
+    print(*lines, *filter(None, [shadowed()]), sep="\n")
     command = [sys.executable, "-m", "jupyterlab", *options(mine, given)]
     sys.stdout.flush()
     return _hand_over(command)

@@ -103,7 +103,7 @@ def test_without_jupyterlab_the_lab_says_how_to_get_it(started, monkeypatch):
 )  # fmt: skip
 def test_an_import_of_what_has_moved_is_told(line, old, started, tmp_path, capsys):
     made = {"cells": [{"cell_type": "code", "source": ["import torch\n", line]}]}
-    (tmp_path / lab.MINE).mkdir()
+    (tmp_path / lab.MINE / "folder.ipynb").mkdir(parents=True)
     (tmp_path / lab.MINE / "mine.ipynb").write_text(json.dumps(made))
     command.main([])
     said = "Where mine.ipynb imports check, explore or a picture, write mha_course"
