@@ -338,7 +338,8 @@ def test_no_network_is_said_at_once(listed, host, monkeypatch):
     ("machine", "libc", "said"),
     [(("Darwin", "x86_64"), "", "no wheels for Darwin on x86_64"),
      (("Linux", "x86_64"), "", "without glibc"), (("Linux", "aarch64"), "glibc", None),
-     (("Darwin", "arm64"), "", None), (("Windows", "AMD64"), "", None)],
+     (("Darwin", "arm64"), "", None), (("Windows", "AMD64"), "", None),
+     (("Windows", "ARM64"), "", "no wheels for Windows on arm64")],
 )  # fmt: skip
 def test_a_machine_without_wheels_is_told(machine, libc, said, monkeypatch):
     for name, value in zip(("system", "machine", "libc_ver"), (*machine, (libc, "")), strict=True):

@@ -105,10 +105,11 @@ def find_uv(with_pip: list[str]) -> str | None:
 def refuse_where_nothing_can_be_had(settings: dict[str, list[str]]) -> None:
     """A sentence at once, instead of a minute of attempts."""
     system, machine = platform.system(), platform.machine().lower()
-    if (system, machine) == ("Darwin", "x86_64") or sys.maxsize < 2**32:
+    without = {("Darwin", "x86_64"), ("Windows", "arm64")}
+    if (system, machine) in without or sys.maxsize < 2**32:
         raise SystemExit(
-            f"PyTorch makes no wheels for {system} on {machine} any more: take another machine, or "
-            "a hosted notebook."
+            f"PyTorch makes no wheels for {system} on {machine}: take another machine, or a hosted "
+            "notebook."
         )
     if system == "Linux" and not platform.libc_ver()[0]:
         raise SystemExit("PyTorch has no wheels for Linux without glibc, such as Alpine's.")
