@@ -316,6 +316,12 @@ def test_every_row_of_what_they_will_see_is_computed():
             assert any(words in line for words in (*SEEN, *NOT_COMPUTED)), line
 
 
+def test_each_notebook_has_two_questions_to_be_answered_in_words():
+    row = r"^\| (\d\d) \| ([^|]+) \| [^|]+ \| [^|]+ \|$"
+    rows = re.findall(row, GUIDE.split("### In words\n")[1].split("\n### ")[0], re.M)
+    assert [row[0] for row in rows] == [book for book in BOOKS for _ in range(2)]
+
+
 # --- a slip typed in class ----------------------------------------------------------------------
 
 
