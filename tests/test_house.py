@@ -118,6 +118,7 @@ ROOMS = (
 # on a learner's or a teacher's machine
 ELSEWHERE = (
     "my_notebooks/", ".progress", "build/", "ada_", "report/", "source/", "jupyterhub_config",
+    "nbgrader_config", "results/", "submissions/",
 )  # fmt: skip
 
 
