@@ -206,15 +206,6 @@ def test_elsewhere_nothing_is_written_unasked(tmp_path, kernel):
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_listener_hears_every_report(kernel, monkeypatch):
-    heard: list[tuple[str, bool | None]] = []
-    monkeypatch.setattr(journal, "_listeners", [])
-    journal.listen(lambda report: heard.append((report.name, report.passed)))
-    check.split_heads(right)
-    check.split_heads(lambda x, n: ...)
-    assert heard == [("split_heads", True), ("split_heads", None)]
-
-
 # --- the lab as it opens ----------------------------------------------------------------------
 
 
