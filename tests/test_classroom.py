@@ -26,16 +26,7 @@ from mha_course import check
 from mha_course.classroom import __main__ as classroom
 from mha_course.classroom import files, grading, inside, pages, reading, values, walls
 from mha_course.classroom.files import HandIn, Learner
-from mha_course.classroom.grading import (
-    DONE,
-    MISSING,
-    NAMES,
-    OPEN,
-    TRIED,
-    UNKNOWN,
-    Row,
-    Submission,
-)
+from mha_course.classroom.grading import DONE, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row, Submission
 from mha_course.classroom.walls import Limits
 from mha_course.predictions import questions
 from mha_course.prose import prose
@@ -93,6 +84,11 @@ def solved(*names):
     return [part for name in names for part in (SOLUTIONS[name], f"check.{name}({name})")]
 
 
+def table(path):
+    with path.open(encoding="utf-8-sig") as file:
+        return [*csv.DictReader(file)]
+
+
 # --- what lies in the folder ------------------------------------------------------------------
 
 
@@ -101,18 +97,65 @@ def by_name(folder, roster=None):
     return {l.name: ([h.file for h in l.notebooks], dict(l.others)) for l in found}  # noqa: E741
 
 
-def test_a_learner_is_a_folder_or_what_a_name_says_before_the_number(tmp_path):
-    for file in ("ada/03_splitting_into_heads.ipynb", "ada/deep/04_masking.ipynb",
-                 "bob_03_splitting_into_heads.ipynb", "good_1.ipynb", "good_2.ipynb"):  # fmt: skip
-        write(tmp_path / file)
-    write(tmp_path / "ada/.ipynb_checkpoints/04_masking-checkpoint.ipynb")
-    write(tmp_path / "__MACOSX/._04_masking.ipynb")
-    assert {name: held for name, (held, _) in by_name(tmp_path).items()} == {
-        "ada": ["ada/03_splitting_into_heads.ipynb", "ada/deep/04_masking.ipynb"],
-        "bob": ["bob_03_splitting_into_heads.ipynb"],
-        "good_1": ["good_1.ipynb"],
-        "good_2": ["good_2.ipynb"],
-    }
+@pytest.mark.parametrize(
+    ("roster", "whose"),
+    [
+        (None, {"ada/03_splitting_into_heads": "ada", "ada/deep/04_masking": "ada",
+                "bob_03_splitting_into_heads": "bob", "good_1": "good_1", "good_2": "good_2",
+                "ada/.ipynb_checkpoints/04_masking-checkpoint": None,
+                "__MACOSX/._04_masking": None}),
+        (None, {"Ju\u0308rgen Mu\u0308ller/03_splitting": "J\u00fcrgen M\u00fcller"}),
+        (None, {"lovelaceada_12345_67890_03_splitting": "lovelaceada",
+                "lovelaceada_LATE_12345_67891_04_masking-1": "lovelaceada",
+                "leeann_17_67892_03_splitting": "leeann (17)",
+                "leeann_18_67893_04_masking": "leeann (18)",
+                "Bob Ray_777_assignsubmission_file/03_splitting": "Bob Ray",
+                "Bob Ray_777_assignsubmission_file_/04_masking": "Bob Ray",
+                "Zoe Ott_778_assignsubmission_file_04_masking": "Zoe Ott"}),
+        ("\ufefflearner,user\nAda Lovelace,al815\nAnn,\nAnn-Marie Lee,\nBob Ray,br\n",
+         {"Ada_Lovelace_12345_assignsubmission_file/03_splitting": "Ada Lovelace",
+          "ann-marie lee/04_masking": "Ann-Marie Lee", "x_br_04_masking": "Bob Ray",
+          "eve/x": "eve", "no file of hers": "Ann"}),
+        ("Name;Kennung\nJ\u00fcrgen M\u00fcller;jm7\n",
+         {"Ju\u0308rgen Mu\u0308ller/03_splitting": "J\u00fcrgen M\u00fcller"}),
+        ("Name;Kennung\nLovelace, Ada;ada17\nBabbage, Charles;bob3\n",
+         {"ada17/03_splitting": "Lovelace, Ada", "no file of his": "Babbage, Charles"}),
+        ("Ada Lovelace,07\nBob Ray,03\nCem Ay,head\nZoe Ott,04\n",
+         {"07/03_splitting_into_heads": "Ada Lovelace", "03/03_splitting_into_heads": "Bob Ray",
+          "head/06_multi_head_attention": "Cem Ay", "04/10_where_is_order": "Zoe Ott"}),
+        ("Ada Lovelace\nRay, Bob\nJürgen\n".encode("cp1252"),
+         {"lovelaceada_12345_67890_03_splitting": "Ada Lovelace",
+          "lovelaceada_LATE_12345_67891_04_masking-1": "Ada Lovelace",
+          "no file of Bob's": "Ray", "no file of his": "Jürgen"}),
+    ],
+    ids=["folders and names", "a Mac's", "Canvas and Moodle", "a roster", "semicolons",
+         "commas in cells", "numbers and words of the course", "cp1252"],
+)  # fmt: skip
+def test_whose_file_it_is(tmp_path, roster, whose):
+    """A folder's, a name's before the number, a platform's, or the roster's, which names all."""
+    if roster:
+        raw = roster if isinstance(roster, bytes) else roster.encode()
+        roster = write(tmp_path / "class.csv", raw=raw)
+    for file in whose:
+        if not file.startswith("no file"):
+            write(tmp_path / f"in/{file}.ipynb")
+    found = {name: held for name, (held, _) in by_name(tmp_path / "in", roster).items()}
+    assert found == {
+        name: sorted(files.shown(f"{file}.ipynb") for file, of in whose.items()
+                     if of == name and not file.startswith("no file"))
+        for name in whose.values() if name
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [(b"name\n", "names nobody"), (None, "cannot be read as CSV"),
+     (b"Anna Berg,ab1\nAnna Berg,ab2\n", "more than one Anna Berg")],
+)  # fmt: skip
+def test_a_roster_that_cannot_be_used_is_refused(tmp_path, raw, says):
+    roster = tmp_path / "class.csv"
+    with pytest.raises(SystemExit, match=says):
+        files.learners(tmp_path, write(roster, raw=raw) if raw else roster)
 
 
 def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
@@ -133,61 +176,6 @@ def test_on_equal_times_the_last_by_number_counts(tmp_path):
         path = write(tmp_path / f"ada/03_splitting{n}.ipynb")
         os.utime(path, (1e9, 1e9))
     assert by_name(tmp_path)["ada"][0] == ["ada/03_splitting (10).ipynb"]
-
-
-def test_a_roster_names_everybody_and_whose_file_it_is(tmp_path):
-    roster = tmp_path / "class.csv"
-    roster.write_text("\ufefflearner,user\nAda Lovelace,al815\nAnn,\nAnn-Marie Lee,\nBob Ray,br\n")
-    folder = tmp_path / "in"
-    for file in ("Ada_Lovelace_12345_assignsubmission_file/03_splitting.ipynb", "eve/x.ipynb",
-                 "ann-marie lee/04_masking.ipynb", "x_br_04_masking.ipynb"):  # fmt: skip
-        write(folder / file)
-    found = by_name(folder, roster)
-    assert {name: len(held) for name, (held, _) in found.items()} == {
-        "Ada Lovelace": 1, "Ann": 0, "Ann-Marie Lee": 1, "Bob Ray": 1, "eve": 1,
-    }  # fmt: skip
-    with pytest.raises(SystemExit, match="names nobody"):
-        files.learners(folder, write(tmp_path / "empty.csv", raw=b"name\n"))
-    with pytest.raises(SystemExit, match="cannot be read as CSV"):
-        files.learners(folder, tmp_path / "none.csv")
-
-
-def test_a_roster_of_a_spreadsheet_and_folders_of_a_mac(tmp_path):
-    """A spreadsheet may write semicolons; a Mac writes ü as two characters."""
-    roster = tmp_path / "class.csv"
-    roster.write_text("Name;Kennung\nJ\u00fcrgen M\u00fcller;jm7\n", encoding="utf-8")
-    write(tmp_path / "in/Ju\u0308rgen Mu\u0308ller/03_splitting.ipynb")
-    found = by_name(tmp_path / "in", roster)
-    assert {name: len(held) for name, (held, _) in found.items()} == {"J\u00fcrgen M\u00fcller": 1}
-    assert [*by_name(tmp_path / "in")] == ["J\u00fcrgen M\u00fcller"]
-
-
-def test_numbers_and_words_of_the_course_name_nobody(tmp_path):
-    roster = tmp_path / "class.csv"
-    roster.write_text("Ada Lovelace,07\nBob Ray,03\nCem Ay,head\nZoe Ott,04\n")
-    whose = {
-        "07/03_splitting_into_heads.ipynb": "Ada Lovelace",
-        "03/03_splitting_into_heads.ipynb": "Bob Ray",
-        "head/06_multi_head_attention.ipynb": "Cem Ay",
-        "04/10_where_is_order.ipynb": "Zoe Ott",
-    }
-    for file in whose:
-        write(tmp_path / "in" / file)
-    found = by_name(tmp_path / "in", roster)
-    assert {held[0]: name for name, (held, _) in found.items()} == whose
-
-
-def test_commas_in_a_roster_of_semicolons_and_two_of_one_name(tmp_path):
-    roster = tmp_path / "class.csv"
-    roster.write_text("Name;Kennung\nLovelace, Ada;ada17\nBabbage, Charles;bob3\n")
-    write(tmp_path / "in/ada17/03_splitting.ipynb")
-    found = by_name(tmp_path / "in", roster)
-    assert {name: len(held) for name, (held, _) in found.items()} == {
-        "Lovelace, Ada": 1, "Babbage, Charles": 0,
-    }  # fmt: skip
-    roster.write_text("Anna Berg,ab1\nAnna Berg,ab2\n")
-    with pytest.raises(SystemExit, match="more than one Anna Berg"):
-        files.learners(tmp_path / "in", roster)
 
 
 @pytest.mark.parametrize(
@@ -298,22 +286,6 @@ def test_another_kernel_is_named_and_its_code_read_all_the_same(tmp_path, monkey
     assert "its kernel is R, not Python" in made.note and made.states["split_heads"] == OPEN
 
 
-def test_names_of_canvas_and_moodle_are_one_learner_each(tmp_path):
-    for file in ("lovelaceada_12345_67890_03_splitting.ipynb",
-                 "lovelaceada_LATE_12345_67891_04_masking-1.ipynb",
-                 "leeann_17_67892_03_splitting.ipynb", "leeann_18_67893_04_masking.ipynb",
-                 "Bob Ray_777_assignsubmission_file/03_splitting.ipynb",
-                 "Bob Ray_777_assignsubmission_file_/04_masking.ipynb",
-                 "Zoe Ott_778_assignsubmission_file_04_masking.ipynb"):  # fmt: skip
-        write(tmp_path / "in" / file)
-    books = {l.name: [h.notebook for h in l.notebooks] for l in files.learners(tmp_path / "in")}  # noqa: E741
-    assert books == {"lovelaceada": ["03", "04"], "leeann (17)": ["03"], "leeann (18)": ["04"],
-                     "Bob Ray": ["03", "04"], "Zoe Ott": ["04"]}  # fmt: skip
-    roster = write(tmp_path / "class.csv", raw="Ada Lovelace\nRay, Bob\nJürgen\n".encode("cp1252"))
-    held = {name: len(held) for name, (held, _) in by_name(tmp_path / "in", roster).items()}
-    assert held["Ada Lovelace"] == 2 and held["Jürgen"] == 0
-
-
 def test_a_file_that_is_exchanged_after_the_look_is_not_opened_either(tmp_path):
     path = tmp_path / "x.ipynb"
     os.mkfifo(path)
@@ -350,8 +322,7 @@ def test_names_cannot_forge_a_row_or_reach_the_terminal(tmp_path):
     assert "bob�zoe  ✓ ✓ ✓�[2J�" in said and "latin-�" in said
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", said)
     pages.save(rows, tmp_path / "out")
-    with (tmp_path / "out/solved.csv").open(encoding="utf-8-sig") as file:
-        assert len(list(csv.reader(file))) == 3
+    assert len(table(tmp_path / "out/solved.csv")) == 2
 
 
 # --- walls ------------------------------------------------------------------------------------
@@ -434,9 +405,8 @@ def test_a_weaker_wall_is_named_before_anything_runs(
     assert wall in first and advice in first and first.startswith("Warning") == bool(advice)
     page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
     assert f"submissions: {wall}" in page and (advice in page)
-    for table in ("solved", "handed_in"):
-        with (tmp_path / f"out/{table}.csv").open(encoding="utf-8-sig") as file:
-            assert [line["walls"] for line in csv.DictReader(file)] == [wall]
+    for name in ("solved", "handed_in"):
+        assert [line["walls"] for line in table(tmp_path / f"out/{name}.csv")] == [wall]
 
 
 def test_what_it_has_started_ends_with_it(behind, tmp_path):
@@ -755,28 +725,28 @@ def patch():
 """
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        (WRITES_LINES, "write()"),
-        (WRITES_LINES, "import atexit\natexit.register(write)"),
-        (WRITES_LINES, "import threading\nthreading.Thread(target=write, daemon=True).start()"),
-        (WRITES_LINES, "def split_heads(x, n_heads):\n    write()"),
-        (WRITES_LINES, "@write\ndef split_heads(x, n_heads):\n    return x"),
-        (WRITES_LINES, "class A:\n    write()\nsplit_heads = A", "import os\nos._exit(0)"),
-        ("torch.equal = torch.allclose = lambda *_: True", "torch.Tensor.__eq__ = torch.equal",
-         DIRECT_VIEW),
-        ("check.split_heads = lambda f: check.Report('split_heads', True)", DIRECT_VIEW, ASK),
-        ("class check:\n    def split_heads(f):\n        print('right.')", DIRECT_VIEW, ASK),
-        (PATCHES, "patch()", DIRECT_VIEW, ASK),
-        (PATCHES, "def split_heads(x, n_heads):\n    patch()\n    return x"),
-        (PATCHES, f"def patched(f):\n    patch()\n    return f\n\n\n@patched\n{DIRECT_VIEW}"),
-        ("import json\njson.dump({'split_heads': 'done'}, open('.progress.json', 'w'))",
-         "open('.copied.json', 'w').write('{}')", "print(check.progress())"),
-        ("import sys\nsys.modules['mha_course.classroom.values'] = sys", DIRECT_VIEW),
-        (RIGHT, DIRECT_VIEW, "check.split_heads.right = split_heads", ASK),
-    ],
-)  # fmt: skip
+FORGERS = [
+    (WRITES_LINES, "write()"),
+    (WRITES_LINES, "import atexit\natexit.register(write)"),
+    (WRITES_LINES, "import threading\nthreading.Thread(target=write, daemon=True).start()"),
+    (WRITES_LINES, "def split_heads(x, n_heads):\n    write()"),
+    (WRITES_LINES, "@write\ndef split_heads(x, n_heads):\n    return x"),
+    (WRITES_LINES, "class A:\n    write()\nsplit_heads = A", "import os\nos._exit(0)"),
+    ("torch.equal = torch.allclose = lambda *_: True", "torch.Tensor.__eq__ = torch.equal",
+     DIRECT_VIEW),
+    ("check.split_heads = lambda f: check.Report('split_heads', True)", DIRECT_VIEW, ASK),
+    ("class check:\n    def split_heads(f):\n        print('right.')", DIRECT_VIEW, ASK),
+    (PATCHES, "patch()", DIRECT_VIEW, ASK),
+    (PATCHES, "def split_heads(x, n_heads):\n    patch()\n    return x"),
+    (PATCHES, f"def patched(f):\n    patch()\n    return f\n\n\n@patched\n{DIRECT_VIEW}"),
+    ("import json\njson.dump({'split_heads': 'done'}, open('.progress.json', 'w'))",
+     "open('.copied.json', 'w').write('{}')", "print(check.progress())"),
+    ("import sys\nsys.modules['mha_course.classroom.values'] = sys", DIRECT_VIEW),
+    (RIGHT, DIRECT_VIEW, "check.split_heads.right = split_heads", ASK),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("forged", FORGERS)
 def test_nothing_that_a_submission_says_of_itself_is_believed(judge, forged):
     found = judge(FIRST, *forged)
     assert found.get("split_heads", {}).get("state") != DONE, found
@@ -890,8 +860,7 @@ def test_trouble_costs_nothing(graded):
 
 def test_the_report(graded):
     rows, _, out = graded
-    with (out / "solved.csv").open(encoding="utf-8-sig") as file:
-        lines = {line["learner"]: line for line in csv.DictReader(file)}
+    lines = {line["learner"]: line for line in table(out / "solved.csv")}
     assert list(lines) == ["ada", "eve", "leo", "zac", "zoe"]
     assert lines["ada"]["all"] == str(len(SOLUTIONS)) and lines["leo"]["split_heads"] == "tried"
     found = pages.slips(list(rows.values()))
@@ -900,12 +869,9 @@ def test_the_report(graded):
     assert "reshape(B, n_heads, T, D // n_heads)" in page and found[0].asks[:20] in page
     page = (out / "learners/leo.html").read_text(encoding="utf-8")
     assert "not right yet" in page and "To reread: notebook 03" in page
-    with (out / "handed_in.csv").open(encoding="utf-8-sig") as file:
-        assert [line["learner"] for line in csv.DictReader(file)] == [
-            "ada", "eve", "leo", "zoe", "zoe", "zoe"
-        ]  # fmt: skip
-    with (out / "guesses.csv").open(encoding="utf-8-sig") as file:
-        lines = {line["choice"]: line for line in csv.DictReader(file)}
+    handed_in = [line["learner"] for line in table(out / "handed_in.csv")]
+    assert handed_in == ["ada", "eve", "leo", "zoe", "zoe", "zoe"]
+    lines = {line["choice"]: line for line in table(out / "guesses.csv")}
     assert {label: line["learners"] for label, line in lines.items()} == {
         label: str(int(label == "256")) for label in questions()["scaling_sharp"].choices
     }
@@ -946,14 +912,6 @@ def test_an_interrupted_run_keeps_what_there_is_and_goes_on(tmp_path, monkeypatc
 
 WAITS = ("import time\ntime.sleep(9999)", "import threading\nthreading.Lock().acquire()",
          "while True: pass", "import os\nos._exit(0)")  # fmt: skip
-FORGERS = (
-    (WRITES_LINES, "write()"),
-    (WRITES_LINES, "import atexit\natexit.register(write)", DIRECT_VIEW),
-    (WRITES_LINES, "def split_heads(x, n_heads):\n    write()"),
-    (PATCHES, "patch()", DIRECT_VIEW, ASK),
-    (PATCHES, f"def patched(f):\n    patch()\n    return f\n\n\n@patched\n{DIRECT_VIEW}"),
-    ("check.split_heads = lambda f: print('right')", DIRECT_VIEW, ASK),
-)
 READS = """def split_heads(x, n_heads):
     import ctypes, pathlib
     ctypes.CDLL(None).creat(b{}, 0o600)
@@ -985,7 +943,7 @@ def test_a_class_of_sixty_comes_out_right_and_nothing_outside_is_harmed(tmp_path
         hand_in(f"right{n}", DONE, RIGHT)
         hand_in(f"wrong{n}", TRIED, DIRECT_VIEW)
         hand_in(f"open{n}", OPEN, source)
-    for n, cells in enumerate(FORGERS):
+    for n, cells in enumerate(FORGERS[i] for i in (0, 3, 6, 7, 9, 11)):
         hand_in(f"forger{n}", OPEN if n == 0 else TRIED, *cells)
         hand_in(f"indented{n}", DONE, "if True:\n    " + RIGHT.replace("\n", "\n    "))
     for n, cell in enumerate(WAITS):
@@ -1051,11 +1009,9 @@ def test_points_are_counted_by_notebook(tmp_path):
     made = [row("ada", states={"split_heads": DONE, "merge_heads": TRIED, "silence": DONE})]
     made[0].submissions.append(Submission("y.ipynb", "06", states={"MultiHeadAttention": DONE}))
     pages.save([*made, row("bob", states={})], tmp_path)
-    with (tmp_path / "solved.csv").open(encoding="utf-8-sig") as file:
-        ada, bob = csv.DictReader(file)
-    for table in tmp_path.glob("*.csv"):
-        with table.open(encoding="utf-8-sig") as file:
-            heads = next(csv.reader(file))
+    ada, bob = table(tmp_path / "solved.csv")
+    for path in tmp_path.glob("*.csv"):
+        heads = path.read_text("utf-8-sig").splitlines()[0].split(",")
         assert len({*heads}) == len(heads), "two columns of one name"
     books = {head: ada[head] for head in ada if re.match(r"\d\d \(of", head)}
     assert {head: n for head, n in books.items() if n != "0"} == {
@@ -1076,8 +1032,7 @@ def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
     made = row("ada", states={"split_heads": DONE, "merge_heads": DONE, "silence": TRIED})
     made.names = names
     pages.save([made], tmp_path)
-    with (tmp_path / "solved.csv").open(encoding="utf-8-sig") as file:
-        [line] = csv.DictReader(file)
+    [line] = table(tmp_path / "solved.csv")
     assert "split_heads" not in line and line["all"] == line["03 (of 1)"] == "1"
     assert "1 of 3 exercises solved" in (tmp_path / "learners/ada.html").read_text("utf-8")
     assert "split_heads" not in (tmp_path / "index.html").read_text("utf-8")
@@ -1097,8 +1052,8 @@ def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
     ]  # fmt: skip
     pages.save(made, tmp_path)
     for name in ("solved", "answers"):
-        with (tmp_path / f"{name}.csv").open(encoding="utf-8-sig") as file:
-            assert not [c for line in csv.reader(file) for c in line if c[:1] in "=@" and c]
+        lines = table(tmp_path / f"{name}.csv")
+        assert not [c for line in lines for c in line.values() if c[:1] in "=@" and c]
     made_pages = [*tmp_path.glob("learners/*.html"), tmp_path / "index.html"]
     assert len(made_pages) == 4
     for page in made_pages:

@@ -9,9 +9,10 @@ import unicodedata
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from typing import Any
 
 from mha_course.classroom.reading import read
 from mha_course.lab import NOTEBOOKS
@@ -30,7 +31,8 @@ PLATFORM = re.compile(
     r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_(?:\d{3,}_|assignsubmission_(?:file|onlinetext))", re.I
 )
 NOISE = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
-NUMBERED = re.compile(r"(?:^|.*[^0-9])(\d\d)_[a-z]", re.I)  # 03_splitting_into_heads (1).ipynb
+# At the start, or else the last such number: 03_splitting_into_heads (1).ipynb
+NUMBERED = re.compile(r"^\d\d_[a-z]|(?<![0-9])\d\d_(?=[a-z])(?!.*[^0-9]\d\d_[a-z])", re.I)
 # A name that the course gives, whole or its first word: `ada_03_splitting_21_nov` is 03.
 GIVEN = sorted(path.stem for path in NOTEBOOKS.glob("[0-9]*.ipynb"))
 FIRST = [stem[: (stem + "_").index("_", 3)] for stem in GIVEN]
@@ -107,7 +109,7 @@ def learners(folder: Path, roster: Path | None = None, report: Path | None = Non
 
 def _notebooks(hand_in: HandIn) -> Iterator[HandIn]:
     """The one in the file, or those in a zip; its number is that of its cells, or its name's."""
-    named = _number(PurePath(hand_in.member or hand_in.path).stem) or hand_in.notebook
+    named = _parted(PurePath(hand_in.member or hand_in.path).stem)[1] or hand_in.notebook
     hand_in = replace(hand_in, notebook=named)
     try:
         raw = content(hand_in)
@@ -127,14 +129,19 @@ def _notebooks(hand_in: HandIn) -> Iterator[HandIn]:
 
 def _members(raw: bytes) -> list[str]:
     """The notebooks in a zip."""
-    try:
-        names = zipfile.ZipFile(io.BytesIO(raw)).namelist()
-    except UNZIPS as error:
-        raise OSError(NO_ZIP) from error
+    names = _of_zip(raw, lambda archive: archive.namelist())
     found = [n for n in names if n.endswith(".ipynb") and "/." not in f"/{n}" and "__MAC" not in n]
     if not found:
         raise OSError("a zip archive without a notebook: hand in the notebook itself")
     return found[:MOST_MEMBERS]
+
+
+def _of_zip(raw: bytes, look: Callable[[zipfile.ZipFile], Any]) -> Any:
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            return look(archive)
+    except UNZIPS as error:
+        raise OSError(NO_ZIP) from error
 
 
 def _files(folder: Path, report: Path | None) -> list[Path]:
@@ -156,32 +163,24 @@ def _whose(inside: PurePath) -> tuple[str, str]:
         return found["name"], found["id"]
     if len(inside.parts) > 1:
         return inside.parts[0], ""
-    before = inside.stem[: _place(inside.stem) or 0].strip(" _-")
+    before, _ = _parted(inside.stem)
     return before or AGAIN.sub("", inside.stem) or inside.stem, ""
 
 
-def _number(stem: str) -> str:
-    """The notebook's number in a name; empty where there is none."""
-    at = _place(stem)
-    return "" if at is None else stem[at : at + 2]
-
-
-def _place(stem: str) -> int | None:
-    """Where the notebook's number stands in a name."""
-    if named := NAMED.search(stem):
-        return named.start()
-    found = NUMBERED.match(stem)
-    return found.start(1) if found else None
+def _parted(stem: str) -> tuple[str, str]:
+    """What a name says before the notebook's number, and the number; empty where there is none."""
+    found = NAMED.search(stem) or NUMBERED.search(stem)
+    return (stem[: found.start()].strip(" _-"), found[0][:2]) if found else ("", "")
 
 
 def _unfit(path: Path) -> str | None:
     """Why a file is not opened; None if it looks like a notebook, or a zip."""
-    found = path.lstat()
-    if stat.S_ISDIR(found.st_mode):
+    mode = path.lstat().st_mode
+    if stat.S_ISDIR(mode):
         return "a folder that cannot be opened"
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(mode):
         return "a link: not followed"
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(mode):
         return "no ordinary file (a pipe, a device, a socket): not opened"
     if path.suffix.lower() not in (".ipynb", ".zip"):
         kind = shown(path.suffix) if path.suffix else "file without an ending"
@@ -201,11 +200,7 @@ def content(hand_in: HandIn) -> bytes:
             raise OSError("no ordinary file")
         raw = file.read(LARGEST + 1)
     if hand_in.member and len(raw) <= LARGEST:
-        try:
-            with zipfile.ZipFile(io.BytesIO(raw)).open(hand_in.member) as member:
-                raw = member.read(LARGEST + 1)
-        except UNZIPS as error:
-            raise OSError(NO_ZIP) from error
+        raw = _of_zip(raw, lambda archive: archive.open(hand_in.member).read(LARGEST + 1))
     if len(raw) > LARGEST:
         raise OSError(TOO_LARGE)
     return raw
@@ -250,8 +245,7 @@ def _roster(path: Path) -> dict[str, list[str]]:
         lines = list(csv.reader(text, delimiter=between))
     except (OSError, csv.Error) as error:
         raise SystemExit(f"The roster {path} cannot be read as CSV: {error}.") from error
-    rows = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    rows = [row for row in rows if row]
+    rows = [row for line in lines if (row := [c for cell in line if (c := cell.strip())])]
     if rows and rows[0][0].casefold() in ("learner", "name", "student"):
         rows = rows[1:]
     if not rows:
@@ -270,10 +264,8 @@ def _roster(path: Path) -> dict[str, list[str]]:
 
 def _text(raw: bytes) -> str:
     """As a spreadsheet saves it: as Unicode, or in the characters of its Windows."""
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return raw.decode("utf-16", errors="replace")
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError:
         return raw.decode("cp1252", errors="replace")
 

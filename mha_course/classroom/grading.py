@@ -17,7 +17,7 @@ import matplotlib
 from mha_course import check
 from mha_course.classroom import inside, values
 from mha_course.classroom.files import HandIn, Learner, content, shown
-from mha_course.classroom.reading import given, read
+from mha_course.classroom.reading import Read, given, read
 from mha_course.classroom.walls import PROJECT, STOPPED, Ended, Limits, run, standing
 from mha_lesson.progress import Progress
 
@@ -142,16 +142,19 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
 
 def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submission:
     """Has one notebook judged; never raises because of what it holds."""
-    submission = Submission(hand_in.file, hand_in.notebook, hand_in.why, wall=standing())
-    cells, kernel = ([], "") if hand_in.why else _read(submission, hand_in)
-    if cells:
+    found = Read(why=hand_in.why) if hand_in.why else _read(hand_in)
+    submission = Submission(
+        hand_in.file, hand_in.notebook, found.why, wall=standing(), guesses=found.guesses
+    )
+    if found.cells:
         for again in (True, False):  # a busy machine is no verdict: a timeout is tried once more
-            ended = _run(cells, submission, limits, stop or Event())
+            ended = _run(found.cells, submission, limits, stop or Event())
             if not (again and ended.note.startswith(STOPPED)):
                 break
         submission.seconds = round(ended.seconds, 1)
-        _take(submission, ended, cells)
-    fell_short = not cells or bool(submission.note)
+        _take(submission, ended, found.cells)
+    fell_short = bool(submission.note)
+    kernel = OTHER_KERNEL.format(shown(found.language)) if found.language and found.cells else ""
     notes = (hand_in.note, kernel, submission.note)
     submission.note = "; ".join(dict.fromkeys(filter(None, notes)))
     for exercise in EXERCISES:  # what a notebook should hold and says nothing of
@@ -160,17 +163,11 @@ def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submissio
     return submission
 
 
-def _read(submission: Submission, hand_in: HandIn) -> tuple[list[str], str]:
-    """The file's code, and a note on it; what was guessed besides."""
+def _read(hand_in: HandIn) -> Read:
     try:
-        found = read(content(hand_in))
+        return read(content(hand_in))
     except (OSError, MemoryError) as error:
-        submission.note = f"not readable ({type(error).__name__})"
-        return [], ""
-    submission.note, submission.guesses = found.why, found.guesses
-    if found.language and found.cells:
-        return found.cells, OTHER_KERNEL.format(shown(found.language))
-    return found.cells, ""
+        return Read(why=f"not readable ({type(error).__name__})")
 
 
 def _run(cells: list[str], submission: Submission, limits: Limits, stop: Event) -> Ended:

@@ -72,22 +72,17 @@ def run(work: Path, limits: Limits, stop: Event) -> Ended:
         "MPLBACKEND": "Agg",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+    silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     start = time.monotonic()
     process = subprocess.Popen(
         [*walls(str(work)), *child],
-        cwd=work,
-        env=env,
-        pass_fds=[writer],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+        cwd=work, env=env, pass_fds=[writer], start_new_session=True, **silent,
+    )  # fmt: skip
     said = bytearray()
     try:
         os.close(writer)
         os.set_blocking(reader, False)
-        note = _watch(process, reader, said, work, limits, start, stop)
+        note = _watch(process, reader, said, work, limits, stop)
     finally:
         _end(process)
         _drain(reader, said)  # what was still on its way
@@ -96,16 +91,11 @@ def run(work: Path, limits: Limits, stop: Event) -> Ended:
 
 
 def _watch(
-    process: subprocess.Popen,
-    reader: int,
-    said: bytearray,
-    work: Path,
-    limits: Limits,
-    start: float,
-    stop: Event,
+    process: subprocess.Popen, reader: int, said: bytearray, work: Path, limits: Limits, stop: Event
 ) -> str:
     """Reads while the process runs, so that a full pipe does not hold it up; says how it ended."""
-    looked, closed, allowed = start, False, limits.seconds
+    start = looked = time.monotonic()
+    closed, allowed = False, limits.seconds
     while process.poll() is None:
         if closed:
             time.sleep(LOOK / 4)  # and it still runs
@@ -140,20 +130,14 @@ def _drain(reader: int, said: bytearray) -> bool:
 
 def _takes(work: Path, most: int = 20_000) -> float:
     """Bytes on the disk below `work`; infinite for more files than anybody needs."""
-    size, folders = 0, [str(work)]
-    while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    most -= 1
-                    if most < 0:
-                        return float("inf")
-                    found = entry.stat(follow_symlinks=False)
-                    size += getattr(found, "st_blocks", 0) * 512
-                    if stat.S_ISDIR(found.st_mode):
-                        folders.append(entry.path)
-        except OSError:  # gone meanwhile, or closed to us
-            continue
+    size = 0
+    for place, folders, names in os.walk(work):
+        for name in (*folders, *names):
+            with suppress(OSError):  # gone meanwhile, or closed to us
+                size += os.lstat(os.path.join(place, name)).st_blocks * 512
+        most -= len(folders) + len(names)
+        if most < 0:
+            return float("inf")
     return size
 
 
