@@ -92,11 +92,14 @@ class Subject:
     @contextmanager
     def restored(self) -> Iterator[None]:
         """Its weights and their precision are afterwards what they were."""
-        state = {name: t.clone() for name, t in self.module.state_dict().items()}
+        kept = [t.clone() for t in (*self.module.parameters(), *self.module.buffers())]
         try:
             yield
         finally:
-            self.module.to(self.dtype).load_state_dict(state)
+            self.module.to(self.dtype)
+            own = (*self.module.parameters(), *self.module.buffers())
+            for tensor, before in zip(own, kept, strict=True):
+                tensor.copy_(before)
 
     def live(self, matrices: Mapping[str, Tensor], d_model: int) -> dict[str, Tensor]:
         """Of these, the ones that change its output; all where it does not run yet."""

@@ -24,9 +24,11 @@ VARIANTS: dict[str, list[Exercise]] = {}  # of each exercise, by its name
 BATCH_FIRST = "What comes in has its tokens first. Which axis comes first in what is asked for?"
 
 
-def variant(of: Exercise, **more: Any) -> Callable[[Step], Exercise]:
+def variant(
+    of: Exercise, make_cases: Callable[[], Iterator[Case]], *gives: str, **more: Any
+) -> Callable[[Step], Exercise]:
     def make(right: Step) -> Exercise:
-        made = exercise(of.number, of.notebook, **more)(right)
+        made = exercise(of.number, of.notebook, make_cases=make_cases, gives=gives, **more)(right)
         VARIANTS.setdefault(of.name, []).append(made)
         return made
 
@@ -46,7 +48,7 @@ def tokens_first() -> Iterator[Case]:
     return with_inputs(cases, lambda Q, K: (Q.transpose(0, 1), K.transpose(0, 1)))
 
 
-@variant(nb01.attention_scores, make_cases=tokens_first, gives=("scores (B, T_q, T_k)",))
+@variant(nb01.attention_scores, tokens_first, "scores (B, T_q, T_k)")
 def scores_tokens_first(
     Q: Tensor,
     K: Tensor,
@@ -95,12 +97,7 @@ def by_einsum(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
     return Finding("not_einsum", does, "Which letters stand for B, h, T_q, T_k and d_k?")
 
 
-@variant(
-    nb01.attention_scores,
-    make_cases=four_axes,
-    gives=("scores (B, h, T_q, T_k)",),
-    further=(by_einsum,),
-)
+@variant(nb01.attention_scores, four_axes, "scores (B, h, T_q, T_k)", further=(by_einsum,))
 def scores_by_einsum(
     Q: Tensor,
     K: Tensor,
@@ -117,7 +114,7 @@ def scores_by_einsum(
 scores_by_einsum.adopt(nb01.attention_scores, "product", "scale", "finish")
 
 
-@variant(nb01.attention, make_cases=nb02.tokens_and_weights, gives=("output (B, T, d_model)",))
+@variant(nb01.attention, nb02.tokens_and_weights, "output (B, T, d_model)")
 def attention_from_fused(
     X: Tensor,
     W_qkv: Tensor,
@@ -160,11 +157,7 @@ def fused_by_head() -> Iterator[Case]:
         yield Case((X, normal(3 * h * d_k, h * d_k, seed=seed + 20), h), sizes)
 
 
-@variant(
-    nb02.project_qkv,
-    make_cases=fused_by_head,
-    gives=("Q (B, n_heads, T, d_k)", "K (B, n_heads, T, d_k)", "V (B, n_heads, T, d_k)"),
-)
+@variant(nb02.project_qkv, fused_by_head, *(f"{name} (B, n_heads, T, d_k)" for name in "QKV"))
 def project_head_by_head(
     X: Tensor,
     W_qkv: Tensor,
@@ -209,7 +202,7 @@ def split_cases() -> Iterator[Case]:
         yield replace(case, inputs=(x.transpose(0, 1).contiguous(), h), note=note)
 
 
-@variant(nb03.split_heads, make_cases=split_cases, gives=("heads (B, n_heads, T, d_k)",))
+@variant(nb03.split_heads, split_cases, "heads (B, n_heads, T, d_k)")
 def split_tokens_first(
     x: Tensor,
     n_heads: int,
@@ -226,7 +219,7 @@ split_tokens_first.adopt(nb03.split_heads, "cut")
 split_tokens_first.step(orders_of_axes("T B h d_k", "B h T d_k", BATCH_FIRST), at="order")
 
 
-@variant(nb03.merge_heads, make_cases=nb03.heads, gives=("merged (T, B, n_heads·d_k)",))
+@variant(nb03.merge_heads, nb03.heads, "merged (T, B, n_heads·d_k)")
 def merge_tokens_first(
     x: Tensor,
     *,
@@ -255,9 +248,7 @@ def another_order(y, x):
 # --- masks ----------------------------------------------------------------------------------------
 
 
-@variant(
-    nb04.causal_mask, make_cases=nb04.lengths_of_sequences, gradient=False, gives=("mask (T, T)",)
-)
+@variant(nb04.causal_mask, nb04.lengths_of_sequences, "mask (T, T)", gradient=False)
 def causal_keep(T: int, *, triangle: Any = lambda T: ~nb04.future(T), kind: Any = unchanged) -> Any:
     """The other convention, that of `F.scaled_dot_product_attention`: give the bool mask $(T, T)$
     that is `True` where a query *may* look. No query may look ahead."""
@@ -284,7 +275,7 @@ def fewer_queries() -> Iterator[Case]:
         yield Case((t_q, t_k), {"T_q": t_q, "T_k": t_k})
 
 
-@variant(nb04.causal_mask, make_cases=fewer_queries, gradient=False, gives=("mask (T_q, T_k)",))
+@variant(nb04.causal_mask, fewer_queries, "mask (T_q, T_k)", gradient=False)
 def causal_last_queries(
     T_q: int,
     T_k: int,
@@ -324,7 +315,7 @@ def padded_ids() -> Iterator[Case]:
         yield Case((ids, pad), {"B": B, "T": T}, f"with pad = {pad}")
 
 
-@variant(nb04.padding_mask, make_cases=padded_ids, gradient=False, gives=("mask (B, 1, 1, T)",))
+@variant(nb04.padding_mask, padded_ids, "mask (B, 1, 1, T)", gradient=False)
 def padding_from_ids(
     tokens: Tensor,
     pad: int,
@@ -365,8 +356,8 @@ def gradients_where_nothing_is_kept(answer: Callable[..., Any], cases: list[Case
 
 @variant(
     nb04.masked_softmax,
-    make_cases=scores_and_keep,
-    gives=("weights (..., T_q, T_k)",),
+    scores_and_keep,
+    "weights (..., T_q, T_k)",
     further=(gradients_where_nothing_is_kept,),
 )
 def softmax_of_kept(
@@ -407,7 +398,7 @@ def one_head() -> Iterator[Case]:
         yield replace(case, inputs=(heads, W_o, i), note=f"for head {i}")
 
 
-@variant(nb05.sum_of_head_writes, make_cases=one_head, gives=("write (B, T, d_model)",))
+@variant(nb05.sum_of_head_writes, one_head, "write (B, T, d_model)")
 def write_of_one_head(
     heads: Tensor,
     W_o: Tensor,
@@ -438,7 +429,7 @@ def of_real_tokens(losses: Tensor, lengths: Tensor) -> Tensor:
     return losses[real].mean()
 
 
-@variant(nb07.next_token_loss, make_cases=with_lengths, gives=("loss ()",))
+@variant(nb07.next_token_loss, with_lengths, "loss ()")
 def loss_without_padding(
     logits: Tensor,
     tokens: Tensor,
@@ -483,7 +474,7 @@ def reduce(losses, lengths):
 # --- order, shared keys ---------------------------------------------------------------------------
 
 
-@variant(nb10.rotate, make_cases=nb10.rows_and_positions, gives=("the rotated rows (..., T, d_k)",))
+@variant(nb10.rotate, nb10.rows_and_positions, "the rotated rows (..., T, d_k)")
 def rotate_neighbours(
     x: Tensor,
     positions: Tensor,
@@ -532,7 +523,7 @@ def shared_keys() -> Iterator[Case]:
         yield Case((normal(B, h_kv, T, d_k, seed=seed), h), sizes)
 
 
-@variant(nb11.grouped_scores, make_cases=shared_keys, gives=("keys (B, h, T, d_k)",))
+@variant(nb11.grouped_scores, shared_keys, "keys (B, h, T, d_k)")
 def spread_keys(
     k: Tensor, h: int, *, share: Any = lambda k, h: k.repeat_interleave(h // k.shape[1], dim=1)
 ) -> Any:
