@@ -4,6 +4,7 @@ Nothing is read but outputs. The layers of a copy get weights that are drawn ane
 reference and the reference with each published mistake: whose numbers are the same has the word.
 """
 
+import copy
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ AS_GOOD = 3  # digits to be better by
 RIGHT = Bug("right", "", "", (), "", True, ())
 KEYS = Bug("scale_n_keys", "scale", "The scores are divided by the root of the number of keys.",
            (), "", False, [("math.sqrt(d_k)", "math.sqrt(T)")])  # fmt: skip
-NO_EFFECT = "mask_thrown_away"  # told by what `call` gives
+NO_EFFECT = "mask_dropped"  # told by what `call` gives
 PLAIN = r"|`\w+` is read as \(h, \d, d_k\) of (q, k, v|k, v|q, k)"  # what a reading says
 MEANT = {  # kind → where it is a choice
     "scale": "If the scale stands elsewhere on purpose (in the initialisation, in a norm, in a "
@@ -129,8 +130,13 @@ class Candidate(NamedTuple):
 
 @lru_cache(maxsize=2048)
 def _twin(cls: type[nn.Module], d_model: int, h: int) -> nn.Module:
-    with torch.device("meta"):  # nothing is drawn, and all get their numbers when they run
-        return cls(d_model, h)
+    right = shipped.right()
+    if cls is right or cls.__init__.__code__ != right.__init__.__code__:
+        with torch.device("meta"):  # nothing is drawn, and all get their numbers when they run
+            return cls(d_model, h)
+    twin = copy.copy(_twin(right, d_model, h))  # to make layers takes longer than to run them
+    twin.__class__ = cls
+    return twin
 
 
 def gradient(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -182,8 +182,7 @@ def _losses(kinds: tuple[tuple[int, int, int], ...], n_seeds: int) -> Float[Tens
 
 # Under one causal mask, and with scores of any training's size, these compute what is right.
 RIGHT_HERE = ("fill_too_high", "mask_tiled", "mask_of_the_first")
-UNTRAINED = ("weights_scaled", "scale_times_half_d_k", "heads_never_split",
-             "one_layer_for_all", "mask_thrown_away")  # fmt: skip
+UNTRAINED = ("weights_scaled", "scale_times_half_d_k", "heads_never_split", "one_layer_for_all")
 TRAINED = ("right", *(
     name for name, bug in shipped.bugs().items()
     if bug.of == "Attention" and name not in RIGHT_HERE + UNTRAINED

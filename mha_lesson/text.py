@@ -33,7 +33,7 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE / "data" if (HERE / "data").is_dir() else HERE.parent / "data"
 
 SHA256 = {
-    "judges.tsv": "fd0075e4b56d205e3d9a1111564541a5ad97baf763e01c20ade1c7bb721ec5e5",
+    "judges.tsv": "fa223f0a2ef9d60b0165c33f53a5547e7fd44ebd2790697cffc02726556d43b4",
     "links.tsv": "517f55160b9534beb92e3d33f3a880b5f6ab0adf9962136f4322eb144b1a6c3f",
     "minilm_reference.safetensors": "28f9c9ee686b88e4e782b3c906e86c931c11fe2bb9b060ddf90767adb42aa2d3",  # noqa: E501
     "northanger_abbey.txt": "6f53a33627d6e48c9658313b23f8d39c04b918fd0330b31b0c202a2d04d6e9c1",
