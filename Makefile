@@ -1,4 +1,4 @@
-# Thin over pip and pytest. `make help` lists the targets; README.md says the same without make.
+# Thin over pip and pytest. `make help` lists the targets; INSTALL.md says the same without make.
 PYTHON ?= python3
 PY := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python
 # Named after what was installed, and where: a changed pin or a moved folder installs again.

@@ -420,8 +420,8 @@ def test_a_failed_installation_says_what_failed(monkeypatch):
 
 def test_on_windows_a_learner_installs_what_a_learner_needs():
     """The tests' packages come with the checks, and the Python named is one that will do."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.split("### Windows\n")[1].split("\n###")[0]
+    page = (ROOT / "INSTALL.md").read_text(encoding="utf-8")
+    section = page.split("## Without make (Windows)\n")[1].split("\n##")[0]
     learners, checks = re.findall(r"^```\n(.*?)^```", section, re.M | re.S)
     assert "install -e .[lab] -c constraints.txt" in learners and "[test]" not in learners
     assert "install -e .[test] -c constraints.txt" in checks

@@ -37,7 +37,8 @@ from mha_course.pictures import live
 ROOT = BUILD.parent
 SITE = BUILD / "site"
 LOOK = Path(__file__).with_name("pages")
-FRONT = ("Two ways through it", "Two commands", "Licence")  # the README's parts that it shows
+# The README's parts that the first page shows.
+FRONT = ("What you will be able to do", "Two ways through it", "Begin", "Licence")
 BEGIN = (
     "Read what you have just moved in [1 · Scaled dot-product attention]"
     "(notebooks/01_scaled_dot_product_attention.ipynb), or begin at [0 · Start here]"
