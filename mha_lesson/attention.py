@@ -300,7 +300,7 @@ class MultiHeadAttention(nn.Module):
         """Q, K and V, each (B, h, T, d_k)."""
         h, width = self.n_heads, self.n_heads * self.d_k
         own_values = query is key and key is value
-        if weight is not None and not own_values:  # each input needs a third of the rows only
+        if weight is not None and not own_values:  # each input needs a third of the rows
             bias = self.w_qkv.bias
             thirds = weight.split(width), (None,) * 3 if bias is None else bias.split(width)
             parts = zip((query, key, value), *thirds, strict=True)
