@@ -110,6 +110,13 @@ def test_printed_pages_lead_to_one_another_and_to_no_file_else():
     assert "The solution stands at the end." in [em.text for em in page.find_all("em")]
 
 
+@each_notebook
+def test_learners_get_no_answer_to_a_guess(path):
+    plain = reads(handout.plain(path), as_version=4)
+    assert not [c for c in plain.cells if handout.tagged(c, "prediction", "claim") and c.outputs]
+    assert [c.source for c in plain.cells] == [c.source for c in notebooks.read(path).cells]
+
+
 def test_slides_open_second_readings_only_when_asked(monkeypatch):
     monkeypatch.setattr(handout, "reveal", lambda: {"reveal_js": "", "reveal_css": ""})
     folded = "Is h a knob to turn later?"
@@ -126,11 +133,11 @@ def test_graders_sources_hold_the_solution_and_what_learners_get_does_not(path):
     for make, mark in ((handout.nbgrader, "###"), (handout.otter, "#")):
         source = reads(make(path), as_version=4)
         cells = {cell.id: cell.source for cell in source.cells if cell.id in answers}
-        begin, end = f" *{mark} BEGIN SOLUTION\n", f" *{mark} END SOLUTION"
+        begin, end = f" *{mark} BEGIN SOLUTION\n", f"\n *{mark} END SOLUTION"
         for key, code in cells.items():
-            assert re.sub(f"( *)(?<=\\n){begin}.*?{end}", r"\1    ...", code, flags=re.S).split() \
-                == stubs[key].split()  # fmt: skip
-            assert re.sub(f"{begin}|\n{end}", "", code) == answers[key]
+            cleared = re.sub(f"{begin}.*?{end}", "    ...", code, flags=re.S)
+            assert cleared.split() == stubs[key].split()
+            assert re.sub(f"{begin}|{end}", "", code) == answers[key]
         assert cells.keys() == answers.keys() and not notebooks.solutions(source)
         tests = [cell for cell in source.cells if handout.tagged(cell, "check")]
         assert all(cell.source.endswith("assert report.passed, report") for cell in tests)

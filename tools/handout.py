@@ -226,10 +226,7 @@ def filled(stub: str, solution: str, begin: str, end: str) -> str:
 
 
 def graded(path: Path, begin: str, end: str) -> tuple[NotebookNode, dict[str, int]]:
-    """A grader's notebook: solutions in the stubs, checks asserted; stub's id → minutes it takes.
-
-    What a check says about a wrong answer is the error's message.
-    """
+    """A notebook with solutions in the stubs and checks asserted, and each stub's id → minutes."""
     notebook, points, said = notebooks.read(path), {}, ["0"]
     answers = notebooks.solutions(notebook)
     for cell in notebook.cells:
@@ -241,7 +238,6 @@ def graded(path: Path, begin: str, end: str) -> tuple[NotebookNode, dict[str, in
             cell.source = filled(cell.source, answers[cell.id], begin, end)
         elif tagged(cell, "check"):
             cell.source = f"report = {cell.source}\nassert report.passed, report"
-        if tagged(cell, "check", "exercise"):
             cell.outputs = []
     return notebook, points
 
@@ -268,13 +264,12 @@ def otter(path: Path) -> str:
         if cell.id in points:
             name = re.sub(r"\W", "_", cell.id.removesuffix("-stub"))
             given = f"# BEGIN QUESTION\nname: {name}\npoints: {points[cell.id]}"
-            around = [given, "# BEGIN SOLUTION"], ["# END SOLUTION"]
+            parts = [given, "# BEGIN SOLUTION", cell, "# END SOLUTION"]
         elif tagged(cell, "check"):
-            around = ["# BEGIN TESTS"], ["# END TESTS", "# END QUESTION"]
+            parts = ["# BEGIN TESTS", cell, "# END TESTS", "# END QUESTION"]
         else:
-            around = [], []
-        before, after = ([v4.new_raw_cell(words) for words in side] for side in around)
-        cells += [*before, cell, *after]
+            parts = [cell]
+        cells += [v4.new_raw_cell(part) if isinstance(part, str) else part for part in parts]
     notebook.cells = cells
     return notebooks.nbformat.writes(notebook)
 
@@ -285,13 +280,10 @@ def plain(path: Path) -> str:
 
 
 def main() -> None:
-    made = {
-        "slides": (slides, "slides", ".slides.html"),
-        "print": (printed, "print", ".html"),
-        "nbgrader": (nbgrader, "nbgrader/source", ".ipynb"),
-        "otter": (otter, "otter", ".ipynb"),
-        "learners": (plain, "learners", ".ipynb"),
-    }
+    made = {"slides": (slides, "slides", ".slides.html"), "print": (printed, "print", ".html"),
+            "nbgrader": (nbgrader, "nbgrader/source", ".ipynb"),
+            "otter": (otter, "otter", ".ipynb"),
+            "learners": (plain, "learners", ".ipynb")}  # fmt: skip
     if not sys.argv[1:] or sys.argv[1] not in made:
         raise SystemExit(__doc__)
     make, folder, ending = made[sys.argv[1]]
