@@ -19,14 +19,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from mha_lesson.attention_refusals import (
-    require_attention_call,
-    require_copied,
-    require_divisible,
-    require_module_call,
-    require_output,
-    require_rows,
-)
 from mha_lesson.attention_weights import attention_weights, fit_axes
 from mha_lesson.refusals import (
     describe,
@@ -35,6 +27,14 @@ from mha_lesson.refusals import (
     require_positive_int,
     require_probability,
     say,
+)
+from mha_lesson.refusals.of_attention import (
+    require_attention_call,
+    require_copied,
+    require_divisible,
+    require_module_call,
+    require_output,
+    require_rows,
 )
 
 # 1. The formula

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from mha_lesson.attention import scaled_dot_product_attention
-from mha_lesson.attention_refusals import require_divisible
 from mha_lesson.progress import Progress
 from mha_lesson.refusals import (
     MOST,
@@ -29,6 +28,7 @@ from mha_lesson.refusals import (
     require_positive_int,
     require_sizes,
 )
+from mha_lesson.refusals.of_attention import require_divisible
 from mha_lesson.runtime import device as default_device
 
 CORES = ("explicit", "fused")

@@ -15,14 +15,14 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from mha_lesson.attention import attend, merge_heads, plain_weight, project
-from mha_lesson.attention_refusals import require_output
-from mha_lesson.decoding_refusals import (
+from mha_lesson.refusals import require_ids
+from mha_lesson.refusals.of_attention import require_output
+from mha_lesson.refusals.of_decoding import (
     require_layer,
     require_rotation,
     require_same_layer,
     require_step,
 )
-from mha_lesson.refusals import require_ids
 
 
 def rotate(

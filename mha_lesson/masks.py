@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Integer
 from torch import Tensor
 
-from mha_lesson.attention_refusals import require_lengths
 from mha_lesson.refusals import require_device, require_positive_int
+from mha_lesson.refusals.of_attention import require_lengths
 
 
 def causal_mask(

@@ -14,7 +14,7 @@ import mha_lesson
 HOUSE = Path(mha_lesson.__file__).parents[1]
 FLOORS = (
     # what is taught, and what it stands on
-    ("mha_lesson.refusals", "mha_lesson.attention_refusals", "mha_lesson.decoding_refusals",
+    ("mha_lesson.refusals", "mha_lesson.refusals.of_attention", "mha_lesson.refusals.of_decoding",
      "mha_lesson.runtime"),
     ("mha_lesson.masks", "mha_lesson.attention_weights", "mha_lesson.attention",
      "mha_lesson.decoding"),
@@ -111,6 +111,7 @@ WRITTEN = re.compile(r"`([\w/.*-]+(?:/|\.(?:py|md|toml|txt|yml|js|json|ipynb)))`
 ROOMS = (
     "",
     "mha_lesson",
+    "mha_lesson/refusals",
     "mha_course",
     "tests",
     *(f"mha_course/{r}" for r in ("check", "explore", "pictures")),

@@ -6,8 +6,8 @@ from mha_course.pictures.colours import ROLES
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.numerals import axis_end, counted
 from mha_course.pictures.panels import Bars, Scene
-from mha_lesson.attention_refusals import require_divisible
 from mha_lesson.refusals import require_sizes
+from mha_lesson.refusals.of_attention import require_divisible
 
 WIDTHS = (48, 96, 192, 384, 768)
 HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # each divides every width

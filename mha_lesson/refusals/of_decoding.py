@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lesson.attention_refusals import require_divisible, require_mask, require_tokens_for
 from mha_lesson.refusals import (
     IDS,
     describe,
@@ -16,6 +15,7 @@ from mha_lesson.refusals import (
     require_positive,
     require_sizes,
 )
+from mha_lesson.refusals.of_attention import require_divisible, require_mask, require_tokens_for
 
 
 def _require_even(name: str, size: int) -> None:
