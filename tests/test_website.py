@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 from bs4 import BeautifulSoup
@@ -55,6 +56,24 @@ def test_nothing_is_fetched_from_elsewhere(site, soups):
         assert "//" not in re.sub(r"^//.*| // .*", "", file.read_text("utf-8"), flags=re.M)
 
 
+def test_every_page_says_what_it_is_and_no_table_has_an_empty_header(soups):
+    told = [s.find("meta", attrs={"name": "description"})["content"] for s in soups.values()]
+    assert len({*told}) == len(soups) and all(50 <= len(said) <= 160 for said in told), told
+    assert all(th.get_text(strip=True) for soup in soups.values() for th in soup.select("main th"))
+
+
+@pytest.mark.parametrize("said", ["git@github.com:a/b.git", "https://github.com/a/b", ""])
+def test_a_page_opens_elsewhere_where_its_repository_has_an_address(monkeypatch, tmp_path, said):
+    def git(*_, **__):
+        return subprocess.CompletedProcess([], 0, said + "\n")
+
+    monkeypatch.setattr(website.subprocess, "run", git)
+    website.write_pages(tmp_path, website.pages(CHOSEN[:1]))
+    text = (tmp_path / f"{CHOSEN[0].stem}.html").read_text("utf-8")
+    links = re.findall(r'href="(https://(?:colab|mybinder)[^"]*)"', text)
+    assert [len(links), all("a/b" in link for link in links)] == [2 * bool(said), True]
+
+
 def test_no_page_is_large(site):
     assert max(path.stat().st_size for path in site.iterdir()) < 2_000_000
 
@@ -98,9 +117,8 @@ def test_every_explorer_moves_in_its_page(site, soups):
         places = main.select("[id^=explore-]")
         assert len(places) == 2
         for place in places:
-            names = [script["src"] for script in place.parent.find_all("script")]
-            assert names == ["explore.js", f"{place['id']}.js"]
-            assert f'show("{place["id"]}"' in (site / names[1]).read_text("utf-8")
+            assert f'show("{place["id"]}"' in (site / f"{place['id']}.js").read_text("utf-8")
+        assert (site / "explore.js").exists() and not main.find_all("script", src=True)
 
 
 def test_every_formula_of_the_course_is_set_without_a_script():

@@ -14,7 +14,9 @@ import io
 import json
 import re
 import shutil
+import subprocess
 import sys
+import textwrap
 from concurrent.futures import ProcessPoolExecutor
 from copy import copy
 from pathlib import Path
@@ -28,6 +30,7 @@ from nbformat import NotebookNode, v4
 from PIL import Image
 from pygments.formatters import HtmlFormatter
 
+import badges
 import notebooks
 from from_npm import BUILD
 from mha_course import explore, folds, predictions
@@ -39,10 +42,13 @@ SITE = BUILD / "site"
 LOOK = Path(__file__).with_name("pages")
 # The README's parts that the first page shows.
 FRONT = ("What you will be able to do", "Two ways through it", "Begin", "Licence")
+LEAD = (
+    '<p class="lead">Attention is the step in which a model lets every word of a text look at all '
+    "the others, and take from each as much as it needs.</p>"
+)
 BEGIN = (
-    "Read what you have just moved in [1 · Scaled dot-product attention]"
-    "(notebooks/01_scaled_dot_product_attention.ipynb), or begin at [0 · Start here]"
-    "(notebooks/00_start_here.ipynb)."
+    '<p class="begin"><a href="notebooks/00_start_here.ipynb">Begin at notebook 0</a> '
+    '<a href="notebooks/01_scaled_dot_product_attention.ipynb">Go on to notebook 1</a></p>'
 )
 FATES = (
     "What three mistakes that stood in public code do to the loss of a small language model: one "
@@ -67,16 +73,24 @@ PART = 'explore.flow(until="output")'
 
 
 def front() -> NotebookNode:
-    """The first page: the moving picture of 01, the fates of 12, and the README's for everybody."""
+    """The first page: the first look of 00, the fates of 12, and the README's for everybody."""
     readme = PICTURED.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     parts = re.split(r"^## (.*)\n", readme, flags=re.M)
     said = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
     title, text = said[""].split("\n", 1)
-    flow, fates = bare("01", "flow"), bare("12", "three")
+    look, ribbons, answer, step, flow = (
+        bare("00", name)
+        for name in ("first-look", "ribbons", "ribbons-reading", "flow-text", "flow")
+    )
+    look.source = look.source.replace("The picture below", "The picture")  # it may stand beside
+    folded = f"<details><summary>Answer</summary>\n\n{answer.source}\n\n</details>"
     button = '<button type="button" class="next" hidden>next step</button>'
-    cells = [v4.new_markdown_cell(part) for part in (title, button, BEGIN, text, FATES)]
-    cells.insert(2, flow)
-    cells.append(fates)
+    first, then = (
+        [v4.new_markdown_cell(part) for part in parts]
+        for parts in ((title, LEAD), (button, BEGIN, text, FATES))
+    )
+    cells = [*first, look, ribbons, v4.new_markdown_cell(folded), step, flow, *then]
+    cells.append(bare("12", "three"))
     for name in FRONT:
         cells.append(v4.new_markdown_cell(f"## {name}\n" + said[name].split("\n### ")[0]))
     return v4.new_notebook(cells=cells)
@@ -124,8 +138,7 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
         if name := shown(cell):
             still = "".join(o.data.get("text/html", "") for o in cell.outputs if "data" in o)
             begins = ' data-example="1"' if PART in cell.source else ""
-            made = f'<div id="{name}"{begins}>{still}</div><script src="explore.js" defer></script>'
-            made += f'<script src="{name}.js" defer></script>'
+            made = f'<div id="{name}"{begins}>{still}</div>'  # page.js fetches its script
             cell.outputs = [v4.new_output("display_data", {"text/html": made})]
     return notebook
 
@@ -156,6 +169,12 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
         image["src"] = Path(image["src"]).name
     for coloured in main.select(".output pre span[style]"):
         coloured.unwrap()  # a traceback's code: on white its comments would hardly be seen
+    for head in main.select("thead"):
+        if not head.get_text(strip=True):
+            head.decompose()
+    for corner in main.find_all("th", string=None):
+        if not corner.get_text(strip=True):
+            corner.name = "td"
     for table in main.select(".text table"):
         table.wrap(soup.new_tag("div", attrs={"class": "scroll"}))
     for code in main.select(".cell .highlight"):
@@ -253,6 +272,30 @@ def build(place: Path, paths: list[Path]) -> list[Path]:
     return sorted(place.iterdir())
 
 
+def describe(soup: BeautifulSoup) -> None:
+    """What a search engine shows below the page's name: its first sentences."""
+    said = " ".join(words_of(part) for part in soup.select("main p")[:3])
+    told = soup.new_tag("meta", attrs={"name": "description"})
+    told["content"] = textwrap.shorten(said, 160, placeholder=" …")
+    soup.head.append(told)
+
+
+def address() -> str:
+    """Where the repository says that it comes from, or ""."""
+    ask = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
+    said = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
+    return re.sub(r"^git@([^:]+):", r"https://\1/", said).removesuffix(".git")
+
+
+def link_elsewhere(soup: BeautifulSoup, places: dict[str, str]) -> None:
+    """Below the title, where the notebook opens."""
+    line = soup.new_tag("p", attrs={"class": "opens"})
+    for name, link in places.items():
+        line.append(soup.new_tag("a", href=link, string=f"Open in {name}"))
+    if places and "Open in " not in soup.main.section.get_text():  # the notebook may say it itself
+        soup.main.h1.insert_after(line)
+
+
 def write_pages(place: Path, found: dict[str, tuple[str, NotebookNode]]) -> None:
     """Writes every page, and what can be found in them."""
     exporter = typeset(
@@ -260,10 +303,14 @@ def write_pages(place: Path, found: dict[str, tuple[str, NotebookNode]]) -> None
     )
     titles = {name: title for name, (title, _) in found.items()}
     index: list[dict[str, str]] = []
+    origin, files = address(), {path.stem: path for path in notebooks.paths()}
     for name, (title, notebook) in found.items():
         told = {"title": title, "name": name, "titles": titles, "metadata": {"name": name}}
         page, _ = exporter.from_notebook_node(prepare(notebook), told)
         soup = adapt(page, titles)
+        describe(soup)
+        if path := files.get(name):
+            link_elsewhere(soup, badges.places(origin, "main", f"notebooks/{path.name}"))
         contents(soup)
         lay_beside(soup, place)
         if soup.select(".second-reading"):

@@ -53,7 +53,11 @@ MOVE = """([k, last]) => {
 # What axe's other rules read, but for sizes and places.
 WRITTEN = 'document.body.innerHTML.replace(/ (style|data-first)="[^"]*"/g, \'\')'
 DRAWN = """dark => [...document.querySelectorAll('[id^=explore-]')]
-  .every(e => e.querySelector('canvas[aria-label]')?.mha.colours.dark === dark)"""
+  .every(e => {
+    const drawn = e.querySelector('canvas[aria-label]');
+    if (!drawn) e.scrollIntoView(); // then it comes
+    return drawn?.mha.colours.dark === dark;
+  })"""
 # axe's rules about colours; the first takes most of its time. And what they look at in the second
 # theme: a text for each pair of colours, and every link.
 CONTRAST, LINKS = "color-contrast", "link-in-text-block"
@@ -173,6 +177,7 @@ def test_an_explorer_moves_and_a_cell_is_read(opened):
     page = opened(SCALING)
     cell = page.locator("#cell-explorer")
     canvas = cell.locator("canvas[aria-label]")
+    cell.scroll_into_view_if_needed()
     canvas.wait_for()
     cell.get_by_role("slider").focus()
     page.keyboard.press("End")
@@ -197,15 +202,37 @@ STEP_IS_SEEN = """said => {
   const button = document.querySelector('.mha-bar button.next');
   return button.textContent === said && button.getBoundingClientRect().top >= 0
     && left + x >= place.left - 2 && left + end + w <= place.right + 2
-    && place.bottom <= innerHeight;
+    && canvas.getBoundingClientRect().top + f.box(f.rows - 1, 0)[1] + f.box(0, 0)[3] <= innerHeight;
 }"""
 
 
 def test_a_phone_shows_what_the_next_step_adds(window):
     page = window(360, "light")("index")
+    page.locator("[id^=explore-flow]").scroll_into_view_if_needed()
     for said in ("next step", "next step", "next step", "from the start"):
         page.get_by_role("button", name="next step").click()
         page.wait_for_function(STEP_IS_SEEN, arg=said)
+
+
+def test_nothing_jumps_and_nothing_far_is_fetched_while_the_first_page_comes(window):
+    page = window(1350, "light")("index")
+    page.wait_for_timeout(1500)
+    moved = "list => list.getEntries().map(e => e.value).reduce((a, b) => a + b, 0)"
+    script = f"""() => new Promise(done => new PerformanceObserver(list => done(({moved})(list)))
+        .observe({{ type: 'layout-shift', buffered: true }}) ?? setTimeout(() => done(0), 500))"""
+    assert page.evaluate(script) < 0.05
+    page = window(360, "light")(SCALING)
+    page.locator("#cell-flow canvas[aria-label]").wait_for()
+    assert page.locator("#cell-explorer canvas").count() == 0
+
+
+def test_paper_shows_the_folded_code_that_a_text_speaks_of(window):
+    page = window(1366, "light")(SCALING)
+    fold = page.locator("#cell-creek .folded")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert fold.get_attribute("open") is not None
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert fold.get_attribute("open") is None
 
 
 def test_a_link_and_the_contents_open_the_fold_they_lead_to(opened, site):
@@ -264,6 +291,7 @@ INK = "getComputedStyle(document.body).color"
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_paper_is_white_whatever_the_theme(window, scheme):
     page = window(1366, scheme)(SCALING)
+    page.locator("#cell-explorer").scroll_into_view_if_needed()
     page.locator("#cell-explorer canvas[aria-label]").wait_for()
     if scheme == "light":
         page.get_by_role("button", name="Light or dark").click()

@@ -65,7 +65,23 @@ document.addEventListener("DOMContentLoaded", () => {
     links[Math.min(Math.max(links.indexOf(document.activeElement) + step, 0), links.length - 1)].focus();
   });
 
-  // the first page's picture starts at its first step, and a button among its controls takes the next
+  // what moves is fetched when it comes near: a page is there, and read, before that
+  const fetched = (name) => fetched[name] ??= new Promise((done) => {
+    document.head.append(Object.assign(document.createElement("script"), { src: `${name}.js`, onload: done }));
+  });
+  const near = new IntersectionObserver((seen) => seen.filter((e) => e.isIntersecting).forEach(async ({ target }) => {
+    near.unobserve(target);
+    await fetched("explore");
+    fetched(target.id);
+  }), { rootMargin: "300px" });
+  document.querySelectorAll("[id^=explore-]").forEach((place) => near.observe(place));
+
+  // paper shows the code that a text speaks of
+  const folded = () => document.querySelectorAll(".folded:not([open])");
+  addEventListener("beforeprint", () => folded().forEach((fold) => { fold.open = fold.paper = true; }));
+  addEventListener("afterprint", () => document.querySelectorAll(".folded").forEach((fold) => { if (fold.paper) fold.open = fold.paper = false; }));
+
+  // a button among the controls of the first page's picture takes the next step
   const next = document.querySelector("button.next");
   const begin = (records, watching) => {
     const step = document.querySelector("#main input[type=range]");
@@ -78,9 +94,9 @@ document.addEventListener("DOMContentLoaded", () => {
     next.hidden = false;
     next.addEventListener("click", () => {
       go(step.value === step.max ? step.min : +step.value + 1);
-      if (explorer.getBoundingClientRect().bottom > innerHeight) explorer.scrollIntoView(); // a phone: what is new stands below
+      const { bottom, height } = explorer.getBoundingClientRect(); // a higher one shows its new block by itself
+      if (bottom > innerHeight && height <= innerHeight) explorer.scrollIntoView();
     });
-    go(step.min);
   };
   if (next) new MutationObserver(begin).observe(document.getElementById("main"), { childList: true, subtree: true });
 
