@@ -222,6 +222,7 @@ def test_nothing_jumps_and_nothing_far_is_fetched_while_the_first_page_comes(win
         .observe({{ type: 'layout-shift', buffered: true }}) ?? setTimeout(() => done(0), 500))"""
     assert page.evaluate(script) < 0.05
     page = window(360, "light")(SCALING)
+    page.locator("#cell-flow").scroll_into_view_if_needed()
     page.locator("#cell-flow canvas[aria-label]").wait_for()
     assert page.locator("#cell-explorer canvas").count() == 0
 
@@ -309,6 +310,7 @@ def test_paper_is_white_whatever_the_theme(window, scheme):
 def test_bars_below_a_picture_keep_their_colours_where_colours_are_forced(tab, site):
     page = tab(forced_colors="active")
     page.goto((site / f"{SCALING}.html").as_uri())
+    page.locator("[id^=explore-flow]").scroll_into_view_if_needed()
     page.locator(".mha-strip i").first.wait_for(state="attached")
     drawn = page.locator(".mha-strip i").evaluate_all(
         "all => all.map(i => [i.style.background, getComputedStyle(i).backgroundColor])"
