@@ -311,6 +311,8 @@ def test_bars_below_a_picture_keep_their_colours_where_colours_are_forced(tab, s
     page = tab(forced_colors="active")
     page.goto((site / f"{SCALING}.html").as_uri())
     page.locator("[id^=explore-flow]").scroll_into_view_if_needed()
+    page.get_by_role("slider", name="step", exact=True).focus()
+    page.keyboard.press("End")
     page.locator(".mha-strip i").first.wait_for(state="attached")
     drawn = page.locator(".mha-strip i").evaluate_all(
         "all => all.map(i => [i.style.background, getComputedStyle(i).backgroundColor])"
