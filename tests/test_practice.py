@@ -194,24 +194,38 @@ def test_what_has_changed_since_last_time(sitting, monkeypatch):
     assert not first.passed and "March" not in str(first)
     sitting(MONDAY + timedelta(8))
     again = str(check.practice.attention_scores(unscaled))
-    assert "As on Monday, 2 March: " in again
+    assert "The same as on Monday, 2 March." in again
     mended = check.practice.attention_scores(lambda Q, K: Q @ K.mT / K.shape[-1] ** 0.5)
-    assert mended.passed and "Not as on Monday, 2 March: " in str(mended)
+    assert mended.passed and "On Monday, 2 March it was: “" in str(mended)
     assert [a.passed for a in journal.attempts()] == [False, False, True]
     monkeypatch.setattr(from_memory.time, "monotonic", lambda: 0.0)
     check.practice.begin()
     monkeypatch.setattr(from_memory.time, "monotonic", lambda: 14 * 60.0)
 
-    class MultiHeadAttention(torch.nn.Module):
-        def __init__(self, d_model, n_heads):
-            super().__init__()
-            for name in ("w_q", "w_k", "w_v", "w_o"):
-                setattr(self, name, torch.nn.Linear(d_model, d_model))
+    known: dict[str, Any] = {}
+    exec(from_memory.SETUP.split("from mha_course")[0], known)
+    (book,) = notebooks.paths("06")
+    for code in notebooks.solutions(notebooks.read(book)).values():
+        exec(code, known)
+    report = check.practice.MultiHeadAttention(known["MultiHeadAttention"])
+    assert report.passed and "It took 14 minutes." in str(report)
 
-        def forward(self, x, mask=None):
-            return x
 
-    assert "It took 14 minutes." in str(check.practice.MultiHeadAttention(MultiHeadAttention))
+def test_what_was_not_known_comes_back_in_the_same_dress(sitting):
+    for day, name, passed in ((0, "split_heads", True), (2, "split_tokens_first", False)):
+        sitting(MONDAY + timedelta(day))
+        journal.remember(check.Report(name, passed), "split_heads")
+    (one,) = check.practice.due()
+    assert (one.known, one.sittings) == (1, 2)
+    assert check.practice.dressed(one).name == "split_tokens_first"
+
+
+def test_where_nothing_was_kept_it_is_kept_from_now_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check.practice()
+    assert (tmp_path / journal.FILE).exists()
+    check.practice.split_heads(lambda x, n_heads: x)
+    assert "split_heads" in (tmp_path / journal.LOG).read_text()
 
 
 def test_an_untouched_stub_is_no_attempt(sitting):

@@ -21,6 +21,7 @@ from mha_course.check.exercise import Exercise
 from mha_course.check.exercises.variants import VARIANTS
 from mha_course.check.schedule import Due, due
 from mha_course.disk import NOTEBOOKS, free_path, write_whole
+from mha_course.pictures.numerals import counted
 
 CLASS = "MultiHeadAttention"
 MOST = 3  # exercises in one sitting
@@ -28,12 +29,11 @@ MIX = 7  # neighbours in the course are seven places apart
 MINUTES = 30  # that these took the first time; from memory it is about half
 SHORT_WAY = "06"  # the last notebook that it needs
 FOLDED = re.compile(r"<details.*?</details>\n?", re.S)
-TAKES = re.compile(r"\*\w+, (\d+) minutes\.\*")
+TAKES = re.compile(r"\*\w+, (\d+) minutes\.\* *")
 # Predictions that need no picture to be understood.
 ALONE = (
     "scaling_order", "scaling_spread", "projections_tied", "projections_products",
-    "projections_one", "memory_moves", "memory_stride", "masks_keep", "cost_saving", "cost_wider",
-    "cache_scores", "cache_wide", "cache_fewer",
+    "projections_one", "memory_moves", "memory_stride", "masks_keep",
 )  # fmt: skip
 BOX = re.compile(r"<p>\d+\. (.*?)</p><div>(<details name=\"(\w+)\">.*?)</div>", re.S)
 CHOICE = re.compile(
@@ -42,8 +42,9 @@ CHOICE = re.compile(
 )
 BEGIN = """# From memory
 
-Write each answer without looking it up. The hints are there, folded. What you solve at the first
-try comes back after twice the time; what you do not solve comes back tomorrow."""
+Write each answer without looking it up. Hints are folded below the question. Each time that
+you solve an exercise at the first try, the wait until it returns doubles; an exercise that you do
+not solve returns tomorrow."""
 WHOLE_CLASS = """# The whole class, from an empty page
 
 Twenty minutes, from memory. The first cell starts a clock that you need not look at."""
@@ -65,10 +66,7 @@ class Asked:
     says: str
     hints: str
     stub: str
-
-    @property
-    def minutes(self) -> int:
-        return int(TAKES.search(self.says)[1]) if TAKES.search(self.says) else 10
+    minutes: int  # that it took the first time
 
 
 @dataclass(frozen=True)
@@ -99,6 +97,8 @@ class Practice:
         With `whole_class` it asks for the class of exercise 11 alone, from an empty page.
         """
         here, day = journal.place(), journal.today()
+        if not (here / journal.FILE).exists():
+            journal.table([], keep=True)  # practice needs to know what was solved when
         chosen = [self._of_the_class()] if whole_class else self.chosen(day)
         content = json.dumps(self.notebook(chosen, day), ensure_ascii=False, indent=1) + "\n"
         path = free_path(here / f"practice_{day}.ipynb")
@@ -126,10 +126,11 @@ class Practice:
     def chosen(self, day: date) -> list[Due]:
         """At most three that fit into a sitting; the class alone, if it comes first."""
         ready = self.due()
-        first = [d for d in ready if d.day <= day] + [d for d in ready if d.day > day]
-        met = {d.name for d in first}
+        met = {d.name for d in ready}
         short = [e.name for e in self.exercises.values() if e.notebook <= SHORT_WAY]
+        first = [d for d in ready if d.day <= day]
         first += [Due(name, day) for name in short if name not in met]
+        first += [d for d in ready if d.day > day]
         if first[0].name == CLASS:
             return first[:1]
         chosen: list[Due] = []
@@ -145,9 +146,9 @@ class Practice:
         return next((d for d in self.due() if d.name == CLASS), Due(CLASS, journal.today()))
 
     def dressed(self, one: Due) -> Exercise:
-        """The exercise itself the first time, then its variants in turn."""
+        """The exercise itself until it is known, then its variants in turn."""
         dresses = [self.exercises[one.name], *VARIANTS.get(one.name, ())]
-        return dresses[one.sittings % len(dresses)]
+        return dresses[one.known % len(dresses)]
 
     # --- what is said ----------------------------------------------------------------------------
 
@@ -159,7 +160,8 @@ class Practice:
         past = [a for a in journal.attempts() if a.name == name]
         took = 0 if self.begun is None else round((time.monotonic() - self.begun) / 60)
         journal.remember(report, name, took)
-        notes = _since(problem, report, past, took if name == CLASS else 0)
+        timed = took if name == CLASS and report.passed else 0
+        notes = _since(problem, report, past, timed)
         return replace(report, notes=(*report.notes, *notes))
 
     # --- the notebook ----------------------------------------------------------------------------
@@ -169,12 +171,13 @@ class Practice:
         cells = [_text(WHOLE_CLASS if whole else BEGIN), _code(SETUP)]
         for one in chosen:
             problem, known = self.dressed(one), statements()[one.name]
-            said, stub = known.says, known.stub
+            said, hints, stub = known.says, known.hints, known.stub
             if problem.name != one.name:
                 title = problem.name.replace("_", " ").capitalize()
                 said = f"## {title}\n\n{_words(problem.right.__doc__)}"
+                hints = ""  # they speak of the exercise as it was
                 stub = f"def {problem.name}({', '.join(problem.arguments)}):\n    ..."
-            cells += [_text(said), *[_text(known.hints)] * bool(known.hints)]
+            cells += [_text(said), *[_text(hints)] * bool(hints)]
             cells += [_code(stub), _code(f"check.practice.{problem.name}({problem.name})")]
         if not whole:
             cells += map(_text, ["## Three questions", *questions(day)])
@@ -189,16 +192,19 @@ def _since(problem: Exercise, report: Report, past: list[journal.Attempt], took:
     """What has changed since the last day on which it was tried."""
     before = [a for a in past if a.day < journal.today()]
     if not before:
-        return [f"It took {took} minutes."] * bool(took)
+        return [f"It took {counted(took, 'minute')}."] * bool(took)
     day = before[-1].day
     on = f"{day:%A}, {day.day} {day:%B}"
     known = {slip.key: slip.does for slip in problem.slips}
     slips = dict.fromkeys(s for a in before if a.day == day for s in a.slips)
-    told = [f"As on {on}: {known[s]}" for s in slips if s in known and s in report.slips]
-    told += [f"Not as on {on}: {known[s]}" for s in slips if s in known and s not in report.slips]
+    told = [f"The same as on {on}."] if slips.keys() & {*report.slips} else []
+    if report.passed:
+        told = [f"On {on} it was: “{known[s]}” Not today." for s in slips if s in known]
     if took:
         last = before[-1].minutes
-        told.append(f"It took {took} minutes" + (f", and {last} on {on}." if last else "."))
+        told.append(
+            f"It took {counted(took, 'minute')}" + (f", and {last} on {on}." if last else ".")
+        )
     return told
 
 
@@ -206,9 +212,12 @@ def _since(problem: Exercise, report: Report, past: list[journal.Attempt], took:
 
 
 @cache
-def _cells() -> list[dict[str, Any]]:
+def _cells(last: str = "99") -> list[dict[str, Any]]:
+    """Of all notebooks up to this number."""
     found: list[dict[str, Any]] = []
     for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
+        if path.name[:2] > last:
+            break
         found += json.loads(path.read_text(encoding="utf-8"))["cells"]
     return found
 
@@ -225,8 +234,11 @@ def statements() -> dict[str, Asked]:
             name = re.match(r"(?:def|class) (\w+)", source)
             hints = [fold for fold in FOLDED.findall(says) if "<summary>Hint" in fold]
             if name:
-                plain = FOLDED.sub("", says).strip()
-                found[name[1]] = Asked(plain, "".join(hints).strip(), source)
+                takes = TAKES.search(says)
+                plain = TAKES.sub("", FOLDED.sub("", says)).strip()
+                plain = re.sub(r"^#+", "##", plain)
+                minutes = int(takes[1]) if takes else 10
+                found[name[1]] = Asked(plain, "".join(hints).strip(), source, minutes)
     return found
 
 
@@ -243,7 +255,7 @@ def questions(day: date) -> list[str]:
 @cache
 def _questions() -> list[str]:
     found = []
-    for cell in _cells():
+    for cell in _cells(last=SHORT_WAY):  # what comes later speaks of models and runs of its own
         tags = cell["metadata"].get("tags", ())
         for output in cell.get("outputs", ()):
             html = "".join(output.get("data", {}).get("text/html", ""))

@@ -19,14 +19,15 @@ FARTHEST = 6  # boxes: the longest wait is 64 days
 class Due:
     """An exercise, and the day from which it is due.
 
-    `box` counts how often it was known in a row; `sittings`, how often practice asked for it;
-    `slips` are those of the last day on which it was tried.
+    `box` counts how often it was known in a row; `sittings`, the days on which practice asked for
+    it; `known`, those of them on which the first try was right; `slips` are the last day's.
     """
 
     name: str
     day: date
     box: int = 0
     sittings: int = 0
+    known: int = 0
     slips: tuple[str, ...] = ()
 
 
@@ -45,7 +46,7 @@ def due(attempts: Iterable[Attempt], states: Mapping[str, str], course: list[str
 
 
 def _due(name: str, attempts: list[Attempt]) -> Due:
-    box = sittings = 0
+    box = sittings = known = 0
     days = [(day, [*tried]) for day, tried in groupby(attempts, lambda attempt: attempt.day)]
     for _, tried in days:
         asked = [attempt for attempt in tried if attempt.asked]
@@ -53,6 +54,7 @@ def _due(name: str, attempts: list[Attempt]) -> Due:
             continue
         sittings += 1
         if asked[0].passed:
+            known += 1
             box = min(box + 1, FARTHEST)
         elif not any(attempt.passed for attempt in asked):
             box = 0
@@ -60,4 +62,4 @@ def _due(name: str, attempts: list[Attempt]) -> Due:
         return Due(name, date.min)
     last, tried = days[-1]
     slips = tuple(dict.fromkeys(slip for attempt in tried for slip in attempt.slips))
-    return Due(name, last + timedelta(days=2**box), box, sittings, slips)
+    return Due(name, last + timedelta(days=2**box), box, sittings, known, slips)

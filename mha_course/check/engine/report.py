@@ -169,7 +169,8 @@ class Report:
     @property
     def _paragraphs(self) -> list[str]:
         if self.passed:
-            tried = f"It gives what it should on all {self.checked} inputs tried."
+            on = f"all {self.checked} inputs" if self.checked > 1 else "the input"
+            tried = f"It gives what it should on {on} tried."
             return [*[tried] * bool(self.checked), *self.notes]
         if len(self.findings) == 1:
             finding = self.findings[0]

@@ -150,7 +150,7 @@ def order(x):
     """The heads are joined without moving the tokens back first: `reshape` (or `view`) fills a row
     with h neighbouring tokens of *one* head, because memory runs head by head. | A row of the
     result belongs to one token and holds all its heads. Which two axes have to change places
-    before?"""
+    first?"""
     B, h, T, d_k = x.shape
     heads_for_batch = x.reshape(h, B, T, d_k).transpose(1, 2)
     """Batch and heads are taken for each other: a `reshape` or `view` to (h, B, …) of what lies in

@@ -126,8 +126,8 @@ def attention_from_fused(
     mix: Any = nb01.weights_times_values,
 ) -> Any:
     """One head, from its weights on: X is $(B, T, d_\\text{model})$, and $W_{qkv}$ is
-    $(3 \\cdot d_\\text{model}, d_\\text{model})$, its rows stacked Q, K, V. Give what the tokens
-    take, $(B, T, d_\\text{model})$; $d_k$ is $d_\\text{model}$ here."""
+    $(3 \\cdot d_\\text{model}, d_\\text{model})$, its rows stacked Q, K, V. Give what each token
+    gathers, $(B, T, d_\\text{model})$; $d_k$ is $d_\\text{model}$ here."""
     Q, K, V = project(X, W_qkv)
     return mix(normalise(scale(product(Q, K), Q, K)), Q, K, V)
 
@@ -219,7 +219,12 @@ split_tokens_first.adopt(nb03.split_heads, "cut")
 split_tokens_first.step(orders_of_axes("T B h d_k", "B h T d_k", BATCH_FIRST), at="order")
 
 
-@variant(nb03.merge_heads, nb03.heads, "merged (T, B, n_heads·d_k)")
+def merge_cases() -> Iterator[Case]:
+    for case in nb03.heads():
+        yield replace(case, note=case.note if "not" in case.note else "")
+
+
+@variant(nb03.merge_heads, merge_cases, "merged (T, B, n_heads·d_k)")
 def merge_tokens_first(
     x: Tensor,
     *,
