@@ -193,11 +193,11 @@ def compare(
         require_positive_int("n_heads", n_heads)
     subject = Subject(module, call)
     matrices = layers_of.matrices_of(subject.module)
-    if layers is not None:
-        ways = [layers_of.chosen(matrices, layers)]
+    ways = [] if layers is None else [layers_of.chosen(matrices, layers)]
+    if ways:
         matrices = {s: matrices[s] for several in ways[0].values() for s in several}
     d_model = layers_of.width_of(matrices)
-    if layers is None:
+    if not ways:
         ways = layers_of.options(matrices, subject.live(matrices, d_model), d_model)
     h, sure = (n_heads, True) if n_heads else layers_of.heads_of(subject.module, ways[0])
     if n_heads and d_model % n_heads:

@@ -166,7 +166,7 @@ def _orders(places: Places, parts: dict[str, Tensor], h: int, d_model: int) -> I
             yield Reading(places, h, "; ".join(said), out | {"o": turned})
 
 
-def _laid(rows: Tensor, axes: list[str], n: int, h: int) -> Tensor:
+def _laid(rows: Tensor, axes: Sequence[str], n: int, h: int) -> Tensor:
     """Rows in the order of `axes` become (n, h·d_k)."""
     sizes = {"n": n, "h": h, "d_k": len(rows) // (n * h)}
     laid = rows.unflatten(0, [sizes[axis] for axis in axes])
@@ -213,8 +213,9 @@ def _guessed(matrices: Mapping[str, Tensor], d_model: int) -> Iterator[Places]:
     square.sort(key=lambda source: [*matrices].index(source[0]))
     last = [*whole.get("w_o", []), *whole.get("", []), None]
     for roles in SETS:
-        for *own, o in product(*(whole.get(role, []) for role in roles), last):
-            yield dict(zip(roles, own, strict=True)) | ({} if o is None else {"w_o": o})
+        for own in product(*(whole.get(role, []) for role in roles)):
+            for o in last:
+                yield dict(zip(roles, own, strict=True)) | ({} if o is None else {"w_o": o})
     for roles in (("w_q", "w_k", "w_v", "w_o"), ("w_q", "w_k", "w_v")):
         for order in permutations(square, len(roles)):
             yield dict(zip(roles, order, strict=True))

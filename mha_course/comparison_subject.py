@@ -187,10 +187,8 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.dtypes: set[torch.dtype] = set()
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        out = function(*args, **(kwargs or {}))
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
         if isinstance(out, Tensor) and out.is_floating_point():
             self.dtypes.add(out.dtype)
         return out

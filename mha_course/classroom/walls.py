@@ -72,11 +72,12 @@ def run(work: Path, limits: Limits, stop: Event) -> Ended:
         "MPLBACKEND": "Agg",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    silent = subprocess.DEVNULL
     start = time.monotonic()
     process = subprocess.Popen(
         [*walls(str(work)), *child],
-        cwd=work, env=env, pass_fds=[writer], start_new_session=True, **silent,
+        cwd=work, env=env, pass_fds=[writer], start_new_session=True,
+        stdin=silent, stdout=silent, stderr=silent,
     )  # fmt: skip
     said = bytearray()
     try:

@@ -110,10 +110,8 @@ class Flow(Panel):
         x, y = place(self, squares, size, above, page)
         if "x" in blocks:
             n = blocks["x"].values.shape[1]
-            room = page - 4
-            if not piece.narrow:
-                left = x["k"] + max(T * wide, _title(blocks["k"]) - 30)
-                room = x["v"] - left - 80
+            left = x["k"] + max(T * wide, _title(blocks["k"]) - 30)
+            room = page - 4 if piece.narrow else x["v"] - left - 80
             column = min(_column(blocks["x"]), room / n)
             x["x"] = 0.0 if piece.narrow else round((left + x["v"] - column * n) / 2)
             y["x"], size["x"] = above, (column, _deep(T) if piece.narrow else high)
