@@ -25,7 +25,7 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 	echo "Default seed of the notebooks: $$seed (SEED=$$seed repeats it)"; \
 	$(LUCK) MHA_LESSON_SEED=$$seed
 
-.PHONY: help setup lab test test-all checks test-quick test-code lint ruff test-again test-device \
+.PHONY: help setup lab test test-all checks test-quick test-code ruff test-again test-device \
 	test-processors test-gpu notebooks slides print site diagnose pins wheel audit oldest
 .NOTPARALLEL:
 
@@ -71,10 +71,6 @@ checks: ruff
 
 test-quick: ruff  ## half a minute: form, types, the core, the set-up
 	@$(call BESIDE_FORM,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py)
-
-lint: ruff  ## ruff, pyrefly, and oxlint for the scripts
-	@$(PY) tools/lint_js.py
-	@$(PY) -m pyrefly check
 
 ruff: $(FOR_TESTS)
 	@$(PY) -m ruff check .
