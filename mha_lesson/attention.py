@@ -97,14 +97,14 @@ def scaled_dot_product_attention(
 
 
 def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
+    query: Float[Tensor, "*batch T_q d_k"],
+    key: Float[Tensor, "*batch T_k d_k"],
+    value: Float[Tensor, "*batch T_k d_v"],
+    mask: Bool[Tensor, "..."] | None,
     causal: bool,
     dropout: float,
     return_weights: bool,
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"] | None]:
     """The context, and the weights or None, of inputs that have been looked at."""
     blocked_rows = None
     if mask is not None:
@@ -388,7 +388,7 @@ def _tensors(module: nn.Module, names: dict[str, str]) -> dict[str, Tensor]:
     return {new: x for new, x in found.items() if x is not None}
 
 
-def plain_weight(layer: nn.Module) -> Tensor | None:
+def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
     """The weight of an nn.Linear with nothing around it; None where only a call does it justice.
 
     Hooks, adapters, pruning, norms, parametrizations, quantised and offloaded weights are such.

@@ -117,8 +117,9 @@ def test_explorers_are_functions_whatever_was_imported_before() -> None:
 def test_every_position_of_every_control_shows_its_scene(name: str) -> None:
     explorer = getattr(explore, name)()
     assert tuple(explorer.controls) == CONTROLS[name]
-    assert explorer.scene.caption == explorer.first.caption
-    first = explorer.values
+    first, opening = explorer.values, explorer.scene.caption
+    # The still picture of flow() holds all steps, and the moving one opens at one of them.
+    assert opening == explorer.first.caption or name == "flow"
     for key, control in explorer.controls.items():
         assert control.description.strip()
         start = control.value
@@ -136,7 +137,7 @@ def test_every_position_of_every_control_shows_its_scene(name: str) -> None:
             assert explorer.view.scene["caption"] == explorer.scene.caption, (key, position)
         for other, value in first.items():  # a control may have moved the range of another
             explorer.controls[other].value = value
-    assert explorer.scene.caption == explorer.first.caption
+    assert explorer.scene.caption == opening
 
 
 NO_POSITIONS: dict[tuple[str, str], list[Any]] = {

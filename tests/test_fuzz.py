@@ -767,6 +767,8 @@ WRITTEN = {
 }
 WITHOUT = {
     "attention.textbook_attention": "the formula alone, which asks nothing",
+    "attention.attend": "serves the function and the module, which have looked",
+    "attention.project": "serves the module, which has looked",
     "decoding.KVCache.joined": "serves the layer, which has looked",
     "decoding.KVCache.hold": "serves the layer, which has looked",
 }

@@ -26,7 +26,8 @@ def test_slides_hold_everything_but_answers(path):
 
     text = "\n".join(c.source for c in deck.cells if c.cell_type == "markdown")
     assert not any(c.source in text for c in before.cells if c.id == "imports-text")
-    headings = re.findall(r"^##? .*", "\n".join(c.source for c in before.cells), re.M)
+    texts = [c.source for c in before.cells if c.cell_type == "markdown"]
+    headings = re.findall(r"^##? .*", "\n".join(texts), re.M)
     assert [h for h in headings if h in text] == headings
     assert "<details" not in text and ".ipynb" not in text.split("\n\n")[-1]
     starts = [c for c in deck.cells if c.metadata.slideshow.slide_type == "slide"]
