@@ -139,7 +139,8 @@ def test_what_stands_around_a_layer_counts_on_every_path(names, around):
         plain = as_called(copy.deepcopy(bare).double(), *roles, causal)
         (before,) = torch.autograd.grad(plain.square().sum(), x)
         assert not torch.allclose(gradient, before)
-        nearly = {"rtol": 0, "atol": 1e-9 * gradient.abs().max().item()}  # a norm may make it large
+        # A norm may make it large, and the old spectral one turns its vectors at every call.
+        nearly = {"rtol": 0, "atol": 1e-7 * gradient.abs().max().item()}
         for how in ({}, {"return_weights": True}):
             result = call(changed, **how)
             output = result if isinstance(result, Tensor) else result[0]
