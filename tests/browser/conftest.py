@@ -2,6 +2,7 @@
 
 import lab
 import pytest
+from seen import SOON
 
 from mha_course.pictures import live
 
@@ -29,6 +30,7 @@ def tab(browser):
         key = script, *sorted(context.items())
         if key not in pages:
             pages[key] = browser.new_context(**context).new_page()
+            pages[key].set_default_timeout(SOON)
             pages[key].add_init_script(script)
         page = pages[key]
         page.mouse.move(0, 0)

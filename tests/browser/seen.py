@@ -24,7 +24,7 @@ def slider(page, name: str):
 
 def settle(page, which: str, caption: str) -> None:
     """Waits until the caption of a view is this one."""
-    page.locator(which).locator(".mha-caption").filter(has_text=caption).wait_for(timeout=SOON)
+    page.locator(which).locator(".mha-caption").filter(has_text=caption).wait_for()
 
 
 def texts(scene: panels.Scene, by_row: bool = False) -> list[str]:
@@ -78,6 +78,6 @@ def assert_stays(explorer) -> None:
     enough = "f.scrolled > 40 && f.within && f.above && f.picture > 150"
     script = f"e => {{ const f = ({STAYS})(e); return {enough} }}"
     try:
-        explorer.page.wait_for_function(script, arg=explorer.element_handle(), timeout=SOON)
+        explorer.page.wait_for_function(script, arg=explorer.element_handle())
     except TimeoutError:
         raise AssertionError(explorer.evaluate(STAYS)) from None

@@ -7,7 +7,7 @@ import demo
 import lab
 import nbformat
 import pytest
-from seen import SETUP, SOON, assert_stays, settle, slider, texts, view
+from seen import SETUP, assert_stays, settle, slider, texts, view
 
 from mha_course import explore, predictions
 from mha_course.pictures import layout, live, panels
@@ -65,7 +65,7 @@ def choose(page, theme: str) -> None:
 
 def test_a_notebook_without_its_kernel_shows_the_still_picture(jupyterlab):
     picture = jupyterlab.locator(".jp-OutputArea figure img")
-    picture.wait_for(timeout=SOON)
+    picture.wait_for()
     drawn = "i => i.naturalWidth > 100"
     jupyterlab.wait_for_function(drawn, arg=picture.element_handle())
     assert picture.get_attribute("alt") == demo.stored(4, True).alt
@@ -149,8 +149,8 @@ def test_a_thumbnail_moves_the_slider(gallery):
     canvas = shown.locator("canvas")
     x, y, w, h = canvas.evaluate("c => c.mha.fields.find(f => f.m.picks?.[1] === 8).box(5, 5)")
     canvas.click(position={"x": x + w / 2 + 2, "y": y + h / 2 + 2})
-    shown.locator(".mha-caption").filter(has_text="Layer 3, head 8").wait_for(timeout=SOON)
-    shown.locator("[role=slider][aria-label=head][aria-valuetext='8']").wait_for(timeout=SOON)
+    shown.locator(".mha-caption").filter(has_text="Layer 3, head 8").wait_for()
+    shown.locator("[role=slider][aria-label=head][aria-valuetext='8']").wait_for()
 
 
 def test_end_goes_as_far_as_the_other_controls_let_it(gallery):
@@ -159,10 +159,10 @@ def test_end_goes_as_far_as_the_other_controls_let_it(gallery):
         handle = shown.locator(f"[role=slider][aria-label={name}]")
         handle.focus()
         gallery.keyboard.press("End")
-        shown.locator(f"[aria-label={name}][aria-valuetext='{end}']").wait_for(timeout=SOON)
+        shown.locator(f"[aria-label={name}][aria-valuetext='{end}']").wait_for()
         if name == "T":
-            shown.locator("[aria-label=step][aria-valuemax='11.0']").wait_for(timeout=SOON)
-    shown.locator(".mha-caption").filter(has_text="Token 11 of 12").wait_for(timeout=SOON)
+            shown.locator("[aria-label=step][aria-valuemax='11.0']").wait_for()
+    shown.locator(".mha-caption").filter(has_text="Token 11 of 12").wait_for()
 
 
 def test_the_colour_bar_says_when_each_row_has_its_own_range(gallery):
@@ -202,13 +202,13 @@ def test_where_others_go_when_a_slider_moves_is_known_without_the_kernel(gallery
         shown = gallery.locator(".mha-explorer").nth(explore.__all__.index(name))
         handle = slider(shown, which)
         sent = "c => Boolean(c.mha.prefetched)"
-        gallery.wait_for_function(sent, arg=shown.locator("canvas").element_handle(), timeout=SOON)
+        gallery.wait_for_function(sent, arg=shown.locator("canvas").element_handle())
         handle.focus()
         for *keys, said in moves:
             assert said in handle.evaluate(PRESSED, keys)
     for name, stands in (("length 0", "8"), ("length 1", "3")):  # shown is masks
         there = f"[role=slider][aria-label='{name}'][aria-valuetext='{stands}']"
-        shown.locator(there).wait_for(timeout=SOON)
+        shown.locator(there).wait_for()
 
 
 def test_labels_have_no_tooltip_null_and_choices_an_arrow_that_is_seen(gallery):
@@ -234,7 +234,7 @@ def page(server, jupyterlab):
 
 def test_the_same_in_notebook_7(server, browser):
     page = server.open(browser, "demo.ipynb", where="notebooks")
-    page.wait_for_selector(f"{STORED} >> canvas[aria-label]", timeout=SOON)
+    page.wait_for_selector(f"{STORED} >> canvas[aria-label]")
     assert "JupyterNotebook" in page.evaluate("() => jupyterapp.name.replaceAll(' ', '')")
     assert page.locator(".jp-OutputArea figure").count() == 0
     for which, name, key, scene in (
@@ -327,7 +327,7 @@ def test_pointing_at_a_cell_reads_it_and_lights_its_twin(page):
     scale = view(page, COMPUTED, "v.canvas.clientWidth / (v.scene.width + 4)")
     canvas.hover(position={"x": (x + w / 2 + 2) * scale, "y": (y + h / 2 + 2) * scale})
     reading = page.locator(COMPUTED).get_by_role("status")
-    reading.filter(has_text="place 5").wait_for(timeout=SOON)
+    reading.filter(has_text="place 5").wait_for()
     assert reading.text_content() == "place 5"
     assert view(page, COMPUTED, "v.lit") == [[first, 0, 5], [second, 1, 1]]
     page.mouse.move(5, 5)
@@ -369,9 +369,9 @@ def test_failures_are_sentences_in_the_explorer_and_pass(page):
     alert = page.locator(COMPUTED).get_by_role("alert")
     fault = page.get_by_label("fault", exact=True)
     fault.select_option("refused")
-    alert.filter(has_text="n must be friendly, got <b>unfriendly</b>").wait_for(timeout=SOON)
+    alert.filter(has_text="n must be friendly, got <b>unfriendly</b>").wait_for()
     fault.select_option("broken")
-    alert.filter(has_text="KeyError: 'lost'").wait_for(timeout=SOON)
+    alert.filter(has_text="KeyError: 'lost'").wait_for()
     fault.select_option("none")
     page.wait_for_function("() => document.querySelector('.mha-alert').textContent === ''")
 
@@ -473,7 +473,7 @@ def test_where_the_others_leave_a_control_is_nobody_s_wish(server, jupyterlab):
     jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.prefetched")
     jupyterlab.get_by_label("example").select_option("the sentence")
     settle(jupyterlab, ".mha-explorer", "Head 1: ")
-    jupyterlab.locator("[aria-label=head][aria-valuetext='1']").wait_for(timeout=SOON)
+    jupyterlab.locator("[aria-label=head][aria-valuetext='1']").wait_for()
 
 
 def test_a_slider_ends_where_its_list_ends_now(server, jupyterlab):
@@ -483,7 +483,7 @@ def test_a_slider_ends_where_its_list_ends_now(server, jupyterlab):
 
     def stands(said: str, last: int) -> None:
         place = f"[aria-label=h_kv][aria-valuetext='{said}'][aria-valuemax='{last}.0']"
-        jupyterlab.locator(place).wait_for(timeout=SOON)
+        jupyterlab.locator(place).wait_for()
 
     slider(jupyterlab, "h_kv").press("ArrowRight")
     stands("4", 2)
@@ -494,7 +494,7 @@ def test_a_slider_ends_where_its_list_ends_now(server, jupyterlab):
     slider(jupyterlab, "h").press("ArrowRight")
     stands("4", 2)
     drawn = jupyterlab.locator(".mha-view canvas[aria-label*='4 for 4 query heads']")
-    drawn.wait_for(timeout=SOON)
+    drawn.wait_for()
 
 
 def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyterlab):
@@ -523,11 +523,11 @@ def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyter
       const notebook = heading.closest('.jp-WindowedPanel-outer').getBoundingClientRect();
       return seen && Math.abs(heading.getBoundingClientRect().top - notebook.top) < 40;
     }"""
-    jupyterlab.wait_for_function(arrived, timeout=SOON)
+    jupyterlab.wait_for_function(arrived)
     notebook = "jupyterapp.shell.currentWidget.content"
     jupyterlab.get_by_role("link", name="a text's link").click()
     there = f"!{notebook}.widgets[44].headingCollapsed && {notebook}.activeCellIndex === 44"
-    jupyterlab.wait_for_function(there, timeout=SOON)
+    jupyterlab.wait_for_function(there)
     pulled = """async (link) => {
       const panel = document.querySelector('.jp-WindowedPanel-outer');
       const after = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -544,8 +544,8 @@ def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyter
     jupyterlab.evaluate(f"() => {{ {at} = 0; {notebook}.widgets[44].headingCollapsed = true; }}")
     jupyterlab.keyboard.press("Control+f")
     jupyterlab.locator(".jp-DocumentSearch-input").fill("within")
-    jupyterlab.locator(".jp-DocumentSearch-index-counter", has_text="1").wait_for(timeout=SOON)
+    jupyterlab.locator(".jp-DocumentSearch-index-counter", has_text="1").wait_for()
     jupyterlab.keyboard.press("Enter")
     seen = f"""!{notebook}.widgets[44].headingCollapsed && {at} === 45
       && {notebook}.widgets[45].node.checkVisibility({{ contentVisibilityAuto: true }})"""
-    jupyterlab.wait_for_function(seen, timeout=SOON)
+    jupyterlab.wait_for_function(seen)

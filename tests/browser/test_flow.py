@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from seen import SOON
 
 from mha_course import explore
 from mha_course.pictures import live
@@ -111,7 +110,7 @@ def test_pointing_at_a_number_lights_what_made_it_and_says_how(tab, pages):
         ("output", (it, 3), [["concat", it, None]], "the heads write"),
     ):  # fmt: skip
         page.mouse.move(*place(page, block, *cell))
-        page.locator(".mha-strip p").filter(has_text=words).wait_for(timeout=SOON)
+        page.locator(".mha-strip p").filter(has_text=words).wait_for()
         assert lit(page) == makers, block
     assert page.locator(".mha-strip span").count() == creek.n_heads
 
@@ -271,9 +270,9 @@ def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(tab, pages):
     dark = "document.querySelector('canvas').mha.colours.dark"
     assert page.evaluate(dark)
     page.emulate_media(media="print", color_scheme="dark")
-    page.wait_for_function(f"!{dark}", timeout=SOON)
+    page.wait_for_function(f"!{dark}")
     page.emulate_media(media="screen")
-    page.wait_for_function(dark, timeout=SOON)
+    page.wait_for_function(dark)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

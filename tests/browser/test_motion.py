@@ -183,5 +183,6 @@ def test_a_page_of_another_width_has_labels_and_marks_there_at_once(tab, page_of
     wide = page.locator("canvas").evaluate("c => c.mha.scene.width")
     page.set_viewport_size({"width": 400, "height": 800})
     narrower = "wide => document.querySelector('canvas').mha.scene.width < wide"
-    page.wait_for_function(narrower, arg=wide)
+    # Otherwise it would look again in the page's next frame, which only `pass_time` brings.
+    page.wait_for_function(narrower, arg=wide, polling=20)
     assert page.locator("canvas").evaluate("c => c.mha.shown === c.mha.scene.marks")

@@ -3,7 +3,7 @@
 import demo
 import lab
 import pytest
-from seen import SETUP, SOON, assert_stays, settle, slider, texts, view
+from seen import SETUP, assert_stays, settle, slider, texts, view
 
 from mha_course import explore
 from mha_course.export import export
@@ -61,7 +61,7 @@ def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(tab, memo
     page.locator("canvas").tap(
         position={"x": box[0] + box[2] / 2 + 2, "y": box[1] + box[3] / 2 + 2}
     )
-    page.locator(".mha-reading").filter(has_text="place 1 of the strip").wait_for(timeout=SOON)
+    page.locator(".mha-reading").filter(has_text="place 1 of the strip").wait_for()
     heights = "all => all.map(e => e.offsetHeight).filter(Boolean)"
     assert min(page.locator("label, summary").evaluate_all(heights)) >= 24
 
