@@ -7,19 +7,17 @@ from contextlib import chdir
 from mha_course import check
 from mha_course.lab import working_copy
 
+ABOUT = """Write a notebook into ./my_notebooks: three exercises that are due, to be solved from
+memory in about a quarter of an hour. Nothing is overwritten."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="mha-lesson practice",
-        description="Write a notebook into ./my_notebooks: three exercises that are due, to be "
-        "solved from memory in about a quarter of an hour. Nothing is overwritten.",
-    )
-    parser.add_argument(
-        "--class", dest="whole", action="store_true", help="the whole class, from an empty page"
-    )
-    whole: bool = parser.parse_args(arguments).whole
+    parser = argparse.ArgumentParser(prog="mha-lesson practice", description=ABOUT)
+    whole = "the whole class, from an empty page"
+    parser.add_argument("--class", dest="whole_class", action="store_true", help=whole)
+    asked = vars(parser.parse_args(arguments))
     folder = working_copy()
     folder.mkdir(exist_ok=True)
     with chdir(folder):  # what was solved is noted there
-        print(check.practice(whole_class=whole))
+        print(check.practice(**asked))
     return 0

@@ -1,7 +1,7 @@
-"""From memory: a notebook with three exercises that are due, some of them in another dress.
+"""From memory: a notebook with three exercises that are due, some of them in another layout.
 
 `check.practice()` writes it, and its cells call `check.practice.split_heads(split_heads)`. What was
-got wrong the last time is only said after the answer.
+got wrong the last time is only named after the answer.
 """
 
 import json
@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, partial
+from inspect import getdoc
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mha_course.check import journal
 from mha_course.check.engine.judge import judge
@@ -25,21 +26,18 @@ from mha_course.pictures.numerals import counted
 
 CLASS = "MultiHeadAttention"
 MOST = 3  # exercises in one sitting
-MIX = 7  # neighbours in the course are seven places apart
+MIX = 7  # neighbours in the course are seven apart
 MINUTES = 30  # that these took the first time; from memory it is about half
 SHORT_WAY = "06"  # the last notebook that it needs
 FOLDED = re.compile(r"<details.*?</details>\n?", re.S)
 TAKES = re.compile(r"\*\w+, (\d+) minutes\.\* *")
-# Predictions that need no picture to be understood.
-ALONE = (
+# Predictions that need no picture to be understood, as a stored output shows them.
+ALONE = {
     "scaling_order", "scaling_spread", "projections_tied", "projections_products",
     "projections_one", "memory_moves", "memory_stride", "masks_keep",
-)  # fmt: skip
+}  # fmt: skip
 BOX = re.compile(r"<p>\d+\. (.*?)</p><div>(<details name=\"(\w+)\">.*?)</div>", re.S)
-CHOICE = re.compile(
-    r"<summary>([^<]*)</summary><p>.*?<summary>I have looked</summary>(.*?)</details></details>",
-    re.S,
-)
+LOOK = re.compile(r"(</summary>)<p>.*?<summary>I have looked</summary>(.*?)</details>", re.S)
 BEGIN = """# From memory
 
 Write each answer without looking it up. Hints are folded below the question. Each time that
@@ -59,26 +57,14 @@ from mha_course import check
 check.practice.begin()"""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """An exercise as its notebook has it: what it asks, the hints, the stub."""
-
-    says: str
-    hints: str
-    stub: str
-    minutes: int  # that it took the first time
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Written:
     """The notebook that was written, shown by Jupyter as a link."""
 
     path: Path
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"Written: {self.path}"
-
-    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return f'<a href="{self.path.name}">{self.path.name}</a> lies beside your notebooks.'
@@ -87,8 +73,7 @@ class Written:
 class Practice:
     def __init__(self, exercises: list[Exercise]) -> None:
         self.exercises = {e.name: e for e in exercises}
-        self.of = {v.name: name for name, found in VARIANTS.items() for v in found}
-        self.asked = self.exercises | {v.name: v for vs in VARIANTS.values() for v in vs}
+        self.asked = self.exercises | {v.name: v for some in VARIANTS.values() for v in some}
         self.begun: float | None = None
 
     def __call__(self, *, whole_class: bool = False) -> Written:
@@ -99,10 +84,10 @@ class Practice:
         here, day = journal.place(), journal.today()
         if not (here / journal.FILE).exists():
             journal.table([], keep=True)  # practice needs to know what was solved when
-        chosen = [self._of_the_class()] if whole_class else self.chosen(day)
-        content = json.dumps(self.notebook(chosen, day), ensure_ascii=False, indent=1) + "\n"
+        of_class = [d for d in self.due() if d.name == CLASS] or [Due(CLASS, day)]
+        notebook = self.notebook(of_class if whole_class else self.chosen(day), day)
         path = free_path(here / f"practice_{day}.ipynb")
-        write_whole(path, content.encode())
+        write_whole(path, (json.dumps(notebook, ensure_ascii=False, indent=1) + "\n").encode())
         return Written(path)
 
     def __getattr__(self, name: str) -> Callable[[Any], Report]:
@@ -118,128 +103,116 @@ class Practice:
         """Starts the clock of a sitting."""
         self.begun = time.monotonic()
 
-    # --- what is asked ---------------------------------------------------------------------------
-
     def due(self) -> list[Due]:
         return due(journal.attempts(), journal.states(), [*self.exercises])
 
     def chosen(self, day: date) -> list[Due]:
         """At most three that fit into a sitting; the class alone, if it comes first."""
-        ready = self.due()
-        met = {d.name for d in ready}
+        met = {d.name: d for d in self.due()}
         short = [e.name for e in self.exercises.values() if e.notebook <= SHORT_WAY]
-        first = [d for d in ready if d.day <= day]
-        first += [Due(name, day) for name in short if name not in met]
-        first += [d for d in ready if d.day > day]
-        if first[0].name == CLASS:
-            return first[:1]
+        ordered = [d for d in met.values() if d.day <= day]
+        ordered += [Due(name, day) for name in short if name not in met]
+        ordered += [d for d in met.values() if d.day > day]
+        if ordered[0].name == CLASS:
+            return ordered[:1]
         chosen: list[Due] = []
-        minutes = 0
-        for one in first:
-            more = statements()[one.name].minutes
-            if len(chosen) < MOST and minutes + more <= MINUTES and one.name != CLASS:
+        for one in ordered:
+            minutes = sum(statements()[c.name].minutes for c in (*chosen, one))
+            if len(chosen) < MOST and minutes <= MINUTES and one.name != CLASS:
                 chosen.append(one)
-                minutes += more
         return chosen
 
-    def _of_the_class(self) -> Due:
-        return next((d for d in self.due() if d.name == CLASS), Due(CLASS, journal.today()))
-
-    def dressed(self, one: Due) -> Exercise:
+    def in_its_layout(self, one: Due) -> Exercise:
         """The exercise itself until it is known, then its variants in turn."""
-        dresses = [self.exercises[one.name], *VARIANTS.get(one.name, ())]
-        return dresses[one.known % len(dresses)]
-
-    # --- what is said ----------------------------------------------------------------------------
+        layouts = [self.exercises[one.name], *VARIANTS.get(one.name, ())]
+        return layouts[one.known % len(layouts)]
 
     def _judged(self, problem: Exercise, answer: Any) -> Report:
-        name = self.of.get(problem.name, problem.name)
+        name = next(e.name for e in self.exercises.values() if e.number == problem.number)
         report = judge(problem, answer)
         if report.passed is None:
             return report
-        past = [a for a in journal.attempts() if a.name == name]
-        took = 0 if self.begun is None else round((time.monotonic() - self.begun) / 60)
-        journal.remember(report, name, took)
-        timed = took if name == CLASS and report.passed else 0
-        notes = _since(problem, report, past, timed)
-        return replace(report, notes=(*report.notes, *notes))
-
-    # --- the notebook ----------------------------------------------------------------------------
+        past = [a for a in journal.attempts() if a.name == name and a.day < journal.today()]
+        minutes = 0 if self.begun is None else round((time.monotonic() - self.begun) / 60)
+        journal.remember(report, name, minutes)
+        timed = minutes if name == CLASS and report.passed else 0
+        return replace(report, notes=(*report.notes, *_since(problem, report, past, timed)))
 
     def notebook(self, chosen: list[Due], day: date) -> dict[str, Any]:
         whole = [one.name for one in chosen] == [CLASS]
         cells = [_text(WHOLE_CLASS if whole else BEGIN), _code(SETUP)]
         for one in chosen:
-            problem, known = self.dressed(one), statements()[one.name]
-            said, hints, stub = known.says, known.hints, known.stub
-            if problem.name != one.name:
+            problem, asked = self.in_its_layout(one), statements()[one.name]
+            if problem.name != one.name:  # the hints speak of the exercise itself
                 title = problem.name.replace("_", " ").capitalize()
-                said = f"## {title}\n\n{_words(problem.right.__doc__)}"
-                hints = ""  # they speak of the exercise as it was
                 stub = f"def {problem.name}({', '.join(problem.arguments)}):\n    ..."
-            cells += [_text(said), *[_text(hints)] * bool(hints)]
-            cells += [_code(stub), _code(f"check.practice.{problem.name}({problem.name})")]
+                asked = Asked(f"## {title}\n\n{getdoc(problem.right)}", "", stub, 0)
+            cells += [_text(text) for text in (asked.text, asked.hints) if text]
+            cells += [_code(asked.stub), _code(f"check.practice.{problem.name}({problem.name})")]
         if not whole:
             cells += map(_text, ["## Three questions", *questions(day)])
-        for i, cell in enumerate(cells):
-            cell["id"] = f"cell-{i}"
         kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-        form = {"nbformat": 4, "nbformat_minor": 5}
-        return {"cells": cells, "metadata": {"kernelspec": kernel}, **form}
+        return {
+            "cells": [{**cell, "id": f"cell-{i}"} for i, cell in enumerate(cells)],
+            "metadata": {"kernelspec": kernel},
+            **{"nbformat": 4, "nbformat_minor": 5},
+        }
 
 
-def _since(problem: Exercise, report: Report, past: list[journal.Attempt], took: int) -> list[str]:
+def _since(
+    problem: Exercise, report: Report, past: list[journal.Attempt], minutes: int
+) -> list[str]:
     """What has changed since the last day on which it was tried."""
-    before = [a for a in past if a.day < journal.today()]
-    if not before:
-        return [f"It took {counted(took, 'minute')}."] * bool(took)
-    day = before[-1].day
-    on = f"{day:%A}, {day.day} {day:%B}"
-    known = {slip.key: slip.does for slip in problem.slips}
-    slips = dict.fromkeys(s for a in before if a.day == day for s in a.slips)
-    told = [f"The same as on {on}."] if slips.keys() & {*report.slips} else []
+    took = f"It took {counted(minutes, 'minute')}"
+    if not past:
+        return [f"{took}."] * bool(minutes)
+    last = past[-1]
+    on = f"{last.day:%A}, {last.day.day} {last.day:%B}"
+    keys = dict.fromkeys(key for a in past if a.day == last.day for key in a.slips)
+    notes = [f"The same as on {on}."] * bool(keys.keys() & {*report.slips})
     if report.passed:
-        told = [f"On {on} it was: “{known[s]}” Not today." for s in slips if s in known]
-    if took:
-        last = before[-1].minutes
-        told.append(
-            f"It took {counted(took, 'minute')}" + (f", and {last} on {on}." if last else ".")
-        )
-    return told
+        does = {slip.key: slip.does for slip in problem.slips}
+        notes += [f"On {on} it was: “{does[key]}” Not today." for key in keys if key in does]
+    before = f", and {last.minutes} on {on}" if last.minutes else ""
+    return [*notes, f"{took}{before}."] if minutes else notes
 
 
 # --- read from the course's notebooks -------------------------------------------------------------
 
 
+class Asked(NamedTuple):
+    """An exercise as its notebook has it, and the minutes that it took the first time."""
+
+    text: str
+    hints: str
+    stub: str
+    minutes: int
+
+
 @cache
-def _cells(last: str = "99") -> list[dict[str, Any]]:
-    """Of all notebooks up to this number."""
-    found: list[dict[str, Any]] = []
-    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
-        if path.name[:2] > last:
-            break
-        found += json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return found
+def _cells() -> list[tuple[str, Any]]:
+    """(number of the notebook, cell) for all of them."""
+    paths = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+    books = [(path.name[:2], json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    return [(number, cell) for number, book in books for cell in book["cells"]]
 
 
 @cache
 def statements() -> dict[str, Asked]:
     """What each exercise asks, by its name: from its heading to its stub."""
-    found, says = {}, ""
-    for cell in _cells():
+    asked, text = {}, ""
+    for _, cell in _cells():
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            says = source if source.startswith("#") else f"{says}\n\n{source}"
+            text = source if source.startswith("#") else f"{text}\n\n{source}"
         elif "exercise" in cell["metadata"].get("tags", ()):
-            name = re.match(r"(?:def|class) (\w+)", source)
-            hints = [fold for fold in FOLDED.findall(says) if "<summary>Hint" in fold]
-            if name:
-                takes = TAKES.search(says)
-                plain = TAKES.sub("", FOLDED.sub("", says)).strip()
-                plain = re.sub(r"^#+", "##", plain)
+            hints = [fold for fold in FOLDED.findall(text) if "<summary>Hint" in fold]
+            if name := re.match(r"(?:def|class) (\w+)", source):
+                takes = TAKES.search(text)
+                plain = re.sub(r"^#+", "##", TAKES.sub("", FOLDED.sub("", text)).strip())
                 minutes = int(takes[1]) if takes else 10
-                found[name[1]] = Asked(plain, "".join(hints).strip(), source, minutes)
-    return found
+                asked[name[1]] = Asked(plain, "".join(hints).strip(), source, minutes)
+    return asked
 
 
 def questions(day: date) -> list[str]:
@@ -247,36 +220,23 @@ def questions(day: date) -> list[str]:
 
     Every day others, until all have been asked.
     """
-    asked = _questions()
-    first = day.toordinal() * MOST
+    asked, first = _questions(), day.toordinal() * MOST
     return [f"**{i + 1}.** {asked[(first + i) % len(asked)]}" for i in range(MOST)]
 
 
 @cache
 def _questions() -> list[str]:
-    found = []
-    for cell in _cells(last=SHORT_WAY):  # what comes later speaks of models and runs of its own
-        tags = cell["metadata"].get("tags", ())
+    asked = []
+    for number, cell in _cells():
+        tags = cell["metadata"].get("tags", ()) if number <= SHORT_WAY else ()
         for output in cell.get("outputs", ()):
             html = "".join(output.get("data", {}).get("text/html", ""))
             if "prediction" in tags:
-                boxes = BOX.findall(html)
-                found += [_asked(says, box) for says, box, name in boxes if name in ALONE]
+                folded = BOX.findall(LOOK.sub(r"\1\2", html))
+                asked += [f"{text}\n\n{folds}" for text, folds, name in folded if name in ALONE]
             elif "claim" in tags and html:
-                found.append("A claim.\n\n" + re.sub(r" style=(['\"]).*?\1", "", html))
-    return [found[i] for start in range(MIX) for i in range(start, len(found), MIX)]
-
-
-def _asked(says: str, choices: str) -> str:
-    folded = "".join(
-        f"<details><summary>{label}</summary>{answer}</details>"
-        for label, answer in CHOICE.findall(choices)
-    )
-    return f"{says}\n\n{folded}"
-
-
-def _words(doc: str | None) -> str:
-    return " ".join((doc or "").split())
+                asked.append("A claim.\n\n" + re.sub(r" style=(['\"]).*?\1", "", html))
+    return [asked[i] for start in range(MIX) for i in range(start, len(asked), MIX)]
 
 
 def _text(source: str) -> dict[str, Any]:

@@ -8,11 +8,11 @@ else nothing is written unless the learner asks for it. It holds names and state
 import json
 import os
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from filelock import FileLock
 
@@ -31,8 +31,7 @@ _SIGNS = {"done": "✓", "tried": "✗", "open": "○"}
 _state: dict[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One check: on which day, of which exercise, and what came out.
 
     `asked` is what practice asked for, the exercise or a variant of it; "" in the course itself.
@@ -102,11 +101,11 @@ def remember(report: Report, name: str = "", minutes: int = 0) -> None:
 
 def attempts() -> list[Attempt]:
     """All that were noted, in their order; only this kernel's where nothing is kept."""
-    try:
-        lines = (place() / LOG).read_text(encoding="utf-8").splitlines() if _wanted() else []
-    except (OSError, ValueError):
-        lines = []
-    return [found for line in lines if (found := _read(line))] or [*_attempts]
+    kept: list[Attempt] = []
+    with suppress(OSError, ValueError):
+        lines = (place() / LOG).read_text(encoding="utf-8").splitlines() if _wanted() else ()
+        kept = [attempt for line in lines if (attempt := _read(line))]
+    return kept or [*_attempts]
 
 
 def states() -> dict[str, str]:
@@ -198,7 +197,7 @@ def _save() -> bool:
 
 def _log(attempt: Attempt) -> None:
     """A line more; one that cannot be written is left out."""
-    line = json.dumps(asdict(attempt), default=str, ensure_ascii=False) + "\n"
+    line = json.dumps(attempt._asdict(), default=str, ensure_ascii=False) + "\n"
     here = place()
     with suppress(OSError), _alone(here), (here / LOG).open("a", encoding="utf-8") as file:
         file.write(line)
@@ -207,9 +206,9 @@ def _log(attempt: Attempt) -> None:
 def _read(line: str) -> Attempt | None:
     """None where a line was cut off, or is somebody else's."""
     try:
-        told = json.loads(line)
-        day, slips = date.fromisoformat(told.pop("day")), tuple(told.pop("slips"))
-        return Attempt(day, slips=slips, **told)
+        kept = json.loads(line)
+        day, slips = date.fromisoformat(kept.pop("day")), tuple(kept.pop("slips"))
+        return Attempt(day, slips=slips, **kept)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

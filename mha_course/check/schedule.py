@@ -6,17 +6,16 @@ a box doubles the wait, and that an answer mended after a message stays in its b
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import groupby
+from typing import NamedTuple
 
 from mha_course.check.journal import Attempt
 
 FARTHEST = 6  # boxes: the longest wait is 64 days
 
 
-@dataclass(frozen=True)
-class Due:
+class Due(NamedTuple):
     """An exercise, and the day from which it is due.
 
     `box` counts how often it was known in a row; `sittings`, the days on which practice asked for
@@ -37,29 +36,20 @@ def due(attempts: Iterable[Attempt], states: Mapping[str, str], course: list[str
     First what was never solved in practice, then what is due longest. Of two that are due on one
     day the one comes first in which a slip was made.
     """
-    known: dict[str, list[Attempt]] = {name: [] for name in course if name in states}
-    for attempt in attempts:
-        if attempt.name in course:
-            known.setdefault(attempt.name, []).append(attempt)
-    found = [_due(name, tried) for name, tried in known.items()]
-    return sorted(found, key=lambda d: (d.box > 0, d.day, not d.slips, course.index(d.name)))
+    tried = list(attempts)
+    met = [n for n in course if n in states or any(a.name == n for a in tried)]
+    found = [_due(name, [a for a in tried if a.name == name]) for name in met]
+    return sorted(found, key=lambda d: (d.box > 0, d.day, not d.slips))  # else in course order
 
 
 def _due(name: str, attempts: list[Attempt]) -> Due:
-    box = sittings = known = 0
-    days = [(day, [*tried]) for day, tried in groupby(attempts, lambda attempt: attempt.day)]
-    for _, tried in days:
-        asked = [attempt for attempt in tried if attempt.asked]
-        if not asked:
-            continue
-        sittings += 1
-        if asked[0].passed:
-            known += 1
-            box = min(box + 1, FARTHEST)
-        elif not any(attempt.passed for attempt in asked):
-            box = 0
-    if not days:
-        return Due(name, date.min)
-    last, tried = days[-1]
-    slips = tuple(dict.fromkeys(slip for attempt in tried for slip in attempt.slips))
-    return Due(name, last + timedelta(days=2**box), box, sittings, known, slips)
+    one = Due(name, date.min)
+    for day, of_day in groupby(attempts, lambda attempt: attempt.day):
+        tried = [*of_day]
+        box, asked = one.box, [attempt.passed for attempt in tried if attempt.asked]
+        if asked:
+            box = min(box + 1, FARTHEST) if asked[0] else box * any(asked)
+        known, slips = one.known + any(asked[:1]), dict.fromkeys(s for a in tried for s in a.slips)
+        due_on = day + timedelta(days=2**box)
+        one = Due(name, due_on, box, one.sittings + bool(asked), known, tuple(slips))
+    return one

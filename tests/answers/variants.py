@@ -1,4 +1,4 @@
-"""Right answers to the exercises in another dress, in two styles each."""
+"""Right answers to the exercises in another layout, in two styles each."""
 
 import torch
 import torch.nn.functional as F
@@ -69,14 +69,6 @@ def keep(T):
 
 def keep_2(T):
     return torch.arange(T)[None] <= torch.arange(T)[:, None]
-
-
-def last(T_q, T_k):
-    return torch.arange(T_k)[None] > torch.arange(T_k - T_q, T_k)[:, None]
-
-
-def last_2(T_q, T_k):
-    return torch.ones(T_k, T_k, dtype=torch.bool).triu(1)[T_k - T_q :]
 
 
 def from_ids(tokens, pad):
@@ -150,7 +142,6 @@ RIGHT = {
     "split_tokens_first": (split_first, split_first_2),
     "merge_tokens_first": (merge_first, merge_first_2),
     "causal_keep": (keep, keep_2),
-    "causal_last_queries": (last, last_2),
     "padding_from_ids": (from_ids, from_ids_2),
     "softmax_of_kept": (kept, kept_2),
     "write_of_one_head": (one_write, one_write_2),

@@ -68,10 +68,7 @@ KINDS = {
     "function": ("another function belongs there", "Which one is meant?"),
     "return": ("`return` stands inside this loop", "After how many turns does the loop end?"),
     "order": ("the order of what stands there is wrong", "Which of them comes first?"),
-    "number": (
-        "another number belongs there",
-        "What does it stand for there, and what should?",
-    ),
+    "number": ("another number belongs there", "What does it stand for there, and what should?"),
     "truth": ("the opposite belongs there", "What does it switch on, and what does it switch off?"),
     "letter": ("another letter belongs there", "Which axis does each letter stand for?"),
     "name": ("another name belongs there", "What is meant to be computed with in this place?"),

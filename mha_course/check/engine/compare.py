@@ -10,12 +10,7 @@ import torch
 from torch import Tensor
 
 # How far a right answer may be off, relative; float64 because √d_k may be a float32 number.
-TOLERANCE = {
-    torch.float64: 2e-6,
-    torch.float32: 3e-5,
-    torch.float16: 1e-2,
-    torch.bfloat16: 5e-2,
-}
+TOLERANCE = {torch.float64: 2e-6, torch.float32: 3e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 COARSE = 2e-2  # half precision, and rounding to two digits
 
 

@@ -15,11 +15,7 @@ from mha_course.check.engine.blocks import Way
 
 
 def orders_of_axes(
-    have: str,
-    want: str,
-    asks: str,
-    but: tuple[str, ...] = (),
-    then: str = "",
+    have: str, want: str, asks: str, but: tuple[str, ...] = (), then: str = ""
 ) -> Iterator[Way]:
     """Every wrong order of the axes that a step has to bring into one order."""
     letters, right = have.split(), want.split()

@@ -108,18 +108,7 @@ def _home(answer: Any) -> dict[str, Any]:
 
 
 REACHES_OUT = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Yield, ast.Await)
-OUTSIDE = {
-    "open",
-    "input",
-    "exec",
-    "eval",
-    "save",
-    "load",
-    "os",
-    "sys",
-    "shutil",
-    "subprocess",
-}
+OUTSIDE = {"open", "input", "exec", "eval", "save", "load", "os", "sys", "shutil", "subprocess"}
 
 
 def can_be_changed(source: Source) -> bool:

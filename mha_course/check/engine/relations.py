@@ -170,14 +170,7 @@ def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
 
 
 Relation = Callable[[Tensor, Tensor, Sizes], list[str]]
-_SAME_SHAPE: tuple[Relation, ...] = (
-    factor,
-    moved_axes,
-    shuffled,
-    row_factors,
-    partly_right,
-    near,
-)
+_SAME_SHAPE: tuple[Relation, ...] = (factor, moved_axes, shuffled, row_factors, partly_right, near)
 _OTHER_SHAPE: tuple[Relation, ...] = (moved_axes, same_memory, a_slice)
 
 

@@ -15,15 +15,7 @@ from mha_course.check.exercise import WHOLE, Case, exercise
 
 def logits_and_tokens() -> Iterator[Case]:
     for seed, (B, T, V) in enumerate(
-        (
-            (2, 5, 7),
-            (1, 3, 5),
-            (3, 2, 5),
-            (2, 7, 3),
-            (3, 3, 3),
-            (1, 2, 2),
-            (5, 7, 7),
-        )
+        ((2, 5, 7), (1, 3, 5), (3, 2, 5), (2, 7, 3), (3, 3, 3), (1, 2, 2), (5, 7, 7))
     ):
         generator = torch.Generator().manual_seed(seed)
         tokens = torch.randint(0, V, (B, T), generator=generator)

@@ -89,13 +89,7 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
     )
 
 
-@exercise(
-    15,
-    "09",
-    make_cases=blocks,
-    gives=("output (T_q, d_v)",),
-    further=(held_at_once,),
-)
+@exercise(15, "09", make_cases=blocks, gives=("output (T_q, d_v)",), further=(held_at_once,))
 def blockwise_attention(
     Q: Tensor,
     K: Tensor,
@@ -199,8 +193,7 @@ def grown(old: Tensor, fade: Tensor) -> Tensor:
 
 
 @blockwise_attention.step(
-    at="collect",
-    add=lambda total, fade, powers: grown(total, fade) + powers.sum(-1, keepdim=True),
+    at="collect", add=lambda total, fade, powers: grown(total, fade) + powers.sum(-1, keepdim=True)
 )
 def collect_upside_down(output, fade, powers, v, total):
     both_upside_down = grown(output, fade) + powers @ v

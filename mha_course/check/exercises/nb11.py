@@ -18,12 +18,7 @@ from mha_course.check.exercise import WHOLE, Bound, Case, exercise
 from mha_course.check.exercises import nb01, nb04
 
 # Slips of two axes or three that stop with four, or say the same as another there.
-DO_NOT_FIT = (
-    "all_axes_reversed",
-    "first_axes_exchanged",
-    "axes_one_and_two",
-    "query_transposed",
-)
+DO_NOT_FIT = ("all_axes_reversed", "first_axes_exchanged", "axes_one_and_two", "query_transposed")
 
 # ---------------------------------------------------------------- 17, attention with a cache
 
