@@ -285,6 +285,18 @@ def without_trainings(code):
     return kept
 
 
+def without_pictures(code, answers):
+    """Without the cells that make no name and use none that an answer has made."""
+    kept, of_answers = [], {*answers}
+    for cell in code:
+        bound, used, changed = names(cell.source)
+        if used & of_answers:
+            of_answers |= bound
+        if bound or changed or used & of_answers:
+            kept.append(cell)
+    return kept
+
+
 @each_notebook
 def test_no_open_cell_reads_what_only_a_fold_makes(path):
     notebook = notebooks.read(path)
@@ -300,7 +312,8 @@ def test_no_open_cell_reads_what_only_a_fold_makes(path):
 
 def test_solutions_pass_their_checks(request):
     """In one kernel, notebook after notebook: the open thread alone, with every solution in its
-    stub; then the exercises in folds, with what they need. What trains, only `--all` runs again."""
+    stub; then the exercises in folds, with what they need. What trains, and what shows neither a
+    solution nor makes a name, only `--all` runs again."""
     everything = request.config.getoption("--all")
     joined, n_exercises = nbformat.v4.new_notebook(metadata=notebooks.METADATA), 0
     for path in NOTEBOOKS:
@@ -312,7 +325,7 @@ def test_solutions_pass_their_checks(request):
         code = [cell for cell in cells if cell.cell_type == "code"]
         open_ids = {cell.id for cell in minutes.thread(notebook)}
         thread = [cell for cell in code if cell.id in open_ids]
-        alone = thread if everything else without_trainings(thread)
+        alone = thread if everything else without_pictures(without_trainings(thread), theirs)
         users = {cell.id for cell in code if cell.id in answers or theirs & names(cell.source)[1]}
         folded = with_what_they_need(code, users - open_ids)
         for part in (alone, folded):
