@@ -33,12 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = named(asked.module)
         module = module if isinstance(module, nn.Module) else module()
         call = None if asked.call is None else named(asked.call)
-        found = compare(module, call, n_heads=asked.n_heads)
+        comparison = compare(module, call, n_heads=asked.n_heads)
     except Exception as error:  # also what stands in the file, and what the factory does
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return UNKNOWN
-    print(found)
-    return RIGHT if found.found == "right" else WRONG
+    print(comparison)
+    return RIGHT if comparison.verdict == "right" else WRONG
 
 
 def named(target: str) -> Any:

@@ -1,7 +1,7 @@
-"""Is a class right? Any attention module beside one that is, and beside the mistakes on record.
+"""Is a class right? Any attention module beside one that is, and beside the published mistakes.
 
-Nothing is read but outputs. The layers of a copy get weights that are drawn anew, and so do a
-reference and the reference with each published mistake: whose numbers are the same has the word.
+Only outputs are read. The layers of a copy get new random weights. A right class gets the same,
+and so does that class with each published mistake: whichever gives the same numbers is the verdict.
 """
 
 import copy
@@ -19,23 +19,23 @@ from torch import Tensor, nn
 
 from mha_course import comparison_layers as layers_of
 from mha_course import shipped
-from mha_course.comparison_layers import Places, Reading
+from mha_course.comparison_layers import Reading, Roles
 from mha_course.comparison_subject import COARSE, SAME, Subject, raised
 from mha_course.shipped import Bug
 from mha_lesson.refusals import describe, require_positive_int
 
-FIRST = ((3, 7), (2, 5))  # B and T of what is tried on every candidate
+FIRST = ((3, 7), (2, 5))  # B and T of what every candidate is tried on
 MORE = ((1, 1), (1, 2), (4, 3), (2, 9), (6, 4), (1, 17), (9, 2), (1, 33), (5, 6), (1, 65),
-        (1, 129), (1, 257), (1, 513))  # and on those that are left  # fmt: skip
-AT_MOST = 2**21  # scores
-LARGE = [2**i for i in range(1, 11)]  # times x; scores grow with the square
-AS_GOOD = 3  # digits to be better by
+        (1, 129), (1, 257), (1, 513))  # and of what those left over are tried on  # fmt: skip
+MOST_SCORES = 2**21
+LARGER = [2**i for i in range(1, 11)]  # times x; scores grow with the square
+DIGITS_BETTER = 3  # by so many digits one candidate beats another
 RIGHT = Bug("right", "", "", (), "", True, ())
 KEYS = Bug("scale_n_keys", "scale", "The scores are divided by the root of the number of keys.",
            (), "", False, [("math.sqrt(d_k)", "math.sqrt(T)")])  # fmt: skip
-NO_EFFECT = "mask_dropped"  # told by what `call` gives
-PLAIN = r"|`\w+` is read as \(h, \d, d_k\) of (q, k, v|k, v|q, k)"  # what a reading says
-MEANT = {  # kind → where it is a choice
+NO_EFFECT = "mask_dropped"  # seen from the mask that `call` gives
+USUAL = r"|`\w+` is read as \(h, \d, d_k\) of (q, k, v|k, v|q, k)"  # what a usual reading notes
+MEANT = {  # kind of mistake → where it is none
     "scale": "If the scale stands elsewhere on purpose (in the initialisation, in a norm, in a "
     "factor that is learned), it is a choice and no mistake.",
     "layer missing": "If W^O stands in another module, let `call` apply both.",
@@ -49,54 +49,51 @@ MEANT = {  # kind → where it is a choice
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out; `str` says it in words.
+    """What came out; `str` puts it into words.
 
     Attributes:
-        found: "right" where all that was tried agrees; the name of a published mistake, or of
+        verdict: "right" where all that was tried agrees; the name of a published mistake, or of
             two, "a, b"; "partly" where only some of it agrees; "drawn" where two runs in
             evaluation differ; "" where nothing fits.
         digits: to how many digits outputs agree with that.
         causal: whether it agrees with a causal mask.
         below: up to which scores; ∞ where it agrees with all that were tried.
-        seen: what else came out, what was tried and what was not, in sentences.
+        notes: what else came out, what was tried and what was not, in sentences.
     """
 
-    found: str = ""
+    verdict: str = ""
     digits: int = 0
     causal: bool = False
     below: float = math.inf
-    seen: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         what = "multi-head attention" + " with a causal mask" * self.causal
         below = "" if self.below == math.inf else f" below scores of {self.below:,.0f}"
         lost = shipped.bug("rotated_by_head").threads[0]
-        said = {
+        first = {
             "": f"Neither {what} nor one of the published mistakes gives these outputs.",
             "right": f"Right{below} for a class without positions: {what}, to {self.digits} "
             f"digits. If it gives positions in `call`, they are lost, as in {lost}.",
             "partly": "It agrees with what is right, or with a mistake, on a part of what was "
             "tried only.",
             "drawn": "Two runs of the same input differ in evaluation.",
-        }.get(self.found)
-        if said is None:
-            several = [_bug(name) for name in self.found.split(", ")]
-            said = f"Its outputs are those of {what}, changed in {len(several)} "
-            said = "\n".join([f"{said}point{'s' * (len(several) > 1)}:", *map(_told, several)])
-        return "\n".join([said, *(f"- {line}" for line in self.seen)])
+        }.get(self.verdict)
+        if first is None:
+            bugs = [KEYS if n == KEYS.name else shipped.bug(n) for n in self.verdict.split(", ")]
+            points = f"{len(bugs)} point{'s' * (len(bugs) > 1)}"
+            first = f"Its outputs are those of {what}, changed in {points}:"
+            first = "\n".join([first, *map(_described, bugs)])
+        return "\n".join([first, *(f"- {note}" for note in self.notes)])
 
 
-def _bug(name: str) -> Bug:
-    return KEYS if name == KEYS.name else shipped.bug(name)
+def _described(bug: Bug) -> str:
+    mended = ", before it was mended" * bug.mended
+    thread = f"\nSo did {bug.threads[0]}{mended}: {bug.told}" if bug.threads else ""
+    return f"{bug.does}{thread}\n{MEANT.get(bug.kind, 'Where that is meant, it is no mistake.')}"
 
 
-def _told(bug: Bug) -> str:
-    before = ", before it was mended" * bug.mended
-    stood = f"\nSo did {bug.threads[0]}{before}: {bug.told}" if bug.threads else ""
-    return f"{bug.does}{stood}\n{MEANT.get(bug.kind, 'Where that is meant, it is no mistake.')}"
-
-
-Tried = tuple[Tensor, Tensor, bool]  # an input, the output, and whether in training
+Run = tuple[Tensor, Tensor, bool]  # an input, the module's output, and whether in training
 
 
 class Candidate(NamedTuple):
@@ -108,17 +105,18 @@ class Candidate(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the mistakes, where there is one."""
-        missing = ["no_w_o"] * ("w_o" not in self.reading.places)
+        """Of its mistakes; "right" where there is none."""
+        missing = ["no_w_o"] * ("w_o" not in self.reading.roles)
         return ", ".join(missing + [self.bug.name] * (self.bug is not RIGHT)) or "right"
 
     def output(self, x: Tensor, training: bool) -> Tensor:
-        twin = _twin(self.bug.build, x.shape[2], self.reading.h)
-        for letter in "qkvo":
-            own, part = getattr(twin, f"w_{letter}")._parameters, self.reading.parts[letter]
-            own["weight"], own["bias"] = part[:, :-1], part[:, -1]
+        module = copy.copy(_without_weights(x.shape[2], self.reading.h))
+        module.__class__ = self.bug.build  # no mistake changes how the layers are made
+        for letter, rows in self.reading.rows.items():
+            own = getattr(module, f"w_{letter}")._parameters
+            own["weight"], own["bias"] = rows[:, :-1], rows[:, -1]
         blocked = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        return twin.train(training)(x, blocked if self.causal else None)
+        return module.train(training)(x, blocked if self.causal else None)
 
     def digits(self, x: Tensor, y: Tensor, training: bool) -> int:
         """To how many digits, of y's largest number, it gives y."""
@@ -128,19 +126,15 @@ class Candidate(NamedTuple):
         return digits(own, y)
 
 
-@lru_cache(maxsize=2048)
-def _twin(cls: type[nn.Module], d_model: int, h: int) -> nn.Module:
-    right = shipped.right()
-    if cls is right or cls.__init__.__code__ != right.__init__.__code__:
-        with torch.device("meta"):  # nothing is drawn, and all get their numbers when they run
-            return cls(d_model, h)
-    twin = copy.copy(_twin(right, d_model, h))  # to make layers takes longer than to run them
-    twin.__class__ = cls
-    return twin
+@lru_cache
+def _without_weights(d_model: int, h: int) -> nn.Module:
+    """To make layers takes longer than to run them."""
+    with torch.device("meta"):
+        return shipped.right()(d_model, h)
 
 
 def gradient(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Of all outputs, each times its token's place from 1, summed."""
+    """Of the sum of all outputs, each times its token's place from 1."""
     with torch.enable_grad():
         x = x.clone().requires_grad_()
         places = torch.arange(1.0, x.shape[1] + 1)[:, None]
@@ -163,7 +157,7 @@ def compare(
 ) -> Comparison:
     """Says whether a module's self-attention is right, or which published mistake it makes.
 
-    In a test suite: `assert compare(MyAttention(64, 4)).found == "right"`.
+    In a test suite: `assert compare(MyAttention(64, 4)).verdict == "right"`.
 
     Args:
         module: any attention with W^Q, W^K, W^V (or several of them in one) and W^O,
@@ -193,23 +187,23 @@ def compare(
         require_positive_int("n_heads", n_heads)
     subject = Subject(module, call)
     matrices = layers_of.matrices_of(subject.module)
-    ways = [] if layers is None else [layers_of.chosen(matrices, layers)]
-    if ways:
-        matrices = {s: matrices[s] for several in ways[0].values() for s in several}
-    d_model = layers_of.width_of(matrices)
-    if not ways:
+    if layers is None:
+        d_model = layers_of.width_of(matrices.values())
         ways = layers_of.options(matrices, subject.live(matrices, d_model), d_model)
+    else:
+        ways = [layers_of.chosen(matrices, layers)]
+        d_model = layers_of.width_of(matrices[n] for names in ways[0].values() for n in names)
     h, sure = (n_heads, True) if n_heads else layers_of.heads_of(subject.module, ways[0])
     if n_heads and d_model % n_heads:
         raise ValueError(f"n_heads must divide d_model = {d_model}; got {n_heads}.")
-    return _Trial(subject, ways, d_model, h, sure).verdict()
+    return _Trial(subject, ways, d_model, h, sure).result()
 
 
 class _Trial:
     """One module, and whatever could give its outputs."""
 
     def __init__(
-        self, subject: Subject, ways: list[Places], d_model: int, h: int | None, sure: bool
+        self, subject: Subject, ways: list[Roles], d_model: int, h: int | None, sure: bool
     ) -> None:
         self.subject, self.ways, self.d_model = subject, ways, d_model
         divisors = [n for n in range(1, d_model + 1) if d_model % n == 0]
@@ -218,74 +212,71 @@ class _Trial:
         self.heads = sorted(divisors, key=lambda n: n != h)
         self.inputs = [shipped.draw(*size, d_model, seed=i) for i, size in enumerate(FIRST)]
 
-    def verdict(self) -> Comparison:
+    def result(self) -> Comparison:
         subject, x = self.subject, self.inputs[0]
         self.own = layers_of.parameters_of(subject.module, self.ways)
         layers_of.draw(self.own, self.d_model)
         subject.start(x)
         self.masked = subject.masked(x)
-        tried = [(x, subject(x), False) for x in self.inputs]
+        runs = [(x, subject(x), False) for x in self.inputs]
         if (how := subject.repeats(x)) is not None:
-            return Comparison("drawn", seen=(how,))
+            return Comparison("drawn", notes=(how,))
         later = x.clone()
         later[:, 1:] += 1  # not the last alone, which may be padding
-        self.sees = not torch.allclose(subject(later)[:, 0], tried[0][1][:, 0], equal_nan=True)
-        if candidates := self._fitting(tried):
-            return self._further(candidates, tried)
-        return Comparison(seen=(*subject.notes, *_looked_at(subject, x, self.sees), self._read()))
-
-    def _read(self) -> str:
-        return (
-            f"Read: {_places(self.ways[0])}; h = {self.h or 'any'}; other orders of rows and of "
+        self.sees = not torch.allclose(subject(later)[:, 0], runs[0][1][:, 0], equal_nan=True)
+        if candidates := self._fitting(runs):
+            return self._further(candidates, runs)
+        read = (
+            f"Read: {_listed(self.ways[0])}; h = {self.h or 'any'}; other orders of rows and of "
             "layers were tried. Compare the part without a norm, a residual path or positions: "
             "`call` may leave them out. With a mask other than causal (padding, a window) nothing "
             "fits."
         )
+        return Comparison(notes=(*subject.notes, *_behaviour(subject, x, self.sees), read))
 
-    def _fitting(self, tried: list[Tried]) -> list[Candidate]:
-        """Those that give what it gives, of the likeliest that do."""
+    def _fitting(self, runs: list[Run]) -> list[Candidate]:
+        """The candidates of the likeliest kind that give what the module gives."""
         singles = [b for b in shipped.bugs().values() if b.of == "Attention"]
         singles = [b for b in [*singles, KEYS] if b.kind not in ("dropout", "mask dropped")]
 
-        def read(places: Places, heads: Iterable[int]) -> Iterator[Reading]:
+        def read(roles: Roles, heads: Iterable[int]) -> Iterator[Reading]:
             for h in heads:
-                yield from layers_of.readings(self.subject.module, places, h, self.d_model)
+                yield from layers_of.readings(self.subject.module, roles, h, self.d_model)
 
-        def each(several: Iterable[Bug], ways: Iterable[Reading]) -> Iterator[Candidate]:
-            for bug, way, causal in product(several, ways, (False, True)):
-                missing = bug.kind == "layer missing" and "w_o" not in way.places
+        def each(bugs: Iterable[Bug], readings: Iterable[Reading]) -> Iterator[Candidate]:
+            for bug, reading, causal in product(bugs, readings, (False, True)):
+                missing = bug.kind == "layer missing" and "w_o" not in reading.roles
                 if (causal or not bug.kind.startswith("mask")) and not missing:
-                    yield Candidate(bug, causal, way)
+                    yield Candidate(bug, causal, reading)
 
         def others() -> Iterator[Reading]:
             yield from read(self.ways[0], self.heads)
-            for places in self.ways[1:]:
-                yield from (way for way in read(places, self.heads[:1]) if not way.said)
+            for roles in self.ways[1:]:
+                yield from (r for r in read(roles, self.heads[:1]) if not r.unusual)
 
         known = [*read(self.ways[0], self.heads[:1] if self.h else self.heads)]
-        plain = [way for way in known if re.fullmatch(PLAIN, way.said)]
-        main = (w for w in known if w.h == self.heads[0] and "W^O" not in w.said)
+        usual = [r for r in known if re.fullmatch(USUAL, r.unusual)]
+        main = (r for r in known if r.h == self.heads[0] and "W^O" not in r.unusual)
         stages: tuple[Iterable[Candidate], ...] = (  # each is made when those before have failed
-            each([RIGHT, *singles], plain),
-            (Candidate(RIGHT, not self.sees, way) for way in others()),
+            each([RIGHT, *singles], usual),
+            (Candidate(RIGHT, not self.sees, r) for r in others()),
             each(singles, main),
-            each(_pairs(singles), plain),
+            each(_pairs(singles), usual),
         )
         for stage in stages:
-            found = [c for c in stage if c.digits(*tried[0]) >= self.subject.same]
-            found = [c for c in found if all(c.digits(*t) >= self.subject.same for t in tried)]
-            if found:
-                return found
+            fit = [c for c in stage if all(c.digits(*run) >= self.subject.same for run in runs)]
+            if fit:
+                return fit
         return []
 
-    def _further(self, best: list[Candidate], tried: list[Tried]) -> Comparison:
+    def _further(self, best: list[Candidate], runs: list[Run]) -> Comparison:
         """Whether it holds for everything else that is tried."""
         subject = self.subject
-        exact = [min(c.digits(*t) for t in tried) for c in best]
-        best = [c for c, n in zip(best, exact, strict=True) if n > max(exact) - AS_GOOD]
-        counted = min(best[0].digits(*t) for t in tried)
+        exact = [min(c.digits(*run) for run in runs) for c in best]
+        best = [c for c, n in zip(best, exact, strict=True) if n > max(exact) - DIGITS_BETTER]
+        agreed = min(best[0].digits(*run) for run in runs)
         modes = (False, True) if subject.trains(self.inputs[0]) else (False,)
-        small = [(B, T) for B, T in MORE if best[0].reading.h * B * T**2 <= AT_MOST]
+        small = [(B, T) for B, T in MORE if best[0].reading.h * B * T**2 <= MOST_SCORES]
         sizes, refused, part = [*FIRST], "", ""
         for (B, T), training in [*product(FIRST, modes[1:]), *product(small, modes)]:
             x = shipped.draw(B, T, self.d_model, seed=B + T)
@@ -300,9 +291,9 @@ class _Trial:
             best, sizes = still, [*sizes, (B, T)]
         part = part or self._other_ways(best[0], modes[-1])
         below, enough = math.inf, COARSE if subject.coarse else SAME
-        for size in LARGE[: 5 if subject.coarse else 10] if not part else ():
-            big = [(size * x, subject(size * x, t), t) for x in self.inputs for t in modes]
-            still = [c for c in best if min(c.digits(*one) for one in big) >= enough]
+        for size in LARGER[: 5 if subject.coarse else 10] if not part else ():
+            large = [(size * x, subject(size * x, t), t) for x in self.inputs for t in modes]
+            still = [c for c in best if min(c.digits(*run) for run in large) >= enough]
             if not still:
                 below = float(size**2)
                 break
@@ -310,14 +301,14 @@ class _Trial:
         batches, lengths = zip(*sizes, strict=True)
         also = " and in training" * (True in modes)
         precisions = str(subject.dtype).removeprefix("torch.") + subject.also
-        said = [
+        tried = [
             f"Tried: {min(batches)} to {max(batches)} sequences of {min(lengths)} to {max(lengths)}"
             f" tokens, in evaluation{also}, in {precisions}, self-attention only."
         ]
         if not also:
-            said.append("Not tried: training, where two runs of the same input differ.")
-        said += [*filter(None, [refused]), *subject.notes]
-        return self._said(best, counted, below, part, said)
+            tried.append("Not tried: training, where two runs of the same input differ.")
+        tried += [*filter(None, [refused]), *subject.notes]
+        return self._in_words(best, agreed, below, part, tried)
 
     def _other_ways(self, c: Candidate, mode: bool) -> str:
         """In which of these it does not agree: gradients, float32, parameters that are not read."""
@@ -337,49 +328,50 @@ class _Trial:
                 return ""
         return f"once {', '.join(further)} are not what they are at the start"
 
-    def _said(
-        self, best: list[Candidate], counted: int, below: float, part: str, tried: list[str]
+    def _in_words(
+        self, best: list[Candidate], agreed: int, below: float, part: str, tried: list[str]
     ) -> Comparison:
         first, *others = best  # what is right comes first
-        name, seen = first.name, [f"Not tried: {'padding' if first.causal else 'masks'}."]
+        name, notes = first.name, [f"Not tried: {'padding' if first.causal else 'masks'}."]
         if self.masked and not first.causal and first.bug.kind != "batch axis":
             name = NO_EFFECT if name == "right" else f"{name}, {NO_EFFECT}"
-            seen = ["`call` gives a mask, and tokens see later ones as they do without it."]
-        if first.reading.h != self.h:
+            notes = ["`call` gives a mask, and tokens see later ones as they do without it."]
+        reading = first.reading
+        if reading.h != self.h:
             if self.sure:
-                part = part or f"for h = {self.h}: it agrees with h = {first.reading.h}"
-            seen.append(f"h = {first.reading.h}, which was found by trying.")
-        if first.reading.said:
-            seen.append(f"Its {first.reading.said}.".replace("Its rows", "Rows"))
-        if first.reading.places != self.ways[0]:
-            seen.append(f"Read: {_places(first.reading.places)}.")
+                part = part or f"for h = {self.h}: it agrees with h = {reading.h}"
+            notes.append(f"h = {reading.h}, which was found by trying.")
+        if reading.unusual:
+            notes.append(f"Its {reading.unusual}.".replace("Its rows", "Rows"))
+        if reading.roles != self.ways[0]:
+            notes.append(f"Read: {_listed(reading.roles)}.")
         untried = ["mask repeated" if first.causal else "mask"]
         if below < math.inf:
-            seen.append(f"It gives something else where scores reach about {below:,.0f}.")
+            notes.append(f"It gives something else where scores reach about {below:,.0f}.")
             untried.append("mask filled")
-        told = [c for c in others if c.reading.said == first.reading.said]
-        alike = {c.name for c in told if not c.bug.kind.startswith((*untried,))} - {first.name}
+        alike = {c.name for c in others if c.reading.unusual == reading.unusual
+                 and not c.bug.kind.startswith((*untried,))} - {first.name}  # fmt: skip
         if first.bug.kind == "scale":
             alike.add("any scale of the same value")
         if alike:
             several = ", ".join(sorted(alike))
-            seen.append(f"At this size {several} would give the same: try another n_heads.")
+            notes.append(f"At this size {several} would give the same: try another n_heads.")
         if part:
             what = "It is right" if name == "right" else f"It gives what {name} gives"
-            seen.insert(0, f"{what}, but not {part}.")
+            notes.insert(0, f"{what}, but not {part}.")
         if part or below < 100:
             name = "partly"
-        return Comparison(name, counted, first.causal, below, (*seen, *tried))
+        return Comparison(name, agreed, first.causal, below, (*notes, *tried))
 
 
-def _places(places: Places) -> str:
-    return ", ".join(f"{role} from {' and '.join(several)}" for role, several in places.items())
+def _listed(roles: Roles) -> str:
+    return ", ".join(f"{role} from {' and '.join(names)}" for role, names in roles.items())
 
 
-def _pairs(singles: list[Bug]) -> Iterator[Bug]:
+def _pairs(bugs: list[Bug]) -> Iterator[Bug]:
     """Two mistakes in one class, where both have room."""
     done: set[frozenset[str]] = set()
-    for one, two in permutations(singles, 2):  # one may make room for the other
+    for one, two in permutations(bugs, 2):  # one may make room for the other
         if one.kind != two.kind and (pair := frozenset((one.name, two.name))) not in done:
             both = Bug(f"{one.name}, {two.name}", f"{one.kind}, {two.kind}", "", (), "", False,
                        [*one.changes, *two.changes])  # fmt: skip
@@ -389,7 +381,7 @@ def _pairs(singles: list[Bug]) -> Iterator[Bug]:
                 yield both
 
 
-def _looked_at(subject: Subject, x: Tensor, sees: bool) -> Iterator[str]:
+def _behaviour(subject: Subject, x: Tensor, sees: bool) -> Iterator[str]:
     """What comes of changing one thing at a time."""
     y, other = subject(x), x.clone()
     other[1:] += 1

@@ -1,7 +1,7 @@
-"""The teacher's report: whose file it is, walls, what the checks say, pages; on hostile hand-ins.
+"""The teacher's report: whose file it is, the sandbox, the verdicts, pages; on hostile hand-ins.
 
-Walls are tried with small programs in place of the one that judges, and notebooks are run in forks
-of this process, so that few tests have to start a Python with torch in it.
+The sandbox is tried with small programs in place of the one that judges, and notebooks are judged
+in forks of this process, so that few tests have to start a Python with torch in it.
 """
 
 import csv
@@ -24,10 +24,10 @@ from matplotlib import font_manager, get_cachedir
 import notebooks
 from mha_course import check
 from mha_course.classroom import __main__ as classroom
-from mha_course.classroom import files, grading, inside, pages, reading, values, walls
+from mha_course.classroom import files, grading, pages, reading, sandbox, sandboxed, values
 from mha_course.classroom.files import HandIn, Learner
 from mha_course.classroom.grading import DONE, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row, Submission
-from mha_course.classroom.walls import Limits
+from mha_course.classroom.sandbox import Limits, Outcome
 from mha_course.predictions import questions
 from mha_course.prose import prose
 
@@ -207,7 +207,7 @@ def test_the_report_is_nobody(tmp_path):
 
 def test_every_learner_has_a_page(tmp_path):
     rows = [Row(Learner(name)) for name in ("A b", "A.b", "A b 2", "a_B", "\u00fc")]
-    names = pages._page_names(rows).values()
+    names = pages.page_names(rows).values()
     assert len({name.casefold() for name in names}) == len(rows)
 
 
@@ -280,7 +280,7 @@ def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
 def test_another_kernel_is_named_and_its_code_read_all_the_same(tmp_path, monkeypatch):
     content = json.loads(notebook("x <- 3"))
     content["metadata"] = {"kernelspec": {"language": "R"}}
-    monkeypatch.setattr(grading, "run", lambda *_: walls.Ended("", 1.0, b'{"end": true}'))
+    monkeypatch.setattr(grading, "run", lambda *_: Outcome("", 1.0, b'{"end": true}'))
     path = write(tmp_path / "x.ipynb", raw=json.dumps(content).encode())
     made = grading.one(HandIn(path, "x", "03", 0), Limits())
     assert "its kernel is R, not Python" in made.note and made.states["split_heads"] == OPEN
@@ -306,7 +306,7 @@ def test_no_notebook_has_to_search_the_machine_for_fonts(tmp_path, monkeypatch):
 
     def run(work, limits, stop):
         beside.update(path.name for path in work.iterdir())
-        return walls.Ended("", 1.0, b"")
+        return Outcome("", 1.0, b"")
 
     monkeypatch.setattr(grading, "run", run)
     grading.one(HandIn(write(tmp_path / "x.ipynb", "1"), "x", "03", 0), Limits())
@@ -325,61 +325,58 @@ def test_names_cannot_forge_a_row_or_reach_the_terminal(tmp_path):
     assert len(table(tmp_path / "out/solved.csv")) == 2
 
 
-# --- walls ------------------------------------------------------------------------------------
+# --- the sandbox ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def behind(tmp_path, monkeypatch):
-    """Runs a small program behind the walls, with the pipe as `said`."""
+    """Runs a small program in the sandbox, which writes its report to `report`."""
 
     def run(program, stop=None, **limits):
         script = tmp_path / "program.py"
-        head = "import os, sys\nwork, said = sys.argv[1], int(sys.argv[2])\n"
+        head = "import os, sys\nwork, report = sys.argv[1], int(sys.argv[2])\n"
         script.write_text(head + program)
         work = tmp_path / "work"
         work.mkdir(exist_ok=True)
-        monkeypatch.setattr(walls, "INSIDE", Path(work, "program.py"))
+        monkeypatch.setattr(sandbox, "PROGRAM", Path(work, "program.py"))
         os.replace(script, work / "program.py")
-        return walls.run(work, Limits(**{"seconds": 600, **limits}), stop or Event())
+        return sandbox.run(work, Limits(**{"seconds": 600, **limits}), stop or Event())
 
     return run
 
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is held open")
 bubblewrap = pytest.mark.skipif(
-    walls.walls("/tmp")[:1] != ["bwrap"], reason="needs bubblewrap, which only Linux has"
+    sandbox.command("/tmp")[:1] != ["bwrap"], reason="needs bubblewrap, which only Linux has"
 )
 
 
 def test_what_is_reported_comes_through_and_the_end_is_told(behind):
-    ended = behind("os.write(said, b'one'); os.write(said, b'two')")
-    assert (ended.note, ended.said) == ("", b"onetwo")
+    ended = behind("os.write(report, b'one'); os.write(report, b'two')")
+    assert (ended.note, ended.report) == ("", b"onetwo")
     assert behind("os._exit(3)").note == "stopped before its end (memory, or a crash)"
     crash = "import ctypes; ctypes.string_at(0)"  # as process 1 it would not heed its own signals
     assert behind(crash).note.startswith("stopped before its end")
 
 
-def test_a_full_pipe_holds_up_nobody(behind):
-    """Far more than a pipe holds, and more than is kept."""
-    ended = behind("for _ in range(9000): os.write(said, b'x' * 999)")
-    assert (ended.note, len(ended.said)) == ("", walls.MOST_REPORTED)
+def test_of_a_long_report_the_beginning_is_kept(behind):
+    ended = behind("for _ in range(9000): os.write(report, b'x' * 999)")
+    assert (ended.note, len(ended.report)) == ("", sandbox.MOST_REPORTED)
 
 
-def test_time_is_limited_even_with_a_closed_pipe(behind, monkeypatch):
-    sleep = "import time; time.sleep(600)"
-    for program in (sleep, f"os.closerange(3, 99); {sleep}"):
-        assert re.fullmatch(r"stopped after \d+ s", behind(program, seconds=1).note)
-    busy = iter([2.5, 2.5, 2.5])
-    monkeypatch.setattr(walls, "slowness", lambda: next(busy))
-    assert behind("import time; time.sleep(2)", seconds=1).note == ""
+def test_time_is_limited_on_an_idle_machine_and_with_a_closed_report(behind, monkeypatch):
+    sleep = "os.closerange(3, 99); import time; time.sleep(600)"
+    assert re.fullmatch(r"stopped after \d+ s", behind(sleep, seconds=0.5).note)
+    monkeypatch.setattr(sandbox, "slowness", lambda: 4)
+    assert behind("import time; time.sleep(1)", seconds=0.5).note == ""
 
 
 def test_a_timeout_is_tried_again_once(tmp_path, monkeypatch):
-    ends = iter([walls.Ended("stopped after 9 s", 9, b""), walls.Ended("", 1.0, b'{"end": true}')])
+    ends = iter([Outcome("stopped after 9 s", 9, b""), Outcome("", 1.0, b'{"end": true}')])
     monkeypatch.setattr(grading, "run", lambda *_: next(ends))
     hand_in = HandIn(write(tmp_path / "x.ipynb", "1"), "x", "03", 0)
     assert grading.one(hand_in, Limits()).states["split_heads"] == OPEN
-    ends = iter([walls.Ended("stopped after 9 s", 9, b"")] * 2)
+    ends = iter([Outcome("stopped after 9 s", 9, b"")] * 2)
     made = grading.one(hand_in, Limits())
     assert (made.note, made.states["split_heads"]) == ("stopped after 9 s", UNKNOWN)
 
@@ -392,21 +389,21 @@ def test_a_timeout_is_tried_again_once(tmp_path, monkeypatch):
 def test_a_weaker_wall_is_named_before_anything_runs(
     tmp_path, monkeypatch, capsys, stands, wall, advice
 ):
-    monkeypatch.setattr(walls, "_stands", lambda command: command[0] in stands)
-    monkeypatch.setattr(walls.shutil, "which", lambda name: None)
-    monkeypatch.setattr(walls.sys, "platform", "linux")
-    walls.standing.cache_clear()
+    monkeypatch.setattr(sandbox, "_runs_python", lambda command: command[0] in stands)
+    monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sandbox.sys, "platform", "linux")
+    sandbox.strongest.cache_clear()
     try:
         write(tmp_path / "in/ada/01_scaled.ipynb")
         classroom.main([str(tmp_path / "in"), "--out", str(tmp_path / "out")])
     finally:
-        walls.standing.cache_clear()
+        sandbox.strongest.cache_clear()
     first = capsys.readouterr().out.splitlines()[0]
     assert wall in first and advice in first and first.startswith("Warning") == bool(advice)
     page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
     assert f"submissions: {wall}" in page and (advice in page)
     for name in ("solved", "handed_in"):
-        assert [line["walls"] for line in table(tmp_path / f"out/{name}.csv")] == [wall]
+        assert [line["sandbox"] for line in table(tmp_path / f"out/{name}.csv")] == [wall]
 
 
 def test_what_it_has_started_ends_with_it(behind, tmp_path):
@@ -419,7 +416,7 @@ if os.fork() == 0:
         time.sleep(.02)
 while not os.path.exists(work + "/alive"): pass
 """
-    if not walls.walls(str(tmp_path)):
+    if not sandbox.command(str(tmp_path)):
         pytest.skip("without a wall of the system's a new session gets away")
     assert behind(program).note == ""
     for _ in range(20):  # a busy machine takes its time to end them
@@ -433,9 +430,9 @@ while not os.path.exists(work + "/alive"): pass
 @pytest.mark.parametrize(
     "program",
     [
-        "import time\nfor i in range(999):\n  open(f'{work}/{i}', 'wb').write(b'x' * 10**6)\n"
+        "import time\nfor i in range(99):\n  open(f'{work}/{i}', 'wb').write(b'x' * 10**6)\n"
         "time.sleep(600)",
-        "import time\nfor i in range(20_500): open(f'{work}/{i}', 'w')\ntime.sleep(600)",
+        "import time\nfor i in range(700): open(f'{work}/{i}', 'w')\ntime.sleep(600)",
         "import time\nos.makedirs(work + '/a' * 500)\nopen(work + '/a' * 500 + 'f', 'wb')"
         ".write(b'x' * 10**7)\ntime.sleep(600)",
         pytest.param(
@@ -451,7 +448,8 @@ while not os.path.exists(work + "/alive"): pass
     ],
     ids=["large", "many", "deep", "nameless", "in memory"],
 )
-def test_the_disk_is_limited_in_all(behind, program):
+def test_the_disk_is_limited_in_all(behind, program, monkeypatch):
+    monkeypatch.setattr(sandbox, "MOST_FILES", 600)
     assert behind(program, disk_mb=5).note == "stopped: more than 5 MB on the disk"
 
 
@@ -470,7 +468,7 @@ def test_an_interrupted_run_ends_at_once(behind):
 
 @bubblewrap
 def test_nothing_of_the_machine_is_within_reach(behind, tmp_path):
-    """Native code asks no audit hook: only the system's walls hold it."""
+    """Native code asks no audit hook: only the system's sandbox holds it."""
     outside = tmp_path / "outside.txt"
     with socket.socket(socket.AF_UNIX) as server, socket.socket() as tcp:
         path = f"/tmp/s-{os.getpid()}"
@@ -495,11 +493,11 @@ reads = [p for p in ("/etc/passwd", "/etc/shadow", "/home", "/run", "/var",
          if c.access(p.encode(), 4) == 0]
 told = [connects(socket.AF_UNIX, unix), connects(socket.AF_INET, inet), writes, reads,
         c.kill({os.getpid()}, 0)]
-os.write(said, json.dumps(told).encode())
+os.write(report, json.dumps(told).encode())
 """)
         finally:
             os.unlink(path)
-    assert json.loads(ended.said) == [False, False, [], [], -1]
+    assert json.loads(ended.report) == [False, False, [], [], -1]
     assert not outside.exists()
 
 
@@ -507,7 +505,7 @@ def test_every_learner_gets_the_processor_and_no_secrets(behind, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "secret")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     env = json.loads(
-        behind("import json; os.write(said, json.dumps(dict(os.environ)).encode())").said
+        behind("import json; os.write(report, json.dumps(dict(os.environ)).encode())").report
     )
     assert env["CUDA_VISIBLE_DEVICES"] == "" and env["OMP_NUM_THREADS"] == "1"
     assert "secret" not in str(env)
@@ -555,10 +553,10 @@ def told_by(cells, given, seconds, names, work):
             os.closerange(3, writer)  # no forger may write into the pipes of these tests
             os.closerange(writer + 1, 99)
             numbers = {n for n, cell in enumerate(cells) if cell in given}
-            session = inside.Session(list(cells), numbers, writer, seconds, str(work))
+            session = sandboxed.Session(list(cells), numbers, writer, seconds, str(work))
             for name in names:
                 session.judge(name)
-            inside.tell(writer, {"end": True})
+            session.write({"end": True})
         finally:
             os._exit(0)
     os.close(writer)
@@ -576,7 +574,7 @@ def judge(tmp_path):
         work = tmp_path / "judged"
         work.mkdir(exist_ok=True)
         made, said = Submission("x.ipynb"), told_by(cells, given, seconds, names, work)
-        grading._take(made, walls.Ended("", 1.0, said), list(cells))
+        grading._take(made, Outcome("", 1.0, said), list(cells))
         assert made.note == ""
         return {
             name: {"state": state, "slips": made.slips[name], "words": made.words[name],
@@ -661,7 +659,7 @@ def test_an_untouched_stub_and_the_courses_own_cells_are_no_answers(judge):
     assert states(judge(FIRST, ASK))["split_heads"] == "open"  # the cell was deleted
     hidden = "def make():\n    def split_heads(x, n):\n        pass\n    return locals()"
     assert states(judge(FIRST, hidden))["split_heads"] == UNKNOWN
-    assert stub in reading.given()
+    assert stub in reading.course_cells()
 
 
 @pytest.mark.parametrize(
@@ -683,13 +681,13 @@ def test_a_cell_that_stops_is_told_with_its_error_and_costs_no_other(judge, brok
     [("while True: pass", "stopped by you"), ("import time; time.sleep(99)", "stopped"),
      ("import threading as t; a = t.Lock(); a.acquire(); a.acquire()", "stopped"),
      ("while True:\n        try: __import__('time').sleep(9)\n        except BaseException: pass",
-      inside.LATE), ("import os; os._exit(0)", inside.ENDED)],
+      sandboxed.LATE), ("import os; os._exit(0)", sandboxed.ENDED)],
 )  # fmt: skip
 def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
     """By the processor's seconds and by the clock, which runs slower on a busy machine."""
     endless = f"def merge_heads(x):\n    {body}"
     found = judge(FIRST, endless, "check.merge_heads(merge_heads)", *solved("split_heads"),
-                  seconds=1, names=["merge_heads", "split_heads"])  # fmt: skip
+                  seconds=0.5, names=["merge_heads", "split_heads"])  # fmt: skip
     assert states(found) == {"merge_heads": "tried", "split_heads": "done"}
 
 
@@ -767,7 +765,7 @@ def test_a_tick_counts_with_its_values_and_with_a_cell_of_the_file():
     ]:
         made = Submission("x.ipynb", "03")
         line = json.dumps({**FORGED, **told}).encode()
-        grading._take(made, walls.Ended("", 1.0, line), cells)
+        grading._take(made, Outcome("", 1.0, line), cells)
         assert made.states == {"split_heads": state}
         assert made.code["split_heads"] == ("" if state == UNKNOWN else RIGHT.rstrip("\n"))
         assert state == DONE or made.words["split_heads"] in (
@@ -795,20 +793,12 @@ def test_the_values_of_every_right_answer_are_right_elsewhere_and_no_others(name
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """A class with one notebook of each kind that has to be run as a whole; two load no torch."""
+    """A class with one notebook of each kind that has to be run as a whole."""
     folder, out = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("report")
     outside = folder.parent / "written.txt"
     guessed = {"scaling_sharp": "256", "scaling_root": "<b>", "no": 1}
     write(folder / "ada/all.ipynb", raw=noting(guessed, FIRST, *solved(*SOLUTIONS)))
-    write(
-        folder / "eve/03_splitting_into_heads.ipynb",
-        FIRST,
-        WRITES_LINES,
-        "write()",
-        "def split_heads(x, n_heads):\n    return '</code><script>'",
-        *solved("merge_heads"),
-    )
-    write(folder / "leo/03_splitting_into_heads.ipynb", FIRST, DIRECT_VIEW,
+    write(folder / "leo/03_splitting_into_heads.ipynb", FIRST, WRITES_LINES, "write()", DIRECT_VIEW,
           "check.split_heads(split_heads)", *solved("causal_mask"),
           "x = torch.ones(10 * 2**30, dtype=torch.uint8)", "1 / 0", "input()", "%%bash\necho x",
           f"open({str(outside)!r}, 'w').write('x')",
@@ -822,7 +812,7 @@ def graded(tmp_path_factory):
     write(folder / "zoe/03_splitting_into_heads.ipynb", raw=b'{"cells": [')
     write(folder / "zoe/04_masking.zip", raw=b"PK")
     roster = folder.parent / "roster.csv"
-    roster.write_text("ada\neve\nleo\nzoe\nzac\n")
+    roster.write_text("ada\nleo\nzoe\nzac\n")
     command = [str(folder), "--out", str(out), "--roster", str(roster), "--jobs", "2"]
     rows = classroom.main(command)
     assert not outside.exists()
@@ -841,36 +831,29 @@ def test_who_solved_what(graded):
     assert all(x in note for x, note in zip(said, rows["zoe"].notes, strict=True))
 
 
-def test_what_is_forged_counts_for_nothing_and_the_code_is_the_files(graded):
-    rows, _, out = graded
-    assert rows["eve"].state("split_heads") == TRIED and rows["eve"].state("merge_heads") == DONE
-    page = (out / "learners/eve.html").read_text(encoding="utf-8")
-    assert "return &#39;&lt;/code&gt;&lt;script&gt;&#39;</code>" in page
-
-
-def test_trouble_costs_nothing(graded):
+def test_what_is_forged_counts_for_nothing_and_trouble_costs_nothing(graded):
     rows, _, _ = graded
     leo = rows["leo"]
     assert leo.state("split_heads") == TRIED
     assert leo.state("causal_mask") == MISSING  # of another notebook: a trial, which does not count
     assert leo.state("merge_heads") == DONE  # made by exec: right is right
     assert leo.submissions[0].note == "" and leo.submissions[0].seconds > 0
-    assert leo.submissions[0].wall == walls.standing()
+    assert leo.submissions[0].sandbox == sandbox.strongest()
 
 
 def test_the_report(graded):
     rows, _, out = graded
     lines = {line["learner"]: line for line in table(out / "solved.csv")}
-    assert list(lines) == ["ada", "eve", "leo", "zac", "zoe"]
+    assert list(lines) == ["ada", "leo", "zac", "zoe"]
     assert lines["ada"]["all"] == str(len(SOLUTIONS)) and lines["leo"]["split_heads"] == "tried"
     found = pages.slips(list(rows.values()))
-    assert [(s.exercise, s.answers) for s in found] == [("split_heads", (("leo", DIRECT_VIEW),))]
+    assert [(s.exercise, s.answers) for s in found] == [("split_heads", {"leo": DIRECT_VIEW})]
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "reshape(B, n_heads, T, D // n_heads)" in page and found[0].asks[:20] in page
     page = (out / "learners/leo.html").read_text(encoding="utf-8")
     assert "not right yet" in page and "To reread: notebook 03" in page
     handed_in = [line["learner"] for line in table(out / "handed_in.csv")]
-    assert handed_in == ["ada", "eve", "leo", "zoe", "zoe", "zoe"]
+    assert handed_in == ["ada", "leo", "zoe", "zoe", "zoe"]
     lines = {line["choice"]: line for line in table(out / "guesses.csv")}
     assert {label: line["learners"] for label, line in lines.items()} == {
         label: str(int(label == "256")) for label in questions()["scaling_sharp"].choices
@@ -1102,7 +1085,7 @@ def test_a_submission_can_say_anything(said, tail):
     """The tables and pages take it; nothing is raised, only its own exercises, and no ✓ counts."""
     told = b"\n".join(json.dumps(line).encode() for line in said) + tail
     submission = Submission("x.ipynb", "03")
-    grading._take(submission, walls.Ended("", 1.0, told), ["<b>", "1"])
+    grading._take(submission, Outcome("", 1.0, told), ["<b>", "1"])
     made = [Row(Learner("ada"), [submission])]
     pages.words(made)
     pages.class_page(made, {"ada": "ada.html"})
@@ -1123,6 +1106,6 @@ def test_a_report_can_be_saved_whatever_a_notebook_says_of_its_slips(tmp_path):
         {"name": "attention_scores", "state": "tried", "slips": ["\ud800"], "cells": [0]}
     )
     row = Row(Learner("eve"), [Submission("x.ipynb", "01")])
-    grading._take(row.submissions[0], walls.Ended("", 1.0, said.encode()), ["1"])
+    grading._take(row.submissions[0], Outcome("", 1.0, said.encode()), ["1"])
     pages.save([row], tmp_path)
     assert "�" in (tmp_path / "answers.csv").read_text("utf-8-sig")

@@ -3,9 +3,9 @@
     mha-lesson classroom FOLDER [--roster CLASS.csv] [--assigned 1,2,5]
 
 A learner is a subfolder, or a line of the roster. Every answer is judged in a process and a folder
-of its own, with limits on time, memory and disk, and behind the strongest walls that the system
-has. A broken or hostile submission gets a line in the report and never stops the others. An
-interrupted run goes on where it stopped.
+of its own, with limits on time, memory and disk, in the strongest sandbox that the system has. A
+broken or hostile submission gets a line in the report and never stops the others. An interrupted
+run goes on where it stopped.
 """
 
 import argparse
@@ -15,9 +15,9 @@ import sys
 from io import TextIOWrapper
 from pathlib import Path
 
-from mha_course.classroom import files, pages, walls
+from mha_course.classroom import files, pages, sandbox
 from mha_course.classroom.grading import EXERCISES, NAMES, Row, grade
-from mha_course.classroom.walls import Limits
+from mha_course.classroom.sandbox import Limits
 from mha_lesson.refusals import require_positive, require_positive_int
 
 
@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     learners = files.learners(options.folder, options.roster, options.out)
     if not learners:
         raise SystemExit(f"No files in {options.folder}.")
-    print(walls.warning() or f"Walls: {walls.standing()}: {walls.MEANS[walls.standing()]}.")
+    kind = sandbox.strongest()
+    print(sandbox.warning() or f"Sandbox: {kind}: {sandbox.MEANS[kind]}.")
     limits = Limits(options.seconds, options.memory, options.disk)
     rows = [Row(learner, names=names) for learner in learners]
     try:
@@ -61,11 +62,12 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     return rows
 
 
-def assigned(said: str | None) -> tuple[str, ...]:
+def assigned(exercises: str | None) -> tuple[str, ...]:
     """The names of the exercises that were assigned, in the order of the course."""
-    if said is None:
+    if exercises is None:
         return NAMES
-    text = Path(said).read_text(encoding="utf-8-sig") if Path(said).is_file() else said
+    path = Path(exercises)
+    text = path.read_text(encoding="utf-8-sig") if path.is_file() else exercises
     words = {*re.findall(r"\w+", text)}
     known = {e.name: {e.name, str(e.number)} for e in EXERCISES}
     if unknown := sorted(words - set().union(*known.values())):

@@ -9,10 +9,10 @@ import unicodedata
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Any
 
 from mha_course.classroom.reading import read
 from mha_course.lab import NOTEBOOKS
@@ -87,59 +87,60 @@ def learners(folder: Path, roster: Path | None = None, report: Path | None = Non
     in the folder of the report is nobody's.
     """
     listed = _roster(roster) if roster else {}
-    found = {name: Learner(name) for name in listed}
-    paths = [(path, path.relative_to(folder)) for path in sorted(_files(folder, report))]
-    ids = defaultdict(set)
-    for name, number in (_whose(inside) for _, inside in paths):
-        ids[name].add(number)
-    for path, inside in paths:
-        name, number = _whose(inside)
-        named = shown(f"{name} ({number})" if len(ids[name]) > 1 and number else name)
-        named = _on_roster(inside, listed) or named
-        learner = found.setdefault(named, Learner(named))
+    everybody = {name: Learner(name) for name in listed}
+    files = [(path, path.relative_to(folder)) for path in sorted(_files(folder, report))]
+    numbers = defaultdict(set)
+    for name, number in (_whose(file) for _, file in files):
+        numbers[name].add(number)
+    for path, file in files:
+        name, number = _whose(file)
+        name = shown(f"{name} ({number})" if len(numbers[name]) > 1 and number else name)
+        name = _on_roster(file, listed) or name
+        learner = everybody.setdefault(name, Learner(name))
         if why := _unfit(path):
-            learner.others.append((shown(str(inside)), why))
+            learner.others.append((shown(str(file)), why))
         else:
-            changed = path.lstat().st_mtime
-            learner.notebooks += _notebooks(HandIn(path, shown(str(inside)), "", changed))
-    for learner in found.values():
+            learner.notebooks += _notebooks(
+                HandIn(path, shown(str(file)), "", path.lstat().st_mtime)
+            )
+    for learner in everybody.values():
         _keep_the_latest(learner)
-    return sorted(found.values(), key=lambda learner: learner.name.casefold())
+    return sorted(everybody.values(), key=lambda learner: learner.name.casefold())
 
 
 def _notebooks(hand_in: HandIn) -> Iterator[HandIn]:
     """The one in the file, or those in a zip; its number is that of its cells, or its name's."""
     named = _parted(PurePath(hand_in.member or hand_in.path).stem)[1] or hand_in.notebook
-    hand_in = replace(hand_in, notebook=named)
     try:
         raw = content(hand_in)
-        members = _members(raw) if raw[:2] == b"PK" and not hand_in.member else []
+        if raw[:2] == b"PK" and not hand_in.member:
+            for name in _members(raw):
+                file = f"{hand_in.file}/{shown(name)}"
+                yield from _notebooks(replace(hand_in, notebook=named, file=file, member=name))
+            return
     except OSError as error:
-        yield replace(hand_in, why=shown(str(error)))
-        return
-    for name in members:
-        yield from _notebooks(replace(hand_in, file=f"{hand_in.file}/{shown(name)}", member=name))
-    if members:
+        yield replace(hand_in, notebook=named, why=shown(str(error)))
         return
     number = read(raw).notebook or named
-    said = f"its name says {named}" if named else "its name has no number"
-    note = f"{said}, its cells are those of notebook {number}, as which it counts"
+    name = f"its name says {named}" if named else "its name has no number"
+    note = f"{name}, its cells are those of notebook {number}, as which it counts"
     yield replace(hand_in, notebook=number, note=note if number != named else "")
 
 
 def _members(raw: bytes) -> list[str]:
     """The notebooks in a zip."""
-    names = _of_zip(raw, lambda archive: archive.namelist())
-    found = [n for n in names if n.endswith(".ipynb") and "/." not in f"/{n}" and "__MAC" not in n]
-    if not found:
-        raise OSError("a zip archive without a notebook: hand in the notebook itself")
-    return found[:MOST_MEMBERS]
+    with _opened(raw) as archive:
+        names = [n for n in archive.namelist() if n.endswith(".ipynb")]
+    if found := [n for n in names if "/." not in f"/{n}" and "__MAC" not in n]:
+        return found[:MOST_MEMBERS]
+    raise OSError("a zip archive without a notebook: hand in the notebook itself")
 
 
-def _of_zip(raw: bytes, look: Callable[[zipfile.ZipFile], Any]) -> Any:
+@contextmanager
+def _opened(raw: bytes) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            return look(archive)
+            yield archive
     except UNZIPS as error:
         raise OSError(NO_ZIP) from error
 
@@ -147,30 +148,29 @@ def _of_zip(raw: bytes, look: Callable[[zipfile.ZipFile], Any]) -> Any:
 def _files(folder: Path, report: Path | None) -> list[Path]:
     """Links are never followed, neither to folders nor to files."""
     left_out = report and report.resolve()
-    found: list[Path] = []
-    closed = lambda error: found.append(Path(error.filename))  # noqa: E731
-    for place, folders, names in os.walk(folder, onerror=closed):
+    files: list[Path] = []
+    closed = lambda error: files.append(Path(error.filename))  # noqa: E731
+    for top, folders, names in os.walk(folder, onerror=closed):
         folders[:] = [f for f in folders if f not in NOISE and not f.startswith(".")]
-        folders[:] = [f for f in folders if Path(place, f).resolve() != left_out]
-        links = [f for f in folders if os.path.islink(os.path.join(place, f))]
-        found += [Path(place, n) for n in [*names, *links] if not n.startswith(".")]
-    return [path for path in found if path.name not in ("Thumbs.db", "desktop.ini")]
+        folders[:] = [f for f in folders if Path(top, f).resolve() != left_out]
+        links = [f for f in folders if os.path.islink(os.path.join(top, f))]
+        files += [Path(top, n) for n in [*names, *links] if not n.startswith(".")]
+    return [path for path in files if path.name not in ("Thumbs.db", "desktop.ini")]
 
 
-def _whose(inside: PurePath) -> tuple[str, str]:
+def _whose(file: PurePath) -> tuple[str, str]:
     """The learner's name, and the number that a platform has put behind it."""
-    if found := PLATFORM.match(inside.parts[0]):
-        return found["name"], found["id"]
-    if len(inside.parts) > 1:
-        return inside.parts[0], ""
-    before, _ = _parted(inside.stem)
-    return before or AGAIN.sub("", inside.stem) or inside.stem, ""
+    if match := PLATFORM.match(file.parts[0]):
+        return match["name"], match["id"]
+    if len(file.parts) > 1:
+        return file.parts[0], ""
+    return _parted(file.stem)[0] or AGAIN.sub("", file.stem) or file.stem, ""
 
 
 def _parted(stem: str) -> tuple[str, str]:
     """What a name says before the notebook's number, and the number; empty where there is none."""
-    found = NAMED.search(stem) or NUMBERED.search(stem)
-    return (stem[: found.start()].strip(" _-"), found[0][:2]) if found else ("", "")
+    match = NAMED.search(stem) or NUMBERED.search(stem)
+    return (stem[: match.start()].strip(" _-"), match[0][:2]) if match else ("", "")
 
 
 def _unfit(path: Path) -> str | None:
@@ -200,7 +200,8 @@ def content(hand_in: HandIn) -> bytes:
             raise OSError("no ordinary file")
         raw = file.read(LARGEST + 1)
     if hand_in.member and len(raw) <= LARGEST:
-        raw = _of_zip(raw, lambda archive: archive.open(hand_in.member).read(LARGEST + 1))
+        with _opened(raw) as archive:
+            raw = archive.open(hand_in.member).read(LARGEST + 1)
     if len(raw) > LARGEST:
         raise OSError(TOO_LARGE)
     return raw
@@ -276,9 +277,9 @@ def _plain(text: str) -> str:
     return re.sub(r"[\W_]+", " ", text).strip()
 
 
-def _on_roster(inside: PurePath, listed: dict[str, list[str]]) -> str | None:
+def _on_roster(file: PurePath, listed: dict[str, list[str]]) -> str | None:
     """Who on the roster the path names; the longest name wins (Ann, Ann-Marie)."""
-    own = inside.with_name(NAMED.sub(" ", inside.name))  # the course's words name nobody
+    own = file.with_name(NAMED.sub(" ", file.name))  # the course's words name nobody
     words = f" {_plain(str(own))} "
     pairs = [(text, name) for name, texts in listed.items() for text in texts]
     hits = [(len(text), name) for text, name in pairs if f" {text} " in words]

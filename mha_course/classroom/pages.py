@@ -1,9 +1,9 @@
 """What the teacher reads: tables for a spreadsheet, a page of the class and one a learner."""
 
 import csv
-import itertools
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from mha_course.classroom.grading import (
     UNKNOWN,
     Row,
 )
-from mha_course.classroom.walls import warning
+from mha_course.classroom.sandbox import warning
 from mha_course.lab import NOTEBOOKS
 from mha_course.predictions import questions
 from mha_course.prose import prose
@@ -48,13 +48,13 @@ LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in EXERCI
 
 @dataclass(frozen=True)
 class Slip:
-    """A mistake that the checks named, and the answers that make it: (learner, code)."""
+    """A mistake that the checks named, and the answers that make it: learner → code."""
 
     exercise: str
     key: str
     does: str
     asks: str
-    answers: tuple[tuple[str, str], ...]
+    answers: dict[str, str]
 
 
 def slips(rows: list[Row]) -> list[Slip]:
@@ -63,17 +63,14 @@ def slips(rows: list[Row]) -> list[Slip]:
     for row in rows:
         for name in row.names:
             best = row.best(name)
-            if best is None or row.state(name) != TRIED:
-                continue
-            for key in best.slips.get(name, []):
-                made[name, key][row.learner.name] = best.code.get(name, "")
+            if best and best.states[name] == TRIED:
+                for key in best.slips.get(name, []):
+                    made[name, key][row.learner.name] = best.code.get(name, "")
+    # A submission can say anything: what no check says is left out.
     known = {(e.name, s.key): s for e in EXERCISES for s in e.slips}
-    found = [
-        Slip(name, key, known[name, key].does, known[name, key].asks, tuple(who.items()))
-        for (name, key), who in made.items()
-        if (name, key) in known  # a submission can say anything: what no check says is left out
-    ]
-    return sorted(found, key=lambda s: (-len(s.answers), NAMES.index(s.exercise), s.key))
+    common = [Slip(*pair, known[pair].does, known[pair].asks, answers)
+              for pair, answers in made.items() if pair in known]  # fmt: skip
+    return sorted(common, key=lambda s: (-len(s.answers), NAMES.index(s.exercise), s.key))
 
 
 def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
@@ -91,43 +88,43 @@ def save(rows: list[Row], out: Path) -> None:
     (out / "learners").mkdir(parents=True, exist_ok=True)
     asked, books = rows[0].names, rows[0].books
     points = [f"{book} (of {len(names)})" for book, names in books.items()]
-    _table(out / "solved.csv", ["learner", *asked, *points, "all", "walls", "notes"],
-           [[r.learner.name, *map(r.state, asked), *map(r.points, books), r.done, walls([r]),
-             "; ".join(r.notes)] for r in rows]
+    _table(out / "solved.csv", ["learner", *asked, *points, "all", "sandbox", "notes"],
+           ([r.learner.name, *map(r.state, asked), *r.points.values(), r.done, sandbox([r]),
+             "; ".join(r.notes)] for r in rows)
     )  # fmt: skip
     _table(out / "slips.csv",
            ["exercise", "slip", "what the code does", "a question", "learners", "who"],
-           [[s.exercise, s.key, s.does, s.asks, len(s.answers), "; ".join(n for n, _ in s.answers)]
-            for s in slips(rows)]
+           ([s.exercise, s.key, s.does, s.asks, len(s.answers), "; ".join(s.answers)]
+            for s in slips(rows))
     )  # fmt: skip
     _table(out / "answers.csv",
            ["learner", "exercise", "state", "slips", "what the check said", "answer", "file"],
-           [[r.learner.name, name, r.state(name), " ".join(best.slips.get(name, [])),
-             best.words.get(name, ""), best.code.get(name, ""), best.file]
-            for r in rows for name in asked if (best := r.best(name)) and name in best.code]
+           ([r.learner.name, name, r.state(name), " ".join(best.slips.get(name, [])),
+             best.words.get(name, ""), best.code[name], best.file]
+            for r in rows for name in asked if (best := r.best(name)) and name in best.code)
     )  # fmt: skip
-    _table(out / "handed_in.csv", ["learner", "file", "notebook", "seconds", "walls", "note"],
-           [[r.learner.name, s.file, s.notebook, s.seconds, s.wall, s.note]
+    _table(out / "handed_in.csv", ["learner", "file", "notebook", "seconds", "sandbox", "note"],
+           [[r.learner.name, s.file, s.notebook, s.seconds, s.sandbox, s.note]
             for r in rows for s in r.submissions]
            + [[r.learner.name, f, "", "", "", why] for r in rows for f, why in r.learner.others]
     )  # fmt: skip
     _table(out / "guesses.csv", ["question", "asked", "choice", "learners"],
-           [[name, questions()[name].asks, label, n]
-            for name, count in guesses(rows).items() for label, n in count.items()]
+           ([name, questions()[name].asks, label, n]
+            for name, count in guesses(rows).items() for label, n in count.items())
     )  # fmt: skip
-    pages = _page_names(rows)
+    pages = page_names(rows)
     for row in rows:
         page = out / "learners" / pages[row.learner.name]
         page.write_text(learner_page(row), encoding="utf-8")
     (out / "index.html").write_text(class_page(rows, pages), encoding="utf-8")
 
 
-def walls(rows: list[Row]) -> str:
-    """What stood around the submissions when they were judged."""
-    return ", ".join(sorted({s.wall for r in rows for s in r.submissions if s.wall}))
+def sandbox(rows: list[Row]) -> str:
+    """Which sandboxes the submissions ran in when they were judged."""
+    return ", ".join(sorted({s.sandbox for r in rows for s in r.submissions if s.sandbox}))
 
 
-def _table(path: Path, head: list[str], lines: list[list[object]]) -> None:
+def _table(path: Path, head: list[str], lines: Iterable[list[object]]) -> None:
     with path.open("w", newline="", encoding="utf-8-sig") as file:  # spreadsheets look for the mark
         writer = csv.writer(file)
         writer.writerow(head)
@@ -140,16 +137,13 @@ def _no_formula(cell: object) -> object:
     return f"'{cell}" if formula else cell
 
 
-def _page_names(rows: list[Row]) -> dict[str, str]:
+def page_names(rows: list[Row]) -> dict[str, str]:
     """A file name for each learner, fit for every system."""
     pages: dict[str, str] = {}
-    taken: set[str] = set()
-    for row in rows:
-        plain = re.sub(r"[^\w-]+", "_", row.learner.name)[:60] or "_"
-        names = (plain if n == 1 else f"{plain}_{n}" for n in itertools.count(1))
-        page = next(name for name in names if name.casefold() not in taken)
-        taken.add(page.casefold())
-        pages[row.learner.name] = f"{page}.html"
+    for n, row in enumerate(rows):
+        page = re.sub(r"[^\w-]+", "_", row.learner.name)[:60] or "_"
+        taken = f"{page}.html".casefold() in map(str.casefold, pages.values())
+        pages[row.learner.name] = f"{page}~{n}.html" if taken else f"{page}.html"
     return pages
 
 
@@ -158,20 +152,19 @@ def words(rows: list[Row]) -> str:
     width = max(len(row.learner.name) for row in rows)
     asked = rows[0].names
     numbers = [str(e.number or e.name[:2]) for e in EXERCISES if e.name in asked]
-    columns = [max(2, len(n)) for n in numbers]
 
-    def line(name: str, cells: list[str]) -> str:
-        marks = " ".join(f"{cell:>{w}}" for cell, w in zip(cells, columns, strict=True))
+    def line(name: str, cells: Iterable[str]) -> str:
+        marks = " ".join(
+            f"{cell:>{max(2, len(n))}}" for cell, n in zip(cells, numbers, strict=True)
+        )
         return f"{name:{width}}  {marks}"
 
     lines = [line("", numbers)]
-    lines += [line(r.learner.name, [SIGNS[r.state(n)] for n in asked]) for r in rows]
+    lines += [line(r.learner.name, (SIGNS[r.state(n)] for n in asked)) for r in rows]
     lines += ["", *(f"  {SIGNS[state]} {means}" for state, means in MEANS.items())]
-    notes = [f"  {r.learner.name}: {note}" for r in rows for note in r.notes]
-    if notes:
+    if notes := [f"  {r.learner.name}: {note}" for r in rows for note in r.notes]:
         lines += ["", "Worth a look:", *notes]
-    common = slips(rows)[:5]
-    if common:
+    if common := slips(rows)[:5]:
         lines += ["", "What the class does most often, and a question to open with:"]
     for slip in common:
         lines.append(f"  {len(slip.answers)} × {slip.exercise}: {slip.does} {slip.asks}".rstrip())
@@ -185,7 +178,7 @@ def class_page(rows: list[Row], files: dict[str, str]) -> str:
     """Learners × exercises, what the class gets wrong, and what was handed in."""
     return _templates().get_template("class.html.j2").render(
         title="Who solved what", rows=rows, files=files, slips=slips(rows), guesses=guesses(rows),
-        questions=questions(), asked=rows[0].names, walls=walls(rows), warning=warning(),
+        questions=questions(), asked=rows[0].names, sandbox=sandbox(rows), warning=warning(),
         solved_by=[sum(r.state(n) == DONE for r in rows) for n in rows[0].names],
     )  # fmt: skip
 
@@ -201,18 +194,17 @@ def learner_page(row: Row) -> str:
 @cache
 def _templates() -> Environment:
     """All that a submission said is escaped, wherever it is put."""
-    found: Any = Environment(
+    made: Any = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    found.filters["prose"] = lambda text: Markup(prose(text))
-    found.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
-    found.globals |= {
-        "SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS,
-    }  # fmt: skip
-    return found
+    made.filters["prose"] = lambda text: Markup(prose(text))
+    made.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
+    made.globals |= {"SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS}
+    return made
 
 
+@cache
 def sections() -> dict[str, tuple[str, str]]:
     """Exercise -> (notebook, heading) to reread, as TEACHING.md has them."""
     path = NOTEBOOKS / "TEACHING.md"

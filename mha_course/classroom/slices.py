@@ -57,22 +57,22 @@ class Statement:
 
 def statements(cells: Sequence[str]) -> tuple[list[Statement], dict[int, Exception], list[str]]:
     """All, from top to bottom; cells that are no Python, with the error; and what is compiled."""
-    found: list[Statement] = []
+    read: list[Statement] = []
     broken: dict[int, Exception] = {}
     texts = []
     for number, cell in enumerate(cells):
         if writes := WRITES.match(cell):
-            found.append(Statement(number, None, frozenset([writes[1]])))
+            read.append(Statement(number, None, frozenset([writes[1]])))
             texts.append(cell[writes.end() :])
             continue
         try:
             texts.append(TransformerManager().transform_cell(RUNS.sub("", cell, count=1)))
-            found += [_statement(number, tree) for tree in ast.parse(texts[-1]).body]
+            read += [_statement(number, tree) for tree in ast.parse(texts[-1]).body]
         except BROKEN as error:
             broken[number] = error
-            found = [s for s in found if s.cell != number]
+            read = [s for s in read if s.cell != number]
             texts[number:] = [cell]
-    return found, broken, texts
+    return read, broken, texts
 
 
 def _statement(cell: int, tree: ast.stmt) -> Statement:
@@ -126,7 +126,7 @@ class Notebook:
         self.statements, self.broken, self.texts = statements(cells)
         trees = [s.tree for s in self.statements if isinstance(s.tree, IMPORTS)]
         aliases = [alias for tree in trees for alias in tree.names]
-        self.rooms = {"check", *(a.asname for a in aliases if a.name.endswith("check"))}
+        self.check_names = {"check", *(a.asname for a in aliases if a.name.endswith("check"))}
         future = any(getattr(tree, "module", "") == "__future__" for tree in trees)
         self.flags = __future__.annotations.compiler_flag if future else 0
 
@@ -153,7 +153,7 @@ class Notebook:
             with open(f"{module}.py", "w", encoding="utf-8") as file:
                 file.write(self.texts[statement.cell])
             return
-        tree, file = ast.Module([statement.tree], []), named(statement.cell)
+        tree, file = ast.Module([statement.tree], []), file_name(statement.cell)
         exec(compile(tree, file, "exec", self.flags, dont_inherit=True), space)
 
     def meaning(self, name: str, before: int) -> list[int]:
@@ -192,11 +192,11 @@ class Notebook:
 
     def _is_check(self, called: Any, name: str) -> bool:
         """Whether it is `check.name`, whatever the learner calls `check`."""
-        room = getattr(called, "value", None)
-        room = getattr(room, "id", getattr(room, "attr", ""))
-        return getattr(called, "attr", "") == name and room in self.rooms
+        module = getattr(called, "value", None)
+        module = getattr(module, "id", getattr(module, "attr", ""))
+        return getattr(called, "attr", "") == name and module in self.check_names
 
 
-def named(cell: int) -> str:
+def file_name(cell: int) -> str:
     """What stands for the file of a cell."""
     return f"<cell {cell + 1}>"

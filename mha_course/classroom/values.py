@@ -43,13 +43,13 @@ def right(exercise: Any, packed: Any) -> bool:
     if not isinstance(exercise, Problem):
         return True
     try:
-        told = [(_unpacked(inputs), _unpacked(value)) for inputs, value in packed]
+        pairs = [(_unpacked(inputs), _unpacked(value)) for inputs, value in packed]
         if own := exercise.cases:
-            told = [(c.inputs, value) for c, (_, value) in zip(own, told, strict=True)]
+            pairs = [(c.inputs, value) for c, (_, value) in zip(own, pairs, strict=True)]
         cases = own or exercise.bind(_Layers).cases  # type: ignore[misc]
         tolerance = max(case.tolerance for case in cases)
-        return len(told) >= len(cases) and not any(
-            difference(value, exercise.variant((), inputs), tolerance) for inputs, value in told
+        return len(pairs) >= len(cases) and not any(
+            difference(value, exercise.variant((), inputs), tolerance) for inputs, value in pairs
         )
     except BROKEN:
         return False

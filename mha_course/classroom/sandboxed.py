@@ -1,10 +1,10 @@
-"""Within the walls: judges the answers of one notebook, each in a process of its own.
+"""In the sandbox: judges the answers of one notebook, each in a process of its own.
 
-`walls.run` starts this file as a program. It reads which statements an answer needs (`slices`) and
-forks a process in which those run and nothing else. No code of a learner's runs in this process
-itself, and only this process writes into the pipe: what a fork says is handed on if it carries a
-word that the fork gets when the learner's code has ended. The values of a right answer are handed
-on as well, and compared once more outside (`values`).
+`sandbox.run` starts this file as a program. It reads which statements an answer needs (`slices`),
+and forks a process in which those run and nothing else. No code of a learner's runs in this process
+itself, and only this process writes the report: what a fork says is handed on if it carries a
+password that the fork gets when the learner's code has ended. The values of a right answer are
+handed on as well, and compared once more outside (`values`).
 """
 
 import json
@@ -12,17 +12,17 @@ import linecache
 import os
 import re
 import secrets
-import select
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from mha_course.classroom.slices import Notebook, named
-from mha_course.classroom.walls import slowness
+from mha_course.classroom.sandbox import slowness
+from mha_course.classroom.slices import Notebook, file_name
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # What may not happen at all, and what may happen below the submission's own folder only.
@@ -32,6 +32,11 @@ BELOW = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.li
          "os.chmod", "os.chown", "shutil.rmtree", "shutil.move", "shutil.copyfile")  # fmt: skip
 FILE = "submission.json"  # the cells, which of them are the course's own, and what is to be judged
 MOST_WORDS, MOST_SAID, MOST_ANSWERS = 4_000, 2**22, 20  # characters, bytes, answers of a statement
+NOTHING_SAID = {"state": "tried", "slips": []}
+HIDDEN = "A cell of yours speaks of it, and no statement at its own level gives this name a value."
+ENDED = "Its process ended before the check did (os._exit, its memory, or a crash)."
+LATE = "It was stopped: it took too long, and could not be interrupted."
+INTERRUPTED = "Its cell was interrupted: it took too long."
 
 
 class Candidate(NamedTuple):
@@ -42,20 +47,17 @@ class Candidate(NamedTuple):
     needs: tuple[int, ...]
 
 
-def main(work: str, pipe: int, seconds: float, memory_gb: float) -> None:
+def main(work: str, report: int, seconds: float, memory_gb: float) -> None:
     import mha_course.classroom.values  # noqa: F401  # once, before the forks
 
     _limit(memory_gb)
     with open(os.path.join(work, FILE), encoding="utf-8") as file:
-        told = json.load(file)
-    session = Session(told["cells"], {*told["given"]}, pipe, seconds / 5, os.path.realpath(work))
-    for name in told["names"]:
+        asked = json.load(file)
+    cells, given = asked["cells"], {*asked["given"]}
+    session = Session(cells, given, report, seconds / 5, os.path.realpath(work))
+    for name in asked["names"]:
         session.judge(name)
-    tell(pipe, {"end": True})
-
-
-def tell(pipe: int, line: dict[str, Any]) -> None:
-    _write(pipe, json.dumps(line).encode() + b"\n")
+    session.write({"end": True})
 
 
 class Session:
@@ -65,31 +67,34 @@ class Session:
     """
 
     def __init__(
-        self, cells: list[str], given: set[int], pipe: int, seconds: float, work: str
+        self, cells: list[str], given: set[int], report: int, seconds: float, work: str
     ) -> None:
         self.book, self.cells, self.given = Notebook(cells), cells, given
-        self.pipe, self.seconds, self.work = pipe, seconds, work
+        self.report, self.seconds, self.work = report, seconds, work
+
+    def write(self, line: dict[str, Any]) -> None:
+        with open(self.report, "wb", closefd=False) as file:
+            file.write(json.dumps(line).encode() + b"\n")
 
     def judge(self, name: str) -> None:
-        """Tells what is found out about an exercise: right once is right, or else what is last."""
-        latest: dict[str, Any] = {}
+        """Reports what is found out about an exercise: right once is right, or else the last."""
+        verdict: dict[str, Any] = {}
         for candidate in self.candidates(name):
             for _ in range(2):  # a busy machine is no verdict: what had to wait is tried once more
-                said = self.in_a_fork(name, candidate)
-                if not said.pop("waited", False):
+                latest = self.in_a_fork(name, candidate)
+                if not latest.pop("waited", False):
                     break
-            said["cells"] = self.shown(candidate)
-            if said["state"] == "done" and said["cells"]:
-                return tell(self.pipe, {"name": name, **said})
-            if said["state"] == "done":
-                said["state"] = "open"  # right, and the course's own
-            latest = latest or said
-        if told := self.unread(name) or latest:
-            tell(self.pipe, {"name": name, **told})
-        return None
+            latest["cells"] = self.shown(candidate)
+            if latest["state"] == "done" and latest["cells"]:
+                return self.write({"name": name, **latest})
+            if latest["state"] == "done":
+                latest["state"] = "open"  # right, and the course's own
+            verdict = verdict or latest
+        if verdict := self.unread(name) or verdict:
+            self.write({"name": name, **verdict})
 
     def candidates(self, name: str) -> Iterator[Candidate]:
-        """What the learner says last that the name means, and what is checked.
+        """What the name means at the end of the notebook, and what is checked.
 
         The last one first, and none twice.
         """
@@ -125,7 +130,7 @@ class Session:
                 return {"cells": [cell], "state": "not run", "words": HIDDEN}
         return {}
 
-    def report(self, name: str, candidate: Candidate) -> dict[str, Any]:
+    def verdict(self, name: str, candidate: Candidate) -> dict[str, Any]:
         """In a fork: runs what is needed, and says what the check says."""
         from mha_course import check
         from mha_course.classroom.values import pack
@@ -150,67 +155,66 @@ class Session:
         kind.__call__ = judge
         if candidate.answer:
             answers = [space[name] for name in [candidate.answer] if name in space]
-        said: dict[str, Any] = {"state": "open"}
+        verdict: dict[str, Any] = {"state": "open"}
         for answer in answers[-MOST_ANSWERS:]:
             report = exercise(answer)
             state = {True: "done", False: "tried", None: "open"}[report.passed]
-            said = {"state": state, "slips": [*report.slips], "words": str(report)[:MOST_WORDS]}
+            verdict = {"state": state, "slips": [*report.slips], "words": str(report)[:MOST_WORDS]}
             if report.passed:
-                return {**said, "values": pack(exercise, answer)}
-        return _stopped(errors[0]) if errors and said["state"] == "open" else said
+                return {**verdict, "values": pack(exercise, answer)}
+        return _stopped(errors[0]) if errors and verdict["state"] == "open" else verdict
 
     def namespace(self) -> dict[str, Any]:
         """An empty one, as a notebook's kernel begins with, whose cells `inspect` can read."""
         module = sys.modules["__main__"] = ModuleType("__main__")
         for number, text in enumerate(self.book.texts):
-            file = named(number)
+            file = file_name(number)
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         vars(module).update(display=print)
         sys.path.insert(0, self.work)
         return vars(module)
 
     def in_a_fork(self, name: str, candidate: Candidate) -> dict[str, Any]:
-        """What `report` says. A fork that ends itself, or does not end, has said nothing."""
-        said_at, say_to = os.pipe()
-        word_at, word_to = os.pipe()
-        word, waits = secrets.token_hex(16).encode(), self.seconds * slowness()
-        os.write(word_to, word)
-        child = os.fork()
-        if child == 0:
-            try:
-                for pipe in (self.pipe, said_at, word_to):
-                    os.close(pipe)
-                _guard(self.work)
-                waited = _interrupt(self.seconds, waits)
+        """The verdict on a candidate. One that ends itself, or does not end, says nothing."""
+        password, waits = secrets.token_hex(16).encode(), self.seconds * slowness()
+        source, target = os.pipe()
+        os.write(target, password)
+        with TemporaryFile() as answer:
+            child = os.fork()
+            if child == 0:
                 try:
-                    said = self.report(name, candidate)
-                except KeyboardInterrupt as error:
-                    said = _stopped(error)
-                line = json.dumps({**said, "waited": bool(waited)}).encode()
-                _write(say_to, os.read(word_at, len(word)) + line)
-            finally:
-                os._exit(0)
-        for pipe in (say_to, word_at, word_to):
-            os.close(pipe)
-        said, ended = _read(said_at, time.monotonic() + 3 * waits + 1)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(said_at)
+                    os.close(self.report)
+                    os.close(target)
+                    _guard(self.work)
+                    waited = _interrupt(self.seconds, waits)
+                    try:
+                        verdict = self.verdict(name, candidate)
+                    except KeyboardInterrupt as error:
+                        verdict = _stopped(error)
+                    line = json.dumps({**verdict, "waited": bool(waited)}).encode()
+                    answer.write(os.read(source, len(password)) + line)
+                    answer.flush()
+                finally:
+                    os._exit(0)
+            os.close(source)
+            os.close(target)
+            deadline = time.monotonic() + 3 * waits + 1
+            while not (ended := os.waitpid(child, os.WNOHANG)[0]) and time.monotonic() < deadline:
+                time.sleep(0.003)
+            if not ended:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            answer.seek(0)
+            said = answer.read(MOST_SAID)
         with suppress(ValueError, RecursionError):
-            return json.loads(said[said.rindex(word) + len(word) :])
-        return {"state": "tried", "words": ENDED if ended else LATE, "waited": not ended}
-
-
-HIDDEN = "A cell of yours speaks of it, and no statement at its own level gives this name a value."
-ENDED = "Its process ended before the check did (os._exit, its memory, or a crash)."
-LATE = "It was stopped: it took too long, and could not be interrupted."
+            return json.loads(said[said.rindex(password) + len(password) :])
+        return {**NOTHING_SAID, "words": ENDED if ended else LATE, "waited": not ended}
 
 
 def _stopped(error: BaseException) -> dict[str, Any]:
     words = f"Its cell stops with {type(error).__name__}: {error}"
-    if isinstance(error, KeyboardInterrupt):
-        words = "Its cell was interrupted: it took too long."
-    return {"state": "tried", "slips": [], "words": words[:MOST_WORDS]}
+    words = INTERRUPTED if isinstance(error, KeyboardInterrupt) else words[:MOST_WORDS]
+    return {**NOTHING_SAID, "words": words}
 
 
 def _interrupt(works: float, waits: float) -> list[int]:
@@ -226,23 +230,6 @@ def _interrupt(works: float, waits: float) -> list[int]:
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, waits, waits)
     return waited
-
-
-def _read(pipe: int, deadline: float) -> tuple[bytes, bool]:
-    """What comes through a pipe until then, and whether it was closed."""
-    said = bytearray()
-    while (left := deadline - time.monotonic()) > 0 and len(said) < MOST_SAID:
-        if select.select([pipe], [], [], left)[0]:
-            if not (chunk := os.read(pipe, 2**16)):
-                return bytes(said), True
-            said += chunk
-    return bytes(said), False
-
-
-def _write(pipe: int, line: bytes) -> None:
-    left = memoryview(line)
-    while left:
-        left = left[os.write(pipe, left) :]
 
 
 def _limit(memory_gb: float) -> None:
