@@ -117,7 +117,7 @@ class KVCache:
 class GroupedQueryAttention(nn.Module):
     """Causal self-attention with h query heads over h_kv heads of keys and values.
 
-    h_kv = h is multi-head attention, h_kv = 1 multi-query attention. Query head i looks with the
+    h_kv = h is multi-head attention, h_kv = 1 multi-query attention. Query head i uses the
     keys and values of head i // (h / h_kv).
 
     Attributes:

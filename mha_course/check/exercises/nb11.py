@@ -341,7 +341,7 @@ def grouped_scores(
     scale: Any = nb01.by_root_d_k,
     finish: Any = unchanged,
 ) -> Any:
-    """Query head i looks with key head i // (h / h_kv)."""
+    """Query head i uses key head i // (h / h_kv)."""
     k = share(k, q)
     return finish(scale(product(q, k), q, k))
 
@@ -355,29 +355,29 @@ right_too(
     grouped_scores,
     lambda _: (normal(1, 12, 2, 5, seed=60), normal(1, 4, 3, 5, seed=61)),
     "With h = 12 and h_kv = 4",
-    "Which key head does each of the twelve look with?",
+    "Which key head does each of the twelve use?",
 )
 
 
 @grouped_scores.step
 def share(k, q):
-    """With h = 6 and h_kv = 3: which key head do query heads 0 and 1 look with?"""
+    """With h = 6 and h_kv = 3: which key head do query heads 0 and 1 use?"""
     h, h_kv = q.shape[1], k.shape[1]
     dealt_out = k.repeat(1, h // h_kv, 1, 1)
     """The key heads are dealt out in turn, 0, 1, 2, 0, 1, 2, as `repeat` does it: query head i
-    looks with key head i % h_kv. | Neighbouring query heads are to share a key head. Which function
+    uses key head i % h_kv. | Neighbouring query heads are to share a key head. Which function
     repeats each entry on the spot?"""
     first_for_all = k[:, :1].expand(-1, h, -1, -1)
-    "All query heads look with key head 0."
+    "All query heads use key head 0."
     mean_of_all = k.mean(1, keepdim=True).expand(-1, h, -1, -1)
-    "All query heads look with the mean of the key heads: the groups are lost."
+    "All query heads use the mean of the key heads: the groups are lost."
     sum_of_all = k.sum(1, keepdim=True).expand(-1, h, -1, -1)
-    "All query heads look with the sum of the key heads: the groups are lost."
+    "All query heads use the sum of the key heads: the groups are lost."
     tokens_repeated = k.repeat_interleave(h // h_kv, dim=2).reshape(k.shape[0], h, *k.shape[2:])
     """The *tokens* of each key head are repeated, and then cut into heads: a head of yours holds
     some tokens several times and others not at all. | Behind which axis does a new one belong?"""
     by_number_of_groups = k[:, torch.arange(h) // h_kv % h_kv]
-    """Query head i looks with key head i // h_kv: it has to be divided by the size of a group, h /
+    """Query head i uses key head i // h_kv: it has to be divided by the size of a group, h /
     h_kv. | How many query heads share one key head?"""
 
 
