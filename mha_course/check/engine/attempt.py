@@ -39,10 +39,10 @@ class Trial:
     @cached_property
     def only_float_width(self) -> bool:
         """Right values in another floating dtype."""
-        found, outcome = self.difference, self.outcome
-        if not isinstance(outcome, Returned) or found is None or found.kind != "dtype":
+        differs, outcome = self.difference, self.outcome
+        if not isinstance(outcome, Returned) or differs is None or differs.kind != "dtype":
             return False
-        floats = found.yours.is_floating_point()
+        floats = differs.yours.is_floating_point()
         return floats and same(outcome.value, self.expected, self.case.tolerance)
 
     def gives(self, result: Any) -> bool:
@@ -57,20 +57,20 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """An answer, what it did on every input, and what has been found out about it."""
+    """An answer, what it did on every input, and the results of searches about it."""
 
     problem: Problem
     bound: Bound
     source: Source
     codes: set[Any]
     trials: list[Trial]
-    _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _results: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, search: "Callable[[Attempt], T]") -> T:
         """What a search finds, looked for once, whoever asks."""
-        if search not in self._found:
-            self._found[search] = search(self)
-        return self._found[search]
+        if search not in self._results:
+            self._results[search] = search(self)
+        return self._results[search]
 
     @cached_property
     def wrong(self) -> list[Trial]:
@@ -140,7 +140,9 @@ def where_right(attempt: Attempt) -> str:
     right = [t for t in attempt.trials if t.difference is None]
     if not right:
         return ""
-    of_right, of_wrong = ({_axes(t) for t in some} for some in (right, attempt.wrong))
+    of_right, of_wrong = (
+        {getattr(t.case.inputs[0], "ndim", 0) for t in some} for some in (right, attempt.wrong)
+    )
     if max(of_right) == 2 < min(of_wrong):
         return "For single matrices all is right; it goes wrong with axes (B, h) in front of them."
     if of_right.isdisjoint(of_wrong):
@@ -153,8 +155,3 @@ def where_right(attempt: Attempt) -> str:
     if "" in often or not 0 < len(often) <= LISTED:
         return ""
     return f"Of what was tried, it is right {', and '.join(often)}."
-
-
-def _axes(trial: Trial) -> int:
-    first = trial.case.inputs[0]
-    return first.ndim if isinstance(first, Tensor) else 0

@@ -25,8 +25,8 @@ OTHER_DTYPES = (torch.float32, *HALF)
 def other_dtypes(attempt: Attempt) -> Iterator[Finding]:
     """The usual dtypes first."""
     for dtype in OTHER_DTYPES:
-        if found := _in_dtype(attempt, dtype):
-            yield found
+        if finding := _in_dtype(attempt, dtype):
+            yield finding
 
 
 def _in_dtype(attempt: Attempt, dtype: torch.dtype) -> Finding | None:
@@ -45,8 +45,8 @@ def _in_dtype(attempt: Attempt, dtype: torch.dtype) -> Finding | None:
     if finding.key != "low_precision":
         return finding
     if place := one_place(there):
-        (told,) = place.findings
-        return replace(finding, key=told.key, does=f"{finding.does} {told.does}")
+        (there_only,) = place.findings
+        return replace(finding, key=there_only.key, does=f"{finding.does} {there_only.does}")
     case = there.wrong[0].case
     exact = replace(case, inputs=tuple(at(x, torch.float64) for x in case.inputs))
     words = leaves_float64(there, exact, case)
@@ -84,14 +84,14 @@ def _torch_lacks(outcome: Outcome) -> bool:
 
 def _dtype_finding(attempt: Attempt, dtype: torch.dtype) -> Finding:
     trial, name = attempt.wrong[0], str(dtype).removeprefix("torch.")
-    found = trial.difference
-    assert found is not None
+    differs = trial.difference
+    assert differs is not None
     if isinstance(trial.outcome, Raised):
         return errors.explain(trial.outcome, f"for {name} input; float64 goes well")
-    part = part_of(attempt.problem, found)
-    if found.kind == "dtype":
-        return wrong_dtype(part, found)
-    what = "NaN" if found.kind == "nan" else "other values"
+    part = part_of(attempt.problem, differs)
+    if differs.kind == "dtype":
+        return wrong_dtype(part, differs)
+    what = "NaN" if differs.kind == "nan" else "other values"
     return Finding(
         "low_precision",
         f"In float64 all is right; for {name} input {part.lower()} has {what}.",
@@ -152,7 +152,7 @@ def right_too(
             if difference(outcome.value, right, tolerance) is None:
                 return None
             does = "gives something else"
-        said = f"{where} your code {does}; its values on the usual inputs are right."
-        return Finding("ends_there", said, asks)
+        does = f"{where} your code {does}; its values on the usual inputs are right."
+        return Finding("ends_there", does, asks)
 
     exercise.further = (*exercise.further, ask)

@@ -56,18 +56,18 @@ def ways(block: Any, known: Mapping[str, Finding]) -> Iterator[Way]:
     tree = ast.fix_missing_locations(ast.Module([made for *_, made in parts], []))
     made_of: dict[str, Any] = {}
     exec(compile(tree, function.__code__.co_filename, "exec"), function.__globals__, made_of)
-    told = {key: (finding.does, finding.asks) for key, finding in known.items()}
+    words_of = {key: (finding.does, finding.asks) for key, finding in known.items()}
     for name, words, _ in parts:
         does, _, asks = words.partition(" | ")
-        told[name] = (does, asks or default)
+        words_of[name] = (does, asks or default)
     for name, words, _ in parts:
         key = words.removeprefix("= ")
         if words == RIGHT:
             yield name, "", "", made_of[name]
         elif words == key:
-            yield name, *told[name], made_of[name]
-        elif key in told:
-            yield key, *told[key], made_of[name]
+            yield name, *words_of[name], made_of[name]
+        elif key in words_of:
+            yield key, *words_of[key], made_of[name]
         else:
             raise ValueError(f"{name}: no slip above, or in this block, is called {key}.")
 

@@ -85,8 +85,12 @@ KINDS = {
 def changes(tree: ast.AST) -> list[Change]:
     """Every way to change one place, the likeliest first."""
     (top,) = getattr(tree, "body", [tree])
-    within = [n for n in top.body if isinstance(n, ast.FunctionDef)] if _is_class(top) else [tree]
-    found = [
+    within = (
+        [n for n in top.body if isinstance(n, ast.FunctionDef)]
+        if isinstance(top, ast.ClassDef)
+        else [tree]
+    )
+    every = [
         Change(kind, holder, key, node, new)
         for part in within
         for names in [_names(part)]
@@ -95,11 +99,7 @@ def changes(tree: ast.AST) -> list[Change]:
         if not (kind == "number" and _twice(holder, key, new))
     ]
     ranks = list(KINDS)
-    return sorted(found, key=lambda change: ranks.index(change.kind))
-
-
-def _is_class(node: ast.AST) -> bool:
-    return isinstance(node, ast.ClassDef)
+    return sorted(every, key=lambda change: ranks.index(change.kind))
 
 
 def _twice(holder: Any, key: Any, new: ast.AST) -> bool:
@@ -148,16 +148,12 @@ def _names(tree: ast.AST) -> dict[str, int]:
     """The arguments, and what has been given a name, with the line from which on it has one."""
     arguments = [n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)]
     turns = [n.target for n in ast.walk(tree) if isinstance(n, ast.comprehension)]
-    found = {n.id: 0 for target in turns for n in ast.walk(target) if isinstance(n, ast.Name)}
-    found |= dict.fromkeys(arguments, 0)
+    first = {n.id: 0 for target in turns for n in ast.walk(target) if isinstance(n, ast.Name)}
+    first |= dict.fromkeys(arguments, 0)
     for n in ast.walk(tree):
-        if isinstance(n, ast.Name) and _stored(n):
-            found[n.id] = min(n.lineno, found.get(n.id, n.lineno))
-    return {name: line for name, line in found.items() if name not in ("self", "_")}
-
-
-def _stored(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
+            first[n.id] = min(n.lineno, first.get(n.id, n.lineno))
+    return {name: line for name, line in first.items() if name not in ("self", "_")}
 
 
 def number_at(node: ast.AST) -> int | float | None:
@@ -338,12 +334,9 @@ def _other_statements(node: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
         for other in OPERATORS.get(type(node.op), ()):
             yield "operator", ast.AugAssign(node.target, other(), node.value)
         yield "operator", ast.Assign([node.target], node.value)
-    if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Return)) and not _is_text(node):
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if not is_text and not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Return)):
         yield "much", ast.Pass()
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _exchanged(parts: list[Any]) -> Iterator[list[Any]]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, combinations_with_replacement, permutations
 from typing import Any
 
@@ -41,8 +41,8 @@ def difference(yours: Any, expected: Any, tolerance: float = 0.0) -> Difference 
         if len(yours) != len(expected):
             return Difference("count", yours, expected)
         for part, (mine, theirs) in enumerate(zip(expected, yours, strict=True)):
-            if found := difference(theirs, mine, tolerance):
-                return Difference(found.kind, found.yours, found.expected, part)
+            if inner := difference(theirs, mine, tolerance):
+                return replace(inner, part=part)
         return None
     if isinstance(expected, int):
         if type(yours) is not int:

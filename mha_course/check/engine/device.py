@@ -5,7 +5,7 @@ made without `device=` does not. PyTorch's meta device would do nearly the same,
 values, lets several mixtures pass, and takes over a second to import.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,37 +13,17 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 DEVICE = torch.device("meta")  # what `x.device` says of a tensor that lives elsewhere
-_MAKERS = frozenset(
-    [
-        "tensor",
-        "as_tensor",
-        "zeros",
-        "ones",
-        "full",
-        "empty",
-        "arange",
-        "range",
-        "linspace",
-        "eye",
-        "rand",
-        "randn",
-        "randint",
-        "randperm",
-        "tril_indices",
-        "triu_indices",
-        "from_numpy",
-        "scalar_tensor",
-        "asarray",
-    ]
-)
+_MAKERS = {
+    *("tensor", "as_tensor", "zeros", "ones", "full", "empty", "arange", "range", "linspace"),
+    *("eye", "rand", "randn", "randint", "randperm", "tril_indices", "triu_indices"),
+    *("from_numpy", "scalar_tensor", "asarray"),
+}
 # One tensor takes part in these, the first; numbers beside it are read out as sizes or values.
-_OF_ONE = frozenset(
-    [
-        *("fill_", "pad", "narrow", "roll", "triu", "tril", "view", "reshape", "expand", "repeat"),
-        *("split", "select", "unflatten", "diagonal"),
-        *("expand_as", "view_as", "reshape_as", "new_tensor"),
-    ]
-)
+_OF_ONE = {
+    *("fill_", "pad", "narrow", "roll", "triu", "tril", "view", "reshape", "expand", "repeat"),
+    *("split", "select", "unflatten", "diagonal"),
+    *("expand_as", "view_as", "reshape_as", "new_tensor"),
+}
 _MAY_MIX = _OF_ONE | {"to", "copy_", "type_as", "__getitem__", "__setitem__", "__set__"}
 _JOINS = {f"__{way}{operator}__" for way in ("", "i", "r") for operator in ("and", "or", "xor")}
 _TO_NUMPY = ("numpy", "__array__")
@@ -125,7 +105,7 @@ class OtherDevice(TorchFunctionMode):
         return any(there)
 
 
-_COPIES = frozenset(["to", "cpu", "type_as", "tensor", "as_tensor", "asarray"])
+_COPIES = {"to", "cpu", "type_as", "tensor", "as_tensor", "asarray"}
 
 
 def _key(x: Tensor) -> int:
@@ -160,12 +140,8 @@ def _without_device(args: Any, kwargs: dict[str, Any]) -> tuple[Any, torch.devic
     return args, asked
 
 
-def flat(x: Any) -> Iterator[Any]:
+def flat(x: Any) -> list[Any]:
     """The leaves of nested tuples, lists and dicts."""
-    if isinstance(x, (tuple, list)):
-        for part in x:
-            yield from flat(part)
-    elif isinstance(x, dict):
-        yield from flat(tuple(x.values()))
-    else:
-        yield x
+    if isinstance(x, dict):
+        x = tuple(x.values())
+    return [leaf for part in x for leaf in flat(part)] if isinstance(x, (tuple, list)) else [x]

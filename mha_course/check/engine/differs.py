@@ -24,12 +24,12 @@ ONE_DEVICE = Finding(
 
 def another_type(attempt: Attempt) -> Explanation | None:
     """Right values in another floating dtype, or arrays of numpy's: that comes before all else."""
-    first, found = attempt.wrong[0].difference, attempt.shown.difference
-    assert first is not None and found is not None
+    first, differs = attempt.wrong[0].difference, attempt.shown.difference
+    assert first is not None and differs is not None
     if all(t.only_float_width for t in attempt.wrong):
         return Explanation((wrong_dtype(part_of(attempt.problem, first), first),), shows=False)
-    if not attempt.stops and found.kind == "type" and type(found.yours).__name__ == "ndarray":
-        return Explanation((_of_type(attempt, found),), (where_right(attempt),))
+    if not attempt.stops and differs.kind == "type" and type(differs.yours).__name__ == "ndarray":
+        return Explanation((_of_type(attempt, differs),), (where_right(attempt),))
     return None
 
 
@@ -55,44 +55,44 @@ def what_differs(attempt: Attempt) -> Explanation:
 
 def _what_differs(attempt: Attempt) -> Finding:
     problem, trial, wrong = attempt.problem, attempt.shown, attempt.wrong
-    found = trial.difference
-    assert found is not None
-    part = part_of(problem, found)
-    if found.kind == "count":
-        n = len(found.yours)
+    differs = trial.difference
+    assert differs is not None
+    part = part_of(problem, differs)
+    if differs.kind == "count":
+        n = len(differs.yours)
         return Finding(
             "result_count",
             f"Your code returns {n} {'thing' if n == 1 else 'things'} instead of "
-            f"{len(found.expected)}: {', '.join(problem.gives)}.",
+            f"{len(differs.expected)}: {', '.join(problem.gives)}.",
             "What does the exercise ask for, in which order?",
         )
-    if found.kind == "type":
-        return _of_type(attempt, found)
-    if isinstance(found.expected, int):
-        return _other_count(found, wrong)
-    if found.kind == "dtype":
-        return wrong_dtype(part, found)
-    if found.kind == "nan":
+    if differs.kind == "type":
+        return _of_type(attempt, differs)
+    if isinstance(differs.expected, int):
+        return _other_count(differs, wrong)
+    if differs.kind == "dtype":
+        return wrong_dtype(part, differs)
+    if differs.kind == "nan":
         return Finding(
             "nan", f"{part} has NaN in it.", "Which line divides 0 by 0, or subtracts ∞ from ∞?"
         )
-    here = (found.yours, found.expected, trial.case.sizes)
-    relation = relations.relate([here, *_alike(found, wrong, "values", "shape")])
-    key, does = (relation.key, f" {relation.does}") if relation else (found.kind, "")
-    if found.kind == "shape":
-        alike = [here, *_alike(found, wrong, "shape")]
+    here = (differs.yours, differs.expected, trial.case.sizes)
+    relation = relations.relate([here, *_alike(differs, wrong, "values", "shape")])
+    key, does = (relation.key, f" {relation.does}") if relation else (differs.kind, "")
+    if differs.kind == "shape":
+        alike = [here, *_alike(differs, wrong, "shape")]
         have = letters_of_all([(tuple(yours.shape), sizes) for yours, _, sizes in alike])
         return Finding(
             key,
-            f"{part} {_shape_words(have, found.yours)}, and it should be "
-            f"{problem.results[found.part].shape} = {tuple(found.expected.shape)}.{does}",
+            f"{part} {_shape_words(have, differs.yours)}, and it should be "
+            f"{problem.results[differs.part].shape} = {tuple(differs.expected.shape)}.{does}",
             "Which line changes the shape, and which axis goes astray there?",
         )
-    if found.expected.ndim == 0:
-        mine, right = number(float(found.yours)), number(float(found.expected))
-        said = f"Your code gives {mine}, and the right number is {right}.{does}"
-        return Finding(key, said, "Take the smallest input: which terms go into the sum?")
-    shape = problem.results[found.part].shape
+    if differs.expected.ndim == 0:
+        mine, right = number(float(differs.yours)), number(float(differs.expected))
+        does = f"Your code gives {mine}, and the right number is {right}.{does}"
+        return Finding(key, does, "Take the smallest input: which terms go into the sum?")
+    shape = problem.results[differs.part].shape
     return Finding(
         key,
         f"{part} has the right shape, {shape}, and other numbers.{does}",
@@ -100,13 +100,13 @@ def _what_differs(attempt: Attempt) -> Finding:
     )
 
 
-def _other_count(found: Difference, wrong: list[Trial]) -> Finding:
+def _other_count(differs: Difference, wrong: list[Trial]) -> Finding:
     numbers = [
         (t.outcome.value, t.expected, t.case.sizes)
         for t in wrong
         if isinstance(t.outcome, Returned) and type(t.outcome.value) is int
     ]
-    does = f"Your code gives {found.yours}, and the right number is {found.expected}."
+    does = f"Your code gives {differs.yours}, and the right number is {differs.expected}."
     asks = "What does each of its terms count, and which should there be?"
     relation = relations.relate_numbers(numbers) if len(numbers) == len(wrong) > 2 else None
     if relation is None:
@@ -121,17 +121,19 @@ def _shape_words(letters: str, x: Tensor) -> str:
     return f"has shape {letters}" + (f" = {shape}" if shape != letters else "")
 
 
-def _alike(found: Difference, wrong: list[Trial], *kinds: str) -> Iterator[relations.Sample]:
+def _alike(differs: Difference, wrong: list[Trial], *kinds: str) -> Iterator[relations.Sample]:
     """All inputs on which the same thing differs, in one of these ways."""
     for trial in wrong:
         other = trial.difference
-        if other and other.kind in kinds and other.part == found.part:
+        if other and other.kind in kinds and other.part == differs.part:
             yield other.yours, other.expected, trial.case.sizes
 
 
-def part_of(problem: Problem, found: Difference) -> str:
+def part_of(problem: Problem, differs: Difference) -> str:
     """Which of the results it is, as the beginning of a sentence."""
-    return "Your result" if len(problem.gives) == 1 else f"Your {problem.results[found.part].short}"
+    return (
+        "Your result" if len(problem.gives) == 1 else f"Your {problem.results[differs.part].short}"
+    )
 
 
 def kind_of(x: Any) -> str:
@@ -141,8 +143,8 @@ def kind_of(x: Any) -> str:
     return f"{have} of {len(x)}" if name in ("list", "tuple") and x else have
 
 
-def _of_type(attempt: Attempt, found: Difference) -> Finding:
-    return _more_than_asked(attempt) or _wrong_type(attempt.problem, found)
+def _of_type(attempt: Attempt, differs: Difference) -> Finding:
+    return _more_than_asked(attempt) or _wrong_type(attempt.problem, differs)
 
 
 def _more_than_asked(attempt: Attempt) -> Finding | None:
@@ -154,27 +156,29 @@ def _more_than_asked(attempt: Attempt) -> Finding | None:
     for i, parts in enumerate(zip(*values, strict=False)):
         pairs = zip(parts, wrong, strict=True)
         if all(same(part, t.expected, t.case.tolerance) for part, t in pairs):
-            place = {0: "first", 1: "second"}.get(i, f"{i + 1}th")
+            nth = {0: "first", 1: "second"}.get(i, f"{i + 1}th")
             return Finding(
                 "more_than_asked",
-                f"Your code returns {kind_of(values[0])}. The {place} of them is right, and is all "
+                f"Your code returns {kind_of(values[0])}. The {nth} of them is right, and is all "
                 f"that is asked for: {attempt.problem.gives[0]}.",
                 "What does your last line return?",
             )
     return None
 
 
-def _wrong_type(problem: Problem, found: Difference) -> Finding:
-    name, have = type(found.yours).__name__, kind_of(found.yours)
-    want = "one tensor" if isinstance(found.expected, Tensor) else "an int"
-    if isinstance(found.yours, Tensor) and isinstance(found.expected, Tensor):
-        if found.yours.device.type != "cpu":
+def _wrong_type(problem: Problem, differs: Difference) -> Finding:
+    name, have = type(differs.yours).__name__, kind_of(differs.yours)
+    want = "one tensor" if isinstance(differs.expected, Tensor) else "an int"
+    if isinstance(differs.yours, Tensor) and isinstance(differs.expected, Tensor):
+        if differs.yours.device.type != "cpu":
             return ONE_DEVICE
         have, want = "a tensor that is sparse, complex or otherwise special", "a plain one"
-    if isinstance(found.expected, tuple):
-        want = f"{len(found.expected)} results: {', '.join(problem.gives)}"
-    whole = len(problem.gives) == 1 or isinstance(found.expected, tuple)
-    does = "Your code returns" if whole else f"In place of {part_of(problem, found).lower()} comes"
+    if isinstance(differs.expected, tuple):
+        want = f"{len(differs.expected)} results: {', '.join(problem.gives)}"
+    whole = len(problem.gives) == 1 or isinstance(differs.expected, tuple)
+    does = (
+        "Your code returns" if whole else f"In place of {part_of(problem, differs).lower()} comes"
+    )
     return Finding(
         f"returns_{name}",
         f"{does} {have}, and it should be {want}.",
@@ -204,8 +208,8 @@ _TYPES = {
 }
 
 
-def wrong_dtype(part: str, found: Difference) -> Finding:
-    have, want = (str(t.dtype).removeprefix("torch.") for t in (found.yours, found.expected))
+def wrong_dtype(part: str, differs: Difference) -> Finding:
+    have, want = (str(t.dtype).removeprefix("torch.") for t in (differs.yours, differs.expected))
     if want == "bool":
         return Finding(
             "not_bool",

@@ -352,6 +352,10 @@ for which axis?
 ModuleNotFoundError: not_installed
 It imports something that is not installed here: {message}.
 
+TypeError before the first line: wrong_signature
+It cannot be called with the arguments of this exercise: {message}. | Compare the first line of
+your code with the stub: how many arguments, which order?
+
 KeyError: missing_key
 A dictionary lacks the key {message}.
 
@@ -364,6 +368,7 @@ A call does not take what it was given: {message} | What does the call expect, i
 BY_KIND = {
     kind: known._replace(key=key) for known in _OF_KINDS for kind, key in [known.key.split(": ")]
 }
+NOT_CALLED = "TypeError before the first line"
 _ADVICE = re.compile(r"(?<!i\.e)[.;!] |, but expected one of|, but found")  # what torch suggests
 SAY_IT_ALL = ("SystemExit", "KeyboardInterrupt", "NameError", "UnboundLocalError", "EinopsError")
 ARGUMENTS = re.compile(r"(takes|missing) .*(positional|required)? ?argument")
@@ -377,33 +382,19 @@ def explain(raised: Raised, note: str = "") -> Finding:
     if raised.kind in SAY_IT_ALL:
         known = BY_KIND[raised.kind]
     if known is None and raised.number is None and ARGUMENTS.search(message):
-        known = Known(
-            "wrong_signature",
-            "",
-            "It cannot be called with the arguments of this exercise: {message}.",
-            "Compare the first line of your code with the stub: how many arguments, which order?",
-        )
+        known = BY_KIND[NOT_CALLED]
     known = known or BY_KIND.get(raised.kind)
     if known is None:
-        does = (
-            message
-            if raised.number is not None or note
-            else f"It stops with {raised.kind}: {message}"
-        )
-        known = Known(f"error_{raised.kind}", "", does, "")
-    place = ""
+        stops = "" if raised.number is not None or note else f"It stops with {raised.kind}: "
+        known = Known(f"error_{raised.kind}", "", f"{stops}{message}", "")
+    line = ""
     if raised.number is not None:
-        place = f"Line {raised.number} of your code stops with {raised.kind}{note}"
-        place += f": `{raised.source.replace('`', chr(39))}`. " if raised.source else ". "
+        line = f"Line {raised.number} of your code stops with {raised.kind}{note}"
+        line += f": `{raised.source.replace('`', chr(39))}`. " if raised.source else ". "
     elif note:
-        place = f"It stops with {raised.kind}{note}. "
+        line = f"It stops with {raised.kind}{note}. "
     does = known.does.replace("{message}", message.rstrip("."))
     if known in ERRORS:
-        does += f" (The message: {_quoted(message)}.)"
+        does += f" (The message: {_ADVICE.split(message)[0].rstrip('.')}.)"
     key = FIXED_DEVICE if known.key == FIXED_DEVICE else f"error:{known.key}"
-    return Finding(key, place + does, known.asks)
-
-
-def _quoted(message: str) -> str:
-    """What was said, sizes included, without the advice that follows."""
-    return _ADVICE.split(message)[0].rstrip(".")
+    return Finding(key, line + does, known.asks)

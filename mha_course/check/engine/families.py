@@ -1,6 +1,6 @@
-"""Slips that come in families: the same mistake in all its forms, told by one sentence.
+"""Slips that come in families: the same mistake in all its forms, or in several exercises.
 
-Each gives the ways to do one step, for `Exercise.step`.
+Each is a block of slips of one step, for `Exercise.step`, or gives the ways to do the step.
 """
 
 import math
@@ -54,73 +54,40 @@ def orders_of_results(names: Sequence[str], asks: str) -> Iterator[Way]:
         yield f"without_{i}", does, asks, lambda *parts, i=i: (*parts[:i], *parts[i + 1 : n])
 
 
-def kinds_of_count() -> Iterator[Way]:
-    """A whole number that is none."""
-    yield (
-        "as_float",
-        "The count is a float. (`/`, a factor like 4.0, `math.pow` and `float` make one.)",
-        "Which division of integers stays an integer?",
-        float,
-    )
-    yield (
-        "as_tensor",
-        "The count is a tensor instead of a plain `int`.",
-        "What turns a tensor with one number into a Python number?",
-        torch.tensor,
-    )
-    yield "as_text", "The count is text.", "What type should a count have?", str
-    yield (
-        "counted_twice",
-        "The count is twice too large.",
-        "Is something counted twice?",
-        lambda n: 2 * n,
-    )
-    yield (
-        "in_bytes",
-        "The count is four times too large: that is what bytes of float32 would come to.",
-        "What is counted, and in which unit?",
-        lambda n: 4 * n,
-    )
+def kinds_of_count(n):
+    """What type should a count have?"""
+    as_float = float(n)
+    """The count is a float. (`/`, a factor like 4.0, `math.pow` and `float` make one.) | Which
+    division of integers stays an integer?"""
+    as_tensor = torch.tensor(n)
+    """The count is a tensor instead of a plain `int`. | What turns a tensor with one number into a
+    Python number?"""
+    as_text = str(n)
+    "The count is text."
+    counted_twice = 2 * n
+    "The count is twice too large. | Is something counted twice?"
+    in_bytes = 4 * n
+    """The count is four times too large: that is what bytes of float32 would come to. | What is
+    counted, and in which unit?"""
 
 
-def kinds_of_mask() -> Iterator[Way]:
-    """The ways to give a mask that is not bool."""
-    asks = "Which comparison, or which `dtype`, gives a tensor of True and False?"
-    added = "to be *added* to scores: here a mask says True or False"
-    yield (
-        "as_floats",
-        "Your mask holds the floats 0 and 1, not bool: a float mask would be *added* to the "
-        "scores, and `masked_fill` refuses it.",
-        asks,
-        lambda m: m.to(torch.float32),
-    )
-    yield (
-        "as_integers",
-        "Your mask holds the integers 0 and 1, not bool: `~` of 1 is −2, and `masked_fill` "
-        "refuses it.",
-        asks,
-        lambda m: m.to(torch.int64),
-    )
-    yield (
-        "as_minus_infinity",
-        f"Your mask holds 0 and −∞, {added}.",
-        asks,
-        lambda m: torch.zeros(m.shape).masked_fill(m, -math.inf),
-    )
-    yield (
-        "as_nan",
-        "Your mask is 0 · −∞ where nothing is blocked, and that is NaN.",
-        asks,
-        lambda m: m.float() * -math.inf,
-    )
-    does = f"Your mask holds 0 and −1e9, {added}."
-    yield "as_large_negative", does, asks, lambda m: m.float() * -1e9
-    yield (
-        "as_list",
-        "Your mask is a list of lists: True and False are right in it, and the tensor is missing.",
-        "Which call makes a tensor of a list?",
-        lambda m: m.tolist(),
-    )
+def kinds_of_mask(mask):
+    """Which comparison, or which `dtype`, gives a tensor of True and False?"""
+    as_floats = mask.to(torch.float32)
+    """Your mask holds the floats 0 and 1, not bool: a float mask would be *added* to the scores,
+    and `masked_fill` refuses it."""
+    as_integers = mask.to(torch.int64)
+    """Your mask holds the integers 0 and 1, not bool: `~` of 1 is −2, and `masked_fill` refuses
+    it."""
+    as_minus_infinity = torch.zeros(mask.shape).masked_fill(mask, -math.inf)
+    """Your mask holds 0 and −∞, to be *added* to scores: here a mask says True or False."""
+    as_nan = mask.float() * -math.inf
+    "Your mask is 0 · −∞ where nothing is blocked, and that is NaN."
+    as_large_negative = mask.float() * -1e9
+    """Your mask holds 0 and −1e9, to be *added* to scores: here a mask says True or False."""
+    as_list = mask.tolist()
+    """Your mask is a list of lists: True and False are right in it, and the tensor is missing. |
+    Which call makes a tensor of a list?"""
 
 
 BY_FIXED = "by_fixed"  # how the keys of such slips begin

@@ -30,8 +30,8 @@ def gradient(attempt: Attempt) -> Iterator[Finding]:
     To weights that come as an argument no gradient is asked for: they may be put into a layer.
     """
     for case in attempt.bound.cases[:2] if attempt.problem.gradient else ():
-        if found := _on(attempt, case):
-            yield found
+        if finding := _on(attempt, case):
+            yield finding
             return
 
 
@@ -51,8 +51,8 @@ def _on(attempt: Attempt, case: Case) -> Finding | None:
     _, right = _differentiated(problem, problem.right, case, set())
     assert isinstance(right, dict)
     pairs = [(n, mine[n], g) for n, g in right.items() if g is not None]
-    told = [(n, g, r) for n, g, r in pairs if g is not None and not g.isnan().any()]
-    other = [n for n, g, r in told if not close(g, r, TOLERANCE)]  # NaN: 9 and 11 ask for it
+    finite = [(n, g, r) for n, g, r in pairs if g is not None and not g.isnan().any()]
+    other = [n for n, g, r in finite if not close(g, r, TOLERANCE)]  # NaN: 9 and 11 ask for it
     if other:
         does = (
             f"The values are right, and the gradient of {' and '.join(other)} is another one: it "
@@ -64,8 +64,8 @@ def _on(attempt: Attempt, case: Case) -> Finding | None:
 
 def has_nan(problem: Problem, answer: Callable[..., Any], case: Case) -> bool:
     """Whether a gradient has NaN in it; where nothing can be differentiated none has."""
-    _, found = _differentiated(problem, answer, case, set())
-    gradients = found.values() if isinstance(found, dict) else ()
+    _, by_leaf = _differentiated(problem, answer, case, set())
+    gradients = by_leaf.values() if isinstance(by_leaf, dict) else ()
     return any(g is not None and bool(g.isnan().any()) for g in gradients)
 
 
@@ -92,8 +92,8 @@ def _differentiated(
             return None
         terms = [(p * normal(*p.shape, 1, seed=90 + i)[..., 0]).sum() for i, p in wanted]
         learn = {n: x for n, x in leaves.items() if x.requires_grad}
-        found = torch.autograd.grad(terms, list(learn.values()), allow_unused=True)
-        return {n: None for n in leaves} | dict(zip(learn, found, strict=True))
+        gradients = torch.autograd.grad(terms, list(learn.values()), allow_unused=True)
+        return {n: None for n in leaves} | dict(zip(learn, gradients, strict=True))
 
     outcome = run(total, (), codes)
     return leaves, outcome if isinstance(outcome, Raised) else outcome.value

@@ -1,7 +1,7 @@
 """Judges an answer: runs it on every input, explains what is wrong, and asks on where nothing is.
 
-An `Attempt` goes through NAMERS one by one, and the first that explains it is told. Where all
-values are right it goes through ASKED, and all that is found there is told.
+An `Attempt` goes through NAMERS one by one, and the report is what the first of them says that
+explains it. Where all values are right it goes through ASKED, and the report holds all findings.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,14 +67,14 @@ def _judged(problem: Problem, answer: Any) -> Report:
     if isinstance(attempt, Report):
         return attempt
     writes = any(isinstance(t.outcome, Returned) and t.outcome.changed for t in attempt.trials)
-    if said := rules.chance(attempt) or (_explained(attempt) if attempt.wrong else None):
-        return _with_writes(attempt, _failed(attempt, said), writes)
-    asked: dict[str, Finding] = {}
-    for found in (f for ask in ASKED for f in ask(attempt)):
-        asked.setdefault(found.key, found)
-    notes = () if asked else tuple(_remarks(attempt, answer))
-    findings = tuple(sorted(asked.values(), key=lambda found: found.key == "fixed_dtype"))  # last
-    report = Report(problem.name, not asked, findings, notes, checked=len(attempt.trials))
+    if explanation := rules.chance(attempt) or (_explained(attempt) if attempt.wrong else None):
+        return _with_writes(attempt, _failed(attempt, explanation), writes)
+    by_key: dict[str, Finding] = {}
+    for finding in (f for ask in ASKED for f in ask(attempt)):
+        by_key.setdefault(finding.key, finding)
+    notes = () if by_key else tuple(_remarks(attempt, answer))
+    findings = tuple(sorted(by_key.values(), key=lambda f: f.key == "fixed_dtype"))  # that one last
+    report = Report(problem.name, not findings, findings, notes, checked=len(attempt.trials))
     return _with_writes(attempt, report, writes)
 
 
@@ -112,45 +112,44 @@ def _attempted(problem: Problem, answer: Any, bound: Bound) -> Attempt | Report:
 
 
 def _explained(attempt: Attempt) -> Explanation:
-    """What the first namer says that knows; and a line beside it that keeps nothing."""
-    said = next(found for namer in NAMERS if (found := namer(attempt)))
-    node = attempt.source.nothing_kept()
-    if node is None or any(f.rest_right or f.key in ENOUGH for f in said.findings):
-        return said
-    return said._replace(findings=(*said.findings, attempt.source.thrown_away(node)))
+    """What the first namer says that knows; and a line beside it whose result is not kept."""
+    explanation = next(filter(None, (namer(attempt) for namer in NAMERS)))
+    findings, line = explanation.findings, attempt.source.nothing_kept()
+    if line is None or any(f.rest_right or f.key in NAMES_A_LINE for f in findings):
+        return explanation
+    return explanation._replace(findings=(*findings, attempt.source.thrown_away(line)))
 
 
-ENOUGH = ("thrown_away", "three_dots")
+NAMES_A_LINE = ("thrown_away", "three_dots")  # findings that do
 
 
-def _failed(attempt: Attempt, said: Explanation) -> Report:
-    name, notes = attempt.problem.name, tuple(filter(None, said.notes))
-    if not said.shows or said.findings[0].key.startswith("error:"):
-        return Report(name, False, said.findings, notes)
+def _failed(attempt: Attempt, explanation: Explanation) -> Report:
+    name, notes = attempt.problem.name, tuple(filter(None, explanation.notes))
+    if not explanation.shows or explanation.findings[0].key.startswith("error:"):
+        return Report(name, False, explanation.findings, notes)
     where = f"It shows on {attempt.shown.case.words}."
-    return Report(name, False, said.findings, notes, _tables(attempt), where)
+    return Report(name, False, explanation.findings, notes, _tables(attempt), where)
 
 
 def _tables(attempt: Attempt) -> Picture | None:
-    found = attempt.shown.difference
-    if found is None or found.kind not in ("values", "nan"):
+    differs = attempt.shown.difference
+    if differs is None or differs.kind not in ("values", "nan"):
         return None
-    if not isinstance(found.expected, Tensor) or found.expected.ndim == 0:
+    yours, expected = differs.yours, differs.expected
+    if not isinstance(expected, Tensor) or expected.ndim == 0:
         return None
-    limit = allowed(found.expected.dtype, attempt.shown.case.tolerance)
-    cells = close_cells(found.yours, found.expected, limit)
-    name = attempt.problem.results[found.part].name
-    return picture(found.yours, found.expected, ~cells, name)
+    cells = close_cells(yours, expected, allowed(expected.dtype, attempt.shown.case.tolerance))
+    return picture(yours, expected, ~cells, attempt.problem.results[differs.part].name)
 
 
 def _with_writes(attempt: Attempt, report: Report, writes: bool) -> Report:
-    """Told, or forbidden: that it writes into its inputs."""
+    """That it writes into its inputs: a note, or where the exercise forbids it a finding."""
     if not writes:
         return report
     if not attempt.problem.keeps_inputs:
         return replace(report, notes=(*report.notes, WRITES))
-    found = (*(replace(f, rest_right=False) for f in report.findings), KEPT)
-    return replace(report, passed=False, findings=found)
+    findings = (*(replace(f, rest_right=False) for f in report.findings), KEPT)
+    return replace(report, passed=False, findings=findings)
 
 
 WRITES = "It writes into its input: whoever calls it finds the tensor changed."

@@ -243,9 +243,9 @@ class Problem:
 
     def _read(self, block: Any, site: str, also: Mapping[str, Any]) -> None:
         choices = [x if isinstance(x, tuple) else (x,) for x in also.values()]
-        found = ways(block, {s.key: s for s in self._known}) if callable(block) else block
+        given = ways(block, {s.key: s for s in self._known}) if callable(block) else block
         mine = getattr(block, "__module__", "") == "__main__"
-        for key, does, asks, way in found:
+        for key, does, asks, way in given:
             if mine:  # a cell that runs again replaces its slips
                 self._known[:] = [s for s in self._known if s.key != key]
             for chosen in product(*choices):
@@ -315,7 +315,9 @@ class Problem:
                 if site != WHOLE:
                     rank[slip] = seen[site]
                     seen[site] += slip.is_mistake
-            found = filter(disjoint, combinations(rank, 2))
-            ordered: list[Slips] = sorted(found, key=lambda pair: sum(rank[slip] for slip in pair))
+            disjoint_ones = filter(disjoint, combinations(rank, 2))
+            ordered: list[Slips] = sorted(
+                disjoint_ones, key=lambda pair: sum(rank[slip] for slip in pair)
+            )
             self._paired = len(self.slips), ordered[:MOST_PAIRS]
         return self._paired[1]

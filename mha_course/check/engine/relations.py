@@ -33,13 +33,13 @@ def relate(samples: Sequence[Sample]) -> Finding | None:
     prepared = [_prepare(sample) for sample in samples]
     alike = all(yours.shape == expected.shape for yours, expected, _ in prepared)
     for relation in _SAME_SHAPE if alike else _OTHER_SHAPE:
-        said = relation(*prepared[0])
+        texts = relation(*prepared[0])
         for sample in prepared[1:]:
             if sample[1].numel() < FEW and relation is not factor:
                 continue
-            said = [s for s in said if s in relation(*sample)] if said else []
-        if said:
-            return Finding(f"relation:{relation.__name__}", said[0])
+            texts = [s for s in texts if s in relation(*sample)] if texts else []
+        if texts:
+            return Finding(f"relation:{relation.__name__}", texts[0])
     return None
 
 
@@ -67,10 +67,10 @@ def factor(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
             if n > 1 and math.isclose(abs(ratio), share * n**power, rel_tol=1e-4):
                 words.append(sign + {1: "", 2: "2·", 0.5: "½·"}[share] + spoken.format(name))
     words.append(number(ratio))
-    said = [f"Every number of yours is {word} times the right one." for word in words]
+    texts = [f"Every number of yours is {word} times the right one." for word in words]
     if expected.ndim:
-        said.append("Every number of yours is the right one times the same factor.")
-    return said
+        texts.append("Every number of yours is the right one times the same factor.")
+    return texts
 
 
 _POWERS = {1: "{}", -1: "1/{}", 0.5: "√{}", -0.5: "1/√{}", 2: "{}²", -2: "1/{}²"}
@@ -80,19 +80,19 @@ def moved_axes(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """The right numbers, with axes in another order."""
     if not 1 < expected.ndim < 6:
         return []
-    names, said = [f"axis {i}" for i in range(expected.ndim)], []
+    names, texts = [f"axis {i}" for i in range(expected.ndim)], []
     for order in permutations(range(expected.ndim)):
         turned = expected.permute(order)
         if order == tuple(range(expected.ndim)) or turned.shape != yours.shape:
             continue
         if close(yours, turned, _TIGHT):
             spoken = ", ".join(names[i] for i in order)
-            said.append(f"These are the right numbers with the axes in another order: {spoken}.")
+            texts.append(f"These are the right numbers with the axes in another order: {spoken}.")
             for axis in range(expected.ndim):  # said alike whatever axes are in front
                 if list(order) == [axis, *(i for i in range(expected.ndim) if i != axis)]:
                     put = f"axis {axis - expected.ndim} put first"
-                    said.append(f"These are the right numbers with {put}.")
-    return said
+                    texts.append(f"These are the right numbers with {put}.")
+    return texts
 
 
 def shuffled(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
@@ -111,32 +111,32 @@ def row_factors(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     ratio = (yours.gather(-1, at) / expected.gather(-1, at)).nan_to_num(1.0, 0.0, 0.0)
     if (ratio == 0).any() or not close(yours, expected * ratio, _TIGHT):
         return []
-    said = ["Every row of yours is the right one times a factor of its own."]
+    texts = ["Every row of yours is the right one times a factor of its own."]
     sums, ones = yours.sum(-1), expected.sum(-1)
     if close(ones, (ones > 0.5).double(), _TIGHT):
         lacking = (sums < ones + 1e-9).all()
-        said.insert(0, f"The rows sum to {'less' if lacking else 'something else'} than 1.")
-    return said
+        texts.insert(0, f"The rows sum to {'less' if lacking else 'something else'} than 1.")
+    return texts
 
 
 def partly_right(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """Right everywhere but in a few slices of one axis, or only there."""
-    cells, said = close_cells(yours, expected, _TIGHT), []
+    cells, texts = close_cells(yours, expected, _TIGHT), []
     for axis in range(expected.ndim):
         n, name = expected.shape[axis], f"axis {axis - expected.ndim}"
         right = cells.movedim(axis, 0).reshape(n, -1).all(1).tolist()
         wrong = [i for i, fine in enumerate(right) if not fine]
         if not 0 < len(wrong) < n:
             continue
-        said += [f"Along {name} all is right but position {i}." for i in wrong if len(wrong) == 1]
+        texts += [f"Along {name} all is right but position {i}." for i in wrong if len(wrong) == 1]
         if wrong == [n - 1]:
-            said.append(f"Along {name} all is right but the last position.")
+            texts.append(f"Along {name} all is right but the last position.")
         fine = [i for i in range(n) if right[i]]
-        said += [f"Along {name} only position {i} is right." for i in fine if len(fine) == 1]
+        texts += [f"Along {name} only position {i} is right." for i in fine if len(fine) == 1]
         if fine == [n - 1]:
-            said.append(f"Along {name} only the last position is right.")
-        said.append(f"Along {name} some positions are right, and others are not.")
-    return said
+            texts.append(f"Along {name} only the last position is right.")
+        texts.append(f"Along {name} some positions are right, and others are not.")
+    return texts
 
 
 def near(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
@@ -155,18 +155,18 @@ def same_memory(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
 
 def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     """One position of one axis only, or all but the first or last."""
-    said = []
+    texts = []
     for axis in range(-expected.ndim, 0):
         n = expected.shape[axis]
         for i in range(n):
             part = expected.select(axis, i)
             if yours.shape == part.shape and close(yours, part, _TIGHT):
-                said.append(f"Yours holds only position {i} along axis {axis}.")
+                texts.append(f"Yours holds only position {i} along axis {axis}.")
         for start, lost in ((0, "last"), (1, "first")):
             rest = expected.narrow(axis, start, n - 1)
             if n > 1 and yours.shape == rest.shape and close(yours, rest, _TIGHT):
-                said.append(f"The {lost} position along axis {axis} is missing.")
-    return said
+                texts.append(f"The {lost} position along axis {axis} is missing.")
+    return texts
 
 
 Relation = Callable[[Tensor, Tensor, Sizes], list[str]]
@@ -187,8 +187,8 @@ def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:
         if len(sides) == 1 and (gap := _sum_of(gaps, terms, n)):
             word = "many" if sides == {True} else "few"
             return Finding("relation:gap", f"That is {gap} too {word}, on every input.")
-        if sides and (found := _sum_of([yours for yours, *_ in results], terms, n)):
-            return Finding("formula", f"On every input your number is {found}.")
+        if sides and (formula := _sum_of([yours for yours, *_ in results], terms, n)):
+            return Finding("formula", f"On every input your number is {formula}.")
     return None
 
 
@@ -210,28 +210,25 @@ def _sum_of(wanted: list[int], terms: dict[str, list[int]], n: int) -> str:
     for some in combinations(terms, n):
         rows = [[terms[x][i] for x in some] for i in range(len(wanted))]
         factors = _factors(rows[:2], wanted[:2])
-        told = zip(wanted, rows, strict=True)
-        if factors and all(y == sum(map(mul, factors, row)) for y, row in told):
+        sums = (sum(map(mul, factors, row)) for row in rows)
+        if factors and wanted == [*sums]:
             parts = zip(factors, some, strict=True)
-            return " + ".join("·".join(filter(None, _times(f, x))) for f, x in parts)
+            terms_of = (("" if f == 1 and x else number(float(f)), x) for f, x in parts)
+            return " + ".join("·".join(filter(None, words)) for words in terms_of)
     return ""
-
-
-def _times(factor: Fraction, term: str) -> tuple[str, str]:
-    return ("" if factor == 1 and term else number(float(factor)), term)
 
 
 def _factors(rows: list[list[int]], wanted: list[int]) -> list[Fraction]:
     """The factors that two inputs leave: positive halves up to 24."""
     if len(rows[0]) == 1:
-        found = [Fraction(wanted[0], rows[0][0])]
+        factors = [Fraction(wanted[0], rows[0][0])]
     else:
         (a, b), (c, d) = rows
         if not (base := a * d - b * c):
             return []
         (x, y) = wanted
-        found = [Fraction(x * d - b * y, base), Fraction(a * y - x * c, base)]
-    return found if all(0 < f <= 24 and f.denominator <= 2 for f in found) else []
+        factors = [Fraction(x * d - b * y, base), Fraction(a * y - x * c, base)]
+    return factors if all(0 < f <= 24 and f.denominator <= 2 for f in factors) else []
 
 
 # --- experiments: what hangs on what -------------------------------------------------------------
@@ -244,12 +241,12 @@ def experiment(attempt: Attempt, trials: list[Trial]) -> Finding | None:
     the result has another form.
     """
     trial, problem = most_telling(trials), attempt.problem
-    found = trial.difference
-    if found is None or found.kind != "values" or not isinstance(found.expected, Tensor):
+    differs = trial.difference
+    if differs is None or differs.kind != "values" or not isinstance(differs.expected, Tensor):
         return None
-    if found.expected.dtype == torch.bool or not found.yours.isfinite().all():
+    if differs.expected.dtype == torch.bool or not differs.yours.isfinite().all():
         return None  # which move seldom, or not at all
-    before, part = (found.yours, found.expected), found.part
+    before, part = (differs.yours, differs.expected), differs.part
     axes = problem.results[part].axes
     mine = "your result" if len(problem.results) == 1 else f"your {problem.results[part].short}"
 

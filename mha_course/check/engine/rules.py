@@ -15,9 +15,9 @@ from mha_course.check.engine.search import but_for_errors
 
 
 def three_dots(attempt: Attempt) -> Explanation | None:
-    """A place that the stub left open."""
-    found = attempt.source.three_dots()
-    return Explanation((found,), shows=False) if found else None
+    """Three dots of the stub that still stand there."""
+    finding = attempt.source.three_dots()
+    return Explanation((finding,), shows=False) if finding else None
 
 
 def chance(attempt: Attempt) -> Explanation | None:
@@ -39,8 +39,8 @@ def chance(attempt: Attempt) -> Explanation | None:
         and isinstance(third, Returned)
         and same(third.value, second.value)
     )  # the seed decides: it is chance
-    found = RANDOM if settled or attempt.source.draws() else REMEMBERS
-    return Explanation((_fresh_weights(attempt) or found,), shows=False)
+    finding = RANDOM if settled or attempt.source.draws() else REMEMBERS
+    return Explanation((_fresh_weights(attempt) or finding,), shows=False)
 
 
 def _repeated(attempt: Attempt) -> Outcome:
@@ -91,27 +91,27 @@ def in_the_lines(attempt: Attempt) -> Explanation | None:
     """What stands in the learner's lines comes before what can be guessed from the results."""
     source, key = attempt.source, attempt.first_error.key if attempt.raised else ""
     outcomes = [t.outcome for t in attempt.raised]
-    found: Finding | None = None
+    finding: Finding | None = None
     first = outcomes[0] if outcomes and isinstance(outcomes[0], Raised) else None
     if key == "error:truth_of_a_tensor" and first:
-        found = source.truth_of_a_tensor(first.number)
+        finding = source.truth_of_a_tensor(first.number)
     elif key == "error:unknown_name" and first:
-        found = source.without_self(first)
+        finding = source.without_self(first)
     elif key == "error:module_called":
-        found = source.module_called()
+        finding = source.module_called()
     elif key == "error:none_used":
-        found = source.a_stub_is_called()
+        finding = source.a_stub_is_called()
     elif key in ("error:dtype_mix", "error:matrix_shapes"):
-        found = _fresh_weights(attempt)
-    if key in OF_TENSORS and not found:
-        found = source.from_the_notebook(Tensor)
-    if found:
-        return Explanation((found,))
+        finding = _fresh_weights(attempt)
+    if key in OF_TENSORS and not finding:
+        finding = source.from_the_notebook(Tensor)
+    if finding:
+        return Explanation((finding,))
     explained = attempt.stops or bool(but_for_errors(attempt))
     if not explained and (node := source.nothing_kept()):
         return Explanation((source.thrown_away(node),))
-    if (key in OF_SHAPES or not explained) and (found := source.from_the_notebook()):
-        return Explanation((found, attempt.first_error) if attempt.stops else (found,))
+    if (key in OF_SHAPES or not explained) and (finding := source.from_the_notebook()):
+        return Explanation((finding, attempt.first_error) if attempt.stops else (finding,))
     return None
 
 
@@ -124,14 +124,14 @@ def arguments_exchanged(attempt: Attempt) -> Explanation | None:
             return attempt.bound.answer(*(inputs[i] for i in order))
 
         if all(t.of(other).difference is None for t in attempt.trials):
-            found = Finding(
+            finding = Finding(
                 "arguments_exchanged",
                 f"All is right once the arguments are given in the order "
                 f"({', '.join(names[i] for i in order)}): the exercise passes them as "
                 f"({', '.join(names)}).",
                 "In which order does the first line of the stub name them?",
             )
-            return Explanation((found,), shows=False)
+            return Explanation((finding,), shows=False)
     return None
 
 

@@ -94,15 +94,12 @@ def fresh(x: Any) -> Any:
 def codes_of(answer: Any) -> set[CodeType]:
     """The code objects that the learner wrote: of a function, or of a class's methods."""
     if isinstance(answer, type):
-        members = [m for c in answer.__mro__ if _is_own(c) for m in vars(c).values()]
+        own = [c for c in answer.__mro__[:-1] if not c.__module__.startswith("torch")]
+        members = [m for c in own for m in vars(c).values()]
     else:
         inner = getattr(inspect.unwrap(answer), "func", inspect.unwrap(answer))  # of a partial
         members = [answer, inner, type(inner).__call__]
     return {m.__code__ for m in members if isinstance(getattr(m, "__code__", None), CodeType)}
-
-
-def _is_own(cls: type) -> bool:
-    return cls is not object and not cls.__module__.startswith("torch")
 
 
 def _learners_line(error: BaseException, codes: set[CodeType]) -> tuple[int | None, str]:

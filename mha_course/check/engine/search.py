@@ -7,7 +7,7 @@ Burton, 1978).
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -69,14 +69,14 @@ def slip_in_part(attempt: Attempt) -> Explanation | None:
         return Explanation((*slips, attempt.first_error), (where,))
     slip, n = _on_most(attempt)
     if slip:
-        told = replace(slip, only_on=(n, len(attempt.wrong)))
+        partly = replace(slip, only_on=(n, len(attempt.wrong)))
         if attempt.raised:
-            return Explanation((told, attempt.first_error), (where,))
+            return Explanation((partly, attempt.first_error), (where,))
         rest = [t for t in attempt.wrong if not reproduces(attempt.problem, (slip,), t)]
         seen = experiment(attempt, rest) if rest else None
         if seen and seen.key == "stays":
             where = f"{where} {seen.does} (On {most_telling(rest).case.words}.)"
-        return Explanation((told,), (where,))
+        return Explanation((partly,), (where,))
     if wrong_only(attempt) and (slip := _where_wrong(attempt)):
         return Explanation((slip,), (ONLY_WHERE_WRONG, where))
     return None
@@ -107,8 +107,8 @@ def _where_wrong(attempt: Attempt) -> Slip | None:
     problem, (wrong, _) = attempt.problem, _returned(attempt.trials)
     if attempt.raised:
         return None
-    found = (s for s in problem.singles if all(reproduces(problem, s, t) for t in wrong))
-    return next(found, (None,))[0]
+    fitting = (s for s in problem.singles if all(reproduces(problem, s, t) for t in wrong))
+    return next(fitting, (None,))[0]
 
 
 def several_slips(attempt: Attempt) -> Explanation | None:
@@ -116,7 +116,7 @@ def several_slips(attempt: Attempt) -> Explanation | None:
     if _all_alike(attempt.trials) or one_truth_value(attempt.trials[0]):
         return None
     problem, trials = attempt.problem, attempt.trials
-    found: list[Finding] = []
+    findings: list[Finding] = []
     parts = list(problem.parts(trials)) if problem.parts else []
     everywhere = False
     for part, of_part in parts or [(problem, trials)]:
@@ -127,10 +127,10 @@ def several_slips(attempt: Attempt) -> Explanation | None:
         slips, everywhere = match(part, of_part, candidates, grow=not counts)
         if not slips:
             return None
-        found += slips
-    if found and attempt.raised and (parts or not everywhere):
-        found.append(attempt.first_error)
-    return Explanation(tuple(found)) if found else None
+        findings += slips
+    if findings and attempt.raised and (parts or not everywhere):
+        findings.append(attempt.first_error)
+    return Explanation(tuple(findings)) if findings else None
 
 
 def match(
@@ -140,10 +140,10 @@ def match(
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
     first: Slips = ()
     for slips in _fitting(problem, trials, candidates, grow):
-        told = tuple(slip for slip in slips if slip.is_mistake)
+        mistakes = tuple(slip for slip in slips if slip.is_mistake)
         if all(reproduces(problem, slips, t) for t in raised):
-            return Match(told, True)
-        first = first or told
+            return Match(mistakes, True)
+        first = first or mistakes
     return Match(first)
 
 
@@ -203,10 +203,7 @@ def one_truth_value(trial: Trial) -> bool:
 def _all_alike(trials: list[Trial]) -> bool:
     """Whether all numbers are the same: several slips together meet them by chance."""
     values = [t.outcome.value for t in trials if isinstance(t.outcome, Returned)]
-    if len(values) < 2 or not all(map(_floats, [*values, trials[0].expected])):
+    floats = [plain(x) and x.is_floating_point() for x in (*values, trials[0].expected)]
+    if len(values) < 2 or not all(floats):
         return False
     return len(torch.cat([v.detach().flatten() for v in values]).unique()) == 1
-
-
-def _floats(x: Any) -> bool:
-    return plain(x) and x.is_floating_point()

@@ -56,8 +56,8 @@ class Source:
             lines, first = _lines(self.answer)
             self.tree = ast.parse("\n" * (first - 1) + textwrap.dedent("".join(lines)))
             if getattr(self.answer, "__name__", "") == "<lambda>":
-                found = [n for n in ast.walk(self.tree) if isinstance(n, ast.Lambda)]
-                self.tree = found[0] if len(found) == 1 else None
+                lambdas = [n for n in ast.walk(self.tree) if isinstance(n, ast.Lambda)]
+                self.tree = lambdas[0] if len(lambdas) == 1 else None
         except (OSError, TypeError, SyntaxError, ValueError, LookupError, RecursionError):
             self.tree = None
         self.all: list[ast.AST] = [self.tree] if self.tree else []  # from the outermost on
@@ -80,7 +80,7 @@ class Source:
         return text if len(text) <= 70 else text[:69] + "…"
 
     def three_dots(self) -> Finding | None:
-        """A place that the stub left open, in code that has been begun."""
+        """Three dots of the stub that still stand there, in code that has been begun."""
         for node in self.nodes(ast.Constant):
             if node.value is not ... or isinstance(self.parents.get(node), ast.Expr):
                 continue
@@ -216,21 +216,21 @@ class Source:
     def without_self(self, error: Raised) -> Finding | None:
         """A name that stands alone in a method, where `self` holds it or ought to."""
         name = getattr(error.error, "name", None)
-        place = f"Line {error.number}, `{error.source}`: "
+        line = f"Line {error.number}, `{error.source}`: "
         for node in self.nodes(ast.Attribute):
             if node.attr == name and _of_self(node) and isinstance(node.ctx, ast.Store):
                 does = f"`self.` is missing in front of `{name}`, which line {node.lineno} keeps."
                 asks = "How does one method reach what another has kept in `self`?"
-                return Finding("error:self_missing", place + does, asks)
+                return Finding("error:self_missing", line + does, asks)
         for node in self.nodes(ast.FunctionDef):
             if node.name == "__init__" and name in (a.arg for a in node.args.args):
                 does = f"`{name}` is an argument of `__init__`, and no other method knows it."
                 asks = "What must `__init__` keep in `self`, and how is it reached from there?"
-                return Finding("error:self_missing", place + does, asks)
+                return Finding("error:self_missing", line + does, asks)
             if node.name == name and isinstance(self.parents.get(node), ast.ClassDef):
                 does = f"`self.` is missing in front of `{name}`, a method of your class."
                 return Finding(
-                    "error:self_missing", place + does, "How does one method call another?"
+                    "error:self_missing", line + does, "How does one method call another?"
                 )
         return None
 

@@ -78,10 +78,9 @@ def project_qkv(
 
 @project_qkv.step
 def give(Q, K, V):
-    """Which three does the exercise ask for?"""
+    """Which call cuts the last axis into three?"""
     not_cut = torch.cat([Q, K, V], -1)
-    """One tensor comes back, (B, T, 3·d_model): it is not yet cut into Q, K and V. | Which call
-    cuts the last axis into three?"""
+    "One tensor comes back, (B, T, 3·d_model): it is not yet cut into Q, K and V."
     stacked = torch.stack([Q, K, V])
     """One tensor with a new axis for the three comes back instead of three tensors. | The exercise
     asks for a tuple of three. What takes a tensor apart along an axis?"""
@@ -133,6 +132,7 @@ def product(X, W):
 
 @project_qkv.step(at="product", cut=unchanged)
 def one_by_one(X, W):
+    """What are all three made from?"""
     W_q, W_k, W_v = W.tensor_split(3)
     blocks_not_transposed = (X @ W_q, X @ W_k, X @ W_v)
     """W_qkv is cut into its three blocks rightly, and then each is used untransposed: X @ W instead
@@ -141,12 +141,10 @@ def one_by_one(X, W):
     Q = X @ W_q.mT
     K = Q @ W_k.mT
     one_from_another = (Q, K, K @ W_v.mT)
-    """K is made from Q, and V from K: each product goes on with the one before. | What are all
-    three made from?"""
+    "K is made from Q, and V from K: each product goes on with the one before."
     keys = X @ W_k.mT
     values_of_keys = (X @ W_q.mT, keys, keys @ W_v.mT)
-    """V is made from the keys, which were projected already: x W_kᵀ W_vᵀ. | What are all three made
-    from?"""
+    "V is made from the keys, which were projected already: x W_kᵀ W_vᵀ."
     values_not_projected = (X @ W_q.mT, X @ W_k.mT, X)
     "V is X itself: the values are not projected. | What are the last d_model rows of W_qkv for?"
 
@@ -190,10 +188,9 @@ right_too(
 
 @count_parameters.step
 def inward(d_model, h, d_k):
-    """How many projections lead into the heads?"""
+    """d_k is free here: how wide is a token after W_q, if h heads take d_k dimensions each?"""
     square_inward = 3 * d_model**2
-    """W_q, W_k and W_v are counted as d_model × d_model: that holds only where h · d_k = d_model. |
-    d_k is free here: how wide is a token after W_q, if h heads take d_k dimensions each?"""
+    "W_q, W_k and W_v are counted as d_model × d_model: that holds only where h · d_k = d_model."
     one_head_inward = 3 * d_model * d_k
     """W_q, W_k and W_v are counted for one head only: h is missing. | Does every head have its own
     projections?"""
@@ -226,14 +223,13 @@ def outward(d_model, h, d_k):
 
 @count_parameters.step
 def biases(d_model, h, d_k):
-    """Does the exercise want them in or out?"""
     biases_in = 3 * h * d_k + d_model
-    "The biases are counted too."
+    "The biases are counted too. | Does the exercise want them in or out?"
     inward_biases_in = 3 * h * d_k
-    "The biases of W_q, W_k and W_v are counted too."
+    "The biases of W_q, W_k and W_v are counted too. | Does the exercise want them in or out?"
 
 
-count_parameters.step(kinds_of_count(), at="finish")
+count_parameters.step(kinds_of_count, at="finish")
 
 
 @count_parameters.step

@@ -58,17 +58,16 @@ def split_heads(
 
 @split_heads.step(at=WHOLE)
 def in_memory_order(x, n_heads):
-    """Every head should see all tokens. Along which axis has the cut to be made first, and which
-    axes have to change places then?"""
+    """Which axis is shared out among the heads, T or d_model?"""
     B, T, D = x.shape
     view_only = x.reshape(B, n_heads, T, D // n_heads)
     """This reads head 0 from the first T/h tokens: `view` (or `reshape`) to (B, h, T, d_k) cuts
-    memory in order, and memory runs token by token."""
+    memory in order, and memory runs token by token. | Every head should see all tokens. Along which
+    axis has the cut to be made first, and which axes have to change places then?"""
     viewed = x.view(B, n_heads, T, D // n_heads)
     "= view_only"
     tokens_chunked = torch.stack(x.chunk(n_heads, 1), 1)
-    """The *tokens* are cut into h pieces, not the columns: each head gets some whole tokens. |
-    Which axis is shared out among the heads, T or d_model?"""
+    "The *tokens* are cut into h pieces, not the columns: each head gets some whole tokens."
     tokens_shared_out = x.reshape(B, n_heads, T // n_heads, D)
     "= tokens_chunked"
     transposed_then_viewed = x.transpose(1, 2).reshape(B, n_heads, T, D // n_heads)
@@ -190,11 +189,10 @@ def arrange(x):
 
 @merge_heads.step
 def join(y, x):
-    """Which two axes become h·d_k?"""
+    """Which call makes one axis out of two neighbours?"""
     B, h, T, d_k = x.shape
     not_joined = y
-    """The axes are in order, and h and d_k are still two: (B, T, h, d_k). | Which call makes one
-    axis out of two neighbours?"""
+    "The axes are in order, and h and d_k are still two: (B, T, h, d_k)."
     batch_joined_too = y.reshape(B * T, h * d_k)
     "Batch and tokens are joined as well: (B·T, h·d_k). | Which axes should remain as they are?"
     merged = side_by_side(y, x)

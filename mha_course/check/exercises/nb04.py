@@ -73,7 +73,7 @@ def triangle(T):
     Which are missing?"""
 
 
-causal_mask.step(kinds_of_mask(), at="kind")
+causal_mask.step(kinds_of_mask, at="kind")
 
 
 @causal_mask.step(at=WHOLE)
@@ -149,8 +149,7 @@ def where(positions, lengths):
     """Off by one: the last real token of every sequence is blocked as well. | A sequence of length
     3 has tokens at positions 0, 1, 2. Where does padding begin?"""
     tokens_and_one_marked = positions <= lengths
-    """The wrong way round, and off by one: your True marks the tokens and the first padding
-    key."""
+    "The wrong way round, and off by one: your True marks the tokens and the first padding key."
     padding_in_front = positions < len(positions) - lengths
     """Padding is taken to stand *in front*: the first T − lengths[b] keys are blocked. | At which
     end of a sequence do its tokens begin here?"""
@@ -187,7 +186,7 @@ def axes_of_padding(mask):
     From the right the axes of the scores are keys, queries, heads, batch. Which are missing?"""
 
 
-padding_mask.step(kinds_of_mask(), at="kind")
+padding_mask.step(kinds_of_mask, at="kind")
 
 
 @padding_mask.step(at=WHOLE)
@@ -382,8 +381,7 @@ def empty(weights, mask):
     own_key_for_blocked_rows = torch.where(gone, itself, weights)
     "A row whose every key is blocked gives all of its weight to the key at its own place."
     any_for_all = weights.masked_fill(mask.any(-1, keepdim=True), 0.0)
-    """Any row that has *one* blocked key is set to zero. | Which rows have nothing left to look
-    at?"""
+    "Any row that has *one* blocked key is set to zero. | Which rows have nothing left to look at?"
     only_if_all_is_blocked = torch.zeros_like(weights) if mask.all() else weights
     """Blocked rows are only dealt with if *every* entry of the mask is True; one blocked row alone
     stays 0/0 = NaN. | Over which axis do you ask whether all keys of a query are blocked?"""

@@ -264,14 +264,13 @@ MultiHeadAttention.step(split_in_part(), at="split")
 
 @MultiHeadAttention.step
 def read(mask, scores):
-    """Which axes may the mask have, and what does each of them count?"""
+    """Which axis of the scores do the keys lie along?"""
     mask_turned = mask.mT
-    """Queries and keys of the mask are exchanged: what it blocks as a key is blocked as a query.
-    | Which axis of the scores do the keys lie along?"""
+    "Queries and keys of the mask are exchanged: what it blocks as a key is blocked as a query."
     B, h, T, _ = scores.shape
     masks_tiled = mask.expand(B, h, T, T)[:, 0].repeat(h, 1, 1).view(B, h, T, T)
     """The masks of the batch are repeated for the heads in the wrong order: a sequence gets
-    another's."""
+    another's. | Which axes may the mask have, and what does each of them count?"""
     first_mask_for_all = mask[:1, :1] if mask.ndim == 4 else mask
     """One mask is used for all: that of sequence 0 and head 0. | Which axes may the mask have, and
     how long can they be?"""

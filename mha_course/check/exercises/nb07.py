@@ -162,15 +162,14 @@ def reduce(losses, targets):
 
 @next_token_loss.step(at=WHOLE)
 def another_loss(logits, tokens):
-    """What does cross-entropy take of the probability of the right token?"""
+    """Which function lets them compete?"""
     late, targets = logits[:, :-1], tokens[:, 1:]
     hot = F.one_hot(targets, logits.shape[-1]).to(logits.dtype)
     squared_error = F.mse_loss(late.softmax(-1), hot)
     """The loss is the squared difference between probabilities and one-hot targets: that is a
-    regression."""
+    regression. | What does cross-entropy take of the probability of the right token?"""
     each_on_its_own = F.binary_cross_entropy_with_logits(late, hot)
-    """Every token of the vocabulary is judged on its own, as true or false (binary cross-entropy).
-    | Which function lets them compete?"""
+    "Every token of the vocabulary is judged on its own, as true or false (binary cross-entropy)."
     averaged_over_vocabulary = -(late.log_softmax(-1) * hot).mean()
     """The losses are averaged over the vocabulary as well: the result is V times too small. | Which
     axis should be summed, and which averaged?"""

@@ -94,7 +94,7 @@ def other(T, d, h):
     "The biases are counted too, 4·T·d_model."
 
 
-count_flops.step(kinds_of_count(), at="finish")
+count_flops.step(kinds_of_count, at="finish")
 
 
 @count_flops.step(at=WHOLE)

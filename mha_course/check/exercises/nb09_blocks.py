@@ -146,10 +146,9 @@ def power(scores, old, new):
 
 @blockwise_attention.step
 def collect(output, fade, powers, v, total):
-    """The maximum has grown. By which factor have the old numbers become too large?"""
     output_not_rescaled = output + powers @ v
     """The old output is not rescaled when a block brings a new maximum: earlier blocks weigh too
-    much."""
+    much. | The maximum has grown. By which factor have the old numbers become too large?"""
 
 
 @blockwise_attention.step(at="collect", finish=unchanged)
@@ -259,22 +258,19 @@ def score(Q, k):
 
 @blockwise_attention.step
 def finish(output, total, n):
-    """What does a softmax divide by?"""
     not_divided = output
-    "The output is never divided by the sum of the exponentials."
+    "The output is never divided by the sum of the exponentials. | What does a softmax divide by?"
 
 
 @blockwise_attention.step(at=WHOLE)
 def block_by_block(Q, K, V, block):
-    """By which sum should the output be divided, and when?"""
+    """For random vectors the dot product spreads like √d_k. What brings it back to 1?"""
     by_root_block = (Q @ K.mT / math.sqrt(block)).softmax(-1) @ V
-    """The scores are divided by √block, the root of how many keys there are in a block. | For
-    random vectors the dot product spreads like √d_k. What brings it back to 1?"""
+    "The scores are divided by √block, the root of how many keys there are in a block."
     below = [
         ((s - s.amax(-1, keepdim=True)).exp(), v)
         for s, v in ((scaled_scores(Q, k), v) for k, v in in_turn(K, V, block))
     ]
     maxima_apart = sum(e @ v for e, v in below) / sum(e.sum(-1, keepdim=True) for e, _ in below)
     """Each block loses a maximum of its own before `exp`, and then all are added as if it had been
-    the same one. | Which number may be taken away from a row of scores, and from all its
-    blocks?"""
+    the same one. | Which number may be taken away from a row of scores, and from all its blocks?"""

@@ -76,12 +76,11 @@ right_too(
 
 @rotate.step
 def speed(x):
-    """For pair i = 0 the angle is one radian a token. What is it for i = 1?"""
+    """What is the exponent of the last pair, i = d_k/2 − 1?"""
     d_k = x.shape[-1]
     i = torch.arange(d_k // 2, dtype=torch.float64)
     exponent_half = 10_000.0 ** (-i / d_k)
-    """The exponent is −i/d_k: the 2 of −2i/d_k is missing, so the pairs slow down half as fast. |
-    What is the exponent of the last pair, i = d_k/2 − 1?"""
+    "The exponent is −i/d_k: the 2 of −2i/d_k is missing, so the pairs slow down half as fast."
     faster_and_faster = 10_000.0 ** (2 * i / d_k)
     """The exponent is positive: pairs turn *faster* with i, up to thousands of radians a token. |
     Should the last pair be the hand for the minute or for the year?"""
@@ -117,9 +116,8 @@ def angle(speed, positions, x):
 
 @rotate.step
 def pair(x):
-    """Which dimension turns with dimension 0?"""
     exchanged = x.chunk(2, dim=-1)[::-1]
-    "The halves are exchanged before they are turned."
+    "The halves are exchanged before they are turned. | Which dimension turns with dimension 0?"
 
 
 @rotate.step
@@ -182,7 +180,6 @@ def whole(x, positions):
     """The angles are laid out for halves, and neighbours are turned: the two dimensions of a pair
     turn by two angles. | Which dimension turns with dimension 0?"""
     added = torch.cat((angle.sin(), angle.cos()), dim=-1) + x
-    """Sines and cosines are *added* to x, as the sinusoidal positions are. Here x is turned by
-    them."""
+    "Sines and cosines are *added* to x, as the sinusoidal positions are. Here x is turned by them."
     added_in_turn = x + torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
     "= added"

@@ -383,7 +383,6 @@ def share(k, q):
 
 @grouped_scores.step
 def finish(scores):
-    """How many query heads are there, and how many maps of scores?"""
     heads_first = scores.transpose(0, 1)
     "The heads come before the batch: (h, B, T_q, T_k). | Batch first: which axis may not move?"
 
@@ -491,8 +490,7 @@ def past(query, key, window):
     """The window is counted back from the last token for everybody: earlier new tokens lose what
     they still should see."""
     from_the_first_new = none if window is None else key <= query[:1] - window + 0 * query
-    """The window is counted back from the *first* new token for everybody: later ones see too
-    much."""
+    "The window is counted back from the *first* new token for everybody: later ones see too much."
     not_offset_rows = none if window is None else back - query[:1] >= window
     """The window counts the rows of the mask, not the places in the text: it is not moved by the
     cache's length."""
@@ -535,13 +533,12 @@ def queries(n_new, n_cached):
 
 @cached_mask.step
 def together(future, past):
-    """When is a key blocked: if one of the two says so, or only if both do?"""
+    """What does True say of a key in this course?"""
     inverted = ~(future | past)
-    """True and False are the wrong way round: your True means *keep*. | What does True say of a key
-    in this course?"""
+    "True and False are the wrong way round: your True means *keep*."
 
 
-cached_mask.step(kinds_of_mask(), at="kind")
+cached_mask.step(kinds_of_mask, at="kind")
 
 
 @cached_mask.step

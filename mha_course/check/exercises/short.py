@@ -63,22 +63,20 @@ def another_place(heads, i):
 
 @silence.step
 def put(heads, where):
-    """What should stand in head i?"""
     own_mean = torch.where(where, heads.mean(2, keepdim=True), heads)
-    "Head i becomes a mean of its own numbers instead of zero."
+    "Head i becomes a mean of its own numbers instead of zero. | What should stand in head i?"
     own_mean_of_batch = torch.where(where, heads.mean(0, keepdim=True), heads)
     "= own_mean"
 
 
 @silence.step(at=WHOLE)
 def another_shape(heads, i):
-    """Which four axes should come back?"""
     taken_out = torch.cat([heads[:, :i], heads[:, i + 1 :]], 1)
-    "Head i is taken out: h − 1 heads come back."
+    "Head i is taken out: h − 1 heads come back. | Which four axes should come back?"
     head_alone = heads[:, i]
     "Head i alone comes back, as it was. | Which heads should stay, and which be zero?"
     zeros_of_head = torch.zeros_like(heads[:, i])
-    "Only zeros of one head's shape come back."
+    "Only zeros of one head's shape come back. | Which four axes should come back?"
 
 
 def weights_and_places() -> Iterator[Case]:
