@@ -134,27 +134,22 @@ def _endless(x: Any, n_heads: Any) -> Any:
     return _endless(x, n_heads)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        *map(
-            _raise, (SystemExit(), KeyboardInterrupt(), MemoryError(), BadError(), StopIteration())
-        ),
-        _endless,
-        lambda x, h: Evil(),
-        lambda x, h: [Evil()],
-        lambda x, h: "text",
-        lambda x, h: right(x, h).to(torch.complex64),
-        lambda x, h: torch.empty(0),
-        lambda x, h: x.resize_(1),
-        lambda: None,
-        lambda x, h, more: None,
-        3,
-        None,
-        "split_heads",
-        int,
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    *map(_raise, (SystemExit(), KeyboardInterrupt(), MemoryError(), BadError(), StopIteration())),
+    _endless,
+    lambda x, h: Evil(),
+    lambda x, h: [Evil()],
+    lambda x, h: "text",
+    lambda x, h: right(x, h).to(torch.complex64),
+    lambda x, h: torch.empty(0),
+    lambda x, h: x.resize_(1),
+    lambda: None,
+    lambda x, h, more: None,
+    3,
+    None,
+    "split_heads",
+    int,
+])  # fmt: skip
 def test_whatever_happens_a_check_reports(answer: Any) -> None:
     report = check.split_heads(answer)
     assert report.passed is False and report.findings
@@ -498,37 +493,18 @@ def _stop() -> Any:
     raise RuntimeError("enough")
 
 
-@pytest.mark.parametrize(
-    ("answer", "key", "words"),
-    [
-        (lambda x: 2 * x.double(), "fixed_dtype", "has dtype float64 for float32 input"),
-        (
-            lambda x: (2 * x).half() if x.dtype == torch.bfloat16 else 2 * x,
-            "fixed_dtype",
-            "has dtype float16 for bfloat16 input",
-        ),
-        (
-            lambda x: x * 2e5 / 1e5,
-            "precision_lost",
-            "for float16 input your result has other values",
-        ),
-        (
-            lambda x: 2 * x + 1e5 * x - 1e5 * x,
-            "precision_lost",
-            "your result has",
-        ),
-        (
-            lambda x: 2 * x + (x * 1e9 - x * 1e9),
-            "precision_lost",
-            "for float16 input your result has NaN",
-        ),
-        (
-            lambda x: 2 * x if x.dtype != torch.float16 else _stop(),
-            "error:error_RuntimeError",
-            '(for float16 input; float64 goes well): `raise RuntimeError("enough")`. enough',
-        ),
-    ],
-)
+@pytest.mark.parametrize(("answer", "key", "words"), [
+    (lambda x: 2 * x.double(), "fixed_dtype", "has dtype float64 for float32 input"),
+    (lambda x: (2 * x).half() if x.dtype == torch.bfloat16 else 2 * x, "fixed_dtype",
+        "has dtype float16 for bfloat16 input"),
+    (lambda x: x * 2e5 / 1e5, "precision_lost",
+        "for float16 input your result has other values"),
+    (lambda x: 2 * x + 1e5 * x - 1e5 * x, "precision_lost", "your result has"),
+    (lambda x: 2 * x + (x * 1e9 - x * 1e9), "precision_lost",
+        "for float16 input your result has NaN"),
+    (lambda x: 2 * x if x.dtype != torch.float16 else _stop(), "error:error_RuntimeError",
+        '(for float16 input; float64 goes well): `raise RuntimeError("enough")`. enough',),
+])  # fmt: skip
 def test_other_dtypes_are_tried(answer: Any, key: str, words: str) -> None:
     report = judge(_doubled(), answer)
     assert report.passed is False and report.slips[-1] == key and words in str(report)
@@ -585,7 +561,7 @@ def test_what_holds_tensors_is_tried_like_a_tensor() -> None:
         0,
         "00",
         make_cases=lambda: [Case((_Box(torch.ones(3).double()),), {"d": 3})],
-        gives=("w (d)",),
+        gives=("w (d)"),
     )
     def unpacked(box: _Box) -> Tensor:
         return 2 * box.weight
@@ -597,15 +573,12 @@ def test_what_holds_tensors_is_tried_like_a_tensor() -> None:
     assert ones.slips == ("fixed_device",)
 
 
-@pytest.mark.parametrize(
-    ("answer", "passed"),
-    [
-        (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype), False),
-        (lambda x: torch.tensor((2 * x).tolist(), dtype=x.dtype), False),
-        (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype, device=x.device), True),
-        (lambda x: 2 * x if x.device.type == "cpu" else _stop(), True),
-    ],
-)
+@pytest.mark.parametrize(("answer", "passed"), [
+    (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype), False),
+    (lambda x: torch.tensor((2 * x).tolist(), dtype=x.dtype), False),
+    (lambda x: 2 * x + torch.zeros(x.shape, dtype=x.dtype, device=x.device), True),
+    (lambda x: 2 * x if x.device.type == "cpu" else _stop(), True),
+])  # fmt: skip
 def test_results_follow_the_device_of_the_input(answer: Any, passed: bool) -> None:
     report = judge(_doubled(), answer)
     assert report.passed is passed
@@ -615,18 +588,15 @@ def test_results_follow_the_device_of_the_input(answer: Any, passed: bool) -> No
 # --- running what a learner wrote ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        torch.rand(3, 5),
-        torch.rand(5, 3).T,
-        torch.rand(6, 5)[::2],
-        torch.rand(3, 1).expand(3, 5),
-        torch.rand(3, 2)[:, :1].expand(3, 5),
-        torch.arange(6).view(2, 3)[:, ::2],
-        torch.tensor(True),
-    ],
-)
+@pytest.mark.parametrize("x", [
+    torch.rand(3, 5),
+    torch.rand(5, 3).T,
+    torch.rand(6, 5)[::2],
+    torch.rand(3, 1).expand(3, 5),
+    torch.rand(3, 2)[:, :1].expand(3, 5),
+    torch.arange(6).view(2, 3)[:, ::2],
+    torch.tensor(True),
+])  # fmt: skip
 def test_a_copy_is_equal_and_independent(x: Tensor) -> None:
     before, copy = x.clone(), fresh(x)
     assert torch.equal(copy, x) and copy.dtype == x.dtype
@@ -672,17 +642,14 @@ def _wrapped(x: Any) -> Any:
 _HERE = _helper.__code__.co_firstlineno + 1
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        _helper,
-        _wrapped,
-        _Callable(),
-        _Callable().helper,
-        functools.partial(_helper),
-        _Callable.static,
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    _helper,
+    _wrapped,
+    _Callable(),
+    _Callable().helper,
+    functools.partial(_helper),
+    _Callable.static,
+])  # fmt: skip
 def test_the_innermost_line_of_the_learner_is_found(answer: Any) -> None:
     outcome = run(answer, (3,), codes_of(answer))
     assert isinstance(outcome, Raised) and outcome.kind == "LookupError"
@@ -807,13 +774,10 @@ def test_a_check_imports_nothing_heavy(once) -> None:
     assert not {"matplotlib", "sympy", "torch._dynamo", "ipywidgets"} & {*told["loaded"]}
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Torch not compiled with CUDA enabled",
-        "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
-        "PyTorch is not linked with support for mps devices",
-    ],
-)
+@pytest.mark.parametrize("message", [
+    "Torch not compiled with CUDA enabled",
+    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+    "PyTorch is not linked with support for mps devices",
+])  # fmt: skip
 def test_a_missing_gpu_is_a_fixed_device_whatever_the_build_of_torch(message: str) -> None:
     assert explain(Raised(RuntimeError(message))).key == "fixed_device"

@@ -17,6 +17,8 @@ from mha_course.check.engine.compare import same
 from mha_course.check.engine.device import flat
 from mha_course.check.engine.safely import fresh
 
+pytestmark = pytest.mark.plain  # checked annotations take three times as long
+
 
 class Base(nn.Module):
     """A right class, in pieces that can be replaced."""
@@ -67,13 +69,10 @@ class AveragesWhereAllIsBlocked(Base):
         return torch.full_like(scores, 0.1) if whole else super().weights(scores, mask)
 
 
-@pytest.mark.plain  # checked annotations take three times as long
-@pytest.mark.parametrize(
-    "wrong", [AveragesWhereAllIsBlocked, AllHeadsZeroWhereOneIsEmpty, EmptyIfFirstQueryIs]
-)
-def test_masks_that_differ_by_head(wrong: type[Base]) -> None:
+def test_masks_that_differ_by_head() -> None:
     assert check.MultiHeadAttention(Base).passed
-    assert check.MultiHeadAttention(wrong).passed is False
+    for wrong in (AveragesWhereAllIsBlocked, AllHeadsZeroWhereOneIsEmpty, EmptyIfFirstQueryIs):
+        assert check.MultiHeadAttention(wrong).passed is False
 
 
 class WeightsAsData(Base):
@@ -103,9 +102,8 @@ class ValuesByKeys(Base):
 
 
 def test_a_slip_is_found_whatever_the_weights_were_before() -> None:
-    for ValuesByKeys.std in (0.3, 0.4, 0.3, 0.3):
+    for ValuesByKeys.std in (0.3, 0.4, 0.3):
         assert check.MultiHeadAttention(ValuesByKeys).slips == ("made_by_qkk",)
-        assert check.MultiHeadAttention(Base).passed
 
 
 class HalfDetached(Base):
@@ -114,14 +112,11 @@ class HalfDetached(Base):
         return half + half.detach()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "key", "word"),
-    [
-        (WeightsAsData, "gradient_stops", "reaches `w_q` and `w_k`."),
-        (Frozen, "gradient_stops", "reaches `w_v`."),
-        (HalfDetached, "gradient_differs", "gradient of `x` and `w_q` and `w_k`"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "key", "word"), [
+    (WeightsAsData, "gradient_stops", "reaches `w_q` and `w_k`."),
+    (Frozen, "gradient_stops", "reaches `w_v`."),
+    (HalfDetached, "gradient_differs", "gradient of `x` and `w_q` and `w_k`"),
+])  # fmt: skip
 def test_a_gradient_reaches_all_four_layers(wrong: type[Base], key: str, word: str) -> None:
     report = check.MultiHeadAttention(wrong)
     assert report.slips == (key,) and word in str(report)
@@ -159,7 +154,6 @@ def test_a_gradient_gets_through(name: str) -> None:
         return right(first.data, *inputs)
 
     judge = getattr(check, name)
-    assert judge(right).passed
     assert judge(without).slips == ("no_gradient",)
     assert judge(detached).slips == ("no_gradient",)
     alone = len([x for x in next(iter(judge.make_cases())).inputs if _cut(x) is not x]) == 1

@@ -273,7 +273,7 @@ def test_no_mutant_of_a_right_answer_passes(name):
     chance = random.Random(7)
     for answer in RIGHT[name]:
         source = Source(answer)
-        some = (c for c in changes(source.tree) if chance.random() < 0.05)
+        some = (c for c in changes(source.tree) if chance.random() < 0.02)
         for _, mutant in versions(source, some):
             if callable(mutant) and problem(mutant).passed:
                 for case in problem.cases:

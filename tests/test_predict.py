@@ -20,13 +20,7 @@ from mha_course import explore, predictions, runs, shipped
 from mha_course.check.exercises.nb12 import KeysByQueries
 from mha_course.explore import n01_scaling, n03_memory, n04_masks, n09_cost, n11_cache
 from mha_course.pictures import panels
-from mha_lesson import (
-    MultiHeadAttention,
-    causal_mask,
-    models,
-    padding_mask,
-    text,
-)
+from mha_lesson import MultiHeadAttention, causal_mask, models, padding_mask, text
 from mha_lesson.tasks import letter_batches
 from mha_lesson.training import side_accuracy, silence_head, weight_by_offset
 

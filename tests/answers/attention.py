@@ -49,17 +49,6 @@ def exp_by_hand(Q, K, V):
     return w @ V, w
 
 
-def attention_textbook(Q, K, V):
-    scores = Q @ K.transpose(-2, -1) / math.sqrt(Q.size(-1))
-    weights = F.softmax(scores, dim=-1)
-    return weights @ V, weights
-
-
-def attention_as_list(Q, K, V):
-    weights = (Q @ K.mT * Q.shape[-1] ** -0.5).softmax(-1)
-    return [torch.matmul(weights, V), weights]
-
-
 def attention_fused(Q, K, V):
     out = F.scaled_dot_product_attention(Q, K, V)
     eye = torch.eye(K.shape[-2], dtype=V.dtype, device=V.device).expand(*K.shape[:-1], -1)
@@ -144,25 +133,6 @@ def attention_logsumexp(Q, K, V):
     return [w @ V, w]
 
 
-def attention_by_hand_2(Q, K, V):
-    s = torch.einsum("...qd,...kd->...qk", Q, K) / Q.shape[-1] ** 0.5
-    e = torch.exp(s - s.max(dim=-1, keepdim=True).values)
-    w = e / e.sum(dim=-1, keepdim=True)
-    return torch.einsum("...qk,...kd->...qd", w, V), w
-
-
-def attention_logsumexp_2(Q, K, V):
-    s = (Q * Q.shape[-1] ** -0.5).matmul(K.mT)
-    w = (s - torch.logsumexp(s, dim=-1, keepdim=True)).exp()
-    return w.matmul(V), w
-
-
-def attention_identity_values(Q, K, V):
-    eye = torch.eye(K.shape[-2], dtype=K.dtype, device=K.device).expand(*K.shape[:-1], -1)
-    w = F.scaled_dot_product_attention(Q, K, eye)
-    return w @ V, w
-
-
 def attention_two_temporaries(Q, K, V):
     scores = torch.empty(0)
     scores = (Q / Q.shape[-1] ** 0.25) @ (K / K.shape[-1] ** 0.25).mT
@@ -177,12 +147,6 @@ def attention_by_pytorch(Q, K, V):
     return torch.einsum("...qk,...kv->...qv", weights, V), weights
 
 
-def attention_through_identity(Q, K, V):
-    eye = torch.eye(K.shape[-2], dtype=K.dtype, device=K.device).expand(*K.shape[:-1], -1)
-    w = F.scaled_dot_product_attention(Q, K, eye)
-    return [torch.einsum("...qk,...kv->...qv", w, V), w]
-
-
 def weights_as_a_gradient(Q, K, V):
     S = Q @ K.transpose(-1, -2) / math.sqrt(Q.shape[-1])
     A = grad(lambda s: s.logsumexp(-1).sum())(S)
@@ -192,13 +156,6 @@ def weights_as_a_gradient(Q, K, V):
 def output_ready_made(Q, K, V):
     weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
     return F.scaled_dot_product_attention(Q, K, V), weights
-
-
-def attention_identity_values_2(Q, K, V):
-    n = K.shape[-2]
-    one = torch.eye(n, dtype=K.dtype, device=K.device).expand(*K.shape[:-1], n)
-    weights = F.scaled_dot_product_attention(Q, K, one)
-    return weights @ V, weights
 
 
 def attention_log_space(Q, K, V):

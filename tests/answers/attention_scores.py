@@ -33,18 +33,9 @@ def broadcast_and_sum(Q, K):
     return (Q.unsqueeze(-2) * K.unsqueeze(-3)).sum(-1) / math.sqrt(K.shape[-1])
 
 
-def textbook(Q, K):
-    d_k = Q.size(-1)
-    return torch.matmul(Q, K.transpose(-2, -1)) / math.sqrt(d_k)
-
-
 def root_as_a_tensor(q, k):
     d_k = torch.tensor(k.shape[-1])
     return q @ k.transpose(-1, -2) / torch.sqrt(d_k)
-
-
-def with_einsum(query, key):
-    return torch.einsum("...qd,...kd->...qk", query, key) * query.shape[-1] ** -0.5
 
 
 def with_einops(query, key):
@@ -74,11 +65,6 @@ def row_by_row(Q, K):
         for j in range(K.shape[-2]):
             out[..., i, j] = (Q[..., i, :] * K[..., j, :]).sum(-1)
     return out / math.sqrt(Q.shape[-1])
-
-
-def by_broadcasting(Q, K):
-    products = Q.unsqueeze(-2) * K.unsqueeze(-3)
-    return products.sum(dim=-1).div(Q.shape[-1] ** 0.5)
 
 
 def prints_a_lot(Q, K):
@@ -148,11 +134,6 @@ def with_a_device_context(Q, K):
 
 def with_a_scale_tensor(Q, K):
     return torch.mul(Q @ K.mT, torch.tensor(Q.shape[-1], dtype=Q.dtype, device=Q.device).rsqrt())
-
-
-def scores_in_place(q, k):
-    q /= q.shape[-1] ** 0.5
-    return q @ k.mT
 
 
 def scores_by_cdist(Q, K):

@@ -62,31 +62,12 @@ def one_query_at_a_time(q, k, v, cache):
     return torch.cat(rows, 2), (k, v)
 
 
-def with_a_cache(q, k, v, cache):
-    if cache is not None:
-        k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
-    new, length = q.shape[2], k.shape[2]
-    blocked = torch.ones(new, length, dtype=torch.bool, device=q.device).triu(length - new + 1)
-    scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(blocked, -math.inf)
-    return scores.softmax(-1) @ v, (k, v)
-
-
 def by_sdpa_and_a_mask(q, k, v, cache):
     old_k, old_v = (k[:, :, :0], v[:, :, :0]) if cache is None else cache
     k, v = torch.cat([old_k, k], -2), torch.cat([old_v, v], -2)
     i = torch.arange(k.shape[-2] - q.shape[-2], k.shape[-2], device=q.device)
     keep = torch.arange(k.shape[-2], device=q.device) <= i[:, None]
     return F.scaled_dot_product_attention(q, k, v, keep), [k, v]
-
-
-def cached_token_by_token(q, k, v, cache):
-    keys, values = (k[:, :, :0], v[:, :, :0]) if cache is None else cache
-    rows = []
-    for t in range(q.shape[2]):
-        keys = torch.cat([keys, k[:, :, t : t + 1]], 2)
-        values = torch.cat([values, v[:, :, t : t + 1]], 2)
-        rows.append(F.scaled_dot_product_attention(q[:, :, t : t + 1], keys, values))
-    return torch.cat(rows, 2), (keys, values)
 
 
 def cached_one_by_one(q, k, v, cache):
@@ -172,17 +153,6 @@ def bias_of_the_lower_right(q, k, v, cache):
         k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
     bias = causal_lower_right(q.shape[2], k.shape[2])
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias), (k, v)
-
-
-def cached_token_by_token_3(q, k, v, cache):
-    if cache is None:
-        cache = (k[:, :, :0], v[:, :, :0])
-    rows, (K, V) = [], cache
-    for t in range(q.shape[2]):
-        K = torch.cat((K, k[:, :, t : t + 1]), dim=-2)
-        V = torch.cat((V, v[:, :, t : t + 1]), dim=-2)
-        rows.append(F.scaled_dot_product_attention(q[:, :, t : t + 1], K, V))
-    return torch.cat(rows, dim=-2), (K, V)
 
 
 def cached_by_positions(q, k, v, cache):

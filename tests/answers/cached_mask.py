@@ -1,6 +1,5 @@
 """cached_mask (19): right in many styles, and wrong."""
 
-import math
 import torch
 
 from answers import told
@@ -47,33 +46,11 @@ def rows_of_a_square(n_new, n_cached, window):
     return blocked[n_cached:]
 
 
-def cell_by_cell(n_new, n_cached, window):
-    rows = []
-    for i in range(n_cached, n_cached + n_new):
-        reach = n_cached + n_new if window is None else window
-        rows.append([not (i - reach < j <= i) for j in range(n_cached + n_new)])
-    return torch.tensor(rows)
-
-
 def by_positions(n_new, n_cached, window):
     query = torch.arange(n_cached, n_cached + n_new)[:, None]
     key = torch.arange(n_cached + n_new)
     blocked = key > query
     return blocked if window is None else blocked | (key <= query - window)
-
-
-def by_triangles(n_new, n_cached, window):
-    ones = torch.ones(n_new, n_cached + n_new, dtype=torch.bool)
-    mask = ones.triu(n_cached + 1)
-    return mask if window is None else mask | ones.tril(n_cached - window)
-
-
-def mask_by_lists(n_new, n_cached, window):
-    rows = []
-    for i in range(n_cached, n_cached + n_new):
-        first = 0 if window is None else max(0, i - window + 1)
-        rows.append([not first <= j <= i for j in range(n_cached + n_new)])
-    return torch.tensor(rows)
 
 
 def cmask_cells(n_new, n_cached, window):
@@ -114,12 +91,6 @@ def mask_band(n_new, n_cached, window):
     if window is not None:
         keep = keep.triu(n_cached - window + 1)
     return keep.logical_not()
-
-
-def mask_python(n_new, n_cached, window):
-    reach = math.inf if window is None else window
-    rows = range(n_cached, n_cached + n_new)
-    return torch.tensor([[not 0 <= i - j < reach for j in range(n_cached + n_new)] for i in rows])
 
 
 @told("one_place")

@@ -46,19 +46,6 @@ def not_tril_3(T):
     return ~torch.tril(torch.ones((T, T))).bool()
 
 
-def by_loops(T):
-    mask = torch.zeros(T, T, dtype=torch.bool)
-    for i in range(T):
-        for j in range(T):
-            if j > i:
-                mask[i, j] = True
-    return mask
-
-
-def from_lists_2(T):
-    return torch.tensor([[j > i for j in range(T)] for i in range(T)])
-
-
 def from_infinities(T):
     return torch.full((T, T), float("-inf")).triu(1) == float("-inf")
 
@@ -91,10 +78,6 @@ def causal_by_cumsum(T):
 def causal_sub_buffer(T):
     i = torch.arange(T)
     return (i.unsqueeze(1) - i.unsqueeze(0)).lt(0)
-
-
-def causal_not_tril(T):
-    return ~torch.tril(torch.ones((T, T), dtype=torch.bool))
 
 
 def causal_cumsum(T):

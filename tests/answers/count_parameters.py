@@ -30,11 +30,6 @@ def per_head(d, h, k):
     return sum(3 * d * k for _ in range(h)) + (h * k) * d
 
 
-def by_building(d, h, k):
-    layers = [nn.Linear(d, h * k, bias=False) for _ in range(3)] + [nn.Linear(h * k, d, bias=False)]
-    return sum(p.numel() for layer in layers for p in layer.parameters())
-
-
 def by_integer_division(d, h, k):
     return 8 * d * h * k // 2
 

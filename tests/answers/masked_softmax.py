@@ -31,10 +31,6 @@ def nan_to_num(scores, mask):
     return torch.nan_to_num(scores.masked_fill(mask, float("-inf")).softmax(-1))
 
 
-def filled_then_mended(scores, mask):
-    return scores.masked_fill(mask, -math.inf).softmax(-1).nan_to_num(0.0)
-
-
 def smallest_then_zeroed(scores, mask):
     return scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1) * ~mask
 
@@ -79,10 +75,6 @@ def fill_softmax_fill(scores, mask):
 def smallest_then_zero(scores, mask):
     w = torch.softmax(scores.masked_fill(mask, torch.finfo(scores.dtype).min), dim=-1)
     return torch.where(mask, torch.zeros_like(w), w)
-
-
-def nan_to_num_is_fine_here(scores, mask):
-    return scores.masked_fill(mask, -torch.inf).softmax(-1).nan_to_num(0.0)
 
 
 def by_hand(scores, mask):
@@ -150,11 +142,6 @@ def softmax_in_place(s, m):
     return s.softmax(-1).masked_fill(empty, 0)
 
 
-def masked_nan_to_num(scores, mask):
-    w = scores.masked_fill(mask, -torch.inf).softmax(-1)
-    return torch.nan_to_num(w, nan=0.0)
-
-
 def masked_by_where(scores, mask):
     low = torch.where(mask, torch.finfo(scores.dtype).min, scores)
     e = torch.where(mask, 0.0, (low - low.amax(-1, keepdim=True)).exp())
@@ -166,10 +153,6 @@ def msoftmax_with_big_negative(scores, mask):
     low = torch.finfo(scores.dtype).min
     p = torch.softmax(torch.where(mask, torch.full_like(scores, low), scores), dim=-1)
     return p * (~mask).to(p.dtype)
-
-
-def msoftmax_fill_and_mend(scores, mask):
-    return scores.masked_fill(mask, -math.inf).softmax(dim=-1).nan_to_num(nan=0.0)
 
 
 def msoftmax_stable_exp(scores, mask):
@@ -190,16 +173,6 @@ def softmax_in_pieces(scores, mask):
     s = scores.where(~mask, lowest)
     w = s.softmax(-1)
     return w * (~mask).to(w.dtype)
-
-
-def softmax_filled_twice(scores, mask):
-    weights = scores.masked_fill(mask, -math.inf).softmax(dim=-1)
-    return weights.masked_fill(mask, 0.0)
-
-
-def masked_nan_to_num_2(scores, mask):
-    w = torch.softmax(scores.masked_fill(mask, -torch.inf), -1)
-    return torch.nan_to_num(w, nan=0.0)
 
 
 def msoft_two_fills(scores, mask):

@@ -31,10 +31,6 @@ def flatten_last(x):
     return x.transpose(1, 2).flatten(2)
 
 
-def cat_unbound(x):
-    return torch.cat(x.unbind(dim=1), dim=-1)
-
-
 def flatten_moved(x):
     return x.movedim(1, 2).flatten(start_dim=2)
 

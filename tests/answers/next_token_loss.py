@@ -49,11 +49,6 @@ def cross_entropy_moved(logits, tokens):
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), tokens[:, 1:].to(torch.int64))
 
 
-def by_log_softmax(logits, tokens):
-    logs = torch.log_softmax(logits[:, :-1], dim=-1)
-    return -logs.gather(-1, tokens[:, 1:, None].long()).mean()
-
-
 def by_logsumexp(logits, tokens):
     x, y = logits[:, :-1], tokens[:, 1:].long()
     hit = F.one_hot(y, x.shape[-1]).to(x.dtype)
@@ -105,16 +100,6 @@ def loss_by_onehot(logits, tokens):
     logp = logits.narrow(1, 0, logits.shape[1] - 1).log_softmax(-1)
     hot = F.one_hot(tokens[:, 1:], logits.shape[-1]).to(logp.dtype)
     return -(logp * hot).sum((-1, -2)).mean() / (logits.shape[1] - 1)
-
-
-def loss_transposed(logits, tokens):
-    return nn.CrossEntropyLoss()(logits[:, :-1].transpose(1, 2), tokens[:, 1:].long())
-
-
-def loss_gather(logits, tokens):
-    logp = logits[:, :-1].log_softmax(dim=-1)
-    picked = logp.gather(-1, tokens[:, 1:, None].long())
-    return -picked.mean()
 
 
 def loss_logsumexp(logits, tokens):

@@ -22,11 +22,6 @@ def looped(weights):
     return torch.stack([sum(weights[k, t, t - 1] for t in range(1, T)) / (T - 1) for k in range(h)])
 
 
-def by_index(weights):
-    i = torch.arange(1, weights.shape[-1], device=weights.device)
-    return weights[:, i, i - 1].mean(1)
-
-
 def by_trace(weights):
     return torch.einsum("hii->h", weights[:, 1:, :-1]) / (weights.shape[1] - 1)
 
@@ -40,11 +35,6 @@ def by_shifted_eye(w):
 def a_loop_of_heads(A):
     T = A.shape[-1]
     return torch.stack([sum(a[t, t - 1] for t in range(1, T)) / (T - 1) for a in A])
-
-
-def by_trace_2(weights):
-    lower = weights[:, 1:, :-1]
-    return torch.einsum("htt->h", lower) / lower.shape[-1]
 
 
 def with_a_shifted_identity(weights):

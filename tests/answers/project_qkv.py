@@ -35,11 +35,6 @@ def three_products_2(X, W_qkv):
     return X @ W_q.T, X @ W_k.T, X @ W_v.T
 
 
-def functional_linear(X, W_qkv):
-    Q, K, V = F.linear(X, W_qkv).split(X.size(-1), dim=-1)
-    return [Q, K, V]
-
-
 def viewed_and_unbound(X, W):
     B, T, D = X.shape
     return torch.einsum("btd,ed->bte", X, W).reshape(B, T, 3, D).unbind(2)
@@ -108,11 +103,6 @@ def project_three(X, W_qkv):
     return X @ wq.mT, X @ wk.mT, X @ wv.mT
 
 
-def project_einsum(X, W_qkv):
-    d = X.shape[-1]
-    return tuple(torch.einsum("btd,ned->nbte", X, W_qkv.reshape(3, d, d)))
-
-
 def project_unflatten(X, W_qkv):
     q, k, v = F.linear(X, W_qkv).unflatten(2, (3, -1)).unbind(dim=2)
     return q, k, v
@@ -124,18 +114,9 @@ def project_parallel(X, W_qkv):
     return tuple(part.permute(1, 2, 0) for part in qkv.split(d_model))
 
 
-def project_einsum_2(X, W_qkv):
-    W = W_qkv.reshape(3, -1, X.shape[-1])
-    return list(torch.einsum("btm,com->cbto", X, W))
-
-
 def project_by_bmm(X, W_qkv):
     W = rearrange(W_qkv, "(s o) i -> s i o", s=3)
     return tuple(torch.einsum("bti,sio->sbto", X, W))
-
-
-def project_unflatten_2(X, W_qkv):
-    return F.linear(X, W_qkv).unflatten(-1, (3, -1)).unbind(dim=-2)
 
 
 def project_three_products(X, W_qkv):

@@ -56,10 +56,6 @@ def unfolded(x, n_heads):
     return x.unfold(-1, d, d).swapdims(1, 2)
 
 
-def einops_repeat_free(x, n_heads):
-    return rearrange(x, "b t (h d) -> b h t d", h=n_heads)
-
-
 def assigned(x, n_heads):
     B, T, D = x.shape
     out = x.new_empty(B, n_heads, T, D // n_heads)
@@ -112,12 +108,6 @@ def with_hsplit(x, h):
     return torch.cat([head.unsqueeze(1) for head in heads], dim=1)
 
 
-def with_gather(x, h):
-    B, T, D = x.shape
-    index = torch.arange(D, device=x.device).view(h, D // h)
-    return x[:, :, index].permute(0, 2, 1, 3)
-
-
 def with_swapaxes(x, n_heads):
     return x.unflatten(2, [n_heads, x.size(2) // n_heads]).swapaxes(1, 2).clone()
 
@@ -125,11 +115,6 @@ def with_swapaxes(x, n_heads):
 def split_by_gather(x, n_heads):
     columns = torch.arange(x.shape[-1], device=x.device).view(n_heads, -1)
     return x[..., columns].movedim(-2, 1)
-
-
-def split_stack(x, n_heads):
-    d_k = x.shape[2] // n_heads
-    return torch.stack([x[:, :, i * d_k : (i + 1) * d_k] for i in range(n_heads)], dim=1)
 
 
 def split_unfold(x, n_heads):
@@ -146,11 +131,6 @@ def split_by_index(x, n_heads):
     columns = torch.arange(x.shape[-1], device=x.device).reshape(n_heads, 1, -1)
     rows = torch.arange(x.shape[1], device=x.device).reshape(1, -1, 1)
     return x[:, rows, columns]
-
-
-def split_fancy_slices(x, n_heads):
-    d_k = x.shape[-1] // n_heads
-    return torch.stack([x[..., i * d_k : (i + 1) * d_k] for i in range(n_heads)], 1)
 
 
 def split_by_index_2(x, n_heads):

@@ -56,11 +56,6 @@ def concatenated_after_all(heads, W_o):
     return heads.transpose(1, 2).reshape(B, T, h * d_k) @ W_o.T
 
 
-def one_einsum(heads, W_o):
-    slabs = W_o.reshape(W_o.shape[0], heads.shape[1], heads.shape[-1])
-    return torch.einsum("bhtk,mhk->btm", heads, slabs)
-
-
 def stacked_sum(heads, W_o):
     slabs = torch.stack(W_o.chunk(heads.shape[1], dim=1))
     return (heads @ slabs.mT).sum(dim=1)
@@ -122,12 +117,6 @@ def writes_backwards(heads, W_o):
         write = F.linear(heads[:, i], W_o[:, d_k * i :][:, :d_k])
         out = write if out is None else write.add_(out)
     return out
-
-
-def writes_tensordot_2(heads, W_o):
-    B, h, T, d_k = heads.shape
-    slabs = W_o.reshape(-1, h, d_k)
-    return torch.tensordot(heads, slabs, dims=([1, 3], [1, 2]))
 
 
 def writes_functional(heads, W_o):
