@@ -14,57 +14,62 @@ LOADS = re.compile(r"""(?:src|href)=["']?https?://[^"'>]+\.(?:js|css)|@import|fr
 each_notebook = pytest.mark.parametrize("path", notebooks.paths(), ids=lambda p: p.stem[:2])
 
 
+def outputs(notebook, kind):
+    """What its cells show, cell by cell."""
+    return [[o.get("text") or o.get("data", {}).get(kind) for o in c.outputs]
+            for c in notebook.cells if c.get("outputs")]  # fmt: skip
+
+
 @each_notebook
-def test_slides_hold_everything_but_answers(path):
+def test_slides_hold_everything_but_answers_large_and_a_verdict_at_a_key_press(path):
     before, deck = notebooks.read(path), handout.deck(notebooks.read(path))
     code = [c for c in before.cells if c.cell_type == "code" and c.id != "imports"]
     shown = [c for c in code if not handout.tagged(c, "exercise", "check")]
     slides = [c for c in deck.cells if c.cell_type == "code"]
     told = [c.source for c in shown if not handout.tagged(c, "claim", "prediction")]
     assert [c.source for c in slides if c.source] == told
-    assert [said(c) for c in slides if c.outputs] == [said(c) for c in shown if c.outputs]
+    before.cells = [*shown, *(c for c in before.cells if c.cell_type == "markdown")]
+    assert outputs(deck, "text/plain") == outputs(before, "text/plain")
 
     text = "\n".join(c.source for c in deck.cells if c.cell_type == "markdown")
-    assert not any(c.source in text for c in before.cells if c.id == "imports-text")
     texts = [c.source for c in before.cells if c.cell_type == "markdown"]
+    assert not any(c.source in text for c in before.cells if c.id == "imports-text")
     headings = re.findall(r"^##? .*", "\n".join(texts), re.M)
     assert [h for h in headings if h in text] == headings
     assert "<details" not in text and ".ipynb" not in text.split("\n\n")[-1]
-    starts = [c for c in deck.cells if c.metadata.slideshow.slide_type == "slide"]
-    assert all(c.source.startswith("#") for c in starts)
-
-
-def said(cell):
-    """What a cell shows, in words."""
-    return [o.get("text") or o.get("data", {}).get("text/plain") for o in cell.outputs]
-
-
-@each_notebook
-def test_slides_are_large_have_a_heading_each_and_a_verdict_at_a_key_press(path):
-    before, deck = notebooks.read(path), handout.deck(notebooks.read(path))
-    heading = None
     for cell in deck.cells:
         kind = cell.metadata.slideshow.slide_type
         if kind == "slide":
+            assert cell.source.startswith("#")
             heading = cell.source.splitlines()[0].lstrip("# ")
         elif kind == "subslide":
             assert re.sub("<[^>]*>", "", cell.source).strip() == heading
 
-    def seen(notebook):
-        return "".join(o.get("data", {}).get("text/html", "")
-                       for c in notebook.cells for o in c.get("outputs", ()))  # fmt: skip
-
-    html = seen(deck)
-    widths = [[int(w) for w in re.findall(r'<img [^>]*width="(\d+)"', seen(n))]
-              for n in (before, deck)]  # fmt: skip
-    assert all(new == min(1180, round(1.5 * old)) for old, new in zip(*widths, strict=True))
-    claims = [c for c in before.cells if handout.tagged(c, "claim")]
-    assert html.count('<div class="fragment"') == len(claims)
-    explorers = [c for c in before.cells if c.source.lstrip().startswith("explore.")]
-    assert html.count("stands still") >= len(explorers)
+    old, new = (str(outputs(n, "text/html")) for n in (before, deck))
+    widths = [[*map(int, re.findall(r'<img [^>]*width="(\d+)"', html))] for html in (old, new)]
+    assert widths[1] == [min(1180, round(1.5 * width)) for width in widths[0]]
+    assert new.count('<div class="fragment"') == sum(handout.tagged(c, "claim") for c in code)
+    explorers = [c for c in code if c.source.lstrip().startswith("explore.")]
+    assert new.count("stands still") >= len(explorers)
 
 
-def test_a_deck_is_one_file(monkeypatch):
+@pytest.fixture
+def only(monkeypatch):
+    """Of a notebook that is read, only the cells with one of these words are there."""
+
+    def some(*words):
+        def read(path):
+            made = whole(path)
+            made.cells = [c for c in made.cells if any(word in c.source for word in words)]
+            return made
+
+        whole = notebooks.read
+        monkeypatch.setattr(notebooks, "read", read)
+
+    return some
+
+
+def test_a_deck_is_one_file_and_opens_second_readings_only_when_asked(monkeypatch, only):
     fetched = {"reveal_js": "/* R */", "reveal_css": "/* C */"}
     monkeypatch.setattr(handout, "reveal", lambda: fetched)
     monkeypatch.setattr("sys.argv", ["handout.py", "slides", "--all"])
@@ -74,9 +79,13 @@ def test_a_deck_is_one_file(monkeypatch):
     assert not LOADS.search(page)
     links = [a["href"] for a in BeautifulSoup(page, "html.parser").find_all("a", href=True)]
     assert all(link.startswith(("#", "https://")) for link in links)
-    assert ".ipynb" not in page and "→ notebook 6, <em>Is h a knob" in page
+    folded = "Is h a knob to turn later?"
+    assert ".ipynb" not in page and f"→ notebook 6, <em>{folded}" in page and f">{folded}<" in page
     assert '("toggle", fit, true)' in page
     assert page.count('display="block"') == 2 and "$$" not in page and "$W^O$" not in page
+    only("## ")
+    monkeypatch.setattr("sys.argv", ["handout.py", "slides"])
+    assert f">{folded}<" not in handout.slides(notebooks.paths("06")[0])
 
 
 def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
@@ -101,7 +110,8 @@ def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     assert page.count('display="block"') == 2 and "$$" not in page and "$W^O$" not in page
 
 
-def test_printed_pages_lead_to_one_another_and_to_no_file_else():
+def test_printed_pages_lead_to_one_another_and_to_no_file_else(only):
+    only(".ipynb", ".md", "Solution")
     page = BeautifulSoup(handout.printed(notebooks.paths("09")[0]), "html.parser")
     links = [a["href"] for a in page.find_all("a", href=True)]
     files = [link for link in links if not link.startswith(("#", "https://"))]
@@ -118,21 +128,13 @@ def test_learners_get_no_answer_to_a_guess(path):
     assert [c.source for c in plain.cells] == [c.source for c in notebooks.read(path).cells]
 
 
-def test_slides_open_second_readings_only_when_asked(monkeypatch):
-    monkeypatch.setattr(handout, "reveal", lambda: {"reveal_js": "", "reveal_css": ""})
-    folded = "Is h a knob to turn later?"
-    assert f">{folded}<" not in handout.slides(notebooks.paths("06")[0])
-    monkeypatch.setattr("sys.argv", ["handout.py", "slides", "--all"])
-    assert f">{folded}<" in handout.slides(notebooks.paths("06")[0])
-
-
 @each_notebook
-def test_graders_sources_hold_the_solution_and_what_learners_get_does_not(path):
+def test_graders_sources_hold_the_solution_its_minutes_and_what_learners_get_does_not(path):
     """Without what the marks enclose a stub is the notebook's; without marks, the solution."""
     before, answers = notebooks.read(path), notebooks.solutions(notebooks.read(path))
     stubs = {cell.id: cell.source for cell in before.cells if cell.id in answers}
-    for make, mark in ((handout.nbgrader, "###"), (handout.otter, "#")):
-        source = reads(make(path), as_version=4)
+    sources = [reads(make(path), as_version=4) for make in (handout.nbgrader, handout.otter)]
+    for source, mark in zip(sources, ("###", "#"), strict=True):
         cells = {cell.id: cell.source for cell in source.cells if cell.id in answers}
         begin, end = f" *{mark} BEGIN SOLUTION\n", f"\n *{mark} END SOLUTION"
         for key, code in cells.items():
@@ -143,18 +145,12 @@ def test_graders_sources_hold_the_solution_and_what_learners_get_does_not(path):
         tests = [cell for cell in source.cells if handout.tagged(cell, "check")]
         assert all(cell.source.endswith("assert report.passed, report") for cell in tests)
         assert len(tests) == len(answers)
-
-
-@each_notebook
-def test_an_exercise_is_worth_its_minutes(path):
-    cells = reads(handout.nbgrader(path), as_version=4).cells
-    marked = [cell.metadata.nbgrader for cell in cells if "nbgrader" in cell.metadata]
+    marked = [c.metadata.nbgrader for c in sources[0].cells if "nbgrader" in c.metadata]
     points = [mark.points for mark in marked if mark.grade]
-    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    text = "\n".join(cell.source for cell in before.cells if cell.cell_type == "markdown")
     stated = [int(number) for number in handout.STATED.findall(text)]
     assert points == [number for number in stated if path.stem[:2] != "00"]
     assert all(mark.locked == mark.grade != mark.solution for mark in marked)
-    raw = [cell.source for cell in reads(handout.otter(path), as_version=4).cells
-           if cell.cell_type == "raw"]  # fmt: skip
+    raw = [cell.source for cell in sources[1].cells if cell.cell_type == "raw"]
     assert [int(re.search(r"points: (\d+)", r)[1]) for r in raw if "points" in r] == points
     assert len(raw) == 1 + 6 * len(points)
