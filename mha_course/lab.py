@@ -30,11 +30,6 @@ LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
 SETTINGS = HERE / "jupyter"  # how the lab opens, and how it saves
 EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
-MOVED = re.compile(
-    r"^\s*from mha_lesson(?:\.(?:course|check|explore|pictures)\b"
-    r"| import .*\b(?:check|compare|explore|runs|shipped)\b)",
-    re.M,
-)
 TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
 # What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
 LANGUAGE = {
@@ -58,30 +53,27 @@ def sync(source: Path, mine: Path, today: date) -> list[str]:
     """
     mine.mkdir(parents=True, exist_ok=True)
     record = _read_record(mine)
-    lines = []
-    others = [source / name for name in LINKED if (source / name).exists()]
+    pages = [source / name for name in LINKED if (source / name).exists()]
     try:
-        for original in sorted(source.glob("*.ipynb")) + others:
-            line = _bring(original, mine, record, today)
-            if line:
-                lines.append(line)
+        lines = [_update(path, mine, record, today) for path in sorted(source.glob("*.ipynb"))]
+        lines += [_update(path, mine, record, today) for path in pages]
     finally:
         write_whole(mine / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
-    return lines
+    return [*filter(None, lines)]
 
 
-def _bring(original: Path, mine: Path, record: dict[str, str], today: date) -> str | None:
+def _update(original: Path, mine: Path, record: dict[str, str], today: date) -> str | None:
     """One file: add it, renew it, put it beside the learner's, or leave all as it is."""
     content, copy = without_outputs(original.read_bytes()), mine / original.name
-    newest, current = _work(content), copy.read_bytes() if copy.exists() else None
+    newest, current = _fingerprint(content), copy.read_bytes() if copy.exists() else None
     beside = f"{copy.stem}.updated-"
     family = [name for name in record if name == copy.name or name.startswith(beside)]
     delivered = newest in {record[name] for name in family}
-    as_copied = current is not None and record.get(copy.name) == _work(current)
+    as_copied = current is not None and record.get(copy.name) == _fingerprint(current)
 
     if current is None:
         line = f"New: {copy.name}"
-    elif _work(current) == newest:
+    elif _fingerprint(current) == newest:
         record[copy.name] = newest
         return None
     elif as_copied and write_whole(copy, content, current):
@@ -101,8 +93,8 @@ def _bring(original: Path, mine: Path, record: dict[str, str], today: date) -> s
 def _notebook(content: bytes) -> dict[str, Any] | None:
     """A notebook's JSON; None for any other file."""
     try:
-        found = json.loads(content)
-        return found if all(isinstance(c["source"], str | list) for c in found["cells"]) else None
+        made = json.loads(content)
+        return made if all(isinstance(c["source"], str | list) for c in made["cells"]) else None
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
@@ -118,13 +110,13 @@ def without_outputs(content: bytes) -> bytes:
     for cell in notebook["cells"]:
         if cell.get("cell_type") == "code":
             moves = EXPLORER.search("".join(cell["source"]))
-            said = {"output_type": "display_data", "metadata": {}, "data": {"text/plain": [TO_RUN]}}
-            cell |= {"outputs": [said] if moves else [], "execution_count": None}
+            hint = {"output_type": "display_data", "metadata": {}, "data": {"text/plain": [TO_RUN]}}
+            cell |= {"outputs": [hint] if moves else [], "execution_count": None}
     notebook.setdefault("metadata", {})["language_info"] = LANGUAGE
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _work(content: bytes) -> str:
+def _fingerprint(content: bytes) -> str:
     """A hash of what somebody can have put into a file: a notebook's cells and their outputs."""
     notebook = _notebook(content)
     if notebook is not None:
@@ -145,7 +137,7 @@ def _joined(text: Any) -> Any:
 def _find(mine: Path, copy: Path, newest: str) -> bool:
     """Whether an earlier update lies there already, though the record does not know it."""
     beside = mine.glob(f"{copy.stem}.updated-*{copy.suffix}")
-    return any(_work(path.read_bytes()) == newest for path in beside)
+    return any(_fingerprint(path.read_bytes()) == newest for path in beside)
 
 
 def _read_record(mine: Path) -> dict[str, str]:
@@ -156,20 +148,6 @@ def _read_record(mine: Path) -> dict[str, str]:
     if not isinstance(record, dict):
         return {}
     return {name: value for name, value in record.items() if isinstance(value, str)}
-
-
-def moved(mine: Path) -> list[str]:
-    """The copies that import from `mha_lesson` what is in `mha_course`: a sentence about them."""
-    old = [
-        path.name
-        for path in sorted(mine.glob("*.ipynb"))
-        if path.is_file()
-        and (notebook := _notebook(path.read_bytes()))
-        and any(MOVED.search(str(_joined(cell["source"]))) for cell in notebook["cells"])
-    ]
-    names = ", ".join(old)
-    return [f"Where {names} imports check, explore or a picture, write mha_course for mha_lesson, "
-            "as in `from mha_course import check, explore`."] if old else []  # fmt: skip
 
 
 def working_copy() -> Path:
@@ -236,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit("JupyterLab is not here; install it with: pip install 'mha-lesson[lab]'")
     mine = working_copy()
     try:
-        lines = [*sync(NOTEBOOKS, mine, date.today()), *moved(mine)]
+        lines = sync(NOTEBOOKS, mine, date.today())
     except OSError as error:
         if not any(mine.glob("*.ipynb")):
             raise SystemExit(

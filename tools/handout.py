@@ -21,22 +21,21 @@ from nbformat import NotebookNode, v4
 
 import notebooks
 from from_npm import BUILD, fetch
+from mha_course.export import LINK
 from mha_course.folds import unfold
 from mha_course.formulas import typeset
-from mha_course.lab import LINKED, without_outputs
+from mha_course.lab import EXPLORER, LINKED, without_outputs
 from minutes import STATED
 
 REVEAL = "reveal.js@5.2.1"
 DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)
 WAY = re.compile(r"^[←→·] ?\[.*$", re.M)  # a line that leads to the neighbouring notebooks
 SOLUTION = re.compile(r"<details>\s*<summary>Solution.*?</details>", re.S)
-EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
 IMAGE = re.compile(r'(<img [^>]*width=")(\d+)')
 LARGER, WIDEST = 1.5, 1180  # pictures on slides, in times and in pixels
 STILL = "<p><em>On a slide this picture stands still; in the notebook it moves.</em></p>"
 DOTS = re.compile(r"^( *)\.\.\.$", re.M)
 SETUP = ("imports", "imports-text")  # cells that no slide needs
-NOTEBOOK_LINK = re.compile(r'(href="\w+)\.ipynb\b')
 TO_A_FILE = re.compile(r'<a href="\w+\.(?:ipynb|md)\b[^>]*>(.*?)</a>', re.S)
 TO_A_GUIDE = re.compile(r'<a href="\w+\.md\b[^>]*>(.*?)</a>', re.S)
 
@@ -212,7 +211,7 @@ def printed(path: Path) -> str:
         template_file="page.html.j2", extra_loaders=[DictLoader({"page.html.j2": PAGE})]
     )
     page, _ = typeset(exporter).from_notebook_node(notebook, {"metadata": {"name": path.stem}})
-    return NOTEBOOK_LINK.sub(r"\1.html", TO_A_GUIDE.sub(r"\1", page))
+    return LINK.sub(r"\1.html", TO_A_GUIDE.sub(r"\1", page))
 
 
 def filled(stub: str, solution: str, begin: str, end: str) -> str:

@@ -13,6 +13,7 @@ from math import ceil
 from nbformat import NotebookNode
 
 from mha_course.folds import folds
+from mha_course.lab import EXPLORER
 from mha_course.pictures.numerals import counted
 
 WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15
@@ -25,7 +26,6 @@ BREAK, UNBROKEN = 10, 90  # a session of more than 90 minutes has a break
 ALOUD = 1.5  # for a question that the teacher's guide puts to the class before an explorer moves
 MOVED = 1  # for an explorer
 ASKED = re.compile(r"^\| ask before [`*](.*)[`*] \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
-EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
 SESSION = re.compile(r"^(\| \d+ \| )(\d\d\b[^|]*)( \| )\d+ \| [^|]*( \|)", re.M)
 PART = re.compile(r"(\d\d)(?: from \*([^*]+)\* on)?(?: up to \*([^*]+)\*)?(?:, |$)")
 ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all second readings \d+\.")
