@@ -156,7 +156,11 @@ def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B
     require_axes("x", x, 3, "(B, T, h*d_k)")
     require_positive_int("n_heads", n_heads)
     require_divisible(x.shape[-1], n_heads)
-    B, T, width = x.shape
+    return _split(x, n_heads)
+
+
+def _split(x: Float[Tensor, "*B T width"], n_heads: int) -> Float[Tensor, "_ {n_heads} T d_k"]:
+    B, T, width = x.shape if x.ndim == 3 else (1, *x.shape)
     return x.view(B, T, n_heads, width // n_heads).permute(0, 2, 1, 3)  # (B, h, T, d_k)
 
 
@@ -298,18 +302,20 @@ class MultiHeadAttention(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, ...]:
         """Q, K and V, each (B, h, T, d_k)."""
-        h, width = self.n_heads, self.n_heads * self.d_k
-        own_values = query is key and key is value
-        if weight is not None and not own_values:  # each input needs a third of the rows
-            bias = self.w_qkv.bias
-            thirds = weight.split(width), (None,) * 3 if bias is None else bias.split(width)
-            parts = zip((query, key, value), *thirds, strict=True)
-            return tuple(split_heads(_linear(x, w, b), h) for x, w, b in parts)
         # The rows of w_qkv are 3h heads: h of queries, h of keys, h of values.
-        q = project(self.w_qkv, query, 3 * h, self.d_k)
-        k = q if own_values else project(self.w_qkv, key, 3 * h, self.d_k)
-        v = k if value is key else project(self.w_qkv, value, 3 * h, self.d_k)
-        return q[:, :h], k[:, h : 2 * h], v[:, 2 * h :]
+        h, layer = self.n_heads, self.w_qkv
+        if query is key is value:
+            return project(layer, query, 3 * h, self.d_k, weight).chunk(3, dim=1)
+        if weight is None:
+            q = project(layer, query, 3 * h, self.d_k, None)
+            k = project(layer, key, 3 * h, self.d_k, None)
+            v = k if value is key else project(layer, value, 3 * h, self.d_k, None)
+            return q[:, :h], k[:, h : 2 * h], v[:, 2 * h :]
+        # Each input needs a third of the rows.
+        width, bias = h * self.d_k, layer.bias
+        thirds = weight.split(width), (None,) * 3 if bias is None else bias.split(width)
+        parts = zip((query, key, value), *thirds, strict=True)
+        return tuple(_split(_linear(x, w, b), h) for x, w, b in parts)
 
     @classmethod
     def from_torch(cls, other: nn.MultiheadAttention) -> Self:
@@ -395,32 +401,36 @@ def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
     (Hooks on all modules at once are not: they profile, and torch knows none that may change.)
     """
     weight = layer._parameters.get("weight")
-    around = (
-        layer._forward_pre_hooks
-        or layer._forward_hooks
-        or layer._backward_pre_hooks
-        or layer._backward_hooks
-        or "forward" in layer.__dict__
+    plain = (
+        type(layer) is nn.Linear
+        and type(weight) in (nn.Parameter, Tensor)
+        and not layer._forward_pre_hooks
+        and not layer._forward_hooks
+        and not layer._backward_pre_hooks
+        and not layer._backward_hooks
+        and "forward" not in layer.__dict__
     )
-    plain = type(layer) is nn.Linear and type(weight) in (nn.Parameter, Tensor) and not around
     return weight if plain else None
 
 
 def project(
-    layer: nn.Module, x: Float[Tensor, "*B T d_model"], n_heads: int, d_k: int
+    layer: nn.Module,
+    x: Float[Tensor, "*B T d_model"],
+    n_heads: int,
+    d_k: int,
+    weight: Float[Tensor, "width d_model"] | None,
 ) -> Float[Tensor, "_ {n_heads} T {d_k}"]:
-    """Calls the layer, whatever stands around it, and cuts what it gives into heads."""
+    """Calls the layer and cuts what it gives into heads; `weight` as `plain_weight` says."""
     rows = layer(x)
-    require_rows(rows, (*x.shape[:-1], n_heads * d_k))
-    return split_heads(rows if rows.ndim == 3 else rows.unsqueeze(0), n_heads)
+    if weight is None:  # whatever stands around it has given them
+        require_rows(rows, (*x.shape[:-1], n_heads * d_k))
+    return _split(rows, n_heads)
 
 
 def _linear(
     x: Float[Tensor, "*B T d_model"], weight: Tensor, bias: Tensor | None
-) -> Float[Tensor, "_ T width"]:
+) -> Float[Tensor, "*B T width"]:
     """A sequence expanded to a batch, such as learned queries, is projected once."""
-    if x.ndim == 2:
-        return F.linear(x.unsqueeze(0), weight, bias)
-    if x.stride(0) == 0:
+    if x.ndim == 3 and x.stride(0) == 0:
         return F.linear(x[:1], weight, bias).expand(len(x), -1, -1)
     return F.linear(x, weight, bias)

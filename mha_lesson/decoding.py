@@ -206,7 +206,7 @@ class GroupedQueryAttention(nn.Module):
         n_seen = 0 if cache is None else cache.length
         n_new, h, h_kv = x.shape[1], self.n_heads, self.n_kv_heads
 
-        heads = project(self.w_qkv, x, h + 2 * h_kv, self.d_k)
+        heads = project(self.w_qkv, x, h + 2 * h_kv, self.d_k, weight)
         q, k, v = heads.split((h, h_kv, h_kv), dim=1)
         if self.rope_base is not None:
             positions = torch.arange(n_seen, n_seen + n_new, device=x.device)

@@ -92,7 +92,7 @@ def require_module_call(
         require_tokens_for(weight, sizes[0], name, x)
         if weight is None and not _autocast_takes(query, x):
             _require_alike(query, name, x)
-        if x.ndim != query.ndim or (x.ndim == 3 and x.shape[0] != query.shape[0]):
+        if x is not query and x.shape[:-2] != query.shape[:-2]:
             raise ValueError(
                 f"query and {name} must have one batch size B, or both none: {_got(query, name, x)}"
             )
