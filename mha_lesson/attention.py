@@ -306,7 +306,7 @@ class MultiHeadAttention(nn.Module):
         h, layer = self.n_heads, self.w_qkv
         if query is key is value:
             return project(layer, query, 3 * h, self.d_k, weight).chunk(3, dim=1)
-        if weight is None:
+        if weight is None:  # the layer must be called, and gives all rows of each input
             q = project(layer, query, 3 * h, self.d_k, None)
             k = project(layer, key, 3 * h, self.d_k, None)
             v = k if value is key else project(layer, value, 3 * h, self.d_k, None)
