@@ -30,13 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         done = import_module(f"mha_course.{COMMANDS[word][1]}").main(rest)
         return done if isinstance(done, int) else 0
     except ModuleNotFoundError as error:
-        said = f"{error.name} is not installed; get it with: pip install 'mha-lesson[lab]'"
+        why = f"{error.name} is not installed; get it with: pip install 'mha-lesson[lab]'"
     except (ValueError, TypeError, OSError) as error:
-        said = str(error)
+        why = str(error)
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
         return 130
-    print(f"mha-lesson {word}: {said}", file=sys.stderr)
+    print(f"mha-lesson {word}: {why}", file=sys.stderr)
     return 1
 
 

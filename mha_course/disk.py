@@ -36,4 +36,4 @@ def write_whole(path: Path, content: bytes, instead_of: bytes | None = None) -> 
 def free_path(path: Path) -> Path:
     """The path itself, or with -2, -3 … before its ending: the first where nothing lies yet."""
     others = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in itertools.count(2))
-    return next(place for place in itertools.chain([path], others) if not place.exists())
+    return next(free for free in itertools.chain([path], others) if not free.exists())

@@ -70,8 +70,8 @@ def export(notebook: Path) -> Path:
         extra_loaders=[DictLoader({"page.html.j2": PAGE})],
         **dict.fromkeys(UNUSED, ""),
     )
-    told = {"metadata": {"name": notebook.stem}}
-    body, _ = typeset(exporter).from_notebook_node(folds.fold(made), told)
+    named = {"metadata": {"name": notebook.stem}}
+    body, _ = typeset(exporter).from_notebook_node(folds.fold(made), named)
     page = notebook.with_suffix(".html")
     scripts = predictions.script() + folds.SCRIPT
     linked = LINK.sub(r"\1.html", body).replace("</body>", f"{scripts}</body>")

@@ -25,10 +25,10 @@ class _Renderer(IPythonRenderer):
 
 
 def _mathml(latex: str, display: str) -> str:
-    said = escape(typed(latex.strip()))
+    spoken = escape(typed(latex.strip()))
     try:
         made = convert(latex.strip(), display=display).replace(">&<", ">&amp;<")
-        return made.replace("<math ", f'<math alttext="{said}" ', 1)
+        return made.replace("<math ", f'<math alttext="{spoken}" ', 1)
     except Exception:  # the library's own, without a common one; then the source says it
         return f"<code>{escape(latex)}</code>"
 

@@ -187,8 +187,8 @@ def environment() -> dict[str, str]:
     """
     first = {"JUPYTER_CONFIG_PATH": SETTINGS} | ({} if IN_WHEEL else {"PYTHONPATH": HERE.parent})
     return os.environ | {
-        name: os.pathsep.join([str(place), *filter(None, [os.environ.get(name)])])
-        for name, place in first.items()
+        name: os.pathsep.join([str(path), *filter(None, [os.environ.get(name)])])
+        for name, path in first.items()
     }
 
 

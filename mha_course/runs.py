@@ -86,6 +86,12 @@ def _kept() -> dict[str, Tensor]:
     return {name: tensor.float() for name, tensor in tensors.items()}
 
 
+def _carried_out(plans: Sequence[Plan], what: str) -> Iterator[Run]:
+    with Progress(sum(plan.n_steps for plan in plans), what) as bar:
+        for plan in plans:
+            yield plan.carry_out("", bar)
+
+
 # ---------------------------------------------------------------- notebook 07
 
 
@@ -121,8 +127,8 @@ class WithoutRoot(TwoSidesModel):
 
     def forward(self, letters: Tensor) -> Tensor:
         B, root = len(letters), self.attention.d_k**0.5
-        places = self.position_embedding.weight
-        queries, keys = (x.expand(B, -1, -1) for x in (places * root, places))
+        positions = self.position_embedding.weight
+        queries, keys = (x.expand(B, -1, -1) for x in (positions * root, positions))
         gathered = self.attention(queries, keys, self.letter_embedding(letters))
         return torch.stack([self.read_left(gathered), self.read_right(gathered)], dim=2)
 
@@ -133,9 +139,8 @@ def _root() -> Float[Tensor, "kind d_k seed"]:
         _two_sides(1, seed, (0,), 200)._replace(fresh=partial(kind, 1, d_model=d_k))
         for kind, d_k, seed in product((TwoSidesModel, WithoutRoot), (16, 128), range(3))
     ]
-    with Progress(200 * len(plans), "with and without the root") as bar:
-        lefts = [side_accuracy(plan.carry_out("", bar).model, letters).left for plan in plans]
-    return torch.tensor(lefts).view(2, 2, 3)
+    runs = _carried_out(plans, "with and without the root")
+    return torch.tensor([side_accuracy(run.model, letters).left for run in runs]).view(2, 2, 3)
 
 
 # ---------------------------------------------------------------- notebook 11
@@ -171,10 +176,8 @@ def _losses(kinds: tuple[tuple[int, int, int], ...], n_seeds: int) -> Float[Tens
     """Of (h, h_kv, d_k) each, on 300 windows of text that none has read."""
     windows = novel_ids()[1][: 300 * 48].view(-1, 48).to(device)
     plans = [_writer(*kind, seed) for kind in kinds for seed in range(n_seeds)]
-    with Progress(150 * len(plans), f"{len(plans)} writers") as bar:
-        models = [plan.carry_out("", bar).model for plan in plans]
-    with torch.no_grad():
-        losses = [predict_next(model, windows).item() for model in models]
+    runs = _carried_out(plans, f"{len(plans)} writers")
+    losses = [predict_next(run.model, windows).item() for run in runs]
     return torch.tensor(losses).view(len(kinds), n_seeds)
 
 
@@ -259,18 +262,15 @@ def fates(
 ) -> Float[Tensor, "name 3 seed"]:
     """The loss told, honest, and of the last 50 batches of training; ten seconds for each model."""
     plans = [_with(name, seed, glorot=glorot) for name in names for seed in seeds]
-    found = []
-    with Progress(600 * len(plans), f"{len(plans)} language models") as bar:
-        for plan in plans:
-            run = plan.carry_out("", bar)
-            found.append((*told_and_honest(run.model), sum(run.losses[-50:]) / 50))
-    return torch.tensor(found).view(len(names), len(seeds), 3).mT
+    runs = _carried_out(plans, f"{len(plans)} language models")
+    ends = [(*told_and_honest(run.model), sum(run.losses[-50:]) / 50) for run in runs]
+    return torch.tensor(ends).view(len(names), len(seeds), 3).mT
 
 
 def _curves() -> Float[Tensor, "name 2 point"]:
     runs = [_with(name).carry_out(name, snapshot_every=EVERY) for name in ON_THE_WAY]
-    found = [[told_and_honest(run.at(step), 5) for step in run.snapshots] for run in runs]
-    return torch.tensor(found).mT
+    points = [[told_and_honest(run.at(step), 5) for step in run.snapshots] for run in runs]
+    return torch.tensor(points).mT
 
 
 # ---------------------------------------------------------------- all of them

@@ -16,14 +16,14 @@ BADGES = {
 }
 
 
-def places(address: str, ref: str, path: str) -> dict[str, str]:
+def links(address: str, ref: str, path: str) -> dict[str, str]:
     """Name -> link of where this notebook opens; none but for a repository on GitHub."""
-    if not (found := re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", address)):
+    if not (match := re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", address)):
         return {}
-    colab = f"https://colab.research.google.com/github/{found[1]}/blob/{ref}/{path}"
+    colab = f"https://colab.research.google.com/github/{match[1]}/blob/{ref}/{path}"
     return {
         "Colab": colab,
-        "Binder": f"https://mybinder.org/v2/gh/{found[1]}/{ref}?urlpath=lab/tree/{path}",
+        "Binder": f"https://mybinder.org/v2/gh/{match[1]}/{ref}?urlpath=lab/tree/{path}",
     }
 
 
@@ -31,12 +31,12 @@ def write(address: str, ref: str = "main") -> None:
     """Called again with another address, it takes the old one away."""
     address = address.rstrip("/").removesuffix(".git")
     for path in paths():
-        notebook, there = read(path), places(address, ref, f"notebooks/{path.name}")
-        said = " · ".join(f"[Open in {name}]({link})" for name, link in there.items())
+        notebook, there = read(path), links(address, ref, f"notebooks/{path.name}")
+        line = " · ".join(f"[Open in {name}]({link})" for name, link in there.items())
         text = re.sub(r"\n\n\[Open in .*", "", notebook.cells[0].source)
-        notebook.cells[0].source = f"{text}\n\n{said}".rstrip("\n")
+        notebook.cells[0].source = f"{text}\n\n{line}".rstrip("\n")
         path.write_text(nbformat.writes(notebook).rstrip("\n") + "\n", encoding="utf-8")
-    first = places(address, ref, "notebooks/00_start_here.ipynb").items()
+    first = links(address, ref, "notebooks/00_start_here.ipynb").items()
     badges = "".join(f"[![Open in {name}]({BADGES[name]})]({link})\n" for name, link in first)
     urls = f'[project.urls]\nSource = "{address}"\nIssues = "{address}/issues"\n\n'
     for name, old, new in (

@@ -289,11 +289,11 @@ def main() -> None:
     paths = notebooks.paths(*(word for word in sys.argv[2:] if not word.startswith("--")))
     for path in [*paths, *(notebooks.FOLDER / name for name in LINKED if make is plain)]:
         # Graders want a folder for each assignment.
-        place = BUILD / folder / (path.stem if make in (nbgrader, otter) else "")
-        place.mkdir(parents=True, exist_ok=True)
+        target = BUILD / folder / (path.stem if make in (nbgrader, otter) else "")
+        target.mkdir(parents=True, exist_ok=True)
         name = path.name if make is plain else f"{path.stem}{ending}"
-        (place / name).write_text(make(path), encoding="utf-8", newline="\n")
-        print(place.relative_to(BUILD.parent) / name)
+        (target / name).write_text(make(path), encoding="utf-8", newline="\n")
+        print(target.relative_to(BUILD.parent) / name)
 
 
 if __name__ == "__main__":

@@ -131,8 +131,8 @@ def _members(raw: bytes) -> list[str]:
     """The notebooks in a zip."""
     with _opened(raw) as archive:
         names = [n for n in archive.namelist() if n.endswith(".ipynb")]
-    if found := [n for n in names if "/." not in f"/{n}" and "__MAC" not in n]:
-        return found[:MOST_MEMBERS]
+    if names := [n for n in names if "/." not in f"/{n}" and "__MAC" not in n]:
+        return names[:MOST_MEMBERS]
     raise OSError("a zip archive without a notebook: hand in the notebook itself")
 
 

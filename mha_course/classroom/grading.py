@@ -4,10 +4,9 @@ import hashlib
 import json
 import shutil
 import tempfile
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -132,23 +131,17 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
     stop = Event()
     with Progress(len(waiting), "notebooks") as bar, ThreadPoolExecutor(jobs) as pool:
         try:
-            todo = iter(waiting)
-            running: dict[Future[Submission], tuple[Row, str]] = {}
-            while True:
-                for row, hand_in, key in islice(todo, jobs - len(running)):
-                    running[pool.submit(one, hand_in, limits, stop)] = (row, key)
-                if not running:
-                    return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    row, key = running.pop(future)
-                    submission = future.result()
-                    row.submissions.append(submission)
-                    row.submissions.sort(key=lambda s: s.file)
-                    with (out / RESULTS).open("a", encoding="utf-8") as file:
-                        file.write(json.dumps([key, asdict(submission)]) + "\n")
-                    bar.advance(submission.file)
-        finally:
-            stop.set()  # interrupted: what runs now ends at once, and is run again next time
+            asked = {pool.submit(one, h, limits, stop): (row, key) for row, h, key in waiting}
+            for future in as_completed(asked):
+                (row, key), submission = asked[future], future.result()
+                row.submissions.append(submission)
+                row.submissions.sort(key=lambda s: s.file)
+                with (out / RESULTS).open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([key, asdict(submission)]) + "\n")
+                bar.advance(submission.file)
+        finally:  # interrupted: what runs now ends at once, and is run again next time
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop.set()
 
 
 def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submission:
@@ -161,10 +154,9 @@ def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submissio
         hand_in.file, hand_in.notebook, held.why, sandbox=strongest(), guesses=held.guesses
     )
     if held.cells:
-        for again in (True, False):  # a busy machine is no verdict: a timeout is tried once more
+        outcome = _run(held.cells, submission, limits, stop or Event())
+        if outcome.note.startswith(STOPPED):  # a busy machine is no verdict: once more
             outcome = _run(held.cells, submission, limits, stop or Event())
-            if not (again and outcome.note.startswith(STOPPED)):
-                break
         submission.seconds = round(outcome.seconds, 1)
         _take(submission, outcome, held.cells)
     fell_short = bool(submission.note)

@@ -205,9 +205,9 @@ class Session:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
             answer.seek(0)
-            said = answer.read(MOST_SAID)
+            written = answer.read(MOST_SAID)
         with suppress(ValueError, RecursionError):
-            return json.loads(said[said.rindex(password) + len(password) :])
+            return json.loads(written[written.rindex(password) + len(password) :])
         return {**NOTHING_SAID, "words": ENDED if ended else LATE, "waited": not ended}
 
 
