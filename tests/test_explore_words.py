@@ -191,9 +191,9 @@ def test_the_flow_says_the_numbers_of_the_pair():
         scores = products / creek.d_k**0.5
         seen = scores.masked_fill(torch.ones(17, 17).triu(1) > 0, -torch.inf) if causal else scores
         for step, value, words in (
-            ("Q Kᵀ", products, "every query is multiplied with every key; it · creek = {}."),
-            ("÷ √dₖ", scores, "divided by √32, whatever the size of a head, scores keep their "
-                              "range; it → creek: {}."),
+            ("Q Kᵀ", products, "every query is multiplied by every key; it · creek = {}."),
+            ("÷ √dₖ", scores, "dividing by √32 keeps scores in range, whatever the size of a head"
+                              "; it → creek: {}."),
             ("softmax", seen.softmax(-1), "each row becomes shares that add up to 1; it takes {} "
                                           "from creek."),
         ):  # fmt: skip

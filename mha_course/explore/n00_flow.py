@@ -255,12 +255,10 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
     said = {
         "X": f"{T} tokens come in, each a vector: {query} is one row of X.",
         "Q, K, V": "every token has a query, a key and a value"
-        + (
-            ", here given." if "x" not in blocks else f", {d_k} numbers each, made of its row of X."
-        ),
-        "Q Kᵀ": "every query is multiplied with every key"
+        + (", here given." if "x" not in blocks else f", {d_k} numbers each, from its row of X."),
+        "Q Kᵀ": "every query is multiplied by every key"
         + ("." if hand else f"; {query} · {key} = {at('products')}."),
-        "÷ √dₖ": f"divided by √{d_k}, whatever the size of a head, scores keep their range"
+        "÷ √dₖ": f"dividing by √{d_k} keeps scores in range, whatever the size of a head"
         + ("." if hand else f"; {query} → {key}: {at('scores')}."),
         "mask": "blocked keys get −∞." if causal else "nothing is blocked here.",
         "softmax": "each row becomes shares that add up to 1"

@@ -105,7 +105,7 @@ def require_text(**texts: Any) -> None:
         if not isinstance(value, str):
             raise TypeError(f"{name} must be a string; got {describe(value)}.")
         if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
-            raise ValueError(f"{name} must be text, without half characters; got {say(value)}.")
+            raise ValueError(f"{name} must be text without lone surrogates; got {say(value)}.")
 
 
 def require_kind(name: str, value: Any, kind: type) -> None:

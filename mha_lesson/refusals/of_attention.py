@@ -44,7 +44,7 @@ def require_attention_call(
                 raise ValueError(f"{name} must have 2, 3 or 4 axes, {axes}; got {describe(x)}.")
             continue
         if x.ndim != query.ndim:
-            raise ValueError(f"query and {name} must have as many axes: {_got(query, name, x)}")
+            raise ValueError(f"{name} must have as many axes as query: {_got(query, name, x)}")
         _require_alike(query, name, x)
         if x.shape[:-2] != query.shape[:-2]:
             raise ValueError(
@@ -94,7 +94,7 @@ def require_module_call(
             _require_alike(query, name, x)
         if x is not query and x.shape[:-2] != query.shape[:-2]:
             raise ValueError(
-                f"query and {name} must have one batch size B, or both none: {_got(query, name, x)}"
+                f"query and {name} must have one batch size B, or neither: {_got(query, name, x)}"
             )
     _require_one_length(key, value)
     B = query.shape[0] if query.ndim > 2 else 1
@@ -227,7 +227,7 @@ def require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
 def _require_one_length(key: Tensor, value: Tensor) -> None:
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(
-            f"key and value must have one length T_k, since every key brings its value: "
+            f"key and value must have one length T_k, since every key has its value: "
             f"got a key {describe(key)} and a value {describe(value)}."
         )
 
