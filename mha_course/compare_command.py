@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return UNKNOWN
     print(comparison)
-    return RIGHT if comparison.verdict == "right" else WRONG
+    return RIGHT if comparison.found == "right" else WRONG
 
 
 def named(target: str) -> Any:

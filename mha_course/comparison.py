@@ -52,20 +52,20 @@ class Comparison:
     """What came out; `str` puts it into words.
 
     Attributes:
-        verdict: "right" where all that was tried agrees; the name of a published mistake, or of
+        found: "right" where all that was tried agrees; the name of a published mistake, or of
             two, "a, b"; "partly" where only some of it agrees; "drawn" where two runs in
             evaluation differ; "" where nothing fits.
         digits: to how many digits outputs agree with that.
         causal: whether it agrees with a causal mask.
         below: up to which scores; ∞ where it agrees with all that were tried.
-        notes: what else came out, what was tried and what was not, in sentences.
+        seen: what else came out, what was tried and what was not, in sentences.
     """
 
-    verdict: str = ""
+    found: str = ""
     digits: int = 0
     causal: bool = False
     below: float = math.inf
-    notes: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         what = "multi-head attention" + " with a causal mask" * self.causal
@@ -78,13 +78,13 @@ class Comparison:
             "partly": "It agrees with what is right, or with a mistake, on a part of what was "
             "tried only.",
             "drawn": "Two runs of the same input differ in evaluation.",
-        }.get(self.verdict)
+        }.get(self.found)
         if first is None:
-            bugs = [KEYS if n == KEYS.name else shipped.bug(n) for n in self.verdict.split(", ")]
+            bugs = [KEYS if n == KEYS.name else shipped.bug(n) for n in self.found.split(", ")]
             points = f"{len(bugs)} point{'s' * (len(bugs) > 1)}"
             first = f"Its outputs are those of {what}, changed in {points}:"
             first = "\n".join([first, *map(_described, bugs)])
-        return "\n".join([first, *(f"- {note}" for note in self.notes)])
+        return "\n".join([first, *(f"- {note}" for note in self.seen)])
 
 
 def _described(bug: Bug) -> str:
@@ -157,7 +157,7 @@ def compare(
 ) -> Comparison:
     """Says whether a module's self-attention is right, or which published mistake it makes.
 
-    In a test suite: `assert compare(MyAttention(64, 4)).verdict == "right"`.
+    In a test suite: `assert compare(MyAttention(64, 4)).found == "right"`.
 
     Args:
         module: any attention with W^Q, W^K, W^V (or several of them in one) and W^O,
@@ -220,7 +220,7 @@ class _Trial:
         self.masked = subject.masked(x)
         runs = [(x, subject(x), False) for x in self.inputs]
         if (how := subject.repeats(x)) is not None:
-            return Comparison("drawn", notes=(how,))
+            return Comparison("drawn", seen=(how,))
         later = x.clone()
         later[:, 1:] += 1  # not the last alone, which may be padding
         self.sees = not torch.allclose(subject(later)[:, 0], runs[0][1][:, 0], equal_nan=True)
@@ -232,7 +232,7 @@ class _Trial:
             "`call` may leave them out. With a mask other than causal (padding, a window) nothing "
             "fits."
         )
-        return Comparison(notes=(*subject.notes, *_behaviour(subject, x, self.sees), read))
+        return Comparison(seen=(*subject.notes, *_behaviour(subject, x, self.sees), read))
 
     def _fitting(self, runs: list[Run]) -> list[Candidate]:
         """The candidates of the likeliest kind that give what the module gives."""

@@ -30,6 +30,11 @@ LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
 SETTINGS = HERE / "jupyter"  # how the lab opens, and how it saves
 EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
+MOVED = re.compile(
+    r"^\s*from mha_lesson(?:\.(?:course|check|explore|pictures)\b"
+    r"| import .*\b(?:check|compare|explore|runs|shipped)\b)",
+    re.M,
+)
 TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
 # What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
 LANGUAGE = {
@@ -150,6 +155,20 @@ def _read_record(mine: Path) -> dict[str, str]:
     return {name: value for name, value in record.items() if isinstance(value, str)}
 
 
+def moved(mine: Path) -> list[str]:
+    """A sentence on the copies that import from `mha_lesson` what is in `mha_course`, if any do."""
+    old = [
+        path.name
+        for path in sorted(mine.glob("*.ipynb"))
+        if path.is_file()
+        and (notebook := _notebook(path.read_bytes()))
+        and any(MOVED.search(str(_joined(cell["source"]))) for cell in notebook["cells"])
+    ]
+    names = ", ".join(old)
+    return [f"Where {names} imports check, explore or a picture, write mha_course for mha_lesson, "
+            "as in `from mha_course import check, explore`."] if old else []  # fmt: skip
+
+
 def working_copy() -> Path:
     """`my_notebooks` in this folder, or this folder where it is one."""
     here = Path.cwd()
@@ -214,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit("JupyterLab is not here; install it with: pip install 'mha-lesson[lab]'")
     mine = working_copy()
     try:
-        lines = sync(NOTEBOOKS, mine, date.today())
+        lines = [*sync(NOTEBOOKS, mine, date.today()), *moved(mine)]
     except OSError as error:
         if not any(mine.glob("*.ipynb")):
             raise SystemExit(

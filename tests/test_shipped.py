@@ -267,9 +267,9 @@ UNSEEN = {"mask_tiled": "right", "mask_of_the_first": "right", "dropout_in_evalu
 @pytest.mark.parametrize("bug", OF_THE_CLASS, **named)
 def test_a_published_mistake_is_recognised(bug):
     found = compare(bug.build(D, H), with_causal)
-    assert found.verdict == UNSEEN.get(bug.name, bug.name)
-    assert found.verdict == "right" or bug.threads[0] in str(found)
-    assert found.notes[0].startswith(("Not tried: ", "Often it is dropout", "`call` gives a mask"))
+    assert found.found == UNSEEN.get(bug.name, bug.name)
+    assert found.found == "right" or bug.threads[0] in str(found)
+    assert found.seen[0].startswith(("Not tried: ", "Often it is dropout", "`call` gives a mask"))
 
 
 @pytest.mark.parametrize("fill", ["-1e9", "-math.inf"])
@@ -279,7 +279,7 @@ def test_an_inverted_mask_is_recognised_whatever_fills_a_row_that_is_blocked(fil
     bug = bugs()["mask_inverted"]
     odd = replace(bug, name=f"inverted, {fill}", changes=[*bug.changes, *filled])
     found = compare(odd.build(D, H), with_causal)
-    assert found.verdict == "mask_inverted" and found.causal
+    assert found.found == "mask_inverted" and found.causal
 
 
 def test_positions_that_are_lost_are_not_called_right():
@@ -294,7 +294,7 @@ def test_what_is_tiny_and_inexact_is_told_apart():
     module = bugs()["scale_d_model"].build(D, H)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=1e-3)
-    assert compare(module, lambda m, x: m.float()(x.float())).verdict == "scale_d_model"
+    assert compare(module, lambda m, x: m.float()(x.float())).found == "scale_d_model"
 
 
 @pytest.mark.parametrize(
@@ -309,8 +309,8 @@ def test_what_is_tiny_and_inexact_is_told_apart():
 )
 def test_what_is_the_same_at_one_size_is_said(name, sizes, found, other):
     said = compare(bugs()[name].build(*sizes))
-    assert said.verdict == found
-    alike = [line for line in said.notes if "would give the same" in line]
+    assert said.found == found
+    alike = [line for line in said.seen if "would give the same" in line]
     assert (other in alike[0]) if other else not alike
 
 
@@ -328,8 +328,8 @@ def test_what_was_not_tried_is_said():
         (clamped, "It gives something else where scores reach about 1,024."),
     ]:
         found = compare(right()(D, H), call)
-        assert found.verdict == "right" and line in found.notes
-    assert "Tried in float64, and not in torch.bfloat16." in compare(right()(D, H).bfloat16()).notes
+        assert found.found == "right" and line in found.seen
+    assert "Tried in float64, and not in torch.bfloat16." in compare(right()(D, H).bfloat16()).seen
 
 
 @pytest.mark.parametrize("fill", [-20, -100, -1e4])
@@ -347,8 +347,8 @@ def test_a_fill_is_right_only_up_to_scores_like_it(fill):
 
     found = compare(right()(D, H), call)
     assert found.causal and 4 <= found.below <= -3 * fill
-    assert found.verdict == ("right" if found.below >= 100 else "partly")
-    assert f"It gives something else where scores reach about {found.below:,.0f}." in found.notes
+    assert found.found == ("right" if found.below >= 100 else "partly")
+    assert f"It gives something else where scores reach about {found.below:,.0f}." in found.seen
 
 
 class Fused(nn.Module):
@@ -390,20 +390,20 @@ class PerHead(nn.Module):
 def test_heads_in_a_list_and_a_last_layer_of_another_name():
     torch.manual_seed(7)
     module = PerHead()
-    assert compare(module).verdict == "scale_d_model"
+    assert compare(module).found == "scale_d_model"
     layers = {f"w_{n[0]}": [f"each.{i}.{n}" for i in range(H)] for n in ("query", "key", "value")}
-    assert compare(module, layers=layers | {"w_o": "mixer.0"}).verdict == "scale_d_model"
+    assert compare(module, layers=layers | {"w_o": "mixer.0"}).found == "scale_d_model"
 
 
 def test_other_names_layouts_and_results():
     torch.manual_seed(7)
     found = compare(Fused())
-    assert (found.verdict, found.causal) == ("right", True)
-    assert "Its `w_qkv` is read as (h, 3, d_k) of q, k, v." in found.notes
+    assert (found.found, found.causal) == ("right", True)
+    assert "Its `w_qkv` is read as (h, 3, d_k) of q, k, v." in found.seen
     theirs = nn.MultiheadAttention(D, H, batch_first=True, dropout=0.2)
-    assert compare(theirs, lambda m, x: m(x, x, x, need_weights=True)).verdict == "right"
+    assert compare(theirs, lambda m, x: m(x, x, x, need_weights=True)).found == "right"
     tokens_first = nn.MultiheadAttention(D, H)
-    assert compare(tokens_first, lambda m, x: m(x, x, x)).verdict == "over_the_batch"
+    assert compare(tokens_first, lambda m, x: m(x, x, x)).found == "over_the_batch"
     listed = nn.Module()
     listed.linears = nn.ModuleList(nn.Linear(D, D) for _ in range(4))
 
@@ -413,7 +413,7 @@ def test_other_names_layouts_and_results():
             getattr(reference, name).load_state_dict(layer.state_dict())
         return reference(x)
 
-    assert compare(listed, call, n_heads=H).verdict == "right"
+    assert compare(listed, call, n_heads=H).found == "right"
 
 
 def test_where_nothing_fits_it_says_what_it_sees():
@@ -429,7 +429,7 @@ def test_where_nothing_fits_it_says_what_it_sees():
          "Tokens do not see later ones.", "changes what later ones get: positions"),
     ]:  # fmt: skip
         found = compare(right()(D, H), call)
-        assert found.verdict == "" and str(found).startswith("Neither")
+        assert found.found == "" and str(found).startswith("Neither")
         assert [said for said in says if said not in str(found)] == []
 
 
@@ -492,8 +492,8 @@ ONLY = {  # what holds only up to somewhere: a line more, and what the answer mu
 @pytest.mark.parametrize(("name", "n"), [(name, n) for name, (_, ns) in ONLY.items() for n in ns])
 def test_what_is_right_only_up_to_somewhere_is_not_right(name, n):
     found = given([(SCORES, SCORES + "        " + ONLY[name][0].replace("{}", str(n)) + "\n")])
-    assert found.verdict == "partly", found
-    assert found.notes[0].startswith("It is right, but not ")
+    assert found.found == "partly", found
+    assert found.seen[0].startswith("It is right, but not ")
 
 
 def test_a_gate_that_starts_closed_is_named():
@@ -506,7 +506,7 @@ def test_a_gate_that_starts_closed_is_named():
             return super().forward(x) + self.gate * x.mean(0)
 
     found = compare(Gated())
-    assert found.verdict == "partly" and "but not once gate are not what" in found.notes[0]
+    assert found.found == "partly" and "but not once gate are not what" in found.seen[0]
 
 
 @pytest.mark.parametrize(
@@ -519,7 +519,7 @@ def test_a_gate_that_starts_closed_is_named():
 )
 def test_two_mistakes_are_both_told(names):
     found = given([change for name in names for change in bugs()[name].changes], 3, 12)
-    assert {*found.verdict.split(", ")} == {*names}
+    assert {*found.found.split(", ")} == {*names}
     assert all(bugs()[name].does in str(found) for name in names)
 
 
@@ -529,7 +529,7 @@ def test_two_mistakes_are_both_told(names):
 def test_rows_of_a_fused_layer_are_read_in_any_order(axes, order):
     torch.manual_seed(7)
     found = compare(Fused(axes, order))
-    assert (found.verdict, found.causal) == ("right", True)
+    assert (found.found, found.causal) == ("right", True)
 
 
 def test_the_command_says_it_to_ci(tmp_path, capsys):
