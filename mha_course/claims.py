@@ -12,7 +12,7 @@ GUESS = "Your guess: does it hold, or not in general? The verdict is inside."
 
 @dataclass(frozen=True)
 class Claim:
-    """One verdict, shown by Jupyter as a card: the claim, and folded below it what came out.
+    """One verdict, shown by Jupyter as a card: the claim, and folded below it the verdict.
 
     `str(claim)` says the same in plain words.
 
@@ -45,10 +45,10 @@ class Claim:
 
     def _repr_html_(self) -> str:
         colour = "#009E73" if self.holds else "#D55E00"
-        said = self.text if QUOTED.search(self.text) else f"“{self.text}”"
+        quoted = self.text if QUOTED.search(self.text) else f"“{self.text}”"
         return (
             '<div style="border:1px solid #808080;padding:.4em 1em;max-width:48em">'
-            f"<p style='margin:.2em 0'><em>{prose(said)}</em></p>"
+            f"<p style='margin:.2em 0'><em>{prose(quoted)}</em></p>"
             f"<details style='margin:.3em 0'><summary style='cursor:pointer'>{GUESS}</summary>"
             f"<div style='border-left:4px solid {colour};padding-left:.8em;margin:.4em 0'>"
             f"<p style='margin:.2em 0'><strong>{self.word}:</strong> {prose(self.verdict)}</p>"

@@ -61,17 +61,15 @@ class Question:
 @cache
 def questions() -> dict[str, Question]:
     """All of the course by their names, in its order."""
-    found = tomllib.loads(SOURCE.read_text(encoding="utf-8"))
+
+    def choice(text: str, where: str) -> Choice:
+        return Choice(text, *where.split(maxsplit=1))
+
     return {
         name: Question(
-            told["asks"],
-            told["look"],
-            {
-                label: Choice(says, *met.split(maxsplit=1))
-                for label, (says, met) in told["choices"].items()
-            },
+            entry["asks"], entry["look"], {k: choice(*v) for k, v in entry["choices"].items()}
         )
-        for name, told in found["question"].items()
+        for name, entry in tomllib.loads(SOURCE.read_text("utf-8"))["question"].items()
     }
 
 
@@ -98,12 +96,12 @@ def predict(**right: str | int) -> "Predictions":
     return Predictions({name: str(answer) for name, answer in right.items()})
 
 
-def known_guesses(said: Any) -> dict[str, str]:
+def known_guesses(guesses: Any) -> dict[str, str]:
     """Of what somebody says was guessed, the questions and choices that there are."""
-    if not isinstance(said, dict):
+    if not isinstance(guesses, dict):
         return {}
     asked = questions()
-    return {n: c for n, c in said.items() if n in asked and c in [*asked[n].choices]}
+    return {n: c for n, c in guesses.items() if n in asked and c in [*asked[n].choices]}
 
 
 def noted(text: str) -> dict[str, str]:
@@ -145,7 +143,7 @@ class Predictions:
     def _ipython_display_(self) -> None:
         display({"text/html": self._repr_html_(), "text/plain": str(self)}, raw=True)
         note = _Note(self.right)
-        note.place = display(note.bundle(), metadata=note.for_colab(), raw=True, display_id=True)
+        note.display = display(note.bundle(), metadata=note.for_colab(), raw=True, display_id=True)
 
 
 class _Note(anywidget.AnyWidget):
@@ -159,7 +157,7 @@ class _Note(anywidget.AnyWidget):
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__(names=[*names])
         self.known: dict[str, str] = {}
-        self.place: Any = None
+        self.display: Any = None
         self.observe(self._write, "said")
 
     def bundle(self) -> dict[str, Any]:
@@ -183,7 +181,7 @@ class _Note(anywidget.AnyWidget):
         self.known = known_guesses(change["new"])
         labels = ", ".join(f"“{label}”" for label in self.known.values())
         self.line = f"Written into this notebook: {labels}." if labels else NONE
-        self.place.update(self.bundle(), metadata=self.for_colab(), raw=True)
+        self.display.update(self.bundle(), metadata=self.for_colab(), raw=True)
 
 
 def script() -> str:

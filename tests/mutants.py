@@ -23,7 +23,7 @@ from mha_course.check.engine.compare import difference
 from mha_course.check.engine.places import Bounded, can_be_changed, versions
 from mha_course.check.engine.safely import fresh, undisturbed
 from mha_course.check.engine.source import Source
-from mha_course.check.exercise import Bound, Exercise
+from mha_course.check.exercises import Bound, Exercise
 
 
 @cache

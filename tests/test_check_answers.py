@@ -11,7 +11,7 @@ from answers.pairs import PAIRS
 from diagnose import judge, named
 from mha_course import check
 from mha_course.check.engine.judge import ASKED, NAMERS
-from mha_course.check.exercise import Exercise
+from mha_course.check.exercises import Exercise
 from mutants import differs
 from readable import reads_well
 

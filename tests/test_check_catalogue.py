@@ -16,7 +16,7 @@ from mha_course.check.engine.judge import judge
 from mha_course.check.engine.problem import disjoint
 from mha_course.check.engine.safely import Raised, Returned
 from mha_course.check.engine.search import match
-from mha_course.check.exercise import Case, Exercise, Slip, exercise
+from mha_course.check.exercises import Case, Exercise, Slip, exercise
 from mha_course.check.exercises.nb06_layers import Layers
 
 BIG = {

@@ -27,7 +27,7 @@ from mha_course.check.engine.judge import judge
 from mha_course.check.engine.problem import MOST_PAIRS
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, Returned, codes_of, fresh, run, safe_text, seed
-from mha_course.check.exercise import WHOLE, Bound, Case, Exercise, exercise
+from mha_course.check.exercises import WHOLE, Bound, Case, Exercise, exercise
 from typed import typed
 
 

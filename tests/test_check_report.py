@@ -34,7 +34,7 @@ from mha_course.check.engine.judge import judge
 from mha_course.check.engine.relations import relate, relate_numbers
 from mha_course.check.engine.report import MAX_CELLS, Finding, Picture, Report, number, picture
 from mha_course.check.engine.safely import Raised
-from mha_course.check.exercise import Case, Exercise, exercise
+from mha_course.check.exercises import Case, Exercise, exercise
 from readable import reads_well
 
 

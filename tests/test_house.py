@@ -27,7 +27,7 @@ FLOORS = (
      "mha_course.comparison_subject", "mha_course.comparison", "mha_course.compare_command"),
     # pictures, exercises, moving pictures
     ("mha_course.pictures", "mha_course.check.engine", "mha_course.check.journal",
-     "mha_course.check.schedule", "mha_course.check.exercise", "mha_course.check.exercises",
+     "mha_course.check.schedule", "mha_course.check.exercises",
      "mha_course.check.from_memory", "mha_course.check",
      "mha_course.explore"),
     # questions and verdicts in a notebook; the lab, a page to hand out, a class

@@ -483,7 +483,7 @@ def test_what_it_refuses():
 def test_a_guess_is_written_below_the_box():
     shown, place = [], SimpleNamespace(update=lambda made, **_: shown.append(made))
     note = predictions._Note(["scaling_sharp"])
-    note.place = place
+    note.display = place
     note.said = {"scaling_sharp": "8", "scaling_root": "nothing of the kind", "other": 3}
     assert predictions.noted(shown[-1]["text/plain"]) == {"scaling_sharp": "8"}
     assert "“8”" in shown[-1]["text/html"] and "“8”" in note.line

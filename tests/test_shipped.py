@@ -215,9 +215,9 @@ def test_what_tests_leave_behind_is_undone_and_told():
 
 
 def test_nothing_but_what_they_compute_tells_right_from_wrong(monkeypatch):
-    tried, looks, inner = [], set(), nb12._told
+    tried, looks, inner = [], set(), nb12._result_of
     monkeypatch.setattr(
-        nb12, "_told", lambda a, cls, *rest: tried.append(cls) or inner(a, cls, *rest)
+        nb12, "_result_of", lambda a, cls, *rest: tried.append(cls) or inner(a, cls, *rest)
     )
 
     def peeking(Attention):

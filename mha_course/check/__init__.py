@@ -7,7 +7,7 @@ in words. `progress()` is the learner's table of all of them.
 
 from mha_course.check import journal
 from mha_course.check.engine.report import Report
-from mha_course.check.exercise import Exercise
+from mha_course.check.exercises import Exercise
 from mha_course.check.exercises.nb01 import attention, attention_scores
 from mha_course.check.exercises.nb02 import count_parameters, project_qkv
 from mha_course.check.exercises.nb03 import merge_heads, split_heads

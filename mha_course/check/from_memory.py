@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from mha_course.check import journal
 from mha_course.check.engine.judge import judge
 from mha_course.check.engine.report import Report
-from mha_course.check.exercise import Exercise
+from mha_course.check.exercises import Exercise
 from mha_course.check.exercises.variants import VARIANTS
 from mha_course.check.schedule import Due, due
 from mha_course.disk import NOTEBOOKS, free_path, write_whole
@@ -81,7 +81,7 @@ class Practice:
 
         With `whole_class` it asks for the class of exercise 11 alone, from an empty page.
         """
-        here, day = journal.place(), journal.today()
+        here, day = journal.folder(), journal.today()
         if not (here / journal.FILE).exists():
             journal.table([], keep=True)  # practice needs to know what was solved when
         of_class = [d for d in self.due() if d.name == CLASS] or [Due(CLASS, day)]

@@ -103,7 +103,7 @@ def attempts() -> list[Attempt]:
     """All that were noted, in their order; only this kernel's where nothing is kept."""
     kept: list[Attempt] = []
     with suppress(OSError, ValueError):
-        lines = (place() / LOG).read_text(encoding="utf-8").splitlines() if _wanted() else ()
+        lines = (folder() / LOG).read_text(encoding="utf-8").splitlines() if _wanted() else ()
         kept = [attempt for line in lines if (attempt := _read(line))]
     return kept or [*_attempts]
 
@@ -132,7 +132,7 @@ def table(
     return Progress(rows, kept, due)
 
 
-def place() -> Path:
+def folder() -> Path:
     """The learner's copy of the course, if the kernel runs in it or below; else where it runs."""
     try:
         here = Path.cwd()
@@ -142,7 +142,7 @@ def place() -> Path:
 
 
 def _wanted() -> bool:
-    here = place()
+    here = folder()
     try:
         return (here / FILE).read_bytes().strip() != _REFUSED
     except FileNotFoundError:
@@ -152,7 +152,7 @@ def _wanted() -> bool:
 
 
 def _refuse() -> None:
-    here = place()
+    here = folder()
     (here / LOG).unlink(missing_ok=True)
     if (here / COPY).exists():  # there it would come back by itself
         write_whole(here / FILE, _REFUSED)
@@ -165,7 +165,7 @@ def _load() -> dict[str, str] | None:
     if not _wanted():
         return {}
     try:
-        content = json.loads((place() / FILE).read_bytes())
+        content = json.loads((folder() / FILE).read_bytes())
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):
@@ -181,7 +181,7 @@ def _with_mine(kept: dict[str, str]) -> dict[str, str]:
 
 def _save() -> bool:
     """Adds names and states to the file. False where that cannot be done."""
-    here = place()
+    here = folder()
     try:
         with _alone(here):
             kept = _load()
@@ -198,7 +198,7 @@ def _save() -> bool:
 def _log(attempt: Attempt) -> None:
     """A line more; one that cannot be written is left out."""
     line = json.dumps(attempt._asdict(), default=str, ensure_ascii=False) + "\n"
-    here = place()
+    here = folder()
     with suppress(OSError), _alone(here), (here / LOG).open("a", encoding="utf-8") as file:
         file.write(line)
 
@@ -213,9 +213,9 @@ def _read(line: str) -> Attempt | None:
         return None
 
 
-def _alone(place: Path) -> AbstractContextManager[Any]:
+def _alone(where: Path) -> AbstractContextManager[Any]:
     """No other kernel reads and writes the file meanwhile; a kernel that dies lets go of it."""
     try:
-        return FileLock(place / LOCK, timeout=SECONDS).acquire()
+        return FileLock(where / LOCK, timeout=SECONDS).acquire()
     except (OSError, NotImplementedError):  # a disk without locks, or held for too long
         return nullcontext()

@@ -94,7 +94,7 @@ def changes(tree: ast.AST) -> list[Change]:
         Change(kind, holder, key, node, new)
         for part in within
         for names in [_names(part)]
-        for holder, key, node in places(part)
+        for holder, key, node in slots(part)
         for kind, new in _instead(node, names)
         if not (kind == "number" and _twice(holder, key, new))
     ]
@@ -119,7 +119,7 @@ def located(new: ast.AST, like: ast.AST) -> ast.AST:
     return new
 
 
-def places(node: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
+def slots(node: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
     """Every node below, but for annotations and texts, and what holds it."""
     for field, child in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "bases", "ctx", "ops", "op"):
@@ -134,7 +134,7 @@ def places(node: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
             if isinstance(part, ast.AST):
                 yield holder, key, part
                 if not _power(part):
-                    yield from places(part)
+                    yield from slots(part)
 
 
 def _power(node: ast.AST) -> bool:

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from mha_course.check.engine.attempt import Attempt, Explanation, Trial
-from mha_course.check.engine.changes import KINDS, Change, changes, located, places
+from mha_course.check.engine.changes import KINDS, Change, changes, located, slots
 from mha_course.check.engine.inputs import unchanged
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised
@@ -153,7 +153,7 @@ def right_once_kept(attempt: Attempt, line: ast.Expr) -> bool:
     source = attempt.source
     if source.tree is None or not can_be_changed(source):
         return False
-    at = next((h, k) for h, k, node in places(source.tree) if node is line)
+    at = next((h, k) for h, k, node in slots(source.tree) if node is line)
     names = dict.fromkeys(n.id for n in ast.walk(line) if isinstance(n, ast.Name))
     kept = (ast.Assign([ast.Name(name, ast.Store())], line.value) for name in names)
     made = versions(source, (Change("", *at, line, new) for new in kept))

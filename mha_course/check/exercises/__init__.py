@@ -1,1 +1,33 @@
-"""The exercises, nearly a file for each notebook: right answers, inputs to try, known slips."""
+"""The exercises, a file for each notebook; here, what each of these files needs.
+
+An exercise is a problem that judges what it is called with, and notes the outcome.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from mha_course.check import journal
+from mha_course.check.engine.judge import judge
+from mha_course.check.engine.problem import WHOLE, Bound, Case, Problem, Slip, Step
+from mha_course.check.engine.report import Report
+
+__all__ = ["WHOLE", "Bound", "Case", "Exercise", "Slip", "exercise"]
+
+
+class Exercise(Problem):
+    def __call__(self, answer: Any) -> Report:
+        """Says whether an answer is right, and if not, what it does."""
+        report = judge(self, answer)
+        journal.remember(report)
+        return report
+
+
+def exercise(number: int, notebook: str, **more: Any) -> Callable[[Step], Exercise]:
+    """Makes an exercise out of its right answer; `more` are the attributes of `Problem`."""
+
+    def make(right: Step) -> Exercise:
+        made = Exercise(right, number, notebook, **more)
+        made.__doc__ = f"Exercise {number}, notebook {notebook}: {right.__doc__}"
+        return made
+
+    return make

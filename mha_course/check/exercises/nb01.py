@@ -12,7 +12,7 @@ from torch import Tensor
 from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.families import fixed_numbers
 from mha_course.check.engine.inputs import normal, strided, unchanged
-from mha_course.check.exercise import Case, exercise
+from mha_course.check.exercises import Case, exercise
 
 
 def every_query_with_every_key(Q: Tensor, K: Tensor) -> Tensor:

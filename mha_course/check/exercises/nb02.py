@@ -12,7 +12,7 @@ from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.families import kinds_of_count, orders_of_results
 from mha_course.check.engine.inputs import normal, strided, unchanged
 from mha_course.check.engine.safely import fresh
-from mha_course.check.exercise import Case, exercise
+from mha_course.check.exercises import Case, exercise
 
 
 def tokens_and_weights() -> Iterator[Case]:

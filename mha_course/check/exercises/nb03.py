@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_course.check.engine.families import orders_of_axes
 from mha_course.check.engine.inputs import labelled, normal, strided, unchanged
-from mha_course.check.exercise import WHOLE, Case, exercise
+from mha_course.check.exercises import WHOLE, Case, exercise
 
 SIZES = (  # B, h, T, d_k: distinct primes, then one head, one sequence, one token, all alike
     (1, 2, 5, 3),

@@ -16,7 +16,7 @@ from mha_course.check.engine.gradients import has_nan
 from mha_course.check.engine.inputs import normal, strided, unchanged
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.watch import where_nan
-from mha_course.check.exercise import WHOLE, Case, exercise
+from mha_course.check.exercises import WHOLE, Case, exercise
 from mha_course.check.exercises.nb01 import attention, shares, softmax_over_keys
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_course.check.engine.attempt import Attempt
 from mha_course.check.engine.inputs import normal, strided
-from mha_course.check.exercise import WHOLE, Case, exercise
+from mha_course.check.exercises import WHOLE, Case, exercise
 from mha_course.check.exercises.nb02 import factors
 
 

@@ -18,8 +18,7 @@ from mha_course.check.engine.gradients import has_nan
 from mha_course.check.engine.inputs import unchanged
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, Returned, run
-from mha_course.check.exercise import WHOLE, Case, Exercise, exercise
-from mha_course.check.exercises import nb01, nb03, nb04
+from mha_course.check.exercises import WHOLE, Case, Exercise, exercise, nb01, nb03, nb04
 from mha_course.check.exercises.nb06_layers import NAMES, Layers, bind, call, scoring_low
 
 

@@ -16,7 +16,7 @@ from mha_course.check.engine import errors
 from mha_course.check.engine.inputs import normal, strided
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, codes_of, run
-from mha_course.check.exercise import Bound, Case
+from mha_course.check.exercises import Bound, Case
 from mha_course.check.exercises.nb04 import future
 
 NAMES = ("w_q", "w_k", "w_v", "w_o")

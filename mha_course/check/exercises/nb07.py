@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.check.engine.blocks import Way
 from mha_course.check.engine.inputs import normal, strided
-from mha_course.check.exercise import WHOLE, Case, exercise
+from mha_course.check.exercises import WHOLE, Case, exercise
 
 
 def logits_and_tokens() -> Iterator[Case]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mha_course.check.engine.inputs import normal, strided, unchanged
-from mha_course.check.exercise import WHOLE, Case, exercise
+from mha_course.check.exercises import WHOLE, Case, exercise
 
 
 def weights_of_heads() -> Iterator[Case]:

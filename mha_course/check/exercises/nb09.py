@@ -5,7 +5,7 @@ from typing import Any
 
 from mha_course.check.engine.families import kinds_of_count
 from mha_course.check.engine.inputs import unchanged
-from mha_course.check.exercise import WHOLE, Case, exercise
+from mha_course.check.exercises import WHOLE, Case, exercise
 
 
 def sizes_of_passes() -> Iterator[Case]:

@@ -13,7 +13,7 @@ from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.device import bare, flat
 from mha_course.check.engine.inputs import normal, strided, unchanged
 from mha_course.check.engine.report import Finding
-from mha_course.check.exercise import WHOLE, Case, exercise
+from mha_course.check.exercises import WHOLE, Case, exercise
 
 
 def blocks() -> Iterator[Case]:

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.inputs import normal, strided
-from mha_course.check.exercise import Case, exercise
+from mha_course.check.exercises import Case, exercise
 
 
 def rows_and_positions() -> Iterator[Case]:
-    for seed, (axes, T, d_k, places) in enumerate(
+    for seed, (axes, T, d_k, numbers) in enumerate(
         (
             ({"B": 2, "h": 3}, 5, 14, (0, 1, 2, 3, 4)),
             ({}, 3, 10, (7, 2, 11)),
@@ -24,10 +24,10 @@ def rows_and_positions() -> Iterator[Case]:
     ):
         x = normal(*axes.values(), T, d_k, seed=seed)
         sizes = axes | {"T": T, "d_k": d_k}
-        note = f"with positions ({', '.join(map(str, places))})"
-        positions = torch.tensor(places)
+        note = f"with positions ({', '.join(map(str, numbers))})"
+        positions = torch.tensor(numbers)
         # A float32 angle of 1,009 radians is off by 6e-5.
-        tolerance = 1e-3 if max(places) > 100 else 2e-5
+        tolerance = 1e-3 if max(numbers) > 100 else 2e-5
         yield Case((x, positions), sizes, note, tolerance)
         if seed == 0:
             yield Case((strided(x), positions), sizes, "with x not contiguous", tolerance)

@@ -14,8 +14,7 @@ from mha_course.check.engine.families import kinds_of_mask
 from mha_course.check.engine.inputs import normal, strided, unchanged
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, Returned, codes_of, fresh, run
-from mha_course.check.exercise import WHOLE, Bound, Case, exercise
-from mha_course.check.exercises import nb01, nb04
+from mha_course.check.exercises import WHOLE, Bound, Case, exercise, nb01, nb04
 
 # Slips of two axes or three that stop with four, or say the same as another there.
 DO_NOT_FIT = ("all_axes_reversed", "first_axes_exchanged", "axes_one_and_two", "query_transposed")
@@ -256,8 +255,8 @@ def block(scores, n_old):
     no_mask = ~square
     """There is no mask: the first of several new tokens sees those that come after it. | With one
     new token nothing has to be blocked. And with two?"""
-    places = torch.arange(n_all)
-    only_itself = (places >= n_old) & (places != torch.arange(n_old, n_all)[:, None])
+    keys = torch.arange(n_all)
+    only_itself = (keys >= n_old) & (keys != torch.arange(n_old, n_all)[:, None])
     """Each new token sees the cache and itself, and none of the new ones before it."""
     mask_with_cache_only = ~square if n_old == 0 else square.triu(n_old + 1)
     """Nothing is blocked while the cache is empty: in the first call every token sees those that
@@ -269,10 +268,10 @@ def block(scores, n_old):
     "Off by one: each new token sees the one after it."
     one_too_early = square.triu(n_old)
     "Off by one: no token may look at itself."
-    new_blocked_later = (places >= n_old).expand(n_new, n_all) if n_old else square.triu(1)
+    new_blocked_later = (keys >= n_old).expand(n_new, n_all) if n_old else square.triu(1)
     """As soon as there is a cache all new keys are blocked: the new tokens see the cache only, not
     even themselves."""
-    old_blocked = square.triu(n_old + 1) | (places < n_old)
+    old_blocked = square.triu(n_old + 1) | (keys < n_old)
     "No new token looks at an old key: the cache is there, and takes no part in the context."
     from_the_other_end = square.triu(n_new + 1 if n_old else 1)
     """The diagonal is moved by the number of *new* tokens instead of the number of those in the
@@ -555,10 +554,10 @@ def axes(mask):
 def _square(n_new, n_cached, window):
     """Which of these rows belong to the new tokens?"""
     n_all = n_cached + n_new
-    place = torch.arange(n_all)
-    blocked = place > place[:, None]
+    position = torch.arange(n_all)
+    blocked = position > position[:, None]
     if window is not None:
-        blocked = blocked | (place[:, None] - place >= window)
+        blocked = blocked | (position[:, None] - position >= window)
     nothing = torch.zeros_like(blocked[n_cached:])
     open_with_cache = blocked if n_cached == 0 else nothing
     """As soon as something is cached nothing is blocked: right for one new token without a window

@@ -268,7 +268,7 @@ class TooLong(BaseException):
 
 
 @dataclass(frozen=True)
-class Told:
+class Result:
     """What a test makes of a class under one seed."""
 
     raised: Raised | None
@@ -293,8 +293,8 @@ class WritingTests:
     @property
     def slips(self) -> list[Finding]:
         """What a report can name, for the statistics of a class."""
-        said = ACCUSES, BY_CHANCE, CHANGES, HANGS, SLOW, RETURNS, OTHER_ERROR, BUILDS_NONE
-        return [*said, NO_BIAS, *map(_missed, MISTAKES)]
+        kinds = ACCUSES, BY_CHANCE, CHANGES, HANGS, SLOW, RETURNS, OTHER_ERROR, BUILDS_NONE
+        return [*kinds, NO_BIAS, *map(_missed, MISTAKES)]
 
     def __call__(self, answer: Any) -> Report:
         """Says what the tests accuse and what they let through; never raises."""
@@ -302,9 +302,9 @@ class WritingTests:
             try:
                 report = self._judge(answer)
             except TooLong:  # which came as the tests had just ended
-                report = self._says(HANGS)
+                report = self._fail(HANGS)
             except (Exception, SystemExit, GeneratorExit) as error:
-                report = self._says(Finding("unjudged", safe_text(error, str)))
+                report = self._fail(Finding("unjudged", safe_text(error, str)))
         journal.remember(report)
         return report
 
@@ -312,35 +312,35 @@ class WritingTests:
         if not callable(answer):
             what = type(answer).__name__
             words = f"The check got an object of type {what} instead of your function."
-            return self._says(Finding("not_a_function", words))
+            return self._fail(Finding("not_a_function", words))
         with suppress(AssertionError):  # its first failure imports for seconds
             torch.testing.assert_close(1.0, 2.0)
         codes, right = codes_of(answer), [shipped.right(), *STYLES]
         tried = [*right, *(bug.build for bug in MISTAKES)]
-        found: list[list[Told]] = [[] for _ in tried]
+        of_all: list[list[Result]] = [[] for _ in tried]
         trials = [(index, number) for index in range(len(tried)) for number in range(SEEDS)]
         SystemRandom().shuffle(trials)  # no count of calls tells right from wrong
         spent, end = process_time(), monotonic() + WAITING * ALL_SECONDS
         for index, number in trials:
             if process_time() - spent > ALL_SECONDS or monotonic() > end:
-                return self._says(SLOW)
-            told = _told(answer, tried[index], number, codes)
-            if finding := _stops(told):
-                return self._says(finding)
-            found[index].append(told)
-        of_right, of_wrong = found[: len(right)], found[len(right) :]
-        if not any(t.built or t.raised or t.returned for all_told in found for t in all_told):
-            return self._says(BUILDS_NONE) if _names(answer) else Report(self.name, None)
+                return self._fail(SLOW)
+            result = _result_of(answer, tried[index], number, codes)
+            if finding := _stops(result):
+                return self._fail(finding)
+            of_all[index].append(result)
+        of_right, of_wrong = of_all[: len(right)], of_all[len(right) :]
+        if not any(r.built or r.raised or r.returned for results in of_all for r in results):
+            return self._fail(BUILDS_NONE) if _names(answer) else Report(self.name, None)
         judged = zip(right, of_right, strict=True)
-        accused = [(cls, told) for cls, told in judged if any(t.raised for t in told)]
-        missed = [bug for bug, told in zip(MISTAKES, of_wrong, strict=True) if not _all(told)]
+        accused = [(cls, results) for cls, results in judged if any(r.raised for r in results)]
+        missed = [bug for bug, results in zip(MISTAKES, of_wrong, strict=True) if not _all(results)]
         caught = len(MISTAKES) - len(missed)
         score = (f"Your tests accuse {len(accused)} of {len(right)} right classes and catch "
                  f"{caught} of {len(MISTAKES)} published mistakes.")  # fmt: skip
         if accused:
-            return self._says(_accusation(score, accused, not missed))
-        if not caught and any(told.returned for all_told in found for told in all_told):
-            return self._says(replace(RETURNS, does=f"{score} {RETURNS.does}"))
+            return self._fail(_accusation(score, accused, not missed))
+        if not caught and any(r.returned for results in of_all for r in results):
+            return self._fail(replace(RETURNS, does=f"{score} {RETURNS.does}"))
         level = 2 if not missed else 1
         by_hand = all(bug.kind == BY_HAND for bug in missed)
         if missed and (not by_hand or _names(answer) & READY_MADE):
@@ -348,29 +348,29 @@ class WritingTests:
             others = [t.raised for t in of_wrong[MISTAKES.index(first)] if t.raised]
             if len(others) == SEEDS:
                 name = next(one.kind for one in others if not _accuses(one))
-                return self._says(replace(OTHER_ERROR, does=f"{score} {OTHER_ERROR.does} ({name})"))
+                return self._fail(replace(OTHER_ERROR, does=f"{score} {OTHER_ERROR.does} ({name})"))
             finding, why = _missed(first), " Level 1 takes no ready-made attention." * by_hand
-            return self._says(replace(finding, does=f"{score}{why} {finding.does}"))
+            return self._fail(replace(finding, does=f"{score}{why} {finding.does}"))
         notes = [f"{score} That is level {level} of 2."]
         if missed:
             notes.append(f"Left are wrong scales. {ASKS[BY_HAND]}")
         return Report(self.name, True, notes=tuple(notes))
 
-    def _says(self, finding: Finding) -> Report:
+    def _fail(self, finding: Finding) -> Report:
         return Report(self.name, False, (finding,))
 
 
-def _told(answer: Any, cls: type[nn.Module], number: int, codes: set[CodeType]) -> Told:
+def _result_of(answer: Any, cls: type[nn.Module], number: int, codes: set[CodeType]) -> Result:
     built: list[nn.Module] = []
     given = _given(cls, built)
-    before, put_back = dict(vars(given)), _what_stands()
+    before, put_back = dict(vars(given)), _snapshot()
     seed(number)
     with _at_most(SECONDS):
         outcome = run(answer, (given,), codes)
     changed = put_back() or dict(vars(given)) != before
     if isinstance(outcome, Raised):
-        return Told(outcome, bool(built), changed, False)
-    return Told(None, bool(built), changed, outcome.value is not None)
+        return Result(outcome, bool(built), changed, False)
+    return Result(None, bool(built), changed, outcome.value is not None)
 
 
 def _given(cls: type[nn.Module], built: list[nn.Module]) -> type[nn.Module]:
@@ -391,7 +391,7 @@ def _given(cls: type[nn.Module], built: list[nn.Module]) -> type[nn.Module]:
     return Attention
 
 
-def _what_stands() -> Callable[[], bool]:
+def _snapshot() -> Callable[[], bool]:
     """What tests might replace; the function that comes back undoes it, and says if they did."""
     owners = torch, nn, F, nn.init, torch.testing, math, torch.Tensor, nn.Module, nn.Linear, Layers
     before = [(owner, dict(vars(owner))) for owner in owners]
@@ -422,13 +422,13 @@ def _what_stands() -> Callable[[], bool]:
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
     """Raises `TooLong` between two steps of Python, also where no line follows."""
-    place, late = ctypes.c_ulong(get_ident()), ctypes.py_object(TooLong)
+    thread, late = ctypes.c_ulong(get_ident()), ctypes.py_object(TooLong)
     done, spent, end = Event(), process_time() + seconds, monotonic() + WAITING * seconds
 
     def watch() -> None:
         while not done.wait(0.1):
             if process_time() > spent or monotonic() > end:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(place, late)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, late)
                 return
 
     watcher = Thread(target=watch, daemon=True)
@@ -440,33 +440,33 @@ def _at_most(seconds: float) -> Iterator[None]:
         watcher.join()
 
 
-def _stops(told: Told) -> Finding | None:
+def _stops(result: Result) -> Finding | None:
     """What ends the judgement at once."""
-    if told.raised and isinstance(told.raised.error, TooLong):
+    if result.raised and isinstance(result.raised.error, TooLong):
         return HANGS
-    if told.raised and isinstance(told.raised.error, KeyboardInterrupt):
-        return errors.explain(told.raised)
-    return CHANGES if told.changed else None
+    if result.raised and isinstance(result.raised.error, KeyboardInterrupt):
+        return errors.explain(result.raised)
+    return CHANGES if result.changed else None
 
 
 def _accuses(raised: Raised | None) -> bool:
     return raised is not None and isinstance(raised.error, AssertionError)
 
 
-def _all(all_told: list[Told]) -> bool:
-    return all(_accuses(told.raised) for told in all_told)
+def _all(results: list[Result]) -> bool:
+    return all(_accuses(result.raised) for result in results)
 
 
 def _accusation(
-    score: str, accused: list[tuple[type[nn.Module], list[Told]]], all_wrong: bool
+    score: str, accused: list[tuple[type[nn.Module], list[Result]]], all_wrong: bool
 ) -> Finding:
-    firsts = [next(told.raised for told in all_told if told.raised) for _, all_told in accused]
-    (cls, all_told), raised = accused[0], firsts[0]
+    firsts = [next(result.raised for result in results if result.raised) for _, results in accused]
+    (cls, results), raised = accused[0], firsts[0]
     if cls is WithoutBiases and "NoneType" in raised.message:
         return NO_BIAS
     if raised.kind != "AssertionError":
         return errors.explain(raised, "with a right class")
-    kind = ACCUSES if _all(all_told) else BY_CHANCE
+    kind = ACCUSES if _all(results) else BY_CHANCE
     line = f" in your line {raised.number}: `{raised.source}`" if raised.source else ""
     text = raised.message.partition("\n")[0]
     line += f" (“{text}”)" * bool(text)
@@ -482,25 +482,25 @@ def _accusation(
 
 
 def _missed(bug: shipped.Bug) -> Finding:
-    place = bug.threads[0].split("#")[0]
+    repository = bug.threads[0].split("#")[0]
     return Finding(
         f"missed:{bug.name}",
-        f"One that you let through stood in {place}: {bug.does}",
+        f"One that you let through stood in {repository}: {bug.does}",
         ASKS[bug.kind],
     )
 
 
 def _names(answer: Any) -> set[str]:
     """The names that the tests use, those of the learner's own functions included."""
-    todo, found = [*codes_of(answer)], set[str]()
+    todo, names = [*codes_of(answer)], set[str]()
     known = getattr(answer, "__globals__", {})
     while todo:
         code = todo.pop()
         todo += [part for part in code.co_consts if isinstance(part, CodeType)]
-        new = {*code.co_names, *code.co_freevars} - found
-        found |= new
+        new = {*code.co_names, *code.co_freevars} - names
+        names |= new
         todo += [c for name in new for c in codes_of(known.get(name))]
-    return found
+    return names
 
 
 test_attention = WritingTests()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mha_course.check.engine.inputs import normal, strided, unchanged
-from mha_course.check.exercise import WHOLE, Case, exercise
+from mha_course.check.exercises import WHOLE, Case, exercise
 
 
 def heads_and_one() -> Iterator[Case]:
@@ -79,7 +79,7 @@ def another_shape(heads, i):
     "Only zeros of one head's shape come back. | Which four axes should come back?"
 
 
-def weights_and_places() -> Iterator[Case]:
+def weights_and_positions() -> Iterator[Case]:
     for seed, (h, T, query, right, wrong) in enumerate(
         ((5, 7, 4, 1, 2), (3, 5, 2, 0, 4), (7, 3, 0, 2, 1), (1, 2, 1, 0, 1), (12, 5, 4, 3, 0))
     ):
@@ -96,7 +96,7 @@ def weights_and_places() -> Iterator[Case]:
             yield Case((strided(weights), 3, 0, 6), sizes, "with weights not contiguous")
 
 
-@exercise(0, "08", make_cases=weights_and_places, gives=("solved (n_heads,)",), gradient=False)
+@exercise(0, "08", make_cases=weights_and_positions, gives=("solved (n_heads,)",), gradient=False)
 def solved(
     weights: Tensor,
     query: int,

@@ -21,8 +21,19 @@ from mha_course.check.engine.inputs import normal, unchanged
 from mha_course.check.engine.problem import Step
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import fresh
-from mha_course.check.exercise import Case, Exercise, exercise
-from mha_course.check.exercises import nb01, nb02, nb03, nb04, nb05, nb07, nb10, nb11
+from mha_course.check.exercises import (
+    Case,
+    Exercise,
+    exercise,
+    nb01,
+    nb02,
+    nb03,
+    nb04,
+    nb05,
+    nb07,
+    nb10,
+    nb11,
+)
 
 VARIANTS: dict[str, list[Exercise]] = {}  # of each exercise, by its name
 
