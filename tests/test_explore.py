@@ -188,7 +188,7 @@ class TestProjections:
     def test_every_state(self) -> None:
         projections = module("projections")
         sizes = {"d_model": projections.WIDTHS, "h": projections.HEADS}
-        for state, scene in every("projections", **sizes, d_k=(None, *projections.FREE)):
+        for state, scene in every("projections", **sizes, d_k=(None, *projections.FREE[::3])):
             parameters, operations = scene.flat()
             d_k = state["d_k"] or state["d_model"] // state["h"]
             with torch.device("meta"):
@@ -332,7 +332,7 @@ class TestMemory:
 class TestMasks:
     def test_every_state(self) -> None:
         masks = module("masks")
-        for T in (1, 2, 5, masks.LONGEST):
+        for T in (1, 2, masks.LONGEST):
             for state, scene in every(
                 "masks", T=[T], length_0=range(0, T + 1), length_1=sorted({0, 1, T}),
                 causal=(False, True), convention=masks.CONVENTIONS,

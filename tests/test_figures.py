@@ -85,15 +85,11 @@ def test_bytes_are_the_same_in_another_process(once):
     assert other == hashlib.sha256(figures.png(heads(8))).hexdigest()
 
 
-def test_pictures_are_small_and_crisp():
+def test_a_picture_is_a_small_crisp_light_card_with_dark_ink_and_heads_have_their_colours():
     picture = figures.png(heads(8))
-    image = Image.open(io.BytesIO(picture))
+    image = np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA")).astype(np.int16)
     assert len(picture) < 40_000
-    assert image.width > 1.9 * layout.draw(heads(8)).width
-
-
-def test_a_picture_is_a_light_card_with_dark_ink_and_heads_have_their_colours():
-    image = np.asarray(Image.open(io.BytesIO(figures.png(heads(8)))).convert("RGBA")).astype(int)
+    assert image.shape[1] > 1.9 * layout.draw(heads(8)).width
     assert (image[..., 3] == 255).all()
     assert (image[3:20, 3:20, :3] == rgb(figures.CARD)).all()
     assert (image[0, :, :3] != rgb(figures.CARD)).any()  # the border
@@ -129,13 +125,8 @@ def test_every_cell_has_the_colour_of_its_map_without_bands():
 
 
 def test_boxes_of_the_module_wear_the_colour_of_what_they_make():
-    panel = module.scene().flat()[0]
-    squares = {
-        (mark.x, mark.y): mark.colour
-        for mark in layout.draw(module.scene()).marks
-        if isinstance(mark, Rect) and mark.width == 10
-    }
     frames = [m for m in layout.draw(module.scene()).marks if isinstance(m, Rect)]
+    squares = {(mark.x, mark.y): mark.colour for mark in frames if mark.width == 10}
     worn = {}
     for frame in (f for f in frames if f.hollow):
         inside = [c for (x, y), c in squares.items()
@@ -147,18 +138,21 @@ def test_boxes_of_the_module_wear_the_colour_of_what_they_make():
     assert worn["W^O"] == worn["query + output"] == [ROLES["output"]]
     assert worn["query"] == worn["key and value"] == [ROLES["output"]]  # what layers put out
     assert worn["softmax over the keys"] == []
-    assert len(worn) == len(panel.boxes)
+    assert len(worn) == len(module.BOXES)
 
 
-def test_arrows_of_the_module_wear_the_colour_of_what_they_carry():
-    panel = module.scene().flat()[0]
-    lines = [
-        mark.colour
-        for mark in layout.draw(module.scene()).marks
-        if isinstance(mark, Path) and mark.points[0][0] == mark.points[-1][0]
-    ]
-    carried = [ROLES.get(panel.boxes[upper].role, INK) for upper, _ in panel.arrows]
-    assert lines[: len(carried)] == carried and {*carried} == {*ROLES.values(), INK}
+def test_arrows_of_the_module_go_from_box_to_box_in_the_colour_of_what_they_carry():
+    marks = layout.draw(module.scene()).marks
+    frames = dict(
+        zip(module.BOXES, [m for m in marks if isinstance(m, Rect) and m.hollow], strict=True)
+    )
+    lines = [m for m in marks if isinstance(m, Path) and m.points[0][0] == m.points[-1][0]]
+    for line, (upper, lower, _) in zip(lines, module.ARROWS, strict=False):
+        (x, start), (_, end) = line.points
+        assert line.colour == ROLES.get(module.BOXES[upper].role, INK)
+        assert start == frames[upper].y + module.HEIGHT and 0 <= frames[lower].y - end <= 9
+        for frame in (frames[upper], frames[lower]):
+            assert frame.x < x < frame.x + frame.width
 
 
 def drawn(scene: Scene, width: float = layout.WIDTH) -> list[Mark]:

@@ -13,9 +13,7 @@ from mha_course.pictures import colours, layout, numerals, panels
 from mha_course.pictures.marks import Cells, ColourBar, Dot, Path, Rect, Text
 from mha_course.pictures.panels import (
     Bars,
-    Box,
     Curve,
-    Diagram,
     Heatmap,
     Scene,
     Table,
@@ -154,17 +152,6 @@ def test_tiles_keep_holes_links_and_faults():
     assert panel.links.tolist() == [[0, -1], [1, 2]]
     assert "1 in the wrong place" in panel.alt
     assert Tiles(torch.arange(3)).labels == (("0", "1", "2"),)
-
-
-def test_a_diagrams_arrows_run_where_both_boxes_reach():
-    boxes = {
-        "wide": Box(1, 0, "a", "(2, 3)", span=3),
-        "left": Box(0, 0, "b"),
-        "last": Box(2, 2, "c"),
-    }
-    panel = Diagram(boxes, [("left", "wide"), ("wide", "last")])
-    assert (panel.meet("left", "wide"), panel.meet("wide", "last")) == (0.5, 2.5)
-    assert panel.alt == "3 boxes, from top to bottom: b, a (2, 3), c"
 
 
 def test_a_scene_is_rows_and_has_words_for_all_of_it():

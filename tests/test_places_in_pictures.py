@@ -183,11 +183,10 @@ def test_shapes_of_the_module_are_those_of_tensors():
             "v": k.shape, "scores": scores.shape, "mask": scores.shape, "softmax": scores.shape,
             "context": context.shape, "merge": merge_heads(context).shape, "w_o": (2, 5, 13),
             "query": (2, 5, 13), "memory": (2, 7, 13), "sum": (2, 5, 13)}  # fmt: skip
-    panel = whole.scene().flat()[0]
-    boxes = panel.boxes
+    boxes, panel = whole.BOXES, whole.scene().panels
     assert {n: eval(b.shape.replace("·", "*"), {**sizes}) for n, b in boxes.items()} == real
     frames = [m for m in of(Rect, panel) if m.hollow]
     texts = named(panel)
-    for row, note in enumerate(panel.notes):
+    for row, note in enumerate(whole.NOTES):
         tall = [f for f, box in zip(frames, boxes.values(), strict=True) if box.row == row]
         assert all(f.y < texts[note].y < f.y + f.height for f in tall)

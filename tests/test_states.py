@@ -57,7 +57,6 @@ const seen = places.flatMap((at) => widths.map((width) => {
 }));
 process.stdout.write(JSON.stringify(seen, write));
 """
-MOST = 1000  # positions of an explorer that are looked up
 NAMES = [*explore.__all__, *(f"flow-{part}" for part in ("attention", "mask"))]
 ARRAYS = ("values", "blocked", "writes", "bias")  # what a mark, or a flow, may hold
 
@@ -153,12 +152,12 @@ def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
 
 @pytest.mark.plain
 @pytest.mark.parametrize("name", NAMES)
-def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch):
-    """Of every one, or of 1,000 at random: caption, labels and values."""
+def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytestconfig):
+    """Of 100 at random, or (`--all`) of 1,000: caption, labels and values."""
     monkeypatch.setattr(live, "draw", only_words)
     explorer = explorer_of(name)
-    every = positions(explorer)
-    numbers = random.Random(name).sample(range(len(every)), min(MOST, len(every)))
+    every, most = positions(explorer), 1000 if pytestconfig.getoption("--all") else 100
+    numbers = random.Random(name).sample(range(len(every)), min(most, len(every)))
     asked = [every[i] for i in sorted(numbers)]  # as a page takes them: neighbours share much
     widths = (layout.WIDTH,)
     made = {tuple(at.values()): live._state(explorer.scene_at(**at), widths) for _, at in asked}

@@ -68,8 +68,9 @@ def test_a_page_opens_elsewhere_where_its_repository_has_an_address(monkeypatch,
         return subprocess.CompletedProcess([], 0, said + "\n")
 
     monkeypatch.setattr(website.subprocess, "run", git)
-    website.write_pages(tmp_path, website.pages(CHOSEN[:1]))
-    text = (tmp_path / f"{CHOSEN[0].stem}.html").read_text("utf-8")
+    [path, *_], name = CHOSEN, CHOSEN[0].stem
+    website.write_pages(tmp_path, {name: ("a title", notebooks.read(path))})
+    text = (tmp_path / f"{name}.html").read_text("utf-8")
     links = re.findall(r'href="(https://(?:colab|mybinder)[^"]*)"', text)
     assert [len(links), all("a/b" in link for link in links)] == [2 * bool(said), True]
 

@@ -26,29 +26,11 @@ from matplotlib.patches import Circle, PathPatch, Rectangle
 from matplotlib.path import Path as Line
 from PIL import Image
 
-from mha_course.pictures.colours import (
-    MAPS,
-    RIBBON,
-    RIBBON_FAR,
-    TILE,
-    WRONG,
-    head_colour,
-    on_plate,
-    text_on,
-)
+from mha_course.pictures import colours, marks
+from mha_course.pictures.colours import MAPS, head_colour, text_on
 from mha_course.pictures.heatmap import HeatmapCells
 from mha_course.pictures.layout import draw
-from mha_course.pictures.marks import (
-    SCRIPT_SIZE,
-    SHIFTS,
-    ColourBar,
-    Dot,
-    Drawing,
-    Path,
-    Rect,
-    Text,
-    scripts,
-)
+from mha_course.pictures.marks import Cells, ColourBar, Dot, Drawing, Path, Rect, Text
 from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.table import Table
 from mha_course.pictures.tiles import TileCells
@@ -181,7 +163,7 @@ def _draw(mark: Any, axes: Axes) -> None:
 
 @_draw.register
 def _(mark: Text, axes: Axes) -> None:
-    pieces = scripts(mark.text)
+    pieces = marks.scripts(mark.text)
     if len(pieces) > 1:
         return _scripted(mark, pieces, axes)
     hanging = mark.turned and mark.align == "right"
@@ -201,7 +183,7 @@ def _(mark: Text, axes: Axes) -> None:
 def _scripted(mark: Text, pieces: Sequence[tuple[str, str]], axes: Axes) -> None:
     """A text piece by piece, each on from the one before."""
     weight = "bold" if mark.bold else "normal"
-    sizes = [mark.size * (SCRIPT_SIZE if sign else 1) for _, sign in pieces]
+    sizes = [mark.size * (marks.SCRIPT_SIZE if sign else 1) for _, sign in pieces]
     fonts = [FontProperties(family="DejaVu Sans", size=_points(s), weight=weight) for s in sizes]
     canvas: Any = axes.figure.canvas
     measure = canvas.get_renderer().get_text_width_height_descent
@@ -209,7 +191,7 @@ def _scripted(mark: Text, pieces: Sequence[tuple[str, str]], axes: Axes) -> None
             for (text, _), font in zip(pieces, fonts, strict=True)]  # fmt: skip
     before = {"left": 0.0, "center": 0.5, "right": 1.0}[mark.align] * sum(wide)
     for (text, sign), font, width in zip(pieces, fonts, wide, strict=True):
-        down = SHIFTS.get(sign, 0.0) * mark.size
+        down = marks.SHIFTS.get(sign, 0.0) * mark.size
         level = mark.x - before, mark.y + down
         x, y = (mark.x + down, mark.y + before) if mark.turned else level
         turn: Any = {"rotation": 90 if mark.turned else 0, "rotation_mode": "anchor"}
@@ -219,13 +201,25 @@ def _scripted(mark: Text, pieces: Sequence[tuple[str, str]], axes: Axes) -> None
 
 @_draw.register
 def _(mark: Rect, axes: Axes) -> None:
-    box = (mark.x, mark.y), mark.width, mark.height
+    corner, size = (mark.x, mark.y), (mark.width, mark.height)
     if mark.hollow:
-        (x, y), width, height = box
-        inner = (x + 1.5, y + 1.5), width - 3, height - 3
-        axes.add_patch(Rectangle(*inner, fc="none", ec=mark.colour, lw=_points(3)))
+        _frame(axes, corner, size, mark.colour, 3, within=1.5)
     else:
-        axes.add_patch(Rectangle(*box, fc=mark.colour, lw=0))
+        axes.add_patch(Rectangle(corner, *size, fc=mark.colour, lw=0))
+
+
+def _frame(
+    axes: Axes, corner: Any, size: Any, colour: str, width: float, within: float = 0, **style: Any
+) -> None:
+    """The edge of a rectangle, so many pixels wide."""
+    corner, size = [v + within for v in corner], [v - 2 * within for v in size]
+    axes.add_patch(Rectangle(corner, *size, fc="none", ec=colour, lw=_points(width), **style))
+
+
+def _write_in(axes: Axes, mark: Cells, corner: Any, text: str, colour: str) -> None:
+    """A text in the middle of a cell."""
+    x, y = corner[0] + (mark.width - mark.gap) / 2, corner[1] + (mark.height - mark.gap) / 2
+    axes.text(x, y, text, fontsize=_points(12), color=colour, ha="center", va="center_baseline")
 
 
 @_draw.register
@@ -248,11 +242,10 @@ def _(mark: Dot, axes: Axes) -> None:
 
 @_draw.register
 def _(mark: ColourBar, axes: Axes) -> None:
-    colours = MAPS[mark.colours][:: 256 // 64] / 255
-    step = mark.width / len(colours)
-    corners = [(mark.x + i * step, mark.y) for i in range(len(colours))]
-    cells = _boxes(np.array(corners), step, mark.height, facecolors=colours, antialiased=False)
-    axes.add_collection(cells)
+    ramp = MAPS[mark.colours][:: 256 // 64] / 255
+    step = mark.width / len(ramp)
+    corners = np.array([(mark.x + i * step, mark.y) for i in range(len(ramp))])
+    axes.add_collection(_boxes(corners, step, mark.height, facecolors=ramp, antialiased=False))
     _draw(mark.label(), axes)
 
 
@@ -264,8 +257,8 @@ def _(mark: Ribbons, axes: Axes) -> None:
         curve = Line([(x, start), (middle, start), (middle, end), (right, end)], [1, 4, 4, 4])
         strong = mark.panel.row is None or row == mark.panel.row
         wide = _points(weight * (mark.pitch - 2))
-        axes.add_patch(PathPatch(curve, fc="none", ec=mark.colour, lw=wide,
-                                 alpha=RIBBON if strong else RIBBON_FAR))  # fmt: skip
+        alpha = colours.RIBBON if strong else colours.RIBBON_FAR
+        axes.add_patch(PathPatch(curve, fc="none", ec=mark.colour, lw=wide, alpha=alpha))
 
 
 @_draw.register
@@ -277,7 +270,8 @@ def _(mark: Arrows, axes: Axes) -> None:
 @_draw.register
 def _(mark: HeatmapCells, axes: Axes) -> None:
     panel, gap = mark.panel, mark.gap
-    table = on_plate(MAPS[panel.colours]) if mark.numbers else MAPS[panel.colours]
+    table = MAPS[panel.colours]
+    table = colours.on_plate(table) if mark.numbers else table
     levels, size = panel.levels(), (mark.width - gap, mark.height - gap)
     n_rows, n_columns = levels.shape
     x, y = [mark.at(0, c)[0] for c in range(n_columns)], [mark.at(r, 0)[1] for r in range(n_rows)]
@@ -286,10 +280,10 @@ def _(mark: HeatmapCells, axes: Axes) -> None:
     framed = ~blocked & (unknown | panel.mask)
     opened = ~blocked & ~framed
     for corner in corners[framed]:
-        axes.add_patch(Rectangle(corner, *size, fc="none", ec=INK, lw=0.6))
+        _frame(axes, corner, size, INK, 0.8)
     if opened.any():
-        colours = table[levels[opened]] / 255
-        axes.add_collection(_boxes(corners[opened], *size, facecolors=colours, antialiased=gap > 0))
+        inks = table[levels[opened]] / 255
+        axes.add_collection(_boxes(corners[opened], *size, facecolors=inks, antialiased=gap > 0))
     if blocked.any():
         hatched = _boxes(corners[blocked], *size, facecolors="none", edgecolors=INK + "98")
         hatched.set_hatch("//////")
@@ -297,14 +291,10 @@ def _(mark: HeatmapCells, axes: Axes) -> None:
     for r, c in np.argwhere(~blocked & (mark.numbers | (unknown & (mark.width >= 24)))):
         on_colour = mark.numbers and not unknown[r, c]
         colour = text_on(tuple(table[levels[r, c]][:3])) if on_colour else INK
-        (left, top), text = corners[r, c], panel._number(panel.values[r, c])
-        axes.text(left + size[0] / 2, top + size[1] / 2, text, fontsize=_points(12), color=colour,
-                  ha="center", va="center_baseline")  # fmt: skip
+        _write_in(axes, mark, corners[r, c], panel._number(panel.values[r, c]), colour)
     for r, c in panel.marks:
         for wide, colour in ((4, CARD), (2, INK)):
-            frame = Rectangle(mark.at(r, c), *size)
-            frame.set(fc="none", ec=colour, lw=_points(wide))
-            axes.add_patch(frame)
+            _frame(axes, mark.at(r, c), size, colour, wide)
 
 
 def _boxes(corners: np.ndarray, width: float, height: float, **style: Any) -> PolyCollection:
@@ -316,25 +306,15 @@ def _boxes(corners: np.ndarray, width: float, height: float, **style: Any) -> Po
 
 @_draw.register
 def _(mark: TileCells, axes: Axes) -> None:
-    panel, gap = mark.panel, mark.gap
+    panel, size = mark.panel, (mark.width - mark.gap, mark.height - mark.gap)
     for r, row in enumerate(panel.labels):
         for c, text in enumerate(row):
             if text is None:
                 continue
-            (x, y), head = mark.at(r, c), int(panel.heads[r, c])
-            fill = head_colour(head) if head >= 0 else TILE
-            wrong = panel.wrong[r, c]
-            axes.add_patch(Rectangle((x, y), mark.width - gap, mark.height - gap, fc=fill, lw=0))
-            if wrong:
-                inner = (x + 0.8, y + 0.8), mark.width - gap - 1.6, mark.height - gap - 1.6
-                axes.add_patch(Rectangle(*inner, fc="none", ec=WRONG, lw=1.2, ls=(0, (2, 1.5))))
+            corner, head = mark.at(r, c), int(panel.heads[r, c])
+            fill = head_colour(head) if head >= 0 else colours.TILE
+            axes.add_patch(Rectangle(corner, *size, fc=fill, lw=0))
+            if panel.wrong[r, c]:
+                _frame(axes, corner, size, colours.WRONG, 1.6, within=0.8, ls=(0, (2, 1.5)))
             if text and mark.numbers:
-                axes.text(
-                    x + (mark.width - gap) / 2,
-                    y + (mark.height - gap) / 2,
-                    text,
-                    fontsize=_points(12),
-                    color=text_on(fill),
-                    ha="center",
-                    va="center_baseline",
-                )
+                _write_in(axes, mark, corner, text, text_on(fill))

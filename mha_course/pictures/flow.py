@@ -18,13 +18,11 @@ from mha_course.pictures.heatmap import Heatmap, HeatmapCells
 from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, arrow, text_width
 from mha_course.pictures.panel import FOLDED, Panel, Piece
 
-__all__ = ["Flow"]
-
 SQUARES = ("products", "scores", "masked", "weights")  # (T, T) each
 ROLE = {"x": "output", "q": "query", "k": "key", "v": "value", "context": "value",
         "concat": "value", "output": "output"}  # fmt: skip
 SIGNS = "grey: below 0"
-LINE, TITLE = 24.0, 18.0  # heights of the sentence and of a block's title
+TITLE = 18.0  # the height of a block's title
 SIDES = (*range(16, 1, -1), 1.5, 1.0, 0.5)  # of a cell of a (T, T) block
 MODEL = 384.0  # the most that a matrix of d_model columns may take
 NUMBER = 36.0, 54.0  # a cell that shows its number is at least, and at most, so wide
@@ -101,75 +99,108 @@ class Flow(Panel):
         T, d_k = blocks["q"].values.shape
         squares = [name for name in SQUARES if name in blocks]
         (wide, high), (thin, low) = _cells(T, d_k, len(squares), self, page)
-        size = dict.fromkeys(squares, (wide, high)) | {
-            "q": (thin, high), "k": (wide, low), "v": (thin, high), "context": (thin, high),
-        }  # fmt: skip
+        at = {name: Placed(block, thin, high) for name, block in blocks.items()}
+        for name in squares:
+            at[name].wide = wide
+        at["k"].wide, at["k"].high = wide, low
         drawing = Drawing(width=page)
         above = _sentence(drawing, self, page) + TITLE
-        place = _below if piece.narrow else _beside
-        x, y = place(self, squares, size, above, page)
-        if "x" in blocks:
-            n = blocks["x"].values.shape[1]
-            left = x["k"] + max(T * wide, _title(blocks["k"]) - 30)
-            room = page - 4 if piece.narrow else x["v"] - left - 80
-            column = min(_column(blocks["x"]), room / n)
-            x["x"] = 0.0 if piece.narrow else round((left + x["v"] - column * n) / 2)
-            y["x"], size["x"] = above, (column, _deep(T) if piece.narrow else high)
-            (_down if piece.narrow else _projections)(drawing, self, x, y, size)
-        end = y["context"] + T * high
-        drawing.height = end + NAMED
-        if "output" in blocks:
-            _after(drawing, self, x, y, size, end)
-        for name, block in blocks.items():
-            _block(drawing, name, block, (x[name], y[name]), size[name], name in self.shown)
-        for name, then in pairwise(squares):
-            across = y[name] + T * high / 2
-            start, tip = x[name] + T * wide, x[then]
-            if y[then] == y[name]:
-                middle = (start + tip) / 2
-                arrow(drawing, [(middle - 7, across), (middle + 7, across)], INK)
+        (_below if piece.narrow else _beside)(at, squares, above, page)
+        if "x" in at:
+            x, v, left = at["x"], at["v"], max(at["k"].right, at["k"].x + at["k"].title - 30)
+            n, x.y = x.block.values.shape[1], above
+            x.wide = min(_column(x.block), (page - 4 if piece.narrow else v.x - left - 80) / n)
+            x.high = _deep(T) if piece.narrow else high
+            x.x = 0.0 if piece.narrow else round((left + v.x - x.width) / 2)
+            (_down if piece.narrow else _projections)(drawing, self, at)
+        drawing.height = at["context"].bottom + NAMED
+        if "output" in at:
+            _after(drawing, self, at)
+        for name, placed in at.items():
+            _block(drawing, name, placed, name in self.shown)
+        for one, then in pairwise(at[name] for name in squares):
+            if then.y == one.y:
+                middle = (one.right + then.x) / 2
+                route = [(middle - 7, one.across), (middle + 7, one.across)]
             else:
-                foot = y[name] + T * high + 3
-                down = max(x[name], tip) + T * wide / 2
-                arrow(drawing, [(down, foot), (down, foot + 12)], INK)
+                down = max(one.x, then.x) + one.width / 2
+                route = [(down, one.bottom + 3), (down, one.bottom + 15)]
+            arrow(drawing, route, INK)
         return drawing
 
 
-Places = tuple[dict[str, float], dict[str, float]]  # x and y of each block
-Size = dict[str, tuple[float, float]]  # width and height of a cell of each block
+@dataclass
+class Placed:
+    """A block where it stands: the size of a cell, and the corner of the first one."""
+
+    block: Heatmap
+    wide: float
+    high: float
+    x: float = 0.0
+    y: float = 0.0
+
+    @property
+    def width(self) -> float:
+        return self.block.values.shape[1] * self.wide
+
+    @property
+    def height(self) -> float:
+        return self.block.values.shape[0] * self.high
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+    @property
+    def middle(self) -> float:
+        return self.x + self.width / 2
+
+    @property
+    def across(self) -> float:
+        return self.y + self.height / 2
+
+    @property
+    def title(self) -> float:
+        """The width of the title and of the square before it."""
+        return 15 + text_width(self.block.title, BODY)
 
 
-def _beside(panel: Flow, squares: list[str], size: Size, above: float, page: float) -> Places:
+Blocks = dict[str, Placed]
+
+
+def _beside(at: Blocks, squares: list[str], above: float, page: float) -> None:
     """All squares in one row."""
-    T, d_k = panel.blocks["q"].values.shape
-    (wide, high), (thin, _) = size["weights"], size["q"]
-    gap = min(GAP, (page - 2 * d_k * thin - len(squares) * T * wide) / (len(squares) + 1))
-    x = {"q": 0.0}
+    q, k, v, context = (at[name] for name in ("q", "k", "v", "context"))
+    n, width = len(squares), at["weights"].width
+    gap = min(GAP, (page - q.width - v.width - n * width) / (n + 1))
     for i, name in enumerate(squares):
-        x[name] = d_k * thin + gap + i * (T * wide + gap)
-    x["k"] = x[squares[0]]
-    x["v"] = x["context"] = x[squares[-1]] + T * wide + gap
-    middle = above + max(d_k * size["k"][1], T * high)  # where K and V end
-    top = middle + (18 if "x" in panel.blocks else 6) + TITLE
-    y = dict.fromkeys(["q", "context", *squares], top)
-    y["k"], y["v"] = middle - d_k * size["k"][1], middle - T * high
-    return x, y
+        at[name].x = q.width + gap + i * (width + gap)
+    k.x, v.x = at[squares[0]].x, at[squares[-1]].right + gap
+    context.x = v.x
+    middle = above + max(k.height, v.height)  # where K and V end
+    for name in ("q", "context", *squares):
+        at[name].y = middle + (18 if "x" in at else 6) + TITLE
+    k.y, v.y = middle - k.height, middle - v.height
 
 
-def _below(panel: Flow, squares: list[str], size: Size, above: float, page: float) -> Places:
+def _below(at: Blocks, squares: list[str], above: float, page: float) -> None:
     """Q Kᵀ, the scores, and the mean of V, one below the other."""
-    T, d_k = panel.blocks["q"].values.shape
-    (wide, high), (thin, _) = size["weights"], size["q"]
-    x = dict.fromkeys(["q", "scores", "weights"], 0.0)
-    x["products"] = x["k"] = d_k * thin + SPACE
-    x["masked"] = x["v"] = x["context"] = T * wide + SPACE
-    down = T * high + NAMED + TITLE
-    y = {"k": above + (T * _deep(T) + 40 + TITLE if "x" in panel.blocks else 0)}
-    y["q"] = y["products"] = y["k"] + d_k * size["k"][1] + 6 + TITLE
-    y["scores"] = y["masked"] = y["q"] + down
-    y["v"] = y["scores"] + down * ("masked" in squares)
-    y["weights"] = y["context"] = y["v"] + down
-    return x, y
+    q, k, v, products, scores = (at[name] for name in ("q", "k", "v", "products", "scores"))
+    masked = at.get("masked", scores)
+    T, down = len(q.block.values), v.height + NAMED + TITLE
+    products.x = k.x = q.width + SPACE
+    v.x = at["context"].x = scores.width + SPACE
+    k.y = above + (T * _deep(T) + 40 + TITLE if "x" in at else 0)
+    q.y = products.y = k.bottom + 6 + TITLE
+    scores.y = masked.y = q.y + down
+    v.y = scores.y
+    if masked is not scores:
+        masked.x, v.y = v.x, scores.y + down
+    at["weights"].y = at["context"].y = v.y + down
 
 
 def _cells(
@@ -205,11 +236,6 @@ def _deep(T: int) -> float:
     return 3.0 if T > 8 else 16.0
 
 
-def _title(block: Heatmap) -> float:
-    """The width of a block's title and of the square before it."""
-    return 15 + text_width(block.title, BODY)
-
-
 def _numbered(block: Heatmap) -> bool:
     """Whether its cells show their numbers where they are large enough."""
     return block.numbers is not False
@@ -220,28 +246,19 @@ def _column(block: Heatmap) -> float:
     return min(12.0, MODEL / block.values.shape[1])
 
 
-def _block(
-    drawing: Drawing,
-    name: str,
-    block: Heatmap,
-    at: tuple[float, float],
-    cell: tuple[float, float],
-    shown: bool,
-) -> None:
-    x, y = at
-    rows, columns = block.values.shape
-    width, height = columns * cell[0], rows * cell[1]
-    title = y - TITLE / 2 - 1
-    left = x
+def _block(drawing: Drawing, name: str, placed: Placed, shown: bool) -> None:
+    x, y, block = placed.x, placed.y, placed.block
+    title, left = y - TITLE / 2 - 1, x
     if name in ROLE:
         drawing.add(Rect(x, title - 5, 10, 10, ROLES[ROLE[name]]))
         left += 15
     drawing.add(Text(left, title, block.title, bold=shown))
     if shown:
-        numbers = min(cell) >= 20 and _numbered(block)
-        drawing.add(HeatmapCells(x, y, *cell, block, numbers))
+        numbers = min(placed.wide, placed.high) >= 20 and _numbered(block)
+        drawing.add(HeatmapCells(x, y, placed.wide, placed.high, block, numbers))
     else:
-        corners = ((x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y))
+        right, bottom = placed.right, placed.bottom
+        corners = ((x, y), (right, y), (right, bottom), (x, bottom), (x, y))
         drawing.add(Path(corners, INK, dashed=True, width=1.0))
 
 
@@ -260,98 +277,74 @@ def _sentence(drawing: Drawing, panel: Flow, page: float) -> float:
     return middle + 14
 
 
-def _projections(
-    drawing: Drawing,
-    panel: Flow,
-    x: dict[str, float],
-    y: dict[str, float],
-    size: Size,
-) -> None:
+def _projections(drawing: Drawing, panel: Flow, at: Blocks) -> None:
     """Arrows from X to Q, K and V, in their colours; what each makes is cut into heads, not X."""
-    T, width = panel.blocks["x"].values.shape
-    left, right = x["x"], x["x"] + width * size["x"][0]
-    across = y["x"] + T * size["x"][1] / 2
+    x, q = at["x"], at["q"]
     for name, start, end in (
-        ("k", left - 6, x["k"] + T * size["k"][0] + 8),
-        ("v", right + 6, x["v"] - 8),
+        ("k", x.x - 6, at["k"].right + 8),
+        ("v", x.right + 6, at["v"].x - 8),
     ):
-        drawing.add(Text((start + end) / 2, across - 10, f"W^{name.upper()}", align="center"))
+        made, middle = at[name], (start + end) / 2
+        drawing.add(Text(middle, x.across - 10, f"W^{name.upper()}", align="center"))
         if panel.cut:
-            _heads(drawing, panel, (start + end - SLICES) / 2, across + 5, SLICES)
-        route = [(start, across), (end, across)]
-        if y[name] > across:  # a low block: from above
-            middle = x[name] + panel.blocks[name].values.shape[1] * size[name][0] / 2
-            route[1:] = [(middle, across), (middle, y[name] - TITLE)]
+            _heads(drawing, panel, middle - SLICES / 2, x.across + 5, SLICES)
+        route = [(start, x.across), (end, x.across)]
+        if made.y > x.across:  # a low block: from above
+            route[1:] = [(made.middle, x.across), (made.middle, made.y - TITLE)]
         arrow(drawing, route, ROLES[ROLE[name]])
-    down, at = left + 14, panel.blocks["q"].values.shape[1] * size["q"][0] / 2
-    start = y["x"] + T * size["x"][1] + 2
-    lane = y["q"] - TITLE
+    down, lane = x.x + 14, q.y - TITLE
     turn = lane - 8
-    route = [(down, min(start, turn - 3)), (down, turn), (at, turn), (at, lane + 1)]
-    arrow(drawing, route, ROLES["query"])
-    drawing.add(Text(at + 10, turn - 9, "W^Q"))
+    route = [(down, min(x.bottom + 2, turn - 3)), (down, turn), (q.middle, turn)]
+    arrow(drawing, [*route, (q.middle, lane + 1)], ROLES["query"])
+    drawing.add(Text(q.middle + 10, turn - 9, "W^Q"))
     if panel.cut:
-        _heads(drawing, panel, at + 46, turn - 13, SLICES)
+        _heads(drawing, panel, q.middle + 46, turn - 13, SLICES)
 
 
-def _down(
-    drawing: Drawing, panel: Flow, x: dict[str, float], y: dict[str, float], size: Size
-) -> None:
+def _down(drawing: Drawing, panel: Flow, at: Blocks) -> None:
     """The same on a narrow page, where Q, K and V stand below X."""
-    T, d_k = panel.blocks["q"].values.shape
-    top, edge = y["x"] + T * size["x"][1] + 3, drawing.width - 6
-    across = y["v"] + T * size["v"][1] / 2
+    q, k, v, top = at["q"], at["k"], at["v"], at["x"].bottom + 3
     ends = {
-        "q": [(d_k * size["q"][0] / 2, y["q"] - TITLE)],
-        "k": [(x["k"] + T * size["k"][0] / 2, y["k"] - TITLE)],
-        "v": [(edge, across), (x["v"] + d_k * size["v"][0] + 6, across)],
+        "q": [(q.middle, q.y - TITLE)],
+        "k": [(k.middle, k.y - TITLE)],
+        "v": [(drawing.width - 6, v.across), (v.right + 6, v.across)],
     }
     for name, route in ends.items():
-        (at, _), (to, level) = route[0], route[-1]
-        arrow(drawing, [(at, top), *route], ROLES[ROLE[name]])
-        left, middle = (to + 12, level - 10) if name == "v" else (at + 8, top + 12)
+        (start, _), (to, level) = route[0], route[-1]
+        arrow(drawing, [(start, top), *route], ROLES[ROLE[name]])
+        left, middle = (to + 12, level - 10) if name == "v" else (start + 8, top + 12)
         drawing.add(Text(left, middle, f"W^{name.upper()}"))
         if panel.cut:
             _heads(drawing, panel, left, middle + 10, SLICES)
 
 
-def _after(
-    drawing: Drawing,
-    panel: Flow,
-    x: dict[str, float],
-    y: dict[str, float],
-    size: Size,
-    end: float,
-) -> None:
-    """The heads side by side, and what W^O makes of them; `end` is where the products end."""
-    concat, output = panel.blocks["concat"], panel.blocks["output"]
-    T, n = concat.values.shape
-    deep = 3.0 if T > 8 else size["weights"][1]
-    below = end + NAMED + 4 + TITLE
-    room = drawing.width - 4 if drawing.width < FOLDED else (drawing.width - 80) / 2
-    for name, block in (("concat", concat), ("output", output)):
-        column = min(_column(block), room / block.values.shape[1])
-        size[name] = size["weights"] if _numbered(block) else (column, deep)
-    y["concat"] = y["output"] = below
-    width = n * size["concat"][0]
-    x["concat"] = 0.0
-    x["output"] = drawing.width - max(_title(output), size["output"][0] * output.values.shape[1])
-    middle = below + T * deep / 2
-    if x["output"] - width >= SPACE:
-        drawing.add(Text((width + x["output"]) / 2, middle - 9, "W^O", align="center"))
-        arrow(drawing, [(width + 8, middle + 4), (x["output"] - 8, middle + 4)], INK)
+def _after(drawing: Drawing, panel: Flow, at: Blocks) -> None:
+    """The heads side by side, and what W^O makes of them."""
+    concat, output, context, page = at["concat"], at["output"], at["context"], drawing.width
+    T = len(context.block.values)
+    deep = 3.0 if T > 8 else at["weights"].high
+    room = page - 4 if page < FOLDED else (page - 80) / 2
+    for made in (concat, output):
+        made.y, made.high = context.bottom + NAMED + 4 + TITLE, deep
+        made.wide = min(_column(made.block), room / made.block.values.shape[1])
+        if _numbered(made.block):
+            made.wide, made.high = at["weights"].wide, at["weights"].high
+    output.x = page - max(output.title, output.width)
+    middle, end = concat.y + T * deep / 2, concat.y + T * deep
+    if output.x - concat.width >= SPACE:
+        drawing.add(Text((concat.width + output.x) / 2, middle - 9, "W^O", align="center"))
+        route = [(concat.width + 8, middle + 4), (output.x - 8, middle + 4)]
     else:
-        x["output"], y["output"] = 0.0, below + T * deep + 44 + TITLE
-        drawing.add(Text(28, below + T * deep + 30, "W^O"))
-        arrow(drawing, [(20, below + T * deep + 17), (20, y["output"] - TITLE)], INK)
-    _heads(drawing, panel, 0.0, below + T * deep + 4, width)
-    head = panel.head or 0
-    down = x["context"] + panel.blocks["context"].values.shape[1] * size["context"][0] / 2
-    at = (head + 0.5) * width / panel.n_heads
-    turn = end + NAMED - 6
-    route = [(down, end + 3), (down, turn), (at, turn), (at, below - TITLE + 1)]
+        output.x, output.y = 0.0, end + 44 + TITLE
+        drawing.add(Text(28, end + 30, "W^O"))
+        route = [(20, end + 17), (20, output.y - TITLE)]
+    arrow(drawing, route, INK)
+    _heads(drawing, panel, 0.0, end + 4, concat.width)
+    head, down, turn = panel.head or 0, context.middle, context.bottom + NAMED - 6
+    slab = (head + 0.5) * concat.width / panel.n_heads
+    route = [(down, context.bottom + 3), (down, turn), (slab, turn), (slab, concat.y - TITLE + 1)]
     arrow(drawing, route, head_colour(head))
-    drawing.height = y["output"] + T * deep + 14
+    drawing.height = output.y + T * deep + 14
 
 
 def _heads(drawing: Drawing, panel: Flow, x: float, y: float, width: float) -> None:

@@ -22,8 +22,7 @@ import anywidget
 import ipywidgets as widgets
 import traitlets
 
-from mha_course.pictures import figures, states
-from mha_course.pictures.colours import HEADS, INK, MAPS, RIBBON, RIBBON_FAR, ROLES, TILE, WRONG
+from mha_course.pictures import colours, figures, states
 from mha_course.pictures.controls import (
     Controls,
     Reach,
@@ -35,19 +34,7 @@ from mha_course.pictures.controls import (
 )
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
-from mha_course.pictures.marks import (
-    CODE,
-    SCRIPT_SIZE,
-    SHIFTS,
-    SPLIT,
-    ColourBar,
-    Dot,
-    Drawing,
-    OwnMark,
-    Path,
-    Rect,
-    Text,
-)
+from mha_course.pictures.marks import CODE, SCRIPT_SIZE, SHIFTS, SPLIT, OwnMark, Path
 from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.states import ArrayNumbering, State
 from mha_course.pictures.tiles import BREAK
@@ -62,21 +49,20 @@ SCRIPT = re.sub(r"^ *(//.*\n)?", "", SOURCE, flags=re.MULTILINE)  # without comm
 EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
 SERVED = "JPY_SESSION_NAME"  # set by a Jupyter server: somebody looks at the notebook live
 THEME = {  # colours and sizes that the script shares with still pictures
-    "heads": list(HEADS),
-    "roles": ROLES,
-    "tile": TILE,
-    "wrong": WRONG,
+    "heads": list(colours.HEADS),
+    "roles": colours.ROLES,
+    "tile": colours.TILE,
+    "wrong": colours.WRONG,
     "break": BREAK,
     "scripts": {"split": SPLIT, "code": CODE, "down": SHIFTS, "size": SCRIPT_SIZE},
-    "ink": INK,
-    "ribbon": [RIBBON, RIBBON_FAR],
+    "ink": colours.INK,
+    "ribbon": [colours.RIBBON, colours.RIBBON_FAR],
     "faint": FAINT,
-    "maps": {name: table.ravel().tolist() for name, table in MAPS.items()},
+    "maps": {name: table.ravel().tolist() for name, table in colours.MAPS.items()},
 }
 REST = 0.15  # seconds after the last move until the states around it are sent
 FIRST = 1.0  # seconds after it was shown: until then a browser has said how wide its view is
 KEPT = 512  # states that are kept: those around a position share many with those around the next
-_KINDS = {Text: "text", Rect: "rect", Path: "path", Dot: "dot", ColourBar: "bar"}
 
 
 def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
@@ -93,7 +79,6 @@ def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
 
 def _state(scene: Scene, widths: Sequence[float]) -> State:
     arrays = ArrayNumbering()
-    drawings = [draw(scene, width, SCREEN) for width in widths]
     flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
     words = {
         "caption": scene.caption,
@@ -101,26 +86,25 @@ def _state(scene: Scene, widths: Sequence[float]) -> State:
         "text": [list(row) for row in scene.text()],
         "flow": flow and flow.sent(arrays.of),
     }
-    layouts = [(_rounded(d.width), _rounded(d.height), _marks(d, arrays.of)) for d in drawings]
+
+    def hashable(mark: Any) -> Hashable:
+        return tuple(mark.sent(arrays.of).items()) if isinstance(mark, OwnMark) else mark
+
+    layouts = [
+        (_rounded(drawn.width), _rounded(drawn.height), [*map(hashable, drawn.marks)])
+        for drawn in (draw(scene, width, SCREEN) for width in widths)
+    ]
     return State(words, [*arrays.known], layouts)
 
 
-def _marks(drawing: Drawing, put: Callable[[Any], int]) -> list[Hashable]:
-    """The marks; those that are no plain values as names and parts."""
-    return [
-        tuple(mark.sent(put).items()) if isinstance(mark, OwnMark) else mark
-        for mark in drawing.marks
-    ]
-
-
 def _plain(mark: Any) -> dict[str, Any]:
-    """A mark by the names of its parts."""
+    """A mark of a state as JSON writes it."""
     if isinstance(mark, tuple):
         return dict(mark)
-    parts = {name: _rounded(value) for name, value in vars(mark).items()}
+    parts = {"kind": mark.kind} | {name: _rounded(value) for name, value in vars(mark).items()}
     if isinstance(mark, Path):
         parts["points"] = [_rounded(float(v)) for point in mark.points for v in point]
-    return {"kind": _KINDS[type(mark)]} | parts
+    return parts
 
 
 def _rounded(value: Any) -> Any:
@@ -314,12 +298,9 @@ class Explorer:
 
 def page(explorer: Explorer) -> str:
     """An explorer with all its states as HTML that needs nothing else: no kernel, no network."""
-    name = f"mha-{explorer.box.model_id[:12]}"
-    still = figures.html(explorer.first, SCREEN)
-    moves = "".join(
-        f"<script>{source}</script>" for source in (script(), states_script(explorer, name))
-    )
-    return f'<div id="{name}">{still}</div>{moves}'
+    name, still = f"mha-{explorer.box.model_id[:12]}", figures.html(explorer.first, SCREEN)
+    scripts = f"<script>{script()}</script><script>{states_script(explorer, name)}</script>"
+    return f'<div id="{name}">{still}</div>{scripts}'
 
 
 def script() -> str:

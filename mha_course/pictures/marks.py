@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 SMALL, BODY = 12, 13
 PLAIN = "#2878CC"  # bars and lines that belong to no head
@@ -19,6 +19,7 @@ PLAIN = "#2878CC"  # bars and lines that belong to no head
 
 @dataclass(frozen=True)
 class Text:
+    kind: ClassVar[str] = "text"
     x: float
     y: float  # of its middle; of its top where it is turned and not centred
     text: str
@@ -32,6 +33,7 @@ class Text:
 class Rect:
     """A filled rectangle; one that says something can be pointed at."""
 
+    kind: ClassVar[str] = "rect"
     x: float
     y: float
     width: float
@@ -44,6 +46,7 @@ class Rect:
 
 @dataclass(frozen=True)
 class Path:
+    kind: ClassVar[str] = "path"
     points: tuple[tuple[float, float], ...]
     colour: str = ""  # "" is the colour of text, faint
     dashed: bool = False
@@ -54,6 +57,7 @@ class Path:
 class Dot:
     """A point of a curve, that says something."""
 
+    kind: ClassVar[str] = "dot"
     x: float
     y: float
     colour: str
@@ -96,6 +100,7 @@ class Cells(OwnMark):
 
 @dataclass(frozen=True)
 class ColourBar:
+    kind: ClassVar[str] = "bar"
     x: float
     y: float
     width: float

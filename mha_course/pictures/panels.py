@@ -8,7 +8,6 @@ arrays or torch tensors.
 from mha_course.pictures.bars import Bars
 from mha_course.pictures.colours import head_colour
 from mha_course.pictures.curve import Curve
-from mha_course.pictures.diagram import Box, Diagram
 from mha_course.pictures.heatmap import Heatmap
 from mha_course.pictures.numerals import number
 from mha_course.pictures.panel import Panel
@@ -20,6 +19,6 @@ from mha_course.pictures.walk import Walk
 from mha_course.pictures.words import Words
 
 __all__ = [
-    "Bars", "Box", "Curve", "Diagram", "Heatmap", "Panel", "Scene", "Stack", "Table", "Tiles",
+    "Bars", "Curve", "Heatmap", "Panel", "Scene", "Stack", "Table", "Tiles",
     "Walk", "Words", "head_colour", "number", "scene_of",
 ]  # fmt: skip

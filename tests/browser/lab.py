@@ -130,14 +130,15 @@ class Lab:
             page.evaluate(RUN_ALL)
         return page
 
-    def turn(self, page, name: str) -> None:
-        """Shows and runs another notebook in JupyterLab's page, in the place of the one there.
+    def turn(self, page, name: str, *, run: bool = True) -> None:
+        """Shows another notebook in JupyterLab's page, in the place of the one there.
 
         A page of its own would take as long as everything in it.
         """
         page.evaluate(TURN, name)
         page.wait_for_selector(".jp-Notebook .jp-Cell")
-        page.evaluate(RUN_ALL)
+        if run:
+            page.evaluate(RUN_ALL)
 
     def stop(self) -> None:
         """Ends the server, which ends its kernels."""

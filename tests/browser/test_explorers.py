@@ -15,8 +15,6 @@ from mha_course.pictures.marks import ColourBar, Text, text_width
 
 COMPUTED, STORED = ".mha-explorer >> nth=0", ".mha-explorer >> nth=1"
 DESK = {"width": 1400, "height": 1100}
-FLOW = "from mha_course import explore\nexplore.flow(until='attention')"
-CACHE = "from mha_course import explore\nexplore.cache()"
 LOW = {"width": 1366, "height": 460}  # a laptop's window with not much height
 # The kernel has done all it was told, and the page has heard so.
 IDLE = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
@@ -29,9 +27,9 @@ def server(browser, tmp_path_factory):
     cells = ["demo.computed_explorer()", "demo.stored_explorer()"]
     lab.notebook(demonstration, [SETUP, *cells])
     imports = f"{SETUP}\nfrom mha_course import explore"
-    runs = {"training": "[demo.untrained(20)]"}
-    shown = [f"explore.{name}({runs.get(name, '')})" for name in explore.__all__]
-    lab.notebook(every, [imports, *shown])
+    given = {"training": "[demo.untrained(20)]"}
+    calls = [f"explore.{name}({given.get(name, '')})" for name in explore.__all__]
+    lab.notebook(every, [imports, *calls, "explore.flow(until='attention')"])
     bundle, _ = demo.stored_explorer()._repr_mimebundle_()
     bundle.pop("application/vnd.jupyter.widget-view+json")
     stored = nbformat.read(lab.notebook(still, cells[1:]), 4)
@@ -71,7 +69,7 @@ def test_a_notebook_without_its_kernel_shows_the_still_picture(jupyterlab):
     assert picture.get_attribute("alt") == demo.stored(4, True).alt
 
 
-def test_shift_enter_passes_by_a_fold_and_goes_into_it_once_opened(server, browser):
+def test_shift_enter_passes_by_a_fold_and_goes_into_it_once_opened(server, jupyterlab):
     """JupyterLab's own would select what is hidden, show the notebook's top, and open the fold."""
     path = lab.notebook(server.work / "fold.ipynb", ["1", "'# ' + str(2)", "3"])
     made = nbformat.read(path, 4)
@@ -79,7 +77,8 @@ def test_shift_enter_passes_by_a_fold_and_goes_into_it_once_opened(server, brows
     made.cells.insert(1, nbformat.v4.new_markdown_cell("## Folded", metadata=folded))
     made.cells.insert(3, nbformat.v4.new_markdown_cell("## Open"))
     nbformat.write(made, path)
-    page = server.open(browser, "fold.ipynb", run=False)
+    page = jupyterlab
+    server.turn(page, "fold.ipynb", run=False)
     selected = "i => jupyterapp.shell.currentWidget.content.activeCellIndex === i"
     page.wait_for_function(IDLE.replace("session.kernel.", "session?.kernel?."))
     page.locator(".jp-CodeCell .cm-content").first.click()
@@ -94,7 +93,6 @@ def test_shift_enter_passes_by_a_fold_and_goes_into_it_once_opened(server, brows
     page.locator(".jp-showHiddenCellsButton").wait_for(state="detached")
     page.keyboard.press("Shift+Enter")
     page.wait_for_function(selected, arg=2)
-    page.context.close()
 
 
 def _serious(page) -> list:
@@ -108,11 +106,12 @@ def _serious(page) -> list:
 
 @pytest.fixture(scope="module")
 def gallery(server, jupyterlab):
-    """Every explorer on a laptop's page, run; shown in the dark, and then in the light."""
+    """Every explorer on a laptop's page, and flow() with one head by hand, run; shown in the dark,
+    and then in the light."""
     jupyterlab.set_viewport_size({"width": 1366, "height": 9000})
     server.turn(jupyterlab, "all.ipynb")
     done = "all => document.querySelectorAll('canvas[aria-label]').length === all"
-    jupyterlab.wait_for_function(done, arg=len(explore.__all__))
+    jupyterlab.wait_for_function(done, arg=len(explore.__all__) + 1)
     themed(jupyterlab, dark=True)
     choose(jupyterlab, "Light")
     jupyterlab.wait_for_timeout(1000)  # whatever failed later would show
@@ -153,6 +152,37 @@ def test_a_thumbnail_moves_the_slider(gallery):
     shown.locator("[role=slider][aria-label=head][aria-valuetext='8']").wait_for()
 
 
+def prefetched(gallery, number: int):
+    """One of its explorers, once the kernel has sent what is one move away."""
+    shown = gallery.locator(".mha-explorer").nth(number)
+    sent = "c => Boolean(c.mha.prefetched)"
+    gallery.wait_for_function(sent, arg=shown.locator("canvas").element_handle())
+    return shown
+
+
+def test_where_other_controls_leave_a_slider_is_not_what_was_asked_for(gallery):
+    """One head by hand, of the sentence head 1: not the last, though it stood at the last."""
+    shown = prefetched(gallery, len(explore.__all__))
+    shown.get_by_label("example").select_option("the sentence")
+    shown.locator(".mha-caption").filter(has_text="Head 1: ").wait_for()
+    shown.locator("[aria-label=head][aria-valuetext='1']").wait_for()
+
+
+def test_a_slider_ends_where_its_list_ends_now(gallery):
+    """ipywidgets leaves it as long as it was made: 4 key heads for 2 heads, or none for 4."""
+    shown = prefetched(gallery, explore.__all__.index("cache"))
+    for name, key, value, last in (
+        ("h_kv", "ArrowRight", "4", 2),
+        ("h", "ArrowLeft", "2", 1),
+        ("h_kv", "ArrowRight", "2", 1),  # it goes no further
+        ("h", "ArrowRight", "4", 2),
+    ):
+        slider(shown, name).press(key)
+        now = f"[aria-label=h_kv][aria-valuetext='{value}'][aria-valuemax='{last}.0']"
+        shown.locator(now).wait_for()
+    shown.locator("canvas[aria-label*='4 for 4 query heads']").wait_for()
+
+
 def test_end_goes_as_far_as_the_other_controls_let_it(gallery):
     shown = gallery.locator(".mha-explorer").nth(explore.__all__.index("cache"))
     for name, end in (("T", "12"), ("step", "11"), ("h", "4"), ("h_kv", "4")):
@@ -191,18 +221,11 @@ PRESSED = """(e, [key, times]) => {
 
 def test_where_others_go_when_a_slider_moves_is_known_without_the_kernel(gallery):
     """Who stands at the end stays there, who does not comes back."""
-    for name, which, moves in (
-        (
-            "heads",
-            "h",
-            [("ArrowLeft", 1, "8 heads with 48 dimensions"), ("ArrowRight", 1, "with 32")],
-        ),
-        ("masks", "T", [("ArrowLeft", 4, "1, 2 of 2 real"), ("ArrowRight", 6, "1, 3 of 8 real")]),
-    ):
-        shown = gallery.locator(".mha-explorer").nth(explore.__all__.index(name))
+    heads = [("ArrowLeft", 1, "8 heads with 48 dimensions"), ("ArrowRight", 1, "with 32")]
+    masks = [("ArrowLeft", 4, "1, 2 of 2 real"), ("ArrowRight", 6, "1, 3 of 8 real")]
+    for name, which, moves in (("heads", "h", heads), ("masks", "T", masks)):
+        shown = prefetched(gallery, explore.__all__.index(name))
         handle = slider(shown, which)
-        sent = "c => Boolean(c.mha.prefetched)"
-        gallery.wait_for_function(sent, arg=shown.locator("canvas").element_handle())
         handle.focus()
         for *keys, said in moves:
             assert said in handle.evaluate(PRESSED, keys)
@@ -232,6 +255,7 @@ def page(server, jupyterlab):
     return jupyterlab
 
 
+@pytest.mark.long
 def test_the_same_in_notebook_7(server, browser):
     page = server.open(browser, "demo.ipynb", where="notebooks")
     page.wait_for_selector(f"{STORED} >> canvas[aria-label]")
@@ -464,37 +488,6 @@ def test_numbers_read_alike_in_python_and_in_the_browser(page):
 def test_controls_and_sentence_stay_in_sight_in_a_notebook(page):
     page.set_viewport_size(LOW)
     assert_stays(page.locator(COMPUTED))
-
-
-def test_where_the_others_leave_a_control_is_nobody_s_wish(server, jupyterlab):
-    """One head by hand, of the sentence head 1: not the last, though it stood at the last."""
-    made = lab.notebook(server.work / "flow.ipynb", [FLOW])
-    server.turn(jupyterlab, made.name)
-    jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.prefetched")
-    jupyterlab.get_by_label("example").select_option("the sentence")
-    settle(jupyterlab, ".mha-explorer", "Head 1: ")
-    jupyterlab.locator("[aria-label=head][aria-valuetext='1']").wait_for()
-
-
-def test_a_slider_ends_where_its_list_ends_now(server, jupyterlab):
-    """ipywidgets leaves it as long as it was made: 4 key heads for 2 heads, or none for 4."""
-    server.turn(jupyterlab, lab.notebook(server.work / "cache.ipynb", [CACHE]).name)
-    jupyterlab.wait_for_function("document.querySelector('.mha-view canvas')?.mha.prefetched")
-
-    def stands(said: str, last: int) -> None:
-        place = f"[aria-label=h_kv][aria-valuetext='{said}'][aria-valuemax='{last}.0']"
-        jupyterlab.locator(place).wait_for()
-
-    slider(jupyterlab, "h_kv").press("ArrowRight")
-    stands("4", 2)
-    slider(jupyterlab, "h").press("ArrowLeft")
-    stands("2", 1)
-    slider(jupyterlab, "h_kv").press("ArrowRight")  # there is no further place
-    stands("2", 1)
-    slider(jupyterlab, "h").press("ArrowRight")
-    stands("4", 2)
-    drawn = jupyterlab.locator(".mha-view canvas[aria-label*='4 for 4 query heads']")
-    drawn.wait_for()
 
 
 def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyterlab):

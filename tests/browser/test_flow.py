@@ -34,24 +34,26 @@ BLOCK_IS_SEEN = """() => {
 
 
 @pytest.fixture
-def pages(page_of):
-    """Pages by hand, of what has grown, and of the sentence with everything."""
-    return {
-        "hand": page_of("flow", lambda: explore.flow(until="attention")),
-        "grown": page_of("grown flow", explore.flow),
-        "whole": page_of("whole flow", lambda: explore.flow(until="output"), PAGE),
-    }
+def opened(tab, page_of):
+    """The last step on a page by hand, with one head, of the whole by hand, or of the sentence."""
 
+    def show(which: str, theme: str = "light"):
+        page = tab(viewport={"width": 900, "height": 700}, offline=True)
+        page.emulate_media(color_scheme=theme)
+        if which == "one head":
+            path = page_of("flow", lambda: explore.flow(until="attention"))
+        else:
+            path = page_of("grown flow", explore.flow, PAGE)
+        page.goto(path.as_uri())
+        page.wait_for_selector("canvas[aria-label]")
+        page.wait_for_function("() => document.querySelector('.mha-strip p').textContent")
+        if which == "sentence":
+            page.get_by_label("example").select_option("the sentence")
+        page.get_by_role("slider", name="step", exact=True).focus()
+        page.keyboard.press("End")
+        return page
 
-def opened(tab, path, theme="light"):
-    page = tab(viewport={"width": 900, "height": 700}, offline=True)
-    page.emulate_media(color_scheme=theme)
-    page.goto(path.as_uri())
-    page.wait_for_selector("canvas[aria-label]")
-    page.wait_for_function("() => document.querySelector('.mha-strip p').textContent")
-    page.get_by_role("slider", name="step", exact=True).focus()
-    page.keyboard.press("End")
-    return page
+    return show
 
 
 def place(page, block: str, row: int, column: int) -> tuple[float, float]:
@@ -77,7 +79,7 @@ def values(page, block: str) -> np.ndarray:
     return np.array(page.locator("canvas").evaluate(script, block), dtype=float)
 
 
-def test_the_browser_computes_what_python_does(tab, pages):
+def test_the_browser_computes_what_python_does(opened):
     """1,000 numbers for each of Q, K and V, drawn at random, with a mask and without."""
     generator = torch.Generator().manual_seed(7)
     cases, expected = [], []
@@ -89,14 +91,14 @@ def test_the_browser_computes_what_python_does(tab, pages):
         context, weights = scaled_dot_product_attention(q, k, v, mask, return_weights=True)
         scores = q @ k.T / 2**0.5
         expected.append([(q @ k.T), scores, scores, weights, context])
-    page = opened(tab, pages["hand"])
+    page = opened("one head")
     for made, right in zip(page.evaluate(ATTEND, [live.SCRIPT, cases]), expected, strict=True):
         for got, tensor in zip(made, right, strict=True):
             np.testing.assert_allclose(got, tensor.flatten().numpy(), atol=1e-5, rtol=1e-4)
 
 
-def test_pointing_at_a_number_lights_what_made_it_and_says_how(tab, pages):
-    page, creek = opened(tab, pages["whole"]), sentence()
+def test_pointing_at_a_number_lights_what_made_it_and_says_how(opened):
+    page, creek = opened("sentence"), sentence()
     it, at, head = creek.tokens.index("it"), creek.tokens.index("creek"), 1
     q, k, v = creek.head(head)
     score, weight = float(q[it] @ k[at]), float(creek.weights[head, it, at])
@@ -115,8 +117,8 @@ def test_pointing_at_a_number_lights_what_made_it_and_says_how(tab, pages):
     assert page.locator(".mha-strip span").count() == creek.n_heads
 
 
-def test_a_step_back_takes_the_block_under_the_pointer_away(tab, pages):
-    page, errors = opened(tab, pages["grown"]), []
+def test_a_step_back_takes_the_block_under_the_pointer_away(opened):
+    page, errors = opened("by hand"), []
     page.on("pageerror", lambda error: errors.append(str(error)))
     blocks = page.locator("canvas").evaluate("c => c.mha.flow.flow.blocks")
     page.mouse.move(*place(page, blocks[-1], 1, 1))
@@ -132,8 +134,8 @@ def test_a_step_back_takes_the_block_under_the_pointer_away(tab, pages):
     assert not errors
 
 
-def test_the_browser_s_own_keys_change_no_number(tab, pages):
-    page = opened(tab, pages["hand"])
+def test_the_browser_s_own_keys_change_no_number(opened):
+    page = opened("one head")
     page.mouse.move(*place(page, "q", 0, 0))
     page.locator("canvas").focus()
     before = values(page, "q").tolist()
@@ -144,8 +146,8 @@ def test_the_browser_s_own_keys_change_no_number(tab, pages):
     assert values(page, "q").tolist() != before
 
 
-def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(tab, pages):
-    page, words = opened(tab, pages["whole"]), sentence().labels
+def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(opened):
+    page, words = opened("sentence"), sentence().labels
     page.mouse.click(*place(page, "weights", 4, 2))
     step = page.get_by_role("slider", name="step", exact=True)
     step.focus()
@@ -156,8 +158,8 @@ def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(tab, pages):
     assert said(page).startswith(f"{words[4]} · {words[2]}")
 
 
-def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(tab, pages):
-    page = opened(tab, pages["hand"])
+def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(opened):
+    page = opened("one head")
     x, y = place(page, "q", 2, 1)
     page.mouse.move(x, y)
     page.mouse.down()
@@ -183,17 +185,17 @@ def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(tab, pages):
     assert q[2, 1] == 1.5
 
 
-def test_the_browser_raises_and_lowers_what_python_does(tab, pages):
-    page = opened(tab, pages["whole"])
+def test_the_browser_raises_and_lowers_what_python_does(opened):
+    page = opened("sentence")
     texts = ["W^Q", "4 · d_model² by W^O", "(B, T_q, h·d_k)", "x.view(T, h, d_k)", "n_heads", "it"]
     script = "(c, texts) => texts.map(t => c.mha.pieces(t))"
     made = page.locator("canvas").evaluate(script, texts)
     assert [[tuple(piece) for piece in pieces] for pieces in made] == [*map(scripts, texts)]
 
 
-def test_what_is_moved_in_both_heads_goes_through_w_o(tab, pages):
+def test_what_is_moved_in_both_heads_goes_through_w_o(opened):
     """Of both heads, in either order, with the mask and without; 12 random numbers for each."""
-    page, generator = opened(tab, pages["grown"]), torch.Generator().manual_seed(3)
+    page, generator = opened("by hand"), torch.Generator().manual_seed(3)
     w_o = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 1], [0, 1, 0.5, 0], [-1, 0, 0, 1]])
     q, k, v = (torch.randn(2, 3, 2, generator=generator).double() for _ in range(3))
     head = page.get_by_role("slider", name="head", exact=True)
@@ -228,8 +230,8 @@ def test_what_is_moved_in_both_heads_goes_through_w_o(tab, pages):
     assert labels == ["head 0", "head 0", "head 1", "head 1"]
 
 
-def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(tab, pages):
-    page = opened(tab, pages["grown"])
+def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(opened):
+    page = opened("by hand")
     step = page.get_by_role("slider", name="step", exact=True)
     head = page.get_by_role("slider", name="head", exact=True)
     assert step.get_attribute("aria-valuetext") == "W O" and head.get_attribute("max") == "1"
@@ -254,8 +256,8 @@ def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(tab, pages):
     assert said(page).startswith("the value of token 2")
 
 
-def test_one_head_is_no_choice_and_no_stop_of_the_tab_key(tab, pages):
-    page = opened(tab, pages["hand"])
+def test_one_head_is_no_choice_and_no_stop_of_the_tab_key(opened):
+    page = opened("one head")
     assert not page.get_by_role("slider", name="head", exact=True).is_visible()
     page.get_by_label("example").focus()
     names = []
@@ -265,8 +267,8 @@ def test_one_head_is_no_choice_and_no_stop_of_the_tab_key(tab, pages):
     assert names[0].startswith("step") and names[1] == "", names
 
 
-def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(tab, pages):
-    page = opened(tab, pages["whole"], "dark")
+def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(opened):
+    page = opened("sentence", "dark")
     dark = "document.querySelector('canvas').mha.colours.dark"
     assert page.evaluate(dark)
     page.emulate_media(media="print", color_scheme="dark")
@@ -276,9 +278,9 @@ def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(tab, pages):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(tab, pages, theme):
+def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(opened, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = opened(tab, pages["whole"], theme)
+    page = opened("sentence", theme)
     assert page.locator("canvas").evaluate("c => c.mha.colours.dark") == (theme == "dark")
     height = "() => document.querySelector('.mha-explorer').offsetHeight"
     assert page.evaluate(height) <= 560
@@ -298,8 +300,8 @@ def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(tab, pages, theme):
         page.wait_for_function(BLOCK_IS_SEEN)
 
 
-def test_a_map_of_tokens_names_its_row_and_its_column(tab, pages):
-    page, words = opened(tab, pages["whole"]), sentence().labels
+def test_a_map_of_tokens_names_its_row_and_its_column(opened):
+    page, words = opened("sentence"), sentence().labels
     page.mouse.move(*place(page, "weights", 4, 9))
     drawn = "two => document.querySelector('canvas').mha.drawn.slice(-2).join() === two.join()"
     page.wait_for_function(drawn, arg=[words[4], words[9]])
