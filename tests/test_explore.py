@@ -210,10 +210,7 @@ class TestProjections:
             with FlopCounterMode(display=False) as counter:
                 mha(x, return_weights=True)
             assert operations.values.sum() * projections.T == counter.get_total_flops()
-            for bars in (
-                parameters,
-                operations,
-            ):  # heights are amounts, none is tiny
+            for bars in (parameters, operations):  # heights are amounts, none is tiny
                 top = max(bars.values.max(), bars.reference[0] if bars.reference else 0)
                 assert not bars.log and bars.limits[0] == 0 and top <= bars.limits[1] <= 2.5 * top
 

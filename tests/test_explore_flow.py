@@ -12,11 +12,7 @@ from mha_course.pictures.colours import HEADS, MAPS, ROLES, contrast, rgb
 from mha_course.pictures.layout import SCREEN, WIDTH, draw
 from mha_course.pictures.marks import Cells
 from mha_course.pictures.panel import FOLDED
-from mha_lesson import (
-    MultiHeadAttention,
-    causal_mask,
-    scaled_dot_product_attention,
-)
+from mha_lesson import MultiHeadAttention, causal_mask, scaled_dot_product_attention
 from mha_lesson.text import sentence
 
 flow = importlib.import_module("mha_course.explore.n00_flow")

@@ -35,7 +35,7 @@ import { createHash } from "node:crypto";
 const chunks = []; for await (const chunk of process.stdin) chunks.push(chunk);
 const { source, theme, packed, places, widths, reads } = JSON.parse(Buffer.concat(chunks));
 globalThis.matchMedia = () => ({ matches: true });
-const { unpack, stateAt, Field } = await import("data:text/javascript;base64," + source);
+const { unpack, stateAt, areaOf } = await import("data:text/javascript;base64," + source);
 const states = await unpack(Buffer.from(packed, "base64"));
 const known = new Map();
 const digest = (array) => {
@@ -47,7 +47,7 @@ const digest = (array) => {
 };
 const write = (key, v) => (v instanceof Float32Array ? digest(v) : v);
 const cells = (m) => {
-  const field = new Field(m.kind, m, theme), count = (n) => [...Array(n).keys()];
+  const field = areaOf(m, theme), count = (n) => [...Array(n).keys()];
   return count(field.rows).map((r) => count(field.columns).map((c) => field.says(r, c)));
 };
 const seen = places.flatMap((at) => widths.map((width) => {

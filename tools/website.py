@@ -76,8 +76,8 @@ def front() -> NotebookNode:
     """The first page: the first look of 00, the fates of 12, and the README's for everybody."""
     readme = PICTURED.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     parts = re.split(r"^## (.*)\n", readme, flags=re.M)
-    said = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
-    title, text = said[""].split("\n", 1)
+    section = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
+    title, text = section[""].split("\n", 1)
     look, ribbons, answer, step, flow = (
         bare("00", name)
         for name in ("first-look", "ribbons", "ribbons-reading", "flow-text", "flow")
@@ -92,7 +92,7 @@ def front() -> NotebookNode:
     cells = [*first, look, ribbons, v4.new_markdown_cell(folded), step, flow, *then]
     cells.append(bare("12", "three"))
     for name in FRONT:
-        cells.append(v4.new_markdown_cell(f"## {name}\n" + said[name].split("\n### ")[0]))
+        cells.append(v4.new_markdown_cell(f"## {name}\n" + section[name].split("\n### ")[0]))
     return v4.new_notebook(cells=cells)
 
 
@@ -106,21 +106,21 @@ def bare(number: str, name: str) -> NotebookNode:
 
 def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
     """Name -> title and cells of every page, in their order."""
-    found = {"index": ("Start", front())}
+    made = {"index": ("Start", front())}
     for path in paths:
         notebook = notebooks.read(path)
-        found[path.stem] = (notebook.cells[0].source.splitlines()[0].lstrip("# "), notebook)
+        made[path.stem] = (notebook.cells[0].source.splitlines()[0].lstrip("# "), notebook)
     for name, title in TEXTS.items():
-        text = (notebooks.FOLDER / f"{name}.md").read_text(encoding="utf-8")
-        found[name] = (title, v4.new_notebook(cells=[v4.new_markdown_cell(text)]))
-    return found
+        source = (notebooks.FOLDER / f"{name}.md").read_text(encoding="utf-8")
+        made[name] = (title, v4.new_notebook(cells=[v4.new_markdown_cell(source)]))
+    return made
 
 
 def shown(cell: NotebookNode) -> str:
     """The name of the explorer that a cell shows, explore-NAME or explore-NAME-UNTIL, or ""."""
     source = cell.source.replace(PART, "explore.flow()")
-    found = EXPLORER.search(source) if cell.cell_type == "code" else None
-    return "-".join(filter(None, ("explore", *found.groups()))) if found else ""
+    call = EXPLORER.search(source) if cell.cell_type == "code" else None
+    return "-".join(filter(None, ("explore", *call.groups()))) if call else ""
 
 
 def prepare(notebook: NotebookNode) -> NotebookNode:
@@ -153,14 +153,14 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
     for heading in main.find_all(["h1", "h2", "h3"], id=True):
         heading["id"] = slug(heading["id"])
     for link in main.find_all("a", href=True):
-        target, _, place = link["href"].partition("#")
+        target, _, anchor = link["href"].partition("#")
         name = Path(target).stem
         if link.get("class") == ["anchor-link"]:
             link["aria-label"] = "Link to this section"
         if not target:
-            link["href"] = f"#{slug(place)}"
+            link["href"] = f"#{slug(anchor)}"
         elif name in titles and target.endswith((".ipynb", ".md")):
-            link["href"] = f"{name}.html" + (f"#{slug(place)}" if place else "")
+            link["href"] = f"{name}.html" + (f"#{slug(anchor)}" if anchor else "")
             if link.get_text() == name:
                 link.string = titles[name]
         elif "://" not in target and not target.endswith(".html"):
@@ -186,34 +186,37 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
     return soup
 
 
-def lay_beside(soup: BeautifulSoup, place: Path) -> None:
+def lay_beside(soup: BeautifulSoup, folder: Path) -> None:
     """Still pictures become files: a quarter smaller, and a page is there before they are."""
     for image in soup.select(f'img[src^="{WEBP}"]'):
-        made = base64.b64decode(str(image["src"]).removeprefix(WEBP))
-        wide, high = Image.open(io.BytesIO(made)).size
-        image["height"] = str(round(int(str(image["width"])) * high / wide))  # its room, at once
-        name = f"still-{hashlib.sha256(made).hexdigest()[:12]}.webp"
+        picture = base64.b64decode(str(image["src"]).removeprefix(WEBP))
+        wide, high = Image.open(io.BytesIO(picture)).size
+        image["height"] = str(
+            round(int(str(image["width"])) * high / wide)
+        )  # else the text below it jumps
+        name = f"still-{hashlib.sha256(picture).hexdigest()[:12]}.webp"
         image["src"] = name
-        (place / name).write_bytes(made)
+        (folder / name).write_bytes(picture)
 
 
-def slug(place: str) -> str:
+def slug(heading: str) -> str:
     """A heading's id as GitHub writes it, which the texts' links follow."""
-    return re.sub(r"[^\w\- ]", "", place.lower()).replace(" ", "-")
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]:
-    """What can be found: a heading and the text below it; folded hints and solutions are not."""
-    found = [{"page": name, "of": title, "id": "main", "title": title, "text": ""}]
+    """What a search looks through: each heading with the text below it, without folded answers."""
+
+    def section(id: str, heading: str) -> dict[str, str]:
+        return {"page": name, "of": title, "id": id, "title": heading, "text": ""}
+
+    made = [section("main", title)]
     for part in soup.select("main .text > *, main .output_html, main .output_text"):
         if part.name in ("h1", "h2") and part.get("id"):
-            said = part.get_text().rstrip("¶")
-            found.append(
-                {"page": name, "of": title, "id": str(part["id"]), "title": said, "text": ""}
-            )
+            made.append(section(str(part["id"]), part.get_text().rstrip("¶")))
         elif part.name != "details" and not part.select("script, .mha-guess"):
-            found[-1]["text"] += " " + words_of(part)
-    return [section for section in found if section["text"]]
+            made[-1]["text"] += " " + words_of(part)
+    return [one for one in made if one["text"]]
 
 
 def words_of(part: Tag) -> str:
@@ -251,75 +254,75 @@ def alone() -> None:
     gc.disable()
 
 
-def build(place: Path, paths: list[Path]) -> list[Path]:
-    """Writes the site of these notebooks into `place`, anew, and gives the files' paths."""
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    found = pages(paths)
-    cells = [cell for _, notebook in found.values() for cell in notebook.cells]
+def build(folder: Path, paths: list[Path]) -> list[Path]:
+    """Writes the site of these notebooks into `folder`, anew, and gives the files' paths."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    made = pages(paths)
+    cells = [cell for _, notebook in made.values() for cell in notebook.cells]
     names = sorted({shown(cell) for cell in cells} - {""}, reverse=True)  # `training` takes longest
     with ProcessPoolExecutor(2, initializer=alone) as pool:
         scripts = [pool.submit(moving, name) for name in names]
-        write_pages(place, found)  # while the states are made
+        write_pages(folder, made)  # while the states are made
         for name, script in zip(names, scripts, strict=True):
-            (place / f"{name}.js").write_text(script.result(), encoding="utf-8")
-    (place / "explore.js").write_text(live.script(), encoding="utf-8")
+            (folder / f"{name}.js").write_text(script.result(), encoding="utf-8")
+    (folder / "explore.js").write_text(live.script(), encoding="utf-8")
     style = (LOOK / "page.css").read_text(encoding="utf-8") + folds.STYLE
-    (place / "page.css").write_text(f"{CODE}\n{style}", encoding="utf-8")
-    shutil.copy(LOOK / "page.js", place)
-    for name in sorted(set(PICTURE.findall((place / "index.html").read_text(encoding="utf-8")))):
-        shutil.copy(ROOT / ".github" / name, place)
-    return sorted(place.iterdir())
+    (folder / "page.css").write_text(f"{CODE}\n{style}", encoding="utf-8")
+    shutil.copy(LOOK / "page.js", folder)
+    for name in sorted(set(PICTURE.findall((folder / "index.html").read_text(encoding="utf-8")))):
+        shutil.copy(ROOT / ".github" / name, folder)
+    return sorted(folder.iterdir())
 
 
 def describe(soup: BeautifulSoup) -> None:
     """What a search engine shows below the page's name: its first sentences."""
-    said = " ".join(words_of(part) for part in soup.select("main p")[:3])
-    told = soup.new_tag("meta", attrs={"name": "description"})
-    told["content"] = textwrap.shorten(said, 160, placeholder=" …")
-    soup.head.append(told)
+    words = " ".join(words_of(part) for part in soup.select("main p")[:3])
+    meta = soup.new_tag("meta", attrs={"name": "description"})
+    meta["content"] = textwrap.shorten(words, 160, placeholder=" …")
+    soup.head.append(meta)
 
 
 def address() -> str:
     """Where the repository says that it comes from, or ""."""
     ask = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
-    said = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
-    return re.sub(r"^git@([^:]+):", r"https://\1/", said).removesuffix(".git")
+    url = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
+    return re.sub(r"^git@([^:]+):", r"https://\1/", url).removesuffix(".git")
 
 
-def link_elsewhere(soup: BeautifulSoup, places: dict[str, str]) -> None:
+def link_elsewhere(soup: BeautifulSoup, links: dict[str, str]) -> None:
     """Below the title, where the notebook opens."""
     line = soup.new_tag("p", attrs={"class": "opens"})
-    for name, link in places.items():
-        line.append(soup.new_tag("a", href=link, string=f"Open in {name}"))
-    if places and "Open in " not in soup.main.section.get_text():  # the notebook may say it itself
+    for name, href in links.items():
+        line.append(soup.new_tag("a", href=href, string=f"Open in {name}"))
+    if links and "Open in " not in soup.main.section.get_text():  # the notebook may say it itself
         soup.main.h1.insert_after(line)
 
 
-def write_pages(place: Path, found: dict[str, tuple[str, NotebookNode]]) -> None:
-    """Writes every page, and what can be found in them."""
+def write_pages(folder: Path, made: dict[str, tuple[str, NotebookNode]]) -> None:
+    """Writes every page, and the index of the search."""
     exporter = typeset(
         HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(LOOK)])
     )
-    titles = {name: title for name, (title, _) in found.items()}
+    titles = {name: title for name, (title, _) in made.items()}
     index: list[dict[str, str]] = []
     origin, files = address(), {path.stem: path for path in notebooks.paths()}
-    for name, (title, notebook) in found.items():
-        told = {"title": title, "name": name, "titles": titles, "metadata": {"name": name}}
-        page, _ = exporter.from_notebook_node(prepare(notebook), told)
+    for name, (title, notebook) in made.items():
+        resources = {"title": title, "name": name, "titles": titles, "metadata": {"name": name}}
+        page, _ = exporter.from_notebook_node(prepare(notebook), resources)
         soup = adapt(page, titles)
         describe(soup)
         if path := files.get(name):
             link_elsewhere(soup, badges.places(origin, "main", f"notebooks/{path.name}"))
         contents(soup)
-        lay_beside(soup, place)
+        lay_beside(soup, folder)
         if soup.select(".second-reading"):
             soup.body.append(BeautifulSoup(folds.SCRIPT, "html.parser"))
         if soup.select(".mha-guess"):
             soup.body.append(BeautifulSoup(predictions.script(), "html.parser"))
         index += sections(soup, name, title)
-        (place / f"{name}.html").write_text(str(soup), encoding="utf-8")
-    (place / "search.js").write_text(
+        (folder / f"{name}.html").write_text(str(soup), encoding="utf-8")
+    (folder / "search.js").write_text(
         f"window.SECTIONS = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8"
     )
 

@@ -18,16 +18,6 @@ from mha_course.explore.n10_rotation import rotation
 from mha_course.explore.n11_cache import cache
 
 __all__ = [
-    "cache",
-    "cost",
-    "flow",
-    "head_writes",
-    "heads",
-    "masks",
-    "memory",
-    "projections",
-    "real_heads",
-    "rotation",
-    "scaling",
-    "training",
-]
+    "cache", "cost", "flow", "head_writes", "heads", "masks", "memory", "projections", "real_heads",
+    "rotation", "scaling", "training",
+]  # fmt: skip

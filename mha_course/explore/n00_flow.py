@@ -12,12 +12,7 @@ from mha_course.pictures.fields import text_of
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, number
-from mha_lesson.attention import (
-    MultiHeadAttention,
-    merge_heads,
-    split_heads,
-    textbook_attention,
-)
+from mha_lesson.attention import MultiHeadAttention, merge_heads, split_heads, textbook_attention
 from mha_lesson.masks import causal_mask
 from mha_lesson.refusals import describe, listed, require_one_of
 from mha_lesson.text import sentence
@@ -35,7 +30,7 @@ STEPS = {  # as a slider says it, in plain letters -> the blocks that it makes
     "concat": ("concat",),
     "Wᴼ": ("output",),
 }
-DECIMALS = 4  # two are said; more would take twice the room in a page
+DECIMALS = 4  # two are shown; more would double the bytes of a page
 MOST_TOKENS, MOST_HEADS, MOST_DIMENSIONS, WIDEST = 24, 12, 64, 512
 
 
@@ -144,9 +139,9 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
         writes=None if by_hand or w_o is None else _writes(source, causal),
         bias=None if by_hand else bias,
     )
-    said = _said(source, blocks, step, head, causal)
+    caption = _caption(source, blocks, step, head, causal)
     return Scene(
-        panel, caption=said, alt=f"The computation of attention as blocks of cells: {said}"
+        panel, caption=caption, alt=f"The computation of attention as blocks of cells: {caption}"
     )
 
 
@@ -239,7 +234,7 @@ def _far(values: Tensor) -> float:
     return max(float(values.abs().flatten().quantile(0.995)), 1e-6)
 
 
-def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, causal: bool) -> str:
+def _caption(source: Source, blocks: dict[str, Heatmap], step: str, head: int, causal: bool) -> str:
     """What this step does, in one sentence, with the numbers of the pair that is looked at."""
     i, j = source.pick
     query, key = source.words[i], source.words[j]
@@ -252,7 +247,7 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
     alone = hand and len(source.q) == 1
     where = "" if alone or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
     blocked = causal and j > i
-    said = {
+    words = {
         "X": f"{T} tokens come in, each a vector: {query} is one row of X.",
         "Q, K, V": "every token has a query, a key and a value"
         + (", here given." if "x" not in blocks else f", {d_k} numbers each, from its row of X."),
@@ -268,7 +263,7 @@ def _said(source: Source, blocks: dict[str, Heatmap], step: str, head: int, caus
         "Wᴼ": "the output is the sum of what all heads write"
         + ("." if hand else ", and of the bias."),
     }[step]
-    return where + (said if where else said[0].upper() + said[1:])
+    return where + (words if where else words[0].upper() + words[1:])
 
 
 def _examples(until: str) -> dict[str, Source]:

@@ -67,8 +67,8 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
     rows.append([_seen(now, h, d_k, f"the tensor after: {step}")])
     if wrong is not None:
         rows[-1].append(_seen(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now))
-    places = pairwise(tensor.data_ptr() for tensor in x.values())
-    stored = ["", *("same" if a == b else "new" for a, b in places)]
+    pointers = pairwise(tensor.data_ptr() for tensor in x.values())
+    stored = ["", *("same" if a == b else "new" for a, b in pointers)]
     table = [[name, CODE[name], *_rule(x[name]), stored[i]] for i, name in enumerate(STEPS)]
     if wrong is not None:
         table.append(["shortcut", SHORTCUTS[step], *_rule(wrong), "same"])

@@ -31,11 +31,7 @@ def masks() -> Explorer:
 
 
 def scene(
-    T: int = 6,
-    length_0: int = 6,
-    length_1: int = 3,
-    causal: bool = True,
-    convention: str = BLOCKED,
+    T: int = 6, length_0: int = 6, length_1: int = 3, causal: bool = True, convention: str = BLOCKED
 ) -> Scene:
     """Scores, mask and weights of two sequences.
 

@@ -26,12 +26,12 @@ def head_writes() -> Explorer:
     return Explorer(
         {"h": widgets.SelectionSlider(options=HEADS, value=12), **boxes},
         lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
-        reach={f"head_{i}": partial(_places, i) for i in range(HEADS[-1])},
+        reach={f"head_{i}": partial(_box_positions, i) for i in range(HEADS[-1])},
     )
 
 
-def _places(head: int, h: int, **_: bool) -> tuple[bool, ...]:
-    """Where the box of a head can stand: one that is not there stays off."""
+def _box_positions(head: int, h: int, **_: bool) -> tuple[bool, ...]:
+    """Off or on; the box of a head that is not there stays off."""
     return (False, True) if head < h else (False,)
 
 

@@ -25,9 +25,7 @@ MOST = 12  # heads drawn at once
 
 
 def heads(
-    mha: MultiHeadAttention | None = None,
-    x: Tensor | None = None,
-    tokens: list[str] | None = None,
+    mha: MultiHeadAttention | None = None, x: Tensor | None = None, tokens: list[str] | None = None
 ) -> Explorer:
     """Sliders `h` and `d_k` over the heatmaps of all heads.
 
@@ -72,7 +70,7 @@ def draw(
     width = q.shape[-1]
     q, k = (split_heads(x[None], h)[0, ..., :d_k] for x in (q, k))
     _, weights = scaled_dot_product_attention(q, k, k, return_weights=True)
-    weights = weights.round(decimals=4)  # more is never said, and takes twice the room in a page
+    weights = weights.round(decimals=4)  # more is never shown, and doubles the bytes of a page
     words = [i for i, token in enumerate(tokens) if token not in ENDS] or [*range(len(tokens))]
     between = weights[:, words][:, :, words]  # what words look at among words
     names = tuple(tokens[i] for i in words)
@@ -81,31 +79,32 @@ def draw(
         Heatmap(one, labels, labels, head=i, limits=(0, 1), title=f"head {i}", numbers=False)
         for i, one in enumerate(shown)
     ]
-    said = f"{counted(h, 'head')} with {counted(d_k, 'dimension')}{' each' * (h > 1)}. " + _found(
-        between, names, len(words) < len(tokens)
+    caption = (
+        f"{counted(h, 'head')} with {counted(d_k, 'dimension')}{' each' * (h > 1)}. "
+        + _largest(between, names, len(words) < len(tokens))
     )
     if h != trained:
-        said += f" Trained with {counted(trained, 'head')}; this cut is for comparison."
+        caption += f" Trained with {counted(trained, 'head')}; this cut is for comparison."
     elif d_k < width // h:
-        said += f" Trained with {width // h} dimensions; the others are left out."
-    return Scene(panels, columns=6 if h > 8 else 4, caption=said)
+        caption += f" Trained with {width // h} dimensions; the others are left out."
+    return Scene(panels, columns=6 if h > 8 else 4, caption=caption)
 
 
-def _found(weights: Tensor, words: tuple[str, ...], inside: bool) -> str:
-    """The largest of the weights (h, T, T), and what the story of the course asks about."""
+def _largest(weights: Tensor, tokens: tuple[str, ...], inside: bool) -> str:
+    """The largest of the weights (h, T, T), and what the course’s sentence asks about."""
     head, row, column = np.unravel_index(int(weights.nan_to_num(-1.0).argmax()), weights.shape)
     value = number(float(weights[head, row, column]), 2)
     among = " between words" * inside
-    found = f"Largest weight{among} {value}: {words[row]} → {words[column]}, in head {head}."
-    if {"it", "creek"} <= set(words):
-        it = weights[:, words.index("it")]
-        share, best = it[:, words.index("creek")].max(dim=0)
-        first = int((it.argmax(dim=-1) == words.index("creek")).sum())
-        found += (
+    words = f"Largest weight{among} {value}: {tokens[row]} → {tokens[column]}, in head {head}."
+    if {"it", "creek"} <= set(tokens):
+        it = weights[:, tokens.index("it")]
+        share, best = it[:, tokens.index("creek")].max(dim=0)
+        first = int((it.argmax(dim=-1) == tokens.index("creek")).sum())
+        words += (
             f" it → creek: at most {number(float(share), 2)}, in head {int(best)}; of the words, "
             f"creek is its first choice in {first} of {len(weights)}."
         )
-    return found
+    return words
 
 
 def _source(

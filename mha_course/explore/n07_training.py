@@ -12,13 +12,7 @@ from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene
 from mha_lesson.models import TwoSidesModel
 from mha_lesson.refusals import listed, require_kind
 from mha_lesson.tasks import letter_batches
-from mha_lesson.training import (
-    Run,
-    side_accuracy,
-    silence_head,
-    two_sides_runs,
-    weight_by_offset,
-)
+from mha_lesson.training import Run, side_accuracy, silence_head, two_sides_runs, weight_by_offset
 
 HEADS = (1, 2, 4, 8)
 NO_HEAD = -1
@@ -73,10 +67,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
     quiet = "" if silence == NO_HEAD else f" Head {silence} is silent."
     caption = f"h = {h}, step {step}: {roles}.{quiet} Rightly {answers}."
     shown = [1, *range(10, len(run.losses) + 1, 10)]  # all of them would cost 30 ms a move
-    losses = {
-        "loss": [run.losses[i - 1] for i in shown],
-        "guessing": [math.log(16)] * len(shown),
-    }
+    losses = {"loss": [run.losses[i - 1] for i in shown], "guessing": [math.log(16)] * len(shown)}
     loss = Curve(
         shown, losses, dashed=("guessing",), marker=max(step, 1), x_name="step", y_name="nats",
         log_x=True,  # the roles appear in the first tenth
@@ -96,7 +87,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
             one, head=i, limits=(0, 1), numbers=False, row_name="query position",
             column_name="key position", title=f"{i}, silent" if i == silence else f"head {i}",
         )
-        for i, one in enumerate(weights.round(decimals=4))  # half the room in a page
+        for i, one in enumerate(weights.round(decimals=4))  # half the bytes of a page
     ]  # fmt: skip
     return Scene([[loss, share, sides], maps], caption=caption, alt=caption)
 

@@ -37,21 +37,21 @@ def scene(
     h_kv, step = min(h_kv, h), min(step, T - 1)
     reach = T if window == "none" else int(window)
     seen = [list(range(max(0, i - reach + 1), i + 1)) for i in range(T)]  # by each query
-    places = [f"{i}" for i in range(T)]
+    positions = [f"{i}" for i in range(T)]
     scores = Tiles(
         [[_score(i, j, seen, step) for j in range(T)] for i in range(T)],
         heads=[[0 if i == step and j in seen[i] else -1 for j in range(T)] for i in range(T)],
-        rows=places, columns=places, row_name="query of token", column_name="key of token",
+        rows=positions, columns=positions, row_name="query of token", column_name="key of token",
         title=f"scores of one head, after step {step}",
     )  # fmt: skip
     share = h // h_kv
-    row = [_held(j, seen[step], step) for j in range(T)]
+    row = [_in_cache(j, seen[step], step) for j in range(T)]
     held = Tiles(
         [row] * h_kv,
         says=[[label and SAYS[label] for label in row]] * h_kv,
         heads=[[kv if j in seen[step] else -1 for j in range(T)] for kv in range(h_kv)],
         rows=[_readers(kv, share) for kv in range(h_kv)],
-        columns=places,
+        columns=positions,
         row_name="read by",
         column_name="token",
         title=f"keys and values: {h_kv} for {counted(h, 'query head')}",
@@ -83,7 +83,7 @@ def _score(i: int, j: int, seen: list[list[int]], step: int) -> str | None:
     return "now" if i == step else "was"
 
 
-def _held(j: int, seen: list[int], step: int) -> str | None:
+def _in_cache(j: int, seen: list[int], step: int) -> str | None:
     if j > step:
         return None
     return "new" if j == step else "old" if j in seen else "–"

@@ -56,10 +56,10 @@ def y_axis(
     height: tuple[float, float],
 ) -> None:
     free = math.inf
-    for tick, said in zip(*scale, strict=True):
+    for tick, label in zip(*scale, strict=True):
         drawing.add(Path(((span[0], y(tick)), (span[1], y(tick))), width=1))
         if y(tick) <= free:  # from below; a low plot leaves some out
-            drawing.add(Text(span[0] - 8, y(tick), said, align="right"))
+            drawing.add(Text(span[0] - 8, y(tick), label, align="right"))
             free = y(tick) - 12
     drawing.height = max(drawing.height, name_rows(drawing, name, *height))
 

@@ -26,7 +26,7 @@ class Bars(Panel):
 
     `values` is (n,) or (series, n). `heads` gives a head (its colour) to each bar of one series, or
     to each of several series; `roles` does the same with names of `ROLES`. `reference` is a
-    (value, name) line across, where the axis has a place for it, `name` what is measured.
+    (value, name) line across, where the axis reaches it, `name` what is measured.
     `steady` bars stay where they are when the limits change.
     """
 
@@ -101,7 +101,7 @@ class Bars(Panel):
     def written_size(self) -> Hashable:
         low = self.values[self.values < 0].tobytes()  # numbers hang below such bars
         level, name = self.reference or (None, None)
-        widths = tuple(self._crowd(fewer)[1:] for fewer in range(2 if self.decimals else 1))
+        widths = tuple(self._texts_at_bars(fewer)[1:] for fewer in range(2 if self.decimals else 1))
         heads = tuple(head is None for head in self.heads)
         return self.values.shape, low, widths, heads, (name, level if low else None)
 
@@ -125,7 +125,7 @@ class Bars(Panel):
             top = legend(drawing, self.series, colours, top, piece.left + space)
         left, tall = piece.left, piece.sizes.plot
         each = space / n / n_series * (0.76 if n_series > 1 else 1)
-        said, widest, _ = self._numbers(each)
+        texts, widest, _ = self._numbers(each)
         wanted = max(56.0, n_series * (widest + 5) / 0.76 if n_series > 1 else widest + 6)
         slot = min(max(wanted, widest_of([short(t) for t in self.labels]) + 8), space / n)
         bar = min(44.0 * n_series, slot * 0.76) / n_series
@@ -144,7 +144,7 @@ class Bars(Panel):
             return bottom - tall * up(value)
 
         y_axis(drawing, scale_of(self.limits, self.log), y, (left, right), self.name, (top, bottom))
-        level = None  # 0 has no place on a logarithmic axis: the space for the name is kept
+        level = None  # a logarithmic axis has no 0; the space for the name is kept
         if self.reference and (self.reference[0] > 0 or not self.log):
             level = y(self.reference[0])
         numbers = []
@@ -162,7 +162,7 @@ class Bars(Panel):
                     over = level - 4 - deep / 2
                 if not turned or pitch >= (12 if n_series == 1 else 11):
                     numbers.append(
-                        Text(x + bar / 2, over, said[s][i], align="center", turned=turned)
+                        Text(x + bar / 2, over, texts[s][i], align="center", turned=turned)
                     )
         if self.reference and level is not None:  # above the bars: there one compares
             drawing.add(Path(((left, level), (right, level)), LOW, dashed=True, width=1.5))
@@ -180,19 +180,19 @@ class Bars(Panel):
         """The numbers at bars that are `pitch` apart, with one decimal less where that makes them
         fit; the width of the widest; and whether it is too wide.
         """
-        said, widest, level = self._crowd()
+        texts, widest, level = self._texts_at_bars()
         if self.decimals is not None and self.decimals > 1 and _too_wide(widest, level, pitch):
-            shorter = self._crowd(1)
+            shorter = self._texts_at_bars(1)
             if not _too_wide(*shorter[1:], pitch):
-                said, widest, level = shorter
-        return said, widest, _too_wide(widest, level, pitch)
+                texts, widest, level = shorter
+        return texts, widest, _too_wide(widest, level, pitch)
 
-    def _crowd(self, fewer: int = 0) -> tuple[list[list[str]], float, float]:
+    def _texts_at_bars(self, fewer: int = 0) -> tuple[list[list[str]], float, float]:
         """The numbers at the bars, the width of the widest, and the largest mean width of two
         neighbours at about one height.
         """
-        said = [[self.written(v, fewer) for v in row] for row in self.values]
-        widths = [text_width(text) for numbers in zip(*said, strict=True) for text in numbers]
+        texts = [[self.written(v, fewer) for v in row] for row in self.values]
+        widths = [text_width(text) for numbers in zip(*texts, strict=True) for text in numbers]
         (low, high), values = self.limits, self.values.T.ravel().tolist()
         up = share_of(low, high, self.log)
         level = [
@@ -200,7 +200,7 @@ class Bars(Panel):
             for i, (a, b) in enumerate(pairwise(values))
             if (a < 0) == (b < 0) and abs(up(a) - up(b)) < 0.25
         ]
-        return said, max(widths), max(level, default=0.0)
+        return texts, max(widths), max(level, default=0.0)
 
 
 def _decimals(values: np.ndarray, limits: tuple[float, float]) -> int | None:

@@ -13,8 +13,8 @@ from mha_lesson.refusals import MOST, require_whole
 HEADS = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#808080",
 )  # fmt: skip
-# What a vector is for: query, key, value, or what a layer puts out (and takes in). They can be told
-# from each other and from the heads' colours by every eye, and are dark enough for text.
+# What a vector is for: query, key, value, or what a layer puts out (and takes in). Every eye can
+# tell them from each other and from the heads' colours, and they are dark enough for text.
 ROLES = {"query": "#962FEF", "key": "#89561B", "value": "#346875", "output": "#C627A7"}
 INK = "#787878"  # equal contrast (4.3 : 1) on a white page and on a #111 one
 PLATE = "#F3F5F8"  # cells that carry numbers lie on this, so that the numbers can be read anywhere

@@ -21,12 +21,12 @@ const chooser = (controls) => (key, position) => {
   if (k >= 0) controls.set(k, position);
 };
 
-// A button that moves one control through its positions, once; whoever moves the control meanwhile has stopped it.
+// A button that moves one control through its positions once, until somebody else moves the control.
 function player(controls, key) {
   const k = controls.all.findIndex((c) => c.key === key), button = document.createElement("button");
   let timer = 0, left = 0;
   const stop = () => { clearInterval(timer); timer = 0; button.textContent = "▶ Play"; };
-  const last = () => controls.all[k].said.length - 1;
+  const last = () => controls.all[k].labels.length - 1;
   const go = (position) => { controls.set(k, position); left = controls.at(k); };
   const step = () => { if (controls.at(k) < last() && controls.at(k) === left) go(left + 1); else stop(); };
   button.addEventListener("click", () => {
@@ -43,8 +43,8 @@ function player(controls, key) {
 // ---- ipywidgets' ---------------------------------------------------------------------------------------
 
 // Where a model stands among the positions of a control; −1 at none of them.
-function positionOf(model, { input, indexed, typed, said, min, step }) {
-  if (typed) return said.indexOf(model.get("value"));
+function positionOf(model, { input, indexed, typed, labels, min, step }) {
+  if (typed) return labels.indexOf(model.get("value"));
   if (indexed) return model.get("index");
   return input === "checkbox" ? Number(model.get("value")) : Math.round((model.get("value") - min) / step);
 }
@@ -83,7 +83,7 @@ function stretch(slider, model, control) {
   slider?.noUiSlider.updateOptions({ start: model.get("index"), range: { min: 0, max: last } }, false);
 }
 
-// While the browser has the pictures, the kernel is told of a control once it rests: a message costs more than a
+// While the browser has the pictures, the kernel hears of a control once it rests: a message costs more than a
 // picture. After a message on its way the next follows at once, or the echo of the first would move the control back.
 function rest(models, alone) {
   const unsent = new Map();
@@ -107,10 +107,10 @@ function rest(models, alone) {
 }
 
 // The width of the longest label of a slider, so that its neighbours stay where they are.
-const longest = ({ said }) => `${Math.max(...said.map((word) => word.length))}ch`;
+const longest = ({ labels }) => `${Math.max(...labels.map((label) => label.length))}ch`;
 
 // What a slider says, with raised and lowered letters as plain ones: W O for Wᴼ.
-const spoken = (said) => said.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
+const spoken = (label) => label.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
 
 // ---- names for ipywidgets' sliders, which have none -----------------------------------------------
 
@@ -126,8 +126,8 @@ function nameSliders(root, controls) {
     if (readout?.isContentEditable && controls[k]?.indexed) readout.contentEditable = "false";
     for (const handle of slider.querySelectorAll("[role=slider]")) {
       if (name && handle.getAttribute("aria-label") !== name) handle.setAttribute("aria-label", name);
-      const said = readout && spoken(readout.textContent.trim());
-      if (said && handle.getAttribute("aria-valuetext") !== said) handle.setAttribute("aria-valuetext", said);
+      const value = readout && spoken(readout.textContent.trim());
+      if (value && handle.getAttribute("aria-valuetext") !== value) handle.setAttribute("aria-valuetext", value);
     }
     if (name && readout?.isContentEditable && !readout.hasAttribute("aria-label")) {
       readout.setAttribute("aria-label", `${name}, typed`);

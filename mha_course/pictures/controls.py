@@ -54,7 +54,7 @@ def described(key: str, control: Control, positions: Positions, request: Any) ->
         "input": "checkbox" if boxed else "range" if _slides(control) else "select",
         "indexed": hasattr(control, "index"),
         "typed": isinstance(control, widgets.Text),
-        "said": [label for label, _ in positions],
+        "labels": [label for label, _ in positions],
         "start": None if request is MAXIMUM else values.index(request) if request in values else 0,
         "min": getattr(control, "min", 0),
         "step": getattr(control, "step", 1),

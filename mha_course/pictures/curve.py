@@ -89,8 +89,8 @@ class Curve(Panel):
 
     def largest(self, n: int = 3) -> list[tuple[str, str]]:
         """Where each line is now: all of them, whatever `n`."""
-        said = (self.text(i, self.now()).rsplit(": ", 1) for i in range(len(self.lines)))
-        return [(where, value) for where, value in said]
+        parts = (self.text(i, self.now()).rsplit(": ", 1) for i in range(len(self.lines)))
+        return [(where, value) for where, value in parts]
 
     def _describe(self) -> str:
         over = f" over {self.x_name}" if self.x_name else ""
@@ -150,7 +150,7 @@ class Curve(Panel):
                 points = tuple((x(self.x[k]), y(values[k])) for k in run)
                 if len(points) > 1:
                     drawing.add(Path(points, colours[i], dashed=hollow))
-            every = math.ceil(len(seen) / 64)  # more could not be told apart
+            every = math.ceil(len(seen) / 64)  # more dots would lie on each other
             for k in seen:
                 big = k == now and self.marker is not None
                 if k % every and not big:

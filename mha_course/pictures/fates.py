@@ -20,8 +20,8 @@ WORDS = {
 
 
 def fates() -> Scene:
-    """The loss of four models on the way, as it is told and honestly counted."""
-    points = runs.table("fates on the way")  # (name, told or honest, point)
+    """The loss of four models on the way, as it is reported and as it is honestly counted."""
+    points = runs.table("fates on the way")  # (name, reported or honest, point)
     steps = [runs.EVERY * i for i in range(points.shape[-1])]
     lines = [WORDS[name] for name in runs.ON_THE_WAY]
     charts = [
@@ -49,10 +49,10 @@ def fates() -> Scene:
 
 def ends() -> Scene:
     """How far each mistake ends above the right class from the same start, and honestly counted."""
-    losses = runs.table("fates")  # (name, told, honest or in training, seed)
+    losses = runs.table("fates")  # (name, reported or honest, seed)
     above = losses[1:] - losses[0]
     order = above[:, 0].mean(dim=-1).argsort()
-    told, honest = above[order, 0], above[order, 1]
+    reported, honest = above[order, 0], above[order, 1]
     names = [SHORT.get(name, name.replace("_", " ")) for name in runs.TRAINED[1:]]
     starts = [f"{seed + 1}" for seed in range(losses.shape[-1])]
     maps = [
@@ -69,7 +69,7 @@ def ends() -> Scene:
             title=title,
         )
         for values, columns, column_name, title in (
-            (told, starts, "start", "loss as it is told"),
+            (reported, starts, "start", "loss as it is told"),
             (honest.mean(dim=-1, keepdim=True), ["1–5"], "mean", "honest"),
         )
     ]

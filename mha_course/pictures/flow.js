@@ -45,6 +45,7 @@ class Flow {
   show(flow) {
     const before = this.flow, { view } = this;
     Object.assign(this, { flow, fields: {} });
+    flow.last = flow.blocks.at(-1);
     flow.blocks.forEach((name, i) => { this.fields[name] = view.fields[i]; });
     this.names = new Map(flow.blocks.map((name, i) => [view.fields[i], name]));
     if (before?.words.join() !== flow.words.join()) [this.pick, this.column] = [flow.pick.slice(), {}];
@@ -65,7 +66,7 @@ class Flow {
     place.scrollIntoView({ block: "nearest" });
   }
 
-  // New blocks come into being.
+  // New blocks fade in.
   alpha(field) { return this.fresh.includes(this.names.get(field)) ? this.view.way : 1; }
 
   // ---- numbers that the reader moves ----
@@ -127,7 +128,7 @@ class Flow {
     return true;
   }
 
-  // A click keeps a row and a column; every step then speaks of them.
+  // A click keeps a row and a column, which every step then explains.
   keep([i, r, c]) {
     const name = this.names.get(this.view.fields[i]);
     if (PAIRS.includes(name)) this.pick = [r, c];
@@ -137,7 +138,7 @@ class Flow {
 
   // ---- what is looked at ----
 
-  // [name, row, column] of the cell under the pointer, or else of the last step, where the reader's finger lies.
+  // [name, row, column] of the cell under the pointer, or else of the pair that was kept, in the last step.
   now() {
     const at = this.view.cursor;
     if (at) return [this.names.get(this.view.fields[at[0]]), at[1], at[2]];

@@ -79,7 +79,6 @@ class Flow(Panel):
         """What the browser needs beside the marks, to say what made a number."""
         return {
             "blocks": list(self.shown),
-            "last": self.shown[-1],
             "words": list(self.words),
             "head": self.head,
             "n_heads": self.n_heads,
@@ -232,7 +231,7 @@ def _cells(
 
 
 def _deep(T: int) -> float:
-    """The height of a cell of a block as wide as d_model, where there is little room."""
+    """The height of a cell of a block as wide as d_model, where space is short."""
     return 3.0 if T > 8 else 16.0
 
 
@@ -280,10 +279,7 @@ def _sentence(drawing: Drawing, panel: Flow, page: float) -> float:
 def _projections(drawing: Drawing, panel: Flow, at: Blocks) -> None:
     """Arrows from X to Q, K and V, in their colours; what each makes is cut into heads, not X."""
     x, q = at["x"], at["q"]
-    for name, start, end in (
-        ("k", x.x - 6, at["k"].right + 8),
-        ("v", x.right + 6, at["v"].x - 8),
-    ):
+    for name, start, end in (("k", x.x - 6, at["k"].right + 8), ("v", x.right + 6, at["v"].x - 8)):
         made, middle = at[name], (start + end) / 2
         drawing.add(Text(middle, x.across - 10, f"W^{name.upper()}", align="center"))
         if panel.cut:
@@ -323,10 +319,10 @@ def _after(drawing: Drawing, panel: Flow, at: Blocks) -> None:
     concat, output, context, page = at["concat"], at["output"], at["context"], drawing.width
     T = len(context.block.values)
     deep = 3.0 if T > 8 else at["weights"].high
-    room = page - 4 if page < FOLDED else (page - 80) / 2
+    most = page - 4 if page < FOLDED else (page - 80) / 2
     for made in (concat, output):
         made.y, made.high = context.bottom + NAMED + 4 + TITLE, deep
-        made.wide = min(_column(made.block), room / made.block.values.shape[1])
+        made.wide = min(_column(made.block), most / made.block.values.shape[1])
         if _numbered(made.block):
             made.wide, made.high = at["weights"].wide, at["weights"].high
     output.x = page - max(output.title, output.width)

@@ -29,7 +29,7 @@ from mha_course.pictures.numerals import number
 from mha_course.pictures.panel import Panel, Piece
 from mha_lesson.refusals import is_whole, listed, listed_ints, say
 
-ENDS = ("[CLS]", "[SEP]")  # around a sentence: much is parked there, and little is said by it
+ENDS = ("[CLS]", "[SEP]")  # tokens around a sentence, no words of it
 FLOAT32_END = float(np.finfo(np.float32).max)  # a browser gets the cells in float32
 PHONE = 400  # here two maps stand side by side
 BAR = 110.0  # the length of a colour bar
@@ -149,7 +149,7 @@ class Heatmap(Panel):
 
     @cached_property
     def _between_words(self) -> bool:
-        """Whether words look at words, and at the marks around them."""
+        """Whether rows and columns are the words of a sentence, with `ENDS` around them."""
         both = (set(self.rows), set(self.columns))
         return all(names & set(ENDS) and names - set(ENDS) for names in both)
 
@@ -205,15 +205,15 @@ class Heatmap(Panel):
         if not numbers:
             return 0.0
         words = [self._number(v) for v in self.values[~self.blocked]]
-        said = widest_of([*words, "1.00"])  # or cells would change with the values
-        return said if space / self.values.shape[1] >= said + 6 else 0.0
+        widest = widest_of([*words, "1.00"])  # so that cells do not change with the values
+        return widest if space / self.values.shape[1] >= widest + 6 else 0.0
 
     def _cell_size(self, piece: Piece, space: float) -> tuple[float, float]:
         most = piece.sizes.cell
         n_rows, n_columns = self.values.shape
-        said = self.number_width(space)
-        width = whole_pixels(min(max(46.0, said + 14) if said else 27.0, space / n_columns))
-        if said:
+        number = self.number_width(space)
+        width = whole_pixels(min(max(46.0, number + 14) if number else 27.0, space / n_columns))
+        if number:
             return width, 32.0 if most >= 27 else max(most, 16.0)
         if self.bare:  # a thumbnail of a size that hardly depends on its number of cells
             width = whole_pixels(min(space / n_columns, 3.6 * most / n_columns))

@@ -105,7 +105,7 @@ export async function mount(el, theme, bytes) {
   const inputs = all.map((c, k) => {
     const label = bar.appendChild(document.createElement("label")), now = document.createElement("output");
     const input = document.createElement(c.input === "select" ? "select" : "input");
-    if (c.input === "select") input.append(...c.said.map((said, i) => new Option(said, i)));
+    if (c.input === "select") input.append(...c.labels.map((label, i) => new Option(label, i)));
     else Object.assign(input, { type: c.input, min: 0, step: 1 });
     now.style.minWidth = longest(c);
     label.append(c.name, input, ...(c.input === "range" ? [now] : []));
@@ -124,8 +124,8 @@ export async function mount(el, theme, bytes) {
       if (c.input === "select") [...input.options].forEach((o, i) => { o.hidden = o.disabled = i >= length; });
       else input.max = length - 1;
       input.value = position;
-      now.textContent = c.said[position];
-      if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.said[position]));
+      now.textContent = c.labels[position];
+      if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.labels[position]));
     });
     view.show(stateAt(states, requests.asked, stage.clientWidth));
   }

@@ -42,7 +42,7 @@ from mha_course.pictures.words import FAINT
 
 __all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
 
-SCRIPTS = ("fields.js", "view.js", "flow.js", "states.js", "controls.js", "live.js")  # one module
+SCRIPTS = ("areas.js", "view.js", "flow.js", "states.js", "controls.js", "live.js")  # one module
 FILES = [FilePath(__file__).with_name(name) for name in SCRIPTS]
 SOURCE = "".join(file.read_text(encoding="utf-8") for file in FILES)
 SCRIPT = re.sub(r"^ *(//.*\n)?", "", SOURCE, flags=re.MULTILINE)  # without comments, indented by 0
@@ -61,7 +61,7 @@ THEME = {  # colours and sizes that the script shares with still pictures
     "maps": {name: table.ravel().tolist() for name, table in colours.MAPS.items()},
 }
 REST = 0.15  # seconds after the last move until the states around it are sent
-FIRST = 1.0  # seconds after it was shown: until then a browser has said how wide its view is
+FIRST = 1.0  # seconds after it was shown, when the browser knows its width
 KEPT = 512  # states that are kept: those around a position share many with those around the next
 
 

@@ -1,4 +1,4 @@
-"""What every kind of panel has, says and does, and what it is told when it is drawn."""
+"""What all kinds of panel have in common, and a panel that is to be drawn (`Piece`)."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Scene:
     def text(self) -> list[tuple[str, str, str]]:
         """The most telling values in words: (panel, where, value)."""
         n = 3 if len(self.flat()) > 2 else 5
-        return [(p.title, where, said) for p in self.flat() for where, said in p.largest(n)]
+        return [(p.title, where, value) for p in self.flat() for where, value in p.largest(n)]
 
 
 def _listed(panels: Any) -> list[Any]:

@@ -14,8 +14,8 @@ export function arraysOf(sizes, bytes) {
 function fill(scene, arrays) {
   const of = (number) => (number === null ? null : arrays[number]), { flow } = scene;
   const marks = scene.marks.map((m) => {
-    if (m.kind === "arrows") return { ...m, steps: [...of(m.steps)] };
-    return m.kind === "heatmap" || m.kind === "ribbons" ? { ...m, values: of(m.values), blocked: of(m.blocked) } : m;
+    if ("steps" in m) return { ...m, steps: [...of(m.steps)] };
+    return "values" in m ? { ...m, values: of(m.values), blocked: of(m.blocked) } : m;
   });
   return { ...scene, marks, flow: flow && { ...flow, writes: of(flow.writes), bias: of(flow.bias) } };
 }

@@ -153,8 +153,8 @@ class TileCells(Cells):
             name: tuple(map(tuple, getattr(panel, name).astype(int).tolist()))
             for name in ("heads", "links", "wrong")
         }
-        said = {name: getattr(panel, name) for name in names}
-        return {"kind": "tiles", **self.grid(), "numbers": self.numbers, **said, **grids}
+        words = {name: getattr(panel, name) for name in names}
+        return {"kind": "tiles", **self.grid(), "numbers": self.numbers, **words, **grids}
 
 
 def _breaks_before(index: int, every: int) -> float:

@@ -63,12 +63,12 @@ const rests = (a, b) => {
 
 // For each mark the one it comes from: those of a kind move if there are as many as before.
 function origins(before, after) {
-  const places = new Map(), of = (marks, kind) => marks.filter((m) => m.kind === kind);
+  const waiting = new Map(), of = (marks, kind) => marks.filter((m) => m.kind === kind);
   for (const kind of MOVES) {
     const old = of(before, kind);
-    places.set(kind, old.length === of(after, kind).length ? old.values() : [].values());
+    waiting.set(kind, old.length === of(after, kind).length ? old.values() : [].values());
   }
-  return after.map(({ kind }) => places.get(kind)?.next().value);
+  return after.map(({ kind }) => waiting.get(kind)?.next().value);
 }
 
 // ---- one view ---------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ export class View {
 
   // `scene` as `fill` makes it.
   show(scene) {
-    const copies = (marks) => marks?.some((m) => m.kind === "tiles" && m.copied);
+    const copies = (marks) => marks?.some((m) => m.copied);
     const before = still.matches || !this.shown || this.resized ? null : origins(this.shown, scene.marks);
     this.resized = false;
     this.fly = copies(scene.marks) && !copies(this.shown);
@@ -136,10 +136,9 @@ export class View {
     const items = new Map();
     for (const mark of scene.marks) {
       const { kind, says, x, y, width, height, panel } = mark;
-      if (["heatmap", "tiles", "ribbons"].includes(kind)) {
-        this.areas.push(new Field(kind, mark, this.theme));
-        if (!mark.key) this.fields.push(this.areas.at(-1));
-      }
+      const area = areaOf(mark, this.theme);
+      if (area) this.areas.push(area);
+      if (area && !mark.key) this.fields.push(area);
       if (["rect", "dot"].includes(kind) && says) {
         const box = kind === "rect" ? [x, y - 6, width, height + 6] : [x - 7, y - 7, 14, 14];
         if (!items.has(panel)) items.set(panel, []);
@@ -148,7 +147,7 @@ export class View {
       if (kind === "arrows") items.set(mark, cornersOf(mark).slice(1).map(([a, b], i) => (
         { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })));
     }
-    for (const list of items.values()) this.fields.push(new Field("items", list, this.theme));
+    for (const list of items.values()) this.fields.push(new Items(list, this.theme));
     if (this.pinned && this.fields[i]?.names(...kept) !== named) { // another pair now: nobody has kept that
       if (String(this.cursor) === String(this.pinned)) this.cursor = null;
       this.pinned = null;
@@ -167,7 +166,7 @@ export class View {
     this.flow?.follow();
   }
 
-  // What is on the screen keeps its place when a picture shrinks; what lies below may come up to it.
+  // When a picture shrinks, its part on the screen keeps its height; what lies below moves up to that.
   settle() {
     if (this.tallest <= this.scene.height + 4) return;
     this.tallest = Math.min(this.tallest, Math.max(0, innerHeight - this.stage.getBoundingClientRect().top));
@@ -193,7 +192,7 @@ export class View {
     }));
   }
 
-  // Draws in the next frame, once, however often it is asked for, unless a move has drawn in it.
+  // Draws once in the next frame, however often it is asked for, or in a later one if a move has drawn in it.
   later() {
     this.asked ??= requestAnimationFrame((begun) => {
       this.asked = null;
@@ -233,12 +232,12 @@ export class View {
     this.way = share * (2 - share);
     this.shown = this.before && share < 1 ? scene.marks.map((mark, i) => mix(this.before[i], mark, this.way)) : scene.marks;
     if (share < 1) this.later();
-    let field = 0;
+    let n = 0;
     for (const mark of this.shown) {
-      const { kind } = mark;
-      g.globalAlpha = kind === "heatmap" && this.flow ? this.flow.alpha(this.areas[field]) : 1;
-      if (["text", "rect", "path", "dot", "bar", "arrows"].includes(kind)) this[kind](g, mark);
-      else this[kind](g, this.areas[field], this.areas[field++ - 1]);
+      const area = AREAS[mark.kind] && this.areas[n++];
+      g.globalAlpha = area && this.flow ? this.flow.alpha(area) : 1;
+      if (area) area.draw(this, g, this.areas[n - 2]);
+      else this[mark.kind](g, mark);
     }
     this.mark(g);
     this.read();
@@ -332,7 +331,7 @@ export class View {
 
   ink(map, level) { return (this.inks[map] ??= [])[level] ??= this.mixed(map, level); }
   mixed(map, level) {
-    // on a dark page the strong end is lighter, so that the whole range can be told apart
+    // on a dark page the strong end is lighter, so that its whole range can be seen
     const m = this.theme.maps[map].slice(4 * level, 4 * level + 4), share = m[3] / 255;
     const glow = this.colours.dark ? 0.35 * share : 0;
     const parts = [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
@@ -340,7 +339,7 @@ export class View {
   }
 
   bar(g, { x, y, width: w, height: h, colours, end, by_row: byRow }) {
-    if (this.byRow && byRow) { // the longer label takes its room from the bar: nothing else moves
+    if (this.byRow && byRow) { // the longer label shortens the bar: nothing else moves
       g.font = `12px ${this.font}`;
       w -= g.measureText(byRow).width - g.measureText(end).width;
       end = byRow;
@@ -367,78 +366,12 @@ export class View {
     return this.hatched.pattern;
   }
 
-  heatmap(g, f) {
-    const { m } = f, levels = f.levels(this.byRow && m.by_row), w = m.w - m.gap, h = m.h - m.gap;
-    for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) {
-      const i = r * f.columns + c, x = m.x + c * m.w, y = m.y + r * m.h;
-      if (f.blocked && f.blocked[i]) {
-        g.fillStyle = this.hatch(g);
-        g.fillRect(x, y, w, h);
-        continue;
-      }
-      const nan = Number.isNaN(f.values[i]), ink = this.ink(m.colours, levels[i]);
-      if (nan || m.mask) {
-        g.strokeStyle = this.colours.hatch;
-        g.lineWidth = 1;
-        g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
-      } else {
-        g.fillStyle = ink.css;
-        g.fillRect(x, y, w, h);
-      }
-      if (m.numbers || (nan && m.w >= 24)) {
-        const paper = this.colours.page.map((p, k) => p + (ink.parts[k] - p) * (nan ? 0 : ink.parts[3]));
-        this.write(g, f.cell(r, c), x + w / 2, y + h / 2, 12, textOn(paper));
-      }
-    }
-    for (const [r, c] of m.marks) this.frame(g, f.box(r, c), 2);
-  }
-
-  // Copied tiles fly from where they are in the tiles before.
-  tiles(g, f, from) {
-    const { m } = f, flies = m.copied && this.fly && this.way < 1, homes = new Map();
-    if (flies) from.m.links.forEach((row, r) => row.forEach((link, c) => homes.set(link, from.box(r, c))));
-    for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) {
-      const text = m.labels[r][c];
-      if (text === null) continue;
-      let [x, y, w, h] = f.box(r, c);
-      if (flies) [x, y] = mix(homes.get(m.links[r][c]).slice(0, 2), [x, y], this.way);
-      const head = m.heads[r][c];
-      const fill = head >= 0 ? this.theme.heads[head % this.theme.heads.length] : this.theme.tile;
-      g.fillStyle = fill;
-      g.fillRect(x, y, w, h);
-      if (m.wrong[r][c]) {
-        g.strokeStyle = this.theme.wrong;
-        g.lineWidth = 1.6;
-        g.setLineDash([3, 2.4]);
-        g.strokeRect(x + 0.8, y + 0.8, w - 1.6, h - 1.6);
-        g.setLineDash([]);
-      }
-      if (m.numbers) this.write(g, text, x + w / 2, y + h / 2, 12, textOn(parse(fill)));
-    }
-  }
-
-  ribbons(g, f) {
-    const { m } = f, [near, far] = this.theme.ribbon, [row, column] = this.looksAt(f) ?? [m.row, null];
-    g.strokeStyle = m.colour;
-    for (const [r, c, weight] of f.links) {
-      const [y, to, middle] = [m.y + (r + 0.5) * m.h, m.y + (c + 0.5) * m.h, m.x + m.w / 2];
-      g.globalAlpha = (row ?? r) === r && (column ?? c) === c ? near : far;
-      g.lineWidth = weight * (m.h - 2);
-      g.beginPath();
-      g.moveTo(m.x, y);
-      g.bezierCurveTo(middle, y, middle, to, m.x + m.w, to);
-      g.stroke();
-    }
-    g.globalAlpha = 1;
-  }
-
   // ---- pointing ----
 
   // The row and the column of a map that the cursor, perhaps on an equal map, points at.
   looksAt(f) {
     const on = this.cursor && this.fields[this.cursor[0]], [, r, c] = this.cursor ?? [];
-    if (!on?.same(f) || r >= on.rows) return null;
-    return on.kind === "heatmap" ? [r, c] : c ? [null, r] : [r, null];
+    return on?.same(f) && r < on.rows ? on.pair(r, c) : null;
   }
 
   at(x, y) {
@@ -519,28 +452,13 @@ export class View {
     if (this.flow) return this.flow.mark(g);
     if (!this.cursor) return;
     const [i, r, c] = this.cursor, f = this.fields[i];
-    const link = f.kind === "tiles" ? f.m.links[r][c] : -1;
+    const link = f.m.links?.[r][c] ?? -1;
     this.fields.forEach((other, k) => {
-      if (other.kind === "tiles" && link >= 0) {
-        other.m.links.forEach((row, y) => row.forEach((l, x) => { if (l === link) this.lit.push([k, y, x]); }));
-      } else if (f.same(other)) {
-        const [row, column] = this.looksAt(other);
-        if (other.kind === "heatmap") this.cross(g, other.m, row, column);
-        else for (const [y, x] of [[row, 0], [column, 1]]) if (y !== null) this.lit.push([k, y, x]);
-        if (other.kind === "heatmap" && f.kind === "heatmap" && k !== i) this.lit.push([k, r, c]);
-      }
+      const cells = link >= 0 ? other.linked?.(link) : f.same(other) && other.light(this, g, ...f.pair(r, c));
+      for (const cell of cells || []) if (k !== i || link >= 0) this.lit.push([k, ...cell]);
     });
     for (const [k, y, x] of this.lit) this.frame(g, this.fields[k].box(y, x), 2);
     this.frame(g, f.box(r, c), this.pinned ? 3 : 2);
-  }
-
-  cross(g, m, row, column) { // around a row and a column of a map
-    const [rows, columns] = m.shape;
-    g.strokeStyle = this.colours.text;
-    g.lineWidth = 1;
-    if (m.picks) return;
-    if (row !== null) g.strokeRect(m.x - 1, m.y + row * m.h - 1, columns * m.w + 1, m.h + 1);
-    if (column !== null) g.strokeRect(m.x + column * m.w - 1, m.y - 1, m.w + 1, rows * m.h + 1);
   }
 
   frame(g, box, width) { // in the colour of text with the page around it: seen on every cell
@@ -555,10 +473,10 @@ export class View {
     const { reading, cursor } = this;
     if (this.flow) return this.flow.read();
     if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
-    const [i, r, c] = cursor, f = this.fields[i], said = f.says(r, c) ?? "";
-    const title = ["heatmap", "ribbons"].includes(f.kind) && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
-    if (reading.textContent !== title + said) reading.textContent = title + said;
-    reading.style.opacity = said ? 1 : 0;
+    const [i, r, c] = cursor, f = this.fields[i], words = f.says(r, c) ?? "";
+    const title = f.pair && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
+    if (reading.textContent !== title + words) reading.textContent = title + words;
+    reading.style.opacity = words ? 1 : 0;
     const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.box(r, c);
     const left = Math.min((x + w / 2) * scale - this.stage.scrollLeft, this.stage.clientWidth - reading.offsetWidth - 4);
     const above = y * scale - reading.offsetHeight - 8, top = this.stage.offsetTop + (above >= 0 ? above : (y + h) * scale + 10);

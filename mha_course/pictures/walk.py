@@ -92,7 +92,7 @@ class Arrows(OwnMark):
             yield _with_tip(line, head_colour(i), dashed=False)
 
     def numbers(self) -> Iterator[Text]:
-        """The head's number beside each arrow that has room for one, rather not on the sum."""
+        """The head's number beside each arrow that is long enough, away from the sum."""
         for i, ((a, b), (c, d)) in enumerate(pairwise(self._corners)):
             if (far := math.hypot(c - a, d - b)) >= 24:
                 beside = math.copysign(11 / far, self.y - (b + d) / 2)

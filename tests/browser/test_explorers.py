@@ -345,7 +345,7 @@ def test_cells_are_read_by_keyboard_alone(page):
 def test_pointing_at_a_cell_reads_it_and_lights_its_twin(page):
     canvas = page.locator(COMPUTED).locator("canvas")
     canvas.scroll_into_view_if_needed()
-    fields = view(page, COMPUTED, "v.fields.map(f => f.kind)")
+    fields = view(page, COMPUTED, "v.fields.map(f => f.m.kind)")
     first, second = (i for i, kind in enumerate(fields) if kind == "tiles")
     x, y, w, h = view(page, COMPUTED, f"v.fields[{first}].box(0, 5)")
     scale = view(page, COMPUTED, "v.canvas.clientWidth / (v.scene.width + 4)")

@@ -1,0 +1,246 @@
+// What is under the pointer: cells, tiles, words and bars, and what each of them says; numbers and colours with it.
+
+// ---- numbers as mha_course.pictures.numerals.number writes them ---------------------------------------------
+
+export function number(value, decimals = null) {
+  if (Number.isNaN(value)) return "NaN";
+  let minus = value < 0 ? "−" : "", size = Math.abs(value);
+  if (size === Infinity) return minus + "∞";
+  if (size >= 1e15) return minus + size.toExponential(1).replace("e+", "e");
+  const whole = size === Math.trunc(size);
+  if (size >= 10000 || (size >= 999.5 && !whole)) {
+    for (const unit of ["", "k", "M", "G", "T"]) {
+      const text = size.toFixed(size < 99.95 && unit ? 1 : 0);
+      if (Number(text) < 1000 || unit === "T") {
+        return minus + (Number(text) === size ? text.replace(/\.0$/, "") : text) + unit;
+      }
+      size /= 1000;
+    }
+  }
+  if (decimals === null) {
+    if (whole) return minus + String(size);
+    if (size < 0.001) {
+      const [m, e] = size.toExponential(1).split("e-");
+      return `${minus}${m}e−${e}`;
+    }
+    decimals = size < 0.1 ? 3 : size < 10 ? 2 : size < 99.95 ? 1 : 0;
+  }
+  const text = size.toFixed(decimals);
+  if (Number(text) === 0) minus = "";
+  return minus + (text.startsWith("0.") ? text.slice(1) : text);
+}
+
+// ---- colours --------------------------------------------------------------------------------------
+
+const parse = (css) => {
+  const m = css.match(/[\d.]+/g);
+  if (css[0] === "#") return [1, 3, 5].map((i) => parseInt(css.slice(i, i + 2), 16));
+  return m ? m.slice(0, 4).map(Number) : [0, 0, 0, 0];
+};
+const luminance = (c) => {
+  const [r, g, b] = c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const textOn = (c) => (luminance(c.slice(0, 3)) > 0.179 ? "#000000" : "#FFFFFF");
+
+function colours(el) {
+  let page = [255, 255, 255];
+  for (let at = matchMedia("print").matches ? null : el; at; at = at.parentElement) { // paper is white
+    const c = parse(getComputedStyle(at).backgroundColor);
+    if (c.length === 3 || c[3] > 0.5) { page = c.slice(0, 3); break; }
+  }
+  const dark = luminance(page) < 0.18;
+  return { page, dark, text: dark ? "#E4E4E4" : "#2B2B2B", faint: dark ? "#E4E4E440" : "#2B2B2B33",
+           hatch: dark ? "#E4E4E466" : "#2B2B2B66", focus: dark ? "#6FB1F5" : "#1565B8" };
+}
+
+// [row, column, weight] of each ribbon, the strong ones last: mha_course.pictures.words.Words.
+function linksOf({ values, blocked, columns }, faint) {
+  const links = [];
+  values.forEach((weight, i) => {
+    if (weight >= faint && !blocked?.[i]) links.push([Math.floor(i / columns.length), i % columns.length, weight]);
+  });
+  return links.sort((a, b) => a[2] - b[2]);
+}
+
+// ---- areas: what can be pointed at ------------------------------------------------------------------
+
+// A grid of cells: where each lies (`box`), which one is `hit`, and what it says. `m` is its mark; `pair(r, c)`, where
+// it shows pairs of words, is the row and the column of such a map that a cell stands for.
+class Area {
+  constructor(m, theme, rows, columns) { Object.assign(this, { m, theme, rows, columns }); }
+  gaps(index, every) { return every ? this.theme.break * Math.floor(index / every) : 0; }
+  box(r, c) {
+    const m = this.m;
+    return [m.x + c * m.w + this.gaps(c, m.break_columns), m.y + r * m.h + this.gaps(r, m.break_rows), m.w - m.gap, m.h - m.gap];
+  }
+  hit(x, y) {
+    const m = this.m;
+    if (x < m.x || y < m.y) return null;
+    const place = (d, size, every) => {
+      const block = every ? Math.floor(d / (every * size + this.theme.break)) : 0;
+      return Math.floor((d - this.theme.break * block) / size);
+    };
+    const r = place(y - m.y, m.h, m.break_rows), c = place(x - m.x, m.w, m.break_columns);
+    return r < this.rows && c < this.columns && this.says(r, c) !== null ? [r, c] : null;
+  }
+  // The names of a cell's row and column, of those that have some.
+  names(r, c) { return `${this.m.rows?.[r]} → ${this.m.columns?.[c]}`; }
+  // Whether another area shows pairs of the same words.
+  same(other) { return [this, other].every((f) => f.pair) && String([this.m.rows, this.m.columns]) === String([other.m.rows, other.m.columns]); }
+}
+
+class Heatmap extends Area {
+  constructor(m, theme) {
+    super(m, theme, ...m.shape);
+    [this.values, this.blocked] = [m.values, m.blocked];
+  }
+  says(r, c) { return `${this.m.rows[r]} → ${this.m.columns[c]} = ${this.cell(r, c)}`; }
+  cell(r, c) {
+    const i = r * this.columns + c;
+    if (this.m.mask) return this.values[i] ? "True" : "False";
+    return this.blocked?.[i] ? "blocked" : number(this.values[i], this.m.decimals);
+  }
+  pair(r, c) { return [r, c]; }
+  // Where each value lies in its map, 0 to 255: Heatmap.levels.
+  levels(perRow) {
+    const { m, values, blocked, columns } = this, [low, end] = m.limits, out = new Uint8Array(values.length);
+    for (let r = 0; r < this.rows; r++) {
+      const row = values.subarray(r * columns, (r + 1) * columns);
+      let high = end;
+      if (perRow) high = row.reduce((top, v, c) => (!blocked?.[r * columns + c] && Number.isFinite(v) ? Math.max(top, Math.abs(v)) : top), 0) || 1;
+      row.forEach((v, c) => {
+        const share = Math.min(1, Math.max(0, (v - low) / (high - low)));
+        out[r * columns + c] = Math.round((Number.isNaN(share) ? 0 : share) * 255);
+      });
+    }
+    return out;
+  }
+  draw(view, g) {
+    const { m } = this, levels = this.levels(view.byRow && m.by_row);
+    for (let r = 0; r < this.rows; r++) for (let c = 0; c < this.columns; c++) {
+      const i = r * this.columns + c, [x, y, w, h] = this.box(r, c);
+      if (this.blocked?.[i]) {
+        g.fillStyle = view.hatch(g);
+        g.fillRect(x, y, w, h);
+        continue;
+      }
+      const nan = Number.isNaN(this.values[i]), ink = view.ink(m.colours, levels[i]);
+      if (nan || m.mask) {
+        g.strokeStyle = view.colours.hatch;
+        g.lineWidth = 1;
+        g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+      } else {
+        g.fillStyle = ink.css;
+        g.fillRect(x, y, w, h);
+      }
+      if (m.numbers || (nan && m.w >= 24)) {
+        const paper = view.colours.page.map((p, k) => p + (ink.parts[k] - p) * (nan ? 0 : ink.parts[3]));
+        view.write(g, this.cell(r, c), x + w / 2, y + h / 2, 12, textOn(paper));
+      }
+    }
+    for (const [r, c] of m.marks) view.frame(g, this.box(r, c), 2);
+  }
+  // Lines around a row and a column; gives the cell where both are known.
+  light(view, g, row, column) {
+    const { m, rows, columns } = this;
+    g.strokeStyle = view.colours.text;
+    g.lineWidth = 1;
+    if (row !== null && !m.picks) g.strokeRect(m.x - 1, m.y + row * m.h - 1, columns * m.w + 1, m.h + 1);
+    if (column !== null && !m.picks) g.strokeRect(m.x + column * m.w - 1, m.y - 1, m.w + 1, rows * m.h + 1);
+    return row === null || column === null ? [] : [[row, column]];
+  }
+}
+
+class Tiles extends Area {
+  constructor(m, theme) { super(m, theme, m.labels.length, m.labels[0].length); }
+  says(r, c) { return this.m.labels[r][c] === null ? null : this.m.says[r][c]; }
+  // The cells of a link.
+  linked(link) { return this.m.links.flatMap((row, r) => row.flatMap((l, c) => (l === link ? [[r, c]] : []))); }
+  // Copied tiles fly from where they are in the tiles before.
+  draw(view, g, before) {
+    const { m, theme } = this, flies = m.copied && view.fly && view.way < 1, homes = new Map();
+    if (flies) before.m.links.forEach((row, r) => row.forEach((link, c) => homes.set(link, before.box(r, c))));
+    m.labels.forEach((row, r) => row.forEach((text, c) => {
+      if (text === null) return;
+      let [x, y, w, h] = this.box(r, c);
+      if (flies) [x, y] = mix(homes.get(m.links[r][c]).slice(0, 2), [x, y], view.way);
+      const head = m.heads[r][c], fill = head >= 0 ? theme.heads[head % theme.heads.length] : theme.tile;
+      g.fillStyle = fill;
+      g.fillRect(x, y, w, h);
+      if (m.wrong[r][c]) {
+        g.strokeStyle = theme.wrong;
+        g.lineWidth = 1.6;
+        g.setLineDash([3, 2.4]);
+        g.strokeRect(x + 0.8, y + 0.8, w - 1.6, h - 1.6);
+        g.setLineDash([]);
+      }
+      if (m.numbers) view.write(g, text, x + w / 2, y + h / 2, 12, textOn(parse(fill)));
+    }));
+  }
+}
+
+// Queries in column 0, keys in column 1.
+class Ribbons extends Area {
+  constructor(m, theme) {
+    super(m, theme, Math.max(m.rows.length, m.columns.length), 2);
+    this.links = linksOf(m, theme.faint);
+  }
+  box(r, c) {
+    const m = this.m;
+    return [c ? m.x + m.w + 2 : m.x - m.margin + 2, m.y + r * m.h, m.margin - 4, m.h];
+  }
+  hit(x, y) {
+    const m = this.m, r = Math.floor((y - m.y) / m.h), c = Number(x > m.x + m.w / 2);
+    return x > m.x - m.margin && x < m.x + m.w + m.margin && this.says(r, c) ? [r, c] : null;
+  }
+  names(r, c) { return (c ? this.m.columns : this.m.rows)[r]; }
+  says(r, c) {
+    const word = this.names(r, c), others = c ? this.m.rows : this.m.columns;
+    if (word === undefined) return null;
+    const links = this.links.filter((link) => link[c] === r).slice(-4).reverse();
+    return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ") || "nothing much"}`;
+  }
+  pair(r, c) { return c ? [null, r] : [r, null]; }
+  draw(view, g) {
+    const { m } = this, [near, far] = this.theme.ribbon, [row, column] = view.looksAt(this) ?? [m.row, null];
+    g.strokeStyle = m.colour;
+    for (const [r, c, weight] of this.links) {
+      const [y, to, middle] = [m.y + (r + 0.5) * m.h, m.y + (c + 0.5) * m.h, m.x + m.w / 2];
+      g.globalAlpha = (row ?? r) === r && (column ?? c) === c ? near : far;
+      g.lineWidth = weight * (m.h - 2);
+      g.beginPath();
+      g.moveTo(m.x, y);
+      g.bezierCurveTo(middle, y, middle, to, m.x + m.w, to);
+      g.stroke();
+    }
+    g.globalAlpha = 1;
+  }
+  light(view, g, row, column) { return [[row, 0], [column, 1]].filter(([word]) => word !== null); }
+}
+
+// Bars or dots in a row, each with its own box and what it says.
+class Items extends Area {
+  constructor(list, theme) { super(list, theme, 1, list.length); }
+  box(r, c) { return this.m[c].box; }
+  hit(x, y) {
+    const c = this.m.findIndex(({ box: [a, b, w, h] }) => x >= a && x <= a + w && y >= b && y <= b + h);
+    return c < 0 ? null : [0, c];
+  }
+  says(r, c) { return this.m[c].says; }
+}
+
+const AREAS = { heatmap: Heatmap, tiles: Tiles, ribbons: Ribbons };
+
+// The area of a mark that has cells.
+export const areaOf = (mark, theme) => AREAS[mark.kind] && new AREAS[mark.kind](mark, theme);
+
+// Where the arrows of a walk begin and end.
+function cornersOf({ x, y, unit, steps }) {
+  const corners = [[x, y]];
+  for (let i = 0; i < steps.length; i += 2) {
+    const [a, b] = corners.at(-1);
+    corners.push([a + steps[i] * unit, b - steps[i + 1] * unit]);
+  }
+  return corners;
+}
