@@ -3,7 +3,6 @@
 import itertools
 import re
 from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -224,14 +223,6 @@ class TestProjections:
 class TestMemory:
     SIZES = (range(1, 5), range(1, 4), range(1, 5))
 
-    def states(self) -> list[tuple[int, int, int, str]]:
-        return list(itertools.product(*self.SIZES, module("memory").STEPS))
-
-    @staticmethod
-    @cache
-    def scene(T: int, h: int, d_k: int, step: str) -> Scene:
-        return module("memory").scene(T, h, d_k, step)
-
     def test_the_tensors_are_those_of_the_module(self) -> None:
         from mha_lesson import merge_heads, split_heads
 
@@ -246,84 +237,64 @@ class TestMemory:
             for name in ("view", "permute"):
                 assert way[name].data_ptr() == way["linear output"].data_ptr()
 
-    def test_pictures_and_table_say_what_torch_says(self) -> None:
+    def test_every_state_says_what_torch_says(self) -> None:
         memory = module("memory")
-        for T, h, d_k, step in self.states():
-            x = memory.right_way(T, h, d_k)
-            scene = self.scene(T, h, d_k, step)
-            table = scene.flat()[-1]
-            assert isinstance(table, Table)
-            for row in table.rows[:5]:
-                t = x[row[0]]
-                assert row[2:5] == (
-                    str(tuple(t.shape)), str(t.stride()), "yes" if t.is_contiguous() else "no"
-                )  # fmt: skip
-            assert table.rows[table.strong[0]][0] == step
-            storages = [x[name].data_ptr() for name in memory.STEPS]
-            same = ["", *("new" if a != b else "same" for a, b in itertools.pairwise(storages))]
-            assert [row[5] for row in table.rows[:5]] == same
-            tiles = [panel for panel in scene.flat() if isinstance(panel, Tiles)]
-            seen = next(panel for panel in tiles if panel.title.startswith("the tensor"))
-            assert seen.links.ravel().tolist() == x[step].flatten().tolist()
-            strip = next(p for p in reversed(tiles) if p.title.startswith("storage"))
-            stored = x[step].untyped_storage()
-            flat = torch.tensor([], dtype=torch.long).set_(stored)
-            assert [i for i in strip.links.ravel() if i >= 0] == flat.tolist()
-            first = next(p for p in tiles if p.title.startswith("storage"))
-            if first.path:  # the way along the first strip is the tensor's order
-                assert first.links[0, list(first.path)].tolist() == x[step].flatten().tolist()
-            assert [p.copied for p in tiles if p.copied] == [True] * (first is not strip)
-            # each cell's address leads to its own number on the strip
-            for r, c in np.ndindex(seen.links.shape):
-                place = int(re.search(r"place (\d+) of", seen.says[r][c]).group(1))
-                assert flat[place] == seen.links[r, c]
-
-    def test_every_state_fits_and_twins_are_linked(self) -> None:
-        for T, h, d_k, step in self.states():
-            scene = self.scene(T, h, d_k, step)
+        for T, h, d_k, step in itertools.product(*self.SIZES, memory.STEPS):
+            x, scene = memory.right_way(T, h, d_k), memory.scene(T, h, d_k, step)
             assert draw(scene).width <= WIDTH + 1
-            for panel in scene.flat():
-                if isinstance(panel, Tiles):
-                    ids = panel.links[panel.links >= 0]
-                    assert sorted(ids) == list(range(T * h * d_k))
-                    assert (panel.heads[panel.links >= 0] == ids % (h * d_k) // d_k).all()
-
-    def test_the_shortcut_is_wrong_exactly_where_it_is_marked(self) -> None:
-        memory = module("memory")
-        for T, h, d_k, step in self.states():
-            x = memory.right_way(T, h, d_k)
+            self.check_table(x, step, scene.flat()[-1])
+            tiles = [panel for panel in scene.flat() if isinstance(panel, Tiles)]
+            for panel in tiles:
+                ids = panel.links[panel.links >= 0]
+                assert sorted(ids) == list(range(T * h * d_k))
+                assert (panel.heads[panel.links >= 0] == ids % (h * d_k) // d_k).all()
+            self.check_storage(x[step], tiles)
             wrong = memory.wrong_way(x, step)
-            scene = self.scene(T, h, d_k, step)
-            shortcut = [p for p in scene.flat() if p.title.startswith("the shortcut")]
-            assert (wrong is None) == (not shortcut) == (step in ("linear output", "view"))
-            if wrong is None:
-                continue
-            marked = torch.tensor(shortcut[0].wrong).view(wrong.shape)
-            assert marked.equal(wrong != x[step])
-            assert marked.any() == (T > 1 and h > 1)
-            n = (
-                f"{int(marked.sum())} of {T * h * d_k} numbers"
-                if marked.any()
-                else "gives the same"
-            )
-            assert n in scene.caption
+            self.check_shortcut(x[step], wrong, step, tiles, scene.caption)
+            assert wrong is None or bool((wrong != x[step]).any()) == (T > 1 and h > 1)
+            self.check_copies(x, step, scene.caption)
 
-    def test_captions_on_copies_and_refused_views_are_true(self) -> None:
-        memory = module("memory")
-        for T, h, d_k, step in self.states():
-            way = memory.right_way(T, h, d_k)
-            caption = self.scene(T, h, d_k, step).caption
-            if step == "permute":
-                refused = False
-                try:
-                    way[step].view(-1)
-                except RuntimeError:
-                    refused = True
-                assert ("view(-1) is refused" in caption) == refused
-            if step in ("contiguous", "merged"):
-                before = way["permute" if step == "contiguous" else "contiguous"]
-                copied = way[step].data_ptr() != before.data_ptr()
-                assert ("new strip" in caption) == copied
+    def check_table(self, x: dict[str, torch.Tensor], step: str, table: Table) -> None:
+        for row in table.rows[:5]:
+            t = x[row[0]]
+            contiguous = "yes" if t.is_contiguous() else "no"
+            assert row[2:5] == (str(tuple(t.shape)), str(t.stride()), contiguous)
+        assert table.rows[table.strong[0]][0] == step
+        storages = [tensor.data_ptr() for tensor in x.values()]
+        same = ["", *("new" if a != b else "same" for a, b in itertools.pairwise(storages))]
+        assert [row[5] for row in table.rows[:5]] == same
+
+    def check_storage(self, x: torch.Tensor, tiles: list[Tiles]) -> None:
+        seen = next(panel for panel in tiles if panel.title.startswith("the tensor"))
+        assert seen.links.ravel().tolist() == x.flatten().tolist()
+        first, *_, strip = [p for p in tiles if p.title.startswith("storage")] * 2
+        flat = torch.tensor([], dtype=torch.long).set_(x.untyped_storage())
+        assert [i for i in strip.links.ravel() if i >= 0] == flat.tolist()
+        if first.path:  # the way along the first strip is the tensor's order
+            assert first.links[0, list(first.path)].tolist() == x.flatten().tolist()
+        assert [p.copied for p in tiles if p.copied] == [True] * (first is not strip)
+
+    def check_shortcut(self, x: torch.Tensor, wrong: torch.Tensor | None, step: str,
+                       tiles: list[Tiles], caption: str) -> None:  # fmt: skip
+        shortcut = [p for p in tiles if p.title.startswith("the shortcut")]
+        assert (wrong is None) == (not shortcut) == (step in ("linear output", "view"))
+        if wrong is not None:
+            marked = torch.tensor(shortcut[0].wrong).view(wrong.shape)
+            assert marked.equal(wrong != x)
+            n = f"{int(marked.sum())} of {x.numel()} numbers"
+            assert (n if marked.any() else "gives the same") in caption
+
+    def check_copies(self, x: dict[str, torch.Tensor], step: str, caption: str) -> None:
+        if step == "permute":
+            try:
+                x[step].view(-1)
+            except RuntimeError:
+                assert "view(-1) is refused" in caption
+            else:
+                assert "view(-1) is refused" not in caption
+        if step in ("contiguous", "merged"):
+            before = x["permute" if step == "contiguous" else "contiguous"]
+            assert ("new strip" in caption) == (x[step].data_ptr() != before.data_ptr())
 
 
 class TestMasks:

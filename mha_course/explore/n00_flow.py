@@ -166,28 +166,24 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
     far, largest = (2.5, 4.0) if hand else (max(_far(q), _far(k)), _far(products))
     smaller = largest / d_k**0.5
 
-    def rounded(values: Tensor) -> Tensor:
-        return values if hand else values.round(decimals=DECIMALS)
+    def block(values: Tensor, rows: Any = words, *, far: float, **more: Any) -> Heatmap:
+        values = values if hand else values.round(decimals=DECIMALS)
+        return Heatmap(values, rows, limits=(-far, far), **more)
 
-    def pair(values: Tensor, title: str, far: float, hidden: Tensor | None = None) -> Heatmap:
-        return Heatmap(
-            rounded(values), words, words, title=title, limits=(-far, far),
-            colours=f"head {head % 8}", blocked=hidden,
-            decimals=None if hand and title.startswith("Q") else 2,
-        )  # fmt: skip
-
-    def vectors(
-        values: Tensor, title: str, role: str, far: float, rows: Any = words, **more: Any
+    def pair(
+        values: Tensor, title: str, far: float, decimals: int | None = 2, **more: Any
     ) -> Heatmap:
-        return Heatmap(
-            rounded(values), rows, colours=role, limits=(-far, far),
-            title=f"{title} {tuple(values.shape)}", **more,
-        )  # fmt: skip
+        more |= {"columns": words, "colours": f"head {head % 8}", "decimals": decimals}
+        return block(values, title=title, far=far, **more)
 
-    def wide_vectors(values: Tensor, title: str, role: str) -> Heatmap:
+    def vectors(values: Tensor, name: str, role: str, far: float, **more: Any) -> Heatmap:
+        title = f"{name} {tuple(values.shape)}"
+        return block(values, title=title, colours=role, far=far, **more)
+
+    def wide_vectors(values: Tensor, name: str, role: str) -> Heatmap:
         if hand:
-            return vectors(values, title, role, wide)
-        return vectors(values, title, role, _far(values), numbers=False)
+            return vectors(values, name, role, wide)
+        return vectors(values, name, role, _far(values), numbers=False)
 
     made = {}
     if source.x is not None and here >= PARTS.index("projections"):
@@ -196,11 +192,13 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
         "q": vectors(q, "Q", "query", far),
         "k": vectors(k.T, "Kᵀ", "key", far, rows=None, columns=words),
         "v": vectors(v, "V", "value", wide),
-        "products": pair(products, f"Q Kᵀ {tuple(products.shape)}", largest),
+        "products": pair(products, f"Q Kᵀ {(T, T)}", largest, None if hand else 2),
         "scores": pair(scores, f"÷ √{d_k}", smaller),
     }
     if here >= PARTS.index("mask"):
-        made["masked"] = pair(scores, "causal mask" if causal else "no mask", smaller, blocked)
+        made["masked"] = pair(
+            scores, "causal mask" if causal else "no mask", smaller, blocked=blocked
+        )
     made["weights"] = pair(weights, "softmax", 1.0)
     made["context"] = vectors(weights @ v, "· V", "value", wide)
     if source.after and here >= PARTS.index("output"):
@@ -240,28 +238,28 @@ def _caption(source: Source, blocks: dict[str, Heatmap], step: str, head: int, c
     query, key = source.words[i], source.words[j]
     T, d_k = source.q.shape[1:]
 
-    def at(name: str) -> str:
-        return number(float(blocks[name].values[i, j]), 2)
-
     hand = source.x is None
+
+    def example(words: str, name: str) -> str:
+        value = number(float(blocks[name].values[i, j]), 2)
+        return "." if hand else "; " + words.format(query, key, value) + "."
+
+    bias = "" if hand else ", and of the bias"
+    made = "here given" if "x" not in blocks else f"{d_k} numbers each, from its row of X"
     alone = hand and len(source.q) == 1
     where = "" if alone or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
-    blocked = causal and j > i
     words = {
         "X": f"{T} tokens come in, each a vector: {query} is one row of X.",
-        "Q, K, V": "every token has a query, a key and a value"
-        + (", here given." if "x" not in blocks else f", {d_k} numbers each, from its row of X."),
-        "Q Kᵀ": "every query is multiplied by every key"
-        + ("." if hand else f"; {query} · {key} = {at('products')}."),
+        "Q, K, V": f"every token has a query, a key and a value, {made}.",
+        "Q Kᵀ": "every query is multiplied by every key" + example("{} · {} = {}", "products"),
         "÷ √dₖ": f"dividing by √{d_k} keeps scores in range, whatever the size of a head"
-        + ("." if hand else f"; {query} → {key}: {at('scores')}."),
+        + example("{} → {}: {}", "scores"),
         "mask": "blocked keys get −∞." if causal else "nothing is blocked here.",
         "softmax": "each row becomes shares that add up to 1"
-        + ("." if hand or blocked else f"; {query} takes {at('weights')} from {key}."),
+        + ("." if causal and j > i else example("{0} takes {2} from {1}", "weights")),
         "weights · V": "each token takes a mean of the values, weighted by its row.",
         "concat": f"the contexts of all {len(source.q)} heads lie side by side.",
-        "Wᴼ": "the output is the sum of what all heads write"
-        + ("." if hand else ", and of the bias."),
+        "Wᴼ": f"the output is the sum of what all heads write{bias}.",
     }[step]
     return where + (words if where else words[0].upper() + words[1:])
 

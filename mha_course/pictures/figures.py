@@ -212,8 +212,8 @@ def _frame(
     axes: Axes, corner: Any, size: Any, colour: str, width: float, within: float = 0, **style: Any
 ) -> None:
     """The edge of a rectangle, so many pixels wide."""
-    corner, size = [v + within for v in corner], [v - 2 * within for v in size]
-    axes.add_patch(Rectangle(corner, *size, fc="none", ec=colour, lw=_points(width), **style))
+    (x, y), (w, h) = [v + within for v in corner], [v - 2 * within for v in size]
+    axes.add_patch(Rectangle((x, y), w, h, fc="none", ec=colour, lw=_points(width), **style))
 
 
 def _write_in(axes: Axes, mark: Cells, corner: Any, text: str, colour: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import anywidget
 import ipywidgets as widgets
+import numpy as np
 import traitlets
 
 from mha_course.pictures import colours, figures, states
@@ -36,7 +37,7 @@ from mha_course.pictures.flow import Flow
 from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
 from mha_course.pictures.marks import CODE, SCRIPT_SIZE, SHIFTS, SPLIT, OwnMark, Path
 from mha_course.pictures.scene import Scene, scene_of
-from mha_course.pictures.states import ArrayNumbering, State
+from mha_course.pictures.states import Numbers, State
 from mha_course.pictures.tiles import BREAK
 from mha_course.pictures.words import FAINT
 
@@ -78,23 +79,26 @@ def pack(scene: Scene, width: float = WIDTH) -> tuple[dict[str, Any], bytes]:
 
 
 def _state(scene: Scene, widths: Sequence[float]) -> State:
-    arrays = ArrayNumbering()
+    arrays = Numbers()
+
+    def put(array: Any) -> int:
+        return arrays[np.asarray(array, np.float32).tobytes()]
+
+    def hashable(mark: Any) -> Hashable:
+        return tuple(mark.sent(put).items()) if isinstance(mark, OwnMark) else mark
+
     flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
     words = {
         "caption": scene.caption,
         "alt": scene.alt,
         "text": [list(row) for row in scene.text()],
-        "flow": flow and flow.sent(arrays.of),
+        "flow": flow and flow.sent(put),
     }
-
-    def hashable(mark: Any) -> Hashable:
-        return tuple(mark.sent(arrays.of).items()) if isinstance(mark, OwnMark) else mark
-
     layouts = [
         (_rounded(drawn.width), _rounded(drawn.height), [*map(hashable, drawn.marks)])
         for drawn in (draw(scene, width, SCREEN) for width in widths)
     ]
-    return State(words, [*arrays.known], layouts)
+    return State(words, [*arrays], layouts)
 
 
 def _plain(mark: Any) -> dict[str, Any]:

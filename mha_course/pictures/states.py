@@ -42,21 +42,12 @@ class State:
     layouts: Sequence[tuple[float, float, Sequence[Hashable]]]
 
 
-class Numbering:
-    """Gives things numbers in the order in which they first come; equal ones have the same."""
+class Numbers(dict[Any, int]):
+    """The number of each thing, in the order in which they first come; equal ones have the same."""
 
-    def __init__(self) -> None:
-        self.known: dict[Any, int] = {}
-
-    def of(self, thing: Hashable) -> int:
-        return self.known.setdefault(thing, len(self.known))
-
-
-class ArrayNumbering(Numbering):
-    """The same of arrays, as float32."""
-
-    def of(self, thing: Any) -> int:
-        return super().of(np.asarray(thing, np.float32).tobytes())
+    def __missing__(self, thing: Hashable) -> int:
+        self[thing] = len(self)
+        return self[thing]
 
 
 def pack_arrays(arrays: Sequence[bytes]) -> tuple[list[list[int]], bytes]:
@@ -121,16 +112,16 @@ def pack_states(
     positions that earlier ones leave. A button plays the positions of the control `play`. Controls
     begin at `requests`, or where they stand.
     """
-    arrays, marks, layouts = Numbering(), Numbering(), Numbering()
+    arrays, marks, layouts = Numbers(), Numbers(), Numbers()
     states: list[dict[str, Any]] = []
     longest: dict[str, Positions] = {key: [] for key in controls}
 
     def keep(state: State) -> int:
         states.append({
             **state.words,
-            "arrays": [arrays.of(raw) for raw in state.arrays],
+            "arrays": [arrays[raw] for raw in state.arrays],
             "layouts": [
-                layouts.of((width, height, *_steps([marks.of(mark) for mark in drawn])))
+                layouts[width, height, *_steps([marks[mark] for mark in drawn])]
                 for width, height, drawn in state.layouts
             ],
         })  # fmt: skip
@@ -156,15 +147,15 @@ def pack_states(
         return node
 
     tree = yield from below({}, False)
-    sizes, raw = pack_arrays([*arrays.known])
+    sizes, raw = pack_arrays([*arrays])
     requests = requests or {key: control.value for key, control in controls.items()}
     parts = {
         "widths": list(widths),
         "play": play,
         "controls": [described(k, controls[k], longest[k], requests[k]) for k in controls],
         "arrays": sizes,
-        "marks": as_tables([plain(mark) for mark in marks.known]),
-        "layouts": [*layouts.known],
+        "marks": as_tables([plain(mark) for mark in marks]),
+        "layouts": [*layouts],
         "states": as_tables(states),
         "tree": tree,
     }

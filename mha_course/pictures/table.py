@@ -55,9 +55,7 @@ class Table(Panel):
             row(cells, "td", "bold" if i in self.strong else "normal")
             for i, cells in enumerate(self.rows)
         )
-        title = f'<caption style="text-align:left">{escape(self.title)}</caption>' * bool(
-            self.title
-        )
+        title = f'<caption style="text-align:left">{escape(self.title)}</caption>'
         return f"<table>{title * bool(self.title)}{head}<tbody>{body}</tbody></table>"
 
     def draw(self, piece: Piece, space: float) -> Drawing:

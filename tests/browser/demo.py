@@ -102,14 +102,6 @@ def moving_explorer() -> Explorer:
     return Explorer({"n": widgets.IntSlider(value=1, min=0, max=4, description="n")}, moving)
 
 
-def colours_explorer() -> Explorer:
-    """A map whose colours depend on n, and nothing else."""
-    return Explorer(
-        {"n": widgets.IntSlider(value=1, min=0, max=4, description="n")},
-        lambda n: Heatmap([[n, 4]], limits=(0, 4), numbers=False, title="map"),
-    )
-
-
 def untrained(n_steps: int) -> Run:
     """A run as `two_sides_runs` leaves it, with other weights every 10 steps, drawn and not learnt:
     for an optimizer torch would import its compiler, which takes a second."""

@@ -171,8 +171,8 @@ def test_a_frame_in_which_a_move_has_drawn_draws_no_more(tab, page_of):
 
 
 def test_where_only_colours_change_no_frame_follows(tab, page_of):
-    page = opened(tab, page_of("colours", demo.colours_explorer))
-    before = moved(page, "n", 1, "ArrowRight")
+    page = opened(tab, page_of("stored", demo.stored_explorer))
+    before = moved(page, "size", 1, "ArrowRight")
     assert picture(page) != before and page.evaluate("waiting()") == 0
 
 
