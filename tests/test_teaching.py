@@ -256,7 +256,7 @@ def guesses_say(**choices: str) -> Callable[[], None]:
                  if "prediction" in c.metadata.get("tags", ())]  # fmt: skip
         for name, label in choices.items():
             verdict = rf'name="{name}"><summary>{label}</summary>.*?<strong>(.*?)</strong>'
-            assert re.search(verdict, "".join(boxes), re.S)[1] == "So it is."
+            assert re.search(verdict, "".join(boxes), re.S)[1] == "Right."
 
     return say
 

@@ -153,5 +153,5 @@ def test_a_prediction_is_remembered_and_its_answers_are_not_found(site, soups):
     assert asking == {name for name, soup in soups.items() if "mhaGuesses" in str(soup)}
     assert "01_scaled_dot_product_attention.html" in asking
     found = (site / "search.js").read_text("utf-8")
-    assert "Not so." not in found and "So it is." not in found
+    assert "Not so." not in found and "Right." not in found
     assert not any("running notebook your guesses" in soup.text for soup in soups.values())
