@@ -104,36 +104,35 @@ class Subject:
     def live(self, matrices: Mapping[str, Tensor], d_model: int) -> dict[str, Tensor]:
         """Of these, the ones that change its output; all where it does not run yet."""
         x = torch.randn(3, 7, d_model, generator=torch.Generator().manual_seed(0)).double()
-        found = {}
+        live = {}
         with self.restored():
             draw({n: p for n, p in self.module.named_parameters() if p.ndim > 1}, d_model)
             try:
                 y = self(x)
-                for where, matrix in matrices.items():
+                for name, matrix in matrices.items():
                     kept = matrix.clone()
                     matrix.mul_(-1.5)
                     if not torch.allclose(self(x), y, equal_nan=True):
-                        found[where] = matrix
+                        live[name] = matrix
                     matrix.copy_(kept)
             except ValueError:
                 return dict(matrices)
-        return found
+        return live
 
     def masked(self, x: Tensor) -> bool:
         """Whether `call` gives the module a mask that blocks some pairs and not others."""
-        given: list[Tensor] = []
-        causal: list[str] = []
+        blocks: list[bool] = []
 
         def listen(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
-            given.extend(t for t in tensors if t.shape != x.shape)
-            causal.extend(n for n in ("causal", "is_causal") if kwargs.get(n) is True)
+            blocks.extend(kwargs.get(name) is True for name in ("causal", "is_causal"))
+            for t in (*args, *kwargs.values()):
+                if isinstance(t, Tensor) and t.shape != x.shape:
+                    is_mask = t.dtype == torch.bool or t.shape[-2:] == (x.shape[1], x.shape[1])
+                    blocks.append(is_mask and len(t.unique()) > 1)
 
         with self.module.register_forward_pre_hook(listen, with_kwargs=True):
             self(x)
-        square = (x.shape[1], x.shape[1])
-        masks = [t for t in given if t.shape[-2:] == square or t.dtype == torch.bool]
-        return bool(causal) or any(len(t.unique()) > 1 for t in masks)
+        return any(blocks)
 
     def repeats(self, x: Tensor) -> str | None:
         """What differs between two runs in evaluation, or None."""

@@ -15,6 +15,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Event, Timer, main_thread
 
 import pytest
@@ -456,8 +457,9 @@ def test_the_disk_is_limited_in_all(behind, program, monkeypatch):
 
 def test_python_refuses_where_there_is_no_wall(judge, tmp_path):
     writes = "def attention_scores(Q, K):\n    open('../outside', 'w')\n    return Q @ K.mT"
-    found = judge(FIRST, writes, ASK_SCORES, names=["attention_scores"])["attention_scores"]
-    assert found["state"] == "tried" and "PermissionError" in found["words"]
+    made = judge(FIRST, writes, ASK_SCORES, names=["attention_scores"])
+    assert made.states["attention_scores"] == TRIED
+    assert "PermissionError" in made.words["attention_scores"]
     assert not (tmp_path / "outside").exists()
 
 
@@ -544,56 +546,42 @@ def test_what_cannot_be_read_is_named(raw, why):
 ASK, ASK_SCORES = "check.split_heads(split_heads)", "check.attention_scores(attention_scores)"
 
 
-def told_by(cells, given, seconds, names, work):
-    """The lines that are told of a notebook; what judges it is a fork of this process."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.chdir(work)
-            os.closerange(3, writer)  # no forger may write into the pipes of these tests
-            os.closerange(writer + 1, 99)
-            numbers = {n for n, cell in enumerate(cells) if cell in given}
-            session = sandboxed.Session(list(cells), numbers, writer, seconds, str(work))
-            for name in names:
-                session.judge(name)
-            session.write({"end": True})
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as told:
-        lines = told.read()
-    os.waitpid(child, 0)
-    return lines
-
-
 @pytest.fixture
 def judge(tmp_path):
-    """Exercise -> state, slips, words and code, of all that such a notebook is told of."""
+    """What comes of a notebook with these cells; what judges it is a fork of this process."""
+    work = tmp_path / "judged"
+    work.mkdir()
 
     def judged(*cells, given=(), seconds=60, names=("split_heads",)):
-        work = tmp_path / "judged"
-        work.mkdir(exist_ok=True)
-        made, said = Submission("x.ipynb"), told_by(cells, given, seconds, names, work)
-        grading._take(made, Outcome("", 1.0, said), list(cells))
+        numbers = {n for n, cell in enumerate(cells) if cell in given}
+        with TemporaryFile() as report:
+            if (child := os.fork()) == 0:
+                try:
+                    os.chdir(work)
+                    os.closerange(3, report.fileno())  # no forger may write to these tests' files
+                    os.closerange(report.fileno() + 1, 99)
+                    judging = [*cells], numbers, report.fileno(), seconds, str(work)
+                    session = sandboxed.Session(*judging)
+                    for name in names:
+                        session.judge(name)
+                    session.write({"end": True})
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+            report.seek(0)
+            made = Submission("x.ipynb")
+            grading._take(made, Outcome("", 1.0, report.read()), [*cells])
         assert made.note == ""
-        return {
-            name: {"state": state, "slips": made.slips[name], "words": made.words[name],
-                   "code": made.code[name]}
-            for name, state in made.states.items()
-        }  # fmt: skip
+        return made
 
     return judged
 
 
-def states(found):
-    return {name: line["state"] for name, line in found.items()}
-
-
 def test_a_slip_is_named_with_its_words_and_its_code(judge):
-    line = judge(FIRST, NO_SCALE, ASK_SCORES, names=["attention_scores"])["attention_scores"]
-    assert (line["state"], line["slips"], line["code"]) == ("tried", ["no_scale"], NO_SCALE)
-    assert "not right yet" in line["words"]
+    name = "attention_scores"
+    made = judge(FIRST, NO_SCALE, ASK_SCORES, names=[name])
+    assert (made.states, made.slips) == ({name: TRIED}, {name: ["no_scale"]})
+    assert made.code == {name: NO_SCALE} and "not right yet" in made.words[name]
 
 
 BODY = SOLUTIONS["split_heads"].split(":", 1)[1]
@@ -628,8 +616,9 @@ RIGHT = SOLUTIONS["split_heads"]
 )  # fmt: skip
 def test_a_right_answer_is_found_in_whatever_form_and_company(judge, cells, shown):
     """Checked or not; what waits, loops, raises or ends the process beside it costs nothing."""
-    line = judge(FIRST, *cells, seconds=20)["split_heads"]
-    assert line["state"] == "done" and line["code"].startswith(shown), line
+    made = judge(FIRST, *cells, seconds=20)
+    assert made.states["split_heads"] == DONE, made
+    assert made.code["split_heads"].startswith(shown), made
 
 
 def test_right_once_counts_and_unchecked_the_last_counts(judge):
@@ -640,27 +629,32 @@ def test_right_once_counts_and_unchecked_the_last_counts(judge):
         ((wrong, RIGHT), DONE, RIGHT),
         ((f"{RIGHT}\n{ASK}\n{wrong}\n{ASK}",), DONE, RIGHT),
     ]:
-        found = judge(FIRST, *cells)["split_heads"]
-        assert found["state"] == state and found["code"].startswith(code.rstrip())
+        made = judge(FIRST, *cells)
+        assert made.states["split_heads"] == state
+        assert made.code["split_heads"].startswith(code.rstrip())
 
 
-def test_an_answer_below_its_check_is_found(judge):
-    stub = "def split_heads(x, n_heads):\n    ..."
-    assert states(judge(FIRST, stub, ASK, RIGHT, given=[stub, ASK]))["split_heads"] == "done"
-    assert states(judge(FIRST, ASK, RIGHT))["split_heads"] == "done"
-    assert states(judge(FIRST, RIGHT, stub, ASK, given=[stub, ASK]))["split_heads"] == "done"
+STUB = "def split_heads(x, n_heads):\n    ..."
+HIDES = "def make():\n    def split_heads(x, n):\n        pass\n    return locals()"
 
 
-def test_an_untouched_stub_and_the_courses_own_cells_are_no_answers(judge):
-    stub = "def split_heads(x, n_heads):\n    ..."
-    assert states(judge(FIRST, stub, ASK, given=[stub]))["split_heads"] == "open"
-    assert states(judge(FIRST, stub + "  # to do", ASK))["split_heads"] == "open"
-    assert not judge(FIRST, RIGHT, given=[RIGHT])
-    assert states(judge(FIRST, RIGHT, ASK, given=[RIGHT]))["split_heads"] == "open"
-    assert states(judge(FIRST, ASK))["split_heads"] == "open"  # the cell was deleted
-    hidden = "def make():\n    def split_heads(x, n):\n        pass\n    return locals()"
-    assert states(judge(FIRST, hidden))["split_heads"] == UNKNOWN
-    assert stub in reading.course_cells()
+@pytest.mark.parametrize(
+    ("cells", "given", "state"),
+    [
+        ((STUB, ASK, RIGHT), [STUB, ASK], DONE),  # below its check
+        ((ASK, RIGHT), [], DONE),
+        ((RIGHT, STUB, ASK), [STUB, ASK], DONE),  # above the course's own stub
+        ((STUB, ASK), [STUB], OPEN),
+        ((STUB + "  # to do", ASK), [], OPEN),
+        ((RIGHT, ASK), [RIGHT], OPEN),  # the course's own
+        ((ASK,), [], OPEN),  # its cell was deleted
+        ((HIDES,), [], UNKNOWN),
+        ((RIGHT,), [RIGHT], None),
+    ],
+)
+def test_an_answer_is_found_wherever_it_stands_and_nothing_else_is_one(judge, cells, given, state):
+    assert judge(FIRST, *cells, given=given).states.get("split_heads") == state
+    assert STUB in reading.course_cells()
 
 
 @pytest.mark.parametrize(
@@ -670,11 +664,10 @@ def test_an_untouched_stub_and_the_courses_own_cells_are_no_answers(judge):
      ("split_heads = " + "-" * 20_000 + "1", "Error"), ("split_heads = '\0'", "Error")],
 )  # fmt: skip
 def test_a_cell_that_stops_is_told_with_its_error_and_costs_no_other(judge, broken, why):
-    found = judge(FIRST, broken, ASK, *solved("merge_heads"), names=["split_heads", "merge_heads"])
-    assert states(found) == {"split_heads": "tried", "merge_heads": "done"}
-    assert "Its cell stops with" in found["split_heads"]["words"]
-    assert why in found["split_heads"]["words"]
-    assert found["split_heads"]["code"] == broken[: grading.MOST_CODE].replace("\0", "�")
+    made = judge(FIRST, broken, ASK, *solved("merge_heads"), names=["split_heads", "merge_heads"])
+    assert made.states == {"split_heads": TRIED, "merge_heads": DONE}
+    assert re.search(f"Its cell stops with .*{why}", made.words["split_heads"])
+    assert made.code["split_heads"] == broken[: grading.MOST_CODE].replace("\0", "�")
 
 
 @pytest.mark.parametrize(
@@ -687,9 +680,9 @@ def test_a_cell_that_stops_is_told_with_its_error_and_costs_no_other(judge, brok
 def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
     """By the processor's seconds and by the clock, which runs slower on a busy machine."""
     endless = f"def merge_heads(x):\n    {body}"
-    found = judge(FIRST, endless, "check.merge_heads(merge_heads)", *solved("split_heads"),
-                  seconds=0.5, names=["merge_heads", "split_heads"])  # fmt: skip
-    assert states(found) == {"merge_heads": "tried", "split_heads": "done"}
+    made = judge(FIRST, endless, "check.merge_heads(merge_heads)", *solved("split_heads"),
+                 seconds=0.5, names=["merge_heads", "split_heads"])  # fmt: skip
+    assert made.states == {"merge_heads": TRIED, "split_heads": DONE}
 
 
 # --- whole notebooks --------------------------------------------------------------------------
@@ -747,8 +740,15 @@ FORGERS = [
 
 @pytest.mark.parametrize("forged", FORGERS)
 def test_nothing_that_a_submission_says_of_itself_is_believed(judge, forged):
-    found = judge(FIRST, *forged)
-    assert found.get("split_heads", {}).get("state") != DONE, found
+    made = judge(FIRST, *forged)
+    assert made.states.get("split_heads") != DONE, made
+
+
+def test_a_verdict_without_the_password_counts_for_nothing(judge):
+    """Of tests of one's own no values can be compared, so nothing else would stop this one."""
+    ends = "def test_attention(Attention):\n    write()\n    os._exit(0)"
+    made = judge(FIRST, WRITES_LINES, ends, names=["test_attention"])
+    assert made.words == {"test_attention": sandboxed.ENDED}
 
 
 def test_a_tick_counts_with_its_values_and_with_a_cell_of_the_file():
@@ -911,23 +911,18 @@ def test_a_class_of_sixty_comes_out_right_and_nothing_outside_is_harmed(tmp_path
     course, folder, outside = path.read_text("utf-8"), tmp_path / "in", tmp_path / "written"
     expected = {}
 
-    def hand_in(
-        name, state, *cells, file="03_splitting_into_heads.ipynb", change=lambda made: made
-    ):
+    def hand_in(name, state, *cells, file="03_splitting", change=lambda made: made):
         """The course's notebook with these cells where the stub stands."""
         made = json.loads(course)
-        at = next(i for i, c in enumerate(made["cells"]) if c["id"] == STUB)
+        at = next(i for i, c in enumerate(made["cells"]) if "".join(c["source"]) == STUB)
         made["cells"][at : at + 1] = json.loads(notebook(*cells))["cells"]
-        write(folder / name / file, raw=change(json.dumps(made).encode()))
+        write(folder / name / f"{file}.ipynb", raw=change(json.dumps(made).encode()))
         expected[name] = state
 
-    code = [c for c in json.loads(course)["cells"] if c["cell_type"] == "code"]
-    stub = next(cell for cell in code if "def split_heads" in str(cell["source"]))
-    STUB, source = stub["id"], "".join(stub["source"])
     for n in range(6):
         hand_in(f"right{n}", DONE, RIGHT)
         hand_in(f"wrong{n}", TRIED, DIRECT_VIEW)
-        hand_in(f"open{n}", OPEN, source)
+        hand_in(f"open{n}", OPEN, STUB)
     for n, cells in enumerate(FORGERS[i] for i in (0, 3, 6, 7, 9, 11)):
         hand_in(f"forger{n}", OPEN if n == 0 else TRIED, *cells)
         hand_in(f"indented{n}", DONE, "if True:\n    " + RIGHT.replace("\n", "\n    "))
@@ -935,7 +930,7 @@ def test_a_class_of_sixty_comes_out_right_and_nothing_outside_is_harmed(tmp_path
         hand_in(f"above{n}", DONE, cell, RIGHT)
         hand_in(f"below{n}", DONE, RIGHT, cell)
         hand_in(f"beside{n}", DONE, f"{RIGHT}\n\n\n{cell}")
-        hand_in(f"misnamed{n}", DONE, RIGHT, file=("04_masking", "homework")[n % 2] + ".ipynb")
+        hand_in(f"misnamed{n}", DONE, RIGHT, file=("04_masking", "homework")[n % 2])
     for n in range(3):
         hand_in(f"reads{n}", DONE, READS.format(repr(str(outside)), repr(str(folder))))
         hand_in(f"cut{n}", UNKNOWN, RIGHT, change=lambda raw: raw[:9000])
@@ -943,11 +938,10 @@ def test_a_class_of_sixty_comes_out_right_and_nothing_outside_is_harmed(tmp_path
         hand_in(f"kernel{n}", DONE, RIGHT, change=lambda raw: raw.replace(b'"python"', b'"R"'))
         expected[f"nothing{n}"] = MISSING
     with zipfile.ZipFile(folder / "zip0.zip", "w") as archive:
-        archive.write(folder / "right0/03_splitting_into_heads.ipynb", "03_splitting.ipynb")
+        archive.write(folder / "right0/03_splitting.ipynb", "03_splitting.ipynb")
     expected["zip0"] = DONE
-    roster = write(
-        tmp_path / "class.csv", raw="\n".join(["Name", *expected, "Zoë"]).encode("cp1252")
-    )
+    names = "\n".join(["Name", *expected, "Zoë"]).encode("cp1252")
+    roster = write(tmp_path / "class.csv", raw=names)
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     command = [str(folder), "--roster", str(roster), "--out", str(tmp_path / "out"), "--jobs", "6"]
     rows = classroom.main([*command, "--assigned", "split_heads"])

@@ -4,7 +4,6 @@ import inspect
 import itertools
 import re
 import time
-from dataclasses import replace
 
 import pytest
 import torch
@@ -260,6 +259,13 @@ def with_causal(module, x):
     return module(x, causal_mask(x.shape[1]))
 
 
+def given(change, h=H, d=D, call=None):
+    """What `compare` says of the right class with these lines in it."""
+    odd = shipped.Bug(f"odd {change}", "", "", (), "", True, change)
+    return compare(odd.build(d, h), call)
+
+
+ZEROED = "        if mask is not None:\n            weights = weights.masked_fill(mask, 0.0)\n"
 # Without padding the first two compute what is right.
 UNSEEN = {"mask_tiled": "right", "mask_of_the_first": "right", "dropout_in_evaluation": "drawn"}
 
@@ -274,11 +280,8 @@ def test_a_published_mistake_is_recognised(bug):
 
 @pytest.mark.parametrize("fill", ["-1e9", "-math.inf"])
 def test_an_inverted_mask_is_recognised_whatever_fills_a_row_that_is_blocked(fill):
-    zeroed = "        if mask is not None:\n            weights = weights.masked_fill(mask, 0.0)\n"
-    filled = (("torch.finfo(scores.dtype).min", fill), (zeroed, ""))
-    bug = bugs()["mask_inverted"]
-    odd = replace(bug, name=f"inverted, {fill}", changes=[*bug.changes, *filled])
-    found = compare(odd.build(D, H), with_causal)
+    filled = [("torch.finfo(scores.dtype).min", fill), (ZEROED, "")]
+    found = given([*bugs()["mask_inverted"].changes, *filled], call=with_causal)
     assert found.found == "mask_inverted" and found.causal
 
 
@@ -330,25 +333,6 @@ def test_what_was_not_tried_is_said():
         found = compare(right()(D, H), call)
         assert found.found == "right" and line in found.seen
     assert "Tried in float64, and not in torch.bfloat16." in compare(right()(D, H).bfloat16()).seen
-
-
-@pytest.mark.parametrize("fill", [-20, -100, -1e4])
-def test_a_fill_is_right_only_up_to_scores_like_it(fill):
-    def call(module, x):
-        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        reference = right()(D, H).double()
-        reference.load_state_dict(module.state_dict())
-        q, k, v = (
-            getattr(reference, name)(x).unflatten(-1, (H, -1)).transpose(1, 2)
-            for name in ("w_q", "w_k", "w_v")
-        )
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(mask, fill)
-        return reference.w_o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
-
-    found = compare(right()(D, H), call)
-    assert found.causal and 4 <= found.below <= -3 * fill
-    assert found.found == ("right" if found.below >= 100 else "partly")
-    assert f"It gives something else where scores reach about {found.below:,.0f}." in found.seen
 
 
 class Fused(nn.Module):
@@ -466,10 +450,12 @@ def test_what_cannot_be_compared_is_refused(module, given, match):
 # --- right up to here only, and two at once -------------------------------------------------------
 
 
-def given(change, h=H, d=D, call=None):
-    """What `compare` says of the right class with these lines in it."""
-    odd = shipped.Bug(f"odd {change}", "", "", (), "", True, change)
-    return compare(odd.build(d, h), call)
+@pytest.mark.parametrize("fill", [-20, -100, -1e4])
+def test_a_fill_is_right_only_up_to_scores_like_it(fill):
+    found = given([("torch.finfo(scores.dtype).min", str(fill)), (ZEROED, "")], call=with_causal)
+    assert found.causal and 4 <= found.below <= -3 * fill
+    assert found.found == ("right" if found.below >= 100 else "partly")
+    assert f"It gives something else where scores reach about {found.below:,.0f}." in found.seen
 
 
 SCORES = "        scores = q @ k.mT / math.sqrt(d_k)\n"

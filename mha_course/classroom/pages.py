@@ -12,36 +12,21 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from mha_course.classroom.grading import (
-    DONE,
-    EXERCISES,
-    MISSING,
-    NAMES,
-    OPEN,
-    TRIED,
-    UNKNOWN,
-    Row,
-)
+from mha_course.classroom.grading import DONE, EXERCISES, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row
 from mha_course.classroom.sandbox import warning
 from mha_course.lab import NOTEBOOKS
 from mha_course.predictions import questions
 from mha_course.prose import prose
 
-SIGNS = {DONE: "✓", TRIED: "✗", OPEN: "·", UNKNOWN: "!", MISSING: "–"}
-MEANS = {
-    DONE: "solved: judged anew, and the values compared; the answer stands behind the sign",
-    TRIED: "tried, not right yet",
-    OPEN: "open: handed in, not attempted",
-    UNKNOWN: "no verdict: handed in, and it has to be looked at",
-    MISSING: "not handed in",
-}
-TO_LEARNERS = {
-    DONE: "solved",
-    TRIED: "not right yet",
-    OPEN: "still open",
-    UNKNOWN: "could not be judged",
-    MISSING: "not handed in",
-}
+SHOWN = {  # state → its sign, what it means, and what its learner is told
+    DONE: ("✓", "solved: judged anew, and the values compared; the answer stands behind the sign",
+           "solved"),
+    TRIED: ("✗", "tried, not right yet", "not right yet"),
+    OPEN: ("·", "open: handed in, not attempted", "still open"),
+    UNKNOWN: ("!", "no verdict: handed in, and it has to be looked at", "could not be judged"),
+    MISSING: ("–", "not handed in", "not handed in"),
+}  # fmt: skip
+SIGNS, MEANS, TO_LEARNERS = ({state: row[i] for state, row in SHOWN.items()} for i in range(3))
 SECTION = re.compile(r"^\| `(\w+)` \| (\d\d), \*(.+?)\* \|$", re.M)
 LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in EXERCISES}
 

@@ -100,9 +100,9 @@ class Session:
         """
         seen, book = set(), self.book
         asked = []
-        if own := [i for i in book.giving(name) if self.own([i])]:
+        if own := [i for i in book.binding(name) if self.own([i])]:
             end = len(book.statements)  # unless a stub of the course's stands below the answer
-            asked = [(name, end if own[-1] in book.meaning(name, end) else own[-1] + 1)]
+            asked = [(name, end if own[-1] in book.definition(name, end) else own[-1] + 1)]
         for answer, i in [*asked, *book.checks(name)]:
             loads = {answer} if answer else {*book.statements[i].loads}
             if (key := (answer or i, *sorted(needs := book.needed(loads, i)))) not in seen:
@@ -117,7 +117,7 @@ class Session:
     def shown(self, candidate: Candidate) -> list[int]:
         """The learner's own cells that an answer stands in, the one that defines it first."""
         answer, until, needs = candidate
-        first = self.book.meaning(answer, until) if answer else [until]
+        first = self.book.definition(answer, until) if answer else [until]
         return self.own([*first, *(i for i in needs if not self.book.statements[i].imports)])
 
     def unread(self, name: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Session:
         for cell in (n for n, text in enumerate(self.cells) if meant.search(text)):
             if cell in self.book.broken:
                 return {"cells": [cell], **_stopped(self.book.broken[cell])}
-            if cell not in self.given and not self.own(self.book.giving(name)):
+            if cell not in self.given and not self.own(self.book.binding(name)):
                 return {"cells": [cell], "state": "not run", "words": HIDDEN}
         return {}
 

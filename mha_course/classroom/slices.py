@@ -1,9 +1,9 @@
-"""Which statements of a notebook give a name its meaning: read from the file, never run.
+"""Which statements of a notebook an answer needs: read from the file, never run.
 
 An answer is judged in a process in which nothing runs but the statements that it needs: its own,
-and those that define what they name. What else a notebook does, a loop without an end or a patched
-torch, cannot touch it. What a name needs is found as Python would look it up: the last statement
-above that binds it, and whatever changes it in between.
+and those that define what they name. What else a notebook does, an endless loop or a patched torch,
+cannot touch it. A name is looked up as Python would: the last statement above that binds it, and
+whatever changes its object in between. (A backward slice, in the words of compilers.)
 """
 
 import __future__
@@ -22,7 +22,7 @@ WRITES = re.compile(r"\s*%%(?:writefile|file)\s+(\w+)\.py\s*\n")
 BY_TEXT = {"exec", "eval", "globals", "vars", "locals", "setattr", "run_cell"}
 IMPORTS = (ast.Import, ast.ImportFrom)
 SURE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
-LOOPS = (ast.For, ast.While, ast.With)  # what a name means in them is known when they run
+LOOPS = (ast.For, ast.While, ast.With)  # what a name is in them is known when they run
 BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -33,8 +33,8 @@ class Statement:
     Attributes:
         cell: the number of its cell.
         tree: the code; None for a cell that writes a module.
-        binds: names to which it gives a new meaning, whatever they meant before.
-        may_bind: names to which it may give one: under an `if`, in a text for `exec`.
+        binds: names that it assigns or defines, whatever they were before.
+        may_bind: names that it assigns perhaps: under an `if`, in a text for `exec`.
         changes: names whose object it changes.
         loads: names that it looks up.
     """
@@ -51,28 +51,9 @@ class Statement:
         return isinstance(self.tree, IMPORTS)
 
     @property
-    def everything(self) -> bool:
+    def star(self) -> bool:
+        """Whether it imports all names of a module."""
         return isinstance(self.tree, ast.ImportFrom) and self.tree.names[0].name == "*"
-
-
-def statements(cells: Sequence[str]) -> tuple[list[Statement], dict[int, Exception], list[str]]:
-    """All, from top to bottom; cells that are no Python, with the error; and what is compiled."""
-    read: list[Statement] = []
-    broken: dict[int, Exception] = {}
-    texts = []
-    for number, cell in enumerate(cells):
-        if writes := WRITES.match(cell):
-            read.append(Statement(number, None, frozenset([writes[1]])))
-            texts.append(cell[writes.end() :])
-            continue
-        try:
-            texts.append(TransformerManager().transform_cell(RUNS.sub("", cell, count=1)))
-            read += [_statement(number, tree) for tree in ast.parse(texts[-1]).body]
-        except BROKEN as error:
-            broken[number] = error
-            read = [s for s in read if s.cell != number]
-            texts[number:] = [cell]
-    return read, broken, texts
 
 
 def _statement(cell: int, tree: ast.stmt) -> Statement:
@@ -80,7 +61,7 @@ def _statement(cell: int, tree: ast.stmt) -> Statement:
     tables = [top]
     for table in tables:
         tables += table.get_children()
-    gets = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
+    binds = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
     loads = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
     inner = [s for table in tables[1:] for s in table.get_symbols() if s.is_global()]
     loads |= {s.get_name() for s in inner}
@@ -89,30 +70,30 @@ def _statement(cell: int, tree: ast.stmt) -> Statement:
         paths = [getattr(tree, "module", None) or "", *(alias.name for alias in tree.names)]
         loads |= {path.partition(".")[0] for path in paths}
     if not isinstance(tree, (*IMPORTS, *SURE)):
-        gets, may_bind = set(), may_bind | gets
+        binds, may_bind = set(), may_bind | binds
     changes = set()
-    for node in _here(tree):
-        if isinstance(node, ast.Call) and {*_root(node.func)} & BY_TEXT:
+    for node in _run_now(tree):
+        if isinstance(node, ast.Call) and {*_root_name(node.func)} & BY_TEXT:
             texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
             may_bind |= {*re.findall(r"\w+", " ".join(t for t in texts if isinstance(t, str)))}
-            changes |= {name for part in node.args[:1] for name in _root(part)}
+            changes |= {name for part in node.args[:1] for name in _root_name(part)}
         targets = getattr(node, "targets", [getattr(node, "target", None)])
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             targets = [node.value.func]
         parts = [t for t in targets if isinstance(t, ast.Attribute | ast.Subscript)]
-        changes |= {name for part in parts for name in _root(part)}
-    return Statement(cell, tree, *map(frozenset, (gets - {"*"}, may_bind, changes, loads)))
+        changes |= {name for part in parts for name in _root_name(part)}
+    return Statement(cell, tree, *map(frozenset, (binds - {"*"}, may_bind, changes, loads)))
 
 
-def _here(tree: ast.AST) -> Iterator[ast.AST]:
+def _run_now(tree: ast.AST) -> Iterator[ast.AST]:
     """What runs when the statement does: no function's body."""
     yield tree
     if not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         for node in ast.iter_child_nodes(tree):
-            yield from _here(node)
+            yield from _run_now(node)
 
 
-def _root(node: Any) -> Iterator[str]:
+def _root_name(node: Any) -> Iterator[str]:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     if isinstance(node, ast.Name):
@@ -123,21 +104,37 @@ class Notebook:
     """The statements of a notebook, and what each of them needs."""
 
     def __init__(self, cells: Sequence[str]) -> None:
-        self.statements, self.broken, self.texts = statements(cells)
+        self.statements: list[Statement] = []
+        self.broken: dict[int, Exception] = {}  # number of a cell that is no Python -> its error
+        self.texts: list[str] = []  # of each cell, what is compiled
+        for number, cell in enumerate(cells):
+            self._read(number, cell)
         trees = [s.tree for s in self.statements if isinstance(s.tree, IMPORTS)]
         aliases = [alias for tree in trees for alias in tree.names]
         self.check_names = {"check", *(a.asname for a in aliases if a.name.endswith("check"))}
         future = any(getattr(tree, "module", "") == "__future__" for tree in trees)
         self.flags = __future__.annotations.compiler_flag if future else 0
 
+    def _read(self, number: int, cell: str) -> None:
+        if writes := WRITES.match(cell):
+            self.statements.append(Statement(number, None, frozenset([writes[1]])))
+            self.texts.append(cell[writes.end() :])
+            return
+        try:
+            text = TransformerManager().transform_cell(RUNS.sub("", cell, count=1))
+            self.statements += [_statement(number, tree) for tree in ast.parse(text).body]
+        except BROKEN as error:
+            self.broken[number], text = error, cell
+        self.texts.append(text)
+
     def needed(self, names: set[str], until: int) -> set[int]:
         """The numbers of the statements before `until` that say what these names are then."""
-        chosen = {i for i in range(until) if self.statements[i].everything}
+        chosen = {i for i in range(until) if self.statements[i].star}
         asked = {(name, until) for name in names}
         asked |= {(name, i) for i in chosen for name in self.statements[i].loads}
         waiting = [*asked]
         while waiting:
-            for i in self.meaning(*waiting.pop()):
+            for i in self.definition(*waiting.pop()):
                 # What a function's body names is looked up when it is called.
                 new = {(name, b) for name in self.statements[i].loads for b in (i, until)} - asked
                 asked |= new
@@ -156,29 +153,26 @@ class Notebook:
         tree, file = ast.Module([statement.tree], []), file_name(statement.cell)
         exec(compile(tree, file, "exec", self.flags, dont_inherit=True), space)
 
-    def meaning(self, name: str, before: int) -> list[int]:
+    def definition(self, name: str, before: int) -> list[int]:
         """The last statement that binds a name, and what may change it afterwards.
 
         Of an imported module nothing is changed: that would change it for the check as well.
         """
-        gives, changes = [], []
+        defines, changes = [], []
         for i in reversed(range(before)):
             statement = self.statements[i]
             if name in statement.binds | statement.may_bind:
-                gives.append(i)
+                defines.append(i)
             elif name in statement.changes:
                 changes.append(i)
             if name in statement.binds:
                 break
-        own = any(not self.statements[i].imports for i in gives)
-        return gives + changes if own else gives
+        own = any(not self.statements[i].imports for i in defines)
+        return defines + changes if own else defines
 
-    def giving(self, name: str) -> list[int]:
-        """The statements that give a name a meaning, or may do so."""
-        numbers = range(len(self.statements))
-        return [
-            i for i in numbers if name in self.statements[i].binds | self.statements[i].may_bind
-        ]
+    def binding(self, name: str) -> list[int]:
+        """The statements that bind a name, or may do so."""
+        return [i for i, s in enumerate(self.statements) if name in s.binds | s.may_bind]
 
     def checks(self, name: str) -> Iterator[tuple[str, int]]:
         """The statements that call this check, the last one first, with the name it is given."""
