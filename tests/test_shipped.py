@@ -510,7 +510,7 @@ def test_two_mistakes_are_both_told(names):
 
 
 @pytest.mark.parametrize(
-    ("axes", "order"), zip(comparison_layers.AXES, itertools.permutations(range(3)), strict=True)
+    ("axes", "order"), [*zip(comparison_layers.AXES, itertools.permutations(range(3)), strict=True)]
 )
 def test_rows_of_a_fused_layer_are_read_in_any_order(axes, order):
     torch.manual_seed(7)
