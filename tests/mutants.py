@@ -211,7 +211,7 @@ def fails_at_once(name: str, answer: Any) -> bool:
         for case in bound.cases:
             try:
                 found = call(*map(fresh, case.inputs))
-                if difference(found, exercise.variant_on(case), case.tolerance) is not None:
+                if difference(found, exercise.result_on(case), case.tolerance) is not None:
                     return True
             except Exception:
                 return True

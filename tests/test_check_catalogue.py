@@ -39,12 +39,12 @@ def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
     if exercise.name == "cached_attention":  # takes and gives the cache as a pair
 
         def cached(q: Any, k: Any, v: Any, cache: Any) -> Any:
-            found = exercise.variant(slips, (q, k, v, *(cache or (None, None))))
+            found = exercise.result_of(slips, (q, k, v, *(cache or (None, None))))
             return (found[0], found[1:]) if isinstance(found, tuple) and len(found) == 3 else found
 
         return cached
     if exercise.name != "MultiHeadAttention":
-        return lambda *inputs: exercise.variant(slips, inputs)
+        return lambda *inputs: exercise.result_of(slips, inputs)
 
     class Slipped(nn.Module):
         def __init__(self, d_model: int, n_heads: int) -> None:
@@ -54,7 +54,7 @@ def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
             self.w_v, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
 
         def forward(self, x: Any, mask: Any = None) -> Any:
-            return exercise.variant(
+            return exercise.result_of(
                 slips, (x, mask, Layers(self, self.n_heads, partial(Slipped, 1, 1)))
             )
 
@@ -75,7 +75,7 @@ def outcomes(exercise: Exercise, slips: tuple[Slip, ...]) -> list[Returned | Rai
 
 def _run(exercise: Exercise, slips: tuple[Slip, ...], case: Case) -> Returned | Raised:
     try:
-        return Returned(exercise.variant(slips, case.inputs))
+        return Returned(exercise.result_of(slips, case.inputs))
     except Exception as error:
         return Raised(error.with_traceback(None))
 
@@ -103,7 +103,7 @@ def test_every_exercise_knows_enough_slips(exercise: Exercise) -> None:
 
 @each_exercise
 def test_the_right_answer_passes_but_for_its_gradient(exercise: Exercise) -> None:
-    report = judge(exercise, answer_with(exercise, ()))  # a variant runs under no_grad
+    report = judge(exercise, answer_with(exercise, ()))  # slips run under no_grad
     assert report.passed or report.slips == ("no_gradient",), str(report)
 
 
@@ -139,7 +139,7 @@ def test_every_slip_is_reported_as_itself(exercise: Exercise) -> None:
     cases = cases_of(exercise)
     for (slip,) in exercise.singles:
         given = zip(cases, outcomes(exercise, (slip,)), strict=True)
-        trials = [Trial(case, exercise.variant_on(case), outcome) for case, outcome in given]
+        trials = [Trial(case, exercise.result_on(case), outcome) for case, outcome in given]
         found = match(exercise, trials, exercise.singles).slips
         returned = [t for t in trials if isinstance(t.outcome, Returned)]
         shows = any(t.difference for t in returned)
@@ -236,7 +236,7 @@ def test_a_block_is_read_as_it_says() -> None:
         ("thrice", "Three times.", "Why three?"),
         ("by_sum", "", ""),
     ]
-    assert [twice.variant((s,), (5,)) for s in twice.slips] == [15, 16, 0, 1, 15, 16, 10, 11]
+    assert [twice.result_of((s,), (5,)) for s in twice.slips] == [15, 16, 0, 1, 15, 16, 10, 11]
     with pytest.raises(ValueError, match="nowhere"):
 
         @twice.step(at="double")

@@ -297,7 +297,7 @@ def _toy() -> Exercise:
 
 
 def test_a_variant_cannot_learn() -> None:
-    assert not _toy().variant((), (torch.ones(2, requires_grad=True),)).requires_grad
+    assert not _toy().result_of((), (torch.ones(2, requires_grad=True),)).requires_grad
 
 
 def test_the_common_slips_meet_first_and_only_at_different_steps() -> None:

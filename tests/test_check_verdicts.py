@@ -173,13 +173,13 @@ def test_what_an_answer_writes_over_is_no_other_answers_input(name: str) -> None
                 x.zero_()
         return found
 
-    before = [(fresh(case.inputs), judge.variant_on(case)) for case in judge.cases]
+    before = [(fresh(case.inputs), judge.result_on(case)) for case in judge.cases]
     report = judge(writes_over)
     assert report.passed or report.slips in (("writes_into_input",), ("old_cache_changed",))
     for (inputs, right), case in zip(before, judge.cases, strict=True):
         pairs = zip(flat(case.inputs), flat(inputs), strict=True)
         assert all(same(now, was) for now, was in pairs if was is not None)
-        assert same(judge.variant((), case.inputs), right)
+        assert same(judge.result_of((), case.inputs), right)
     assert judge(RIGHT[name]).passed
 
 

@@ -253,7 +253,7 @@ def test_right_answers_pass_and_slips_are_named(name):
         assert report.passed, report
     for (slip,) in ALL[name].singles:
         if any(f.__globals__["__name__"].endswith("variants") for f in slip.steps.values()):
-            report = ALL[name](lambda *inputs, slip=slip: ALL[name].variant((slip,), inputs))
+            report = ALL[name](lambda *inputs, slip=slip: ALL[name].result_of((slip,), inputs))
             assert report.passed is False
             errors = any(key.startswith("error:") for key in report.slips)
             assert slip.key in report.slips or errors, report

@@ -49,7 +49,7 @@ def right(exercise: Any, packed: Any) -> bool:
         cases = own or exercise.bind(_Layers).cases  # type: ignore[misc]
         tolerance = max(case.tolerance for case in cases)
         return len(pairs) >= len(cases) and not any(
-            difference(value, exercise.variant((), inputs), tolerance) for inputs, value in pairs
+            difference(value, exercise.result_of((), inputs), tolerance) for inputs, value in pairs
         )
     except BROKEN:
         return False

@@ -51,7 +51,7 @@ class Trial:
         return isinstance(outcome, Returned) and same(outcome.value, result, tolerance)
 
     def of(self, answer: Callable[..., Any]) -> "Trial":
-        """The same with another answer."""
+        """The same case, tried with another answer."""
         return Trial(self.case, self.expected, run(answer, self.case.inputs, set()))
 
 
@@ -67,7 +67,7 @@ class Attempt:
     _results: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, search: "Callable[[Attempt], T]") -> T:
-        """What a search finds, looked for once, whoever asks."""
+        """What a search gives, which runs once, whoever asks for it."""
         if search not in self._results:
             self._results[search] = search(self)
         return self._results[search]
@@ -86,7 +86,7 @@ class Attempt:
 
     @property
     def stops(self) -> bool:
-        """Whether it is its error that has to be told."""
+        """Whether the error is what the report has to explain."""
         return isinstance(self.shown.outcome, Raised) or 2 * len(self.raised) > len(self.trials)
 
     @cached_property
@@ -100,7 +100,7 @@ class Attempt:
 
 
 def most_telling(wrong: list[Trial]) -> Trial:
-    """A result before an error, and the smallest input first, but one that tells axes apart."""
+    """The trial to show: one that returned, whose sizes all differ, and of these the smallest."""
 
     def size(trial: Trial) -> tuple[bool, bool, int]:
         tensors = [x for x in trial.case.inputs if isinstance(x, Tensor)]

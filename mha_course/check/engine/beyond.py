@@ -70,7 +70,7 @@ def _rounded(problem: Problem, case: Case, dtype: torch.dtype) -> tuple[Case, An
     known, key = case.memory.rounded, (problem, dtype)
     if key not in known:
         inputs = tuple(at(x, dtype) for x in case.inputs)
-        right = problem.variant((), tuple(at(x, torch.float64) for x in inputs))
+        right = problem.result_of((), tuple(at(x, torch.float64) for x in inputs))
         whole = isinstance(right, Tensor)
         expected = at(right, dtype) if whole else tuple(at(part, dtype) for part in right)
         known[key] = replace(case, inputs=inputs), expected
@@ -145,7 +145,7 @@ def right_too(
 
     def ask(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
         inputs = make(cases)
-        right = exercise.variant((), inputs)
+        right = exercise.result_of((), inputs)
         outcome = on_the_cpu(run(answer, inputs, set()), inputs)
         does = "stops with an error"
         if isinstance(outcome, Returned):

@@ -7,44 +7,23 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 OPERATORS: dict[type, tuple[type, ...]] = {
-    ast.Add: (ast.Sub, ast.Mult),
-    ast.Sub: (ast.Add, ast.Mult),
-    ast.Mult: (ast.Add, ast.Div, ast.FloorDiv, ast.MatMult),
-    ast.Div: (ast.Mult, ast.FloorDiv),
-    ast.FloorDiv: (ast.Div, ast.Mult, ast.Mod),
-    ast.Mod: (ast.FloorDiv,),
-    ast.Pow: (ast.Mult,),
-    ast.MatMult: (ast.Mult,),
-    ast.BitAnd: (ast.BitOr,),
-    ast.BitOr: (ast.BitAnd,),
-    ast.BitXor: (ast.BitOr,),
-    ast.Lt: (ast.LtE, ast.Gt, ast.GtE),
-    ast.LtE: (ast.Lt, ast.Gt, ast.GtE),
-    ast.Gt: (ast.GtE, ast.Lt, ast.LtE),
-    ast.GtE: (ast.Gt, ast.Lt, ast.LtE),
-    ast.Eq: (ast.NotEq, ast.GtE, ast.LtE),
-    ast.NotEq: (ast.Eq,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-}
+    ast.Add: (ast.Sub, ast.Mult), ast.Sub: (ast.Add, ast.Mult),
+    ast.Mult: (ast.Add, ast.Div, ast.FloorDiv, ast.MatMult), ast.MatMult: (ast.Mult,),
+    ast.Div: (ast.Mult, ast.FloorDiv), ast.FloorDiv: (ast.Div, ast.Mult, ast.Mod),
+    ast.Mod: (ast.FloorDiv,), ast.Pow: (ast.Mult,),
+    ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,), ast.BitXor: (ast.BitOr,),
+    ast.Lt: (ast.LtE, ast.Gt, ast.GtE), ast.LtE: (ast.Lt, ast.Gt, ast.GtE),
+    ast.Gt: (ast.GtE, ast.Lt, ast.LtE), ast.GtE: (ast.Gt, ast.Lt, ast.LtE),
+    ast.Eq: (ast.NotEq, ast.GtE, ast.LtE), ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
+}  # fmt: skip
 COMMUTATIVE = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr)
 ALIKE = (
-    {"sum", "mean", "prod", "amax", "median"},
-    {"amax", "amin"},
-    {"max", "min"},
-    {"maximum", "minimum"},
-    {"all", "any"},
-    {"triu", "tril"},
-    {"sin", "cos"},
-    {"exp", "log"},
-    {"sqrt", "square"},
-    {"argmax", "argmin"},
-    {"softmax", "log_softmax"},
-    {"zeros", "ones"},
-    {"zeros_like", "ones_like"},
-    {"cat", "stack"},
-    {"w_q", "w_k", "w_v", "w_o"},
-)
+    {"sum", "mean", "prod", "amax", "median"}, {"amax", "amin"}, {"max", "min"}, {"all", "any"},
+    {"maximum", "minimum"}, {"triu", "tril"}, {"sin", "cos"}, {"exp", "log"}, {"sqrt", "square"},
+    {"argmax", "argmin"}, {"softmax", "log_softmax"}, {"zeros", "ones"}, {"cat", "stack"},
+    {"zeros_like", "ones_like"}, {"w_q", "w_k", "w_v", "w_o"},
+)  # fmt: skip
 
 
 # Functions that take an axis as their last argument.
@@ -111,7 +90,7 @@ def _twice(holder: Any, key: Any, new: ast.AST) -> bool:
 
 
 def located(new: ast.AST, like: ast.AST) -> ast.AST:
-    """What is new in a node gets the place of the old one."""
+    """Gives new nodes the line and column of the one that they replace."""
     if not hasattr(new, "lineno"):
         ast.copy_location(new, like)
         for child in ast.iter_child_nodes(new):
@@ -120,7 +99,7 @@ def located(new: ast.AST, like: ast.AST) -> ast.AST:
 
 
 def slots(node: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
-    """Every node below, but for annotations and texts, and what holds it."""
+    """(holder, key, node) for every node below, but for annotations and texts."""
     for field, child in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "bases", "ctx", "ops", "op"):
             continue
@@ -138,7 +117,7 @@ def slots(node: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
 
 
 def _power(node: ast.AST) -> bool:
-    """2 ** 60 is one number: with another exponent it may ask for all of the memory."""
+    """Of two numbers, as 2 ** 60: with another exponent it may need all of the memory."""
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)):
         return False
     return number_at(node.left) is not None and number_at(node.right) is not None

@@ -96,25 +96,25 @@ def close_cells(yours: Tensor, expected: Tensor, tolerance: float) -> Tensor:
     )
 
 
-def same(yours: Any, variant: Any, tolerance: float = 0.0) -> bool:
+def same(yours: Any, result: Any, tolerance: float = 0.0) -> bool:
     """Whether a slip explains a result: shapes, kinds, NaN and values, float widths aside."""
-    if isinstance(variant, (tuple, list)):
+    if isinstance(result, (tuple, list)):
         return (
             isinstance(yours, (tuple, list))
-            and len(yours) == len(variant)
-            and all(same(y, v, tolerance) for y, v in zip(yours, variant, strict=True))
+            and len(yours) == len(result)
+            and all(same(y, v, tolerance) for y, v in zip(yours, result, strict=True))
         )
-    if isinstance(variant, float):
-        return type(yours) is float and close(torch.tensor(yours), torch.tensor(variant), 1e-5)
-    if isinstance(variant, (int, str)):
-        return type(yours) is type(variant) and yours == variant
-    if not plain(yours) or yours.shape != variant.shape:
+    if isinstance(result, float):
+        return type(yours) is float and close(torch.tensor(yours), torch.tensor(result), 1e-5)
+    if isinstance(result, (int, str)):
+        return type(yours) is type(result) and yours == result
+    if not plain(yours) or yours.shape != result.shape:
         return False
-    if yours.dtype.is_floating_point != variant.dtype.is_floating_point:
+    if yours.dtype.is_floating_point != result.dtype.is_floating_point:
         return False
-    if (yours.dtype == torch.bool) != (variant.dtype == torch.bool):
+    if (yours.dtype == torch.bool) != (result.dtype == torch.bool):
         return False
-    return close(yours, variant, allowed(torch.float64, tolerance))
+    return close(yours, result, allowed(torch.float64, tolerance))
 
 
 def letters_of_all(shapes: Sequence[tuple[tuple[int, ...], Mapping[str, int]]]) -> str:

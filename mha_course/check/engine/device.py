@@ -60,7 +60,10 @@ class OtherDevice(TorchFunctionMode):
             return DEVICE
         args, asked = _without_device(args, kwargs)
         if asked is None and name in _MAKERS and torch.get_default_device() == DEVICE:
-            asked, kwargs["device"] = DEVICE, "cpu"  # the answer has said so for a while
+            asked, kwargs["device"] = (
+                DEVICE,
+                "cpu",
+            )  # inside the answer's own `with torch.device(…)`
         tensors = [x for x in flat((args, kwargs)) if isinstance(x, Tensor)]
         there = [self.has(x) for x in tensors]
         if any(there) and name in _TO_NUMPY and kwargs.get("force"):
@@ -109,7 +112,7 @@ _COPIES = {"to", "cpu", "type_as", "tensor", "as_tensor", "asarray"}
 
 
 def _key(x: Tensor) -> int:
-    """Its memory; of a tensor without any, an empty one, itself."""
+    """The address of its memory; where it has none, as if empty, a number of its own."""
     return address(x) or -id(x)
 
 

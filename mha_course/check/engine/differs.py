@@ -33,7 +33,7 @@ def another_type(attempt: Attempt) -> Explanation | None:
     return None
 
 
-MOVED = "relation:moved_axes"  # which tells the result as a whole
+MOVED = "relation:moved_axes"  # explains the whole result: no experiment adds to it
 
 
 def what_differs(attempt: Attempt) -> Explanation:

@@ -52,7 +52,9 @@ def _on(attempt: Attempt, case: Case) -> Finding | None:
     assert isinstance(right, dict)
     pairs = [(n, mine[n], g) for n, g in right.items() if g is not None]
     finite = [(n, g, r) for n, g, r in pairs if g is not None and not g.isnan().any()]
-    other = [n for n, g, r in finite if not close(g, r, TOLERANCE)]  # NaN: 9 and 11 ask for it
+    other = [
+        n for n, g, r in finite if not close(g, r, TOLERANCE)
+    ]  # exercises 9 and 11 look for NaN
     if other:
         does = (
             f"The values are right, and the gradient of {' and '.join(other)} is another one: it "

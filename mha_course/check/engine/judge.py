@@ -54,7 +54,7 @@ def judge(problem: Problem, answer: Any) -> Report:
     with undisturbed() as printed:
         try:
             report = _judged(problem, answer)
-        except (Exception, SystemExit, GeneratorExit) as error:  # it breaks when it is looked at
+        except (Exception, SystemExit, GeneratorExit) as error:  # what it gave raises when compared
             report = Report(problem.name, False, (_unjudged(error),))
     if printed.getvalue().strip() and report.passed is not None:
         report = replace(report, notes=(*report.notes, "(What it printed was left out here.)"))
@@ -107,7 +107,7 @@ def _attempted(problem: Problem, answer: Any, bound: Bound) -> Attempt | Report:
             return Report(problem.name, None)
         if isinstance(outcome, Raised) and isinstance(outcome.error, KeyboardInterrupt):
             return Report(problem.name, False, (errors.explain(outcome),))
-        attempt.trials.append(Trial(case, problem.variant_on(case), outcome))
+        attempt.trials.append(Trial(case, problem.result_on(case), outcome))
     return attempt
 
 

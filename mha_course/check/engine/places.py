@@ -22,7 +22,7 @@ from mha_course.check.engine.source import Source
 
 CHANGED = "<changed>"  # the file that a version's lines are said to stand in
 OWN = "_the_learners_own"
-LINES = 5_000  # of one run
+LINES = 5_000  # that one run of a version may execute
 LOOPS = (ast.For, ast.While, ast.comprehension)  # which a change may keep from ending
 MOST_VERSIONS = 1_000
 
@@ -43,7 +43,7 @@ def the_mend(attempt: Attempt) -> Change | None:
         if mends(bounded(attempt.bound.rebind(made))):
             around = [c for c in listed if c.kind == "much" and _holds(c, change)]
             around.sort(key=lambda c: (not isinstance(c.node, ast.If), -listed.index(c)))
-            for outer, other in versions(source, around):  # what is too much needs no mending
+            for outer, other in versions(source, around):  # simpler: leave it out altogether
                 if mends(bounded(attempt.bound.rebind(other))):
                     return outer
             return change
@@ -149,7 +149,7 @@ class Bounded:
 
 
 def right_once_kept(attempt: Attempt, line: ast.Expr) -> bool:
-    """Whether all is right where a name in a line holds what the line throws away."""
+    """Whether all is right once a name of the line is given what the line computes and drops."""
     source = attempt.source
     if source.tree is None or not can_be_changed(source):
         return False

@@ -26,7 +26,7 @@ import torch
 from mha_course.check.engine.blocks import ways
 from mha_course.check.engine.report import Finding
 
-MOST_PAIRS = 1700  # what is named at all is found within these
+MOST_PAIRS = 1700  # all pairs that people made are among these
 WHOLE = "whole"  # the site of a slip that replaces the right answer as a whole
 Step = Callable[..., Any]
 
@@ -61,14 +61,14 @@ def disjoint(slips: Slips) -> bool:
 
 
 class StepRaised(Exception):
-    """In place of a step's own error, which would hold all that led to it."""
+    """In place of a step's own error, whose traceback would keep every frame."""
 
 
 RAISED = object()  # what is remembered of a step that raised
 
 
 class Memory:
-    """What has been computed on a case's inputs: variants share most of their steps."""
+    """What has been computed on a case's inputs: answers with other slips share most steps."""
 
     def __init__(self) -> None:
         self.given: dict[tuple[Any, ...], Any] = {}  # by a problem and slips
@@ -273,7 +273,7 @@ class Problem:
 
     # --- running it ------------------------------------------------------------------------------
 
-    def variant(
+    def result_of(
         self, slips: Iterable[Slip], inputs: tuple[Any, ...], memory: Memory | None = None
     ) -> Any:
         """The answer of somebody who makes exactly these slips, at different steps."""
@@ -286,14 +286,14 @@ class Problem:
                 return whole(*inputs)
             return self.right(*inputs, **steps)
 
-    def variant_on(self, case: Case, slips: Slips = ()) -> Any:
+    def result_on(self, case: Case, slips: Slips = ()) -> Any:
         """The same on a case's inputs, computed once."""
         known, key = case.memory.given, (self, *slips)
         if not slips and key not in known:
-            known[key] = self.variant((), case.inputs)  # with errors of its own
+            known[key] = self.result_of((), case.inputs)  # with errors of its own
         elif key not in known:
             try:
-                known[key] = self.variant(slips, case.inputs, case.memory)
+                known[key] = self.result_of(slips, case.inputs, case.memory)
             except Exception:
                 known[key] = RAISED
         if known[key] is RAISED:

@@ -25,7 +25,7 @@ from mha_course.check.engine.safely import Returned
 Sizes = Mapping[str, int]
 Sample = tuple[Tensor, Tensor, Sizes]
 _TIGHT = TOLERANCE[torch.float64]
-FEW = 4  # numbers that say little: there most relations hold by chance, or not at all
+FEW = 4  # smaller results are left out: there relations hold by chance
 
 
 def relate(samples: Sequence[Sample]) -> Finding | None:
@@ -231,29 +231,29 @@ def _factors(rows: list[list[int]], wanted: list[int]) -> list[Fraction]:
     return factors if all(0 < f <= 24 and f.denominator <= 2 for f in factors) else []
 
 
-# --- experiments: what hangs on what -------------------------------------------------------------
+# --- experiments: which input changes which part of the result -----------------------------------
 
 
 def experiment(attempt: Attempt, trials: list[Trial]) -> Finding | None:
     """What stays where it should change, changes where it should stay, or does not double.
 
-    Tried on the most telling of the trials; None where all hangs together as it should, or where
-    the result has another form.
+    Tried on the most telling of the trials; None where all changes as it should, or where the
+    result has another shape.
     """
     trial, problem = most_telling(trials), attempt.problem
     differs = trial.difference
     if differs is None or differs.kind != "values" or not isinstance(differs.expected, Tensor):
         return None
     if differs.expected.dtype == torch.bool or not differs.yours.isfinite().all():
-        return None  # which move seldom, or not at all
+        return None  # masks, NaN and ∞ change too seldom to tell anything
     before, part = (differs.yours, differs.expected), differs.part
     axes = problem.results[part].axes
     mine = "your result" if len(problem.results) == 1 else f"your {problem.results[part].short}"
 
     def seen(at: int, x: Tensor) -> list[Any]:
-        """What the answer and the right one give with another input; empty if it has no form."""
+        """What the answer and the right one give with another input; empty if a shape differs."""
         inputs = (*trial.case.inputs[:at], x, *trial.case.inputs[at + 1 :])
-        right, case = problem.variant((), inputs), replace(trial.case, inputs=inputs)
+        right, case = problem.result_of((), inputs), replace(trial.case, inputs=inputs)
         other = replace(trial, case=case, expected=right).of(attempt.bound.answer).outcome
         both = (other.value if isinstance(other, Returned) else None, right)
         parts = [x[part] if isinstance(x, (tuple, list)) else x for x in both]

@@ -38,7 +38,7 @@ def chance(attempt: Attempt) -> Explanation | None:
         isinstance(second, Returned)
         and isinstance(third, Returned)
         and same(third.value, second.value)
-    )  # the seed decides: it is chance
+    )  # the same seed gives the same again: it draws at random
     finding = RANDOM if settled or attempt.source.draws() else REMEMBERS
     return Explanation((_fresh_weights(attempt) or finding,), shows=False)
 
@@ -68,7 +68,7 @@ def _fresh_weights(attempt: Attempt) -> Finding | None:
 
 
 def kept_nothing(attempt: Attempt) -> Explanation | None:
-    """A line that throws its result away, where that is all."""
+    """A line whose result is not kept, where that is the only mistake."""
     node = attempt.source.nothing_kept()
     if node is None or not right_once_kept(attempt, node):
         return None
@@ -80,7 +80,7 @@ OF_SHAPES = {
     f"error:{key}"
     for key in ("matrix_shapes", "broadcast_shapes", "shape_for_view", "index_out_of_range")
 }
-# And those that only a tensor does.
+# Errors that only a tensor of another cell explains.
 OF_TENSORS = {
     f"error:{key}"
     for key in ("dtype_mix", "axis_out_of_range", "axes_to_name", "numbers_of_axes", "unpacking")
@@ -136,5 +136,5 @@ def arguments_exchanged(attempt: Attempt) -> Explanation | None:
 
 
 def its_error(attempt: Attempt) -> Explanation | None:
-    """What its error means, where that is what has to be told."""
+    """What its error means, where the error is what the report has to explain."""
     return Explanation((attempt.first_error,), (where_right(attempt),)) if attempt.stops else None

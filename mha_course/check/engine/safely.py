@@ -57,7 +57,9 @@ def run(answer: Callable[..., Any], inputs: tuple[Any, ...], codes: set[CodeType
     except BaseException as error:
         forget_recipes()
         line, on_purpose = _learners_line(error, codes), _on_purpose(error, codes)
-        return Raised(error.with_traceback(None), *line, on_purpose)  # which holds every frame
+        return Raised(
+            error.with_traceback(None), *line, on_purpose
+        )  # a traceback would keep every frame
     changed = any(
         isinstance(x, Tensor) and not x.is_meta and not torch.equal(x, copy)
         for x, copy in zip(inputs, copies, strict=True)

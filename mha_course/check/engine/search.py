@@ -1,4 +1,4 @@
-"""Which slips an answer makes: those whose variants give, on the same inputs, what it gave.
+"""Which slips an answer makes: those that give, on the same inputs, what it gave.
 
 The known slips run alone and in combinations, until one reproduces what the answer gave (Brown &
 Burton, 1978).
@@ -122,7 +122,7 @@ def several_slips(attempt: Attempt) -> Explanation | None:
     for part, of_part in parts or [(problem, trials)]:
         if all(reproduces(part, (), t) for t in of_part):
             continue
-        counts = isinstance(of_part[0].expected, int)  # two may meet by chance where it shows
+        counts = isinstance(of_part[0].expected, int)  # two slips may agree with numbers by chance
         candidates = chain(part.singles, part.pairs)
         slips, everywhere = match(part, of_part, candidates, grow=not counts)
         if not slips:
@@ -136,7 +136,7 @@ def several_slips(attempt: Attempt) -> Explanation | None:
 def match(
     problem: Problem, trials: list[Trial], candidates: Iterable[Slips], grow: bool = False
 ) -> Match:
-    """The first of the candidates that fit on every input; or the first but for its errors."""
+    """The first candidate that fits every input; else the first that fits wherever it returns."""
     raised = [t for t in trials if isinstance(t.outcome, Raised)]
     first: Slips = ()
     for slips in _fitting(problem, trials, candidates, grow):
@@ -162,7 +162,9 @@ def _fitting(
         against = next((t for t in (*wrong, *right) if not reproduces(problem, slips, t)), None)
         if against is None:
             yield slips
-        elif len(begun) < MOST_BEGUN and len(slips) == 1:  # three meet too much by chance
+        elif (
+            len(begun) < MOST_BEGUN and len(slips) == 1
+        ):  # three would agree with too much by chance
             begun.append((slips, against))
 
 
@@ -177,7 +179,7 @@ def _returned(trials: list[Trial]) -> tuple[list[Trial], list[Trial]]:
 
 def _grown(problem: Problem, begun: list[tuple[Slips, Trial]]) -> Iterator[Slips]:
     """One slip more, for each of those that fit some inputs: it has to fit the first open one."""
-    for slips, trial in begun:  # which grows meanwhile
+    for slips, trial in begun:  # which grows while this runs
         for more in problem.singles:
             if disjoint(slips + more) and reproduces(problem, slips + more, trial):
                 yield slips + more
@@ -186,7 +188,7 @@ def _grown(problem: Problem, begun: list[tuple[Slips, Trial]]) -> Iterator[Slips
 def reproduces(problem: Problem, slips: Slips, trial: Trial) -> bool:
     """Whether these slips give what the answer gave, or raise where it raised."""
     try:
-        result = problem.variant_on(trial.case, slips)
+        result = problem.result_on(trial.case, slips)
     except Exception:
         return isinstance(trial.outcome, Raised)
     return trial.gives(result)
@@ -201,7 +203,7 @@ def one_truth_value(trial: Trial) -> bool:
 
 
 def _all_alike(trials: list[Trial]) -> bool:
-    """Whether all numbers are the same: several slips together meet them by chance."""
+    """Whether all numbers are the same: several slips would give them by chance."""
     values = [t.outcome.value for t in trials if isinstance(t.outcome, Returned)]
     floats = [plain(x) and x.is_floating_point() for x in (*values, trials[0].expected)]
     if len(values) < 2 or not all(floats):

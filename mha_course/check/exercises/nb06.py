@@ -408,10 +408,10 @@ def in_two_parts(trials: list[Trial]) -> Iterator[tuple[Any, list[Trial]]]:
             return
         merged = seen[0].detach()
         before.append(
-            replace(trial, expected=up_to_w_o.variant_on(trial.case), outcome=Returned(merged))
+            replace(trial, expected=up_to_w_o.result_on(trial.case), outcome=Returned(merged))
         )
         case = replace(trial.case, inputs=(merged, layers, x))
-        after.append(Trial(case, from_w_o_on.variant_on(case), outcome))
+        after.append(Trial(case, from_w_o_on.result_on(case), outcome))
     yield up_to_w_o, before
     yield from_w_o_on, after
 
