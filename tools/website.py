@@ -313,7 +313,7 @@ def write_pages(folder: Path, made: dict[str, tuple[str, NotebookNode]]) -> None
         soup = adapt(page, titles)
         describe(soup)
         if path := files.get(name):
-            link_elsewhere(soup, badges.places(origin, "main", f"notebooks/{path.name}"))
+            link_elsewhere(soup, badges.links(origin, "main", f"notebooks/{path.name}"))
         contents(soup)
         lay_beside(soup, folder)
         if soup.select(".second-reading"):
