@@ -73,7 +73,7 @@ def _update(original: Path, mine: Path, record: dict[str, str], today: date) -> 
     newest, current = _fingerprint(content), copy.read_bytes() if copy.exists() else None
     beside = f"{copy.stem}.updated-"
     family = [name for name in record if name == copy.name or name.startswith(beside)]
-    delivered = newest in {record[name] for name in family}
+    updates = mine.glob(f"{beside}*{copy.suffix}")  # one may be there that the record forgot
     as_copied = current is not None and record.get(copy.name) == _fingerprint(current)
 
     if current is None:
@@ -84,7 +84,9 @@ def _update(original: Path, mine: Path, record: dict[str, str], today: date) -> 
     elif as_copied and write_whole(copy, content, current):
         record[copy.name] = newest
         return f"Renewed, you had not changed it: {copy.name}"
-    elif delivered or _find(mine, copy, newest):
+    elif newest in {record[name] for name in family} or any(
+        _fingerprint(path.read_bytes()) == newest for path in updates
+    ):
         return None
     else:
         changed = copy.name
@@ -137,12 +139,6 @@ def _joined(text: Any) -> Any:
     """Lines in a list and one text are the same to Jupyter."""
     in_lines = isinstance(text, list) and all(isinstance(line, str) for line in text)
     return "".join(text) if in_lines else text
-
-
-def _find(mine: Path, copy: Path, newest: str) -> bool:
-    """Whether an earlier update lies there already, though the record does not know it."""
-    beside = mine.glob(f"{copy.stem}.updated-*{copy.suffix}")
-    return any(_fingerprint(path.read_bytes()) == newest for path in beside)
 
 
 def _read_record(mine: Path) -> dict[str, str]:

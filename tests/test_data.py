@@ -120,12 +120,8 @@ def test_every_link_joins_the_words_it_should():
 def test_a_repeated_word_is_found_by_its_number():
     first = next(s for s in text.annotated_sentences() if s.text.startswith("The picture"))
     words = ["[CLS]", *text.words(first.text)]
-    links = first.links["determiner>noun"]
-    assert [(start, words[end]) for start, end in links] == [
-        (1, "picture"),
-        (4, "wall"),
-        (7, "boy"),
-    ]
+    links = {start: words[end] for start, end in first.links["determiner>noun"]}
+    assert links == {1: "picture", 4: "wall", 7: "boy"}
 
 
 def test_the_sentences_of_a_pair_differ_in_one_word_and_in_what_is_meant():
