@@ -474,6 +474,7 @@ def test_gradients_equal_finite_differences(device, return_weights, mask_axes):
     assert torch.autograd.gradcheck(
         lambda q, k, v: scaled_dot_product_attention(q, k, v, mask, return_weights=return_weights),
         [x.requires_grad_() for x in inputs],
+        fast_mode=True,
     )
 
 
@@ -489,7 +490,7 @@ def test_gradients_of_the_module_equal_finite_differences(device, return_weights
         keywords = {"mask": mask, "causal": True, "return_weights": return_weights}
         return torch.func.functional_call(mha, state, (x,), keywords)
 
-    assert torch.autograd.gradcheck(call, (x, *parameters))
+    assert torch.autograd.gradcheck(call, (x, *parameters), fast_mode=True)
 
 
 def test_second_and_forward_derivatives_of_the_path_with_weights():
@@ -500,8 +501,8 @@ def test_second_and_forward_derivatives_of_the_path_with_weights():
     def output(x):
         return mha(x, mask=padding_mask([3, 0], 3), causal=True, return_weights=True)[0]
 
-    assert torch.autograd.gradgradcheck(output, (x,), check_fwd_over_rev=True)
-    assert torch.autograd.gradcheck(output, (x,), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(output, (x,), check_fwd_over_rev=True, fast_mode=True)
+    assert torch.autograd.gradcheck(output, (x,), check_forward_ad=True, fast_mode=True)
 
 
 # Dropout

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.ao.quantization import quantize_dynamic
 from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
@@ -33,6 +34,22 @@ class Adapter(nn.Module):
 class Cubed(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) ** 3
+
+
+class ScaledAsAWhole(Tensor):
+    """A weight with a product of its own, as quantised ones have: one scale for all its rows."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is not F.linear:
+            return super().__torch_function__(func, types, args, kwargs)
+        x, weight, *bias = args
+        weight = weight.as_subclass(Tensor)
+        return func(x, weight / weight.abs().max(), *bias)
+
+
+def scaled_as_a_whole(layer: nn.Linear) -> None:
+    layer.weight = nn.Parameter(layer.weight.detach().as_subclass(ScaledAsAWhole))
 
 
 def patched(layer: nn.Linear) -> None:
@@ -79,6 +96,7 @@ AROUND: dict[str, Callable] = {
     "an adapter": Adapter,
     "another class": lambda layer: Cubed(layer.in_features, layer.out_features),
     "another forward": patched,
+    "a weight of another class": scaled_as_a_whole,
     "pruned": made_of("weight_orig", lambda layer: prune.l1_unstructured(layer, "weight", 0.5)),
     "a pruned bias": made_of("bias_orig", lambda x: prune.random_unstructured(x, "bias", 0.5)),
     "an old spectral norm": made_of("weight_orig", settled_norm),

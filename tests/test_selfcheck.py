@@ -18,7 +18,9 @@ def _weights_or_not(monkeypatch):
 
 
 def test_where_all_is_there_nothing_is_missing():
+    before = torch.get_rng_state()
     assert missing() == {}
+    assert torch.equal(torch.get_rng_state(), before), "a learner's random numbers are left alone"
     said = str(selfcheck.everything()).splitlines()
     assert len(said) == 5 and all(line.startswith("ok  ") for line in said)
 
