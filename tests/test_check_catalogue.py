@@ -6,7 +6,6 @@ from itertools import product
 from typing import Any
 
 import pytest
-from torch import nn
 
 from answers.pairs import PAIRS
 from mha_course import check
@@ -18,6 +17,7 @@ from mha_course.check.engine.safely import Raised, Returned
 from mha_course.check.engine.search import match
 from mha_course.check.exercises import Case, Exercise, Slip, exercise
 from mha_course.check.exercises.nb06_layers import Layers
+from mha_course.check.exercises.nb12 import Layers as FourLayers
 
 BIG = {
     "split_heads",
@@ -46,13 +46,7 @@ def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
     if exercise.name != "MultiHeadAttention":
         return lambda *inputs: exercise.result_of(slips, inputs)
 
-    class Slipped(nn.Module):
-        def __init__(self, d_model: int, n_heads: int) -> None:
-            super().__init__()
-            self.n_heads = n_heads
-            self.w_q, self.w_k = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-            self.w_v, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-
+    class Slipped(FourLayers):
         def forward(self, x: Any, mask: Any = None) -> Any:
             return exercise.result_of(
                 slips, (x, mask, Layers(self, self.n_heads, partial(Slipped, 1, 1)))

@@ -28,6 +28,7 @@ from mha_course.check.engine.problem import MOST_PAIRS
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, Returned, codes_of, fresh, run, safe_text, seed
 from mha_course.check.exercises import WHOLE, Bound, Case, Exercise, exercise
+from mha_course.check.exercises.nb12 import Layers
 from typed import typed
 
 
@@ -66,11 +67,7 @@ class _Stub(nn.Module):
     def forward(self, x: Any, mask: Any = None) -> Any: ...
 
 
-class _Begun(nn.Module):
-    def __init__(self, d_model: int, n_heads: int) -> None:
-        super().__init__()
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
-
+class _Begun(Layers):
     def forward(self, x: Any, mask: Any = None) -> Any:
         raise NotImplementedError
 

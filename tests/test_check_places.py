@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from mha_course import check
 from mha_course.check.engine import places
@@ -17,18 +16,13 @@ from mha_course.check.engine.changes import KINDS, changes
 from mha_course.check.engine.places import can_be_changed
 from mha_course.check.engine.source import Source
 from mha_course.check.exercises.nb11 import cached_mask
+from mha_course.check.exercises.nb12 import Layers
 from typed import typed
 
 pytestmark = pytest.mark.plain  # checked annotations take three times as long
 
 
-class SoftmaxOverHeads(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q, self.w_k = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-        self.w_v, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-
+class SoftmaxOverHeads(Layers):
     def forward(self, x, mask=None):
         B, T, D = x.shape
         q, k, v = (w(x).view(B, T, self.n_heads, -1).mT for w in (self.w_q, self.w_k, self.w_v))
