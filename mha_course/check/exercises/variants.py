@@ -59,27 +59,24 @@ def variant(
         theirs = {n: signature(of.right).parameters[n] for n in of.sites if n not in but}
         every = sorted((theirs | own).values(), key=lambda p: p.kind)
         right.__signature__ = Signature(every)  # type: ignore[attr-defined]
-        made = exercise(
-            *(of.number, of.notebook),
-            make_cases=lambda: _cases(of, made, given, cases or of.make_cases),
-            **{"gives": gives, "further": further, "gradient": of.gradient},
-        )(right)
+
+        def make_cases() -> Iterator[Case]:
+            for case in (cases or of.make_cases)():
+                if inputs := given(*case.inputs):
+                    named = zip(made.arguments, inputs, strict=True)
+                    new = {n: x for n, x in named if n not in {*of.arguments, *case.sizes}}
+                    small = {n: torch.as_tensor(x) for n, x in new.items()}
+                    notes = [f"with {n} = {x.tolist()}" for n, x in small.items() if x.ndim < 2]
+                    note = ", ".join([case.note] * bool(case.note) + notes)
+                    yield replace(case, inputs=inputs, note=note)
+
+        more = {"gives": gives, "further": further, "gradient": of.gradient}
+        made = exercise(of.number, of.notebook, make_cases=make_cases, **more)(right)
         made.adopt(of, *(n for n in theirs if made.steps[n] is of.steps[n]), but=but)
         VARIANTS.setdefault(of.name, []).append(made)
         return made
 
     return make
-
-
-def _cases(of: Exercise, made: Exercise, given: Any, cases: Any) -> Iterator[Case]:
-    """The exercise's cases in the variant's layout, and in their notes the new small inputs."""
-    for case in cases():
-        if inputs := given(*case.inputs):
-            old = {*of.arguments, *case.sizes}
-            new = [(n, x) for n, x in zip(made.arguments, inputs, strict=True) if n not in old]
-            small = [(n, torch.as_tensor(x).tolist()) for n, x in new if getattr(x, "ndim", 0) < 2]
-            notes = [*[case.note] * bool(case.note), *(f"with {n} = {x}" for n, x in small)]
-            yield replace(case, inputs=inputs, note=", ".join(notes))
 
 
 def exchanged(*tensors: Tensor) -> tuple[Tensor, ...]:
