@@ -311,9 +311,15 @@ class TestMasks:
         T, convention = state["T"], state["convention"]
         i, j = torch.meshgrid(torch.arange(T), torch.arange(T), indexing="ij")
         dead, leaks = 0, [0.0]
+        n_blocked = 0
         for b, (scores, mask, weights) in enumerate(scene.panels):
+            real = state[f"length_{b}"]
+            assert scores.title.endswith(f", {real} of {T} real")
+            labels = tuple(f"{t}" if t < real else f"{t} pad" for t in range(T))
+            assert scores.rows == mask.rows == weights.rows == labels
             blocked = (j >= state[f"length_{b}"]) | (state["causal"] & (j > i))
             assert mask.mask and (mask.values == blocked.numpy()).all()
+            n_blocked += int(blocked.sum())
             read = {"True = blocked": blocked, "True = keep": ~blocked}.get(
                 convention, torch.zeros(T, T, dtype=torch.bool)
             )
@@ -331,10 +337,14 @@ class TestMasks:
             assert "from end to end" not in scene.caption
         if convention == "True = blocked":
             assert max(leaks) == 0 and "wrong" not in scene.caption
+            assert n_blocked < 2 or f"takes anything from the {n_blocked} blocked" in scene.caption
         elif max(leaks):
             assert f"up to {number(max(leaks), 2)} of its weight" in scene.caption
         else:
             assert "its weight" not in scene.caption
+            hides_what_may_be_seen = convention == "True = keep" and T > 1 and not state["causal"]
+            if hides_what_may_be_seen and n_blocked == 0:
+                assert "cells that may be seen are blocked" in scene.caption
 
     def test_longer_lengths_count_as_T(self) -> None:
         scene = module("masks").scene

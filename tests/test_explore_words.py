@@ -152,19 +152,6 @@ def test_where_each_number_lies():
                     assert at == f"place {eval(sum_.replace('·', '*'))} of the strip"
 
 
-def test_what_is_blocked():
-    scene = module("masks").scene(7, 5, 2, True, "True = blocked")
-    for row, n in zip(scene.panels, (5, 2), strict=True):
-        assert row[0].title.endswith(f", {n} of 7 real")
-        for panel in row:
-            assert panel.rows == tuple(f"{t}" if t < n else f"{t} pad" for t in range(7))
-    i, j = np.indices((7, 7))
-    n = sum(int(((j > i) | (j >= m)).sum()) for m in (5, 2))
-    assert f"takes anything from the {n} blocked cells." in scene.caption
-    keep = module("masks").scene(3, 3, 3, False, "True = keep").caption
-    assert "cells that may be seen are blocked" in keep and "nothing differs" not in keep
-
-
 def test_what_heads_write_and_look_at():
     for h in (12, 3):
         scene = module("head_writes").scene(h)

@@ -344,16 +344,6 @@ def test_only_marked_cells_are_framed(marked):
         assert framed == (cell == marked), cell
 
 
-def test_numbers_are_written_into_cells_and_can_be_left_out():
-    values = [[0.1, 0.9]]
-    for column in range(2):
-        said, silent = (
-            cell_pixels(Heatmap(values, limits=(0, 1), numbers=n), 0, column) for n in (True, False)
-        )
-        assert len(np.unique(silent, axis=0)) < 10  # one even colour, and its edge
-        assert len(np.unique(said, axis=0)) > 10  # letters have soft edges
-
-
 def test_tiles_have_their_heads_colours_and_holes_stay_empty():
     heads_of = [[0, 3, -1], [2, 1, 0]]
     labels = [["", "", ""], ["", None, ""]]

@@ -137,8 +137,9 @@ def test_a_ribbon_goes_from_the_query_to_the_key_and_the_row_stands_out():
     assert right[1] > right[0] > 10 > right[2]
 
 
-def test_each_cell_has_its_own_number(monkeypatch):
-    panel = Heatmap([[0.11, 0.23, 0.37], [0.41, 0.53, 0.67]], limits=(0, 1))
+def test_each_cell_has_its_own_number_or_none(monkeypatch):
+    values = [[0.11, 0.23, 0.37], [0.41, 0.53, 0.67]]
+    panel, silent = (Heatmap(values, limits=(0, 1), numbers=n) for n in (None, False))
     written = {}
 
     def write(self, x, y, text, **_):
@@ -151,6 +152,9 @@ def test_each_cell_has_its_own_number(monkeypatch):
     for (r, c), value in np.ndenumerate(panel.values):
         x, y = cells.at(r, c)
         assert written[number(value, 2)] == (x + width / 2, y + height / 2)
+    written.clear()
+    figures.png(silent)
+    assert not {number(value, 2) for value in panel.values.flat} & {*written}
 
 
 def test_a_still_is_as_wide_as_it_says_and_its_bar_grows_to_the_right():

@@ -91,7 +91,7 @@ def draw(
 
 
 def _largest(weights: Tensor, tokens: tuple[str, ...], inside: bool) -> str:
-    """The largest of the weights (h, T, T), and what the course’s sentence asks about."""
+    """The largest of the weights (h, T, T), and what the course's sentence asks about."""
     head, row, column = np.unravel_index(int(weights.nan_to_num(-1.0).argmax()), weights.shape)
     value = number(float(weights[head, row, column]), 2)
     among = " between words" * inside

@@ -207,43 +207,42 @@ class Flow {
   // What made a number: a sentence, and the parts as bars (their labels, and which one is meant).
   made(name, r, c) {
     const { flow, fields } = this, at = (block, row, column) => fields[block].values[row * fields[block].columns + column];
-    const line = (block, n, f) => Array.from({ length: n }, (_, i) => f(i));
+    const line = (n, f) => Array.from({ length: n }, (_, i) => f(i));
     const value = at(name, r, c), word = flow.words[r], other = flow.words[c], d_k = flow.d_k, T = flow.words.length;
-    const few = (parts, text) => parts.length <= 4 ? `${text} = ${two(value)}` : "";
+    // Products that add up: all of them where they are few, else what `many` says of them.
+    const added = (start, pairs, labels, many) => {
+      const parts = pairs.map(([a, b]) => a * b), terms = pairs.map(([a, b]) => `${two(a)} · ${two(b)}`).join(" + ");
+      return { parts, labels, says: `${start}: ${parts.length <= 4 ? `${terms} = ${two(value)}` : many(parts, argmax(parts))}` };
+    };
     const blocked = fields[name].blocked?.[r * fields[name].columns + c];
     switch (name) {
-      case "products": {
-        const pairs = line(name, d_k, (d) => [at("q", r, d), at("k", d, c)]), parts = pairs.map(([a, b]) => a * b), top = argmax(parts);
-        return { parts, says: `${word} · ${other}: ` + (few(parts, pairs.map(([a, b]) => `${two(a)} · ${two(b)}`).join(" + "))
-          || `${d_k} products add up to ${two(value)}; the largest is ${two(parts[top])}`) };
-      }
+      case "products":
+        return added(`${word} · ${other}`, line(d_k, (d) => [at("q", r, d), at("k", d, c)]), null,
+                     (parts, top) => `${d_k} products add up to ${two(value)}; the largest is ${two(parts[top])}`);
       case "scores":
-        return { parts: line(name, T, (j) => at("scores", r, j)), labels: flow.words, meant: c,
+        return { parts: line(T, (j) => at("scores", r, j)), labels: flow.words, meant: c,
                  says: `${word} → ${other}: ${two(at("products", r, c))} ÷ √${d_k} = ${two(value)}` };
       case "masked":
-        return { parts: line(name, T, (j) => (fields.masked.blocked?.[r * T + j] ? 0 : at("scores", r, j))), labels: flow.words, meant: c,
+        return { parts: line(T, (j) => (fields.masked.blocked?.[r * T + j] ? 0 : at("scores", r, j))), labels: flow.words, meant: c,
                  says: `${word} → ${other}: ${blocked ? "blocked, −∞ in place of " + two(at("scores", r, c)) : two(value) + ", as it was"}` };
       case "weights": {
-        const hidden = fields.masked?.blocked, parts = line(name, T, (j) => (hidden?.[r * T + j] ? 0 : Math.exp(at("scores", r, j))));
+        const hidden = fields.masked?.blocked, parts = line(T, (j) => (hidden?.[r * T + j] ? 0 : Math.exp(at("scores", r, j))));
         const power = hidden?.[r * T + c] ? "e^−∞ = 0" : `e^${two(at("scores", r, c))} = ${two(parts[c])}`;
         return { parts, labels: flow.words, meant: c, says: `${word} → ${other}: ${power}, of the row’s sum ${two(sum(parts))} that is ${two(value)}` };
       }
-      case "context": {
-        const pairs = line(name, T, (j) => [at("weights", r, j), at("v", j, c)]), parts = pairs.map(([a, b]) => a * b), top = argmax(parts);
-        return { parts, labels: flow.words, says: `${word}, number ${c}: ` + (few(parts, pairs.map(([a, b]) => `${two(a)} · ${two(b)}`).join(" + "))
-          || `${T} values, each times its weight, add up to ${two(value)}; most is from ${flow.words[top]}: ${two(parts[top])}`) };
-      }
+      case "context":
+        return added(`${word}, number ${c}`, line(T, (j) => [at("weights", r, j), at("v", j, c)]), flow.words, (parts, top) =>
+          `${T} values, each times its weight, add up to ${two(value)}; most is from ${flow.words[top]}: ${two(parts[top])}`);
       case "concat":
         return { parts: [], says: `${word}, number ${c}: ${two(value)}, number ${c % d_k} of head ${Math.floor(c / d_k)}` };
       case "output": {
         if (flow.w_o) {
-          const n = fields.concat.columns, pairs = line(name, n, (i) => [at("concat", r, i), flow.w_o[i * fields.output.columns + c]]);
-          const heads = pairs.map((_, i) => Math.floor(i / d_k)), labels = heads.map((h) => `head ${h}`);
-          return { parts: pairs.map(([a, w]) => a * w), labels, heads,
-                   says: `${word}, number ${c}: ${pairs.map(([a, w]) => `${two(a)} · ${two(w)}`).join(" + ")} = ${two(value)}` };
+          const { columns } = fields.concat, pairs = line(columns, (i) => [at("concat", r, i), flow.w_o[i * fields.output.columns + c]]);
+          const heads = line(columns, (i) => Math.floor(i / d_k));
+          return { heads, ...added(`${word}, number ${c}`, pairs, heads.map((h) => `head ${h}`)) };
         }
         const n = fields.output.columns, all = fields.output.rows * n, write = (h) => flow.writes[h * all + r * n + c];
-        const parts = line(name, flow.n_heads, write), bias = flow.bias ? flow.bias[c] : 0, top = argmax(parts);
+        const parts = line(flow.n_heads, write), bias = flow.bias ? flow.bias[c] : 0, top = argmax(parts);
         return { parts, labels: parts.map((_, h) => `head ${h}`), meant: flow.head, heads: parts.map((_, h) => h),
                  says: `${word}, number ${c}: the heads write ${two(sum(parts))} together, head ${top} alone ${two(parts[top])}; with the bias ${two(bias)} that is ${two(value)}` };
       }

@@ -41,6 +41,19 @@ def tab(browser):
     return emptied
 
 
+@pytest.fixture
+def shown(tab):
+    """`shown(path, **context)`: a page without network, once its first explorer is drawn."""
+
+    def drawn(path, **context):
+        page = tab(offline=True, **context)
+        page.goto(path.as_uri())
+        page.wait_for_selector("canvas[aria-label]")
+        return page
+
+    return drawn
+
+
 @pytest.fixture(scope="session")
 def page_of(once):
     """`page_of(name, explorer)`: the path of the page that shows what `explorer()` makes."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mha_course.pictures import layout, panels
 from mha_course.pictures.marks import Cells, ColourBar, Text
@@ -16,6 +17,26 @@ def view(page, which: str, expression: str):
     """What `expression` says of a view, called `v`."""
     script = f"c => {{ const v = c.mha; return {expression} }}"
     return page.locator(which).locator("canvas").evaluate(script)
+
+
+def middle(canvas, field: str, row: int, column: int) -> dict[str, float]:
+    """Where the middle of a cell lies on a canvas; `field` is an expression over its view `v`."""
+    return canvas.evaluate(f"""c => {{
+        const v = c.mha, [x, y, w, h] = ({field}).box({row}, {column}), s = c.clientWidth / (v.scene.width + 4);
+        return {{ x: (x + w / 2 + 2) * s, y: (y + h / 2 + 2) * s }};
+    }}""")  # noqa: E501
+
+
+def serious(page, where=None, **options) -> list:
+    """What axe-core calls critical or serious, each with the first place where it is."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page, where, {"resultTypes": ["violations"], **options}).response
+    assert found["passes"], "axe looked at nothing"
+    return [
+        (v["id"], v["nodes"][0]["html"][:200])
+        for v in found["violations"]
+        if v["impact"] in ("critical", "serious")
+    ]
 
 
 def slider(page, name: str):

@@ -7,7 +7,7 @@ import demo
 import lab
 import nbformat
 import pytest
-from seen import SETUP, assert_stays, settle, slider, texts, view
+from seen import SETUP, assert_stays, middle, serious, settle, slider, texts, view
 
 from mha_course import explore, predictions
 from mha_course.pictures import layout, live, panels
@@ -95,15 +95,6 @@ def test_shift_enter_passes_by_a_fold_and_goes_into_it_once_opened(server, jupyt
     page.wait_for_function(selected, arg=2)
 
 
-def _serious(page) -> list:
-    """What axe-core calls critical or serious in the outputs of a notebook."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    found = axe.run(page, context={"include": [[".jp-OutputArea"]]}).response
-    assert found["passes"], "axe looked at nothing"
-    serious = [v for v in found["violations"] if v["impact"] in ("critical", "serious")]
-    return [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in serious]
-
-
 @pytest.fixture(scope="module")
 def gallery(server, jupyterlab):
     """Every explorer on a laptop's page, and flow() with one head by hand, run; shown in the dark,
@@ -123,7 +114,7 @@ def test_every_explorer_draws_and_axe_finds_nothing_serious(gallery):
     assert set(gallery.locator(".mha-alert").all_text_contents()) == {""}
     for handle in gallery.get_by_role("slider").all():
         assert handle.get_attribute("aria-label")
-    assert not _serious(gallery)
+    assert not serious(gallery, {"include": [[".jp-OutputArea"]]})
 
 
 def test_handles_stand_on_their_tracks(gallery):
@@ -146,8 +137,7 @@ def test_every_explorer_stands_on_a_laptop_s_screen(gallery):
 def test_a_thumbnail_moves_the_slider(gallery):
     shown = gallery.locator(".mha-explorer").nth(explore.__all__.index("real_heads"))
     canvas = shown.locator("canvas")
-    x, y, w, h = canvas.evaluate("c => c.mha.fields.find(f => f.m.picks?.[1] === 8).box(5, 5)")
-    canvas.click(position={"x": x + w / 2 + 2, "y": y + h / 2 + 2})
+    canvas.click(position=middle(canvas, "v.fields.find(f => f.m.picks?.[1] === 8)", 5, 5))
     shown.locator(".mha-caption").filter(has_text="Layer 3, head 8").wait_for()
     shown.locator("[role=slider][aria-label=head][aria-valuetext='8']").wait_for()
 
@@ -347,9 +337,7 @@ def test_pointing_at_a_cell_reads_it_and_lights_its_twin(page):
     canvas.scroll_into_view_if_needed()
     fields = view(page, COMPUTED, "v.fields.map(f => f.m.kind)")
     first, second = (i for i, kind in enumerate(fields) if kind == "tiles")
-    x, y, w, h = view(page, COMPUTED, f"v.fields[{first}].box(0, 5)")
-    scale = view(page, COMPUTED, "v.canvas.clientWidth / (v.scene.width + 4)")
-    canvas.hover(position={"x": (x + w / 2 + 2) * scale, "y": (y + h / 2 + 2) * scale})
+    canvas.hover(position=middle(canvas, f"v.fields[{first}]", 0, 5))
     reading = page.locator(COMPUTED).get_by_role("status")
     reading.filter(has_text="place 5").wait_for()
     assert reading.text_content() == "place 5"
@@ -359,12 +347,9 @@ def test_pointing_at_a_cell_reads_it_and_lights_its_twin(page):
 
 
 def test_a_pressed_cell_is_kept_while_a_slider_moves_and_framed_in_all_equal_maps(page):
-    canvas, status = (
-        page.locator(COMPUTED).locator("canvas"),
-        page.locator(COMPUTED).get_by_role("status"),
-    )
-    x, y, w, h = view(page, COMPUTED, "v.fields[0].box(2, 1)")
-    canvas.click(position={"x": x + w / 2 + 2, "y": y + h / 2 + 2})
+    shown = page.locator(COMPUTED)
+    canvas, status = shown.locator("canvas"), shown.get_by_role("status")
+    canvas.click(position=middle(canvas, "v.fields[0]", 2, 1))
     slider(page, "n").focus()
     page.keyboard.press("ArrowLeft")
     scene = demo.computed(29, "it", "none")

@@ -34,18 +34,15 @@ BLOCK_IS_SEEN = """() => {
 
 
 @pytest.fixture
-def opened(tab, page_of):
+def opened(shown, page_of):
     """The last step on a page by hand, with one head, of the whole by hand, or of the sentence."""
 
     def show(which: str, theme: str = "light"):
-        page = tab(viewport={"width": 900, "height": 700}, offline=True)
-        page.emulate_media(color_scheme=theme)
         if which == "one head":
             path = page_of("flow", lambda: explore.flow(until="attention"))
         else:
             path = page_of("grown flow", explore.flow, PAGE)
-        page.goto(path.as_uri())
-        page.wait_for_selector("canvas[aria-label]")
+        page = shown(path, viewport={"width": 900, "height": 700}, color_scheme=theme)
         page.wait_for_function("() => document.querySelector('.mha-strip p').textContent")
         if which == "sentence":
             page.get_by_label("example").select_option("the sentence")

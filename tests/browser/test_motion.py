@@ -29,11 +29,15 @@ MOVES = {
 }
 
 
-def opened(tab, path, **context):
-    page = tab(script=CLOCK, offline=True, **context)
-    page.goto(path.as_uri())
-    page.wait_for_selector("canvas[aria-label]")
-    return page
+@pytest.fixture
+def opened(shown, page_of):
+    """A page of `MOVES`, or of another explorer, with the clock."""
+
+    def drawn(name, explorer=None, **context):
+        path = page_of(name, explorer or MOVES[name][0])
+        return shown(path, script=CLOCK, **context)
+
+    return drawn
 
 
 def moved(page, slider: str, place: int, key: str) -> str:
@@ -54,10 +58,9 @@ def picture(page) -> str:
 
 @pytest.mark.plain
 @pytest.mark.parametrize("what", MOVES)
-def test_a_move_has_pictures_on_the_way_and_none_for_who_wants_none(tab, page_of, what):
-    explorer, *move = MOVES[what]
-    page = opened(tab, page_of(what, explorer))
-    still = opened(tab, page_of(what, explorer), reduced_motion="reduce")
+def test_a_move_has_pictures_on_the_way_and_none_for_who_wants_none(opened, what):
+    _, *move = MOVES[what]
+    page, still = opened(what), opened(what, reduced_motion="reduce")
     before, seen = moved(page, *move), [picture(page)]
     for _ in range(3):  # at 40, 120 and 200 of 250 ms
         page.evaluate("pass_time(40)")
@@ -72,10 +75,9 @@ def test_a_move_has_pictures_on_the_way_and_none_for_who_wants_none(tab, page_of
     assert picture(still) == after and still.evaluate("waiting()") == 0
 
 
-def test_marks_are_where_the_time_says(tab, page_of):
+def test_marks_are_where_the_time_says(opened):
     """Half of the time: three quarters of the way, since it ends slowly."""
-    explorer, *move = MOVES["moving"]
-    page = opened(tab, page_of("moving", explorer))
+    (_, *move), page = MOVES["moving"], opened("moving")
     heights = "c => c.mha.shown.filter(m => m.kind === 'rect').map(m => m.height)"
     steps = "c => c.mha.shown.filter(m => m.kind === 'arrows').flatMap(m => [...m.steps])"
     tops = "c => c.mha.shown.filter(m => m.kind === 'dot').map(m => m.y)"
@@ -93,8 +95,8 @@ def test_marks_are_where_the_time_says(tab, page_of):
 
 
 @pytest.fixture
-def playing(tab, page_of):
-    return opened(tab, page_of("training", lambda: explore.training([demo.untrained(50)])))
+def playing(opened):
+    return opened("training", lambda: explore.training([demo.untrained(50)]))
 
 
 def press(button) -> None:
@@ -143,9 +145,8 @@ def test_the_control_stops_play(playing):
     assert "Play" in playing.locator(".mha-bar button").text_content()
 
 
-def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(tab, page_of):
-    explorer, *move = MOVES["moving"]
-    page = opened(tab, page_of("moving", explorer))
+def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(opened):
+    (_, *move), page = MOVES["moving"], opened("moving")
     moved(page, *move)
     for key in ("ArrowRight", "ArrowLeft"):
         page.evaluate("pass_time(40)")
@@ -153,9 +154,8 @@ def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(tab, page
         assert page.evaluate("waiting()") == 1
 
 
-def test_a_frame_in_which_a_move_has_drawn_draws_no_more(tab, page_of):
-    explorer, *move = MOVES["moving"]
-    page = opened(tab, page_of("moving", explorer))
+def test_a_frame_in_which_a_move_has_drawn_draws_no_more(opened):
+    (_, *move), page = MOVES["moving"], opened("moving")
     moved(page, *move)
     page.locator("canvas").evaluate("""({ mha }) => {
       const draw = mha.draw.bind(mha), slider = document.activeElement;
@@ -170,15 +170,15 @@ def test_a_frame_in_which_a_move_has_drawn_draws_no_more(tab, page_of):
     assert page.evaluate("draws") == 5
 
 
-def test_where_only_colours_change_no_frame_follows(tab, page_of):
-    page = opened(tab, page_of("stored", demo.stored_explorer))
+def test_where_only_colours_change_no_frame_follows(opened):
+    page = opened("stored", demo.stored_explorer)
     before = moved(page, "size", 1, "ArrowRight")
     assert picture(page) != before and page.evaluate("waiting()") == 0
 
 
 @pytest.mark.plain
-def test_a_page_of_another_width_has_labels_and_marks_there_at_once(tab, page_of):
-    page = opened(tab, page_of("moving", MOVES["moving"][0]))
+def test_a_page_of_another_width_has_labels_and_marks_there_at_once(opened):
+    page = opened("moving")
     page.evaluate("pass_time(300)")
     wide = page.locator("canvas").evaluate("c => c.mha.scene.width")
     page.set_viewport_size({"width": 400, "height": 800})

@@ -3,7 +3,7 @@
 import demo
 import lab
 import pytest
-from seen import SETUP, assert_stays, settle, slider, texts, view
+from seen import SETUP, assert_stays, middle, settle, slider, texts, view
 
 from mha_course import explore
 from mha_course.export import export
@@ -19,23 +19,19 @@ def exported(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["page", "export"])
-def test_controls_and_sentence_stay_in_sight_on_a_phone(tab, page_of, request, kind):
+def test_controls_and_sentence_stay_in_sight_on_a_phone(shown, page_of, request, kind):
     if kind == "export":
         path = request.getfixturevalue("exported")
     else:
         path = page_of("moving", demo.moving_explorer)
-    page = tab(viewport={"width": 360, "height": 640}, offline=True)
-    page.goto(path.as_uri())
+    page = shown(path, viewport={"width": 360, "height": 640})
     moving = page.locator(".mha-explorer").last
     moving.locator("canvas[aria-label]").wait_for()
     assert_stays(moving)
 
 
-def test_a_saved_page_moves_without_kernel_or_network(tab, exported):
-    page = tab(offline=True)
-    page.goto(exported.as_uri())
-    first = ".mha-explorer >> nth=0"
-    page.wait_for_selector(f"{first} >> canvas[aria-label]")
+def test_a_saved_page_moves_without_kernel_or_network(shown, exported):
+    page, first = shown(exported), ".mha-explorer >> nth=0"
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
     scene = demo.stored(16, True)
@@ -50,17 +46,13 @@ def memory_page(page_of):
 
 @pytest.mark.plain
 @pytest.mark.parametrize("width", [700, 360])
-def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(tab, memory_page, width):
-    page = tab(viewport={"width": width, "height": 700}, has_touch=True)
-    page.goto(memory_page.as_uri())
-    page.wait_for_selector("canvas[aria-label]")
+def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(shown, memory_page, width):
+    page = shown(memory_page, viewport={"width": width, "height": 700}, has_touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("canvas").evaluate("c => c.clientWidth / c.mha.scene.width") >= 1
     assert page.locator(".mha-stage").evaluate("e => e.scrollWidth - e.clientWidth") <= 0
-    box = page.locator("canvas").evaluate("c => c.mha.fields[0].box(0, 1)")
-    page.locator("canvas").tap(
-        position={"x": box[0] + box[2] / 2 + 2, "y": box[1] + box[3] / 2 + 2}
-    )
+    canvas = page.locator("canvas")
+    canvas.tap(position=middle(canvas, "v.fields[0]", 0, 1))
     page.locator(".mha-reading").filter(has_text="place 1 of the strip").wait_for()
     heights = "all => all.map(e => e.offsetHeight).filter(Boolean)"
     assert min(page.locator("label, summary").evaluate_all(heights)) >= 24
@@ -69,11 +61,9 @@ def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(tab, memo
 @pytest.mark.plain
 @pytest.mark.parametrize(("screen", "kept"), [(400, False), (3000, True)])
 def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
-    tab, memory_page, screen, kept
+    shown, memory_page, screen, kept
 ):
-    page = tab(viewport={"width": 360, "height": screen}, offline=True)
-    page.goto(memory_page.as_uri())
-    page.wait_for_selector("canvas[aria-label]")
+    page = shown(memory_page, viewport={"width": 360, "height": screen})
     for end in ("max", "min"):
         move = f"s => {{ s.value = s.{end}; s.dispatchEvent(new Event('input')); }}"
         page.get_by_role("slider").evaluate_all(f"all => all.forEach({move})")
@@ -86,11 +76,8 @@ def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
     assert place[1] < tall and place[0] == (tall if kept else place[1])
 
 
-def test_a_control_of_a_page_has_the_positions_that_the_others_leave(tab, page_of):
-    path = page_of("dependent", demo.dependent_explorer)
-    page = tab(offline=True)
-    page.goto(path.as_uri())
-    page.wait_for_selector("canvas[aria-label]")
+def test_a_control_of_a_page_has_the_positions_that_the_others_leave(shown, page_of):
+    page = shown(page_of("dependent", demo.dependent_explorer))
 
     def stands(n: int, part: int, word: str = "it") -> None:
         settle(page, ".mha-explorer", demo.part_of(n, part, word).caption)
@@ -117,14 +104,12 @@ def test_a_control_of_a_page_has_the_positions_that_the_others_leave(tab, page_o
     assert "that needs a kernel" in page.locator(".mha-controls").text_content()
 
 
-def test_a_kept_cell_is_let_go_when_it_would_be_another_pair(tab, page_of):
-    page = tab(offline=True)
-    page.goto(page_of("worded", demo.worded_explorer).as_uri())
-    reading = page.locator(".mha-reading")
+def test_a_kept_cell_is_let_go_when_it_would_be_another_pair(shown, page_of):
+    page = shown(page_of("worded", demo.worded_explorer))
+    reading, canvas = page.locator(".mha-reading"), page.locator("canvas")
     for row, said in ((0, "the → the = 1"), (1, "")):
         page.get_by_role("combobox").select_option("creek")
-        x, y, w, h = page.locator("canvas").evaluate("(c, r) => c.mha.fields[0].box(r, 0)", row)
-        page.locator("canvas").click(position={"x": x + w / 2 + 2, "y": y + h / 2 + 2})
+        canvas.click(position=middle(canvas, "v.fields[0]", row, 0))
         page.mouse.move(0, 0)
         assert reading.text_content() == ("creek → the = 3" if row else said)
         page.get_by_role("combobox").select_option("dog")

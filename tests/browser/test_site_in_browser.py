@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from seen import middle, serious
 
 import notebooks
 import sample_site
@@ -108,17 +109,6 @@ def opened(request, window):
     return window(*request.param)
 
 
-def serious(page, where=None, **options) -> list:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    found = axe.run(page, where, {"resultTypes": ["violations"], **options}).response
-    assert found["passes"]
-    return [
-        (v["id"], v["nodes"][0]["html"][:200])
-        for v in found["violations"]
-        if v["impact"] in ("critical", "serious")
-    ]
-
-
 @pytest.mark.parametrize("name", ["index", SCALING, "TEACHING", "CLAIMS"])
 def test_a_page_fits_and_axe_finds_nothing_serious(window, name):
     """A phone shows text in no other colours than a desk, and themes differ in colours alone: so
@@ -186,14 +176,9 @@ def test_an_explorer_moves_and_a_cell_is_read(opened):
     page.keyboard.press("End")
     said = cell.locator(".mha-caption")
     said.filter(has_text=scene(4096, False).caption).wait_for()
-    x, y, w, h = canvas.evaluate("c => c.mha.fields[0].box(0, 3)")
-    scale = canvas.evaluate("c => c.clientWidth / (c.mha.scene.width + 4)")
     canvas.scroll_into_view_if_needed()
-    place = {"x": (x + w / 2 + 2) * scale, "y": (y + h / 2 + 2) * scale}
-    if page.evaluate("innerWidth") < 500:
-        canvas.tap(position=place)
-    else:
-        canvas.hover(position=place)
+    point = canvas.tap if page.evaluate("innerWidth") < 500 else canvas.hover
+    point(position=middle(canvas, "v.fields[0]", 0, 3))
     cell.locator(".mha-reading").filter(has_text="k3").wait_for()
 
 
