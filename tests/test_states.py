@@ -25,7 +25,8 @@ from mha_course.pictures.marks import Drawing, Text
 from mha_course.pictures.tiles import TileCells
 from mha_course.pictures.walk import Arrows
 from mha_course.pictures.words import Ribbons
-from mha_lesson.training import two_sides_runs
+from mha_lesson.models import TwoSidesModel
+from mha_lesson.training import Run
 from readable import unpacked
 
 # Runs the browser's own script: reads packed states and positions, writes what is found there,
@@ -106,9 +107,11 @@ def expected(state: states.State) -> Iterator[dict]:
 @cache
 def explorer_of(name: str) -> live.Explorer:
     kind, _, until = name.partition("-")
-    if kind == "training":
-        runs = [r for h in HEADS for r in two_sides_runs(h, [0], n_steps=4, snapshot_every=2)]
-        return explore.training(runs)
+    if kind == "training":  # of weights that are drawn: other weights after each step
+        return explore.training([
+            Run(TwoSidesModel(h), 4, [1.0] * 4, {n: TwoSidesModel(h).state_dict() for n in (0, 4)})
+            for h in HEADS
+        ])  # fmt: skip
     return getattr(explore, kind)(**({"until": until} if until else {}))
 
 
@@ -240,7 +243,9 @@ def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
 def test_a_page_begins_where_a_control_is_wanted_and_not_where_others_leave_it(until, heads):
     explorer = explore.flow(until=until)
     assert explorer.controls["head"].max == heads - 1
-    at = {c["key"]: c["start"] for c in parts_of(all_of(explorer.pack()))["controls"]}
+    asked = explorer.controls, explorer.reach, lambda _: None, str, ()
+    packed = all_of(states.pack_states(*asked, requests=explorer._requests))
+    at = {c["key"]: c["start"] for c in parts_of(packed)["controls"]}
     assert at | {"causal": 0} == {"example": 0, "step": 0, "head": 1, "causal": 0}
 
 
