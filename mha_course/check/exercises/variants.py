@@ -18,22 +18,11 @@ from torch import Tensor
 from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.families import orders_of_axes
 from mha_course.check.engine.inputs import normal, unchanged
-from mha_course.check.engine.problem import Step
+from mha_course.check.engine.problem import Case, Step
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import fresh
-from mha_course.check.exercises import (
-    Case,
-    Exercise,
-    exercise,
-    nb01,
-    nb02,
-    nb03,
-    nb04,
-    nb05,
-    nb07,
-    nb10,
-    nb11,
-)
+from mha_course.check.exercises import Exercise, exercise, nb01, nb02, nb03, nb04, nb05, nb07, nb11
+from mha_course.check.exercises.nb10 import rotate
 
 VARIANTS: dict[str, list[Exercise]] = {}  # of each exercise, by its name
 
@@ -63,11 +52,10 @@ def variant(
         def make_cases() -> Iterator[Case]:
             for case in (cases or of.make_cases)():
                 if inputs := given(*case.inputs):
-                    named = zip(made.arguments, inputs, strict=True)
-                    new = {n: x for n, x in named if n not in {*of.arguments, *case.sizes}}
-                    small = {n: torch.as_tensor(x) for n, x in new.items()}
-                    notes = [f"with {n} = {x.tolist()}" for n, x in small.items() if x.ndim < 2]
-                    note = ", ".join([case.note] * bool(case.note) + notes)
+                    new = zip(made.arguments, map(torch.as_tensor, inputs), strict=True)
+                    small = [(n, x) for n, x in new if n not in of.arguments and x.ndim < 2]
+                    notes = [f"with {n} = {x.tolist()}" for n, x in small if n not in case.sizes]
+                    note = ", ".join(filter(None, [case.note, *notes]))
                     yield replace(case, inputs=inputs, note=note)
 
         more = {"gives": gives, "further": further, "gradient": of.gradient}
@@ -346,12 +334,12 @@ def in_turn(a: Tensor, b: Tensor) -> Tensor:
     return torch.stack((a, b), -1).flatten(-2)
 
 
-@variant(nb10.rotate, "the rotated rows (..., T, d_k)")
+@variant(rotate, "the rotated rows (..., T, d_k)")
 def rotate_neighbours(x, positions, *, pair=neighbours, join=in_turn, **steps):
     """The other layout: dimension 2i turns with its neighbour 2i + 1, by the angle position ·
     $\\text{base}^{-2i/d_k}$, base 10,000. x is $(\\dots, T, d_k)$ with $d_k$ even, positions are
     $(T,)$ whole numbers. The result has the shape, the dtype and the device of x."""
-    return nb10.rotate.right(x, positions, pair=pair, join=join, **steps)
+    return rotate.right(x, positions, pair=pair, join=join, **steps)
 
 
 right_too(
