@@ -46,28 +46,25 @@ def pin(name: str) -> str:
 def pip_settings(listed: str) -> dict[str, list[str]]:
     """What `pip config list` prints: variables count most, then section install, then global."""
     ranks = {"install": 1, ":env:": 0}
-    found: dict[str, list[tuple[int, list[str]]]] = {}
+    ranked: dict[str, list[tuple[int, list[str]]]] = {}
     for line in listed.splitlines():
         if match := re.fullmatch(r"(\S+)\.([\w-]+)=(['\"])(.*)\3", line):
             section, name, _, value = match.groups()
             if section in ("global", *ranks):
                 words = value.replace("\\n", " ").split()
-                found.setdefault(name, []).append((ranks.get(section, 2), words))
-    return {name: min(values)[1] for name, values in found.items()}
+                ranked.setdefault(name, []).append((ranks.get(section, 2), words))
+    return {name: min(values)[1] for name, values in ranked.items()}
 
 
 def uv_options(settings: dict[str, list[str]]) -> tuple[list[str], dict[str, str]]:
     """The same indexes for uv: options and variables of the environment."""
     options, environment = [], {"UV_NO_CONFIG": "1"}
-    for name in ("index-url", "extra-index-url", "find-links"):
+    for name in ("index-url", "extra-index-url", "find-links", "constraint", "trusted-host"):
+        flag = "--allow-insecure-host" if name == "trusted-host" else f"--{name}"
         for value in settings.get(name, ()):
-            options += [f"--{name}", value]
-    for value in settings.get("constraint", ()):
-        options += ["--constraint", value]
+            options += [flag, value]
     if settings.get("no-index", ["0"])[0].lower() in ("1", "true", "yes", "on"):
         options.append("--no-index")
-    for host in settings.get("trusted-host", ()):
-        options += ["--allow-insecure-host", host]
     if settings.get("cert"):
         environment["SSL_CERT_FILE"] = settings["cert"][0]
     for proxy in settings.get("proxy", ()):
@@ -95,8 +92,8 @@ def pip() -> list[str]:
 
 def find_uv(with_pip: list[str]) -> str | None:
     beside = shutil.which("uv", path=str(Path(sys.executable).parent))
-    if found := beside or shutil.which("uv"):
-        return found
+    if uv := beside or shutil.which("uv"):
+        return uv
     command = [*with_pip, "install", "-q", "--no-deps", pin("uv")]
     subprocess.run(command, capture_output=True)  # where there is none, pip does its work
     return shutil.which("uv", path=str(Path(sys.executable).parent))
