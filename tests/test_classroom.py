@@ -621,9 +621,10 @@ def test_a_right_answer_is_found_in_whatever_form_and_company(judge, cells, show
     assert made.code["split_heads"].startswith(shown), made
 
 
-def test_right_once_counts_and_unchecked_the_last_counts(judge):
-    wrong = DIRECT_VIEW
+def test_right_once_counts_and_else_the_last_counts(judge):
+    wrong, other = DIRECT_VIEW, "def split_heads(x, n_heads):\n    return x"
     for cells, state, code in [
+        ((wrong, ASK, other, ASK), TRIED, other),
         ((RIGHT, ASK, wrong, ASK), DONE, RIGHT),
         ((RIGHT, wrong, ASK), TRIED, wrong),
         ((wrong, RIGHT), DONE, RIGHT),
