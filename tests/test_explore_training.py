@@ -25,7 +25,7 @@ def runs():
 
 
 def test_every_position_shows_the_run_as_it_was(runs):
-    letters, told = next(letter_batches(500, seed=1)), set()
+    letters, seen = next(letter_batches(500, seed=1)), set()
     for run, h in zip(runs, (1, 2, 8), strict=True):
         for step in (0, 20, 60):
             for silence in (-1, *range(h)[-2:]):
@@ -58,12 +58,12 @@ def test_every_position_shows_the_run_as_it_was(runs):
                 roles = [film._role(*look) for look in expected.tolist()]
                 said = ", ".join(f"head {i} {role}" for i, role in enumerate(roles))
                 assert scene.caption.startswith(f"h = {h}, step {step}: {said}.")
-                told |= {*roles, right.left > right.right}
+                seen |= {*roles, right.left > right.right}
                 assert (f"Head {silence} is silent" in scene.caption) == (silence >= 0)
                 drawing = draw(scene, WIDTH, SCREEN)
                 assert drawing.height <= SCREEN
                 assert_readable(drawing)
-    assert len(told) >= 4  # several roles, and either side the better one
+    assert len(seen) >= 4  # several roles, and either side the better one
 
 
 def test_a_role_is_said_only_where_it_is_there():

@@ -81,7 +81,7 @@ def look_up(
     return json.loads(done.stdout)
 
 
-def found(scene: dict) -> dict:
+def shown_scene(scene: dict) -> dict:
     """A scene from the browser, without what only the packing knows."""
     return {key: part for key, part in scene.items() if key not in ("arrays", "layouts")}
 
@@ -94,8 +94,8 @@ def digest(array: bytes) -> str:
 def expected(state: states.State) -> Iterator[dict]:
     """The same of a state as Python made it, for each of its widths."""
     for width, height, marks in state.layouts:
-        told = [live._plain(mark) for mark in marks]
-        scene = {"width": width, "height": height, "marks": told, **state.words}
+        plain = [live._plain(mark) for mark in marks]
+        scene = {"width": width, "height": height, "marks": plain, **state.words}
         scene = json.loads(json.dumps(scene))
         for thing in [*scene["marks"], scene["flow"] or {}]:
             thing |= {k: digest(state.arrays[thing[k]]) for k in ARRAYS if thing.get(k) is not None}
@@ -175,7 +175,7 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytest
     )
     shown = look_up(packed, [place for place, _ in asked], [layout.WIDTH])
     for (_, at), state in zip(asked, shown, strict=True):
-        assert found(state["scene"]) == next(expected(made[tuple(at.values())])), at
+        assert shown_scene(state["scene"]) == next(expected(made[tuple(at.values())])), at
 
 
 @pytest.mark.plain
@@ -197,7 +197,7 @@ def test_the_browser_finds_the_picture_laid_out_for_each_width(name, monkeypatch
     for (_, at), seen in zip(asked, by_room, strict=True):
         scene = explorer.scene_at(**at)
         wanted = [*expected(live._state(scene, layout.WIDTHS))]
-        assert [found(state["scene"]) for state in seen] == wanted, at
+        assert [shown_scene(state["scene"]) for state in seen] == wanted, at
         read = [p for p in scene.flat() if isinstance(p, panels.Heatmap | panels.Tiles)]
         for panel, rows in zip(read, seen[0]["says"] if read else [], strict=True):
             for r, row in enumerate(rows):

@@ -57,8 +57,8 @@ def test_nothing_is_fetched_from_elsewhere(site, soups):
 
 
 def test_every_page_says_what_it_is_and_no_table_has_an_empty_header(soups):
-    told = [s.find("meta", attrs={"name": "description"})["content"] for s in soups.values()]
-    assert len({*told}) == len(soups) and all(50 <= len(said) <= 160 for said in told), told
+    texts = [s.find("meta", attrs={"name": "description"})["content"] for s in soups.values()]
+    assert len({*texts}) == len(soups) and all(50 <= len(text) <= 160 for text in texts), texts
     assert all(th.get_text(strip=True) for soup in soups.values() for th in soup.select("main th"))
 
 

@@ -205,9 +205,7 @@ def _fit(grid: list[list[Piece]], width: float) -> tuple[list[list[Drawing]], li
 
 @lru_cache(16384)
 def _shares(sized: _Sized, width: float) -> tuple[float, ...]:
-    """The width of each column's plots, by the panels' `wide`; what one
-    does not need goes to the others.
-    """
+    """The width of each column's plots, by the panels' `wide`; what is left goes to full ones."""
     grid: list[list[Piece]] = sized.thing
     columns, gaps = _columns(grid), _gaps(grid)
     sides = [column[0].left + column[0].right for column in columns]
@@ -215,16 +213,14 @@ def _shares(sized: _Sized, width: float) -> tuple[float, ...]:
     weights = [max(p.panel.wide for p in column) for column in columns]
     shares = [max(24.0, space * w / sum(weights)) for w in weights]
     _, widths = _drawn(grid, shares)
-    short_of_space = [w - b > s - 12 for w, b, s in zip(widths, sides, shares, strict=True)]
+    full = [w - b > s - 12 for w, b, s in zip(widths, sides, shares, strict=True)]
     slack = width - sum(gaps) - sum(widths)
-    if slack > 24 and any(short_of_space) and not all(short_of_space):
-        more = slack / sum(w for w, h in zip(weights, short_of_space, strict=True) if h)
-        enlarged = [
-            s + more * w * h for s, w, h in zip(shares, weights, short_of_space, strict=True)
-        ]
-        _, wider = _drawn(grid, enlarged)
+    if slack > 24 and any(full) and not all(full):
+        more = slack / sum(w for w, f in zip(weights, full, strict=True) if f)
+        larger = [s + more * w * f for s, w, f in zip(shares, weights, full, strict=True)]
+        _, wider = _drawn(grid, larger)
         if sum(gaps) + sum(wider) <= width:  # else labels and titles need too much
-            shares, widths = enlarged, wider
+            shares, widths = larger, wider
     over = sum(gaps) + sum(widths) - width
     if 0 < over < max(shares) - 60:  # for labels and titles: the widest plot gets narrower
         widest = shares.index(max(shares))

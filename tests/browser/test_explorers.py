@@ -16,7 +16,7 @@ from mha_course.pictures.marks import ColourBar, Text, text_width
 COMPUTED, STORED = ".mha-explorer >> nth=0", ".mha-explorer >> nth=1"
 DESK = {"width": 1400, "height": 1100}
 LOW = {"width": 1366, "height": 460}  # a laptop's window with not much height
-# The kernel has done all it was told, and the page has heard so.
+# The kernel is idle, and the page knows it.
 IDLE = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
 
 
@@ -430,7 +430,7 @@ def test_the_kernel_hears_of_a_slider_once_it_rests(page):
       const home = new KeyboardEvent("keydown", { key: "Home", bubbles: true });
       document.activeElement.dispatchEvent(home);
       box.click();
-    }""")  # what the browser does not have: the kernel is told of both at once
+    }""")  # what the browser does not have: the kernel hears of both at once
     settle(page, STORED, demo.stored(4, False).caption)
     page.get_by_label("scaled", exact=True).check()
     page.wait_for_function(around, arg=[canvas, 0])

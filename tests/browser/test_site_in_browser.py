@@ -310,8 +310,8 @@ def test_bars_below_a_picture_keep_their_colours_where_colours_are_forced(tab, s
 
 DRAWN_BEFORE_IT_IS_THERE = """async ([source, said]) => {
   const made = await import("data:text/javascript," + encodeURIComponent(source));
-  const el = document.createElement("div"), told = [], given = { names: ["a"], line: "a note" };
-  const set = (_, value) => told.push(value), nothing = () => {};
+  const el = document.createElement("div"), sent = [], given = { names: ["a"], line: "a note" };
+  const set = (_, value) => sent.push(value), nothing = () => {};
   const model = { get: (name) => given[name], set };
   for (const name of ["save_changes", "on", "off"]) model[name] = nothing;
   mhaGuesses.said = said;
@@ -320,7 +320,7 @@ DRAWN_BEFORE_IT_IS_THERE = """async ([source, said]) => {
   document.body.innerHTML = `<div class=mha-guess>${box}</div>`;
   document.body.append(el);
   for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
-  return [told, document.querySelectorAll("[data-mine]").length];
+  return [sent, document.querySelectorAll("[data-mine]").length];
 }"""
 
 
