@@ -38,8 +38,8 @@ def due(attempts: Iterable[Attempt], states: Mapping[str, str], course: list[str
     """
     tried = list(attempts)
     met = [n for n in course if n in states or any(a.name == n for a in tried)]
-    found = [_due(name, [a for a in tried if a.name == name]) for name in met]
-    return sorted(found, key=lambda d: (d.box > 0, d.day, not d.slips))  # else in course order
+    every = [_due(name, [a for a in tried if a.name == name]) for name in met]
+    return sorted(every, key=lambda d: (d.box > 0, d.day, not d.slips))  # else in course order
 
 
 def _due(name: str, attempts: list[Attempt]) -> Due:

@@ -20,18 +20,18 @@ def orders_of_axes(
     """Every wrong order of the axes that a step has to bring into one order."""
     letters, right = have.split(), want.split()
     for order in permutations(range(len(letters))):
-        found = [letters[i] for i in order]
-        if found == right or " ".join(found) in but:
+        axes = [letters[i] for i in order]
+        if axes == right or " ".join(axes) in but:
             continue
-        does = f"The axes are in the order ({', '.join(found)}){then}, not ({', '.join(right)})."
-        if found == letters:
-            does = f"The axes stay as they are, ({', '.join(found)}): none has changed its place."
-        question = "Batch first: which axis may not move?" if found[0] != "B" else asks
+        does = f"The axes are in the order ({', '.join(axes)}){then}, not ({', '.join(right)})."
+        if axes == letters:
+            does = f"The axes stay as they are, ({', '.join(axes)}): none has changed its place."
+        question = "Batch first: which axis may not move?" if right[0] == "B" != axes[0] else asks
 
         def step(x: Tensor, *_: Any, order: Any = order) -> Tensor:
             return x.permute(order)
 
-        yield "order_" + "_".join(found), does, question, step
+        yield "order_" + "_".join(axes), does, question, step
 
 
 def orders_of_results(names: Sequence[str], asks: str) -> Iterator[Way]:
@@ -40,11 +40,11 @@ def orders_of_results(names: Sequence[str], asks: str) -> Iterator[Way]:
     for choice in product(range(n), repeat=n):
         if choice == tuple(range(n)):
             continue
-        found = ", ".join(names[i] for i in choice)
-        does = f"The results come in the order {found} instead of {', '.join(names)}."
+        given = ", ".join(names[i] for i in choice)
+        does = f"The results come in the order {given} instead of {', '.join(names)}."
         if len(set(choice)) < n:
             lost = " and ".join(names[i] for i in range(n) if i not in choice)
-            does = f"What comes back is {found}, without {lost}."
+            does = f"What comes back is {given}, without {lost}."
         key = "results_" + "".join(str(i) for i in choice)
         yield key, does, asks, lambda *parts, choice=choice: tuple(parts[i] for i in choice)
     for i, name in enumerate(names):

@@ -157,10 +157,10 @@ def _layers(module: nn.Module, d_model: int) -> Finding | None:
     missing = [name for name in NAMES if not isinstance(getattr(module, name, None), nn.Linear)]
     if missing:
         have = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-        found = f"there is {', '.join(f'`{n}`' for n in have)}" if have else "there is none"
+        named = f"there is {', '.join(f'`{n}`' for n in have)}" if have else "there is none"
         return Finding(
             "layer_names",
-            f"The module has no `nn.Linear` named {', '.join(f'`{n}`' for n in missing)}; {found}.",
+            f"The module has no `nn.Linear` named {', '.join(f'`{n}`' for n in missing)}; {named}.",
             "The exercise asks for four layers under four names. Where does `__init__` set them?",
         )
     if len({id(getattr(module, name)) for name in NAMES}) < 4:
