@@ -55,7 +55,7 @@ def variant(
                     new = zip(made.arguments, map(torch.as_tensor, inputs), strict=True)
                     small = [(n, x) for n, x in new if n not in of.arguments and x.ndim < 2]
                     notes = [f"with {n} = {x.tolist()}" for n, x in small if n not in case.sizes]
-                    note = ", ".join(filter(None, [case.note, *notes]))
+                    note = ", ".join(note for note in (case.note, *notes) if note)
                     yield replace(case, inputs=inputs, note=note)
 
         more = {"gives": gives, "further": further, "gradient": of.gradient}
