@@ -254,12 +254,12 @@ a mean?
 
 minus_of_bool
 / Subtraction, the `-`|Negation, the `-`
-A minus stands before, or between, tensors of True and False. | Which sign turns True and False
-round, and which dtype can be subtracted?
+A minus stands before, or between, tensors of True and False. | Which sign exchanges True and
+False, and which dtype can be subtracted?
 
 turned_no_bool
 / only implemented on integer and Boolean
-`~` turns True and False round, and here stands a tensor of floats. | Is a mask meant there, or a
+`~` exchanges True and False, and here stands a tensor of floats. | Is a mask meant there, or a
 minus?
 
 two_results

@@ -95,7 +95,7 @@ def product(Q, K):
     dimension of every key, instead of one whole key. | A score is the dot product of two rows, one
     of Q and one of K. What makes a row of K a column?"""
     all_axes_reversed = Q @ K.permute(*reversed(range(K.ndim)))
-    "`K.T` turns *all* axes round, not the last two: with a batch in front, B goes to the end."
+    "`K.T` reverses *all* axes, not the last two: with a batch in front, B goes to the end."
     first_axes_exchanged = Q @ K.transpose(0, 1)
     """K's axes 0 and 1 change places. That is right for one matrix; with a batch in front it
     exchanges B and T_k."""
@@ -247,8 +247,8 @@ def normalise(scores):
     naive_guarded = shares(scores.exp(), 1e-9)
     "= naive_exponentials"
     only_the_best = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
-    """Only the best key counts: the maximum takes all the weight. | Soft lookup: how much weight do
-    the other keys keep?"""
+    """Only the best key counts: the maximum takes all the weight. | In a soft lookup, how
+    much weight do the other keys keep?"""
     future = torch.ones_like(scores).triu(1).bool()
     causal_softmax = scores.masked_fill(future, -math.inf).softmax(-1)
     """The future is blocked as well: masks come later, here every query sees every key. | Which
@@ -267,8 +267,8 @@ def mix(weights, Q, K, V):
     """The weights collect keys: K stands where V should. | What are keys for, and what are values
     for?"""
     values_transposed = weights @ V.transpose(-2, -1)
-    """V is transposed before the product: dimensions are weighed instead of tokens. | Which axis of
-    V belongs to the keys?"""
+    """V is transposed before the product: dimensions are weighted instead of tokens. | Which axis
+    of V belongs to the keys?"""
 
 
 @attention.step
@@ -302,7 +302,7 @@ def whole(Q, K, V):
     1/√d_k. | Where does √d_k stand in softmax(Q Kᵀ / √d_k) V?"""
     scores_mix_values = (scores @ V, scores.softmax(-1))
     """The output mixes V by the raw scores; only what you return beside it went through the
-    softmax. | By which of the two should the values be weighed?"""
+    softmax. | By which of the two should the values be weighted?"""
     softmax_after_values = ((scores @ V).softmax(-1), scores.softmax(-1))
     """The output mixes V by the raw scores, and the softmax runs over what comes out. | What should
     be positive and sum to 1: the weights of a query, or its output?"""

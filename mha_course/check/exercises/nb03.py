@@ -62,8 +62,8 @@ def in_memory_order(x, n_heads):
     B, T, D = x.shape
     view_only = x.reshape(B, n_heads, T, D // n_heads)
     """This reads head 0 from the first T/h tokens: `view` (or `reshape`) to (B, h, T, d_k) cuts
-    memory in order, and memory runs token by token. | Every head should see all tokens. Along which
-    axis has the cut to be made first, and which axes have to change places then?"""
+    memory in order, and memory runs token by token. | Every head should see all tokens. Which axis
+    must be cut first, and which axes have to change places then?"""
     viewed = x.view(B, n_heads, T, D // n_heads)
     "= view_only"
     tokens_chunked = torch.stack(x.chunk(n_heads, 1), 1)

@@ -41,7 +41,7 @@ right_too(
     causal_mask,
     lambda _: (300,),
     "With T = 300",
-    "Is there a table, or a number format, that ends before?",
+    "Does a fixed table, or a number format, run out?",
 )
 
 
@@ -81,7 +81,7 @@ def as_a_buffer(T):
     """True means *blocked* here. May query 2 look at key 1?"""
     ones_where_allowed = torch.ones(T, T).tril()[None, None]
     """Your mask holds the number 1 where looking is *allowed*, in (1, 1, T, T), as many models keep
-    it; asked for is True where it is blocked, (T, T)."""
+    it; here True means blocked, in (T, T)."""
 
 
 @causal_mask.step
@@ -127,7 +127,7 @@ right_too(
     padding_mask,
     lambda _: (torch.tensor([2500, 10]), 3000),
     "With T = 3,000",
-    "Is there a table, or a number format, that ends before?",
+    "Does a fixed table, or a number format, run out?",
 )
 right_too(
     padding_mask,

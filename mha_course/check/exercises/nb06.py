@@ -143,8 +143,8 @@ def project(x, layers):
     h = layers.n_heads
     thirds = torch.cat((Q, K, V), -1).unflatten(-1, (h, 3, -1)).unbind(-2)
     thirds_of_each_head = tuple(third.flatten(-2) for third in thirds)
-    """What lies behind one another as all queries, all keys, all values is read head by head, three
-    pieces for each."""
+    """The columns lie as all queries, all keys, all values, and are read head by head, three pieces
+    for each."""
     pieces = x.unflatten(-1, (h, -1))
     blocks = (getattr(layers.module, name).weight for name in NAMES[:3])
     d_k = pieces.shape[-1]

@@ -452,7 +452,7 @@ right_too(
     cached_mask,
     lambda _: (3, 1100, 1090),
     "With 1,100 tokens in the cache",
-    "Is there a table, or a number format, that ends before?",
+    "Does a fixed table, or a number format, run out?",
 )
 
 
