@@ -986,6 +986,8 @@ def test_guesses_are_counted_by_choice_and_once_for_each_learner():
     asked = questions()["scaling_sharp"]
     shown = [prose(text) for text in (asked.asks, *(c.says for c in asked.choices.values()))]
     assert [text for text in shown if text not in page] == []
+    html = "<em>no mask</em>, 2 * 3 * 4, <code>*one*</code>, &lt;b&gt;"
+    assert prose("*no mask*, 2 * 3 * 4, `*one*`, <b>") == html
 
 
 def test_points_are_counted_by_notebook(tmp_path):
@@ -1021,6 +1023,11 @@ def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
     assert "1 of 3 exercises solved" in (tmp_path / "learners/ada.html").read_text("utf-8")
     assert "split_heads" not in (tmp_path / "index.html").read_text("utf-8")
     assert re.search(r"^ +4 +6 +si$", pages.words([made]), re.M)
+    hand_in = HandIn(write(tmp_path / "04.ipynb", "1 / 0"), "04.ipynb", "04", 0)
+    made = Row(Learner("ada", [hand_in]), names=names)
+    grading.grade([made], tmp_path, Limits(60, 6, 100))
+    assert made.notes == ["04.ipynb: not assigned"] and not made.submissions
+    assert not (tmp_path / grading.RESULTS).exists()
     with pytest.raises(SystemExit, match="got 77"):
         classroom.assigned("77,1")
 

@@ -1,4 +1,4 @@
-"""Who solved what: runs a folder of submitted notebooks and sums up the class.
+"""Who solved what: judges a folder of submitted notebooks and sums up the class.
 
     mha-lesson classroom FOLDER [--roster CLASS.csv] [--assigned 1,2,5]
 

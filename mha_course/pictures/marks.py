@@ -214,6 +214,11 @@ def scripts(text: str) -> list[tuple[str, str]]:
     ]
 
 
+def emphasised(html: str) -> str:
+    """*This* as emphasis."""
+    return re.sub(r"\*(\w[\w ,−-]*)\*", r"<em>\1</em>", html)
+
+
 def widest_of(texts: Sequence[str], size: int = SMALL) -> float:
     return max((text_width(t, size) for t in texts), default=0.0)
 

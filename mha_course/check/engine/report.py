@@ -1,11 +1,12 @@
 """What a check says: a few sentences, and where it helps two tables side by side."""
 
-import re
 from dataclasses import dataclass, field
 from html import escape
 
 import torch
 from torch import Tensor
+
+from mha_course.pictures.marks import emphasised
 
 
 @dataclass(frozen=True)
@@ -209,9 +210,5 @@ def _code(text: str) -> str:
     if len(parts) % 2 == 0:
         return "`".join(parts)
     return "".join(
-        f"<code>{part}</code>" if i % 2 else _EMPHASIS.sub(r"<em>\1</em>", part)
-        for i, part in enumerate(parts)
+        f"<code>{part}</code>" if i % 2 else emphasised(part) for i, part in enumerate(parts)
     )
-
-
-_EMPHASIS = re.compile(r"\*(\w[\w ,−-]*)\*")
