@@ -120,6 +120,9 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
     waiting = []
     for row in rows:
         for hand_in in row.learner.notebooks:
+            if hand_in.notebook in BY_NOTEBOOK.keys() - row.books.keys():
+                row.learner.others.append((hand_in.file, "not assigned"))
+                continue
             key = _key(hand_in, limits)
             if key in kept:
                 row.submissions.append(replace(kept[key], file=hand_in.file))
