@@ -1,6 +1,7 @@
 """Slides, printed pages and nbgrader's sources: complete, without solutions where they must be."""
 
 import re
+from datetime import date
 
 import pytest
 from bs4 import BeautifulSoup
@@ -8,6 +9,9 @@ from nbformat import reads
 
 import handout
 import notebooks
+from mha_course import check, lab
+from mha_course.__main__ import main as command
+from mha_course.check import journal
 
 LOADS = re.compile(r"""(?:src|href)=["']?https?://[^"'>]+\.(?:js|css)|@import|from 'http""")
 
@@ -126,6 +130,25 @@ def test_learners_get_no_answer_to_a_guess(path):
     plain = reads(handout.plain(path), as_version=4)
     assert not [c for c in plain.cells if handout.tagged(c, "prediction", "claim") and c.outputs]
     assert [c.source for c in plain.cells] == [c.source for c in notebooks.read(path).cells]
+
+
+def test_in_what_learners_get_progress_is_kept_and_the_lab_changes_nothing(tmp_path, monkeypatch):
+    """As in a clone of it on a hub: the folder is the working copy itself."""
+    monkeypatch.setattr(handout, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(handout.sys, "argv", ["handout", "learners"])
+    handout.main()
+    here = tmp_path / "build/learners"
+    given = {path: path.read_bytes() for path in here.iterdir()}
+    assert given[here / journal.COPY] == b"{}\n"  # the same in each version: no update conflicts
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(journal, "_state", {})
+    journal.remember(check.Report("split_heads", False))
+    assert check.progress().kept and command(["practice"]) == 0
+    new = {path.name for path in here.iterdir()} - {path.name for path in given}
+    assert {journal.FILE, journal.LOG} < new and "my_notebooks" not in new
+    assert [name for name in new if name.startswith("practice_")]
+    assert lab.sync(notebooks.FOLDER, lab.working_copy(), date.today()) == []
+    assert [p.name for p in given if p.read_bytes() != given[p]] == [journal.COPY]
 
 
 @each_notebook

@@ -24,7 +24,7 @@ from from_npm import BUILD, fetch
 from mha_course.export import LINK
 from mha_course.folds import unfold
 from mha_course.formulas import typeset
-from mha_course.lab import EXPLORER, LINKED, without_outputs
+from mha_course.lab import EXPLORER, LINKED, RECORD, without_outputs
 from minutes import STATED
 
 REVEAL = "reveal.js@5.2.1"
@@ -294,6 +294,8 @@ def main() -> None:
         name = path.name if make is plain else f"{path.stem}{ending}"
         (target / name).write_text(make(path), encoding="utf-8", newline="\n")
         print(target.relative_to(BUILD.parent) / name)
+    if make is plain:  # progress is kept beside it; empty, so that no update conflicts in a clone
+        (BUILD / folder / RECORD).write_text("{}\n")
 
 
 if __name__ == "__main__":
