@@ -162,6 +162,20 @@ def test_the_notebook(sitting, tmp_path):
     assert "class MultiHeadAttention" in whole and "Twenty minutes" in whole
 
 
+def test_the_questions_come_from_the_notebooks_begun(sitting):
+    journal.remember(check.Report("split_heads", False))
+    cells = notebooks.read(check.practice().path).cells[-from_memory.MOST :]
+    asked = {cell.source.split(" ", 1)[1] for cell in cells}
+    books = {e.notebook for e in check.practice.exercises.values()}
+    of = {book: {*from_memory._questions(frozenset({book}))} for book in books}
+    assert len(asked) == from_memory.MOST and asked <= of["03"] and not asked & of["01"]
+    enough = {book for book in books if len(of[book]) >= from_memory.MOST}
+    assert enough == {book for book in books if book <= from_memory.SHORT_WAY}
+    assert from_memory.questions(MONDAY, frozenset({"11"})) == from_memory.questions(
+        MONDAY, frozenset()
+    )
+
+
 def test_the_command_writes_into_my_notebooks(sitting, tmp_path, monkeypatch, capsys):
     journal.remember(check.Report("rotate", False))
     tmp_path.rename(tmp_path.with_name("my_notebooks"))

@@ -150,7 +150,9 @@ class Practice:
             cells += [_text(text) for text in (asked.text, asked.hints) if text]
             cells += [_code(asked.stub), _code(f"check.practice.{problem.name}({problem.name})")]
         if not whole:
-            cells += map(_text, ["## Three questions", *questions(day)])
+            solving = journal.states().keys() & self.exercises.keys()
+            begun = frozenset(self.exercises[name].notebook for name in solving)
+            cells += map(_text, ["## Three questions", *questions(day, begun)])
         kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
         return {
             "cells": [{**cell, "id": f"cell-{i}"} for i, cell in enumerate(cells)],
@@ -215,20 +217,21 @@ def statements() -> dict[str, Asked]:
     return asked
 
 
-def questions(day: date) -> list[str]:
-    """Three of the course's predictions and claims, with the answers that its notebooks computed.
+def questions(day: date, begun: frozenset[str]) -> list[str]:
+    """Three predictions and claims of the notebooks begun, with the answers that these computed.
 
-    Every day others, until all have been asked.
+    Every day others, until all have been asked; from the whole short way where none of it is begun.
     """
-    asked, first = _questions(), day.toordinal() * MOST
+    asked, first = _questions(begun) or _questions(frozenset()), day.toordinal() * MOST
     return [f"**{i + 1}.** {asked[(first + i) % len(asked)]}" for i in range(MOST)]
 
 
 @cache
-def _questions() -> list[str]:
+def _questions(begun: frozenset[str]) -> list[str]:
     asked = []
     for number, cell in _cells():
-        tags = cell["metadata"].get("tags", ()) if number <= SHORT_WAY else ()
+        met = number <= SHORT_WAY and (number in begun or not begun)
+        tags = cell["metadata"].get("tags", ()) if met else ()
         for output in cell.get("outputs", ()):
             html = "".join(output.get("data", {}).get("text/html", ""))
             if "prediction" in tags:
