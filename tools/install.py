@@ -164,7 +164,7 @@ def main() -> None:
         course += ["-c", str(PINS)]
     if not (backend and works([*course, *backend], environment)):
         if backend:
-            print("PyTorch's own index gave no answer: its build on PyPI is taken (on Linux 2.7 GB).")
+            print("PyTorch's own index gave no answer: PyPI's build is taken (on Linux 2.7 GB).")
         if not works(course, environment):
             raise SystemExit(f"That failed: {shlex.join(course)}")
     lean_on_the_clone_from_nearby()
