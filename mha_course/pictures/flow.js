@@ -43,26 +43,34 @@ class Flow {
   }
 
   show(flow) {
-    const before = this.flow, { view } = this;
+    const before = this.flow, { view } = this, other = before?.words.join() !== flow.words.join();
     Object.assign(this, { flow, fields: {} });
     flow.last = flow.blocks.at(-1);
     flow.blocks.forEach((name, i) => { this.fields[name] = view.fields[i]; });
     this.names = new Map(flow.blocks.map((name, i) => [view.fields[i], name]));
-    if (before?.words.join() !== flow.words.join()) [this.pick, this.column] = [flow.pick.slice(), {}];
+    if (other) [this.pick, this.column] = [flow.pick.slice(), {}];
     view.canvas.style.touchAction = flow.by_hand ? "pan-x" : "";
     if (flow.by_hand) this.again();
-    const known = !still.matches && before?.words.join() === flow.words.join() ? before.blocks : flow.blocks;
+    const known = !still.matches && !other ? before.blocks : flow.blocks;
     this.fresh = flow.blocks.filter((name) => !known.includes(name));
-    this.turned = before && before.last !== flow.last;
+    this.turned = before && (before.last !== flow.last || other);
   }
 
-  // On a narrow page, where the products stand one below the other, the block of a new step comes into sight.
+  // The block of a new step or example comes into sight, also once the kernel has shown the example's controls.
   follow() {
+    if (!this.turned) return;
+    this.see();
+    setTimeout(() => this.see(), 300);
+  }
+
+  // On a narrow page the products stand one below the other.
+  see() {
     const { view, strip, place } = this;
-    if (!this.turned || view.scene.width >= 700) return;
+    if (view.scene.width >= 700 || !view.el.isConnected) return;
     const f = this.fields[this.flow.last], [, top] = f.box(0, 0), [, end, , high] = f.box(f.rows - 1, 0);
     const bar = view.el.closest(".mha-explorer").firstElementChild.offsetHeight;
-    place.style.cssText = `top:${top - 22}px;height:${end + high + 44 - top}px;scroll-margin:${bar}px 0 ${strip.offsetHeight}px`;
+    const low = getComputedStyle(strip).position === "sticky" ? strip.offsetHeight : 0;
+    place.style.cssText = `top:${top - 22}px;height:${end + high + 44 - top}px;scroll-margin:${bar}px 0 ${low}px`;
     place.scrollIntoView({ block: "nearest" });
   }
 
@@ -181,21 +189,25 @@ class Flow {
     const tokens = view.scene.marks.filter((mark) => mark.kind === "text");
     for (const [at, role] of this.words(name, r, c)) this.tag(g, tokens[at], role);
     if (!PAIRS.includes(name)) return;
-    const f = this.fields[name], [left, y, , high] = f.box(r, 0), [end, , w] = f.box(r, f.columns - 1);
+    const f = this.fields[name], [left, y, , high] = f.box(r, 0);
     const [x, low, wide, h] = f.box(f.rows - 1, c), [query, key] = [r, c].map((at) => this.flow.words[at]);
-    const beside = left ? { x: left - 8, align: "right" } : { x: end + w + 8 };
-    this.tag(g, { ...beside, y: y + high / 2, text: query }, "query");
-    this.tag(g, { x: x + wide / 2, y: low + h + 9, text: key, align: "center" }, "key");
+    const below = low + h + 9, [from, to] = this.tag(g, { x: x + wide / 2, y: below, text: key, align: "center" }, "key");
+    const sides = Object.values(this.fields).map((o) => o.box(0, o.columns - 1)).filter(([at, level]) => at < left && level === f.box(0, 0)[1]);
+    const gap = left - Math.max(0, ...sides.map(([at, , side]) => at + side)), needs = g.measureText(query).width + 16;
+    const beside = from >= needs ? { x: from - 6, align: "right" } : { x: to + 6 }; // the key's name
+    this.tag(g, { text: query, ...(gap >= needs ? { x: left - 8, y: y + high / 2, align: "right" } : { ...beside, y: below }) }, "query");
   }
 
-  // A token's name, in its role's colour.
+  // A token's name, in its role's colour; says from where to where.
   tag(g, { x, y, text, size = 12, align = "left" }, role) {
     const { view } = this;
     g.font = `600 ${size}px ${view.font}`;
-    const width = g.measureText(text).width, from = Math.max(2, x - { left: 0, center: 0.5, right: 1 }[align] * width);
+    const width = g.measureText(text).width, at = x - { left: 0, center: 0.5, right: 1 }[align] * width;
+    const from = Math.max(2, Math.min(view.scene.width - width - 2, at));
     g.fillStyle = view.theme.roles[role];
     g.fillRect(from - 4, y - size / 2 - 2.5, width + 8, size + 5);
     view.write(g, text, from, y, size, "#FFFFFF", "left", true);
+    return [from - 4, from + width + 4];
   }
 
   // A role's colour as a line. Without a role, the head's.
@@ -290,9 +302,9 @@ const FLOW_STYLE = `
 .mha-strip .mha-meant{outline:2px solid var(--mha-text);outline-offset:1px}
 @container (max-width:840px){.mha-strip p{min-height:2.9em}}
 @container (max-width:700px){
-.mha-strip{position:sticky;bottom:0;z-index:2;background:var(--mha-page)}
-.mha-strip span:has(b){margin-bottom:46px}
-.mha-strip div:has(b){height:84px}
-.mha-strip b{writing-mode:vertical-rl;text-align:left;left:0;right:0;line-height:1}
+@media (min-height:600px){.mha-strip{position:sticky;bottom:0;z-index:2;background:var(--mha-page)}}
+.mha-strip div:has(:nth-child(5) b){height:84px}
+.mha-strip :has(:nth-child(5) b) span{margin-bottom:46px}
+.mha-strip :has(:nth-child(5) b) b{writing-mode:vertical-rl;text-align:left;left:50%;right:auto;translate:-50%;line-height:1}
 }
 `;

@@ -21,7 +21,7 @@ from mha_course.pictures.panel import FOLDED, Panel, Piece
 SQUARES = ("products", "scores", "masked", "weights")  # (T, T) each
 ROLE = {"x": "output", "q": "query", "k": "key", "v": "value", "context": "value",
         "concat": "value", "output": "output"}  # fmt: skip
-SIGNS = "grey: below 0"
+SIGNS = "faintest: 0; grey: below 0"
 TITLE = 18.0  # the height of a block's title
 SIDES = (*range(16, 1, -1), 1.5, 1.0, 0.5)  # of a cell of a (T, T) block
 MODEL = 384.0  # the most that a matrix of d_model columns may take

@@ -80,12 +80,18 @@ async function render({ model, el }) {
     listen(model, "change:prefetched", arrive);
     listen(model, "change:error", fail);
     answered();
+    if (bar?.closest(".jp-Cell")?.nextElementSibling?.matches(".jp-mod-active")) setTimeout(comeOut, 300, view, bar);
     arrive();
     fail();
     resize.observe(el);
   };
   requestAnimationFrame(start); // the element is in the page, and has its theme, one frame from now
   return () => { gone = true; off.forEach((f) => f()); resize.disconnect(); view.remove(); };
+}
+
+// Shift + Enter brings the next cell into sight: the picture above shall not begin under its bar.
+function comeOut({ stage }, bar) {
+  if (bar.getBoundingClientRect().bottom > stage.getBoundingClientRect().top + 1) bar.parentElement.scrollIntoView();
 }
 
 const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);

@@ -108,9 +108,8 @@ def scene() -> Scene:
         Module(alt="The whole module as boxes with their shapes: query, key and value are "
                    "projected, split into heads, compared, masked, turned into weights and mixed; "
                    "the heads, side by side, go through W^O, and the query is added."),
-        caption="Squares and arrows: queries, keys, values (also mixed), or what layers take in "
-        "and put out. Coloured frames: every head has its own. Dashed: what a model does around "
-        "it.",
+        caption="Violet: queries; brown: keys; teal: values, also mixed; pink: what goes in and "
+        "comes out. Coloured frames: one per head. Dashed: what a model adds around the class.",
     )  # fmt: skip
 
 

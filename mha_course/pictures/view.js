@@ -4,7 +4,7 @@
 const STYLE = `
 .mha-explorer,.mha-view{max-width:100%;font-size:13px;line-height:1.45;color:var(--mha-text)}
 .mha-view{position:relative}
-.mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);padding:2px 0}
+.mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);margin-left:-2px;padding:2px 0 2px 2px}
 .mha-bar>.mha-head{flex:1 0 100%}
 .mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(.mha-explorer){overflow:visible;min-width:0}
 .mha-head p{margin:.2em 0;max-width:120ch}
