@@ -76,7 +76,7 @@ def test_words_of_the_site(theme):
 
 def test_a_still_on_a_dark_page_is_dimmed_and_its_words_still_read():
     page = (ROOT / "tools/pages/page.css").read_text(encoding="utf-8")
-    shares = re.findall(r"img ?\{ ?filter: ?brightness\((\.\d+)\)", page + live.SCRIPT)
+    shares = re.findall(r"img ?\{ ?filter: ?brightness\((\.\d+)\)", page + figures.DIMMED)
     assert len(shares) == 3 and len({*shares}) == 1  # the system's theme, the page's, JupyterLab's
     card, ink = ([float(shares[0]) * v for v in rgb(c)] for c in (figures.CARD, figures.INK))
     assert luminance(card) < 0.65 and contrast(card, ink) >= 7

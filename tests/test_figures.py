@@ -256,7 +256,7 @@ def test_show_gives_a_figure_with_alt_text_and_caption_and_words_without_html():
     source = re.search(r'src="data:image/webp;base64,([^"]+)"', html)
     assert source is not None
     assert Image.open(io.BytesIO(base64.b64decode(source[1]))).format == "WEBP"
-    assert "<figcaption>1 &lt; 2</figcaption>" in html
+    assert "<figcaption>1 &lt; 2</figcaption>" in html and figures.DIMMED in html
     assert 'alt="a &amp; b: heatmap' in html
     assert "<i>" not in html
     assert repr(still).startswith("a & b: heatmap of 1 × 1")

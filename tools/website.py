@@ -183,6 +183,8 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
         formula.wrap(soup.new_tag("span", attrs={"class": "scroll"}))
     for figure in main.find_all("figure"):
         figure["class"] = "scroll"
+        for rule in figure.find_all("style"):  # page.css has its own
+            rule.decompose()
     return soup
 
 

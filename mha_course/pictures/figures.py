@@ -44,6 +44,8 @@ DENSITY = 2  # image pixels for each CSS pixel: crisp on dense screens
 STEP, GREY_STEP = 8.5, 25.5  # between the colours along edges, of 255
 MARGIN = 12  # CSS pixels around the drawing
 CARD, INK, EDGE = "#FFFFFF", "#2B2B2B", "#C9CDD2"
+# JupyterLab says on its page whether it is dark.
+DIMMED = "<style>[data-jp-theme-light=false] figure>img{filter:brightness(.8)}</style>"
 
 
 class Still:
@@ -80,7 +82,7 @@ def html(thing: Any, height: float = math.inf) -> str:
     made = _bytes(drawing, "webp", lossless=True, quality=90, method=4)
     source = base64.b64encode(made).decode()
     return (
-        f'<figure style="margin:0.6em 0"><img src="data:image/webp;base64,{source}" '
+        f'<figure style="margin:0.6em 0">{DIMMED}<img src="data:image/webp;base64,{source}" '
         f'alt="{escape(scene.alt)}" width="{_size(drawing)[0]}" '
         f'style="max-width:100%;height:auto">{_caption(scene)}</figure>'
     )

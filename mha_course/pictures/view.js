@@ -38,7 +38,6 @@ const STYLE = `
 .mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
 .mha-bar .widget-dropdown select{width:auto;padding-right:4px;appearance:auto;background-image:none}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
-[data-jp-theme-light=false] figure>img{filter:brightness(.8)}
 @media print{.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
 `;
 
