@@ -772,6 +772,7 @@ WITHOUT = {
     "attention.project": "serves the module, which has looked",
     "decoding.KVCache.joined": "serves the layer, which has looked",
     "decoding.KVCache.hold": "serves the layer, which has looked",
+    "panels.Module": "one picture of the course; what notebooks write is nn.Module",
 }
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -133,18 +133,28 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
     out.mkdir(parents=True, exist_ok=True)
     stop = Event()
     with Progress(len(waiting), "notebooks") as bar, ThreadPoolExecutor(jobs) as pool:
+        asked: dict[Future[Submission], tuple[Row, str]] = {}
+
+        def keep(future: Future[Submission]) -> None:
+            (row, key), submission = asked[future], future.result()
+            with (out / RESULTS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, asdict(submission)]) + "\n")
+            del asked[future]
+            row.submissions.append(submission)
+            row.submissions.sort(key=lambda s: s.file)
+            bar.advance(submission.file)
+
         try:
-            asked = {pool.submit(one, h, limits, stop): (row, key) for row, h, key in waiting}
+            for row, hand_in, key in waiting:
+                asked[pool.submit(one, hand_in, limits, stop)] = row, key
             for future in as_completed(asked):
-                (row, key), submission = asked[future], future.result()
-                row.submissions.append(submission)
-                row.submissions.sort(key=lambda s: s.file)
-                with (out / RESULTS).open("a", encoding="utf-8") as file:
-                    file.write(json.dumps([key, asdict(submission)]) + "\n")
-                bar.advance(submission.file)
+                keep(future)
         finally:  # interrupted: what runs now ends at once, and is run again next time
+            ended = [future for future in asked if future.done()]
             pool.shutdown(wait=False, cancel_futures=True)
             stop.set()
+            for future in ended:
+                keep(future)
 
 
 def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submission:
