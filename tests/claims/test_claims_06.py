@@ -141,6 +141,7 @@ def test_a_trained_cross_attention_looks_at_the_mirrored_place_and_needs_it(seed
         assert torch.equal(model(other)[0].argmax(dim=-1), other.flip(1))
 
 
+@pytest.mark.long
 def test_the_three_starts_learn_alike_and_one_far_wider_does_not():
     bounds = (1 / math.sqrt(40), math.sqrt(6 / 160), math.sqrt(6 / 80))
     steps = []
