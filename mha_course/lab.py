@@ -35,6 +35,7 @@ MOVED = re.compile(
     r"| import .*\b(?:check|compare|explore|runs|shipped)\b)",
     re.M,
 )
+FIRST = "ribbons"  # the cell whose picture is seen before anything has run
 TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
 # What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
 LANGUAGE = {
@@ -107,7 +108,7 @@ def _notebook(content: bytes) -> dict[str, Any] | None:
 
 
 def without_outputs(content: bytes) -> bytes:
-    """A notebook as a learner gets it: nothing run yet, which explorers say; another file as it is.
+    """A notebook as a learner gets it: nothing run but the first picture; another file as it is.
 
     It names the Python that runs it, as Jupyter would on opening it: so opening changes nothing.
     """
@@ -116,9 +117,11 @@ def without_outputs(content: bytes) -> bytes:
         return content
     for cell in notebook["cells"]:
         if cell.get("cell_type") == "code":
-            moves = EXPLORER.search("".join(cell["source"]))
-            hint = {"output_type": "display_data", "metadata": {}, "data": {"text/plain": [TO_RUN]}}
-            cell |= {"outputs": [hint] if moves else [], "execution_count": None}
+            shows = [{"text/plain": [TO_RUN]}] if EXPLORER.search("".join(cell["source"])) else []
+            if cell.get("id") == FIRST:
+                shows = [output["data"] for output in cell["outputs"] if "data" in output]
+            made = [{"output_type": "display_data", "metadata": {}, "data": x} for x in shows]
+            cell |= {"outputs": made, "execution_count": None}
     notebook.setdefault("metadata", {})["language_info"] = LANGUAGE
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 
