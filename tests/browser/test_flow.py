@@ -31,6 +31,18 @@ BLOCK_IS_SEEN = """() => {
   const top = edge('canvas', 'top') + f.box(0, 0)[1], [, y, , h] = f.box(f.rows - 1, 0);
   return top >= edge('.mha-bar', 'bottom') - 1 && edge('canvas', 'top') + y + h <= edge('.mha-strip', 'top') + 1;
 }"""  # noqa: E501
+# The blocks that a token's name lies on, of those which every pair of the last step shows.
+HIDDEN = """() => {
+  const { flow } = document.querySelector('canvas').mha, { view } = flow, g = view.context, on = [];
+  const f = flow.fields[flow.flow.last], blocks = Object.entries(flow.fields), { fillRect } = g;
+  g.fillRect = (x, y, w, h) => { for (const [name, o] of blocks) {
+    const [left, top] = o.box(0, 0), [right, low, wide, high] = o.box(o.rows - 1, o.columns - 1);
+    if (x < right + wide && x + w > left && y + 1 < low + high && y + h > top) on.push(name); } };
+  for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) { flow.view.cursor = [view.fields.indexOf(f), r, c]; flow.mark(g); }
+  delete g.fillRect;
+  view.cursor = null;
+  return on;
+}"""  # noqa: E501
 
 
 @pytest.fixture
@@ -295,6 +307,23 @@ def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(opened, theme):
     for _ in range(2):
         page.keyboard.press("ArrowLeft")
         page.wait_for_function(BLOCK_IS_SEEN)
+
+
+@pytest.mark.parametrize("width", [900, 640, 360])
+def test_on_a_low_window_too_the_block_is_seen_and_no_name_hides_a_number(opened, width):
+    page = opened("one head")
+    page.set_viewport_size({"width": width, "height": 430})
+    page.wait_for_function("w => document.querySelector('canvas').mha.scene.width <= w", arg=width)
+    step = page.get_by_role("slider", name="step", exact=True)
+    for example in ("the sentence", "by hand"):
+        page.get_by_label("example").select_option(example)
+        step.focus()
+        page.keyboard.press("End")
+        for _ in range(4):
+            if width < 700:
+                page.wait_for_function(BLOCK_IS_SEEN)
+            assert page.evaluate(HIDDEN) == []
+            page.keyboard.press("ArrowLeft")
 
 
 def test_a_map_of_tokens_names_its_row_and_its_column(opened):
