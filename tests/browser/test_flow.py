@@ -31,14 +31,14 @@ BLOCK_IS_SEEN = """() => {
   const top = edge('canvas', 'top') + f.box(0, 0)[1], [, y, , h] = f.box(f.rows - 1, 0);
   return top >= edge('.mha-bar', 'bottom') - 1 && edge('canvas', 'top') + y + h <= edge('.mha-strip', 'top') + 1;
 }"""  # noqa: E501
-# The blocks that a token's name lies on, of those which every pair of the last step shows.
+# The blocks that a name lies on while each pair of the last step is looked at.
 HIDDEN = """() => {
   const { flow } = document.querySelector('canvas').mha, { view } = flow, g = view.context, on = [];
-  const f = flow.fields[flow.flow.last], blocks = Object.entries(flow.fields), { fillRect } = g;
+  const f = flow.fields[flow.flow.last], blocks = Object.entries(flow.fields);
   g.fillRect = (x, y, w, h) => { for (const [name, o] of blocks) {
     const [left, top] = o.box(0, 0), [right, low, wide, high] = o.box(o.rows - 1, o.columns - 1);
     if (x < right + wide && x + w > left && y + 1 < low + high && y + h > top) on.push(name); } };
-  for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) { flow.view.cursor = [view.fields.indexOf(f), r, c]; flow.mark(g); }
+  for (let r = 0; r < f.rows; r++) for (let c = 0; c < f.columns; c++) { view.cursor = [view.fields.indexOf(f), r, c]; flow.mark(g); }
   delete g.fillRect;
   view.cursor = null;
   return on;
