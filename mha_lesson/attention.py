@@ -212,9 +212,9 @@ class MultiHeadAttention(nn.Module):
         the fused matrix, and that of separate `nn.Linear` layers. With one block the course's
         language model learned more from them at each of three learning rates; after 600 steps at
         the best rate it stood at 1.87 nats a character from this start, at 1.82 and 1.79 from
-        those. With two blocks, in two seeds, they led at half that rate and hardly at that rate;
-        at twice that rate `nn.Linear`'s fell behind (tools/BENCHMARKS.md). This start stays,
-        since all that the course has trained began with it; `nn.init` draws another in a line.
+        those. With two blocks they led at half that rate, by less at that rate, and at twice that
+        rate `nn.Linear`'s fell behind (tools/BENCHMARKS.md). This start stays, since all that
+        the course has trained began with it; `nn.init` draws another in a line.
 
         Args:
             d_model: dimensions of a token, in and out.
