@@ -108,9 +108,10 @@ def _notebook(content: bytes) -> dict[str, Any] | None:
 
 
 def without_outputs(content: bytes) -> bytes:
-    """A notebook as a learner gets it: nothing run but the first picture; another file as it is.
+    """A notebook as a learner gets it: nothing run, which explorers say; another file as it is.
 
-    It names the Python that runs it, as Jupyter would on opening it: so opening changes nothing.
+    Only the first picture of the course is kept. The notebook names the Python that runs it, as
+    Jupyter would on opening it: so opening changes nothing.
     """
     notebook = _notebook(content)
     if notebook is None:

@@ -299,6 +299,8 @@ def test_torchs_build_fits_the_machine_where_nothing_else_was_told(monkeypatch):
     assert tried == [*plain, *AUTO]
     for name in install.TOLD:
         assert "auto" not in asked(monkeypatch, listed=f"global.{name}='x'")[0], name
+    capped = asked(monkeypatch, listed="global.constraint='x'")[0]
+    assert capped[-2:] == AUTO, "a constraint names versions, and no place to get them"
     assert "auto" not in asked(monkeypatch, uv=None)[0]
     monkeypatch.setenv("UV_TORCH_BACKEND", "cpu")
     assert "auto" not in asked(monkeypatch)[0]
