@@ -7,7 +7,7 @@ from mha_course.prose import prose
 from mha_lesson.refusals import require_text, say
 
 QUOTED = re.compile(r": [“\"']")  # whose claim it is stands before, the claim itself is in quotes
-GUESS = "Your guess: does it hold, or not in general? The verdict is inside."
+GUESS = "Your guess: does it hold in general? The verdict is inside."
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,8 @@ def assert_says_largest(scene: Scene, panels: list[Heatmap]) -> None:
     assert (query, key) in [
         (names[r], names[c]) for values in inner for r, c in np.argwhere(values >= top - 1e-9)
     ]
-    share, best, first = re.search(
-        r"it → creek: at most (\S+), in head (\d+); .* first choice in (\d+) of", scene.caption
+    best, share, first = re.search(
+        r"it → creek: largest in head (\d+), (\S+); .* comes first in (\d+) of", scene.caption
     ).groups()
     rows = np.stack([values[names.index("it")] for values in inner])
     creek = names.index("creek")
@@ -197,8 +197,8 @@ class TestProjections:
             d_model, h = state["d_model"], state["h"]
             said = rf"^{h} heads? of {d_k} dimensions?: 4 · {d_model} · {h} · {d_k} = {real:,} para"
             assert re.search(said, scene.caption)
-            just = "parameters, just 4 · d_model²" in scene.caption
-            assert just == (real == 4 * d_model**2)
+            exactly = "parameters, exactly 4 · d_model²" in scene.caption
+            assert exactly == (real == 4 * d_model**2)
             assert parameters.reference == (d_model**2, "d_model²")
             assert parameters.roles == ("query", "key", "value", "output")
             assert operations.roles == (*parameters.roles, "", "value")
@@ -289,7 +289,7 @@ class TestMemory:
             try:
                 x[step].view(-1)
             except RuntimeError:
-                assert "view(-1) is refused" in caption
+                assert "a flat view is refused" in caption
             else:
                 assert "view(-1) is refused" not in caption
         if step in ("contiguous", "merged"):

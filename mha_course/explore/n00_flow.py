@@ -257,7 +257,7 @@ def _caption(source: Source, blocks: dict[str, Heatmap], step: str, head: int, c
         "mask": "blocked keys get −∞." if causal else "nothing is blocked here.",
         "softmax": "each row becomes shares that add up to 1"
         + ("." if causal and j > i else example("{0} takes {2} from {1}", "weights")),
-        "weights · V": "each token takes a mean of the values, weighted by its row.",
+        "weights · V": "each token averages the values with its weights.",
         "concat": f"the contexts of all {len(source.q)} heads lie side by side.",
         "Wᴼ": f"the output is the sum of what all heads write{bias}.",
     }[step]

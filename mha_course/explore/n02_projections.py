@@ -41,7 +41,7 @@ def scene(d_model: int = 384, h: int = 12, d_k: int | None = None) -> Scene:
     d_model, h, d_k = int(d_model), int(h), int(d_k)  # NumPy's would overflow
     one = d_model * h * d_k  # parameters of one matrix
     products = 2 * T * h * d_k  # a multiply-add counts as two operations
-    share = "just" if one == d_model**2 else f"{one / d_model**2:.3g} times"
+    share = "exactly" if one == d_model**2 else f"{one / d_model**2:.3g} times"
     matrices = ["W_q", "W_k", "W_v", "W_o"]
     parameters = Bars(
         [one] * 4, matrices, roles=ROLES, name="parameters", title="parameters",

@@ -107,8 +107,8 @@ def scene() -> Scene:
     return Scene(
         Module(alt="The whole module as boxes with their shapes: query, key and value are "
                    "projected, split into heads, compared, masked, turned into weights and mixed; "
-                   "the heads, side by side, go through W^O, and the query is added."),
-        caption="Violet: queries; brown: keys; teal: values, also mixed; pink: what goes in and "
+                   "the heads, side by side, go through W^O, and the input is added."),
+        caption="Violet: queries; brown: keys; teal: values and contexts; pink: what goes in and "
         "comes out. Coloured frames: one per head. Dashed: what a model adds around the class.",
     )  # fmt: skip
 
