@@ -101,8 +101,8 @@ def _largest(weights: Tensor, tokens: tuple[str, ...], inside: bool) -> str:
         share, best = it[:, tokens.index("creek")].max(dim=0)
         first = int((it.argmax(dim=-1) == tokens.index("creek")).sum())
         words += (
-            f" it → creek: largest in head {int(best)}, {number(float(share), 2)}; among the words, "
-            f"creek comes first in {first} of {counted(len(weights), 'head')}."
+            f" it → creek: largest in head {int(best)}, {number(float(share), 2)}; "
+            f"among the words, creek comes first in {first} of {counted(len(weights), 'head')}."
         )
     return words
 
