@@ -26,7 +26,7 @@ def outputs(notebook, kind):
 
 @each_notebook
 def test_slides_hold_everything_but_answers_large_and_a_verdict_at_a_key_press(path):
-    before, deck = notebooks.read(path), handout.deck(notebooks.read(path))
+    before, deck = notebooks.read(path), handout.as_slides(notebooks.read(path))
     code = [c for c in before.cells if c.cell_type == "code" and c.id != "imports"]
     shown = [c for c in code if not handout.tagged(c, "exercise", "check")]
     slides = [c for c in deck.cells if c.cell_type == "code"]
@@ -94,7 +94,7 @@ def test_a_deck_is_one_file_and_opens_second_readings_only_when_asked(monkeypatc
 
 def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     path = notebooks.paths("06")[0]
-    page = handout.printed(path)
+    page = handout.printed_page(path)
     cells = notebooks.read(path).cells
     folded = sum(c.source.count("<details") + handout.tagged(c, "claim") for c in cells)
     boxes = [c.outputs[0].data["text/html"] for c in cells if handout.tagged(c, "prediction")]
@@ -116,7 +116,7 @@ def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
 
 def test_printed_pages_lead_to_one_another_and_to_no_file_else(only):
     only(".ipynb", ".md", "Solution")
-    page = BeautifulSoup(handout.printed(notebooks.paths("09")[0]), "html.parser")
+    page = BeautifulSoup(handout.printed_page(notebooks.paths("09")[0]), "html.parser")
     links = [a["href"] for a in page.find_all("a", href=True)]
     files = [link for link in links if not link.startswith(("#", "https://"))]
     made = {f"{path.stem}.html" for path in notebooks.paths()}
@@ -127,7 +127,7 @@ def test_printed_pages_lead_to_one_another_and_to_no_file_else(only):
 
 @each_notebook
 def test_learners_get_no_answer_to_a_guess(path):
-    plain = reads(handout.plain(path), as_version=4)
+    plain = reads(handout.for_learners(path), as_version=4)
     assert not [c for c in plain.cells if handout.tagged(c, "prediction", "claim") and c.outputs]
     assert [c.source for c in plain.cells] == [c.source for c in notebooks.read(path).cells]
 

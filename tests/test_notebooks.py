@@ -83,7 +83,7 @@ def test_is_stored_as_it_ran_from_top_to_bottom(path):
 def test_is_stored_in_the_normal_form(path):
     """`make notebooks` would change nothing but what a new run changes."""
     stored = notebooks.read(path)
-    assert stored == notebooks.normal(notebooks.read(path))
+    assert stored == notebooks.normalise(notebooks.read(path))
     assert set(stored.metadata) == {"kernelspec", "language_info"}
 
 
@@ -277,7 +277,7 @@ def without_trainings(code):
     kept, made = [], set()
     for cell in code:
         bound, used, changed = names(cell.source)
-        if TRAINS.search(cell.source) or minutes.wait(cell) or made & (used | changed):
+        if TRAINS.search(cell.source) or minutes.wait_seconds(cell) or made & (used | changed):
             made |= bound | changed
         else:
             made -= bound
@@ -321,7 +321,7 @@ def test_solutions_pass_their_checks(request):
         answers = notebooks.solutions(notebook)
         n_exercises += len(answers)
         theirs = set().union(*(names(answer)[0] for answer in answers.values()))
-        cells = notebooks.solved(notebook).cells
+        cells = notebooks.with_solutions(notebook).cells
         code = [cell for cell in cells if cell.cell_type == "code"]
         open_ids = {cell.id for cell in minutes.thread(notebook)}
         thread = [cell for cell in code if cell.id in open_ids]
@@ -424,17 +424,17 @@ def test_no_open_sentence_leads_into_a_fold_without_saying_so():
 @each_notebook
 def test_minutes_are_what_they_are_by_the_formula(path):
     notebook = notebooks.read(path)
-    stated = [cell.source for cell in minutes.stated(notebooks.read(path)).cells]
+    stated = [cell.source for cell in minutes.with_minutes(notebooks.read(path)).cells]
     assert [cell.source for cell in notebook.cells] == stated
     assert minutes.ON_THE_TITLE.search(notebook.cells[0].source)
-    assert minutes.both(notebook)[0] <= OPEN_AT_MOST[path.name[:2]]
+    assert minutes.short_and_full(notebook)[0] <= OPEN_AT_MOST[path.name[:2]]
 
 
 def test_tables_of_minutes_are_up_to_date():
     books = {path.stem: notebooks.read(path) for path in NOTEBOOKS}
     for path in notebooks.TABLES:
         text = path.read_text(encoding="utf-8")
-        assert minutes.renewed(text, books) == text, f"make notebooks renews {path.name}"
+        assert minutes.with_new_tables(text, books) == text, f"make notebooks renews {path.name}"
         assert all(f"{name}.ipynb)" in text for name in books if name != path.stem)
 
 
@@ -443,6 +443,7 @@ def test_no_open_cell_makes_one_wait(path):
     """By its tag, on one thread; what takes longer was computed beforehand or is folded."""
     notebook = notebooks.read(path)
     waits = [
-        [minutes.wait(c) for c in cells] for cells in (minutes.thread(notebook), notebook.cells)
+        [minutes.wait_seconds(cell) for cell in cells]
+        for cells in (minutes.thread(notebook), notebook.cells)
     ]
     assert max(waits[0]) <= 10 and sum(waits[0]) <= 30 and sum(waits[1]) - sum(waits[0]) <= 60

@@ -269,7 +269,7 @@ def asked(monkeypatch, *words, listed="", uv="/somewhere/uv", fails=None) -> lis
         return subprocess.CompletedProcess(command, int(fails in command), listed)
 
     monkeypatch.setattr(install, "find_uv", lambda _: uv)
-    monkeypatch.setattr(install, "lean_on_the_clone_from_nearby", lambda: None)
+    monkeypatch.setattr(install, "make_clone_path_relative", lambda: None)
     monkeypatch.setattr(install.socket, "create_connection", lambda *_, **__: io.BytesIO())
     monkeypatch.setattr(install.subprocess, "run", run)
     monkeypatch.setattr(sys, "argv", ["install.py", *words])
@@ -291,13 +291,13 @@ AUTO = ["--torch-backend", "auto"]
 
 
 def test_torchs_build_fits_the_machine_where_nothing_else_was_told(monkeypatch):
-    for name in install.UV_TOLD:
+    for name in install.UV_SOURCES:
         monkeypatch.delenv(name, raising=False)
     course, weights = asked(monkeypatch, listed="global.timeout='9'")
     assert course[-2:] == AUTO and "auto" not in weights
     tried, plain, _ = asked(monkeypatch, fails="auto")
     assert tried == [*plain, *AUTO]
-    for name in install.TOLD:
+    for name in install.PIP_SOURCES:
         assert "auto" not in asked(monkeypatch, listed=f"global.{name}='x'")[0], name
     capped = asked(monkeypatch, listed="global.constraint='x'")[0]
     assert capped[-2:] == AUTO, "a constraint names versions, and no place to get them"
@@ -326,7 +326,7 @@ def test_no_network_is_said_at_once(listed, host, monkeypatch):
     monkeypatch.setattr(install, "getproxies", dict)
     said = pytest.raises(SystemExit, match=f"No network: {host} does not answer")
     with said if host else contextlib.nullcontext():
-        install.refuse_where_nothing_can_be_had(install.pip_settings(listed))
+        install.require_wheels_and_network(install.pip_settings(listed))
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_a_machine_without_wheels_is_told(machine, libc, said, monkeypatch):
     for name, value in zip(("system", "machine", "libc_ver"), (*machine, (libc, "")), strict=True):
         monkeypatch.setattr(install.platform, name, lambda value=value: value)
     with pytest.raises(SystemExit, match=said) if said else contextlib.nullcontext():
-        install.refuse_where_nothing_can_be_had({"no-index": ["true"]})
+        install.require_wheels_and_network({"no-index": ["true"]})
 
 
 def test_a_path_beyond_ascii_is_found_in_the_c_locale(tmp_path, monkeypatch):
@@ -350,7 +350,7 @@ def test_a_path_beyond_ascii_is_found_in_the_c_locale(tmp_path, monkeypatch):
     (packages / "_editable_impl_mha_lesson.pth").write_text(str(clone), encoding="utf-8")
     monkeypatch.setattr(install, "ROOT", clone)
     monkeypatch.setattr(install.sysconfig, "get_path", lambda _: str(packages))
-    install.lean_on_the_clone_from_nearby()
+    install.make_clone_path_relative()
     code = f"import site; site.addsitedir({str(packages)!a}); import found_here"
     env = {**os.environ, "LC_ALL": "C"}
     subprocess.run([sys.executable, "-c", code], env=env, check=True)

@@ -406,11 +406,11 @@ def test_a_plan_leaves_nothing_out_and_takes_nothing_twice(title):
 def test_what_is_asked_aloud_is_counted_at_a_cell_that_is_open():
     """Each table names an explorer's call or a heading, and a lesson takes longer for it."""
     for section in GUIDE.split("### "):
-        for table in minutes.ASKED.findall(section):
+        for table in minutes.QUESTION_TABLE.findall(section):
             cells = minutes.thread(BOOKS[section[:2]])
             more = minutes.in_class(cells, [table]) - minutes.in_class(cells, [])
             assert more == pytest.approx(minutes.ALOUD * table[1].count("\n")) and more > 1, table
-    assert GUIDE.count("| ask before") == len(minutes.ASKED.findall(GUIDE))
+    assert GUIDE.count("| ask before") == len(minutes.QUESTION_TABLE.findall(GUIDE))
 
 
 def test_what_a_plan_may_drop_takes_as_long_as_it_says():

@@ -62,14 +62,14 @@ class MinimalDecoder(nn.Module):
         self.w_qkv, self.w_o, self.parts = layer.w_qkv, layer.w_o, layer.parts
         self.d_k, self.shared = layer.d_k, layer.n_kv_heads < layer.n_heads
 
-    def forward(self, x: Tensor, held: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def forward(self, x: Tensor, cached: tuple[Tensor, Tensor] | None = None) -> Tensor:
         B, T, _ = x.shape
         q, k, v = (part.view(B, T, -1, self.d_k).transpose(1, 2)
                    for part in self.w_qkv(x).split(self.parts, dim=-1))  # fmt: skip
-        if held is not None:
-            k, v = torch.cat((held[0], k), dim=2), torch.cat((held[1], v), dim=2)
+        if cached is not None:
+            k, v = torch.cat((cached[0], k), dim=2), torch.cat((cached[1], v), dim=2)
         context = F.scaled_dot_product_attention(
-            q, k, v, is_causal=held is None, enable_gqa=self.shared
+            q, k, v, is_causal=cached is None, enable_gqa=self.shared
         )
         return self.w_o(context.transpose(1, 2).reshape(B, T, -1))
 
@@ -88,7 +88,7 @@ def contestants(size: tuple[int, ...], x: Tensor, backward: bool) -> dict[str, C
 
         return call
 
-    found = {
+    calls = {
         "base": lambda: block(x),
         "block": lambda: block(x),
         "fused": lambda: mha(x, causal=True),
@@ -97,8 +97,8 @@ def contestants(size: tuple[int, ...], x: Tensor, backward: bool) -> dict[str, C
         "torch, weights": torch_module(average_attn_weights=False),
     }
     if not backward:
-        found["torch, fast path"] = torch_module(fast_path=True, average_attn_weights=False)
-    return found
+        calls["torch, fast path"] = torch_module(fast_path=True, average_attn_weights=False)
+    return calls
 
 
 def timer(call: Callable[[], Tensor], x: Tensor, backward: bool) -> Callable[[int], float]:
@@ -194,12 +194,12 @@ def writers(n_kv_heads: int, T: int, device: str) -> dict[str, tuple[Callable, C
     minimal, full = MinimalDecoder(layer), KVCache()
     with torch.no_grad():
         layer(x[:, :T], full)
-    held = (full.keys, full.values)
+    cached = (full.keys, full.values)
     return {
         f"{T:,} tokens at once": (lambda: layer(x[:, :T]), lambda: minimal(x[:, :T])),
         f"one token after {T:,}": (
             lambda: layer(x[:, T:], copy(full)),  # the step takes a new cache, and leaves `full`
-            lambda: minimal(x[:, T:], held),
+            lambda: minimal(x[:, T:], cached),
         ),
     }
 

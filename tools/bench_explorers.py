@@ -2,9 +2,9 @@
 
 Opens each in a real JupyterLab and a headless Chromium and presses arrow keys on each slider.
 `first` is the kernel's CPU time for making the explorer and showing it, as the notebooks do.
-`move` is the time from a key press to the frame that shows the changed picture, and its p95 beside
-the quickest of the same run, which a busy machine can tell as well. `held` is what a press in each
-frame (back at the ends) gives, as when a slider is dragged: pictures a second, beside those of a
+`move` is the time from a key press to the frame that shows the changed picture; its p95 is also
+given as a multiple of the quickest slider's, which a busy machine slows alike. `held` presses a key
+in each frame (back at the ends), as when a slider is dragged: pictures a second, beside those of a
 canvas of the same size that is only cleared.
 """
 
@@ -19,10 +19,10 @@ from lab import CHROMIUM, Lab, chromium, notebook
 
 from mha_course import explore
 
-BEFORE = {  # what the notebooks give to an explorer
-    "training": "given = [[run for h in (1, 2, 4, 8) "
+BEFORE = {  # what the notebooks pass to an explorer
+    "training": "arguments = [[run for h in (1, 2, 4, 8) "
     "for run in training.two_sides_runs(h, [0], snapshot_every=10)]]",
-    "cost": "given = [cost.measure((128, 256, 512), d_model=512, n_heads=8)]",
+    "cost": "arguments = [cost.measure((128, 256, 512), d_model=512, n_heads=8)]",
 }
 CELL = """import time
 from IPython.display import display
@@ -30,7 +30,7 @@ from mha_course import explore
 from mha_lesson import cost, training
 {before}
 began = time.process_time()
-display(explore.{name}(*given))
+display(explore.{name}(*arguments))
 print(f"first picture: {{1000 * (time.process_time() - began):.0f}}")"""
 LABELS = "all => all.map((slider) => slider.getAttribute('aria-label'))"
 MOVES, HELD = 30, 1500  # key presses; ms of a press in each frame
@@ -39,26 +39,26 @@ PROBE = """() => {
   const bench = window.bench = {key: 0, marks: [], last: null};
   const view = document.querySelector('.mha-view canvas').mha, draw = view.draw.bind(view);
   const small = new OffscreenCanvas(96, 96).getContext('2d', {willReadFrequently: true});
-  const sign = () => { small.clearRect(0, 0, 96, 96); small.drawImage(view.canvas, 0, 0, 96, 96);
+  const hash = () => { small.clearRect(0, 0, 96, 96); small.drawImage(view.canvas, 0, 0, 96, 96);
     let h = 7;
     for (const v of small.getImageData(0, 0, 96, 96).data) h = Math.imul(h, 31) + v | 0;
     return `${h} ${view.scene.caption}`; };
-  bench.last = sign();
+  bench.last = hash();
   view.draw = () => { draw(); requestAnimationFrame(() => { const port = new MessageChannel();
-    port.port1.onmessage = () => { const t = performance.now(), now = sign();
+    port.port1.onmessage = () => { const t = performance.now(), now = hash();
       if (now === bench.last) return;
       bench.last = now; bench.marks.push(t); };
     port.port2.postMessage(0); }); };
-  // Which arrow key comes next on the slider in focus: back, where it stands at an end.
-  bench.turned = (key) => {
+  // The arrow key to press next on the slider in focus: the way back where it stands at an end.
+  bench.nextKey = (key) => {
     const of = (part) => document.activeElement.getAttribute(`aria-value${part}`);
     return of("now") === of("max") ? "ArrowLeft" : of("now") === of("min") ? "ArrowRight" : key; };
   bench.held = (ms, key) => new Promise((done) => {
     [bench.marks, bench.from] = [[], performance.now()];
     const press = () => {
       if (performance.now() - bench.from > ms) return done();
-      requestAnimationFrame(press); // the first of the next frame, as a browser tells of a pointer
-      key = bench.turned(key);
+      requestAnimationFrame(press); // once a frame, as a browser sends pointer events
+      key = bench.nextKey(key);
       document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); };
     requestAnimationFrame(press); });
   bench.cleared = () => new Promise((done) => {
@@ -85,7 +85,7 @@ def measure(page, label: str) -> dict[str, float]:
     page.wait_for_timeout(600)
     times, missed, key = [], 0, "ArrowRight"
     for _ in range(MOVES + 3):
-        key = page.evaluate("key => { bench.marks = []; return bench.turned(key); }", key)
+        key = page.evaluate("key => { bench.marks = []; return bench.nextKey(key); }", key)
         page.keyboard.press(key)
         page.wait_for_timeout(180)
         waited = page.evaluate("() => bench.marks.length ? bench.marks[0] - bench.key : null")
@@ -117,7 +117,7 @@ def main() -> None:
         lab = Lab(Path(folder))
         try:
             for name in chosen.explorers:
-                source = CELL.format(name=name, before=BEFORE.get(name, "given = []"))
+                source = CELL.format(name=name, before=BEFORE.get(name, "arguments = []"))
                 notebook(lab.work / f"{name}.ipynb", [source])
                 page = lab.open(browser, f"{name}.ipynb")
                 page.wait_for_selector(".mha-view canvas[aria-label]")

@@ -1,4 +1,4 @@
-"""Collects what the notebooks found out about popular claims into notebooks/CLAIMS.md.
+"""Collects the notebooks' verdicts on popular claims into notebooks/CLAIMS.md.
 
     python tools/claims.py
 
@@ -34,15 +34,15 @@ def claims() -> list[tuple[Path, str]]:
     ]
 
 
-def row(path: Path, said: str) -> str:
-    claim, verdict, measured = (line.split(": ", 1) for line in said.splitlines())
+def row(path: Path, card: str) -> str:
+    claim, verdict, measured = (line.split(": ", 1) for line in card.splitlines())
     holds = "yes" if verdict[0] == "It holds" else "no"
     words = (claim[1], f"[{path.stem[:2]}]({path.name})", holds, verdict[1], measured[1])
     return "| " + " | ".join(word.replace("|", "\\|") for word in words) + " |\n"
 
 
 def text() -> str:
-    return HEAD + "".join(row(path, said) for path, said in claims())
+    return HEAD + "".join(row(path, card) for path, card in claims())
 
 
 if __name__ == "__main__":

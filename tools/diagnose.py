@@ -78,13 +78,13 @@ def main() -> None:
             print(f"\n--- {v.answer.id} [{mark}, {v.milliseconds:.0f} ms]\n{v.report.slips}")
             print(v.report)
     print("\n" + table(verdicts))
-    found = []
+    survived = []
     if "--mutants" in sys.argv:
-        found = [(a, what) for a, what in survivors(answers) if what]
-        for answer, what in found:
+        survived = [(a, what) for a, what in survivors(answers) if what]
+        for answer, what in survived:
             print(f"\n--- a mutant of {answer.id} passes, and is wrong: {what}")
-        print(f"\n{len(found)} wrong mutants of right answers passed.")
-    sys.exit(1 if found or any(v.misjudged for v in verdicts) else 0)
+        print(f"\n{len(survived)} wrong mutants of right answers passed.")
+    sys.exit(1 if survived or any(v.misjudged for v in verdicts) else 0)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,18 @@ from pathlib import Path
 from filelock import FileLock
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
-# Tried again after 1 and 3 s, not after 10 and 60: where there is no network nobody waits long.
-SOON = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000")
+# After 1 and 3 s, not after 10 and 60: without a network nobody waits long.
+RETRIES = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000")
 
 
 def fetch(package: str) -> Path:
-    """The folder of a package, `name@version`, in which npm has put it and what it needs."""
+    """The `node_modules` with a package, `name@version`, and what it needs."""
     folder = BUILD / "npm" / package
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):  # `make test` looks at scripts beside the tests
         if not (folder / "node_modules/.package-lock.json").exists():  # written last
             if (npm := shutil.which("npm")) is None:
                 raise SystemExit(f"{package} needs npm (part of Node.js), once, to fetch it.")
-            command = [npm, "install", "--silent", *SOON, "--prefix", str(folder), package]
+            command = [npm, "install", "--silent", *RETRIES, "--prefix", str(folder), package]
             subprocess.run(command, check=True)
     return folder / "node_modules"

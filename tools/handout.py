@@ -29,15 +29,15 @@ from minutes import STATED
 
 REVEAL = "reveal.js@5.2.1"
 DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)
-WAY = re.compile(r"^[←→·] ?\[.*$", re.M)  # a line that leads to the neighbouring notebooks
+NEIGHBOURS = re.compile(r"^[←→·] ?\[.*$", re.M)  # a line
 SOLUTION = re.compile(r"<details>\s*<summary>Solution.*?</details>", re.S)
 IMAGE = re.compile(r'(<img [^>]*width=")(\d+)')
 LARGER, WIDEST = 1.5, 1180  # pictures on slides, in times and in pixels
 STILL = "<p><em>On a slide this picture stands still; in the notebook it moves.</em></p>"
 DOTS = re.compile(r"^( *)\.\.\.$", re.M)
 SETUP = ("imports", "imports-text")  # cells that no slide needs
-TO_A_FILE = re.compile(r'<a href="\w+\.(?:ipynb|md)\b[^>]*>(.*?)</a>', re.S)
-TO_A_GUIDE = re.compile(r'<a href="\w+\.md\b[^>]*>(.*?)</a>', re.S)
+FILE_LINK = re.compile(r'<a href="\w+\.(?:ipynb|md)\b[^>]*>(.*?)</a>', re.S)
+GUIDE_LINK = re.compile(r'<a href="\w+\.md\b[^>]*>(.*?)</a>', re.S)
 
 # nbconvert's own pages fetch scripts from the network, for formulas, diagrams and widgets that
 # these notebooks do not have.
@@ -46,7 +46,7 @@ OFFLINE = """
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
 """
-PAGE = (
+PRINTED = (
     "{%- extends 'index.html.j2' -%}"
     + OFFLINE
     + """
@@ -64,7 +64,7 @@ PAGE = (
 {%- endblock -%}
 """
 )
-DECK = (
+SLIDES = (
     "{%- extends 'index.html.j2' -%}"
     + OFFLINE
     + """
@@ -120,13 +120,13 @@ def tagged(cell: NotebookNode, *tags: str) -> bool:
     return bool({*tags} & {*cell.metadata.get("tags", ())})
 
 
-def deck(notebook: NotebookNode) -> NotebookNode:
-    """The notebook as slides: a heading starts one, a further text, code or picture the next.
+def as_slides(notebook: NotebookNode) -> NotebookNode:
+    """The notebook as slides: a heading starts one, and so does each text, code cell or picture.
 
-    What a cell shows comes one key press after its code: first predict, then look. Claims and
+    A cell's output appears one key press after its code: first predict, then look. Claims and
     predictions are shown without their code, which holds the answer; a verdict is one key press
-    away. Exercises keep their task; hints, solutions, stubs and the setup are left out. A further
-    slide repeats the heading, small.
+    away. Exercises keep their task; hints, solutions, stubs and the setup are left out. Each
+    further slide below a heading repeats it, small.
     """
     cells: list[NotebookNode] = []
     heading = ""
@@ -140,7 +140,7 @@ def deck(notebook: NotebookNode) -> NotebookNode:
 
     for cell in (cell for cell in notebook.cells if cell.id not in SETUP):
         if cell.cell_type == "markdown":
-            text = DETAILS.sub("", WAY.sub("", cell.source))
+            text = DETAILS.sub("", NEIGHBOURS.sub("", cell.source))
             for part in re.split(r"^(?=## )", text, flags=re.M):
                 if part.startswith("#"):
                     heading = part.splitlines()[0].lstrip("# ")
@@ -180,16 +180,16 @@ def reveal() -> dict[str, str]:
 
 def slides(path: Path) -> str:
     exporter = SlidesExporter(
-        template_file="deck.html.j2", extra_loaders=[DictLoader({"deck.html.j2": DECK})]
+        template_file="slides.html.j2", extra_loaders=[DictLoader({"slides.html.j2": SLIDES})]
     )
     resources = {"metadata": {"name": path.stem}, **reveal()}
     notebook = unfold(notebooks.read(path), keep="--all" in sys.argv)
-    page, _ = typeset(exporter).from_notebook_node(deck(notebook), resources)
-    return TO_A_FILE.sub(r"\1", page)  # a deck is shown alone
+    page, _ = typeset(exporter).from_notebook_node(as_slides(notebook), resources)
+    return FILE_LINK.sub(r"\1", page)  # slides are shown alone
 
 
-def printed(path: Path) -> str:
-    """One page with hints and verdicts open, solutions at the end; predictions to be ticked."""
+def printed_page(path: Path) -> str:
+    """One page: hints and verdicts open, solutions at the end, predictions as boxes to tick."""
     notebook = unfold(notebooks.read(path), keep="--short" not in sys.argv)
     heading, solutions = "", []
     for cell in notebook.cells:
@@ -197,7 +197,7 @@ def printed(path: Path) -> str:
             if cell.source.startswith("#"):
                 heading = cell.source.splitlines()[0].lstrip("# ")
             solutions += [f"### {heading}: solution\n\n{s}" for s in SOLUTION.findall(cell.source)]
-            # A blank line, else Markdown takes it for a part of the hint's HTML.
+            # After a blank line, else Markdown reads it as part of the hint's HTML.
             cell.source = SOLUTION.sub("\n*The solution stands at the end.*", cell.source)
             cell.source = cell.source.replace("<details>", "<details open>")
         elif tagged(cell, "claim"):
@@ -208,14 +208,14 @@ def printed(path: Path) -> str:
         last = "\n\n".join(["## Solutions", *solutions]).replace("<details>", "<details open>")
         notebook.cells.append(v4.new_markdown_cell(last))
     exporter = HTMLExporter(
-        template_file="page.html.j2", extra_loaders=[DictLoader({"page.html.j2": PAGE})]
+        template_file="page.html.j2", extra_loaders=[DictLoader({"page.html.j2": PRINTED})]
     )
     page, _ = typeset(exporter).from_notebook_node(notebook, {"metadata": {"name": path.stem}})
-    return LINK.sub(r"\1.html", TO_A_GUIDE.sub(r"\1", page))
+    return LINK.sub(r"\1.html", GUIDE_LINK.sub(r"\1", page))
 
 
-def filled(stub: str, solution: str, begin: str, end: str) -> str:
-    """The stub with the solution where its dots are, each stretch between two marks."""
+def with_solution(stub: str, solution: str, begin: str, end: str) -> str:
+    """The stub with the solution's lines in place of its dots, each part between two marks."""
     first, *others = re.split(r"^ *\.\.\.$", stub, flags=re.M)
     parts, rest = [first], solution.removeprefix(first)
     for indent, kept in zip(DOTS.findall(stub), others, strict=True):
@@ -224,17 +224,17 @@ def filled(stub: str, solution: str, begin: str, end: str) -> str:
     return "".join(parts)
 
 
-def graded(path: Path, begin: str, end: str) -> tuple[NotebookNode, dict[str, int]]:
+def for_graders(path: Path, begin: str, end: str) -> tuple[NotebookNode, dict[str, int]]:
     """A notebook with solutions in the stubs and checks asserted, and each stub's id → minutes."""
-    notebook, points, said = notebooks.read(path), {}, ["0"]
+    notebook, points, minutes = notebooks.read(path), {}, ["0"]
     answers = notebooks.solutions(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            said = STATED.findall(cell.source) or said
+            minutes = STATED.findall(cell.source) or minutes
             cell.source = SOLUTION.sub("", cell.source)
         elif cell.id in answers:
-            points[cell.id] = int(said[0])
-            cell.source = filled(cell.source, answers[cell.id], begin, end)
+            points[cell.id] = int(minutes[0])
+            cell.source = with_solution(cell.source, answers[cell.id], begin, end)
         elif tagged(cell, "check"):
             cell.source = f"report = {cell.source}\nassert report.passed, report"
             cell.outputs = []
@@ -243,7 +243,7 @@ def graded(path: Path, begin: str, end: str) -> tuple[NotebookNode, dict[str, in
 
 def nbgrader(path: Path) -> str:
     """An nbgrader source: a stub is an answer, its check a test worth the exercise's minutes."""
-    notebook, points = graded(path, "### BEGIN SOLUTION", "### END SOLUTION")
+    notebook, points = for_graders(path, "### BEGIN SOLUTION", "### END SOLUTION")
     worth = iter(points.values())
     for cell in notebook.cells:
         if tagged(cell, "check", "exercise"):
@@ -257,13 +257,13 @@ def nbgrader(path: Path) -> str:
 
 def otter(path: Path) -> str:
     """A notebook for `otter assign`: each exercise is a question, its check the question's test."""
-    notebook, points = graded(path, "# BEGIN SOLUTION", "# END SOLUTION")
+    notebook, points = for_graders(path, "# BEGIN SOLUTION", "# END SOLUTION")
     cells = [v4.new_raw_cell("# ASSIGNMENT CONFIG\nexport_cell: false\ncheck_all_cell: false")]
     for cell in notebook.cells:
         if cell.id in points:
             name = re.sub(r"\W", "_", cell.id.removesuffix("-stub"))
-            given = f"# BEGIN QUESTION\nname: {name}\npoints: {points[cell.id]}"
-            parts = [given, "# BEGIN SOLUTION", cell, "# END SOLUTION"]
+            question = f"# BEGIN QUESTION\nname: {name}\npoints: {points[cell.id]}"
+            parts = [question, "# BEGIN SOLUTION", cell, "# END SOLUTION"]
         elif tagged(cell, "check"):
             parts = ["# BEGIN TESTS", cell, "# END TESTS", "# END QUESTION"]
         else:
@@ -273,28 +273,28 @@ def otter(path: Path) -> str:
     return notebooks.nbformat.writes(notebook)
 
 
-def plain(path: Path) -> str:
-    """A notebook, or another file, as a learner gets it: a guess comes before its answer."""
+def for_learners(path: Path) -> str:
+    """A notebook without outputs: a guess comes before its answer. Another file as it is."""
     return without_outputs(path.read_bytes()).decode()
 
 
 def main() -> None:
-    made = {"slides": (slides, "slides", ".slides.html"), "print": (printed, "print", ".html"),
+    made = {"slides": (slides, "slides", ".slides.html"), "print": (printed_page, "print", ".html"),
             "nbgrader": (nbgrader, "nbgrader/source", ".ipynb"),
             "otter": (otter, "otter", ".ipynb"),
-            "learners": (plain, "learners", ".ipynb")}  # fmt: skip
+            "learners": (for_learners, "learners", ".ipynb")}  # fmt: skip
     if not sys.argv[1:] or sys.argv[1] not in made:
         raise SystemExit(__doc__)
     make, folder, ending = made[sys.argv[1]]
     paths = notebooks.paths(*(word for word in sys.argv[2:] if not word.startswith("--")))
-    for path in [*paths, *(notebooks.FOLDER / name for name in LINKED if make is plain)]:
+    for path in [*paths, *(notebooks.FOLDER / name for name in LINKED if make is for_learners)]:
         # Graders want a folder for each assignment.
         target = BUILD / folder / (path.stem if make in (nbgrader, otter) else "")
         target.mkdir(parents=True, exist_ok=True)
-        name = path.name if make is plain else f"{path.stem}{ending}"
+        name = path.name if make is for_learners else f"{path.stem}{ending}"
         (target / name).write_text(make(path), encoding="utf-8", newline="\n")
         print(target.relative_to(BUILD.parent) / name)
-    if make is plain:  # progress is kept beside it; empty, so that no update conflicts in a clone
+    if make is for_learners:  # progress is kept here; empty, it conflicts with no update
         (BUILD / folder / RECORD).write_text("{}\n")
 
 

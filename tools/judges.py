@@ -4,7 +4,7 @@
     python tools/judges.py > data/judges.tsv
 
 A row for each mistake, and for the right class first: what each checker's first failing check is
-called, or nothing where all of them pass. Each class is rewritten for the signature that is asked.
+called, or nothing where all of them pass. Each class is rewritten for the checker's signature.
 """
 
 import re
@@ -15,7 +15,7 @@ from mha_course import shipped
 
 
 def for_torchleet(cls):
-    """A function that makes its module; there True in a mask means that a token is seen."""
+    """A function that calls the class; there True in a mask means that a token is seen."""
 
     def multi_head_attention(q, k, v, num_heads, d_model, mask=None):
         return cls(d_model, num_heads)(q, None if mask is None else ~mask)
@@ -35,9 +35,9 @@ def for_torch_judge(source):
     source = re.sub(r"(W_[kv]\(.*\.view\(B, (?:h, )?)T", r"\1-1", source)
     turned = "x, mask = x.transpose(0, 1), None"
     source = source.replace(turned, f"{turned}; K, V = K.transpose(0, 1), V.transpose(0, 1)")
-    space = {}
-    exec(shipped.IMPORTS + source, space)
-    return space["Attention"]
+    namespace = {}
+    exec(shipped.IMPORTS + source, namespace)
+    return namespace["Attention"]
 
 
 def first_of_torchleet(cls):

@@ -1,10 +1,10 @@
 """How long a notebook takes, by one formula, for the open thread and for all of it.
 
-120 words a minute, 15 seconds for each line of code in sight, the minutes that an exercise states
-(two wrong tries, hints and solution are in them), the seconds that a cell's tag `wait-N` says it
-makes one wait, and for each question of a box its words and 15 seconds, for the guess; looking at
-pictures comes on top, and plans count a minute for each that moves.
-`make notebooks` writes what comes out into notebooks, README and TEACHING.
+120 words a minute, 15 seconds for each visible line of code, the minutes that an exercise states
+(with two wrong tries, hints and solution), the seconds of waiting in a cell's tag `wait-N`, and for
+each question of a prediction its words and 15 seconds for the guess. Looking at pictures is not
+counted, but plans add a minute for each explorer. `make notebooks` writes the minutes into
+notebooks, README and TEACHING.
 """
 
 import re
@@ -25,7 +25,7 @@ OPENING = 5  # of each session: everybody opens the notebook
 BREAK, UNBROKEN = 10, 90  # a session of more than 90 minutes has a break
 ALOUD = 1.5  # for a question that the teacher's guide puts to the class before an explorer moves
 MOVED = 1  # for an explorer
-ASKED = re.compile(r"^\| ask before [`*](.*)[`*] \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
+QUESTION_TABLE = re.compile(r"^\| ask before [`*](.*)[`*] \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
 SESSION = re.compile(r"^(\| \d+ \| )(\d\d\b[^|]*)( \| )\d+ \| [^|]*( \|)", re.M)
 PART = re.compile(r"(\d\d)(?: from \*([^*]+)\* on)?(?: up to \*([^*]+)\*)?(?:, |$)")
 ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all second readings \d+\.")
@@ -52,20 +52,20 @@ def _seconds(cell: NotebookNode) -> float:
     folded = cell.metadata.get("jupyter", {}).get("source_hidden")
     hidden = folded or {"exercise", "check"} & {*tags}
     lines = 0 if hidden else sum(bool(line.strip()) for line in cell.source.splitlines())
-    return wait(cell) + SECONDS_A_LINE * lines + box(cell)
+    return wait_seconds(cell) + SECONDS_A_LINE * lines + box_seconds(cell)
 
 
-def box(cell: NotebookNode) -> float:
-    """The seconds that the questions of a box take, as it is shown."""
+def box_seconds(cell: NotebookNode) -> float:
+    """The seconds for the questions of a prediction, as its output has them."""
     if "prediction" not in cell.metadata.get("tags", ()):
         return 0
-    asked = cell.outputs[0].data["text/plain"] if cell.outputs else ""
-    guesses = len(re.findall(r"^\d+\. ", asked, re.M))
-    return 60 * len(words(asked)) / WORDS_A_MINUTE + SECONDS_A_GUESS * guesses
+    text = cell.outputs[0].data["text/plain"] if cell.outputs else ""
+    guesses = len(re.findall(r"^\d+\. ", text, re.M))
+    return 60 * len(words(text)) / WORDS_A_MINUTE + SECONDS_A_GUESS * guesses
 
 
-def wait(cell: NotebookNode) -> int:
-    """The seconds that a cell says it makes one wait."""
+def wait_seconds(cell: NotebookNode) -> int:
+    """The seconds that a cell makes one wait, as its tag says."""
     tags = cell.metadata.get("tags", ())
     return sum(int(tag[5:]) for tag in tags if tag.startswith("wait-"))
 
@@ -82,37 +82,37 @@ def minutes(cells: list[NotebookNode], to: int = 1) -> int:
     return to * max(1, ceil(seconds(cells) / 60 / to))
 
 
-def stated(notebook: NotebookNode) -> NotebookNode:
+def with_minutes(notebook: NotebookNode) -> NotebookNode:
     """The notebook with the minutes in its title and in the headings of its second readings."""
-    said = "{} minutes; with all second readings {}.".format(*both(notebook))
-    notebook.cells[0].source = ON_THE_TITLE.sub(said, notebook.cells[0].source)
+    line = "{} minutes; with all second readings {}.".format(*short_and_full(notebook))
+    notebook.cells[0].source = ON_THE_TITLE.sub(line, notebook.cells[0].source)
     for cells in folds(notebook):
         cells[0].source = ON_A_FOLD.sub(counted(minutes(cells), "minute"), cells[0].source)
     return notebook
 
 
-def both(notebook: NotebookNode) -> tuple[int, int]:
+def short_and_full(notebook: NotebookNode) -> tuple[int, int]:
     """Minutes of the open thread, and with all second readings, as they are stated."""
     return minutes(thread(notebook), 5), minutes(notebook.cells, 5)
 
 
-def renewed(text: str, books: dict[str, NotebookNode]) -> str:
+def with_new_tables(text: str, books: dict[str, NotebookNode]) -> str:
     """A text whose tables and sums say the minutes of these notebooks, given by name."""
-    of = {name: both(book) for name, book in books.items()}
+    of = {name: short_and_full(book) for name, book in books.items()}
     for name, (short, whole) in of.items():
         row = re.compile(rf"(\([\w/]*{name}\.ipynb\).*\| )\d+( \| )\d+(?= \|{END})", re.M)
         text = row.sub(rf"\g<1>{short}\g<2>{whole}", text)
-    text = SUM.sub(lambda row: _summed(row, [*of.values()]), text)
+    text = SUM.sub(lambda row: _sum_row(row, [*of.values()]), text)
     parts = text.split("### ")
-    asked = {part[:2]: ASKED.findall(part) for part in parts}
-    text = "### ".join(_planned(part, books, asked) for part in parts)
+    questions = {part[:2]: QUESTION_TABLE.findall(part) for part in parts}
+    text = "### ".join(_with_timetable(part, books, questions) for part in parts)
     first = sum(short for name, (short, _) in of.items() if name < "07")
     everything = sum(whole for name, (_, whole) in of.items() if name < "12")  # beyond both ways
     text = re.sub(r"(?<=notebooks 00 to 06, )\d+(?= minutes)", str(first), text)
     return re.sub(r"(?<=notebooks after those, )[\d,]+(?= minutes)", f"{everything:,}", text)
 
 
-def _summed(row: re.Match[str], of: list[tuple[int, int]]) -> str:
+def _sum_row(row: re.Match[str], of: list[tuple[int, int]]) -> str:
     """The line of a map that sums several notebooks."""
     some = of[int(row[2]) : int(row[3]) + 1]
     return f"{row[1]}{sum(a for a, _ in some)}{row[4]}{sum(b for _, b in some)}"
@@ -125,16 +125,16 @@ def between(cells: list[NotebookNode], start: str, end: str) -> list[NotebookNod
     return cells[first : headings[f"## {end}"] if end else len(cells)]
 
 
-def in_class(cells: list[NotebookNode], asked: list[tuple[str, str]]) -> float:
-    """Minutes of cells in a lesson: what moves, and what is asked aloud before it, come on top."""
+def in_class(cells: list[NotebookNode], questions: list[tuple[str, str]]) -> float:
+    """Minutes of cells in a lesson: with its explorers and the questions put aloud before them."""
     code = [cell.source for cell in cells if cell.cell_type == "code"]
     moved = sum(len(EXPLORER.findall(source)) for source in code)
     lines = "\n".join(["", *(cell.source.removeprefix("## ") for cell in cells)])
-    aloud = [rows for place, rows in asked if f"\n{place}" in lines]
+    aloud = [rows for before, rows in questions if f"\n{before}" in lines]
     return seconds(cells) / 60 + MOVED * moved + ALOUD * "".join(aloud).count("\n")
 
 
-def _planned(plan: str, books: dict[str, NotebookNode], asked: dict[str, list]) -> str:
+def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[str, list]) -> str:
     """A plan's sessions with minutes and timetable: open threads, or all if it says everything.
 
     A break stands where half of the time is over.
@@ -147,10 +147,10 @@ def _planned(plan: str, books: dict[str, NotebookNode], asked: dict[str, list]) 
 
     def session(row: re.Match[str]) -> str:
         parts = PART.findall(row[2])
-        takes = [in_class(between(cells[book], *at), asked[book]) for book, *at in parts]
-        total = OPENING + sum(takes)
+        lengths = [in_class(between(cells[book], *at), questions[book]) for book, *at in parts]
+        total = OPENING + sum(lengths)
         now, rests, marks = float(OPENING), total > UNBROKEN, []
-        for (book, *_), minutes in zip(parts, takes, strict=True):
+        for (book, *_), minutes in zip(parts, lengths, strict=True):
             if marks and rests and 2 * now + minutes > total:
                 marks.append(f"break at {fives(now)}")
                 now, total, rests = now + BREAK, total + BREAK, False

@@ -3,8 +3,8 @@
     python tools/notebooks.py            all of them, two at a time
     python tools/notebooks.py 01 05      these only
 
-`make notebooks` calls this. Run twice without a change it leaves no diff. The tests use its
-functions too: `normal` (the stored form), `solved` (a notebook with its folded solutions in place).
+`make notebooks` calls this. Run twice without a change it leaves no diff. The tests use
+`normalise` (into the stored form) and `with_solutions` (each in its stub), too.
 """
 
 import re
@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from mha_course.disk import write_whole
-from minutes import renewed, stated
+from minutes import with_minutes, with_new_tables
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 TABLES = (FOLDER.parent / "README.md", FOLDER / "TEACHING.md", FOLDER / "00_start_here.ipynb")
@@ -63,7 +63,7 @@ def execute(notebook: NotebookNode, *, allow_errors: bool = False) -> NotebookNo
     return notebook
 
 
-def normal(notebook: NotebookNode) -> NotebookNode:
+def normalise(notebook: NotebookNode) -> NotebookNode:
     """Strip everything that differs between two runs; ids, tags and folded code stay."""
     notebook.metadata = nbformat.from_dict(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
@@ -98,7 +98,7 @@ def keep_measured(stored: NotebookNode, made: NotebookNode) -> NotebookNode:
 def store(path: Path) -> str:
     """Run one notebook, write its normal form, and say what happened in one line."""
     before = path.read_text(encoding="utf-8")
-    made = stated(keep_measured(read(path), normal(execute(read(path)))))
+    made = with_minutes(keep_measured(read(path), normalise(execute(read(path)))))
     after = nbformat.writes(made).rstrip("\n") + "\n"
     if after == before:
         return f"{path.name}: the same"
@@ -121,7 +121,7 @@ def solutions(notebook: NotebookNode) -> dict[str, str]:
     return found
 
 
-def solved(notebook: NotebookNode) -> NotebookNode:
+def with_solutions(notebook: NotebookNode) -> NotebookNode:
     """The notebook with every folded solution in its stub, and every check made an assertion."""
     answers = solutions(notebook)
     for cell in notebook.cells:
@@ -137,7 +137,7 @@ def renew_tables() -> None:
     books = {path.stem: read(path) for path in paths()}
     for path in TABLES:
         text = path.read_text(encoding="utf-8")
-        path.write_text(renewed(text, books), encoding="utf-8", newline="\n")
+        path.write_text(with_new_tables(text, books), encoding="utf-8", newline="\n")
 
 
 def main() -> None:

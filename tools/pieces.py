@@ -6,10 +6,9 @@
 
 `make test-processors` and `make test-gpu` call this.
 
-processors: The libraries below PyTorch choose their code by what the processor can do; they can be
-told that it can do less. Another order of sums moves the last digits, and no stored output may hang
-on those. What this processor computes as it is, with one thread and with two, `make checks` and
-`make test-again` show.
+processors: The libraries below PyTorch choose their code by the processor, and can be made to take
+that of a weaker one. Another order of sums moves the last digits, on which no stored output may
+depend. `make checks` and `make test-again` run on this processor as it is, with one thread and two.
 
 gpu: Each piece ends within ten minutes, with a row for a table of results. An error where there is
 no GPU.
@@ -42,14 +41,14 @@ AVX2 = {
 }
 ONE, TWO = {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}
 BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
-# Of files, pages, windows, processes and refusals: nothing there hangs on the processor.
-WITHOUT = (
+# Tests of files, pages, processes and refusals, which no processor changes.
+SKIPPED = (
     "browser", "test_annotations", "test_classroom", "test_contrast", "test_data", "test_export",
     "test_fuzz", "test_handout", "test_house", "test_lab", "test_notebooks",
     "test_nothing_lost", "test_progress", "test_refusals", "test_selfcheck", "test_setup",
     "test_states", "test_website",
 )  # fmt: skip
-TESTS = [*PYTEST, *BOTH_CORES, *(f"--ignore-glob=tests/{name}*" for name in WITHOUT), "tests"]
+TESTS = [*PYTEST, *BOTH_CORES, *(f"--ignore-glob=tests/{name}*" for name in SKIPPED), "tests"]
 NOTEBOOKS = [*PYTEST, *NBVAL, "--nbval-cell-timeout=3600", *BOTH_CORES, "notebooks"]
 PROCESSORS = {
     "plainest-tests": (TESTS, PLAINEST | ONE),
@@ -73,7 +72,7 @@ GPU = {
 
 
 def run(command: list[str], settings: dict[str, str], limit: float) -> tuple[bool, str]:
-    """Whether it passes, and its last line; all of them are shown as they come."""
+    """Whether it passes, and its last line; all its output is printed at once."""
     process = subprocess.Popen(
         [sys.executable, *command], cwd=ROOT, env=os.environ | settings,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -103,9 +102,9 @@ def main(kind: str, *wanted: str) -> None:
         print(f"{piece}: {verdict}, {seconds} s", flush=True)
         failed += [] if passed else [piece]
         if kind == "gpu":
-            said = f"{verdict}: {last}" if " passed" in last or " failed" in last else verdict
+            outcome = f"{verdict}: {last}" if " passed" in last or " failed" in last else verdict
             where = f"{torch.cuda.get_device_name()} | {torch.__version__}"
-            print(f"| {piece} | {where} | {said} | {seconds} |", flush=True)
+            print(f"| {piece} | {where} | {outcome} | {seconds} |", flush=True)
     raise SystemExit(f"Failed: {', '.join(failed)}" if failed else 0)
 
 

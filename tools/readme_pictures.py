@@ -23,8 +23,8 @@ from lab import CHROMIUM, chromium  # noqa: E402
 
 FOLDER = ROOT / ".github"
 VIEWPORT = {"width": 890, "height": 580}
-LETTERS, MOST_BYTES = 20.0, 157_000  # read in a second; of the loop
-PLACE = """(c, [block, row, column]) => {
+LETTERS_A_SECOND, MOST_BYTES = 20.0, 157_000  # as one reads; of the loop
+CELL_MIDDLE = """(c, [block, row, column]) => {
     const [x, y, w, h] = c.mha.flow.fields[block].box(row, column);
     const at = c.getBoundingClientRect();
     return [at.left + x + w / 2 + 2, at.top + y + h / 2 + 2];
@@ -32,19 +32,19 @@ PLACE = """(c, [block, row, column]) => {
 
 
 def flow(until: str) -> str:
-    """A page with nothing else."""
+    """A page with the explorer alone."""
     body = '<body style="margin:12px;background:#FFF;font:14px sans-serif">'
     return f"<!doctype html><title>flow</title>{body}{live.page(explore.flow(until=until))}"
 
 
-def shoot(page) -> Image.Image:
-    page.wait_for_timeout(350)  # what appears has appeared
+def screenshot(page) -> Image.Image:
+    page.wait_for_timeout(350)  # every animation has ended
     return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
 
 
-def reading(page) -> int:
-    """Milliseconds to read what the step says, and to look at it."""
-    return round(1000 * (1 + len(page.locator(".mha-caption").text_content()) / LETTERS))
+def reading_time(page) -> int:
+    """Milliseconds to read the step's sentence, and a second to look."""
+    return round(1000 * (1 + len(page.locator(".mha-caption").text_content()) / LETTERS_A_SECOND))
 
 
 def frames(page, hand: str, whole: str) -> list[tuple[Image.Image, int]]:
@@ -53,24 +53,24 @@ def frames(page, hand: str, whole: str) -> list[tuple[Image.Image, int]]:
     page.wait_for_selector("canvas[aria-label]")
     page.get_by_role("slider", name="step", exact=True).focus()
     page.keyboard.press("End")
-    made = [(shoot(page), reading(page))]
-    x, y = page.locator("canvas").evaluate(PLACE, ["q", 2, 1])
+    made = [(screenshot(page), reading_time(page))]
+    x, y = page.locator("canvas").evaluate(CELL_MIDDLE, ["q", 2, 1])
     page.mouse.move(x, y)
     page.mouse.down()
     for step in (1, 2, 3, 4):
         page.mouse.move(x, y - 12 * step)
-        made.append((shoot(page), 600))  # only numbers change
+        made.append((screenshot(page), 600))  # only numbers change
     page.mouse.up()
     page.set_content(whole)
     page.wait_for_selector("canvas[aria-label]")
     slider = page.get_by_role("slider", name="step", exact=True)
     slider.focus()
     page.keyboard.press("Home")
-    made.append((shoot(page), reading(page)))
+    made.append((screenshot(page), reading_time(page)))
     while slider.input_value() != slider.get_attribute("max"):
         page.keyboard.press("ArrowRight")
         if slider.get_attribute("aria-valuetext") != "mask":  # there is none
-            made.append((shoot(page), reading(page)))
+            made.append((screenshot(page), reading_time(page)))
     return made
 
 
@@ -83,7 +83,7 @@ def main() -> None:
         sharp = browser.new_context(viewport=VIEWPORT, device_scale_factor=2).new_page()
         sharp.set_content(whole)
         sharp.wait_for_selector("canvas[aria-label]")
-        still = shoot(sharp)
+        still = screenshot(sharp)
     still.save(FOLDER / "flow.png", optimize=True)
     (FOLDER / "fates.png").write_bytes(figures.png(fates()))
     first, *rest = (shot for shot, _ in shots)

@@ -4,7 +4,7 @@
 
 A cell is the loss on unread text in nats a character, mean of the seeds, and the number of seeds
 that end below the package's start. The narrower starts are the package's draw, scaled: within a
-seed all else begins alike, and the same windows are read. Half an hour of one idle core.
+seed all other weights, and the windows, are the same. Half an hour of one idle core.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from mha_lesson.models import LanguageModel
 from mha_lesson.tasks import text_batches
 from mha_lesson.training import Plan, predict_next
 
-# All draw evenly from ± a bound; here it stands as a share of the package's.
+# The bound between which each draws uniformly, as a share of the package's.
 STARTS = {"Glorot's rule for each": 1.0, "for the fused matrix": 2**-0.5, "nn.Linear": 3**-0.5}
 
 

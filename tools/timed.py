@@ -1,7 +1,7 @@
 """Runs a command and says what it took: `python tools/timed.py make checks`.
 
-Seconds by the clock, and of all processors together: those of every process that the command has
-started and that somebody has waited for. Windows counts none of these.
+Seconds by the clock, and of all processors together: of every process that the command started and
+waited for. Windows counts none of these.
 """
 
 import os

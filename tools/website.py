@@ -39,9 +39,8 @@ from mha_course.pictures import live
 
 ROOT = BUILD.parent
 SITE = BUILD / "site"
-LOOK = Path(__file__).with_name("pages")
-# The README's parts that the first page shows.
-FRONT = ("What you will be able to do", "Two ways through it", "Begin", "Licence")
+ASSETS = Path(__file__).with_name("pages")
+README_SECTIONS = ("What you will be able to do", "Two ways through it", "Begin", "Licence")
 LEAD = (
     '<p class="lead">Attention is the step in which a model lets every word of a text look at all '
     "the others, and take from each as much as it needs.</p>"
@@ -60,29 +59,28 @@ TEXTS = {
     "TEACHING": "For teachers",
     "CLAIMS": "Claims, put to the test",
 }
-PICTURE = re.compile(r'<img [^>]*src="([\w.]+)"')  # beside the page
+LOCAL_IMAGE = re.compile(r'<img [^>]*src="([\w.]+)"')  # beside the page
 WEBP = "data:image/webp;base64,"
-PICTURED = re.compile(r"^\[?!\[.*?\]\(.*?\)(?:\]\(.*?\))?\n", re.M | re.S)
+IMAGE_LINE = re.compile(r"^\[?!\[.*?\]\(.*?\)(?:\]\(.*?\))?\n", re.M | re.S)
 CODE = HtmlFormatter(style=JupyterStyle).get_style_defs(".highlight")
-COLOURED = {*re.findall(r"^\.highlight \.(\w+) {", CODE, re.M)} - {"w"}  # of pygments' classes
+STYLED = {*re.findall(r"^\.highlight \.(\w+) {", CODE, re.M)} - {"w"}  # of pygments' classes
 SPAN = re.compile(r'<span class="([a-z]{1,3}\d?)">([^<]*)</span>')
 EXPLORER = re.compile(r"^explore\.(\w+)\((?:until=\"(\w+)\")?[^\n]*\)\s*$", re.M)
-# What 05 shows is a part of what 06 does: on both pages stands the whole, half a megabyte. In 05 it
-# begins at the sentence.
-PART = 'explore.flow(until="output")'
+# 06 shows the same and more: both pages load its half megabyte. In 05 it opens at the sentence.
+FLOW_OF_05 = 'explore.flow(until="output")'
 
 
-def front() -> NotebookNode:
-    """The first page: the first look of 00, the fates of 12, and the README's for everybody."""
-    readme = PICTURED.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
+def first_page() -> NotebookNode:
+    """The first page: the beginning of 00, the three fates of 12, and sections of the README."""
+    readme = IMAGE_LINE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     parts = re.split(r"^## (.*)\n", readme, flags=re.M)
     section = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
     title, text = section[""].split("\n", 1)
     look, ribbons, answer, step, flow = (
-        bare("00", name)
+        without_code("00", name)
         for name in ("first-look", "ribbons", "ribbons-reading", "flow-text", "flow")
     )
-    look.source = look.source.replace("The picture below", "The picture")  # it may stand beside
+    look.source = look.source.replace("The picture below", "The picture")  # or beside
     folded = f"<details><summary>Answer</summary>\n\n{answer.source}\n\n</details>"
     button = '<button type="button" class="next" hidden>next step</button>'
     first, then = (
@@ -90,13 +88,13 @@ def front() -> NotebookNode:
         for parts in ((title, LEAD), (button, BEGIN, text, FATES))
     )
     cells = [*first, look, ribbons, v4.new_markdown_cell(folded), step, flow, *then]
-    cells.append(bare("12", "three"))
-    for name in FRONT:
+    cells.append(without_code("12", "three"))
+    for name in README_SECTIONS:
         cells.append(v4.new_markdown_cell(f"## {name}\n" + section[name].split("\n### ")[0]))
     return v4.new_notebook(cells=cells)
 
 
-def bare(number: str, name: str) -> NotebookNode:
+def without_code(number: str, name: str) -> NotebookNode:
     """A cell of a notebook, shown without its code."""
     [path] = notebooks.paths(number)
     cell = next(cell for cell in notebooks.read(path).cells if cell.id == name)
@@ -106,7 +104,7 @@ def bare(number: str, name: str) -> NotebookNode:
 
 def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
     """Name -> title and cells of every page, in their order."""
-    made = {"index": ("Start", front())}
+    made = {"index": ("Start", first_page())}
     for path in paths:
         notebook = notebooks.read(path)
         made[path.stem] = (notebook.cells[0].source.splitlines()[0].lstrip("# "), notebook)
@@ -116,15 +114,15 @@ def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
     return made
 
 
-def shown(cell: NotebookNode) -> str:
+def explorer_id(cell: NotebookNode) -> str:
     """The name of the explorer that a cell shows, explore-NAME or explore-NAME-UNTIL, or ""."""
-    source = cell.source.replace(PART, "explore.flow()")
+    source = cell.source.replace(FLOW_OF_05, "explore.flow()")
     call = EXPLORER.search(source) if cell.cell_type == "code" else None
     return "-".join(filter(None, ("explore", *call.groups()))) if call else ""
 
 
 def prepare(notebook: NotebookNode) -> NotebookNode:
-    """Explorers move; a check that has nothing to say yet is left out."""
+    """Explorers become places for their scripts; checks, which have not run, are left out."""
     folds.fold(notebook)
     ends = False  # the check that is left out may have been the last cell of a second reading
     for cell in reversed(notebook.cells):
@@ -135,19 +133,19 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
     for cell in notebook.cells:
         if "prediction" in cell.metadata.get("tags", ()):
             del cell.outputs[1:]  # what a running notebook writes below the box
-        if name := shown(cell):
+        if name := explorer_id(cell):
             still = "".join(o.data.get("text/html", "") for o in cell.outputs if "data" in o)
-            begins = ' data-example="1"' if PART in cell.source else ""
-            made = f'<div id="{name}"{begins}>{still}</div>'  # page.js fetches its script
+            example = ' data-example="1"' if FLOW_OF_05 in cell.source else ""
+            made = f'<div id="{name}"{example}>{still}</div>'  # page.js fetches its script
             cell.outputs = [v4.new_output("display_data", {"text/html": made})]
     return notebook
 
 
 def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
-    """Links lead to pages, named by their titles, or lose their target; what is wide moves by
-    itself; one style of id; code has marks where it has colours.
+    """Links lead to pages, named by their titles, or become plain text; wide parts scroll alone;
+    ids are slugs; code has a span only where it has a colour.
     """
-    page = SPAN.sub(lambda span: span[0] if span[1] in COLOURED else span[2], page)
+    page = SPAN.sub(lambda span: span[0] if span[1] in STYLED else span[2], page)
     soup = BeautifulSoup(page, "html.parser")
     main = soup.main
     for heading in main.find_all(["h1", "h2", "h3"], id=True):
@@ -188,8 +186,8 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
     return soup
 
 
-def lay_beside(soup: BeautifulSoup, folder: Path) -> None:
-    """Still pictures become files: a quarter smaller, and a page is there before they are."""
+def save_stills(soup: BeautifulSoup, folder: Path) -> None:
+    """Still pictures become files: a quarter smaller, and the page is shown before they load."""
     for image in soup.select(f'img[src^="{WEBP}"]'):
         picture = base64.b64decode(str(image["src"]).removeprefix(WEBP))
         wide, high = Image.open(io.BytesIO(picture)).size
@@ -202,12 +200,12 @@ def lay_beside(soup: BeautifulSoup, folder: Path) -> None:
 
 
 def slug(heading: str) -> str:
-    """A heading's id as GitHub writes it, which the texts' links follow."""
+    """A heading's id as GitHub writes it, and as the texts' links do."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]:
-    """What a search looks through: each heading with the text below it, without folded answers."""
+    """What the search looks through: each heading with the text below it, without answers."""
 
     def section(id: str, heading: str) -> dict[str, str]:
         return {"page": name, "of": title, "id": id, "title": heading, "text": ""}
@@ -217,12 +215,12 @@ def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]
         if part.name in ("h1", "h2") and part.get("id"):
             made.append(section(str(part["id"]), part.get_text().rstrip("¶")))
         elif part.name != "details" and not part.select("script, .mha-guess"):
-            made[-1]["text"] += " " + words_of(part)
+            made[-1]["text"] += " " + plain_text(part)
     return [one for one in made if one["text"]]
 
 
-def words_of(part: Tag) -> str:
-    """Its text as somebody types it who looks for it: formulas are letters and signs."""
+def plain_text(part: Tag) -> str:
+    """Its text as one types it into the search: formulas are letters and signs."""
     part = copy(part)
     for formula in part.select("math"):
         formula.replace_with(str(formula["alttext"]))
@@ -230,8 +228,8 @@ def words_of(part: Tag) -> str:
     return " ".join(part.get_text(" ", strip=True).split())
 
 
-def contents(soup: BeautifulSoup) -> None:
-    """The page's own sections, below its name in the contents."""
+def add_contents(soup: BeautifulSoup) -> None:
+    """Lists the page's own sections below its name in the navigation."""
     inner = soup.new_tag("ul")
     for heading in soup.select("main h2[id]"):
         item, link = soup.new_tag("li"), soup.new_tag("a", href=f"#{heading['id']}")
@@ -243,15 +241,15 @@ def contents(soup: BeautifulSoup) -> None:
     soup.nav.find(string=" sections ").replace_with(inner)
 
 
-def moving(name: str) -> str:
-    """The script of an explorer, named as by `shown`, with all its states."""
+def explorer_script(name: str) -> str:
+    """The script of an explorer, with all its states; `name` as `explorer_id` gives it."""
     _, kind, *until = name.split("-")
-    given = {"until": until[0]} if until else {}
-    return live.states_script(getattr(explore, kind)(**given), name)
+    options = {"until": until[0]} if until else {}
+    return live.states_script(getattr(explore, kind)(**options), name)
 
 
-def alone() -> None:
-    """One of two processes that make states: one thread each, and all that they make is kept."""
+def use_one_thread() -> None:
+    """Of each of the two processes that make states; they end before garbage matters."""
     torch.set_num_threads(1)
     gc.disable()
 
@@ -262,49 +260,50 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
     folder.mkdir(parents=True)
     made = pages(paths)
     cells = [cell for _, notebook in made.values() for cell in notebook.cells]
-    names = sorted({shown(cell) for cell in cells} - {""}, reverse=True)  # `training` takes longest
-    with ProcessPoolExecutor(2, initializer=alone) as pool:
-        scripts = [pool.submit(moving, name) for name in names]
+    # The other way round, since `training` takes longest.
+    names = sorted({explorer_id(cell) for cell in cells} - {""}, reverse=True)
+    with ProcessPoolExecutor(2, initializer=use_one_thread) as pool:
+        scripts = [pool.submit(explorer_script, name) for name in names]
         write_pages(folder, made)  # while the states are made
         for name, script in zip(names, scripts, strict=True):
             (folder / f"{name}.js").write_text(script.result(), encoding="utf-8")
     (folder / "explore.js").write_text(live.script(), encoding="utf-8")
-    style = (LOOK / "page.css").read_text(encoding="utf-8") + folds.STYLE
+    style = (ASSETS / "page.css").read_text(encoding="utf-8") + folds.STYLE
     (folder / "page.css").write_text(f"{CODE}\n{style}", encoding="utf-8")
-    shutil.copy(LOOK / "page.js", folder)
-    for name in sorted(set(PICTURE.findall((folder / "index.html").read_text(encoding="utf-8")))):
+    shutil.copy(ASSETS / "page.js", folder)
+    for name in {*LOCAL_IMAGE.findall((folder / "index.html").read_text(encoding="utf-8"))}:
         shutil.copy(ROOT / ".github" / name, folder)
     return sorted(folder.iterdir())
 
 
-def describe(soup: BeautifulSoup) -> None:
-    """What a search engine shows below the page's name: its first sentences."""
-    words = " ".join(words_of(part) for part in soup.select("main p")[:3])
+def add_description(soup: BeautifulSoup) -> None:
+    """A search engine shows the first sentences below the page's name."""
+    words = " ".join(plain_text(part) for part in soup.select("main p")[:3])
     meta = soup.new_tag("meta", attrs={"name": "description"})
     meta["content"] = textwrap.shorten(words, 160, placeholder=" …")
     soup.head.append(meta)
 
 
 def address() -> str:
-    """Where the repository says that it comes from, or ""."""
-    ask = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
-    url = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
+    """The repository's own address, or ""."""
+    command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
+    url = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return re.sub(r"^git@([^:]+):", r"https://\1/", url).removesuffix(".git")
 
 
-def link_elsewhere(soup: BeautifulSoup, links: dict[str, str]) -> None:
-    """Below the title, where the notebook opens."""
+def add_host_links(soup: BeautifulSoup, links: dict[str, str]) -> None:
+    """Below the title: hosts on which the notebook opens."""
     line = soup.new_tag("p", attrs={"class": "opens"})
     for name, href in links.items():
         line.append(soup.new_tag("a", href=href, string=f"Open in {name}"))
-    if links and "Open in " not in soup.main.section.get_text():  # the notebook may say it itself
+    if links and "Open in " not in soup.main.section.get_text():  # it may hold them already
         soup.main.h1.insert_after(line)
 
 
 def write_pages(folder: Path, made: dict[str, tuple[str, NotebookNode]]) -> None:
     """Writes every page, and the index of the search."""
     exporter = typeset(
-        HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(LOOK)])
+        HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(ASSETS)])
     )
     titles = {name: title for name, (title, _) in made.items()}
     index: list[dict[str, str]] = []
@@ -313,11 +312,11 @@ def write_pages(folder: Path, made: dict[str, tuple[str, NotebookNode]]) -> None
         resources = {"title": title, "name": name, "titles": titles, "metadata": {"name": name}}
         page, _ = exporter.from_notebook_node(prepare(notebook), resources)
         soup = adapt(page, titles)
-        describe(soup)
+        add_description(soup)
         if path := files.get(name):
-            link_elsewhere(soup, badges.links(origin, "main", f"notebooks/{path.name}"))
-        contents(soup)
-        lay_beside(soup, folder)
+            add_host_links(soup, badges.links(origin, "main", f"notebooks/{path.name}"))
+        add_contents(soup)
+        save_stills(soup, folder)
         if soup.select(".second-reading"):
             soup.body.append(BeautifulSoup(folds.SCRIPT, "html.parser"))
         if soup.select(".mha-guess"):
