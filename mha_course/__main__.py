@@ -22,10 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that knows no ✓ shows a question mark
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    given = sys.argv[1:] if arguments is None else [*arguments]
-    word, *rest = given or ["lab"]
+    words = sys.argv[1:] if arguments is None else [*arguments]
+    word, *rest = words or ["lab"]
     if word not in COMMANDS:
-        _parser().parse_args(given)
+        _parser().parse_args(words)
     try:
         done = import_module(f"mha_course.{COMMANDS[word][1]}").main(rest)
         return done if isinstance(done, int) else 0

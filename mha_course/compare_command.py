@@ -16,11 +16,11 @@ RIGHT, WRONG, UNKNOWN = 0, 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compares, prints what came out, and returns the exit status.
+    """Compares, prints the result, and returns the exit status.
 
     Returns:
-        0 for right, 1 for anything else that came out, 2 where nothing could be compared: not
-        found, refused, or a wrong option (argparse exits with 2 itself).
+        0 for right, 1 for any other result, 2 where nothing could be compared: not found,
+        refused, or a wrong option (argparse exits with 2 itself).
     """
     parser = argparse.ArgumentParser(prog="mha-lesson compare", description=__doc__)
     parser.add_argument(
@@ -28,21 +28,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--call", help="the same for call(module, x), which gives the output")
     parser.add_argument("--n-heads", type=int, help="h, where the module does not say it")
-    asked = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     try:
-        module = named(asked.module)
+        module = load(args.module)
         module = module if isinstance(module, nn.Module) else module()
-        call = None if asked.call is None else named(asked.call)
-        comparison = compare(module, call, n_heads=asked.n_heads)
-    except Exception as error:  # also what stands in the file, and what the factory does
+        call = None if args.call is None else load(args.call)
+        comparison = compare(module, call, n_heads=args.n_heads)
+    except Exception as error:  # also of the file, or of the factory
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return UNKNOWN
     print(comparison)
     return RIGHT if comparison.found == "right" else WRONG
 
 
-def named(target: str) -> Any:
-    """What "package.module:name" or "file.py:name" names; its folder is on the path."""
+def load(target: str) -> Any:
+    """What "package.module:name" or "file.py:name" names; puts its folder on the path."""
     where, _, name = target.rpartition(":")
     if not where:
         raise ValueError(f"a target must be package.module:name or file.py:name; got {target!r}.")

@@ -89,7 +89,7 @@ class Comparison:
 
 def _described(bug: Bug) -> str:
     mended = ", before it was mended" * bug.mended
-    thread = f"\nSo did {bug.threads[0]}{mended}: {bug.told}" if bug.threads else ""
+    thread = f"\nSo did {bug.threads[0]}{mended}: {bug.summary}" if bug.threads else ""
     return f"{bug.does}{thread}\n{MEANT.get(bug.kind, 'Where that is meant, it is no mistake.')}"
 
 

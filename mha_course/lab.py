@@ -30,12 +30,12 @@ LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
 SETTINGS = HERE / "jupyter"  # how the lab opens, and how it saves
 EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
-MOVED = re.compile(
+OLD_IMPORT = re.compile(
     r"^\s*from mha_lesson(?:\.(?:course|check|explore|pictures)\b"
     r"| import .*\b(?:check|compare|explore|runs|shipped)\b)",
     re.M,
 )
-FIRST = "ribbons"  # the cell whose picture is seen before anything has run
+FIRST_PICTURE = "ribbons"  # the cell whose picture is kept
 TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
 # What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
 LANGUAGE = {
@@ -69,12 +69,12 @@ def sync(source: Path, mine: Path, today: date) -> list[str]:
 
 
 def _update(original: Path, mine: Path, record: dict[str, str], today: date) -> str | None:
-    """One file: add it, renew it, put it beside the learner's, or leave all as it is."""
+    """Adds one file, renews it, puts it beside the learner's, or leaves all as it is."""
     content, copy = without_outputs(original.read_bytes()), mine / original.name
     newest, current = _fingerprint(content), copy.read_bytes() if copy.exists() else None
     beside = f"{copy.stem}.updated-"
     family = [name for name in record if name == copy.name or name.startswith(beside)]
-    updates = mine.glob(f"{beside}*{copy.suffix}")  # one may be there that the record forgot
+    updates = mine.glob(f"{beside}*{copy.suffix}")  # also one that the record lost
     as_copied = current is not None and record.get(copy.name) == _fingerprint(current)
 
     if current is None:
@@ -108,7 +108,7 @@ def _notebook(content: bytes) -> dict[str, Any] | None:
 
 
 def without_outputs(content: bytes) -> bytes:
-    """A notebook as a learner gets it: nothing run, which explorers say; another file as it is.
+    """A notebook without outputs; its explorers ask to be run. Another file as it is.
 
     Only the first picture of the course is kept. The notebook names the Python that runs it, as
     Jupyter would on opening it: so opening changes nothing.
@@ -119,7 +119,7 @@ def without_outputs(content: bytes) -> bytes:
     for cell in notebook["cells"]:
         if cell.get("cell_type") == "code":
             shows = [{"text/plain": [TO_RUN]}] if EXPLORER.search("".join(cell["source"])) else []
-            if cell.get("id") == FIRST:
+            if cell.get("id") == FIRST_PICTURE:
                 shows = [output["data"] for output in cell["outputs"] if "data" in output]
             made = [{"output_type": "display_data", "metadata": {}, "data": x} for x in shows]
             cell |= {"outputs": made, "execution_count": None}
@@ -128,7 +128,7 @@ def without_outputs(content: bytes) -> bytes:
 
 
 def _fingerprint(content: bytes) -> str:
-    """A hash of what somebody can have put into a file: a notebook's cells and their outputs."""
+    """A hash of a learner's work in a file: of a notebook, its cells and their outputs."""
     notebook = _notebook(content)
     if notebook is not None:
         parts = ("cell_type", "source", "attachments", "outputs")
@@ -140,7 +140,7 @@ def _fingerprint(content: bytes) -> str:
 
 
 def _joined(text: Any) -> Any:
-    """Lines in a list and one text are the same to Jupyter."""
+    """Jupyter stores a text as one string or as a list of its lines."""
     in_lines = isinstance(text, list) and all(isinstance(line, str) for line in text)
     return "".join(text) if in_lines else text
 
@@ -155,14 +155,14 @@ def _read_record(mine: Path) -> dict[str, str]:
     return {name: value for name, value in record.items() if isinstance(value, str)}
 
 
-def moved(mine: Path) -> list[str]:
-    """A sentence on the copies that import from `mha_lesson` what is in `mha_course`, if any do."""
+def old_imports(mine: Path) -> list[str]:
+    """A sentence on the copies that import from `mha_lesson` what is in `mha_course` now."""
     old = [
         path.name
         for path in sorted(mine.glob("*.ipynb"))
         if path.is_file()
         and (notebook := _notebook(path.read_bytes()))
-        and any(MOVED.search(str(_joined(cell["source"]))) for cell in notebook["cells"])
+        and any(OLD_IMPORT.search(str(_joined(cell["source"]))) for cell in notebook["cells"])
     ]
     names = ", ".join(old)
     return [f"Where {names} imports check, explore or a picture, write mha_course for mha_lesson, "
@@ -175,10 +175,10 @@ def working_copy() -> Path:
     return here if (here / RECORD).exists() else here / MINE
 
 
-def options(mine: Path, given: Sequence[str] = ()) -> list[str]:
-    """JupyterLab's options: this machine only, its own random token, what the place needs.
+def options(mine: Path, extra: Sequence[str] = ()) -> list[str]:
+    """JupyterLab's options: this machine only, a random token, and what root or Linux needs.
 
-    What is given stands in the place of ours: JupyterLab refuses two of a kind.
+    One of `extra` replaces ours of the same name: JupyterLab refuses an option twice.
     """
     ours = {
         "ip": "--ServerApp.ip=127.0.0.1",
@@ -186,7 +186,7 @@ def options(mine: Path, given: Sequence[str] = ()) -> list[str]:
         "default_url": f"--LabApp.default_url=/lab/tree/{quote(mine.name)}/00_start_here.ipynb",
     }
     # --ip, --ip=0.0.0.0 and --ServerApp.ip=0.0.0.0 all set ip
-    named = {option.split("=")[0].split(".")[-1].lstrip("-") for option in given}
+    named = {option.split("=")[0].split(".")[-1].lstrip("-") for option in extra}
     chosen = [option for name, option in ours.items() if name not in named]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         print("You are root, as is usual in a container: JupyterLab is started with --allow-root;")
@@ -195,11 +195,11 @@ def options(mine: Path, given: Sequence[str] = ()) -> list[str]:
         chosen.append("--allow-root")
     if sys.platform == "linux" and not (os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}):
         chosen.append("--no-browser")
-    return [*chosen, *given]
+    return [*chosen, *extra]
 
 
 def environment() -> dict[str, str]:
-    """This one, with the course's settings of Jupyter and the clone before whatever else is set up.
+    """The environment, with the course's Jupyter settings and the clone before all others.
 
     Kernels find the package in the clone itself: before 3.13, Python on Windows cannot follow an
     editable installation into a folder whose path has letters beyond ASCII.
@@ -211,8 +211,8 @@ def environment() -> dict[str, str]:
     }
 
 
-def shadowed() -> str:
-    """A sentence where PYTHONPATH puts another torch before the one of this environment."""
+def other_torch() -> str:
+    """A sentence where PYTHONPATH brings another torch than this environment's."""
     own = Path(sysconfig.get_path("platlib")) / "torch"
     for folder in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         if own.is_dir() and (there := Path(folder) / "torch").is_dir() and there.resolve() != own:
@@ -228,12 +228,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "you change there is never overwritten: a new version is put beside it.",
         epilog="All other options go to JupyterLab, as --port=9000, --no-browser or --ip=0.0.0.0.",
     )
-    _, given = parser.parse_known_args(arguments)
+    _, extra = parser.parse_known_args(arguments)
     if find_spec("jupyterlab") is None:
         raise SystemExit("JupyterLab is not installed; get it with: pip install 'mha-lesson[lab]'")
     mine = working_copy()
     try:
-        lines = [*sync(NOTEBOOKS, mine, date.today()), *moved(mine)]
+        lines = [*sync(NOTEBOOKS, mine, date.today()), *old_imports(mine)]
     except OSError as error:
         if not any(mine.glob("*.ipynb")):
             raise SystemExit(
@@ -241,8 +241,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "work in. Go to a folder of your own, and start it there."
             ) from None
         lines = [f"The notebooks in {mine} could not all be updated ({error}); yours are safe."]
-    print(*lines, *filter(None, [shadowed()]), sep="\n")
-    command = [sys.executable, "-m", "jupyterlab", *options(mine, given)]
+    print(*lines, *filter(None, [other_torch()]), sep="\n")
+    command = [sys.executable, "-m", "jupyterlab", *options(mine, extra)]
     sys.stdout.flush()
     return _hand_over(command)
 

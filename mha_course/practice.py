@@ -15,9 +15,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mha-lesson practice", description=ABOUT)
     whole = "the whole class, from an empty page"
     parser.add_argument("--class", dest="whole_class", action="store_true", help=whole)
-    asked = vars(parser.parse_args(arguments))
+    options = vars(parser.parse_args(arguments))
     folder = working_copy()
     folder.mkdir(exist_ok=True)
     with chdir(folder):  # what was solved is noted there
-        print(check.practice(**asked))
+        print(check.practice(**options))
     return 0

@@ -1,7 +1,7 @@
 """What notebooks 07, 11 and 12 train beforehand: `python data/make_runs.py` keeps it in `data/`.
 
 Every run has a plan: from which weights, on which batches, for how long. `load` reads what the
-plan gave; with `live=True` it is carried out now. Tables are numbers of many short runs.
+plan gave; with `live=True` the model is trained now. Tables are numbers of many short runs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +48,7 @@ def load(name: str, *, live: bool = False) -> Run:
     plan = PLANS[name]
     if live:
         return plan.carry_out(name)
-    model, kept = plan.start(), _kept()
+    model, kept = plan.start(), _stored()
     model.load_state_dict({key: kept[f"{name}/{key}"] for key in model.state_dict()})
     return Run(model.to(device), plan.n_steps, kept[f"{name}/losses"].tolist())
 
@@ -57,7 +57,7 @@ def table(name: str, *, live: bool = False) -> Tensor:
     """Numbers of many short runs that were trained beforehand.
 
     Args:
-        name: one of `TABLES`; there stands what the axes are.
+        name: one of `TABLES`, where the axes are described.
         live: train them now, which takes some seconds.
 
     Raises:
@@ -66,11 +66,11 @@ def table(name: str, *, live: bool = False) -> Tensor:
     """
     require_one_of("name", name, tuple(TABLES))
     require_bool("live", live)
-    return TABLES[name]() if live else _kept()[name]
+    return TABLES[name]() if live else _stored()[name]
 
 
 def all_tensors() -> dict[str, Tensor]:
-    """Everything anew, as data/make_runs.py stores it: weights in half the room."""
+    """Everything anew, as data/make_runs.py stores it: weights as float16."""
     tensors = {name: make().contiguous() for name, make in TABLES.items()}  # as a file wants them
     for name in PLANS:
         run = load(name, live=True)
@@ -81,12 +81,12 @@ def all_tensors() -> dict[str, Tensor]:
 
 
 @cache
-def _kept() -> dict[str, Tensor]:
+def _stored() -> dict[str, Tensor]:
     tensors = load_file(data_file("runs.safetensors"))
     return {name: tensor.float() for name, tensor in tensors.items()}
 
 
-def _carried_out(plans: Sequence[Plan], what: str) -> Iterator[Run]:
+def _train_all(plans: Sequence[Plan], what: str) -> Iterator[Run]:
     with Progress(sum(plan.n_steps for plan in plans), what) as bar:
         for plan in plans:
             yield plan.carry_out("", bar)
@@ -111,7 +111,7 @@ def _two_sides(
 
 
 def _language(part: str | None = None, uniform: bool = False) -> Plan:
-    """A part of zeros stays out of the training; see notebook 07."""
+    """`part` is left out: its weights are zero and stay so; see notebook 07."""
 
     def fresh() -> nn.Module:
         model = LanguageModel(len(alphabet()))
@@ -119,7 +119,7 @@ def _language(part: str | None = None, uniform: bool = False) -> Plan:
             parameter.data.zero_()
         return with_uniform_attention(model) if uniform else model
 
-    return Plan(fresh, 0, partial(_of_the_novel, 24), predict_next, 600, 6e-3)
+    return Plan(fresh, 0, partial(_novel_batches, 24), predict_next, 600, 6e-3)
 
 
 class WithoutRoot(TwoSidesModel):
@@ -139,7 +139,7 @@ def _root() -> Float[Tensor, "kind d_k seed"]:
         _two_sides(1, seed, (0,), 200)._replace(fresh=partial(kind, 1, d_model=d_k))
         for kind, d_k, seed in product((TwoSidesModel, WithoutRoot), (16, 128), range(3))
     ]
-    runs = _carried_out(plans, "with and without the root")
+    runs = _train_all(plans, "with and without the root")
     return torch.tensor([side_accuracy(run.model, letters).left for run in runs]).view(2, 2, 3)
 
 
@@ -159,7 +159,7 @@ def novel_ids() -> tuple[Tensor, Tensor]:
     return ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
 
 
-def _of_the_novel(n_rows: int, *, seed: int) -> Iterator[Tensor]:
+def _novel_batches(n_rows: int, *, seed: int) -> Iterator[Tensor]:
     return text_batches(novel_ids()[0], n_rows, 48, seed=seed)
 
 
@@ -169,30 +169,30 @@ def _writer(
     def fresh() -> nn.Module:
         return Writer(len(alphabet()), h, h_kv, d_k=d_k)
 
-    return Plan(fresh, seed, partial(_of_the_novel, n_rows), predict_next, n_steps, 1e-2)
+    return Plan(fresh, seed, partial(_novel_batches, n_rows), predict_next, n_steps, 1e-2)
 
 
 def _losses(kinds: tuple[tuple[int, int, int], ...], n_seeds: int) -> Float[Tensor, "kind seed"]:
     """Of (h, h_kv, d_k) each, on 300 windows of text that none has read."""
     windows = novel_ids()[1][: 300 * 48].view(-1, 48).to(device)
     plans = [_writer(*kind, seed) for kind in kinds for seed in range(n_seeds)]
-    runs = _carried_out(plans, f"{len(plans)} writers")
+    runs = _train_all(plans, f"{len(plans)} writers")
     losses = [predict_next(run.model, windows).item() for run in runs]
     return torch.tensor(losses).view(len(kinds), n_seeds)
 
 
 # ---------------------------------------------------------------- notebook 12
 
-# Under one causal mask, and with scores of any training's size, these compute what is right.
+# With one causal mask, and scores as training makes them, these compute what is right.
 RIGHT_HERE = ("fill_too_high", "mask_tiled", "mask_of_the_first")
 UNTRAINED = ("weights_scaled", "scale_times_half_d_k", "heads_never_split", "one_layer_for_all")
 TRAINED = ("right", *(
     name for name, bug in shipped.bugs().items()
     if bug.of == "Attention" and name not in RIGHT_HERE + UNTRAINED
 ))  # fmt: skip
-FED = (11, 23, 35, 47)  # how many characters an honest prediction rests on
+CONTEXTS = (11, 23, 35, 47)  # characters before an honest prediction
 ON_THE_WAY = ("right", "scale_d_model", "softmax_over_queries", "softmax_over_heads")
-EVERY = 30  # steps between two points of a curve
+CURVE_STEP = 30  # steps between two points of a curve
 
 
 class Masked(nn.Module):
@@ -221,36 +221,36 @@ def with_mistake(name: str, *, glorot: bool = False) -> Callable[[], nn.Module]:
             fill = nn.init.xavier_uniform_ if parameter.dim() == 2 else nn.init.zeros_
             fill(parameter)
         cls = shipped.right() if name == "right" else shipped.bug(name).build
-        model.add_module("attention", Masked(shipped.twin(cls, start, *sizes)))
+        model.add_module("attention", Masked(shipped.with_same_weights(cls, start, *sizes)))
         return model
 
     return fresh
 
 
 @torch.no_grad()
-def told_and_honest(model: nn.Module, n_batches: int = 20) -> tuple[float, float]:
-    """The loss on unread text, in nats a character, counted in two ways.
+def reported_and_honest(model: nn.Module, n_batches: int = 20) -> tuple[float, float]:
+    """The loss on unread text, in nats a character, as training reports it and honestly.
 
     Args:
         model: a language model, (B, T) ids → (B, T, V) scores.
         n_batches: of 24 windows of 48 characters.
 
     Returns:
-        As training counts it: all 47 predictions of a window that goes in as a whole. And
-        honestly: one next character at a time, with nothing behind it, mean of four places.
+        Reported: of all 47 predictions of a window that is read as a whole. Honest: of one next
+        character at a time, without anything behind it, mean of four context lengths.
     """
     batches = novel_ids()[1][: n_batches * 24 * 48].view(n_batches, 24, 48).to(device)
     model.eval()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # one mistake draws
-        told = sum(predict_next(model, windows).item() for windows in batches)
+        torch.manual_seed(0)  # one mistake leaves dropout on
+        reported = sum(predict_next(model, windows).item() for windows in batches)
         honest = sum(
             F.cross_entropy(model(windows[:, :n])[:, -1], windows[:, n]).item()
             for windows in batches
-            for n in FED
+            for n in CONTEXTS
         )
     model.train()
-    return told / n_batches, honest / n_batches / len(FED)
+    return reported / n_batches, honest / n_batches / len(CONTEXTS)
 
 
 def _with(name: str, seed: int = 0, *, glorot: bool = False) -> Plan:
@@ -260,16 +260,16 @@ def _with(name: str, seed: int = 0, *, glorot: bool = False) -> Plan:
 def fates(
     names: Sequence[str] = TRAINED, seeds: Sequence[int] = range(5), *, glorot: bool = False
 ) -> Float[Tensor, "name 3 seed"]:
-    """The loss told, honest, and of the last 50 batches of training; ten seconds for each model."""
+    """Losses reported, honest, and of training's last 50 batches; ten seconds for each model."""
     plans = [_with(name, seed, glorot=glorot) for name in names for seed in seeds]
-    runs = _carried_out(plans, f"{len(plans)} language models")
-    ends = [(*told_and_honest(run.model), sum(run.losses[-50:]) / 50) for run in runs]
+    runs = _train_all(plans, f"{len(plans)} language models")
+    ends = [(*reported_and_honest(run.model), sum(run.losses[-50:]) / 50) for run in runs]
     return torch.tensor(ends).view(len(names), len(seeds), 3).mT
 
 
 def _curves() -> Float[Tensor, "name 2 point"]:
-    runs = [_with(name).carry_out(name, snapshot_every=EVERY) for name in ON_THE_WAY]
-    points = [[told_and_honest(run.at(step), 5) for step in run.snapshots] for run in runs]
+    runs = [_with(name).carry_out(name, snapshot_every=CURVE_STEP) for name in ON_THE_WAY]
+    points = [[reported_and_honest(run.at(step), 5) for step in run.snapshots] for run in runs]
     return torch.tensor(points).mT
 
 
@@ -300,11 +300,11 @@ TABLES: dict[str, Callable[[], Tensor]] = {
     "shared keys": partial(_losses, ((4, 4, 12), (4, 2, 12), (4, 1, 12), (1, 1, 12)), 3),
     # loss: h = 1, 2, 4, 8, 12 with d_k = 48 / h, seeds 0 and 1
     "number of heads": partial(_losses, tuple((h, h, 48 // h) for h in (1, 2, 4, 8, 12)), 2),
-    # loss, told, honest and in training, of `TRAINED`, seeds 0 to 4
+    # loss, reported, honest and in training, of `TRAINED`, seeds 0 to 4
     "fates": fates,
     # the same from Glorot's draw of the weights, seeds 0 and 1; and of two, seeds 0 to 4
     "fates, Glorot's draw": partial(fates, seeds=range(2), glorot=True),
     "two fates, Glorot's draw": partial(fates, ON_THE_WAY[:2], glorot=True),
-    # loss, told and honest, of `ON_THE_WAY`, every 30 steps, seed 0
+    # loss, reported and honest, of `ON_THE_WAY`, every 30 steps, seed 0
     "fates on the way": _curves,
 }

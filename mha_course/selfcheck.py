@@ -15,7 +15,7 @@ from mha_lesson.runtime import device
 
 @dataclass(frozen=True)
 class Line:
-    """What was looked at, and the remedy if it is not there (empty: it is)."""
+    """What the course needs, and the remedy if it is missing (empty: it is there)."""
 
     what: str
     remedy: str = ""
@@ -48,8 +48,8 @@ def everything() -> SelfCheck:
     """Looks at PyTorch, the pictures, the sliders, the data and the model's weights."""
     return SelfCheck(
         tuple(
-            Line(what, _remedy(look))
-            for what, look in (
+            Line(what, _remedy(probe))
+            for what, probe in (
                 ("PyTorch 2.6 or later, computing", _torch),
                 ("pictures (matplotlib)", lambda: _module("matplotlib")),
                 ("sliders (ipywidgets, anywidget)", lambda: _module("ipywidgets", "anywidget")),
@@ -60,9 +60,9 @@ def everything() -> SelfCheck:
     )
 
 
-def _remedy(look: Callable[[], object]) -> str:
+def _remedy(probe: Callable[[], object]) -> str:
     try:
-        look()
+        probe()
     except (ImportError, OSError, ValueError, RuntimeError) as error:
         return str(error)
     return ""

@@ -2,7 +2,7 @@
 
 `shipped.toml` holds them: what a mistake does, the threads that report or mend it, and what it
 changes in one of the two sources below. The course's notebook, its checks and the tests draw from
-here, so a new one is one entry. It happens to the best, and they said so in public.
+here, so a new one is one entry.
 """
 
 import linecache
@@ -48,7 +48,7 @@ ATTENTION = """class Attention(nn.Module):
         return self.w_o(context)
 """
 
-# Right, for what a writing model adds: positions, shared keys, a window, a cache.
+# Right, with what a writing model adds: positions, shared keys, a window, a cache.
 WRITER = """class Writer(nn.Module):
     def __init__(self, d_model, n_heads, n_kv_heads, window):
         super().__init__()
@@ -98,8 +98,8 @@ class Bug:
     Attributes:
         name, kind: its own, and what it is one of: "scale", "mask applied", …
         does: what comes out, in one sentence.
-        threads: where it was reported or mended, "owner/repository#number", the one told of first.
-        told: what that thread says, in our words.
+        threads: where it was reported or mended, "owner/repository#number".
+        summary: what the first of them says, in our words.
         mended: whether it was, in that repository.
         changes: (old, new) lines of the source that it stands in.
         of: "Attention" or "Writer".
@@ -109,7 +109,7 @@ class Bug:
     kind: str
     does: str
     threads: Sequence[str]
-    told: str
+    summary: str
     mended: bool
     changes: Sequence[Sequence[str]]
     of: str = "Attention"
@@ -127,32 +127,32 @@ class Bug:
     @property
     def build(self) -> type[nn.Module]:
         """The class, with its source where `inspect` finds it."""
-        return _made(self.name, self.source, self.of)
+        return _compiled(self.name, self.source, self.of)
 
 
 @dataclass(frozen=True)
 class NotABug:
-    """What was reported as a mistake, and is none: a thread that says so, and why."""
+    """A report of a mistake that is none: what it claims, and why that is no mistake."""
 
     name: str
-    said: str
+    claim: str
     why: str
     threads: Sequence[str]
 
 
 @cache
-def _made(name: str, source: str, of: str) -> type[nn.Module]:
+def _compiled(name: str, source: str, of: str) -> type[nn.Module]:
     file = f"<shipped {name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    space: dict[str, Any] = {"__name__": f"{__name__}.{name}"}
-    exec(IMPORTS, space)
-    exec(compile(source, file, "exec"), space)
-    return space[of]
+    namespace: dict[str, Any] = {"__name__": f"{__name__}.{name}"}
+    exec(IMPORTS, namespace)
+    exec(compile(source, file, "exec"), namespace)
+    return namespace[of]
 
 
 def right(of: str = "Attention") -> type[nn.Module]:
     """The class without a mistake."""
-    return _made("right", SOURCES[of], of)
+    return _compiled("right", SOURCES[of], of)
 
 
 @cache
@@ -180,7 +180,7 @@ def bug(name: str) -> Bug:
     return bugs()[name]
 
 
-def twin(cls: type[nn.Module], other: nn.Module, *sizes: int) -> nn.Module:
+def with_same_weights(cls: type[nn.Module], other: nn.Module, *sizes: int) -> nn.Module:
     """A module of this class with the other's weights, in its mode."""
     module = cls(*sizes)
     module.load_state_dict(other.state_dict())

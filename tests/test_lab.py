@@ -61,7 +61,7 @@ def test_the_copy_has_no_outputs_and_the_repository_keeps_them(course):
 def test_the_first_picture_of_the_course_is_there_before_anything_has_run():
     first = json.loads(lab.without_outputs((lab.NOTEBOOKS / "00_start_here.ipynb").read_bytes()))
     seen = [cell for cell in first["cells"] if "text/html" in str(cell.get("outputs"))]
-    assert [cell["id"] for cell in seen] == [lab.FIRST]
+    assert [cell["id"] for cell in seen] == [lab.FIRST_PICTURE]
 
 
 def test_an_explorer_says_that_it_wants_to_be_run_and_saving_it_unrun_is_no_change(tmp_path):

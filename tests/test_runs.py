@@ -39,8 +39,8 @@ def language_said(run: Run) -> list[bool]:
 
 
 def shipped_said(run: Run) -> list[bool]:
-    told, honest = runs.told_and_honest(run.model)
-    return [told < 0.4 and honest > 8, 1.6 < told < 1.9 and 1.6 < honest < 1.9]
+    reported, honest = runs.reported_and_honest(run.model)
+    return [reported < 0.4 and honest > 8, 1.6 < reported < 1.9 and 1.6 < honest < 1.9]
 
 
 SAID = {
@@ -103,27 +103,27 @@ NEAREST = ("right", "scale_d_model", "merged_unmoved", "softmax_over_batch",
 
 def fates_said(ends: torch.Tensor) -> list[bool]:
     """Three fates, from every start: too good, hidden and failed."""
-    told, honest, _ = (dict(zip(runs.TRAINED, part, strict=True)) for part in ends.unbind(1))
-    right = told["right"]
-    hidden = told.keys() - TOO_GOOD - FAILED - {"right"}
+    reported, honest, _ = (dict(zip(runs.TRAINED, part, strict=True)) for part in ends.unbind(1))
+    right = reported["right"]
+    hidden = reported.keys() - TOO_GOOD - FAILED - {"right"}
     return [
         len(hidden) == 10,
-        all((told[name] < right.min() - 0.3).all() for name in TOO_GOOD),
-        all((told[name] > right.max() + 0.3).all() for name in FAILED),
-        all(((told[name] - right).abs() < 0.25).all() for name in hidden),
+        all((reported[name] < right.min() - 0.3).all() for name in TOO_GOOD),
+        all((reported[name] > right.max() + 0.3).all() for name in FAILED),
+        all(((reported[name] - right).abs() < 0.25).all() for name in hidden),
         all((honest[name] > honest["right"].max() + 0.3).all() for name in TOO_GOOD),
-        bool((told["scale_d_model"] - right).mean().abs() < 0.05),
+        bool((reported["scale_d_model"] - right).mean().abs() < 0.05),
     ]
 
 
 def glorot_said(ends: torch.Tensor) -> list[bool]:
     """From a larger start the right class ends higher, and a forgotten root no longer hides."""
-    told = dict(zip(runs.TRAINED, ends[:, 0], strict=True))
+    reported = dict(zip(runs.TRAINED, ends[:, 0], strict=True))
     linear = runs.table("fates")[0, 0, : ends.shape[-1]]
     return [
-        bool((told["right"] - linear > 0.08).all()),
-        all((told[name] < told["right"].min() - 0.3).all() for name in TOO_GOOD),
-        bool((told["scale_forgotten"] > told["right"].max() + 0.2).all()),
+        bool((reported["right"] - linear > 0.08).all()),
+        all((reported[name] < reported["right"].min() - 0.3).all() for name in TOO_GOOD),
+        bool((reported["scale_forgotten"] > reported["right"].max() + 0.2).all()),
     ]
 
 

@@ -15,7 +15,7 @@ from answers import the_tests
 from mha_course import check, compare, compare_command, shipped
 from mha_course.check.exercises import nb12
 from mha_course.check.exercises.nb12 import KeysByQueries
-from mha_course.shipped import bugs, draw, not_bugs, right, twin
+from mha_course.shipped import bugs, draw, not_bugs, right, with_same_weights
 from mha_lesson import MultiHeadAttention, causal_mask, padding_mask
 
 pytestmark = pytest.mark.plain
@@ -65,7 +65,7 @@ def test_what_is_not_broken_is_the_packages_own(reference):
 @pytest.mark.parametrize("bug", OF_THE_CLASS, **named)
 def test_a_mistake_shows_on_some_input(bug, reference):
     """On masks, or in one of the two modes, or with scores as large as a real model's."""
-    wrong = twin(bug.build, reference, D, H)
+    wrong = with_same_weights(bug.build, reference, D, H)
     far = [
         (wrong.train(mode)(x, mask) - reference(x, mask)).abs().max() / x.abs().max()
         for mode in (True, False)
@@ -99,7 +99,7 @@ def test_the_writer_is_right():
 def test_a_writers_mistake_shows(bug):
     torch.manual_seed(7)
     reference = right("Writer")(24, 4, 2, 3).double()
-    wrong, x = twin(bug.build, reference, 24, 4, 2, 3), draw(2, 7, 24, seed=3)
+    wrong, x = with_same_weights(bug.build, reference, 24, 4, 2, 3), draw(2, 7, 24, seed=3)
     far = (written(wrong, x, [3, 1, 3]) - reference(x)[0]).abs().max()
     assert far > 1e-2
 
@@ -119,7 +119,8 @@ def test_what_is_no_mistake_changes_nothing(reference):
     assert same.keys() <= not_bugs().keys()
     for name, changes in same.items():
         odd = shipped.Bug(name, "", "", (), "", True, tuple(changes))
-        torch.testing.assert_close(twin(odd.build, reference, D, H)(x, mask), reference(x, mask))
+        module = with_same_weights(odd.build, reference, D, H)
+        torch.testing.assert_close(module(x, mask), reference(x, mask))
 
 
 def test_the_notebooks_excerpts_are_lines_of_what_they_stand_for():
@@ -157,7 +158,7 @@ def test_right_classes_of_every_style_are_right(style):
 def test_a_loose_end_is_said_with_its_question_and_its_level():
     def no_padding(Attention):
         module, x = Attention(12, 3).double(), draw(2, 5, 12, seed=1)
-        torch.testing.assert_close(module(x), twin(right(), biased(module), 12, 3)(x))
+        torch.testing.assert_close(module(x), with_same_weights(right(), biased(module), 12, 3)(x))
 
     def biased(module):
         for layer in (module.w_q, module.w_k, module.w_v, module.w_o):

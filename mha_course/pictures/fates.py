@@ -22,7 +22,7 @@ WORDS = {
 def fates() -> Scene:
     """The loss of four models on the way, as it is reported and as it is honestly counted."""
     points = runs.table("fates on the way")  # (name, reported or honest, point)
-    steps = [runs.EVERY * i for i in range(points.shape[-1])]
+    steps = [runs.CURVE_STEP * i for i in range(points.shape[-1])]
     lines = [WORDS[name] for name in runs.ON_THE_WAY]
     charts = [
         Curve(

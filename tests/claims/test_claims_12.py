@@ -16,8 +16,8 @@ SCALES = [bug for bug in shipped.bugs().values() if bug.kind == "scale"]
 
 
 def test_few_mistakes_look_like_a_failure():
-    told, honest, _ = runs.table("fates").unbind(1)
-    right, wrong = told[0], told[1:]
+    reported, honest, _ = runs.table("fates").unbind(1)
+    right, wrong = reported[0], reported[1:]
     failed = (wrong > right.max() + 0.3).all(dim=-1)
     too_good = (wrong < right.min() - 0.3).all(dim=-1)
     hidden = ~failed & ~too_good
@@ -40,6 +40,6 @@ def test_an_example_by_hand_finds_a_wrong_scale(bug, seed):
         wrong.w_q.bias.fill_(1.0)
         x = torch.zeros(1, 2, 6, dtype=torch.float64)
         x[0, 1] = math.log(4) / math.sqrt(2)  # q · k = √2 ln 4, and divided by √2 it is ln 4
-        right = shipped.twin(shipped.right(), wrong, 6, 3)
+        right = shipped.with_same_weights(shipped.right(), wrong, 6, 3)
         torch.testing.assert_close(right(x), 0.8 * x[:, 1:].expand_as(x))
         assert (wrong(x) - right(x)).abs().max() > 0.01
