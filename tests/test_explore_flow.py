@@ -78,7 +78,7 @@ def test_every_head_of_the_sentence_is_the_package_s(causal):
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_module_of_your_own_at_every_head(bias):
     mha, x = random_case(bias=bias)
-    source = flow._source(mha, x, None)
+    source = flow._own_source(mha, x, None)
     for head, causal in itertools.product(range(mha.n_heads), (False, True)):
         panel = flow.draw(source, "Wᴼ", head, causal, "output").flat()[0]
         assert_is(mha, x, panel, head, causal)

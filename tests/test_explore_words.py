@@ -203,7 +203,7 @@ def test_your_own_flow_begins_with_the_last_query_and_what_it_looks_at_most():
     mha, x = MultiHeadAttention(12, 3), 3 * torch.randn(7, 12)
     mha.w_qkv.weight.data.normal_()
     most = int(mha(x, return_weights=True)[1][0, -1].argmax())
-    assert most < 6 and flow._source(mha, x, None).pick == (6, most)
+    assert most < 6 and flow._own_source(mha, x, None).pick == (6, most)
 
 
 @pytest.mark.parametrize("head", [1, 7, 10])

@@ -19,7 +19,7 @@ from mha_lesson.text import sentence
 
 BY_HAND, SENTENCE, YOURS = "by hand", "the sentence", "your module"
 PARTS = ("attention", "projections", "heads", "mask", "output")  # as the notebooks 1 to 5 add them
-STEPS = {  # as a slider says it, in plain letters -> the blocks that it makes
+STEPS = {  # step, in plain letters for the slider -> the blocks that it adds
     "X": ("x",),
     "Q, K, V": ("q", "k", "v"),
     "Q Kᵀ": ("products",),
@@ -30,7 +30,7 @@ STEPS = {  # as a slider says it, in plain letters -> the blocks that it makes
     "concat": ("concat",),
     "Wᴼ": ("output",),
 }
-DECIMALS = 4  # two are shown; more would double the bytes of a page
+DECIMALS = 4  # two are shown; more than four would double the bytes of a page
 MOST_TOKENS, MOST_HEADS, MOST_DIMENSIONS, WIDEST = 24, 12, 64, 512
 
 
@@ -42,7 +42,7 @@ class Source:
         words: T labels.
         q, k, v: (h, T, d_k).
         x: (T, d_model), what comes in, or None where Q, K and V are given.
-        after: W^O (d_model, h·d_k) and its bias (d_model,), or None.
+        output_layer: W^O (d_model, h·d_k) and its bias (d_model,), or None.
         head: the one to begin with; pick: (query, key) to begin with.
     """
 
@@ -51,9 +51,13 @@ class Source:
     k: Tensor
     v: Tensor
     x: Tensor | None = None
-    after: tuple[Tensor, Tensor] | None = None
+    output_layer: tuple[Tensor, Tensor] | None = None
     head: int = 0
     pick: tuple[int, int] = (0, 0)
+
+    @property
+    def by_hand(self) -> bool:
+        return self.x is None
 
 
 def flow(
@@ -65,8 +69,8 @@ def flow(
 ) -> Explorer:
     """`example`, `step` and `head` over the blocks of attention, from X to the output.
 
-    It begins with three tokens of two numbers (in two heads where all is shown), whose entries can
-    be moved, and goes on to the course's sentence; with `mha` and `x` it shows your own.
+    The first example is by hand: three tokens of two numbers, in two heads where all is shown, and
+    each can be moved. The second is the course's sentence; `mha` and `x` show your own instead.
 
     Args:
         mha: the module to look into; that of the course's sentence if None.
@@ -75,19 +79,19 @@ def flow(
         until: how much of it: "attention" from Q, K and V to the context, then each adds to the
             one before: "projections" from X, "heads", "mask", "output" with W^O. All if None.
     """
-    asked = until or ("" if mha is None else "output")
-    until, by_hand = ("output", True) if until is None else (until, until == PARTS[0])
+    opens_as = until or ("" if mha is None else "output")
+    until, with_hand = ("output", True) if until is None else (until, until == PARTS[0])
     require_one_of("until", until, PARTS)
-    sources = _examples(until) if mha is None else {YOURS: _source(mha, x, tokens)}
-    if not by_hand:
+    sources = _examples(until) if mha is None else {YOURS: _own_source(mha, x, tokens)}
+    if not with_hand:
         sources.pop(BY_HAND, None)
     first, *_ = sources
     *_, last = sources.values()
     steps = _steps(_blocks(sources[first], 0, False, until))  # by hand there is no X
-    begins = {"mask": "mask", "output": steps[-1]}.get(asked, "Q, K, V")
+    start = {"mask": "mask", "output": steps[-1]}.get(opens_as, "Q, K, V")
     controls: dict[str, Any] = {
         "example": widgets.Dropdown(options=[*sources]),
-        "step": widgets.SelectionSlider(options=steps, value=begins),
+        "step": widgets.SelectionSlider(options=steps, value=start),
         "head": widgets.IntSlider(value=last.head, max=len(last.q) - 1),
         "causal": widgets.Checkbox(value=until == "mask", description="causal mask", indent=False),
     }
@@ -124,8 +128,7 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
     blocks = _blocks(source, head, causal, until)
     steps = _steps(blocks)
     shown = [name for done in steps[: steps.index(step) + 1] for name in STEPS[done]]
-    by_hand = source.x is None
-    w_o, bias = source.after if source.after and "output" in blocks else (None, None)
+    w_o, bias = (source.output_layer if "output" in blocks else None) or (None, None)
     panel = Flow(
         blocks,
         shown=shown,
@@ -134,10 +137,10 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
         n_heads=len(source.q),
         cut=PARTS.index(until) >= PARTS.index("heads"),
         pick=source.pick,
-        by_hand=by_hand,
-        w_o=w_o.T if by_hand and w_o is not None else None,
-        writes=None if by_hand or w_o is None else _writes(source, causal),
-        bias=None if by_hand else bias,
+        by_hand=source.by_hand,
+        w_o=w_o.T if source.by_hand and w_o is not None else None,
+        writes=None if source.by_hand or w_o is None else _writes(source, causal),
+        bias=None if source.by_hand else bias,
     )
     caption = _caption(source, blocks, step, head, causal)
     return Scene(
@@ -153,59 +156,58 @@ def _steps(blocks: dict[str, Heatmap]) -> list[str]:
 @cache
 def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, Heatmap]:
     """Every matrix of the computation, in its order."""
-    here = PARTS.index(until)
+    part = PARTS.index(until)
     q, k, v = source.q[head], source.k[head], source.v[head]
     T, d_k = q.shape
     products = q @ k.T
     scores = products / d_k**0.5
     blocked = causal_mask(T, scores.device) & causal
     weights = scores.masked_fill(blocked, -torch.inf).softmax(dim=-1)
-    words = source.words
-    hand = source.x is None
-    wide = 15 if hand else _far(v)
-    far, largest = (2.5, 4.0) if hand else (max(_far(q), _far(k)), _far(products))
-    smaller = largest / d_k**0.5
+    words, by_hand = source.words, source.by_hand
+    qk_limit, v_limit, product_limit = 2.5, 15.0, 4.0
+    if not by_hand:
+        qk_limit, v_limit, product_limit = max(_limit(q), _limit(k)), _limit(v), _limit(products)
+    score_limit = product_limit / d_k**0.5
 
-    def block(values: Tensor, rows: Any = words, *, far: float, **more: Any) -> Heatmap:
-        values = values if hand else values.round(decimals=DECIMALS)
-        return Heatmap(values, rows, limits=(-far, far), **more)
+    def block(values: Tensor, rows: Any = words, *, limit: float, **more: Any) -> Heatmap:
+        values = values if by_hand else values.round(decimals=DECIMALS)
+        return Heatmap(values, rows, limits=(-limit, limit), **more)
 
     def pair(
-        values: Tensor, title: str, far: float, decimals: int | None = 2, **more: Any
+        values: Tensor, title: str, limit: float, decimals: int | None = 2, **more: Any
     ) -> Heatmap:
         more |= {"columns": words, "colours": f"head {head % 8}", "decimals": decimals}
-        return block(values, title=title, far=far, **more)
+        return block(values, title=title, limit=limit, **more)
 
-    def vectors(values: Tensor, name: str, role: str, far: float, **more: Any) -> Heatmap:
+    def vectors(values: Tensor, name: str, role: str, limit: float, **more: Any) -> Heatmap:
         title = f"{name} {tuple(values.shape)}"
-        return block(values, title=title, colours=role, far=far, **more)
+        return block(values, title=title, colours=role, limit=limit, **more)
 
     def wide_vectors(values: Tensor, name: str, role: str) -> Heatmap:
-        if hand:
-            return vectors(values, name, role, wide)
-        return vectors(values, name, role, _far(values), numbers=False)
+        if by_hand:
+            return vectors(values, name, role, v_limit)
+        return vectors(values, name, role, _limit(values), numbers=False)
 
-    made = {}
-    if source.x is not None and here >= PARTS.index("projections"):
-        made["x"] = wide_vectors(source.x, "X", "output")
-    made |= {
-        "q": vectors(q, "Q", "query", far),
-        "k": vectors(k.T, "Kᵀ", "key", far, rows=None, columns=words),
-        "v": vectors(v, "V", "value", wide),
-        "products": pair(products, f"Q Kᵀ {(T, T)}", largest, None if hand else 2),
-        "scores": pair(scores, f"÷ √{d_k}", smaller),
+    blocks = {}
+    if source.x is not None and part >= PARTS.index("projections"):
+        blocks["x"] = wide_vectors(source.x, "X", "output")
+    blocks |= {
+        "q": vectors(q, "Q", "query", qk_limit),
+        "k": vectors(k.T, "Kᵀ", "key", qk_limit, rows=None, columns=words),
+        "v": vectors(v, "V", "value", v_limit),
+        "products": pair(products, f"Q Kᵀ {(T, T)}", product_limit, None if by_hand else 2),
+        "scores": pair(scores, f"÷ √{d_k}", score_limit),
     }
-    if here >= PARTS.index("mask"):
-        made["masked"] = pair(
-            scores, "causal mask" if causal else "no mask", smaller, blocked=blocked
-        )
-    made["weights"] = pair(weights, "softmax", 1.0)
-    made["context"] = vectors(weights @ v, "· V", "value", wide)
-    if source.after and here >= PARTS.index("output"):
-        concat, (w_o, bias) = _concat(source, causal), source.after
-        made["concat"] = wide_vectors(concat, "concat", "value")
-        made["output"] = wide_vectors(concat @ w_o.T + bias, "output", "output")
-    return made
+    if part >= PARTS.index("mask"):
+        title = "causal mask" if causal else "no mask"
+        blocks["masked"] = pair(scores, title, score_limit, blocked=blocked)
+    blocks["weights"] = pair(weights, "softmax", 1.0)
+    blocks["context"] = vectors(weights @ v, "· V", "value", v_limit)
+    if source.output_layer and part >= PARTS.index("output"):
+        concat, (w_o, bias) = _concat(source, causal), source.output_layer
+        blocks["concat"] = wide_vectors(concat, "concat", "value")
+        blocks["output"] = wide_vectors(concat @ w_o.T + bias, "output", "output")
+    return blocks
 
 
 @cache
@@ -219,16 +221,16 @@ def _concat(source: Source, causal: bool) -> Tensor:
 @cache
 def _writes(source: Source, causal: bool) -> Tensor:
     """(h, T, d_model): what every head adds to the output."""
-    assert source.after
-    slabs = source.after[0].T.unflatten(0, (len(source.q), -1))  # (h, d_k, d_model)
+    assert source.output_layer
+    slabs = source.output_layer[0].T.unflatten(0, (len(source.q), -1))  # (h, d_k, d_model)
     sums = (split_heads(_concat(source, causal)[None], len(source.q))[0] @ slabs).cumsum(dim=0)
-    # Not each write: then the sum of all would be off by h roundings.
+    # Sums are rounded, not single writes, whose sum would be off by h roundings.
     writes = sums.round(decimals=DECIMALS).diff(dim=0, prepend=torch.zeros_like(sums[:1]))
     return writes.round(decimals=DECIMALS)
 
 
-def _far(values: Tensor) -> float:
-    """Where colours end: nearly the largest size, and the few beyond it are as strong."""
+def _limit(values: Tensor) -> float:
+    """Where the colours end: nearly the largest size; the few values beyond look the same."""
     return max(float(values.abs().flatten().quantile(0.995)), 1e-6)
 
 
@@ -238,16 +240,14 @@ def _caption(source: Source, blocks: dict[str, Heatmap], step: str, head: int, c
     query, key = source.words[i], source.words[j]
     T, d_k = source.q.shape[1:]
 
-    hand = source.x is None
-
     def example(words: str, name: str) -> str:
         value = number(float(blocks[name].values[i, j]), 2)
-        return "." if hand else "; " + words.format(query, key, value) + "."
+        return "." if source.by_hand else "; " + words.format(query, key, value) + "."
 
-    bias = "" if hand else ", and of the bias"
+    bias = "" if source.by_hand else ", and of the bias"
     made = "here given" if "x" not in blocks else f"{d_k} numbers each, from its row of X"
-    alone = hand and len(source.q) == 1
-    where = "" if alone or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
+    only_head = source.by_hand and len(source.q) == 1
+    where = "" if only_head or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
     words = {
         "X": f"{T} tokens come in, each a vector: {query} is one row of X.",
         "Q, K, V": f"every token has a query, a key and a value, {made}.",
@@ -270,8 +270,8 @@ def _examples(until: str) -> dict[str, Source]:
 
 @cache
 def _by_hand(n_heads: int) -> Source:
-    """The example of notebook 1: Q and K are the same three rows; or two heads, of which it is the
-    second. The first looks one token back.
+    """The example of notebook 1, where Q and K are the same three rows. Of two heads it is the
+    second, and the first looks one token back.
     """
     rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], device="cpu")
     back = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]], device="cpu")
@@ -280,9 +280,9 @@ def _by_hand(n_heads: int) -> Source:
     heads = [(back, front, 10 - v), (rows, rows, v)][-n_heads:]
     q, k, v = (torch.stack(parts) for parts in zip(*heads, strict=True))
     w_o = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 1], [0, 1, 0.5, 0], [-1, 0, 0, 1]], device="cpu")
-    after = (w_o, torch.zeros(4, device="cpu")) if n_heads > 1 else None
+    layer = (w_o, torch.zeros(4, device="cpu")) if n_heads > 1 else None
     words = "token 0", "token 1", "token 2"
-    return Source(words, q, k, v, after=after, head=n_heads - 1, pick=(2, 2))
+    return Source(words, q, k, v, output_layer=layer, head=n_heads - 1, pick=(2, 2))
 
 
 @cache
@@ -290,11 +290,11 @@ def _sentence() -> Source:
     creek = sentence()
     pick = creek.tokens.index("it"), creek.tokens.index("creek")
     return Source(
-        creek.labels, *creek.heads, x=creek.hidden, after=(creek.w_o, creek.b_o), head=1, pick=pick
+        creek.labels, *creek.heads, creek.hidden, (creek.w_o, creek.b_o), head=1, pick=pick
     )
 
 
-def _source(mha: MultiHeadAttention, x: Tensor | None, tokens: list[str] | None) -> Source:
+def _own_source(mha: MultiHeadAttention, x: Tensor | None, tokens: list[str] | None) -> Source:
     """A learner's own module and its input."""
     x, labels = own_input(mha, x, tokens, most=MOST_TOKENS)
     if mha.n_heads > MOST_HEADS or mha.d_k > MOST_DIMENSIONS or mha.d_model > WIDEST:

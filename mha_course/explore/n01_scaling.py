@@ -14,7 +14,7 @@ from mha_lesson.refusals import require_bool, require_one_of
 
 SIZES = tuple(2**k for k in range(2, 13))  # d_k = 4 … 4096
 N_KEYS = 10
-ROW = 10  # the one to look at: it sharpens about as the mean of all does
+ROW = 10  # the one to show: it sharpens about as the mean of all does
 N_ROWS = 200  # over which the curve of the largest weight is averaged
 
 
@@ -30,7 +30,7 @@ def scaling() -> Explorer:
 
 
 def scene(d_k: int = 4, scaled: bool = False) -> Scene:
-    """The first d_k numbers of one query and ten keys; longer vectors only add numbers."""
+    """One query and ten keys, the first d_k numbers of each: a longer vector only adds to them."""
     require_one_of("d_k", d_k, SIZES)
     require_bool("scaled", scaled)
     row = _scores(d_k, scaled)[ROW]
@@ -38,9 +38,9 @@ def scene(d_k: int = 4, scaled: bool = False) -> Scene:
     gradient = weights * (1 - weights)
     keys = [f"k{i}" for i in range(N_KEYS)]
     low, high = float(row.min()), float(row.max())
-    far = axis_end(max(-low, high))
+    limit = axis_end(max(-low, high))
     scores = Bars(
-        row, keys, name="score", limits=(-far, far), steady=True, title="scores of one row",
+        row, keys, name="score", limits=(-limit, limit), steady=True, title="scores of one row",
         decimals=0 if max(-low, high) >= 9.95 else 1,
     )  # fmt: skip
     shares = Bars(

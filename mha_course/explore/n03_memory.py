@@ -20,12 +20,12 @@ CODE = {
     "merged": ".permute(1, 0, 2).reshape(T, h*d_k)",
 }
 STEPS = tuple(CODE)
-SHORTCUTS = {  # what the tempting wrong line says, at the steps that have one
+SHORTCUTS = {  # the tempting wrong line, at the steps that have one
     "permute": "x.view(h, T, d_k)",
     "contiguous": "x.view(h, T, d_k)",
     "merged": "heads.view(T, h*d_k)",
 }
-MOST = {"T": 4, "h": 3, "d_k": 4}  # more cells than that are not seen at once
+MOST = {"T": 4, "h": 3, "d_k": 4}  # more cells do not fit into a picture
 STRIP = 24  # cells in a row of the strip, at most
 
 
@@ -43,10 +43,10 @@ def memory() -> Explorer:
 
 
 def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
-    """The strip, the tensor after `step`, the shortcut beside it, and the rule of every step.
+    """The strip, the tensor after `step`, the shortcut beside it, and a table of all steps.
 
-    A cell is named by its token (a letter) and its place in the token's row; its colour is the
-    head that this place belongs to. Everything is read off real tensors.
+    A cell is named by its token (a letter) and its column in X; its colour is the head that this
+    column belongs to. Everything is read off real tensors.
     """
     x = right_way(T, h, d_k)
     now, before = x[step], x[STEPS[max(0, STEPS.index(step) - 1)]]
@@ -64,9 +64,9 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
         for i, (t, title) in enumerate(strips)
     ]
     rows: list[list[Panel]] = [[*drawn]] if side_by_side else [[strip] for strip in drawn]
-    rows.append([_seen(now, h, d_k, f"the tensor after: {step}")])
+    rows.append([_as_tiles(now, h, d_k, f"the tensor after: {step}")])
     if wrong is not None:
-        rows[-1].append(_seen(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now))
+        rows[-1].append(_as_tiles(wrong, h, d_k, f"the shortcut: {SHORTCUTS[step]}", wrong != now))
     pointers = pairwise(tensor.data_ptr() for tensor in x.values())
     stored = ["", *("same" if a == b else "new" for a, b in pointers)]
     table = [[name, CODE[name], *_rule(x[name]), stored[i]] for i, name in enumerate(STEPS)]
@@ -78,7 +78,7 @@ def scene(T: int = 3, h: int = 2, d_k: int = 3, step: str = "permute") -> Scene:
 
 
 def right_way(T: int, h: int, d_k: int) -> dict[str, Tensor]:
-    """The tensor after each step, for one sequence; its numbers are their first places."""
+    """The tensor after each step, for one sequence; each number is its place on the first strip."""
     x = torch.arange(T * h * d_k, device="cpu").view(T, h * d_k)
     cut = x.view(T, h, d_k)
     heads = cut.permute(1, 0, 2)
@@ -101,8 +101,8 @@ def _stored(x: Tensor) -> list[int]:
 
 def _order(x: Tensor, storage: Tensor) -> list[int]:
     """The places on a strip where the numbers of x lie, in the order of x."""
-    places = {number: place for place, number in enumerate(_stored(storage))}
-    return [places[number] for number in x.flatten().tolist()]
+    place_of = {number: place for place, number in enumerate(_stored(storage))}
+    return [place_of[number] for number in x.flatten().tolist()]
 
 
 def _strip(x: Tensor, h: int, d_k: int, title: str, most: int, **more: Any) -> Tiles:
@@ -117,8 +117,8 @@ def _strip(x: Tensor, h: int, d_k: int, title: str, most: int, **more: Any) -> T
     return _tiles(rows, where, h, d_k, title, **more)
 
 
-def _seen(x: Tensor, h: int, d_k: int, title: str, wrong: Tensor | None = None) -> Tiles:
-    """x as its shape and strides show it: rows of its last axis, blocks of its first."""
+def _as_tiles(x: Tensor, h: int, d_k: int, title: str, wrong: Tensor | None = None) -> Tiles:
+    """x as its shape and strides arrange it: rows of its last axis, blocks of its first."""
     tokens = [f"token {ascii_lowercase[t]}" for t in range(MOST["T"])]
     heads = [f"head {i}" for i in range(MOST["h"])]
     if x.ndim == 2:
@@ -144,7 +144,7 @@ def _address(x: Tensor, index: tuple[int, ...]) -> str:
 def _tiles(
     ids: list[list[int | None]], where: dict[int, str], h: int, d_k: int, title: str, **more: Any
 ) -> Tiles:
-    """Cells by their first places, from which all they show follows; `where` each of them lies."""
+    """A cell for each number, which gives its label and head; `where` says how it is found."""
 
     def label(i: int) -> str:
         return f"{ascii_lowercase[i // (h * d_k)]}{i % (h * d_k)}"

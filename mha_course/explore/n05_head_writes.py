@@ -76,9 +76,9 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
 
 @cache
 def _plane(h: int) -> tuple[Tensor, tuple[float, ...], tuple[int, int], float]:
-    """(2, d_model): the direction of all writes' sum into “it”, and the one across it in which the
-    two heads differ whose writes are most opposed; the part of that plane which the writes need,
-    one after the other; the two heads; the share of all writes' squared length in the plane.
+    """The plane, (2, d_model): along the sum of all writes into “it”, and across it, along the
+    difference of the two heads whose writes are most opposed. Then the frame that fits all arrows
+    tip to tail; these two heads; the share of the writes' squared length within the plane.
     """
     writes = _writes(h)[:, sentence().tokens.index("it")]
     unit = torch.nn.functional.normalize(writes, dim=-1)

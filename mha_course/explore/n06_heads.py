@@ -34,34 +34,34 @@ def heads(
         x: (T, d_model), its input; needed with `mha`.
         tokens: T labels; positions if None.
     """
-    q, k, labels, trained = _source(mha, x, tokens)
+    q, k, labels, trained_h = _source(mha, x, tokens)
     width = q.shape[-1]
     counts = [h for h in range(1, MOST + 1) if width % h == 0]
     controls: dict[str, Any] = {
-        "h": widgets.SelectionSlider(options=counts, value=trained),
-        "d_k": widgets.IntSlider(value=width // trained, min=1, max=width // trained),
+        "h": widgets.SelectionSlider(options=counts, value=trained_h),
+        "d_k": widgets.IntSlider(value=width // trained_h, min=1, max=width // trained_h),
         "hide_ends": widgets.Checkbox(value=False, description="hide [CLS], [SEP]", indent=False),
     }
     if not {*ENDS} & {*labels}:
         del controls["hide_ends"]
     return Explorer(
         controls,
-        partial(draw, q, k, labels, trained),
+        partial(draw, q, k, labels, trained_h),
         reach={"d_k": lambda h, **_: range(1, width // h + 1)},
     )
 
 
 def scene(h: int = 12, d_k: int | None = None, hide_ends: bool = False) -> Scene:
     """The heads of the real layer on the real sentence."""
-    q, k, labels, trained = _source(None, None, None)
-    return draw(q, k, labels, trained, h, q.shape[-1] // h if d_k is None else d_k, hide_ends)
+    q, k, labels, trained_h = _source(None, None, None)
+    return draw(q, k, labels, trained_h, h, q.shape[-1] // h if d_k is None else d_k, hide_ends)
 
 
 def draw(
     q: Tensor,
     k: Tensor,
     tokens: tuple[str, ...],
-    trained: int,
+    trained_h: int,
     h: int,
     d_k: int,
     hide_ends: bool = False,
@@ -83,18 +83,18 @@ def draw(
         f"{counted(h, 'head')} with {counted(d_k, 'dimension')}{' each' * (h > 1)}. "
         + _largest(between, names, len(words) < len(tokens))
     )
-    if h != trained:
-        caption += f" Trained with {counted(trained, 'head')}; this cut is for comparison."
+    if h != trained_h:
+        caption += f" Trained with {counted(trained_h, 'head')}; this cut is for comparison."
     elif d_k < width // h:
         caption += f" Trained with {width // h} dimensions; the others are left out."
     return Scene(panels, columns=6 if h > 8 else 4, caption=caption)
 
 
-def _largest(weights: Tensor, tokens: tuple[str, ...], inside: bool) -> str:
-    """The largest of the weights (h, T, T), and what the course's sentence asks about."""
+def _largest(weights: Tensor, tokens: tuple[str, ...], between_words: bool) -> str:
+    """Sentences on the largest of the weights (h, T, T) and, where it is there, on it → creek."""
     head, row, column = np.unravel_index(int(weights.nan_to_num(-1.0).argmax()), weights.shape)
     value = number(float(weights[head, row, column]), 2)
-    among = " between words" * inside
+    among = " between words" * between_words
     words = f"Largest weight{among} {value}: {tokens[row]} → {tokens[column]}, in head {head}."
     if {"it", "creek"} <= set(tokens):
         it = weights[:, tokens.index("it")]

@@ -1,4 +1,4 @@
-"""The film of the two-sides task: roles appear among the heads, or one head tries in vain."""
+"""The two-sides task step by step: heads find their roles, or a single head fails."""
 
 import math
 from collections.abc import Iterable
@@ -39,10 +39,10 @@ def training(runs: Iterable[Run] | None = None) -> Explorer:
         {
             "h": widgets.SelectionSlider(options=counts, value=start),
             "step": widgets.SelectionSlider(options=steps, value=steps[-1]),
-            "silence": widgets.Dropdown(options=_silences(start)),
+            "silence": widgets.Dropdown(options=_silence_choices(start)),
         },
         lambda h, step, silence: draw(by_h[h], step, silence),
-        reach={"silence": lambda h, **_: _silences(h)},
+        reach={"silence": lambda h, **_: _silence_choices(h)},
         play="step",
     )
 
@@ -58,8 +58,8 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
     h = model.attention.n_heads
     weights = model.weights().cpu()  # (h, T, T)
     looks = weight_by_offset(weights, (-1, 1)).T  # (2, h)
-    asked = model if silence == NO_HEAD else silence_head(model, silence)
-    accuracy = side_accuracy(asked, _letters())
+    answering = model if silence == NO_HEAD else silence_head(model, silence)
+    accuracy = side_accuracy(answering, _letters())
     answers = (
         f"named: {accuracy.left:.0%} of the left letters, {accuracy.right:.0%} of the right ones"
     )
@@ -100,7 +100,7 @@ def _role(left: float, right: float) -> str:
     return "looks at both sides" if left + right > 0.8 else "looks around"
 
 
-def _silences(h: int) -> list[tuple[str, int]]:
+def _silence_choices(h: int) -> list[tuple[str, int]]:
     return [("no head", NO_HEAD), *((f"head {i}", i) for i in range(h))]
 
 

@@ -14,7 +14,7 @@ from mha_lesson.text import LAYER, SENTENCE
 N_LAYERS, N_HEADS = 6, 12
 MOST_TOKENS = 48  # more cannot be read in a picture
 HEAD = 1  # of layer 3: it → creek
-OFFERED = (  # where nobody can type
+OFFERED = (  # on a page, where nobody can type
     SENTENCE,
     "The dog chased the cat because it was hungry.",
     "The dog chased the cat because it was slow.",
@@ -97,7 +97,7 @@ def scene(
 
 @lru_cache(maxsize=1024)
 def _map(text: str, layer: int, head: int, hide_ends: bool, **more: Any) -> Heatmap:
-    """One head; most of those of a layer stay as they are when a control moves."""
+    """One head, cached: when a control moves, most maps of a layer stay the same."""
     encoded, shown = _encode(text), slice(1, -1) if hide_ends else slice(None)
     weights, labels = encoded.weights[layer, head, shown, shown], encoded.labels[shown]
     weights = weights.round(decimals=4)

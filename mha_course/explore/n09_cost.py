@@ -22,7 +22,7 @@ def cost(measured: Measured | None = None) -> Explorer:
     """Sliders `T`, `d_model` and `h` over predicted cost.
 
     Args:
-        measured: what `mha_lesson.cost.measure` found, to be drawn beside the prediction wherever
+        measured: a result of `mha_lesson.cost.measure`, drawn beside the prediction wherever
             the sliders stand at its sizes.
     """
     if measured is not None and not isinstance(measured, Measured):
@@ -53,10 +53,10 @@ def scene(T: int = 1024, d_model: int = 512, h: int = 8, measured: Measured | No
     dashed = tuple(milliseconds)
     if measured and (d_model, h) == (measured.d_model, measured.n_heads):
         for core in CORES:
-            took = dict(zip(measured.lengths, measured.seconds[core], strict=True))
-            held = dict(zip(measured.lengths, measured.bytes[core], strict=True))
-            milliseconds[f"{core}, measured"] = [1e3 * took.get(t, math.nan) for t in lengths]
-            sizes[f"{core}, measured"] = [held.get(t, math.nan) for t in lengths]
+            seconds_at = dict(zip(measured.lengths, measured.seconds[core], strict=True))
+            bytes_at = dict(zip(measured.lengths, measured.bytes[core], strict=True))
+            milliseconds[f"{core}, measured"] = [1e3 * seconds_at.get(t, math.nan) for t in lengths]
+            sizes[f"{core}, measured"] = [bytes_at.get(t, math.nan) for t in lengths]
 
     def curve(lines: dict[str, list], unit: str, limits: tuple, title: str) -> Curve:
         seen = [v for values in lines.values() for v in values if math.isfinite(v)]

@@ -33,32 +33,32 @@ def cache() -> Explorer:
 def scene(
     T: int = 8, h: int = 4, h_kv: int = 2, window: int | str = "none", step: int = 3
 ) -> Scene:
-    """Token `step` is the newest one; of more key heads than query heads, h are taken."""
+    """Token `step` is the newest one; h_kv and step are cut to what h and T allow."""
     h_kv, step = min(h_kv, h), min(step, T - 1)
-    reach = T if window == "none" else int(window)
-    seen = [list(range(max(0, i - reach + 1), i + 1)) for i in range(T)]  # by each query
+    n_visible = T if window == "none" else int(window)
+    visible = [list(range(max(0, i - n_visible + 1), i + 1)) for i in range(T)]  # by each query
     positions = [f"{i}" for i in range(T)]
     scores = Tiles(
-        [[_score(i, j, seen, step) for j in range(T)] for i in range(T)],
-        heads=[[0 if i == step and j in seen[i] else -1 for j in range(T)] for i in range(T)],
+        [[_score(i, j, visible, step) for j in range(T)] for i in range(T)],
+        heads=[[0 if i == step and j in visible[i] else -1 for j in range(T)] for i in range(T)],
         rows=positions, columns=positions, row_name="query of token", column_name="key of token",
         title=f"scores of one head, after step {step}",
     )  # fmt: skip
     share = h // h_kv
-    row = [_in_cache(j, seen[step], step) for j in range(T)]
-    held = Tiles(
+    row = [_in_cache(j, visible[step], step) for j in range(T)]
+    cache_tiles = Tiles(
         [row] * h_kv,
         says=[[label and SAYS[label] for label in row]] * h_kv,
-        heads=[[kv if j in seen[step] else -1 for j in range(T)] for kv in range(h_kv)],
+        heads=[[kv if j in visible[step] else -1 for j in range(T)] for kv in range(h_kv)],
         rows=[_readers(kv, share) for kv in range(h_kv)],
         columns=positions,
         row_name="read by",
         column_name="token",
         title=f"keys and values: {h_kv} for {counted(h, 'query head')}",
     )
-    anew = h * sum(len(row) for row in seen[: step + 1])
-    cached = h * len(seen[step])
-    back = h_kv * (len(seen[step]) - 1)
+    anew = h * sum(len(row) for row in visible[: step + 1])
+    cached = h * len(visible[step])
+    back = h_kv * (len(visible[step]) - 1)
     work = Table(
         [
             ["rows of q made", h * (step + 1), h],
@@ -70,23 +70,23 @@ def scene(
         title="work of this step",
     )
     return Scene(
-        [[scores, Stack([[held], [work]], wide=1.25)]],
+        [[scores, Stack([[cache_tiles], [work]], wide=1.25)]],
         caption=f"Token {step} of {T}: {counted(cached, 'score')} instead of {anew}; "
         f"{counted(back, 'row')} of keys, and as many of values, come from the cache; "
-        f"{counted(seen[step][0], 'token')} dropped.",
+        f"{counted(visible[step][0], 'token')} dropped.",
     )
 
 
-def _score(i: int, j: int, seen: list[list[int]], step: int) -> str | None:
-    if i > step or j not in seen[i]:
+def _score(i: int, j: int, visible: list[list[int]], step: int) -> str | None:
+    if i > step or j not in visible[i]:
         return None  # not written yet, the future, or outside the window
     return "now" if i == step else "was"
 
 
-def _in_cache(j: int, seen: list[int], step: int) -> str | None:
+def _in_cache(j: int, visible: list[int], step: int) -> str | None:
     if j > step:
         return None
-    return "new" if j == step else "old" if j in seen else "–"
+    return "new" if j == step else "old" if j in visible else "–"
 
 
 def _readers(kv: int, share: int) -> str:
