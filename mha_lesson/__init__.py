@@ -8,7 +8,7 @@ from mha_lesson.attention import (
 )
 from mha_lesson.decoding import GroupedQueryAttention, KVCache, rotate
 from mha_lesson.masks import causal_mask, padding_mask
-from mha_lesson.runtime import device, settle_in_a_kernel
+from mha_lesson.runtime import configure_kernel, device
 
 __all__ = [
     "GroupedQueryAttention",
@@ -23,4 +23,4 @@ __all__ = [
     "split_heads",
 ]
 
-settle_in_a_kernel()
+configure_kernel()

@@ -105,14 +105,14 @@ def attend(
     dropout: float,
     return_weights: bool,
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"] | None]:
-    """The context, and the weights or None, of inputs that have been looked at."""
+    """The context, and the weights or None, of inputs that have been checked."""
     blocked_rows = None
     if mask is not None:
         mask = fit_axes(mask, query.ndim)
         if causal:
             future = mask.new_ones(query.shape[-2], key.shape[-2]).triu(diagonal=1)
             mask, causal = mask | future, False
-        # A softmax over nothing is NaN: let these rows look, and blank what they saw.
+        # A softmax over no key is NaN: these rows attend, and are set to zero below.
         blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q or 1, 1)
         # A last axis of 1 blocks whole rows only; a GPU's fused kernel cannot take it.
         mask = None if mask.shape[-1] == 1 else mask & ~blocked_rows
@@ -270,12 +270,12 @@ class MultiHeadAttention(nn.Module):
             key: (B, T_k, d_model); `query` if None.
             value: (B, T_k, d_model); `key` if None.
             mask: bool, True = blocked, of shape (T_q, T_k), (B, T_q, T_k), or four axes
-                broadcastable to (B, h, T_q, T_k). By its shape alone it is told: two axes are
-                never (B, T_k), even where B = T_q, and three never (h, T_q, T_k), even where
-                h = B. Give padding four axes, as `padding_mask` does.
+                broadcastable to (B, h, T_q, T_k). The number of axes says which: two are never
+                (B, T_k), even where B = T_q, and three never (h, T_q, T_k), even where h = B.
+                Give padding four axes, as `padding_mask` does.
             causal: also block every key after the query's own position (T_q = T_k).
-            return_weights: also return every head's weights, not averaged. This way has second
-                and forward-mode derivatives (a gradient penalty, jvp); PyTorch's fused one has not.
+            return_weights: also return every head's weights, not averaged. Only this path has
+                second and forward-mode derivatives (a gradient penalty, jvp), not the fused one.
 
         Returns:
             (B, T_q, d_model), and with `return_weights` the weights (B, h, T_q, T_k);
@@ -323,8 +323,8 @@ class MultiHeadAttention(nn.Module):
     def from_torch(cls, other: nn.MultiheadAttention) -> Self:
         """A copy of PyTorch's module: same weights, dtype, device and mode; its parameters learn.
 
-        Ours is batch first, whatever `other.batch_first` says. Pruned or parametrised weights come
-        as they are used.
+        Ours is batch first, whatever `other.batch_first` says. Of pruned or parametrised weights
+        the values in use are copied.
 
         Raises:
             TypeError: `other` is not an nn.MultiheadAttention.
@@ -340,16 +340,16 @@ class MultiHeadAttention(nn.Module):
             )
         if other.bias_k is not None or other.add_zero_attn:
             raise ValueError("other must be without add_bias_kv and add_zero_attn; it has one.")
-        more = other.state_dict().keys() - _OUR_NAMES.keys()
-        if more and type(other).forward is not nn.MultiheadAttention.forward:
+        extra = other.state_dict().keys() - _OUR_NAMES.keys()
+        if extra and type(other).forward is not nn.MultiheadAttention.forward:
             raise ValueError(
                 f"other must have no weights but those of nn.MultiheadAttention; got one with "
-                f"{say(sorted(more))}."
+                f"{say(sorted(extra))}."
             )
         has_bias = other.in_proj_bias is not None
         mha = cls(other.embed_dim, other.num_heads, bias=has_bias, dropout=other.dropout)
         mha.to(other.in_proj_weight).train(other.training)
-        mha.load_state_dict(_tensors(other, {ours: name for name, ours in _OUR_NAMES.items()}))
+        mha.load_state_dict(_renamed(other, {ours: name for name, ours in _OUR_NAMES.items()}))
         return mha
 
     def to_torch(self) -> nn.MultiheadAttention:
@@ -373,7 +373,7 @@ class MultiHeadAttention(nn.Module):
             batch_first=True,
         )
         other.to(self.w_o.weight).train(self.training)
-        other.load_state_dict(_tensors(self, _OUR_NAMES))
+        other.load_state_dict(_renamed(self, _OUR_NAMES))
         return other
 
     def extra_repr(self) -> str:
@@ -390,17 +390,17 @@ _OUR_NAMES = {
 }
 
 
-def _tensors(module: nn.Module, names: dict[str, str]) -> dict[str, Tensor]:
-    """What `module` computes with, renamed: `names` has new → own. Biases may be missing."""
-    found = {new: attrgetter(own)(module) for new, own in names.items()}
-    return {new: x for new, x in found.items() if x is not None}
+def _renamed(module: nn.Module, names: dict[str, str]) -> dict[str, Tensor]:
+    """The weights in use by `module` under new names, `names` being new → own; biases if any."""
+    tensors = {new: attrgetter(own)(module) for new, own in names.items()}
+    return {new: x for new, x in tensors.items() if x is not None}
 
 
 def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
-    """The weight of an nn.Linear with nothing around it; None where only a call does it justice.
+    """The weight of an nn.Linear with nothing around it; None where the layer must be called.
 
-    Hooks, adapters, pruning, norms, parametrizations, quantised and offloaded weights are such.
-    (Hooks on all modules at once are not: they profile, and torch knows none that may change.)
+    So it must with hooks, adapters, pruning, norms, parametrizations, quantised and offloaded
+    weights. (Not with hooks on all modules at once, which only observe.)
     """
     weight = layer._parameters.get("weight")
     plain = (
@@ -424,7 +424,7 @@ def project(
 ) -> Float[Tensor, "_ {n_heads} T {d_k}"]:
     """Calls the layer and cuts what it gives into heads; `weight` as `plain_weight` says."""
     rows = layer(x)
-    if weight is None:  # whatever stands around it has given them
+    if weight is None:  # something around the layer made them
         require_rows(rows, (*x.shape[:-1], n_heads * d_k))
     return _split(rows, n_heads)
 

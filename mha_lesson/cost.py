@@ -32,7 +32,7 @@ from mha_lesson.refusals.of_attention import require_divisible
 from mha_lesson.runtime import device as default_device
 
 CORES = ("explicit", "fused")
-NUMBER = 4  # bytes of a float32
+FLOAT_BYTES = 4  # of a float32
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def core_bytes(T: int, d_model: int, n_heads: int, core: str) -> int:
     T, d_model, n_heads = _sizes(T, d_model, n_heads)
     require_one_of("core", core, CORES)
     if core == "explicit":
-        return NUMBER * n_heads * T * (T + max(T, d_model // n_heads))
-    return NUMBER * T * (d_model + n_heads)
+        return FLOAT_BYTES * n_heads * T * (T + max(T, d_model // n_heads))
+    return FLOAT_BYTES * T * (d_model + n_heads)
 
 
 def core_seconds(
@@ -105,7 +105,7 @@ def core_seconds(
     require_kind("machine", machine, Machine)
     numbers = 4 * T * d_model + (4 * n_heads * T * T if core == "explicit" else 0)
     return 4 * T * T * d_model / machine.flops_per_second + (
-        NUMBER * numbers / machine.bytes_per_second
+        FLOAT_BYTES * numbers / machine.bytes_per_second
     )
 
 
@@ -133,7 +133,7 @@ def measure(
     with Progress(len(lengths), "measuring") as bar:
         for T in lengths:
             shape = (1, n_heads, T, d_model // n_heads)
-            q, k, v = _drawn(3, *shape, device=device)
+            q, k, v = _random(3, *shape, device=device)
             for core in CORES:
                 explicit = core == "explicit"
                 run = partial(scaled_dot_product_attention, q, k, v, return_weights=explicit)
@@ -147,19 +147,19 @@ def measure(
     return Measured(tuple(lengths), d_model, n_heads, name, machine, seconds, peaks)
 
 
-def _drawn(*shape: int, device: torch.device) -> torch.Tensor:
-    """Normal numbers of a generator of their own: measuring leaves the caller's draws alone."""
+def _random(*shape: int, device: torch.device) -> torch.Tensor:
+    """Normal numbers from a generator of their own: the caller's random state stays as it is."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(0), device="cpu").to(device)
 
 
 def _machine_at_hand(device: torch.device) -> Machine:
     """The rates of `device`: one large product, and one large copy."""
-    x, y = _drawn(2, 1024, 1024, device=device)
-    large = _drawn(16 * 2**20, device=device)
+    x, y = _random(2, 1024, 1024, device=device)
+    large = _random(16 * 2**20, device=device)
     target = torch.empty_like(large)
     product = median_seconds(lambda: torch.mm(x, y), 5, device)
     copy = median_seconds(lambda: target.copy_(large), 5, device)
-    return Machine(2 * 1024**3 / product, 2 * NUMBER * large.numel() / copy)
+    return Machine(2 * 1024**3 / product, 2 * FLOAT_BYTES * large.numel() / copy)
 
 
 @torch.no_grad()
@@ -188,8 +188,8 @@ def median_seconds(run: Callable[[], object], repeats: int, device: torch.device
 def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
     """The most bytes that tensors made by `run` take at one time.
 
-    On the CPU every allocation of PyTorch is followed by its profiler: the process's peak size
-    would do, too, but only in a fresh process for each call.
+    On the CPU PyTorch's profiler follows every allocation: the process's peak size would do, too,
+    but only in a fresh process for each call.
     """
     require_callable("run", run)
     require_kind("device", device, torch.device)
@@ -214,7 +214,7 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Some builds of the profiler greet on the error stream of the process; a cell shows that."""
+    """Some builds of the profiler write to the process's stderr, which a cell would show."""
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

@@ -77,10 +77,10 @@ class KVCache:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """With memory of its own; gradients go back through it to the same tokens."""
-        twin = copy(self)
+        copied = copy(self)
         if self.keys is not None and self.values is not None:
-            twin.keys, twin.values = self.keys.clone(), self.values.clone()
-        return twin
+            copied.keys, copied.values = self.keys.clone(), self.values.clone()
+        return copied
 
     def reorder(self, index: Integer[Tensor, " B_new"]) -> None:
         """Goes on with these sequences of the batch, in this order: some twice, some no longer.
@@ -217,11 +217,11 @@ class GroupedQueryAttention(nn.Module):
 
         blocked = None if mask is None else _four_axes(mask, n_keys)
         causal = False
-        if 1 < n_new == n_keys and _looks_back(n_new, self.window):
-            causal = True  # and not the condition itself: traced, it is no bool
+        if 1 < n_new == n_keys and _window_hides_nothing(n_new, self.window):
+            causal = True  # not the condition itself, which is no bool while it is traced
         elif n_new > 1:  # a single new token may look at all that is held
-            outside = _outside(n_new, n_keys - n_new, self.window, x.device)
-            blocked = outside if blocked is None else blocked | outside
+            beyond = _out_of_reach(n_new, n_keys - n_new, self.window, x.device)
+            blocked = beyond if blocked is None else blocked | beyond
         context, weights = _attend_in_groups(q, k, v, blocked, causal, return_weights)
         output = self.w_o(merge_heads(context))
         require_output(output)
@@ -235,21 +235,21 @@ class GroupedQueryAttention(nn.Module):
         return ", ".join((sizes, *(f"{k}={v}" for k, v in more.items() if v is not None)))
 
 
-def _looks_back(n_tokens: int, window: int | None) -> bool:
-    """Whether all may look at all before them. Not asked where lengths are symbols: one graph, any
-    length."""
+def _window_hides_nothing(n_tokens: int, window: int | None) -> bool:
+    """Whether the window blocks no earlier token. False where lengths are symbols, so that one
+    graph serves any length."""
     known = type(n_tokens) is int and not torch.compiler.is_compiling()
     return window is None or (known and n_tokens <= window)
 
 
-def _outside(
+def _out_of_reach(
     n_new: int, n_held: int, window: int | None, device: torch.device
 ) -> Bool[Tensor, "1 1 T_new T_k"]:
     """True at the future, and at what lies `window` or more tokens back."""
     query = torch.arange(n_held, n_held + n_new, device=device)[:, None]
     key = torch.arange(n_held + n_new, device=device)
-    outside = key > query if window is None else (key > query) | (query - key >= window)
-    return outside[None, None]
+    beyond = key > query if window is None else (key > query) | (query - key >= window)
+    return beyond[None, None]
 
 
 def _four_axes(mask: Bool[Tensor, "..."], n_keys: int) -> Bool[Tensor, "_ _ _ _"]:

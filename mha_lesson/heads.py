@@ -187,7 +187,7 @@ def _at_offset(weights: Tensor, offset: int) -> Tensor:
 
 
 def _pairs(links: Sequence[Link], last: int) -> list[Link]:
-    """The links, after a look at whether each is two word numbers up to `last`."""
+    """The links, each checked to be two word numbers up to `last`."""
     pairs = []
     for i, link in enumerate(listed("links", links, "(from, to) pairs")):
         ends = listed_ints(f"links[{i}]", link, 0, last)

@@ -23,7 +23,7 @@ from mha_lesson.refusals import (
 class RepeatModel(nn.Module):
     """Names the next id of a row: embeddings, causal attention, a linear reader.
 
-    Nothing leads past the attention: what the reader knows of the row, it has from there.
+    No residual path leads around the attention: all that the reader gets comes out of it.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class RepeatModel(nn.Module):
         return self.attention(self._embed(ids), causal=True, return_weights=True)[1]
 
     def _embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
-        places = _positions("ids", ids, self.id_embedding, self.position_embedding)
-        return self.id_embedding(ids) + places
+        positions = _positions("ids", ids, self.id_embedding, self.position_embedding)
+        return self.id_embedding(ids) + positions
 
 
 class TwoSidesModel(nn.Module):
@@ -82,16 +82,16 @@ class TwoSidesModel(nn.Module):
             TypeError, ValueError: `letters` is not (B, T), T exceeds the positions there are, or
                 there is no such letter.
         """
-        places = _positions("letters", letters, self.letter_embedding, self.position_embedding)
-        places = places.expand(len(letters), -1, -1)
-        gathered = self.attention(places, places, self.letter_embedding(letters))
+        positions = _positions("letters", letters, self.letter_embedding, self.position_embedding)
+        positions = positions.expand(len(letters), -1, -1)
+        gathered = self.attention(positions, positions, self.letter_embedding(letters))
         return torch.stack([self.read_left(gathered), self.read_right(gathered)], dim=2)
 
     @torch.no_grad()
     def weights(self) -> Float[Tensor, "h T T"]:
         """Where every head looks: the same for all rows, since positions alone decide it."""
-        places = self.position_embedding.weight
-        return self.attention(places, return_weights=True)[1]
+        positions = self.position_embedding.weight
+        return self.attention(positions, return_weights=True)[1]
 
 
 # ---------------------------------------------------------------- text
@@ -171,17 +171,17 @@ class LanguageModel(nn.Module):
         device = self.reader.weight.device
         generator = torch.Generator().manual_seed(int(seed))
         text = ids.cpu()
-        heat = max(float(temperature), 1e-6)  # colder is no different, and ends in ∞
-        # In training nothing follows the last position: it is a novice.
-        reach = max(1, self.n_tokens - 1)
+        scale = max(float(temperature), 1e-6)  # below, scores overflow
+        # Training asks nothing of the last position, so its vector has not learned.
+        n_back = max(1, self.n_tokens - 1)
         for _ in range(n_more):
-            scores = self(text[None, -reach:].to(device))[0, -1].cpu().float() / heat
+            scores = self(text[None, -n_back:].to(device))[0, -1].cpu().float() / scale
             text = torch.cat([text, torch.multinomial(scores.softmax(-1), 1, generator=generator)])
         return text
 
     def _embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
-        places = _positions("ids", ids, self.symbol_embedding, self.position_embedding)
-        return self.symbol_embedding(ids) + places
+        positions = _positions("ids", ids, self.symbol_embedding, self.position_embedding)
+        return self.symbol_embedding(ids) + positions
 
 
 class Writer(nn.Module):
@@ -254,7 +254,7 @@ def bigram_log_probabilities(
 def _positions(
     name: str, ids: Tensor, symbols: nn.Embedding, positions: nn.Embedding
 ) -> Float[Tensor, "T d_model"]:
-    """The vectors of positions 0 … T - 1, after a look at whether ids and positions are known."""
+    """The vectors of positions 0 … T - 1; ids or positions that are not known are refused."""
     require_ids(name, ids, 2, "(B, T)", symbols.num_embeddings)
     n_tokens = positions.num_embeddings
     if ids.shape[1] > n_tokens:
@@ -312,9 +312,9 @@ class Encoder(nn.Module):
 
     def embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
         """What enters the first layer: word, position and segment 0, added and normalised."""
-        places = _positions("ids", ids, self.words, self.positions)
-        first = self.segments.weight[0]
-        return self.norm(self.words(ids) + places + first)
+        positions = _positions("ids", ids, self.words, self.positions)
+        segment = self.segments.weight[0]
+        return self.norm(self.words(ids) + positions + segment)
 
     def forward(
         self, ids: Int[Tensor, "B T"], mask: Bool[Tensor, "..."] | None = None

@@ -191,7 +191,7 @@ class PretrainedModel:
 
         ids, mask = self.batch(texts)
         x = self.encoder.embed(ids)
-        for below in self.encoder.layers[:layer]:  # which hear nothing of the silence
+        for below in self.encoder.layers[:layer]:  # the same for every silenced head
             x = below(x, mask)[0]
         x, mask = x.repeat(h, 1, 1), mask.repeat(h, 1, 1, 1)
         with attention.w_o.register_forward_pre_hook(replace):
@@ -222,7 +222,7 @@ def _sentence_vectors(
 ) -> Float[Tensor, "B d_model"]:
     """Of length 1, in the direction of the mean over the real tokens."""
     real = ~mask[:, 0, 0, :, None]  # (B, T, 1)
-    return F.normalize((last * real).sum(dim=1), dim=-1)  # the length is set anyway
+    return F.normalize((last * real).sum(dim=1), dim=-1)  # sum or mean: the length is set
 
 
 def weights_path() -> Path:
@@ -240,17 +240,15 @@ def load() -> PretrainedModel:
     Raises:
         WeightsMissing: the weights are not installed, or not the published ones.
     """
-    with torch.device("meta"), _Undrawn():  # a learner's random numbers stay as they are
+    with torch.device("meta"), _SkippedDraws():  # a learner's random numbers stay as they are
         encoder = Encoder()
     with torch.device("cpu"):  # whatever the default device is
         encoder.load_state_dict(_rename(load_file(weights_path())), assign=True)
     return PretrainedModel(encoder.eval().requires_grad_(False), tokenizer())
 
 
-class _Undrawn(TorchFunctionMode):
-    """Leaves embeddings on "meta" undrawn: to draw them there, torch imports its compiler first,
-    which takes seconds.
-    """
+class _SkippedDraws(TorchFunctionMode):
+    """Skips drawing embeddings on "meta", for which torch would import its compiler, in seconds."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is nn.init.normal_:
@@ -283,10 +281,10 @@ def tokenizer() -> Tokenizer:
     Raises:
         WeightsMissing: as `load`.
     """
-    found = Tokenizer.from_file(str(_published(TOKENIZER)))
-    found.no_padding()
-    found.no_truncation()
-    return found
+    made = Tokenizer.from_file(str(_published(TOKENIZER)))
+    made.no_padding()
+    made.no_truncation()
+    return made
 
 
 def _rename(published: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -24,14 +24,14 @@ def choose_device() -> torch.device:
                 f"got {wanted!r} ({reason})."
             ) from None
         return torch.device(wanted)
-    return torch.device("cuda" if torch.cuda.is_available() and _build_knows_the_card() else "cpu")
+    return torch.device("cuda" if torch.cuda.is_available() and _build_supports_gpu() else "cpu")
 
 
-def _build_knows_the_card() -> bool:
-    """Whether PyTorch has kernels for this card: newer builds leave old cards out.
+def _build_supports_gpu() -> bool:
+    """Whether this build of PyTorch has kernels for this GPU: newer builds leave out old ones.
 
-    An entry sm_XY runs on cards X.Y and later ones of the same X, compute_XY on all from X.Y on.
-    With an f behind it, either keeps to the same X, and with an a, to X.Y alone.
+    An entry sm_XY runs on GPUs X.Y and later ones of the same X, compute_XY on all from X.Y on.
+    With the suffix f either runs on the same X only, and with a, on X.Y only.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch warns of such a card; the answer says it, too
@@ -52,12 +52,12 @@ def _build_knows_the_card() -> bool:
 device = choose_device()
 
 
-def settle_in_a_kernel() -> None:
+def configure_kernel() -> None:
     """A Jupyter kernel computes with one CPU thread, so that thirty learners can share one machine.
 
     Anyone who asks for threads gets them: by `OMP_NUM_THREADS` before the kernel starts, or by
-    `torch.set_num_threads` after the import. And Python never again looks for rubbish among all
-    that PyTorch made, which stays. Scripts and libraries are left alone.
+    `torch.set_num_threads` after the import. The garbage collector skips what the imports made,
+    which stays anyway. Nothing changes in scripts and libraries.
     """
     if "ipykernel" not in sys.modules:
         return

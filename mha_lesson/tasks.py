@@ -32,7 +32,7 @@ def repeat_batches(
         TypeError, ValueError: a size is not a positive integer, or the seed not a whole number.
     """
     require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
-    return (ids.repeat(1, n_tokens) for ids in _drawn(n_ids, (n_rows, 1), seed))
+    return (ids.repeat(1, n_tokens) for ids in _random_ints(n_ids, (n_rows, 1), seed))
 
 
 def letter_batches(
@@ -43,7 +43,7 @@ def letter_batches(
     Args, Yields, Raises: as `repeat_batches`; the answers are `both_sides` of a batch.
     """
     require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
-    return _drawn(n_letters, (n_rows, n_tokens), seed)
+    return _random_ints(n_letters, (n_rows, n_tokens), seed)
 
 
 def both_sides(letters: Int[Tensor, "B T"]) -> Int[Tensor, "B inner 2"]:
@@ -84,11 +84,11 @@ def text_batches(
     if len(ids) < n_tokens:
         raise ValueError(f"ids must hold at least n_tokens = {n_tokens}; got {describe(ids)}.")
     windows = ids.unfold(0, n_tokens, 1)  # (N - T + 1, T), a view: no copy of the text
-    return (windows[starts] for starts in _drawn(len(windows), (n_rows,), seed))
+    return (windows[starts] for starts in _random_ints(len(windows), (n_rows,), seed))
 
 
-def _drawn(n: int, size: tuple[int, ...], seed: int) -> Iterator[Tensor]:
-    """Integers from 0 to n - 1, without end; a seed that does not fit is refused at once."""
+def _random_ints(n: int, size: tuple[int, ...], seed: int) -> Iterator[Tensor]:
+    """Endless tensors of integers from 0 to n - 1; an unfit seed is refused at the call."""
     require_seed(seed)
     generator = torch.Generator().manual_seed(int(seed))
     return (torch.randint(n, size, generator=generator, device="cpu") for _ in repeat(None))

@@ -257,7 +257,7 @@ def pronoun_pairs() -> tuple[Pair, ...]:
         FileNotFoundError, ValueError: as `data_file`.
     """
     return tuple(
-        Pair(row["kind"], row["part"] == "held out", _two(row["sentence"], row["candidates"]))
+        Pair(row["kind"], row["part"] == "held out", _pronouns(row["sentence"], row["candidates"]))
         for row in _rows("pairs.tsv")
     )
 
@@ -285,20 +285,20 @@ def _rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-def _place(text: str, name: str) -> int:
+def _number_of(text: str, name: str) -> int:
     """The number of a word in a text, "[CLS]" being 0; "the#2" is the second "the"."""
     word, _, nth = name.partition("#")
-    places = [i for i, w in enumerate(words(text), start=1) if w.lower() == word.lower()]
-    return places[int(nth or 1) - 1]
+    numbers = [i for i, w in enumerate(words(text), start=1) if w.lower() == word.lower()]
+    return numbers[int(nth or 1) - 1]
 
 
 def _link(text: str, pair: str) -> Link:
     start, end = pair.split(">")
-    return _place(text, start), _place(text, end)
+    return _number_of(text, start), _number_of(text, end)
 
 
-def _two(pattern: str, candidates: str) -> tuple[Pronoun, Pronoun]:
-    """ "… because *it* was too {wide|narrow}." and "crate/door", taken apart."""
+def _pronouns(pattern: str, candidates: str) -> tuple[Pronoun, Pronoun]:
+    """The two sentences in "… because *it* was too {wide|narrow}." and "crate/door"."""
     first, second = candidates.split("/")
     left, right = (re.sub(r"\{(.+?)\|(.+?)\}", rf"\{choice}", pattern) for choice in (1, 2))
     return _pronoun(left, first, second), _pronoun(right, second, first)
@@ -307,7 +307,7 @@ def _two(pattern: str, candidates: str) -> tuple[Pronoun, Pronoun]:
 def _pronoun(marked: str, meant: str, other: str) -> Pronoun:
     before, _, _ = marked.partition("*")
     text = marked.replace("*", "")
-    return Pronoun(text, len(words(before)) + 1, _place(text, meant), _place(text, other))
+    return Pronoun(text, len(words(before)) + 1, _number_of(text, meant), _number_of(text, other))
 
 
 # ---------------------------------------------------------------- a novel

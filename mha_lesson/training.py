@@ -1,4 +1,4 @@
-"""One training loop for all models of the course, and what to ask a model that it has trained."""
+"""One training loop for all models of the course, and measures of the models it has trained."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -163,7 +163,7 @@ class Plan(NamedTuple):
         self, label: str, bar: Progress | None = None, snapshot_every: int | None = None
     ) -> Run:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)  # a model may draw
+            torch.manual_seed(self.seed)  # a model may use random numbers
             return train(
                 self.start().to(device),
                 self.batches(seed=self.seed),
@@ -335,7 +335,7 @@ def side_accuracy(model: nn.Module, letters: Int[Tensor, "B T"]) -> SideAccuracy
     )
 
 
-# ---------------------------------------------------------------- asking the heads
+# ---------------------------------------------------------------- what heads contribute
 
 
 def with_uniform_attention(model: nn.Module) -> nn.Module:

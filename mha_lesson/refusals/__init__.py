@@ -1,7 +1,7 @@
 """What is refused, in sentences that name the argument, what was expected and what came.
 
 A `require_…` function returns nothing when all is well, so a call costs a few comparisons; the
-sentences are only built on the way out. `listed` returns the entries that it has looked at.
+sentence is only built for an error. `listed` returns the entries as a list.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What attention refuses: one question for each public door, asked before anything is computed."""
+"""What attention refuses: one function for each public call, before anything is computed."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ def require_module_call(
         ("value", value, "(B, T_k, d_model)"),
     ):
         if x is query and name != "query":
-            continue  # self-attention: looked at already
+            continue  # self-attention: checked already
         require_tensor(name, x, axes)
         if x.ndim not in (2, 3):
             raise ValueError(
@@ -115,7 +115,7 @@ def require_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
         raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
-    lengths = lengths.long()  # of unsigned ones torch knows no largest
+    lengths = lengths.long()  # torch has no max of unsigned integers
     if n_tokens is None:
         if lengths.is_meta:
             raise ValueError("n_tokens must be given where lengths has no values (meta device).")
@@ -135,7 +135,7 @@ def require_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
 def require_tokens_for(weight: Tensor | None, d_model: int, name: str, x: Tensor) -> None:
     """Tokens (…, d_model) for a module with the projections' `weight`.
 
-    None: something stands around the layer, and what it takes beside floats, it knows alone.
+    None: something stands around the layer, which only asks for floats.
     """
     if x.shape[-1] != d_model:
         raise ValueError(
@@ -156,13 +156,13 @@ def require_tokens_for(weight: Tensor | None, d_model: int, name: str, x: Tensor
 
 
 def require_rows(rows: Any, shape: tuple[int, ...]) -> None:
-    """What w_qkv, or what was put in its place, has given."""
+    """The result of w_qkv, or of what replaces it."""
     if not isinstance(rows, Tensor) or rows.shape != shape:
         raise ValueError(f"w_qkv must give a tensor of shape {shape}; it gave {describe(rows)}.")
 
 
 def require_output(output: Any) -> None:
-    """What w_o, or what was put in its place, has given."""
+    """The result of w_o, or of what replaces it."""
     if not isinstance(output, Tensor):
         raise ValueError(f"w_o must give a tensor (B, T, d_model); it gave {describe(output)}.")
 
@@ -190,7 +190,7 @@ def _autocast_takes(*tensors: Tensor) -> bool:
 def _require_options(
     mask: Any, causal: Any, return_weights: Any, query: Tensor, scores: tuple[int, ...]
 ) -> None:
-    """What is asked of scores of shape (B, h, T_q, T_k)."""
+    """The options, for scores of shape (B, h, T_q, T_k)."""
     require_bool("return_weights", return_weights)
     require_bool("causal", causal)
     t_q, t_k = scores[2:]

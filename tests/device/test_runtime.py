@@ -107,7 +107,7 @@ def test_only_a_kernel_is_settled_and_who_asks_for_threads_has_them(
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if asked:
         monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    runtime.settle_in_a_kernel()
+    runtime.configure_kernel()
     assert done == settled
 
 
