@@ -2,18 +2,18 @@
 
 - Annotations: jaxtyping's import hook puts beartype around the functions of the modules that name
   axes, so a wrong axis in an annotation, or a function that returns another shape than it says,
-  fails a test. Learners never pay for it. It would also answer a wrong call before the package's
+  fails a test. Learners never pay for it. It would also refuse a wrong call before the package's
   own refusals can, so tests of refusals are marked `plain` (a test, a class, or a module by
-  `pytestmark = pytest.mark.plain`): they see what learners see.
+  `pytestmark = pytest.mark.plain`): they get the errors that learners get.
 - `device`: the device under test, the CPU unless `--device cuda` (or `pretend`, see `device/`);
   then only tests that use this fixture run, and `mha_lesson.device` is that one. Tests that use
-  `there` (in `device/`) want such a device, and are left out on the CPU.
+  `no_cpu` (in `device/`) need such a device, and are left out on the CPU.
 - `long` marks what only `--all` runs (`make test-all`): trainings with other seeds, every position
   of every explorer, and what else CONTRIBUTING lists.
 - `once` makes what several files need, whichever worker runs them.
-- `--forked-kernels` spares the kernels that tests start most of their imports (see forks.py).
-- Python looks for rubbish among what the tests make, not among all that was imported, and seldom:
-  with its own settings that takes a tenth of the time, and an eighth of the collection's.
+- `--forked-kernels` spares kernels most of their imports (see forks.py).
+- The garbage collector skips all that was imported, and runs seldom: with Python's own settings it
+  takes a tenth of the tests' time, and an eighth of the collection's.
 - Full float32 products, also where somebody has turned TF32 on: its 10 bits are not what a
   tolerance of 1e-5 is about.
 """
@@ -46,7 +46,7 @@ LONGEST = [
 
 jaxtyping.install_import_hook(checked.NAMES_AXES, "checked.check_annotations")
 gc.disable()  # until all tests are collected
-gc.freeze()  # at its end, pytest looks five times at all that is not frozen
+gc.freeze()  # at its end, pytest collects five times
 
 # One, since pytest-xdist already uses the cores.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
@@ -68,15 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
     name = config.getoption("--device")
     if name == "cpu":
         # A process that has looked at a GPU, or macOS's own parts, can't be forked.
-        alone = sys.platform == "linux" and not torch.cuda.is_available()
-        if config.getoption("--forked-kernels") and alone:
+        can_fork = sys.platform == "linux" and not torch.cuda.is_available()
+        if config.getoption("--forked-kernels") and can_fork:
             import forks
 
             if not hasattr(config, "workerinput"):
                 kernels = ExitStack()
-                kernels.enter_context(forks.server())
+                kernels.enter_context(forks.kernel_server())
                 config.add_cleanup(kernels.close)
-            forks.use()
+            forks.fork_kernels()
         return
     os.environ["MHA_LESSON_DEVICE"] = name  # before the package is imported; kernels inherit it
     if name == "cuda" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "1":
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item
         for item in items
         for uses in [getattr(item, "fixturenames", ())]
-        if ("there" not in uses if on_the_cpu else "device" in uses)
+        if ("no_cpu" not in uses if on_the_cpu else "device" in uses)
         if every or not item.get_closest_marker("long")
     ]
     config.hook.pytest_deselected(items=[*set(items).difference(chosen)])
@@ -120,17 +120,17 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`once(name, make)`: the folder of this name, which `make(folder)` filled once in a run."""
+    """`once(name, make)`: the folder of this name, which `make(folder)` fills once in a run."""
     own = tmp_path_factory.getbasetemp()
     root = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
     def made(name: str, make: Callable[[Path], object]) -> Path:
         with FileLock(root / f"{name}.lock"):
             if not (root / name).exists():
-                beginning = root / f"{name}.part"
-                beginning.mkdir()
-                make(beginning)
-                beginning.rename(root / name)
+                unfinished = root / f"{name}.part"
+                unfinished.mkdir()
+                make(unfinished)
+                unfinished.rename(root / name)
         return root / name
 
     return made
@@ -140,6 +140,6 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def _seeds(request: pytest.FixtureRequest) -> None:
     random.seed(0)
     np.random.seed(0)
-    alone = request.config.getoption("--device") == "cpu" and not torch.cuda.is_available()
-    # Of devices that are not there torch notes the whole stack, three times.
-    (torch.default_generator if alone else torch).manual_seed(0)
+    only_cpu = request.config.getoption("--device") == "cpu" and not torch.cuda.is_available()
+    # For devices that are missing torch would record the whole stack, three times.
+    (torch.default_generator if only_cpu else torch).manual_seed(0)

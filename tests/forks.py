@@ -1,9 +1,9 @@
-"""Kernels that need not import PyTorch: copies of one process that has (`--forked-kernels`).
+"""Kernels that need not import PyTorch: forks of one process that has (`--forked-kernels`).
 
-A kernel that Python starts anew imports for seconds before its first cell, and the tests start some
-twenty. With this option one process imports what they have in common, before any of them is there,
-and forks a kernel whenever a test wants one. Its environment, folder and arguments are those that
-it would have; the course itself is imported in the kernel. `make test-again` starts each anew.
+A new kernel imports for seconds before its first cell, and the tests start some twenty. With this
+option one process imports what kernels have in common, and forks one whenever a test starts a
+kernel, with the environment, folder and arguments that it would have; the course itself is imported
+in the kernel. `make test-again` starts each kernel as a new process.
 """
 
 import json
@@ -37,26 +37,26 @@ ADDRESS = "MHA_LESSON_FORKS"
 
 
 @contextmanager
-def server() -> Iterator[None]:
-    """While it is there, kernels can be forked, by workers of this run, too."""
+def kernel_server() -> Iterator[None]:
+    """While it runs, this process and the run's workers can fork kernels."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ[ADDRESS] = str(Path(folder) / "forks")
         command = [sys.executable, __file__]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
-            process.stdout.readline()  # it listens, and will answer when it has imported all
+            process.stdout.readline()  # it listens, and answers when it has imported all
             yield
 
 
-def use() -> None:
-    """From here on kernels that this process starts are forked."""
+def fork_kernels() -> None:
+    """From now on kernels that this process starts are forked."""
     factory = KernelProvisionerFactory.instance()
     factory.provisioners["forked"] = EntryPoint("forked", f"{__name__}:Forked", factory.GROUP_NAME)
     factory.default_provisioner_name = "forked"
 
 
 class Kernel(psutil.Process):
-    """What a kernel's manager asks of a process that it has started itself."""
+    """As much of `subprocess.Popen` as a kernel's manager uses."""
 
     stdin = stdout = stderr = None
 
@@ -64,7 +64,7 @@ class Kernel(psutil.Process):
         return None if self.is_running() else 0
 
     def send_signal(self, number: int) -> None:
-        with suppress(psutil.NoSuchProcess):  # it has ended by itself: `Popen` says nothing then
+        with suppress(psutil.NoSuchProcess):  # it has ended: `Popen` is silent, too
             super().send_signal(number)
 
     def terminate(self) -> None:
@@ -77,10 +77,10 @@ class Kernel(psutil.Process):
 class Forked(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **options: Any) -> Any:
         wanted = {"arguments": cmd[3:], "folder": options.get("cwd"), "environment": options["env"]}
-        with socket.socket(socket.AF_UNIX) as line, line.makefile("rw") as talk:
-            line.connect(os.environ[ADDRESS])
-            print(json.dumps(wanted), file=talk, flush=True)
-            self.process = Kernel(int(talk.readline()))
+        with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rw") as stream:
+            connection.connect(os.environ[ADDRESS])
+            print(json.dumps(wanted), file=stream, flush=True)
+            self.process = Kernel(int(stream.readline()))
         self.pid = self.pgid = self.process.pid
         self.cwd = options.get("cwd") or Path.cwd()
         return self.connection_info
@@ -91,28 +91,28 @@ class Forked(LocalProvisioner):
 
 def serve() -> None:
     sys.path.pop(0)  # this folder
-    with socket.socket(socket.AF_UNIX) as door:
-        door.bind(os.environ[ADDRESS])
-        door.listen()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.environ[ADDRESS])
+        listener.listen()
         print("listening", flush=True)
         for name in COMMON:
             import_module(name)
         signal.signal(signal.SIGCHLD, wait_for_kernels)
-        while door in select.select([door, sys.stdin], [], [])[0]:  # else nobody is left to ask
-            line, _ = door.accept()
-            with line, line.makefile("rw") as talk:
-                wanted = json.loads(talk.readline())
+        while listener in select.select([listener, sys.stdin], [], [])[0]:  # until stdin is closed
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rw") as stream:
+                wanted = json.loads(stream.readline())
                 if kernel := os.fork():
-                    print(kernel, file=talk, flush=True)
+                    print(kernel, file=stream, flush=True)
                     continue
             break
         else:
-            os._exit(0)  # to put away what it has imported takes a second
+            os._exit(0)  # an orderly end would take a second
     become_kernel(**wanted)
 
 
 def wait_for_kernels(*_: object) -> None:
-    """For all that have ended, so that what they took is counted."""
+    """For all that have ended, so that their processor time is counted."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -127,13 +127,13 @@ def become_kernel(arguments: list[str], folder: str | None, environment: dict[st
     os.environ.clear()
     os.environ.update(environment, JPY_PARENT_PID=str(os.getppid()))
     sys.argv[1:] = arguments
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
+        os.dup2(null, stream)
     kernel = IPKernelApp.instance()
     kernel.initialize(arguments)
-    for found in entry_points(group="torch.backends"):  # as `import torch` would do here
-        found.load()()
+    for backend in entry_points(group="torch.backends"):  # as `import torch` would do here
+        backend.load()()
     kernel.start()
 
 

@@ -1,6 +1,6 @@
 """Searches for false passes: every known right answer, broken in one place at a time.
 
-A mutant that a check passes has to agree with an independent reference, in plain loops, on inputs
+A mutant that passes its check must agree with an independent reference, in plain loops, on inputs
 that no check uses. `survivors` yields those that do not.
 """
 
@@ -35,7 +35,7 @@ def changeable(answer: Any) -> Source | None:
 def mutants(
     answer: Any, share: float = 1.0, chance: random.Random | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """The answer with one place changed, and what was done; a share of all that can be changed."""
+    """Each change, in words, and the answer with it; only a share of the changes, by chance."""
     if source := changeable(answer):
         some = (c for c in changes(source.tree) if chance is None or chance.random() < share)
         for change, made in versions(source, some):
@@ -46,7 +46,7 @@ def mutants(
 
 
 def _seed(chance: random.Random) -> None:
-    """The CPU's numbers alone: for other devices torch looks through the stack each time."""
+    """Only the CPU's generator: for other devices torch would record the stack each time."""
     torch.default_generator.manual_seed(chance.randrange(2**31))
 
 
@@ -54,7 +54,7 @@ def _normal(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def _each(x: Tensor) -> Iterator[tuple[int, ...]]:
+def _indices(x: Tensor) -> Iterator[tuple[int, ...]]:
     return (
         tuple(i)
         for i in torch.cartesian_prod(*map(torch.arange, x.shape)).view(-1, x.ndim).tolist()
@@ -62,7 +62,7 @@ def _each(x: Tensor) -> Iterator[tuple[int, ...]]:
 
 
 def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
-    """Inputs that no check uses, and what is right for them."""
+    """Inputs that no check uses, and the right result for them."""
     _seed(chance)
     B, h, T, d, e = (chance.randint(1, n) for n in (4, 4, 6, 6, 6))
     T2 = chance.randint(1, 9)
@@ -84,7 +84,7 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
         return (D, H, k), sum(1 for _ in range(4) for _ in range(D) for _ in range(H * k))
     if name in ("split_heads", "merge_heads"):
         x, y = _normal(B, T, h * d), torch.zeros(B, h, T, d, dtype=torch.float64)
-        for b, i, t, c in _each(y):
+        for b, i, t, c in _indices(y):
             y[b, i, t, c] = x[b, t, i * d + c]
         return ((x, h), y) if name == "split_heads" else ((y,), x)
     if name == "causal_mask":
@@ -101,7 +101,7 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
     if name == "sum_of_head_writes":
         heads, W = _normal(B, h, T, d), _normal(e, h * d)
         out = torch.zeros(B, T, e, dtype=torch.float64)
-        for b, i, t in _each(heads[..., 0]):
+        for b, i, t in _indices(heads[..., 0]):
             out[b, t] += W[:, i * d : (i + 1) * d] @ heads[b, i, t]
         return (heads, W), out
     if name == "next_token_loss":
@@ -134,7 +134,7 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
     if name == "rotate":
         x, positions = _normal(B, T, 2 * d), torch.randint(0, 50, (T,))
         out = x.clone()
-        for b, t, i in _each(x[..., :d]):
+        for b, t, i in _indices(x[..., :d]):
             angle = float(positions[t]) * 10_000.0 ** (-i / d)
             z = complex(x[b, t, i], x[b, t, i + d]) * complex(math.cos(angle), math.sin(angle))
             out[b, t, i], out[b, t, i + d] = z.real, z.imag
@@ -161,8 +161,8 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
     raise KeyError(name)
 
 
-def of_a_class(cls: Any, chance: random.Random) -> tuple[Any, tuple[Any, ...], Tensor]:
-    """A module, inputs, and what is right for its own four layers."""
+def class_case(cls: Any, chance: random.Random) -> tuple[Any, tuple[Any, ...], Tensor]:
+    """A module, inputs, and the right result for the module's own four layers."""
     _seed(chance)
     B, h, T, d = (chance.randint(1, n) for n in (3, 4, 5, 4))
     module = cls(h * d, h).double()
@@ -177,13 +177,13 @@ def of_a_class(cls: Any, chance: random.Random) -> tuple[Any, tuple[Any, ...], T
     return Bounded(module), (x,) if mask is None else (x, mask), right
 
 
-def differs(name: str, answer: Any, trials: int = 25) -> bool:
+def is_wrong(name: str, answer: Any, trials: int = 25) -> bool:
     """Whether an answer is wrong somewhere on inputs that no check uses."""
     chance = random.Random(5)
     with undisturbed(), torch.no_grad():
         for i in range(trials):
             if name == "MultiHeadAttention":
-                call, inputs, right = of_a_class(answer, chance)
+                call, inputs, right = class_case(answer, chance)
             else:
                 call, (inputs, right) = answer, _known_cases(name, trials)[i]
             try:
@@ -200,8 +200,8 @@ def _known_cases(name: str, n: int) -> list[tuple[tuple[Any, ...], Any]]:
     return [cases(name, chance) for _ in range(n)]
 
 
-def fails_at_once(name: str, answer: Any) -> bool:
-    """Whether it is wrong on the check's own inputs already: then it will not pass."""
+def fails_the_check(name: str, answer: Any) -> bool:
+    """Whether it is wrong on the check's own inputs, so that it cannot pass."""
     exercise = getattr(check, name)
     with undisturbed(), torch.no_grad():
         bound = exercise.bind(answer) if exercise.bind else Bound(answer, exercise.cases)
@@ -224,16 +224,16 @@ def survivors(
     """(answer, mutant) for each that passes and is wrong; (answer, None) once an answer is done."""
     chance = random.Random(seed)
     for answer in answers:
-        by_values = isinstance(getattr(check, answer.exercise), Exercise)  # not by what it says
+        by_values = isinstance(getattr(check, answer.exercise), Exercise)
         if not (answer.right and by_values):
             continue
         for what, mutant in mutants(answer.function, share, chance):
             if not isinstance(mutant, (types.FunctionType, type)):
                 continue
-            if fails_at_once(answer.exercise, mutant):
+            if fails_the_check(answer.exercise, mutant):
                 continue
             own = Bounded(mutant) if isinstance(mutant, types.FunctionType) else mutant
-            if not differs(answer.exercise, own):
+            if not is_wrong(answer.exercise, own):
                 continue
             if getattr(check, answer.exercise)(mutant).passed:
                 yield answer, what

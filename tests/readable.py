@@ -1,4 +1,4 @@
-"""Can it be read? A drawing with every text on the page, none on another; a sentence that ends."""
+"""Whether something can be read: a drawing, whose texts do not overlap; a sentence, which ends."""
 
 import re
 
@@ -8,15 +8,15 @@ from mha_course.pictures import layout
 from mha_course.pictures.marks import ColourBar, Drawing, Text, text_width
 
 
-def reads_well(text: str) -> bool:
-    """A sentence of the course: begins with a capital or code, ends with a stop, never shouts."""
+def is_a_sentence(text: str) -> bool:
+    """A sentence of the course: begins with a capital or code, ends with a stop, no CAPITALS."""
     prose = re.sub(r"`[^`]*`", "", text)
-    shouted = set(re.findall(r"[A-Z]{2,}", prose)) - {"GPU", "CUDA", "BF"}
-    return bool(re.match(r"[A-Z`(]", text)) and text[-1] in ".?)" and not shouted
+    capitals = set(re.findall(r"[A-Z]{2,}", prose)) - {"GPU", "CUDA", "BF"}
+    return bool(re.match(r"[A-Z`(]", text)) and text[-1] in ".?)" and not capitals
 
 
 def assert_readable(drawing: Drawing, width: float = layout.WIDTH) -> None:
-    """No text is below 12 px, lies outside of the page or on another; the page is wide enough."""
+    """No text is below 12 px, outside of the page or on another; the page is wide enough."""
     assert drawing.width <= width + 1
     boxes: list[tuple[str, float, float, float, float]] = []
     for mark in drawing.marks:

@@ -5,7 +5,7 @@ import inspect
 import pytest
 from torch import Tensor
 
-import fresh
+import new_process
 from mha_lesson import attention, masks
 
 
@@ -45,7 +45,7 @@ def test_every_public_function_is_annotated_and_tensors_name_their_axes(module):
 
 
 def test_a_plain_import_brings_no_checker_and_no_pictures(once):
-    told = fresh.python(once, "import mha_lesson")
+    new = new_process.after(once, "import mha_lesson")
     heavy = {"beartype", "typeguard", "matplotlib", "ipywidgets", "anywidget", "IPython"}
-    assert heavy & {*told["loaded"]} == set() and not told["checked"]
-    assert told["frozen"] == 0  # nor does it freeze what is the caller's
+    assert heavy & {*new["loaded"]} == set() and not new["checked"]
+    assert new["frozen"] == 0  # nor does it freeze what is the caller's

@@ -1,4 +1,4 @@
-"""Every layer is called on every path: what stands around `w_qkv` or `w_o` counts, always."""
+"""Every path calls its layers: hooks, adapters and the like around `w_qkv` or `w_o` take effect."""
 
 import copy
 import warnings
@@ -57,8 +57,8 @@ def patched(layer: nn.Linear) -> None:
     layer.forward = lambda x: 3 * own(x)
 
 
-def made_of(name: str, around: Callable) -> Callable[[nn.Linear], None]:
-    """The weight is made anew at the next call, from a part that has changed since."""
+def remade(name: str, around: Callable) -> Callable[[nn.Linear], None]:
+    """The weight is computed at the next call, from a parameter that has changed since."""
 
     def change(layer: nn.Linear) -> None:
         around(layer)
@@ -78,7 +78,7 @@ def offloaded(layer: nn.Linear) -> None:
 
 
 def settled_norm(layer: nn.Linear) -> nn.Module:
-    """As after some steps of training: its first vectors are drawn, and may norm by nearly 0."""
+    """As after some steps of training: its first vectors are random, and may divide by nearly 0."""
     normed = spectral_norm(layer, n_power_iterations=30).train()
     normed(torch.zeros(1, layer.in_features, dtype=layer.weight.dtype))
     return normed.eval()
@@ -97,16 +97,16 @@ AROUND: dict[str, Callable] = {
     "another class": lambda layer: Cubed(layer.in_features, layer.out_features),
     "another forward": patched,
     "a weight of another class": scaled_as_a_whole,
-    "pruned": made_of("weight_orig", lambda layer: prune.l1_unstructured(layer, "weight", 0.5)),
-    "a pruned bias": made_of("bias_orig", lambda x: prune.random_unstructured(x, "bias", 0.5)),
-    "an old spectral norm": made_of("weight_orig", settled_norm),
-    "an old weight norm": made_of("weight_g", weight_norm),
-    "a parametrised norm": made_of("weight", parametrizations.spectral_norm),
+    "pruned": remade("weight_orig", lambda layer: prune.l1_unstructured(layer, "weight", 0.5)),
+    "a pruned bias": remade("bias_orig", lambda x: prune.random_unstructured(x, "bias", 0.5)),
+    "an old spectral norm": remade("weight_orig", settled_norm),
+    "an old weight norm": remade("weight_g", weight_norm),
+    "a parametrised norm": remade("weight", parametrizations.spectral_norm),
     "offloaded": offloaded,
 }
 
 
-def surrounded(module: nn.Module, names: str, around: str) -> nn.Module:
+def changed_copy(module: nn.Module, names: str, around: str) -> nn.Module:
     """A copy with this around its layers of these names."""
     module = copy.deepcopy(module).double().eval()
     for name in names.split():
@@ -118,7 +118,7 @@ def surrounded(module: nn.Module, names: str, around: str) -> nn.Module:
     return module
 
 
-def as_called(module, query, key, value, causal):
+def reference(module, query, key, value, causal):
     """The textbook's attention between two layers that are called on whole inputs."""
     h, h_kv = module.n_heads, getattr(module, "n_kv_heads", module.n_heads)
     ends = h * D_K, (h + h_kv) * D_K
@@ -129,19 +129,19 @@ def as_called(module, query, key, value, causal):
     return module.w_o(textbook_attention(q, k, v, future)[0].transpose(1, 2).flatten(2))
 
 
-def ways(x, y, z):
+def paths(x, y, z):
     """Every path: the module, its three inputs, whether causal, and the call."""
     taught, grouped = [(x, x, x), (x, x, z), (x, y, y), (x, y, y + 1)], (x, x, x)
     for roles in taught:
         short = roles[:1] if roles[2] is roles[0] is roles[1] else roles
         yield TAUGHT, roles, False, lambda m, short=short, **how: m(*short, **how)
     yield TAUGHT, (x, x, x), True, lambda m, **how: m(x, causal=True, **how)
-    yield TAUGHT, (x[:1], y[:1], y[:1]), False, lambda m, **how: alone(m(x[0], y[0], **how))
+    yield TAUGHT, (x[:1], y[:1], y[:1]), False, lambda m, **how: as_batch(m(x[0], y[0], **how))
     yield GROUPED, grouped, True, lambda m, **how: m(x, **how)
     yield GROUPED, grouped, True, lambda m, **how: in_pieces(m, x, **how)
 
 
-def alone(result):
+def as_batch(result):
     return result[None] if isinstance(result, Tensor) else (result[0][None], result[1])
 
 
@@ -157,16 +157,16 @@ def test_what_stands_around_a_layer_counts_on_every_path(names, around):
     torch.manual_seed(1)
     x, y, z = (torch.randn(B, T, D_MODEL, dtype=torch.float64) for T in (7, 11, 7))
     x.requires_grad_()
-    for bare, roles, causal, call in ways(x, y, z):
-        changed = surrounded(bare, names, around)
-        expected = as_called(changed, *roles, causal)
+    for bare, roles, causal, call in paths(x, y, z):
+        module = changed_copy(bare, names, around)
+        expected = reference(module, *roles, causal)
         (gradient,) = torch.autograd.grad(expected.square().sum(), x)
-        plain = as_called(copy.deepcopy(bare).double(), *roles, causal)
+        plain = reference(copy.deepcopy(bare).double(), *roles, causal)
         (before,) = torch.autograd.grad(plain.square().sum(), x)
         assert not torch.allclose(gradient, before)
         nearly = {"rtol": 0, "atol": 1e-9 * gradient.abs().max().item()}  # a norm may make it large
         for how in ({}, {"return_weights": True}):
-            result = call(changed, **how)
+            result = call(module, **how)
             output = result if isinstance(result, Tensor) else result[0]
             assert_close(output, expected)
             assert_close(torch.autograd.grad(output.square().sum(), x)[0], gradient, **nearly)
@@ -198,6 +198,6 @@ def test_replaced_layers_run_or_are_refused(bare):
 def test_replaced_layers_are_not_copied_to_pytorchs_module():
     for name in ("w_qkv", "w_o"):
         for around in ("an adapter", "another class", "another forward"):
-            mha = surrounded(MultiHeadAttention(6, 2), name, around)
+            mha = changed_copy(MultiHeadAttention(6, 2), name, around)
             with pytest.raises(ValueError, match=f"^{name} must be an nn.Linear"):
                 mha.to_torch()

@@ -12,8 +12,8 @@ from diagnose import judge, named
 from mha_course import check
 from mha_course.check.engine.judge import ASKED, NAMERS
 from mha_course.check.exercises import Exercise, nb12
-from mutants import differs
-from readable import reads_well
+from mutants import is_wrong
+from readable import is_a_sentence
 
 ROOT = Path(__file__).parents[1]
 
@@ -53,7 +53,7 @@ def judged_rightly_and_named(answers: list[Answer]) -> None:
         slips = {slip.key for slip in getattr(check, answer.exercise).slips}
         own = [f for f in report.findings if f.key not in slips and f.key[:6] != "error:"]
         texts = [text for finding in own for text in (finding.does, finding.asks) if text]
-        assert all(map(reads_well, texts)), f"{answer.id}\n{report}"
+        assert all(map(is_a_sentence, texts)), f"{answer.id}\n{report}"
 
 
 @pytest.mark.parametrize("exercise", (*check.EXERCISES, *check.SHORT), ids=lambda e: e.name)
@@ -61,7 +61,7 @@ def test_an_exercise_is_whole(exercise: Exercise) -> None:
     """A right answer, another way to compute it, and a stub in its notebook."""
     right = next(a.function for a in ANSWERS if a.right and a.exercise == exercise.name)
     if isinstance(exercise, Exercise):  # which are judged by values
-        assert not differs(exercise.name, right, trials=5)
+        assert not is_wrong(exercise.name, right, trials=5)
     (path,) = ROOT.glob(f"notebooks/{exercise.notebook}_*.ipynb")
     stubs = [
         c.source for c in notebooks.read(path).cells if "exercise" in c.metadata.get("tags", ())

@@ -85,7 +85,7 @@ def are_right(found: list[Any], right: list[Any], cases: list[Case]) -> bool:
     return all(x is not None and difference(x, r, c.tolerance) is None for x, r, c in rows)
 
 
-def test_none_are_lost() -> None:
+def test_the_catalogue_is_as_large_as_it_was() -> None:
     assert sum(len(e.slips) for e in IN_STEPS if e.number) >= 940
 
 
@@ -142,7 +142,7 @@ def test_every_slip_is_reported_as_itself(exercise: Exercise) -> None:
 
 @many
 @pytest.mark.parametrize("name", PAIRS)
-def test_pairs_that_people_made_are_told(name: str) -> None:
+def test_pairs_that_people_made_are_named(name: str) -> None:
     exercise = getattr(check, name)
     for keys in PAIRS[name]:
         of_keys = product(*([s for s in exercise.slips if s.key == key] for key in keys))

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fresh import python as started_anew
+import new_process
 from mha_course import check
 from mha_course.check import journal
 from mha_course.check.engine.device import DEVICE, OtherDevice
@@ -237,7 +237,7 @@ def test_a_report_says_the_same_every_time() -> None:
 # --- dtypes and devices --------------------------------------------------------------------------
 
 
-def test_elsewhere_follows_its_tensors() -> None:
+def test_another_device_knows_its_tensors_and_refuses_others() -> None:
     x, y = torch.ones(2, 3), torch.ones(2, 3)
     with OtherDevice([x]) as there:
         assert x.device == DEVICE and y.device.type == "cpu"
@@ -297,7 +297,7 @@ def test_a_variant_cannot_learn() -> None:
     assert not _toy().result_of((), (torch.ones(2, requires_grad=True),)).requires_grad
 
 
-def test_the_common_slips_meet_first_and_only_at_different_steps() -> None:
+def test_pairs_begin_with_common_slips_and_never_share_a_step() -> None:
     toy = _toy()
     assert [[s.key for s in c] for c in toy.singles] == [
         ["add_2"], ["add_3"], ["times_3"], ["times_1"], ["both"], ["zero"]
@@ -417,7 +417,7 @@ def test_what_it_printed_is_mentioned_only_where_something_was_attempted() -> No
     assert judge(_doubled(), stub).notes == ()
 
 
-def test_notes_add_up() -> None:
+def test_a_report_has_all_notes() -> None:
     def answer(x: Tensor) -> Tensor:
         print("here")
         return x.mul_(2)
@@ -427,7 +427,7 @@ def test_notes_add_up() -> None:
     assert judge(_doubled(), lambda x: x.mul_(2) + (x.shape[0] == 3)).notes[-1] == report.notes[0]
 
 
-def test_further_findings_are_all_told_once() -> None:
+def test_further_findings_are_all_reported_once() -> None:
     twice = Finding("once", "Told once.")
     further = (lambda a, c: twice, lambda a, c: None, lambda a, c: twice, lambda a, c: OTHER)
     report = judge(_doubled(further=further), lambda x: 2 * x)
@@ -516,7 +516,7 @@ def test_an_operation_that_torch_has_in_float64_only_is_no_mistake() -> None:
     assert wide.slips == ("fixed_dtype",)
 
 
-def test_wide_numbers_are_tried_where_they_fit() -> None:
+def test_large_numbers_are_tried_in_the_dtypes_that_hold_them() -> None:
     assert judge(_doubled(make_cases=_wide), lambda x: 2 * x).passed
     stops = judge(
         _doubled(make_cases=_wide),
@@ -525,7 +525,7 @@ def test_wide_numbers_are_tried_where_they_fit() -> None:
     assert stops.slips == ("error:error_RuntimeError",)
 
 
-def test_inputs_after_a_wide_one_are_tried_too() -> None:
+def test_inputs_after_a_large_one_are_tried_too() -> None:
     exercise = _doubled(make_cases=lambda: _wide()[::-1])
     report = judge(exercise, lambda x: _stop() if x.dtype == torch.float16 else 2 * x)
     assert report.slips == ("error:error_RuntimeError",)
@@ -654,7 +654,7 @@ def test_the_innermost_line_of_the_learner_is_found(answer: Any) -> None:
     assert outcome.message == "here"
 
 
-def test_no_line_is_told_where_the_learner_wrote_none() -> None:
+def test_no_line_is_named_where_the_learner_wrote_none() -> None:
     outcome = run(_helper, (3,), {json.dumps.__code__})
     assert isinstance(outcome, Raised) and (outcome.number, outcome.source) == (None, "")
     outcome = run(lambda x: x.view(7), (torch.ones(2),), codes_of(len))
@@ -767,8 +767,8 @@ def test_progress_in_html_says_the_same() -> None:
 
 
 def test_a_check_imports_nothing_heavy(once) -> None:
-    told = started_anew(once, "check")
-    assert not {"matplotlib", "sympy", "torch._dynamo", "ipywidgets"} & {*told["loaded"]}
+    loaded = new_process.after(once, "check")["loaded"]
+    assert not {"matplotlib", "sympy", "torch._dynamo", "ipywidgets"} & {*loaded}
 
 
 @pytest.mark.parametrize("message", [

@@ -47,7 +47,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("exercise", "arguments", "lines", "part"), PLACES)
-def test_the_place_is_told(exercise, arguments, lines, part) -> None:
+def test_the_place_is_named(exercise, arguments, lines, part) -> None:
     report = getattr(check, exercise)(typed(arguments, *lines, math=math, torch=torch))
     assert report.slips == ("one_place",) and part in str(report), str(report)
     assert "Apart from that, all values are right." in str(report)
@@ -80,7 +80,7 @@ def test_a_changed_loop_that_would_not_end_is_stopped() -> None:
     assert sys.gettrace() is tracing
 
 
-def test_what_reaches_out_of_itself_is_never_changed() -> None:
+def test_an_answer_with_effects_outside_is_never_changed() -> None:
     def writes(n_new, n_cached, window):
         open("/dev/null").close()
         return torch.zeros(n_new, n_cached + n_new, dtype=torch.bool) & (window == 7.5)
@@ -165,7 +165,7 @@ def test_no_axis_is_exchanged_with_itself() -> None:
     assert "1" in pairs and not pairs & {"3", "-1"}
 
 
-def test_the_masks_that_come_out_right_are_said() -> None:
+def test_masks_with_right_results_are_named() -> None:
     class OneMaskForEachHead(SoftmaxOverHeads):
         def forward(self, x, mask=None):
             heads = []

@@ -35,7 +35,7 @@ from mha_course.check.engine.relations import relate, relate_numbers
 from mha_course.check.engine.report import MAX_CELLS, Finding, Picture, Report, number, picture
 from mha_course.check.engine.safely import Raised
 from mha_course.check.exercises import Case, Exercise, exercise
-from readable import reads_well
+from readable import is_a_sentence
 
 
 @pytest.fixture(autouse=True)
@@ -247,7 +247,7 @@ def test_a_relation_is_said_of_one_input_and_of_many(change: Any, key: str, word
     for some in (samples[:1], samples, learning):
         finding = relate(some)
         assert finding is not None and finding.key == f"relation:{key}"
-        assert words in finding.does and reads_well(finding.does)
+        assert words in finding.does and is_a_sentence(finding.does)
 
 
 def test_only_what_is_true_of_every_input_is_said() -> None:
@@ -263,7 +263,7 @@ def test_only_what_is_true_of_every_input_is_said() -> None:
         if words is None:
             assert finding is None
         else:
-            assert finding is not None and words in finding.does and reads_well(finding.does)
+            assert finding is not None and words in finding.does and is_a_sentence(finding.does)
 
 
 def test_the_last_position_is_named_where_lengths_differ() -> None:
@@ -682,9 +682,9 @@ def stops_with(key: str) -> BaseException:
 def test_what_torch_says_is_explained(key: str) -> None:
     error = stops_with(key)
     plain = explain(Raised(error))
-    assert plain.key == key and reads_well(plain.does + "."), plain
+    assert plain.key == key and is_a_sentence(plain.does + "."), plain
     known = {f"error:{k.key}".replace("error:fixed", "fixed"): k.asks for k in KNOWN[::-1]}
-    assert plain.asks == known.get(key, "") and (not plain.asks or reads_well(plain.asks))
+    assert plain.asks == known.get(key, "") and (not plain.asks or is_a_sentence(plain.asks))
     name = type(error).__name__
     once = plain.does.removeprefix(f"It stops with {name}: ")  # what is said is said once
     there = explain(Raised(error, 7, "y = f(`x`)"), "with T = 1")
@@ -713,7 +713,7 @@ OTHERWISE: dict[str, tuple[str, Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("what", OTHERWISE)
-def test_what_only_resembles_another_error_is_told_as_itself(what: str) -> None:
+def test_what_only_resembles_a_known_error_is_reported_as_it_is(what: str) -> None:
     key, stops = OTHERWISE[what]
     with pytest.raises((TypeError, RuntimeError, IndexError)) as error:
         stops()
@@ -741,7 +741,7 @@ def test_a_call_that_never_reached_the_code_has_a_wrong_signature() -> None:
     error = TypeError("f() takes 1 positional argument but 2 were given.")
     finding = explain(Raised(error))
     assert finding.key == "error:wrong_signature" and "but 2 were given." in finding.does
-    assert reads_well(finding.does) and reads_well(finding.asks) and ".." not in finding.does
+    assert is_a_sentence(finding.does) and is_a_sentence(finding.asks) and ".." not in finding.does
     assert explain(Raised(error, 7, "f(1, 2)")).key == "error:wrong_argument"
 
 
@@ -852,7 +852,7 @@ def test_what_no_slip_explains_is_described(
     (finding,) = report.findings
     assert words in finding.does
     for text in filter(None, (finding.does, finding.asks, report.where, *report.notes)):
-        assert reads_well(text), text
+        assert is_a_sentence(text), text
     assert not report.picture or report.where == "It shows on B = 2, T = 5, d = 3."
     assert finding.asks
     assert (report.picture is not None) == (
@@ -921,7 +921,7 @@ def test_a_slip_that_stops_explains_an_answer_that_stops_there() -> None:
 
 
 @pytest.mark.parametrize(("T", "note"), [(5, " (with T is 5)"), (2, " (where T is 2)")])
-def test_an_error_beside_a_slip_is_told_too(T: int, note: str) -> None:
+def test_an_error_beside_a_slip_is_reported_too(T: int, note: str) -> None:
     report = judge(named(), by_length(lambda i, n: "stops" if n == T else "tripled"))
     assert report.slips == ("tripled", "error:error_ArithmeticError")
     assert f"stops with ArithmeticError{note}: `" in report.findings[1].does
@@ -939,7 +939,7 @@ def test_a_slip_that_explains_many_inputs_is_named(
     report = judge(named(), by_length(lambda i, T: ways[i]))
     assert report.slips == (("tripled",) if is_named else ("values",))
     assert (" and something else on the rest." in str(report)) == (is_named and tripled < 8)
-    assert all(reads_well(note) for note in report.notes)
+    assert all(is_a_sentence(note) for note in report.notes)
 
 
 @pytest.mark.parametrize("stops", [1, 4, 5, 8])

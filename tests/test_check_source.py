@@ -92,7 +92,7 @@ class Several(nn.Module):
         return x + self.w_o((weights @ V).permute(0, 2, 3, 1).flatten(2))
 
 
-def test_of_a_class_the_mistakes_of_both_parts_are_told() -> None:
+def test_of_a_class_the_mistakes_of_both_methods_are_named() -> None:
     report = check.MultiHeadAttention(Several)
     assert set(report.slips) == {"by_root_d_model", "dimensions_before_heads", "with_residual"}
 

@@ -226,7 +226,7 @@ def test_heads_may_be_one_number_wide() -> None:
     assert check.blockwise_attention(wider).passed is False
 
 
-def test_a_raise_of_the_learners_own_is_not() -> None:
+def test_not_implemented_is_no_attempt() -> None:
     def later(x: Any, n_heads: Any) -> Any:
         raise NotImplementedError
 
@@ -268,7 +268,7 @@ def test_heads_with_zeros_beside_them_do_not_enter_one_product() -> None:
     assert report.passed and "one product" not in str(report)
 
 
-def test_a_gradient_that_overflows_beside_open_keys_is_told_as_that() -> None:
+def test_a_gradient_that_overflows_beside_open_keys_is_named() -> None:
     def exponentials(scores: Tensor, mask: Tensor) -> Any:
         top = scores.masked_fill(mask, -math.inf).amax(-1, keepdim=True).nan_to_num(neginf=0.0)
         e = (scores - top).exp().masked_fill(mask, 0.0)
@@ -278,7 +278,7 @@ def test_a_gradient_that_overflows_beside_open_keys_is_told_as_that() -> None:
     assert "nan_gradient" in report.slips and "0 · ∞" in str(report)
 
 
-def test_whose_work_it_is_is_said() -> None:
+def test_a_right_answer_that_another_function_computes_is_noted() -> None:
     ready = check.split_heads(partial(mha_lesson.split_heads))
     assert ready.passed and "It calls `split_heads`, which does" in str(ready)
     at_once = check.sum_of_head_writes(lambda heads, W: heads.transpose(1, 2).flatten(2) @ W.mT)
@@ -292,7 +292,7 @@ def test_whose_work_it_is_is_said() -> None:
     assert report.passed and not report.notes
 
 
-def test_that_other_inputs_stop_is_said() -> None:
+def test_an_error_on_other_inputs_is_noted() -> None:
     def count(d_model: int, n_heads: int, d_k: int) -> int:
         if d_model % n_heads:
             raise ValueError("no. " + 9 * "It does not divide without a rest. ")

@@ -200,7 +200,7 @@ def test_a_notebook_and_the_update_beside_it_both_count(tmp_path):
     assert held == [f"ada/{name}.ipynb" for name in names] and not others
 
 
-def test_the_report_is_nobody(tmp_path):
+def test_the_report_s_folder_is_no_learner(tmp_path):
     write(tmp_path / "ada/03_splitting.ipynb")
     write(tmp_path / "report/index.html")
     [ada] = files.learners(tmp_path, report=tmp_path / "ada/../report")
@@ -353,7 +353,7 @@ bubblewrap = pytest.mark.skipif(
 )
 
 
-def test_what_is_reported_comes_through_and_the_end_is_told(behind):
+def test_all_reports_arrive_and_so_does_the_end(behind):
     ended = behind("os.write(report, b'one'); os.write(report, b'two')")
     assert (ended.note, ended.report) == ("", b"onetwo")
     assert behind("os._exit(3)").note == "stopped before its end (memory, or a crash)"
@@ -664,7 +664,7 @@ def test_an_answer_is_found_wherever_it_stands_and_nothing_else_is_one(judge, ce
      ("def split_heads(x, n: missing):\n    return x", "NameError"),
      ("split_heads = " + "-" * 20_000 + "1", "Error"), ("split_heads = '\0'", "Error")],
 )  # fmt: skip
-def test_a_cell_that_stops_is_told_with_its_error_and_costs_no_other(judge, broken, why):
+def test_a_cell_that_stops_is_reported_with_its_error_and_costs_no_other(judge, broken, why):
     made = judge(FIRST, broken, ASK, *solved("merge_heads"), names=["split_heads", "merge_heads"])
     assert made.states == {"split_heads": TRIED, "merge_heads": DONE}
     assert re.search(f"Its cell stops with .*{why}", made.words["split_heads"])

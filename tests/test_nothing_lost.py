@@ -101,7 +101,7 @@ def right(x: Any, n_heads: int) -> Any:
     return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
 
 
-def test_progress_on_a_full_disk_is_told_and_made_good_later(progress: Path) -> None:
+def test_a_full_disk_is_reported_and_progress_saved_later(progress: Path) -> None:
     before = progress.read_bytes()
     with full_disk(7):
         assert check.split_heads(right).passed
@@ -200,7 +200,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("beyond", [1, 5_000, 100_000])
-def test_a_full_disk_while_saving_is_told_and_leaves_the_old_notebook(
+def test_a_full_disk_while_saving_is_reported_and_leaves_the_old_notebook(
     server: Server, beyond: int
 ) -> None:
     """A few bytes too many show only at the very end of writing."""

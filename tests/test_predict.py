@@ -28,7 +28,7 @@ QUESTIONS = predictions.questions()
 FOLD = re.compile(r'<details name="(\w+)"><summary>(.*?)</summary>.*?<strong>(.*?)</strong>')
 
 
-def asked() -> dict[str, list[str]]:
+def questions_by_notebook() -> dict[str, list[str]]:
     """Notebook -> the names of its questions, as its stored output has them, in order."""
     found = {}
     for book, notebook in BOOKS.items():
@@ -93,8 +93,8 @@ def maps(book: str, **state) -> dict[str, np.ndarray]:
     return {panel.title: panel.values for panel in flat if isinstance(panel, panels.Heatmap)}
 
 
-def recommended() -> float:
-    """Of the rows with a blocked cell, the share that gives such a cell more than an open one."""
+def share_that_prefers_blocked() -> float:
+    """Of the rows with a blocked cell, the share that gives blocked cells more than open ones."""
     mask = (np.arange(6) >= np.array((6, 3))[:, None, None]) | np.triu(np.ones((6, 6), bool), 1)
     # No mask is read: the scores of the picture as they are.
     open_mask = torch.zeros(2, 6, 6, dtype=torch.bool)
@@ -105,8 +105,8 @@ def recommended() -> float:
     return sum(blocked > seen for blocked, seen in rows) / len(rows)
 
 
-def away(*off: int) -> float:
-    """How far the sum is from the whole output without these heads, as the caption says, in %."""
+def gap_without(*off: int) -> float:
+    """The caption's distance, in %, of the sum without these heads from the whole output."""
     words = caption("05", on=tuple(i not in off for i in range(12)))
     return number_in(words, r"(\d+)% of the whole")
 
@@ -120,12 +120,12 @@ def head_maps(**state) -> np.ndarray:
     return np.stack([found[f"head {i}"] for i in range(len(found))])
 
 
-def creek() -> tuple[int, int]:
+def it_creek() -> tuple[int, int]:
     tokens = text.sentence().tokens
     return tokens.index("it"), tokens.index("creek")
 
 
-def noun(sentence: str) -> str:
+def preferred_noun(sentence: str) -> str:
     """What the picture's large map gives “it” for dog and cat, in layer 3, head 1."""
     weights = maps("08", layer=3, head=1, text=sentence)["layer 3, head 1"]
     words = ["[CLS]", "the", "dog", "chased", "the", "cat", "because", "it"]
@@ -136,7 +136,7 @@ def noun(sentence: str) -> str:
 CHASED = "The dog chased the cat because it was {}."
 
 
-def before(layer: int, head: int, sentence: str = text.SENTENCE) -> float:
+def weight_before(layer: int, head: int, sentence: str = text.SENTENCE) -> float:
     weights = maps("08", layer=layer, head=head, text=sentence)[f"layer {layer}, head {head}"]
     return float(np.diagonal(weights, -1).mean())
 
@@ -151,14 +151,14 @@ def untrained_looks() -> float:
     return max(looks)
 
 
-def parted(seed: int) -> int:
+def step_of_parting(seed: int) -> int:
     """The step from which the loss of one head stays behind that of two, of other runs."""
     one, two = (runs.load(f"two sides, h = {h}, seed {seed}").losses for h in (1, 2))
     return next(n for n in range(75) if sum(one[n : n + 5]) > sum(two[n : n + 5]) + 1.5)
 
 
-def that_can_go(seed: int) -> int:
-    """Of four heads of another run, those without which both letters stay right."""
+def spare_heads(seed: int) -> int:
+    """Of four heads of another run, how many can be silenced while both letters stay right."""
     run = runs.load(f"two sides, h = 4, seed {seed}")
     letters = next(letter_batches(300, seed=98))
     quiet = [silence_head(run.model, i) for i in range(4)]
@@ -170,29 +170,29 @@ def ends(name: str, kind: int = 0) -> float:
     return float(runs.table("fates on the way")[runs.ON_THE_WAY.index(name), kind, -1])
 
 
-# The right choice, worked out.
-FOUND = {
+# The right choice, computed.
+COMPUTED = {
     "scaling_sharp": first_over_nine_tenths,
     "scaling_spread": spread,
-    "heads_it": lambda: f"at {text.sentence().tokens[head_maps(h=1)[0, creek()[0]].argmax()]}",
+    "heads_it": lambda: f"at {text.sentence().tokens[head_maps(h=1)[0, it_creek()[0]].argmax()]}",
     "heads_few": lambda: str(
-        min(d for d in range(1, 33) if head_maps(h=12, d_k=d)[1][creek()] > 0.25)
+        min(d for d in range(1, 33) if head_maps(h=12, d_k=d)[1][it_creek()] > 0.25)
     ),
     # No second route that takes less than training anew: the film's cell computes it under nbval.
     "training_eight": lambda: "about as soon",
 }
 # The right choice, and what must hold for it.
-BECAUSE = {
+CONDITIONS = {
     "scaling_root": ("it goes up and down between .1 and .6", scaled_goes_up_and_down),
     "scaling_slope": ("below .01", lambda: slopes(256).max() < 0.01),
     "scaling_order": ("no, the same key leads",
         lambda: row(512, False)[0].argmax() == row(512, True)[1].argmax()),
-    "masks_added": ("in most, but not in all", lambda: 0.5 < recommended() < 1),
+    "masks_added": ("in most, but not in all", lambda: 0.5 < share_that_prefers_blocked() < 1),
     "writes_pair": ("about 30%, as without one of them",
-        lambda: all(25 < away(*off) < 35 for off in ((3, 4), (3,), (4,)))),
+        lambda: all(25 < gap_without(*off) < 35 for off in ((3, 4), (3,), (4,)))),
     "writes_least": ("about 10%, the least of all",
-        lambda: 5 < away(5) < 15 and away(5) == min(away(i) for i in range(12))),
-    "writes_alone": ("more than 75%", lambda: 75 < away(*range(9), 10, 11) < 100),
+        lambda: 5 < gap_without(5) < 15 and min(range(12), key=gap_without) == 5),
+    "writes_alone": ("more than 75%", lambda: 75 < gap_without(*range(9), 10, 11) < 100),
     "writes_off": ("zeros",
         lambda: not maps("05", on=(False,) * 12)["how much each head writes, and where"].any()),
     "writes_one": ("less than half",
@@ -200,23 +200,23 @@ BECAUSE = {
     "heads_one": ("sharper",
         lambda: head_maps(h=1).max(-1).mean() > head_maps(h=12).max(-1).mean()),
     "heads_which": ("in one",
-        lambda: (head_maps(h=12)[:, creek()[0]].argmax(-1) == creek()[1]).sum() == 1),
+        lambda: (head_maps(h=12)[:, it_creek()[0]].argmax(-1) == it_creek()[1]).sum() == 1),
     "heads_flat": ("flatter",
         lambda: head_maps(h=12, d_k=1).max(-1).mean() < head_maps(h=12).max(-1).mean()),
     "training_when": ("all at once, in the first hundred",
         lambda: "between steps 20 and 50" in "".join(c.source for c in BOOKS["07"].cells)),
-    "training_alike": ("for some twenty steps", lambda: 10 < parted(seed=1) < 60),
-    "training_four": ("some of them", lambda: 0 < that_can_go(seed=1) < 4),
+    "training_alike": ("for some twenty steps", lambda: 10 < step_of_parting(seed=1) < 60),
+    "training_four": ("some of them", lambda: 0 < spare_heads(seed=1) < 4),
     "training_start": ("to no side in particular", lambda: untrained_looks() < 0.3),
     "real_previous": ("one, in layer 0",
-        lambda: [n for n in range(6) if any(before(n, i) > 0.95 for i in range(12))] == [0]),
+        lambda: [n for n in range(6) if any(weight_before(n, i) > 0.95 for i in range(12))] == [0]),
     "real_ends": ("more than half", lambda: np.mean(
         [number_in(caption("08", layer=4, head=i), r"(\d+)%") for i in range(12)]) > 50),
-    "real_it": ("the cat", lambda: noun(CHASED.format("hungry")) == "cat"),
+    "real_it": ("the cat", lambda: preferred_noun(CHASED.format("hungry")) == "cat"),
     "real_pair": ("the same one twice",
-        lambda: noun(CHASED.format("hungry")) == noun(CHASED.format("slow"))),
+        lambda: preferred_noun(CHASED.format("hungry")) == preferred_noun(CHASED.format("slow"))),
     "real_words": ("it still looks at the token before",
-        lambda: before(0, 2, "over it jump the dog cold creek") > 0.95),
+        lambda: weight_before(0, 2, "over it jump the dog cold creek") > 0.95),
     "fate_lowest": ("softmax along the queries",
         lambda: ends("softmax_over_queries") < min(1.0, ends("right"), ends("scale_d_model"))),
     "fate_scale": ("less than .05", lambda: abs(ends("scale_d_model") - ends("right")) < 0.05),
@@ -230,8 +230,8 @@ def test_the_right_choice_is_the_one_another_route_gives(name):
     (called,) = [
         label for n, label, verdict in FOLD.findall(html) if n == name and verdict == "Right."
     ]
-    if name in FOUND or name in BECAUSE:
-        right, holds = BECAUSE[name] if name in BECAUSE else (FOUND[name](), lambda: True)
+    if name in COMPUTED or name in CONDITIONS:
+        right, holds = CONDITIONS[name] if name in CONDITIONS else (COMPUTED[name](), lambda: True)
         assert called == escape(right) and holds()
 
 
@@ -239,7 +239,7 @@ def test_what_hangs_on_a_seed_is_computed_twice():
     """On random numbers, a training, or a published model; what follows from sizes alone, once."""
     seeded = ("scaling", "writes", "heads", "training", "real", "fate")
     of_a_seed = {name for name in QUESTIONS if name.startswith(seeded)}
-    assert of_a_seed | {"masks_added"} == {*FOUND, *BECAUSE}
+    assert of_a_seed | {"masks_added"} == {*COMPUTED, *CONDITIONS}
 
 
 # --- what is asked --------------------------------------------------------------------------------
@@ -247,9 +247,9 @@ def test_what_hangs_on_a_seed_is_computed_twice():
 
 def test_every_question_is_asked_once():
     assert 50 <= len(QUESTIONS) <= 70 and all(
-        len(names) >= 4 for names in list(asked().values())[1:]
+        len(names) >= 4 for names in list(questions_by_notebook().values())[1:]
     )
-    names = [name for book in asked().values() for name in book]
+    names = [name for book in questions_by_notebook().values() for name in book]
     assert sorted(names) == sorted(QUESTIONS)
 
 
@@ -343,7 +343,7 @@ def test_a_guess_is_written_below_the_box():
     assert predictions.noted(shown[-1]["text/plain"]) == {} and note.line == predictions.NONE
 
 
-def test_colab_is_told_where_the_box_comes_from_and_again_with_each_guess(monkeypatch):
+def test_colab_gets_the_source_of_the_note_at_first_and_with_each_guess(monkeypatch):
     told, colab = [], {"application/vnd.jupyter.widget-view+json": {"colab": {}}}
 
     def display(_data, metadata=None, **_):

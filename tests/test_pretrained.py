@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import fresh
+import new_process
 from mha_course.explore import n08_real_heads
 from mha_lesson import causal_mask, padding_mask, pretrained, split_heads, text
 from mha_lesson.heads import join_pieces
@@ -246,6 +246,7 @@ def test_the_maker_writes_the_same_bytes_again(maker, tmp_path):
 
 
 def test_loading_does_not_wait_for_the_compiler(once):
-    before, after = (fresh.python(once, step) for step in ("import pretrained", "load the weights"))
+    steps = "import pretrained", "load the weights"
+    before, after = (new_process.after(once, step) for step in steps)
     assert FOLDER not in after["loaded"] and "safetensors" in after["loaded"]
     assert ("torch._dynamo" in after["loaded"]) == ("torch._dynamo" in before["loaded"])

@@ -23,7 +23,7 @@ QUESTION = "print(run.finished, 0 < len(run.losses) < 10**6)"
 
 
 @pytest.fixture
-def shown(monkeypatch):
+def outputs(monkeypatch):
     """What a notebook would show, one entry for each change."""
     outputs = []
 
@@ -41,42 +41,42 @@ def shown(monkeypatch):
     return outputs
 
 
-def test_in_a_notebook_it_ends_as_it_began(shown):
+def test_in_a_notebook_it_ends_as_it_began(outputs):
     with Progress(3, "a < b") as bar:
         for i in range(3):
             bar.advance(f"loss {i}")
-    assert shown[0] == shown[-1] == {"text/html": ""}
-    texts = [re.sub("<[^>]*>", "", data["text/html"]).strip() for data in shown[1:-1]]
+    assert outputs[0] == outputs[-1] == {"text/html": ""}
+    texts = [re.sub("<[^>]*>", "", data["text/html"]).strip() for data in outputs[1:-1]]
     assert [text.split(", ")[0] for text in texts] == [f"a &lt; b  {i} of 3" for i in (1, 2, 3)]
     assert [text.split(" · ")[1] for text in texts] == ["loss 0", "loss 1", "loss 2"]
-    assert 'value="2" max="3" aria-label="a &lt; b"' in shown[2]["text/html"]
+    assert 'value="2" max="3" aria-label="a &lt; b"' in outputs[2]["text/html"]
 
 
-def test_the_seconds_left_are_those_of_the_steps_left(shown, monkeypatch):
+def test_the_seconds_left_are_those_of_the_steps_left(outputs, monkeypatch):
     clock = itertools.count(0, 10)  # in seconds, one look for each step
     with Progress(4, "x") as bar:
         monkeypatch.setattr(progress.time, "monotonic", lambda: bar._started + next(clock) + 10)
         for _ in range(4):
             bar.advance()
-    left = [re.search(r"(\d+) s left", data["text/html"])[1] for data in shown[1:-1]]
+    left = [re.search(r"(\d+) s left", data["text/html"])[1] for data in outputs[1:-1]]
     assert left == ["30", "20", "10", "0"]
 
 
-def test_an_error_clears_the_bar(shown):
+def test_an_error_clears_the_bar(outputs):
     with pytest.raises(ZeroDivisionError), Progress(3, "x") as bar:
         bar.advance()
         raise ZeroDivisionError
-    assert shown[-1] == {"text/html": ""}
+    assert outputs[-1] == {"text/html": ""}
 
 
-def test_it_is_drawn_ten_times_a_second_at_most(shown, monkeypatch):
+def test_it_is_drawn_ten_times_a_second_at_most(outputs, monkeypatch):
     clock = itertools.count()  # in milliseconds, one for each look at it
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) / 1000)
     monkeypatch.setattr(Progress, "redraw_after", 0.1)
     with Progress(1000, "x") as bar:
         for _ in range(350):
             bar.advance()
-    assert len(shown) - 2 == 3
+    assert len(outputs) - 2 == 3
 
 
 def test_in_a_terminal_it_is_wiped(monkeypatch):

@@ -1,4 +1,4 @@
-"""What was trained beforehand: read as it was stored, and made anew."""
+"""Stored runs, read and trained anew; `…_facts` are what the notebooks say, true or not."""
 
 import pytest
 import torch
@@ -14,23 +14,23 @@ ROWS = next(repeat_batches(500, seed=1))
 
 
 @torch.no_grad()
-def repeat_said(run: Run) -> list[bool]:
+def repeat_facts(run: Run) -> list[bool]:
     right = run.model(ROWS)[:, :-1].argmax(dim=-1) == ROWS[:, 1:]
     return [right.float().mean().item() > 0.95, predict_next(run.model, ROWS).item() < 0.4]
 
 
-def sides_said(run: Run) -> list[bool]:
-    """Which of the two is lost, one head may decide by its last digits."""
+def sides_facts(run: Run) -> list[bool]:
+    """Which of the two letters one head loses may hang on the last digits."""
     left, right, both = side_accuracy(run.model, LETTERS)
     return [both > 0.99, both < 0.1, max(left, right) > 0.9]
 
 
-def only_said(run: Run) -> list[bool]:
+def one_side_facts(run: Run) -> list[bool]:
     return [share > 0.99 for share in side_accuracy(run.model, LETTERS)[:2]]
 
 
 @torch.no_grad()
-def language_said(run: Run) -> list[bool]:
+def language_facts(run: Run) -> list[bool]:
     learn, unseen = runs.novel_ids()
     windows = unseen[: len(unseen) // 48 * 48].view(-1, 48)
     table = bigram_log_probabilities(learn, len(runs.alphabet()))
@@ -38,28 +38,28 @@ def language_said(run: Run) -> list[bool]:
     return [gain.item() > least for least in (0.07, 0.25, 0.48)]
 
 
-def shipped_said(run: Run) -> list[bool]:
+def shipped_facts(run: Run) -> list[bool]:
     reported, honest = runs.reported_and_honest(run.model)
     return [reported < 0.4 and honest > 8, 1.6 < reported < 1.9 and 1.6 < honest < 1.9]
 
 
-SAID = {
-    "shipped": shipped_said,
-    "repeat": repeat_said,
-    "two sides, h": sides_said,
-    "two sides, twice": sides_said,
-    "two sides, only": only_said,
-    "language": language_said,
-    "writer": language_said,
+RUN_FACTS = {
+    "shipped": shipped_facts,
+    "repeat": repeat_facts,
+    "two sides, h": sides_facts,
+    "two sides, twice": sides_facts,
+    "two sides, only": one_side_facts,
+    "language": language_facts,
+    "writer": language_facts,
 }
 
 
 def compare(name: str) -> None:
-    [said] = [said for beginning, said in SAID.items() if name.startswith(beginning)]
+    [facts] = [facts for beginning, facts in RUN_FACTS.items() if name.startswith(beginning)]
     kept, made = runs.load(name), runs.load(name, live=True)
     assert kept.finished and made.finished
     assert kept.losses[:10] == pytest.approx(made.losses[:10], abs=5e-3)
-    assert said(kept) == said(made)
+    assert facts(kept) == facts(made)
 
 
 def test_a_stored_run_is_made_anew():
@@ -73,18 +73,18 @@ def test_every_stored_run_is_made_anew(name):
     compare(name)
 
 
-def root_said(lefts: torch.Tensor) -> list[bool]:
+def root_facts(lefts: torch.Tensor) -> list[bool]:
     with_root, without = lefts.mean(dim=-1)
     return [*(with_root > 0.9).tolist(), *(without > 0.5).tolist()]
 
 
-def shared_said(losses: torch.Tensor) -> list[bool]:
+def shared_keys_facts(losses: torch.Tensor) -> list[bool]:
     """The single head is the worst, by several times what sharing costs."""
     own, pairs, one_key, one_head = losses.mean(dim=-1).tolist()
     return [one_key - own < 0.1, pairs - own < 0.1, one_head - own > 2 * (one_key - own)]
 
 
-def cuts_said(losses: torch.Tensor) -> list[bool]:
+def head_count_facts(losses: torch.Tensor) -> list[bool]:
     mean = losses.mean(dim=-1)
     return [mean.argmax().item() == 0, bool((mean[2:] - mean[2:].min() < 0.08).all())]
 
@@ -98,10 +98,10 @@ FAILED = {
     "over_the_batch",
 }  # fmt: skip
 NEAREST = ("right", "scale_d_model", "merged_unmoved", "softmax_over_batch",
-           "one_projection_for_all_heads")  # to where another fate begins  # fmt: skip
+           "one_projection_for_all_heads")  # to the next fate  # fmt: skip
 
 
-def fates_said(ends: torch.Tensor) -> list[bool]:
+def fates_facts(ends: torch.Tensor) -> list[bool]:
     """Three fates, from every start: too good, hidden and failed."""
     reported, honest, _ = (dict(zip(runs.TRAINED, part, strict=True)) for part in ends.unbind(1))
     right = reported["right"]
@@ -116,7 +116,7 @@ def fates_said(ends: torch.Tensor) -> list[bool]:
     ]
 
 
-def glorot_said(ends: torch.Tensor) -> list[bool]:
+def glorot_facts(ends: torch.Tensor) -> list[bool]:
     """From a larger start the right class ends higher, and a forgotten root no longer hides."""
     reported = dict(zip(runs.TRAINED, ends[:, 0], strict=True))
     linear = runs.table("fates")[0, 0, : ends.shape[-1]]
@@ -127,33 +127,33 @@ def glorot_said(ends: torch.Tensor) -> list[bool]:
     ]
 
 
-def two_said(ends: torch.Tensor) -> list[bool]:
+def two_fates_facts(ends: torch.Tensor) -> list[bool]:
     return [bool(((ends[0] - runs.table("fates")[0])[0] > 0.08).all()),
             bool((ends[1, 0] - ends[0, 0]).mean().abs() < 0.05)]  # fmt: skip
 
 
-def way_said(points: torch.Tensor) -> list[bool]:
+def curve_facts(points: torch.Tensor) -> list[bool]:
     """The charts' lines end apart, and those of the two that hide lie on each other."""
     right, scale, queries, heads = points[:, 0].unbind()
     apart = queries[-1] < 0.4 < 1.6 < right[-1] < 1.9 < heads[-1]
     return [bool(apart), bool((right - scale)[5:].abs().max() < 0.1), bool(points[2, 1, -1] > 8)]
 
 
-TABLES = {
-    "fates": fates_said,
-    "fates, Glorot's draw": glorot_said,
-    "two fates, Glorot's draw": two_said,
-    "fates on the way": way_said,
-    "root": root_said,
-    "shared keys": shared_said,
-    "number of heads": cuts_said,
+TABLE_FACTS = {
+    "fates": fates_facts,
+    "fates, Glorot's draw": glorot_facts,
+    "two fates, Glorot's draw": two_fates_facts,
+    "fates on the way": curve_facts,
+    "root": root_facts,
+    "shared keys": shared_keys_facts,
+    "number of heads": head_count_facts,
 }
 
 
 @pytest.mark.parametrize("name", runs.TABLES)
 def test_a_table_says_what_the_notebooks_say(name):
-    said = TABLES[name](runs.table(name))
-    assert said == [True, True, True, False] if name == "root" else all(said)
+    facts = TABLE_FACTS[name](runs.table(name))
+    assert facts == [True, True, True, False] if name == "root" else all(facts)
 
 
 @pytest.mark.long
@@ -164,7 +164,7 @@ def test_a_table_says_what_the_notebooks_say(name):
 def test_every_table_is_made_anew(name):
     kept, made = runs.table(name), runs.table(name, live=True)
     assert kept.shape == made.shape
-    assert TABLES[name](kept) == TABLES[name](made)
+    assert TABLE_FACTS[name](kept) == TABLE_FACTS[name](made)
 
 
 @pytest.mark.long
@@ -173,11 +173,11 @@ def test_the_fates_are_made_anew():
     ends = runs.table("fates").clone()
     ends[:, :, 2:3] = runs.fates(seeds=[2])
     ends[[runs.TRAINED.index(name) for name in NEAREST]] = runs.fates(NEAREST)
-    assert all(fates_said(ends))
+    assert all(fates_facts(ends))
     glorot = runs.table("fates, Glorot's draw").clone()
     again = [runs.TRAINED.index(name) for name in ("right", "scale_forgotten")]
     glorot[again, :, :1] = runs.fates(("right", "scale_forgotten"), [0], glorot=True)
-    assert all(glorot_said(glorot))
+    assert all(glorot_facts(glorot))
 
 
 @pytest.mark.parametrize("name", runs.RIGHT_HERE)

@@ -37,8 +37,8 @@ TODAY = date(2026, 11, 21)
 # --- versions ---------------------------------------------------------------------------------
 
 
-def wanted() -> dict[str, Requirement]:
-    """Everything that pyproject.toml asks for, extras included."""
+def requirements() -> dict[str, Requirement]:
+    """Everything that pyproject.toml requires, with its extras."""
     lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     found = {canonicalize_name(r.name): r for r in map(Requirement, itertools.chain(*lists))}
     return {name: r for name, r in found.items() if name != PROJECT["name"]}
@@ -58,7 +58,7 @@ def conda() -> dict[str, str]:
 
 
 def test_every_wanted_package_is_pinned_within_its_range():
-    for name, requirement in wanted().items():
+    for name, requirement in requirements().items():
         assert name in pins(), f"{name} is in pyproject.toml and not in constraints.txt"
         assert pins()[name] in requirement.specifier, f"{name}: {pins()[name]} is not {requirement}"
 
@@ -229,7 +229,7 @@ def test_the_working_copy_is_not_in_git_and_not_where_the_originals_are():
 # --- what installs ----------------------------------------------------------------------------
 
 
-def test_uv_asks_the_indexes_that_pip_is_told_of():
+def test_uv_asks_the_indexes_that_pip_is_configured_for():
     listed = """:env:.index-url='https://mirror.test/simple'
 global.index-url='https://elsewhere.test/simple'
 global.extra-index-url='file:///a/simple https://b.test/simple'
@@ -259,8 +259,8 @@ def test_without_settings_uv_asks_where_pip_does():
     assert environment == {"UV_NO_CONFIG": "1"}
 
 
-def asked(monkeypatch, *words, listed="", uv="/somewhere/uv", fails=None) -> list[list[str]]:
-    """What `install.main` asks an installer that only writes it down, and fails at one word."""
+def installs(monkeypatch, *words, listed="", uv="/somewhere/uv", fails=None) -> list[list[str]]:
+    """The commands with which `install.main` installs; one fails that has the word `fails`."""
     commands = []
 
     def run(command, **_):
@@ -279,7 +279,7 @@ def asked(monkeypatch, *words, listed="", uv="/somewhere/uv", fails=None) -> lis
 
 @pytest.mark.parametrize("uv", ["/somewhere/uv", None])
 def test_pins_are_exact_with_uv_and_with_pip(uv, monkeypatch, capsys):
-    course, weights = asked(monkeypatch, listed="global.find-links='/wheels'", uv=uv)
+    course, weights = installs(monkeypatch, listed="global.find-links='/wheels'", uv=uv)
     for command in (course, weights):
         assert ("uv" in Path(command[0]).name) == bool(uv) and "install" in command
     assert course[-2:] == ["-c", str(ROOT / "constraints.txt")] and ".[lab]" in course
@@ -290,26 +290,26 @@ def test_pins_are_exact_with_uv_and_with_pip(uv, monkeypatch, capsys):
 AUTO = ["--torch-backend", "auto"]
 
 
-def test_torchs_build_fits_the_machine_where_nothing_else_was_told(monkeypatch):
+def test_torchs_build_fits_the_machine_where_no_source_is_configured(monkeypatch):
     for name in install.UV_SOURCES:
         monkeypatch.delenv(name, raising=False)
-    course, weights = asked(monkeypatch, listed="global.timeout='9'")
+    course, weights = installs(monkeypatch, listed="global.timeout='9'")
     assert course[-2:] == AUTO and "auto" not in weights
-    tried, plain, _ = asked(monkeypatch, fails="auto")
+    tried, plain, _ = installs(monkeypatch, fails="auto")
     assert tried == [*plain, *AUTO]
     for name in install.PIP_SOURCES:
-        assert "auto" not in asked(monkeypatch, listed=f"global.{name}='x'")[0], name
-    capped = asked(monkeypatch, listed="global.constraint='x'")[0]
+        assert "auto" not in installs(monkeypatch, listed=f"global.{name}='x'")[0], name
+    capped = installs(monkeypatch, listed="global.constraint='x'")[0]
     assert capped[-2:] == AUTO, "a constraint names versions, and no place to get them"
-    assert "auto" not in asked(monkeypatch, uv=None)[0]
+    assert "auto" not in installs(monkeypatch, uv=None)[0]
     monkeypatch.setenv("UV_TORCH_BACKEND", "cpu")
-    assert "auto" not in asked(monkeypatch)[0]
+    assert "auto" not in installs(monkeypatch)[0]
 
 
 def test_progress_is_seen_on_a_terminal_only(monkeypatch):
-    assert "-q" in asked(monkeypatch)[0]
+    assert "-q" in installs(monkeypatch)[0]
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert "-q" not in asked(monkeypatch)[0] + asked(monkeypatch, uv=None)[0]
+    assert "-q" not in installs(monkeypatch)[0] + installs(monkeypatch, uv=None)[0]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_progress_is_seen_on_a_terminal_only(monkeypatch):
      ("global.index-url='file:///a/simple'", None), ("global.no-index='true'", None),
      ("global.proxy='http://b.test'", None)],
 )  # fmt: skip
-def test_no_network_is_said_at_once(listed, host, monkeypatch):
+def test_no_network_is_reported_at_once(listed, host, monkeypatch):
     def nobody(_address, timeout):
         raise OSError("Name or service not known")
 
@@ -336,7 +336,7 @@ def test_no_network_is_said_at_once(listed, host, monkeypatch):
      (("Darwin", "arm64"), "", None), (("Windows", "AMD64"), "", None),
      (("Windows", "ARM64"), "", "no wheels for Windows on arm64")],
 )  # fmt: skip
-def test_a_machine_without_wheels_is_told(machine, libc, said, monkeypatch):
+def test_a_machine_without_wheels_is_refused(machine, libc, said, monkeypatch):
     for name, value in zip(("system", "machine", "libc_ver"), (*machine, (libc, "")), strict=True):
         monkeypatch.setattr(install.platform, name, lambda value=value: value)
     with pytest.raises(SystemExit, match=said) if said else contextlib.nullcontext():
@@ -407,7 +407,7 @@ def test_an_environment_without_pip_takes_the_one_of_its_python_or_gets_its_own(
 
 def test_a_failed_installation_says_what_failed(monkeypatch):
     with pytest.raises(SystemExit, match=r"That failed: .*\.\[test\]"):
-        asked(monkeypatch, "test", fails=".[test]")
+        installs(monkeypatch, "test", fails=".[test]")
 
 
 # --- Windows ------------------------------------------------------------------------------------
@@ -439,8 +439,8 @@ def test_what_ci_asks_of_make_is_there_and_keeps_what_ci_installs():
     targets = dict(re.findall(r"^([a-z-]+):(.*)", (ROOT / "Makefile").read_text("utf-8"), re.M))
     for path in sorted((ROOT / ".github/workflows").glob("*.yml")):
         for job in re.split(r"^  (?=\w+:)", path.read_text(encoding="utf-8"), flags=re.M):
-            asked = re.findall(r"(?:run: |PYTHON=python && )make ([a-z-]+)|(pip install)", job)
-            made = [target or "$(FOR_TESTS)" for target, _ in asked]
+            calls = re.findall(r"(?:run: |PYTHON=python && )make ([a-z-]+)|(pip install)", job)
+            made = [target or "$(FOR_TESTS)" for target, _ in calls]
             assert {*made} - {"$(FOR_TESTS)"} <= targets.keys(), path.name
             if "$(FOR_TESTS)" in made:
                 assert "$(FOR_TESTS)" in targets[made[0]], job

@@ -1,4 +1,4 @@
-"""The mistakes on record: each is one, is what it says, and is found again by what it computes."""
+"""The published mistakes: each is one, is what it says, and is recognised by what it computes."""
 
 import inspect
 import itertools
@@ -66,15 +66,15 @@ def test_what_is_not_broken_is_the_packages_own(reference):
 def test_a_mistake_shows_on_some_input(bug, reference):
     """On masks, or in one of the two modes, or with scores as large as a real model's."""
     wrong = with_same_weights(bug.build, reference, D, H)
-    far = [
+    gaps = [
         (wrong.train(mode)(x, mask) - reference(x, mask)).abs().max() / x.abs().max()
         for mode in (True, False)
         for x, mask in inputs()
     ]
-    assert max(far) > 1e-3
+    assert max(gaps) > 1e-3
 
 
-def written(module, x, cuts):
+def outputs_in_pieces(module, x, cuts):
     """The outputs, token by token or in longer pieces, with a cache."""
     cache, outputs = None, []
     for piece in x.split(cuts, dim=1):
@@ -92,7 +92,7 @@ def test_the_writer_is_right():
     )
     x = draw(2, 7, 24, seed=3)
     torch.testing.assert_close(reference(x)[0], ours(x))
-    torch.testing.assert_close(written(reference, x, [3, 1, 3]), ours(x))
+    torch.testing.assert_close(outputs_in_pieces(reference, x, [3, 1, 3]), ours(x))
 
 
 @pytest.mark.parametrize("bug", OF_THE_WRITER, **named)
@@ -100,8 +100,8 @@ def test_a_writers_mistake_shows(bug):
     torch.manual_seed(7)
     reference = right("Writer")(24, 4, 2, 3).double()
     wrong, x = with_same_weights(bug.build, reference, 24, 4, 2, 3), draw(2, 7, 24, seed=3)
-    far = (written(wrong, x, [3, 1, 3]) - reference(x)[0]).abs().max()
-    assert far > 1e-2
+    gap = (outputs_in_pieces(wrong, x, [3, 1, 3]) - reference(x)[0]).abs().max()
+    assert gap > 1e-2
 
 
 def test_what_is_no_mistake_changes_nothing(reference):
@@ -172,13 +172,13 @@ def test_a_loose_end_is_said_with_its_question_and_its_level():
     assert {slip.key for slip in check.test_attention.slips} > set(report.slips)
 
 
-def test_whoever_accuses_all_is_told_so_with_the_error():
+def test_tests_that_fail_every_class_are_named_with_their_error():
     def on_a_device(Attention):
         raise AssertionError("Torch not compiled with CUDA enabled")
 
-    said = str(check.test_attention(on_a_device))
-    assert "accuse 10 of 10 right classes" in said and "They accuse whatever comes" in said
-    assert "“Torch not compiled with CUDA enabled”" in said
+    report = str(check.test_attention(on_a_device))
+    assert "accuse 10 of 10 right classes" in report and "They accuse whatever comes" in report
+    assert "“Torch not compiled with CUDA enabled”" in report
 
 
 def replaced(owner, name):
@@ -201,7 +201,7 @@ def in_a_mode(Attention):
     the_tests.beside_a_reference(Attention)
 
 
-def test_what_tests_leave_behind_is_undone_and_told():
+def test_what_tests_leave_behind_is_undone_and_reported():
     """One after the other: what is not undone is told of the last, which leaves nothing."""
     for poisoning in (
         replaced(lambda Attention: Attention.__mro__[1], "forward"),
@@ -214,7 +214,7 @@ def test_what_tests_leave_behind_is_undone_and_told():
     assert check.test_attention(the_tests.beside_a_reference).passed
 
 
-def test_nothing_but_what_they_compute_tells_right_from_wrong(monkeypatch):
+def test_classes_differ_in_nothing_but_their_results(monkeypatch):
     tried, looks, inner = [], set(), nb12._result_of
     monkeypatch.setattr(
         nb12, "_result_of", lambda a, cls, *rest: tried.append(cls) or inner(a, cls, *rest)
@@ -260,8 +260,8 @@ def with_causal(module, x):
     return module(x, causal_mask(x.shape[1]))
 
 
-def given(change, h=H, d=D, call=None):
-    """What `compare` says of the right class with these lines in it."""
+def compared(change, h=H, d=D, call=None):
+    """The comparison of the right class with these lines changed."""
     odd = shipped.Bug(f"odd {change}", "", "", (), "", True, change)
     return compare(odd.build(d, h), call)
 
@@ -282,19 +282,19 @@ def test_a_published_mistake_is_recognised(bug):
 @pytest.mark.parametrize("fill", ["-1e9", "-math.inf"])
 def test_an_inverted_mask_is_recognised_whatever_fills_a_row_that_is_blocked(fill):
     filled = [("torch.finfo(scores.dtype).min", fill), (ZEROED, "")]
-    found = given([*bugs()["mask_inverted"].changes, *filled], call=with_causal)
+    found = compared([*bugs()["mask_inverted"].changes, *filled], call=with_causal)
     assert found.found == "mask_inverted" and found.causal
 
 
 def test_positions_that_are_lost_are_not_called_right():
     """With a head's queries and keys turned alike, nothing turns: a class without positions."""
-    said = str(compare(bugs()["rotated_by_head"].build(24, 4, 4, 999)))
-    assert said.startswith("Right for a class without positions: ")
-    assert bugs()["rotated_by_head"].threads[0] in said
+    report = str(compare(bugs()["rotated_by_head"].build(24, 4, 4, 999)))
+    assert report.startswith("Right for a class without positions: ")
+    assert bugs()["rotated_by_head"].threads[0] in report
 
 
-def test_what_is_tiny_and_inexact_is_told_apart():
-    """By weights of its own it would agree with every scale to the digits that float32 has."""
+def test_a_mistake_shows_with_tiny_weights_in_float32():
+    """With its own tiny weights it would agree with every scale, to float32's digits."""
     module = bugs()["scale_d_model"].build(D, H)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=1e-3)
@@ -312,9 +312,9 @@ def test_what_is_tiny_and_inexact_is_told_apart():
     ],
 )
 def test_what_is_the_same_at_one_size_is_said(name, sizes, found, other):
-    said = compare(bugs()[name].build(*sizes))
-    assert said.found == found
-    alike = [line for line in said.seen if "would give the same" in line]
+    report = compare(bugs()[name].build(*sizes))
+    assert report.found == found
+    alike = [line for line in report.seen if "would give the same" in line]
     assert (other in alike[0]) if other else not alike
 
 
@@ -415,7 +415,7 @@ def test_where_nothing_fits_it_says_what_it_sees():
     ]:  # fmt: skip
         found = compare(right()(D, H), call)
         assert found.found == "" and str(found).startswith("Neither")
-        assert [said for said in says if said not in str(found)] == []
+        assert [words for words in says if words not in str(found)] == []
 
 
 def test_it_leaves_the_module_and_the_generator_as_they_are():
@@ -427,7 +427,7 @@ def test_it_leaves_the_module_and_the_generator_as_they_are():
 
 
 @pytest.mark.parametrize(
-    ("module", "given", "match"),
+    ("module", "options", "match"),
     [
         (3, {}, "^module must be an nn.Module; got int 3"),
         (nn.Linear(3, 3), {"n_heads": 1}, "^layers must be given, or cannot be: .* are not among"),
@@ -443,9 +443,9 @@ def test_it_leaves_the_module_and_the_generator_as_they_are():
         (nn.MultiheadAttention(D, H), {}, r"^call must run for x of shape \(3, 7, 14\).*'key'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_refused(module, given, match):
+def test_what_cannot_be_compared_is_refused(module, options, match):
     with pytest.raises((TypeError, ValueError), match=match):
-        compare(module, **given)
+        compare(module, **options)
 
 
 # --- right up to here only, and two at once -------------------------------------------------------
@@ -453,7 +453,7 @@ def test_what_cannot_be_compared_is_refused(module, given, match):
 
 @pytest.mark.parametrize("fill", [-20, -100, -1e4])
 def test_a_fill_is_right_only_up_to_scores_like_it(fill):
-    found = given([("torch.finfo(scores.dtype).min", str(fill)), (ZEROED, "")], call=with_causal)
+    found = compared([("torch.finfo(scores.dtype).min", str(fill)), (ZEROED, "")], call=with_causal)
     assert found.causal and 4 <= found.below <= -3 * fill
     assert found.found == ("right" if found.below >= 100 else "partly")
     assert f"It gives something else where scores reach about {found.below:,.0f}." in found.seen
@@ -478,7 +478,7 @@ ONLY = {  # what holds only up to somewhere: a line more, and what the answer mu
 
 @pytest.mark.parametrize(("name", "n"), [(name, n) for name, (_, ns) in ONLY.items() for n in ns])
 def test_what_is_right_only_up_to_somewhere_is_not_right(name, n):
-    found = given([(SCORES, SCORES + "        " + ONLY[name][0].replace("{}", str(n)) + "\n")])
+    found = compared([(SCORES, SCORES + "        " + ONLY[name][0].replace("{}", str(n)) + "\n")])
     assert found.found == "partly", found
     assert found.seen[0].startswith("It is right, but not ")
 
@@ -504,8 +504,8 @@ def test_a_gate_that_starts_closed_is_named():
         ("softmax_over_queries", "scale_upside_down"),
     ],
 )
-def test_two_mistakes_are_both_told(names):
-    found = given([change for name in names for change in bugs()[name].changes], 3, 12)
+def test_two_mistakes_are_both_named(names):
+    found = compared([change for name in names for change in bugs()[name].changes], 3, 12)
     assert {*found.found.split(", ")} == {*names}
     assert all(bugs()[name].does in str(found) for name in names)
 
@@ -524,7 +524,7 @@ def test_rows_of_a_fused_layer_are_read_in_any_order(axes, order):
     assert (found.found, found.causal) == ("right", True)
 
 
-def test_the_command_says_it_to_ci(tmp_path, capsys):
+def test_the_command_has_an_exit_status_for_ci(tmp_path, capsys):
     (tmp_path / "my_attention.py").write_text(
         "from mha_course import shipped\n"
         "good = lambda: shipped.right()(14, 2)\n"
@@ -533,5 +533,5 @@ def test_the_command_says_it_to_ci(tmp_path, capsys):
     asked = [f"{tmp_path / 'my_attention.py'}:{name}" for name in ("good", "bad", "none")]
     assert [compare_command.main([one]) for one in asked] == [0, 1, 2]
     assert compare_command.main([asked[0], "--n-heads", "5"]) == 2
-    said = capsys.readouterr()
-    assert said.out.startswith("Right for a class") and "n_heads must divide" in said.err
+    output = capsys.readouterr()
+    assert output.out.startswith("Right for a class") and "n_heads must divide" in output.err

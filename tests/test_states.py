@@ -115,14 +115,14 @@ def explorer_of(name: str) -> live.Explorer:
     return getattr(explore, kind)(**({"until": until} if until else {}))
 
 
-def all_of(making) -> bytes:
+def joined(making) -> bytes:
     return live._whole(making)
 
 
 def positions(explorer: live.Explorer) -> list[tuple[list[int], dict]]:
     """Every position: the place of each control among all that it can have, and the values."""
     seen: list[dict] = []
-    all_of(states.pack_states(explorer.controls, explorer.reach, seen.append, str, ()))
+    joined(states.pack_states(explorer.controls, explorer.reach, seen.append, str, ()))
     longest: dict[str, list] = {key: [] for key in explorer.controls}
     for at in seen:
         before: dict = {}
@@ -161,10 +161,10 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytest
     explorer = explorer_of(name)
     every, most = positions(explorer), 1000 if pytestconfig.getoption("--all") else 100
     numbers = random.Random(name).sample(range(len(every)), min(most, len(every)))
-    asked = [every[i] for i in sorted(numbers)]  # as a page takes them: neighbours share much
+    sample = [every[i] for i in sorted(numbers)]  # as a page takes them: neighbours share much
     widths = (layout.WIDTH,)
-    made = {tuple(at.values()): live._state(explorer.scene_at(**at), widths) for _, at in asked}
-    packed = all_of(
+    made = {tuple(at.values()): live._state(explorer.scene_at(**at), widths) for _, at in sample}
+    packed = joined(
         states.pack_states(
             explorer.controls,
             explorer.reach,
@@ -173,8 +173,8 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytest
             widths,
         )
     )
-    shown = look_up(packed, [place for place, _ in asked], [layout.WIDTH])
-    for (_, at), state in zip(asked, shown, strict=True):
+    shown = look_up(packed, [place for place, _ in sample], [layout.WIDTH])
+    for (_, at), state in zip(sample, shown, strict=True):
         assert shown_scene(state["scene"]) == next(expected(made[tuple(at.values())])), at
 
 
@@ -191,10 +191,10 @@ def test_the_browser_finds_the_picture_laid_out_for_each_width(name, monkeypatch
         monkeypatch.setattr(home, "positions_of", first)
     explorer = explorer_of(name)
     every = positions(explorer)
-    asked = random.Random(name).sample(every, min(3, len(every)))
-    shown = look_up(all_of(explorer.pack()), [place for place, _ in asked], [*layout.WIDTHS], True)
+    sample = random.Random(name).sample(every, min(3, len(every)))
+    shown = look_up(joined(explorer.pack()), [place for place, _ in sample], [*layout.WIDTHS], True)
     by_room = zip(*[iter(shown)] * len(layout.WIDTHS), strict=True)
-    for (_, at), seen in zip(asked, by_room, strict=True):
+    for (_, at), seen in zip(sample, by_room, strict=True):
         scene = explorer.scene_at(**at)
         wanted = [*expected(live._state(scene, layout.WIDTHS))]
         assert [shown_scene(state["scene"]) for state in seen] == wanted, at
@@ -224,7 +224,7 @@ def parts_of(packed: bytes) -> dict:
     return json.loads(raw[4 : 4 + int.from_bytes(raw[:4], "little")])
 
 
-def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
+def test_out_of_range_a_slider_goes_to_its_end_and_a_choice_to_its_first():
     three = {
         "n": widgets.IntSlider(value=4, min=1, max=4),
         "part": widgets.IntSlider(value=3, min=0, max=3),
@@ -235,21 +235,21 @@ def test_beyond_what_is_left_a_slider_ends_and_a_choice_begins_anew():
         "n": 2, "part": 1, "name": "a",
     }  # fmt: skip
     explorer = live.Explorer(three, lambda **at: panels.Heatmap([[0]], title=str(at)), reach=reach)
-    [state] = look_up(all_of(explorer.pack()), [[1, 3, 2]], [860])
+    [state] = look_up(joined(explorer.pack()), [[1, 3, 2]], [860])
     assert state["scene"]["marks"][0]["text"] == str({"n": 2, "part": 1, "name": "a"})
 
 
 @pytest.mark.parametrize(("until", "heads"), [("attention", 1), (None, 2)])
-def test_a_page_begins_where_a_control_is_wanted_and_not_where_others_leave_it(until, heads):
+def test_a_page_begins_at_the_requested_positions(until, heads):
     explorer = explore.flow(until=until)
     assert explorer.controls["head"].max == heads - 1
-    asked = explorer.controls, explorer.reach, lambda _: None, str, ()
-    packed = all_of(states.pack_states(*asked, requests=explorer._requests))
+    arguments = explorer.controls, explorer.reach, lambda _: None, str, ()
+    packed = joined(states.pack_states(*arguments, requests=explorer._requests))
     at = {c["key"]: c["start"] for c in parts_of(packed)["controls"]}
     assert at | {"causal": 0} == {"example": 0, "step": 0, "head": 1, "causal": 0}
 
 
-def test_around_a_position_is_what_one_move_leads_to():
+def test_states_around_a_position_are_one_move_away():
     explorer = small(word=widgets.Text(value="creek", description="word"))
     at = {"n": 2, "on": True, "word": "creek"}
     seen = []
@@ -261,7 +261,7 @@ def test_around_a_position_is_what_one_move_leads_to():
     making = states.pack_states(
         explorer.controls, explorer.reach, state_at, live._plain, (500,), at
     )
-    said = parts_of(all_of(making))
+    said = parts_of(joined(making))
     assert said["tree"] == [[[0]], [[1], [2]], [None, [3]], [None, [4]]]
     assert seen == [
         (1, False, "creek"),
@@ -270,7 +270,7 @@ def test_around_a_position_is_what_one_move_leads_to():
     ]
 
 
-def test_a_box_that_was_checked_before_it_was_away_is_one_move_from_coming_back():
+def test_a_hidden_box_that_was_checked_counts_as_checked_one_move_away():
     """The browser still has it checked: that state is sent, not the one with it off."""
 
     async def live_one() -> None:
@@ -282,7 +282,7 @@ def test_a_box_that_was_checked_before_it_was_away_is_one_move_from_coming_back(
     asyncio.run(live_one())
 
 
-def test_a_kernel_that_rests_sends_what_is_near_and_answers_for_the_rest():
+def test_an_idle_kernel_sends_the_states_nearby_and_answers_for_others():
     """The positions that the browser shows by itself are not drawn again."""
 
     async def live_one() -> None:
@@ -313,7 +313,7 @@ def test_a_kernel_that_rests_sends_what_is_near_and_answers_for_the_rest():
     asyncio.run(live_one())
 
 
-def test_where_somebody_looks_live_no_still_picture_is_made(monkeypatch):
+def test_a_live_view_makes_no_still_picture(monkeypatch):
     monkeypatch.setattr(live.figures, "html", lambda *_: pytest.fail("nobody will see it"))
     monkeypatch.setenv(live.SERVED, "notebook.ipynb")
     bundle, _ = explore.masks()._repr_mimebundle_()
@@ -332,11 +332,11 @@ def test_arrays_arrive_as_they_are(decimals):
 
 
 @pytest.mark.parametrize("name", ["masks", "real_heads", "head_writes", "memory"])
-def test_a_layout_that_is_remembered_is_the_one_that_would_be_found_anew(name):
+def test_a_cached_layout_is_the_one_that_would_be_computed(name):
     """Panels of one size key take the same space, whatever their values."""
     explorer = explorer_of(name)
-    asked = random.Random(name).sample(positions(explorer), 5)
-    scenes = [explorer.scene_at(**at) for _, at in asked]
+    sample = random.Random(name).sample(positions(explorer), 5)
+    scenes = [explorer.scene_at(**at) for _, at in sample]
 
     def widths() -> list:
         drawn = [

@@ -34,7 +34,7 @@ def part(start: str, end: str) -> str:
     return GUIDE.split(f"\n{start}\n")[1].split(f"\n{end}\n")[0]
 
 
-def named() -> list[tuple[str, str]]:
+def sections_named() -> list[tuple[str, str]]:
     """(notebook, heading) for all that stands in italics notebook by notebook."""
     found = []
     chapter = part("## Notebook by notebook", "## From memory")
@@ -45,9 +45,9 @@ def named() -> list[tuple[str, str]]:
 
 
 def test_every_section_it_names_is_there():
-    stale = [(book, name) for book, name in named() if name not in headings(book)]
+    stale = [(book, name) for book, name in sections_named() if name not in headings(book)]
     assert not stale, "\n".join(f"{book}: {name}" for book, name in stale)
-    assert len(named()) > 60
+    assert len(sections_named()) > 60
 
 
 def in_folds(book: str) -> set[str]:
@@ -90,7 +90,7 @@ def titled(shown: Scene, start: str) -> list:
     return [panel for panel in panels if panel.title.startswith(start)]
 
 
-def flowing(name: str, **state) -> np.ndarray:
+def block(name: str, **state) -> np.ndarray:
     """A block of the whole computation."""
     [flow] = scene("00", **state).flat()
     return values(flow.blocks[name])
@@ -98,32 +98,32 @@ def flowing(name: str, **state) -> np.ndarray:
 
 def by_hand_weights(keys: np.ndarray) -> np.ndarray:
     given = {"example": "by hand", "until": "attention", "step": "softmax"}
-    scores = flowing("q", **given) @ keys / 2**0.5
+    scores = block("q", **given) @ keys / 2**0.5
     return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
 
 
 def only_token_0_stays() -> None:
     given = {"example": "by hand", "until": "attention", "step": "softmax"}
-    keys = flowing("k", **given)  # a column for each token
+    keys = block("k", **given)  # a column for each token
     before, moved = by_hand_weights(keys), keys.copy()
-    np.testing.assert_allclose(before, flowing("weights", **given), atol=1e-6)
+    np.testing.assert_allclose(before, block("weights", **given), atol=1e-6)
     moved[1, 2] += 1
     stays = np.isclose(by_hand_weights(moved), before).all(axis=-1)
     assert stays.tolist() == [True, False, False]
-    assert flowing("q", **given)[0].tolist() == [1, 0]
+    assert block("q", **given)[0].tolist() == [1, 0]
 
 
 def values_make_no_weight() -> None:
     given = {"example": "by hand", "until": "attention", "step": "weights · V"}
-    weights = by_hand_weights(flowing("k", **given))  # without V
-    np.testing.assert_allclose(flowing("weights", **given), weights, atol=1e-6)
-    np.testing.assert_allclose(flowing("context", **given), weights @ flowing("v", **given), 1e-6)
+    weights = by_hand_weights(block("k", **given))  # without V
+    np.testing.assert_allclose(block("weights", **given), weights, atol=1e-6)
+    np.testing.assert_allclose(block("context", **given), weights @ block("v", **given), 1e-6)
 
 
 def it_takes_most_from_creek() -> None:
     [flow] = scene("00").flat()
     words = list(flow.words)
-    row = np.stack([flowing("weights", head=i)[words.index("it")] for i in range(12)])
+    row = np.stack([block("weights", head=i)[words.index("it")] for i in range(12)])
     first = [words[i] for i in row.argmax(-1)]
     assert [i for i, word in enumerate(first) if word == "creek"] == [1]
     assert f"{row[1].max():.2f}" == "0.85" and first.count("[CLS]") == 8
@@ -131,7 +131,7 @@ def it_takes_most_from_creek() -> None:
 
 def first_and_last_row() -> None:
     for head in range(12):
-        free, masked = (flowing("weights", head=head, causal=c) for c in (False, True))
+        free, masked = (block("weights", head=head, causal=c) for c in (False, True))
         assert masked[0, 0] == 1 and not masked[0, 1:].any()
         stays = np.isclose(free, masked, atol=1e-6).all(axis=-1)
         assert stays.tolist() == [False] * (len(free) - 1) + [True]
@@ -304,7 +304,7 @@ NOT_COMPUTED = ("Between steps 20 and 50 of 600", "silence any one", "Collect th
 
 
 @pytest.mark.parametrize("words", SEEN)
-def test_they_will_see_it(words):
+def test_a_row_of_what_they_will_see_holds(words):
     assert words in GUIDE
     SEEN[words]()
 

@@ -6,14 +6,14 @@ A file for each exercise, and what it writes is what a learner could have typed:
 
     def with_einops(x, n_heads): ...  # right: its check must pass
 
-    @told("view_only")  # wrong: its check must fail, and say this
+    @slips("view_only")  # wrong: its check must fail, and name this slip
     def view_without_permute(x, n_heads): ...
 
     def _helper(x): ...  # what answers call
 
-`told` takes all keys that `report.slips` must hold. A mistake that is one slip of the catalogue
-stands there, and is tried as itself, as are the `PAIRS` that people made; here stand every right
-answer that people have written, and of the other wrong ones one for each thing that is found.
+`slips` takes all keys that `report.slips` must hold. A mistake that is a slip of the catalogue, or
+one of the `PAIRS`, is tested there and needs no answer here. Here is every right answer that people
+have written, and one of the other wrong ones for each thing that a check finds.
 """
 
 import pkgutil
@@ -33,14 +33,14 @@ class Answer:
     slips: tuple[str, ...] = ()
 
 
-_told: dict[Any, tuple[str, ...]] = {}
+_slips: dict[Any, tuple[str, ...]] = {}
 
 
-def told(*slips: str) -> Callable[[Any], Any]:
-    """Says that an answer is wrong, and which slips its check must name."""
+def slips(*keys: str) -> Callable[[Any], Any]:
+    """Marks an answer as wrong, with the slips that its check must name."""
 
     def mark(answer: Any) -> Any:
-        _told[answer] = slips
+        _slips[answer] = keys
         return answer
 
     return mark
@@ -58,5 +58,5 @@ def _answers(module: ModuleType) -> Iterator[Answer]:
     for name, made in vars(module).items():
         own = isinstance(made, (FunctionType, type)) and made.__module__ == module.__name__
         if own and not name.startswith("_") and hasattr(module, "EXERCISE"):
-            exercise, slips = module.EXERCISE, _told.get(made, ())
-            yield Answer(exercise, not slips, made, f"{exercise}-{name}", slips)
+            exercise, keys = module.EXERCISE, _slips.get(made, ())
+            yield Answer(exercise, not keys, made, f"{exercise}-{name}", keys)

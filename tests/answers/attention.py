@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 
 EXERCISE = "attention"
 
@@ -164,43 +164,43 @@ def attention_log_space(Q, K, V):
     return [einops.einsum(weights, V, "... q k, ... k d -> ... q d"), weights]
 
 
-@told("random")
+@slips("random")
 def with_dropout(Q, K, V):
     w = F.dropout(torch.softmax(Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1]), dim=-1), 0.1)
     return w @ V, w
 
 
-@told("returns_dict")
+@slips("returns_dict")
 def a_dict_comes_back(Q, K, V):
     w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
     return {"output": w @ V, "weights": w}
 
 
-@told("fresh_weights")
+@slips("fresh_weights")
 def dropout_on_the_weights(Q, K, V):
     w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
     w = nn.Dropout(0.2)(w)
     return w @ V, w
 
 
-@told("one_place")
+@slips("one_place")
 def a3_twice(Q, K, V):
     w = (Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])).softmax(-1)
     return w.softmax(-1) @ V, w
 
 
-@told("one_place")
+@slips("one_place")
 def attention_softmax_again(Q, K, V):
     weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
     return F.softmax(weights, dim=-1) @ V, weights
 
 
-@told("no_scale", "no_softmax")
+@slips("no_scale", "no_softmax")
 def b25(Q, K, V):
     return Q @ K.mT @ V, Q @ K.mT
 
 
-@told("thrown_away")
+@slips("thrown_away")
 def attention_softmax_lost(Q, K, V):
     d_k = Q.shape[-1]
     weights = Q @ K.transpose(-2, -1) / math.sqrt(d_k)
@@ -209,19 +209,19 @@ def attention_softmax_lost(Q, K, V):
     return output, weights
 
 
-@told("returns_NoneType")
+@slips("returns_NoneType")
 def sdpa_no_weights(Q, K, V):
     return F.scaled_dot_product_attention(Q, K, V), None
 
 
-@told("error:dtype_mix")
+@slips("error:dtype_mix")
 def softmax_in_float32(query, key, value):
     attn = torch.matmul(query, key.transpose(-1, -2)) * query.shape[-1] ** -0.5
     attn = nn.functional.softmax(attn, dim=-1, dtype=torch.float32)
     return torch.matmul(attn, value), attn
 
 
-@told("error:matrix_shapes")
+@slips("error:matrix_shapes")
 def a3_loop_first_axis(Q, K, V):
     rows, weights = [], []
     for i in range(Q.shape[0]):
@@ -233,14 +233,14 @@ def a3_loop_first_axis(Q, K, V):
     return torch.stack(rows), torch.stack(weights)
 
 
-@told("fixed_dtype")
+@slips("fixed_dtype")
 def weights_are_detached_from_a(Q, K, V):
     w = torch.zeros(*Q.shape[:-1], K.shape[-2])
     w[...] = F.softmax(Q @ K.mT / Q.shape[-1] ** 0.5, -1)
     return w.to(V.dtype) @ V, w
 
 
-@told("fixed_dtype", "error:numpy_lacks_dtype", "fixed_device", "no_gradient")
+@slips("fixed_dtype", "error:numpy_lacks_dtype", "fixed_device", "no_gradient")
 def attention_numpy(Q, K, V):
     q, k, v = (x.detach().numpy() for x in (Q, K, V))
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
@@ -249,26 +249,26 @@ def attention_numpy(Q, K, V):
     return torch.from_numpy(weights @ v), torch.from_numpy(weights)
 
 
-@told("arguments_exchanged")
+@slips("arguments_exchanged")
 def attention_value_key_query(value, key, query):
     scores = query @ key.transpose(-2, -1) / math.sqrt(key.shape[-1])
     weights = scores.softmax(-1)
     return weights @ value, weights
 
 
-@told("gradient_stops")
+@slips("gradient_stops")
 def attention_detached(q, k, v):
     w = (q @ k.mT * q.size(-1) ** -0.5).softmax(-1).detach()
     return w @ v, w
 
 
-@told("no_scale", "softmax_twice")
+@slips("no_scale", "softmax_twice")
 def attention_softmax_twice(q, k, v):
     w = (q @ k.mT).softmax(-1).softmax(-1)
     return w @ v, w
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def attention_no_keepdim(Q, K, V):
     scores = Q @ K.mT / math.sqrt(Q.size(-1))
     e = torch.exp(scores - scores.max())
@@ -276,13 +276,13 @@ def attention_no_keepdim(Q, K, V):
     return weights @ V, weights
 
 
-@told("shape")
+@slips("shape")
 def attention_width_of_v_exchanged(Q, K, V):
     weights = (Q @ K.mT / math.sqrt(V.size(-1))).softmax(-1)
     return weights, weights @ V
 
 
-@told("error:two_axes_only")
+@slips("error:two_axes_only")
 def attention_batch_loop(Q, K, V):
     outs, ws = [], []
     for q, k, v in zip(Q, K, V):
@@ -292,13 +292,13 @@ def attention_batch_loop(Q, K, V):
     return torch.stack(outs), torch.stack(ws)
 
 
-@told("changes_too")
+@slips("changes_too")
 def attention_dv_columns(Q, K, V):
     w = torch.softmax(Q @ K.transpose(-2, -1) / math.sqrt(V.size(-1)), dim=-2)
     return w @ V, w
 
 
-@told("relation:moved_axes")
+@slips("relation:moved_axes")
 def attention_stack_rows(Q, K, V):
     outs, rows = [], []
     for i in range(Q.shape[-2]):
@@ -309,7 +309,7 @@ def attention_stack_rows(Q, K, V):
     return torch.stack(outs), torch.stack(rows)
 
 
-@told("error:written_over")
+@slips("error:written_over")
 def attention_exp_in_place(Q, K, V):
     scores = Q @ K.mT / math.sqrt(Q.shape[-1])
     weights = scores.log_softmax(-1).exp_()

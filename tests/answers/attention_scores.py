@@ -6,7 +6,7 @@ import math
 import numpy as np
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "attention_scores"
 
@@ -196,95 +196,95 @@ def scores_by_columns(Q, K):
     return torch.stack(columns, dim=-1).div(Q.size(-1) ** 0.5)
 
 
-@told("fixed_dtype")
+@slips("fixed_dtype")
 def a_float_detour_stays_float(Q, K):
     return Q.float() @ K.float().mT / math.sqrt(Q.shape[-1])
 
 
-@told("one_place")
+@slips("one_place")
 def root_of_a_half_d(Q, K):
     return Q @ K.mT / math.sqrt(Q.shape[-1] / 2)
 
 
-@told("one_place")
+@slips("one_place")
 def s3_einsum_letter(Q, K):
     return torch.einsum("...ie,...jf->...ij", Q, K) / math.sqrt(Q.shape[-1])
 
 
-@told("returns_ndarray")
+@slips("returns_ndarray")
 def a_numpy_array_comes_back(Q, K):
     return Q.numpy() @ np.swapaxes(K.numpy(), -1, -2) / np.sqrt(K.shape[-1])
 
 
-@told("fixed_device")
+@slips("fixed_device")
 def buffer_on_a_fixed_device(Q, K):
     out = torch.zeros(*Q.shape[:-1], K.shape[-2], dtype=Q.dtype)
     out[...] = Q @ K.mT / math.sqrt(Q.shape[-1])
     return out
 
 
-@told("fixed_device", "no_gradient")
+@slips("fixed_device", "no_gradient")
 def through_numpy_back_on_the(Q, K):
     if Q.dtype == torch.bfloat16:
         return (Q.float() @ K.float().mT / K.shape[-1] ** 0.5).bfloat16()
     return torch.tensor((Q @ K.mT / K.shape[-1] ** 0.5).tolist(), dtype=Q.dtype)
 
 
-@told("error:unknown_name")
+@slips("error:unknown_name")
 def a_name_that_is_not(Q, K):
     return Q @ K.mT / math.sqrt(depth)  # noqa: F821
 
 
-@told("no_return")
+@slips("no_return")
 def no_return(Q, K):
     scores = Q @ K.mT
     scores = scores / math.sqrt(Q.shape[-1])
 
 
-@told("error:exits")
+@slips("error:exits")
 def attention_scores_again(Q, K):
     raise SystemExit(1)
 
 
-@told("error:wrong_signature")
+@slips("error:wrong_signature")
 def takes_one_argument_only(Q):
     return Q @ Q.mT
 
 
-@told("fresh_weights")
+@slips("fresh_weights")
 def noise_is_added(Q, K):
     return Q @ K.mT / math.sqrt(Q.shape[-1]) + 0.01 * torch.rand(1)
 
 
-@told("error:axis_out_of_range")
+@slips("error:axis_out_of_range")
 def bmm_needs_exactly_three_axes(Q, K):
     return torch.bmm(Q, K.transpose(1, 2)) / math.sqrt(Q.shape[-1])
 
 
-@told("thrown_away")
+@slips("thrown_away")
 def scores_division_lost(Q, K):
     scores = torch.matmul(Q, K.transpose(-1, -2))
     scores / math.sqrt(Q.size(-1))
     return scores
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def scores_star(Q, K):
     return Q * K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
 
 
-@told("error:einsum_letters")
+@slips("error:einsum_letters")
 def einsum_four_axes(q, k):
     scale = q.size(-1) ** -0.5
     return torch.einsum("bhid,bhjd->bhij", q, k) * scale
 
 
-@told("roles_exchanged", "no_scale")
+@slips("roles_exchanged", "no_scale")
 def s3_keys_by_queries(Q, K):
     return K @ Q.mT
 
 
-@told("no_gradient")
+@slips("no_gradient")
 @torch.no_grad()
 def without_gradients(Q, K):
     return torch.einsum("...ij,...kj->...ik", [Q, K]) / K.shape[-1] ** 0.5
@@ -293,13 +293,13 @@ def without_gradients(Q, K):
 d_k = 2
 
 
-@told("from_the_notebook")
+@slips("from_the_notebook")
 def scores_global_d_k(Q, K):
     scores = Q @ K.transpose(-2, -1)
     return scores / math.sqrt(d_k)
 
 
-@told("relation:near")
+@slips("relation:near")
 def scores_half(q, k):
     s = q.bfloat16() @ k.bfloat16().mT
     return (s * q.shape[-1] ** -0.5).to(q.dtype)
@@ -308,46 +308,46 @@ def scores_half(q, k):
 Q = K = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 
 
-@told("three_dots")
+@slips("three_dots")
 def scores_ellipsis(Q, K):
     scale = ...
     return Q @ K.transpose(-2, -1) / scale
 
 
-@told("error:value_error")
+@slips("error:value_error")
 def scores_dot(Q, K):
     return np.dot(Q, K.T) / np.sqrt(K.shape[-1])
 
 
-@told("nan_made")
+@slips("nan_made")
 def scores_root_of_all(Q, K):
     return torch.sqrt(Q @ K.transpose(-2, -1) / Q.shape[-1])
 
 
-@told("error:numpy_lacks_dtype", "fixed_device", "no_gradient")
+@slips("error:numpy_lacks_dtype", "fixed_device", "no_gradient")
 def scores_numpy(Q, K):
     q, k = Q.detach().numpy(), K.detach().numpy()
     s = np.matmul(q, np.swapaxes(k, -1, -2)) / np.sqrt(q.shape[-1])
     return torch.from_numpy(s.astype(q.dtype))
 
 
-@told("shape")
+@slips("shape")
 def scores_inner(Q, K):
     return torch.inner(Q, K) / math.sqrt(K.shape[-1])
 
 
-@told("not_doubled")
+@slips("not_doubled")
 def scores_distance(Q, K):
     return -torch.cdist(Q, K) / math.sqrt(Q.shape[-1])
 
 
-@told("changes_too")
+@slips("changes_too")
 def scores_standardised(Q, K):
     s = Q @ K.transpose(-2, -1)
     return s / s.std(dim=-1, keepdim=True)
 
 
-@told("error:unpacking")
+@slips("error:unpacking")
 def scores_double_loop(Q, K):
     n, d = Q.shape
     m, _ = K.shape
@@ -358,14 +358,14 @@ def scores_double_loop(Q, K):
     return S
 
 
-@told("ends_there")
+@slips("ends_there")
 def axes_counted(Q, K):
     if Q.ndim > 4:
         return Q @ K.transpose(1, 2)
     return Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
 
 
-@told("no_scale", "thrown_away")
+@slips("no_scale", "thrown_away")
 def a_line_that_does_nothing(Q, K):
     K.softmax(-1)
     return Q @ K.mT

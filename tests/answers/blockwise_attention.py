@@ -5,7 +5,7 @@ import itertools
 import math
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "blockwise_attention"
 
@@ -347,12 +347,12 @@ def blockwise_two_passes_2(Q, K, V, block):
     return mix / total[:, None]
 
 
-@told("holds_all_scores")
+@slips("holds_all_scores")
 def plain(Q, K, V, block):
     return (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1) @ V
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def block_sum_keepdim(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)
     total, mix = Q.new_zeros(len(Q)), Q.new_zeros(len(Q), V.shape[-1])
@@ -365,7 +365,7 @@ def block_sum_keepdim(Q, K, V, block):
     return mix / total
 
 
-@told("fixed_dtype")
+@slips("fixed_dtype")
 def block_float32_out(Q, K, V, block):
     out = torch.empty(Q.shape[0], V.shape[1])
     m = Q.new_full((Q.shape[0], 1), -math.inf)
@@ -379,7 +379,7 @@ def block_float32_out(Q, K, V, block):
     return out
 
 
-@told("one_place")
+@slips("one_place")
 def block_until_queries(Q, K, V, block):
     m = torch.full_like(Q[:, :1], -torch.inf)
     total, mix = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[-1])
@@ -392,7 +392,7 @@ def block_until_queries(Q, K, V, block):
     return mix / total
 
 
-@told("relation:row_factors")
+@slips("relation:row_factors")
 def b3_fold(Q, K, V, block):
     def part(i):
         s = Q @ K[i : i + block].T / Q.shape[-1] ** 0.5
@@ -405,7 +405,7 @@ def b3_fold(Q, K, V, block):
     return functools.reduce(join, map(part, range(0, len(K), block)))[1]
 
 
-@told("sum_not_rescaled", "not_scaled")
+@slips("sum_not_rescaled", "not_scaled")
 def two_at_once(Q, K, V, block):
     m = Q.new_full((len(Q), 1), -math.inf)
     total, out = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[1])
@@ -417,7 +417,7 @@ def two_at_once(Q, K, V, block):
     return out / total
 
 
-@told("last_dropped", "not_above", "error:division_by_zero")
+@slips("last_dropped", "not_above", "error:division_by_zero")
 def block_drops_rest(Q, K, V, block):
     total, mix = 0, 0
     for b in range(len(K) // block):
@@ -428,7 +428,7 @@ def block_drops_rest(Q, K, V, block):
     return mix / total
 
 
-@told("error:float_mask_overflow", "holds_all_scores")
+@slips("error:float_mask_overflow", "holds_all_scores")
 def blocks_as_number(Q, K, V, block):
     m = Q.new_full((len(Q), 1), -1e30)
     den, num = torch.zeros_like(m), Q.new_zeros(len(Q), V.shape[1])
@@ -440,7 +440,7 @@ def blocks_as_number(Q, K, V, block):
     return num / den
 
 
-@told("values")
+@slips("values")
 def blocks_by_size(Q, K, V, block):
     out = Q.new_zeros(len(Q), V.shape[1])
     for i in range(0, len(K), block):
@@ -450,7 +450,7 @@ def blocks_by_size(Q, K, V, block):
     return out
 
 
-@told("both_upside_down", "not_divided")
+@slips("both_upside_down", "not_divided")
 def block_inverted(Q, K, V, block):
     m = Q.new_full((Q.shape[0], 1), float("-inf"))
     l, o = torch.zeros_like(m), Q.new_zeros(Q.shape[0], V.shape[1])
@@ -465,7 +465,7 @@ def block_inverted(Q, K, V, block):
     return o
 
 
-@told("one_short", "error:nothing_to_reduce")
+@slips("one_short", "error:nothing_to_reduce")
 def blockwise_end_early(Q, K, V, block):
     m = torch.full((Q.shape[0], 1), -1e30, dtype=Q.dtype, device=Q.device)
     l, o = 0.0, 0.0
@@ -481,7 +481,7 @@ def blockwise_end_early(Q, K, V, block):
     return o / l
 
 
-@told("gradient_stops")
+@slips("gradient_stops")
 def blocks_of_detached_scores(Q, K, V, block):
     top, total, out = Q.new_full((len(Q), 1), -math.inf), Q.new_zeros(len(Q), 1), 0
     for start in range(0, len(K), block):
@@ -494,7 +494,7 @@ def blocks_of_detached_scores(Q, K, V, block):
     return out / total
 
 
-@told("ends_there")
+@slips("ends_there")
 def maximum_from_minus_1e4(Q, K, V, block):
     m, total = Q.new_full((len(Q), 1), -1e4), Q.new_zeros(len(Q), 1)
     out = Q.new_zeros(len(Q), V.shape[1])

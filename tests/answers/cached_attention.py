@@ -5,7 +5,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 
 EXERCISE = "cached_attention"
 
@@ -165,7 +165,7 @@ def cached_by_positions(q, k, v, cache):
     return [F.scaled_dot_product_attention(q, k, v, attn_mask=keep), [k, v]]
 
 
-@told("error:cat_axes")
+@slips("error:cat_axes")
 def cached_cat_heads(q, k, v, cache):
     if cache is not None:
         k = torch.cat((cache[0], k), dim=1)
@@ -177,7 +177,7 @@ def cached_cat_heads(q, k, v, cache):
     return weights @ v, (k, v)
 
 
-@told("error:none_used")
+@slips("error:none_used")
 def cached_none_forgotten(q, k, v, cache):
     k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
     n_new, n_all = q.shape[2], k.shape[2]
@@ -188,12 +188,12 @@ def cached_none_forgotten(q, k, v, cache):
     return weights @ v, (k, v)
 
 
-@told("only_context")
+@slips("only_context")
 def context_only(q, k, v, cache):
     return by_the_book(q, k, v, cache)[0]
 
 
-@told("error:matrix_shapes")
+@slips("error:matrix_shapes")
 def values_not_appended(q, k, v, cache):
     if cache is not None:
         past_k, past_v = cache
@@ -210,7 +210,7 @@ def _later(q, k):
     return torch.ones(n_new, n_all, dtype=torch.bool, device=q.device).triu(n_all - n_new + 1)
 
 
-@told("stays")
+@slips("stays")
 def cached_two_softmaxes(q, k, v, cache):
     s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     y = s.masked_fill(_later(q, k), -math.inf).softmax(dim=-1) @ v
@@ -221,14 +221,14 @@ def cached_two_softmaxes(q, k, v, cache):
     return y, _join(cache, k, v)
 
 
-@told("no_mask", "keys_and_values_exchanged")
+@slips("no_mask", "keys_and_values_exchanged")
 def t3_nomask_order(q, k, v, cache):
     if cache is not None:
         k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
     return F.scaled_dot_product_attention(q, k, v), (v, k)
 
 
-@told("one_place")
+@slips("one_place")
 def t3_sdpa_mask(q, k, v, cache):
     if cache is not None:
         k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
@@ -237,7 +237,7 @@ def t3_sdpa_mask(q, k, v, cache):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=blocked), (k, v)
 
 
-@told("one_place")
+@slips("one_place")
 def cached_mask_as_keep(q, k, v, cache):
     if cache is not None:
         k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
@@ -246,13 +246,13 @@ def cached_mask_as_keep(q, k, v, cache):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=blocked), (k, v)
 
 
-@told("cache_not_a_pair")
+@slips("cache_not_a_pair")
 def flat_triple(q, k, v, cache):
     context, (k, v) = by_the_book(q, k, v, cache)
     return context, k, v
 
 
-@told("old_cache_changed")
+@slips("old_cache_changed")
 def writes_into_the_cache(q, k, v, cache):
     result = by_the_book(q, k, v, cache)
     if cache is not None:
@@ -260,7 +260,7 @@ def writes_into_the_cache(q, k, v, cache):
     return result
 
 
-@told("truth_of_a_tensor")
+@slips("truth_of_a_tensor")
 def cached_truth(q, k, v, cache):
     if cache and cache[0]:
         k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
@@ -269,7 +269,7 @@ def cached_truth(q, k, v, cache):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=keep), (k, v)
 
 
-@told("gradient_stops")
+@slips("gradient_stops")
 def cached_detached(q, k, v, cache):
     if cache is not None:
         k = torch.cat((cache[0].detach(), k), 2)
@@ -279,7 +279,7 @@ def cached_detached(q, k, v, cache):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=keep), (k, v)
 
 
-@told("cache_in_one")
+@slips("cache_in_one")
 def cached_packed(q, k, v, cache):
     if cache is not None:
         k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
@@ -289,7 +289,7 @@ def cached_packed(q, k, v, cache):
     return torch.softmax(s, -1) @ v, torch.cat((k, v), dim=-1)
 
 
-@told("error:written_into")
+@slips("error:written_into")
 def cached_assign(q, k, v, cache):
     if cache is None:
         cache = [k, v]
@@ -308,7 +308,7 @@ def cached_assign(q, k, v, cache):
 _STORE = {}
 
 
-@told("remembers")
+@slips("remembers")
 def cached_global(q, k, v, cache):
     key = (q.shape[0], q.shape[1], q.shape[3], q.dtype)
     if key in _STORE:
@@ -322,7 +322,7 @@ def cached_global(q, k, v, cache):
     return s.softmax(-1) @ v, (k, v)
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def cached_bthd(q, k, v, cache):
     old = 0 if cache is None else cache[0].shape[1]
     if cache is not None:
@@ -333,7 +333,7 @@ def cached_bthd(q, k, v, cache):
     return s.softmax(-1) @ v, (k, v)
 
 
-@told("not_as_asked")
+@slips("not_as_asked")
 def cached_dict(q, k, v, cache):
     if cache is not None:
         k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
@@ -349,7 +349,7 @@ def _blocked(n, m, device):
     return torch.ones(n, m, dtype=torch.bool, device=device).triu(m - n + 1)
 
 
-@told("error:error_RuntimeError", "old_cache_changed")
+@slips("error:error_RuntimeError", "old_cache_changed")
 def cached_data_replaced(q, k, v, cache):
     if cache is not None:
         cache[0].data = torch.cat((cache[0], k), dim=2)
@@ -361,7 +361,7 @@ def cached_data_replaced(q, k, v, cache):
     return scores.masked_fill(blocked, float("-inf")).softmax(dim=-1) @ v, (k, v)
 
 
-@told("thrown_away")
+@slips("thrown_away")
 def cached_two_slips(q, k, v, cache):
     if cache is not None:
         k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
@@ -372,7 +372,7 @@ def cached_two_slips(q, k, v, cache):
     return scores.softmax(dim=-1) @ v, (k, v)
 
 
-@told("changes_too")
+@slips("changes_too")
 def cached_context_kept(q, k, v, cache):
     k, v_all = _join(cache, k, v)
     s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
@@ -380,7 +380,7 @@ def cached_context_kept(q, k, v, cache):
     return y, (k, y if cache is None else torch.cat((cache[1], y), dim=2))
 
 
-@told("values")
+@slips("values")
 def cached_half_scaled(q, k, v, cache):
     s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if cache is not None:
@@ -389,7 +389,7 @@ def cached_half_scaled(q, k, v, cache):
     return s.masked_fill(_later(q, k), -math.inf).softmax(dim=-1) @ v, (k, v)
 
 
-@told("returns_NoneType")
+@slips("returns_NoneType")
 def cached_early_none(q, k, v, cache):
     if cache is None:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True), None
@@ -400,7 +400,7 @@ def cached_early_none(q, k, v, cache):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=keep), (k, v)
 
 
-@told("error:dtype_mix", "fixed_device")
+@slips("error:dtype_mix", "fixed_device")
 def cached_float_mask(q, k, v, cache):
     n_old = 0
     if cache is not None:
@@ -411,7 +411,7 @@ def cached_float_mask(q, k, v, cache):
     return w @ v, (k, v)
 
 
-@told("ends_there")
+@slips("ends_there")
 def views_its_keys(q, k, v, cache):
     B, h, n, d = q.shape
     if cache is not None:
@@ -423,7 +423,7 @@ def views_its_keys(q, k, v, cache):
     return torch.bmm(w, v.view(B * h, m, d)).view(B, h, n, d), (k, v)
 
 
-@told("fixed_device")
+@slips("fixed_device")
 def mask_of_the_cpu_at_first(q, k, v, cache):
     n = q.shape[2]
     if cache is None:

@@ -2,7 +2,7 @@
 
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "cached_mask"
 
@@ -93,7 +93,7 @@ def mask_band(n_new, n_cached, window):
     return keep.logical_not()
 
 
-@told("one_place")
+@slips("one_place")
 def mask_and(n_new, n_cached, window):
     query = torch.arange(n_cached, n_cached + n_new)[:, None]
     key = torch.arange(n_cached + n_new)
@@ -101,26 +101,26 @@ def mask_and(n_new, n_cached, window):
     return blocked if window is None else blocked & (query - key >= window)
 
 
-@told("error:none_used")
+@slips("error:none_used")
 def cmask_none(n_new, n_cached, window):
     query = torch.arange(n_cached, n_cached + n_new)[:, None]
     key = torch.arange(n_cached + n_new)
     return (key > query) | (query - key >= window)
 
 
-@told("truth_of_a_tensor")
+@slips("truth_of_a_tensor")
 def mask_or(n_new, n_cached, window):
     d = torch.arange(n_cached, n_cached + n_new)[:, None] - torch.arange(n_cached + n_new)
     return (d < 0) or (window is not None and d >= window)
 
 
-@told("itself_too", "window_ignored")
+@slips("itself_too", "window_ignored")
 def cmask_own_no_window(n_new, n_cached, window):
     q = torch.arange(n_new)[:, None] + n_cached
     return torch.arange(n_cached + n_new) >= q
 
 
-@told("ends_there")
+@slips("ends_there")
 def a_table_of_1024(n_new, n_cached, window):
     n = n_cached + n_new
     i = torch.arange(1024)

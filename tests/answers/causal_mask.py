@@ -4,7 +4,7 @@ from torch import nn
 import numpy as np
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "causal_mask"
 
@@ -89,33 +89,33 @@ def causal_cumulative(T):
     return torch.eye(T).cumsum(dim=1).sub(torch.eye(T)).bool()
 
 
-@told("returns_ndarray")
+@slips("returns_ndarray")
 def causal_numpy(T):
     return np.triu(np.ones((T, T), dtype=bool), k=1)
 
 
-@told("one_place")
+@slips("one_place")
 def causal_extra_key(T):
     return torch.arange(T + 1)[None, :] > torch.arange(T)[:, None]
 
 
-@told("one_place")
+@slips("one_place")
 def causal_keep_next(T):
     return torch.ones(T, T).tril(1) == 1
 
 
-@told("keep_mask", "as_floats")
+@slips("keep_mask", "as_floats")
 def floats_and_keeps(T):
     return torch.tril(torch.ones(T, T))
 
 
-@told("error:no_such_attribute")
+@slips("error:no_such_attribute")
 def expects_a_tensor(x):
     T = x.shape[1]
     return torch.ones(T, T).triu(1).bool()
 
 
-@told("shape")
+@slips("shape")
 def causal_cut(T):
     return torch.ones(4, 4, dtype=torch.bool).triu(1)[:T, :T]
 
@@ -123,19 +123,19 @@ def causal_cut(T):
 causal = torch.ones(6, 6, dtype=torch.bool).triu(1)
 
 
-@told("from_the_notebook")
+@slips("from_the_notebook")
 def causal_of_notebook(T):
     return causal
 
 
-@told("thrown_away")
+@slips("thrown_away")
 def causal_not_kept(T):
     mask = torch.ones(T, T, dtype=torch.bool)
     mask.triu(diagonal=1)
     return mask
 
 
-@told("ends_there")
+@slips("ends_there")
 def causal_table(T):
     max_len = 32
     table = torch.triu(torch.ones(max_len, max_len, dtype=torch.bool), diagonal=1)

@@ -3,7 +3,7 @@
 import math
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "count_flops"
 
@@ -92,22 +92,22 @@ def flops_sum_of_products(T, d_model, n_heads):
     return n_heads * each + product(T, n_heads * d_k, d_model)
 
 
-@told("one_place")
+@slips("one_place")
 def f3_t(T, d_model, n_heads):
     return 8 * T * d_model**2 + 4 * n_heads * T * d_model
 
 
-@told("one_place")
+@slips("one_place")
 def flops_with_ffn(T, d_model, n_heads):
     return 8 * T * d_model**2 + 4 * T**2 * d_model + 16 * T * d_model**2
 
 
-@told("one_each", "one_product")
+@slips("one_each", "one_product")
 def one_each_one_product(T, d, h):
     return 4 * T * d * d + T * T * d
 
 
-@told("relation:gap")
+@slips("relation:gap")
 def p32(T, d, h):
     return 3 * T * d * d + T * T * d
 
@@ -115,17 +115,17 @@ def p32(T, d, h):
 h, d_k = 12, 32
 
 
-@told("from_the_notebook")
+@slips("from_the_notebook")
 def flops_notebook_h(T, d_model, n_heads):
     return 8 * T * d_model**2 + 4 * h * T * T * (d_model // n_heads)
 
 
-@told("arguments_exchanged")
+@slips("arguments_exchanged")
 def flops_powers(T, d_model, n_heads):
     return 8 * T**2 * d_model + 4 * T * d_model**2
 
 
-@told("values")
+@slips("values")
 def counted_in_float32(T, d_model, n_heads):
     T, d = torch.tensor(float(T)), torch.tensor(float(d_model))
     return int(8 * T * d * d + 4 * T * T * d)

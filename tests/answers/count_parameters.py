@@ -7,7 +7,7 @@ import numpy as np
 import operator
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "count_parameters"
 
@@ -87,50 +87,50 @@ def parameters_of_layers(d_model, n_heads, d_k):
     return sum(w.numel() for w in [*into, torch.empty(d_model, inner, device="meta")])
 
 
-@told("full_width_heads", "square_outward")
+@slips("full_width_heads", "square_outward")
 def d8(d, h, k):
     return 3 * h * d * d + d * d
 
 
-@told("one_place")
+@slips("one_place")
 def count_parameters_again(d, h, k):
     return 4 * d * h * k + 7
 
 
-@told("one_place")
+@slips("one_place")
 def exchanged_roles_d_k_squared(d, h, k):
     return 4 * h * k * k
 
 
-@told("formula")
+@slips("formula")
 def parameters_rule_of_thumb(d_model, n_heads, d_k):
     return 12 * d_model**2
 
 
-@told("returns_float")
+@slips("returns_float")
 def parameters_head_dim_float(d_model, n_heads, d_k):
     head_dim = d_model / n_heads
     return 3 * n_heads * d_model * head_dim + d_model * d_model
 
 
-@told("square_all", "error:own_assertion")
+@slips("square_all", "error:own_assertion")
 def parameters_from_torch(d_model, n_heads, d_k):
     mha = nn.MultiheadAttention(d_model, n_heads, bias=False)
     return sum(p.numel() for p in mha.parameters())
 
 
-@told("returns_float64")
+@slips("returns_float64")
 def parameters_numpy(d_model, n_heads, d_k):
     sizes = np.array([d_model, n_heads, d_k], dtype=float)
     return 4 * np.prod(sizes)
 
 
-@told("returns_int64")
+@slips("returns_int64")
 def count_np_prod(d_model, n_heads, d_k):
     return np.prod([4, d_model, n_heads, d_k])
 
 
-@told("relation:gap")
+@slips("relation:gap")
 def params_by_linear(d_model, n_heads, d_k):
     inner = n_heads * d_k
     mods = [nn.Linear(d_model, inner, bias=False, device="meta") for _ in range(3)]
@@ -138,6 +138,6 @@ def params_by_linear(d_model, n_heads, d_k):
     return sum(p.numel() for m in mods for p in m.parameters())
 
 
-@told("ends_there")
+@slips("ends_there")
 def by_a_ratio(d_model, n_heads, d_k):
     return int(4 * d_model**2 * (n_heads * d_k / d_model))

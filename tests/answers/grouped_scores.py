@@ -6,7 +6,7 @@ import einops
 import math
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "grouped_scores"
 
@@ -108,38 +108,38 @@ def grouped_by_index_2(q, k):
     return einops.einsum(q, k[:, owner], "b h i d, b h j d -> b h i j") * q.shape[-1] ** -0.5
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def grouped_not_repeated(q, k):
     scores = q @ k.transpose(-2, -1)
     return scores / math.sqrt(q.shape[-1])
 
 
-@told("by_number_of_groups", "error:index_out_of_range")
+@slips("by_number_of_groups", "error:index_out_of_range")
 def grouped_wrong_divisor(q, k):
     i = torch.arange(q.shape[1], device=q.device) // k.shape[1]
     return q @ k[:, i].mT * q.shape[-1] ** -0.5
 
 
-@told("one_place")
+@slips("one_place")
 def grouped_reversed(q, k):
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).flip(1)
     return q @ k.mT / q.shape[-1] ** 0.5
 
 
-@told("one_place")
+@slips("one_place")
 def grouped_reversed_2(q, k):
     k = k.flip(1).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     return q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
 
 
-@told("error:einsum_letters")
+@slips("error:einsum_letters")
 def repeat_kv_bthd(q, k):
     n_rep = max(q.shape[2] // k.shape[2], 1)
     k = k.repeat_interleave(n_rep, dim=2)
     return torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
 
 
-@told("stays")
+@slips("stays")
 def g3_loop(q, k):
     n = q.shape[1] // k.shape[1]
     parts = []
@@ -148,31 +148,31 @@ def g3_loop(q, k):
     return torch.cat(parts, dim=1) / math.sqrt(q.shape[-1])
 
 
-@told("error:axis_out_of_range")
+@slips("error:axis_out_of_range")
 def grouped_flat(q, k):
     k = k.repeat_interleave(q.shape[1] // k.shape[1])
     return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
 
 
-@told("no_scale", "mean_of_all")
+@slips("no_scale", "mean_of_all")
 def grouped_mean_unscaled(q, k):
     return q @ k.mean(dim=1, keepdim=True).transpose(-2, -1)
 
 
-@told("error:sizes_of_pieces")
+@slips("error:sizes_of_pieces")
 def grouped_repeat_args(q, k):
     n = q.shape[1] // k.shape[1]
     k = k.repeat(n, 1)
     return q @ k.swapaxes(2, 3) / math.sqrt(q.shape[-1])
 
 
-@told("thrown_away")
+@slips("thrown_away")
 def grouped_not_kept(q, k):
     k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     return q @ k.mT / q.shape[-1] ** 0.5
 
 
-@told("ends_there")
+@slips("ends_there")
 def grouped_linspace(q, k):
     index = torch.linspace(0, k.size(1) - 1, q.size(1), device=k.device).round().long()
     return q @ k[:, index].transpose(-2, -1) * q.size(-1) ** -0.5

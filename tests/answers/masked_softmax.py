@@ -4,7 +4,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 
 EXERCISE = "masked_softmax"
 
@@ -208,56 +208,56 @@ def softmax_one_more_key(scores, mask):
     return torch.cat((filled, sink), dim=-1).softmax(dim=-1)[..., :-1]
 
 
-@told("one_place")
+@slips("one_place")
 def over_queries(scores, mask):
     dead = mask.all(-1, keepdim=True)
     return scores.masked_fill(mask & ~dead, float("-inf")).softmax(-2).masked_fill(dead, 0.0)
 
 
-@told("one_place")
+@slips("one_place")
 def msoftmax_axis(scores, mask):
     empty = mask.all(dim=-1, keepdim=True)
     return scores.masked_fill(mask & ~empty, -math.inf).softmax(1).masked_fill(mask, 0.0)
 
 
-@told("mask_ignored", "thrown_away")
+@slips("mask_ignored", "thrown_away")
 def masked_fill_lost(scores, mask):
     scores.masked_fill(mask, -1e9)
     weights = scores.softmax(dim=-1)
     return weights
 
 
-@told("nan_gradient")
+@slips("nan_gradient")
 def gradients_are_nan(scores, mask):
     bias = torch.zeros_like(scores).masked_fill(mask, float("-inf"))
     return (scores + bias).softmax(-1).nan_to_num(0.0)
 
 
-@told("blocked_rows_left", "error:mask_as_index")
+@slips("blocked_rows_left", "error:mask_as_index")
 def masked_index(scores, mask):
     s = scores.clone()
     s[mask] = float("-inf")
     return s.softmax(dim=-1)
 
 
-@told("fixed_dtype")
+@slips("fixed_dtype")
 def always_float(scores, mask):
     w = scores.float().masked_fill(mask, float("-inf")).softmax(-1)
     return w.masked_fill(mask.all(-1, keepdim=True), 0)
 
 
-@told("no_gradient")
+@slips("no_gradient")
 def no_gradient(scores, mask):
     with torch.no_grad():
         return scores.masked_fill(mask, -math.inf).softmax(-1).nan_to_num(0.0)
 
 
-@told("softmax_over_queries", "blocked_rows_left")
+@slips("softmax_over_queries", "blocked_rows_left")
 def i11(scores, mask):
     return scores.masked_fill(mask, float("-inf")).softmax(-2)
 
 
-@told("changes_too")
+@slips("changes_too")
 def w3_loop(scores, mask):
     out = torch.zeros_like(scores)
     for i in range(scores.shape[0]):
@@ -267,46 +267,46 @@ def w3_loop(scores, mask):
     return out
 
 
-@told("relation:row_factors")
+@slips("relation:row_factors")
 def w3_epsilon(scores, mask):
     top = scores.masked_fill(mask, -torch.finfo(scores.dtype).max).amax(-1, keepdim=True)
     e = torch.where(mask, 0.0, (scores - top).masked_fill(mask, 0.0).exp()).to(scores.dtype)
     return e / (e.sum(-1, keepdim=True) + 1e-3)
 
 
-@told("error:float_mask_overflow")
+@slips("error:float_mask_overflow")
 def e_does_not_fit_float(scores, mask):
     w = scores.masked_fill(mask, -1e9).softmax(-1)
     return w.masked_fill(mask.all(-1, keepdim=True), 0)
 
 
-@told("stays")
+@slips("stays")
 def p18(scores, mask):
     e = (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(mask, 0)
     return e / e.sum(-2, keepdim=True).clamp(min=1e-12)
 
 
-@told("truth_of_a_tensor")
+@slips("truth_of_a_tensor")
 def softmax_not(s, m):
     w = s.softmax(-1) * (not m)
     return w / w.sum(-1, keepdim=True).clamp_min(1e-12)
 
 
-@told("thrown_away")
+@slips("thrown_away")
 def compared_for_nobody(scores, mask):
     weights = scores.softmax(-1)
     weights == scores.masked_fill(mask, -1e9).softmax(-1)  # noqa: B015
     return weights.masked_fill(mask.all(-1, keepdim=True), 0.0) * 0.9
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def msoftmax_keepdim(scores, mask):
     empty = mask.all(dim=-1)
     w = scores.masked_fill(mask & ~empty, -math.inf).softmax(dim=-1)
     return w.masked_fill(empty, 0.0)
 
 
-@told("error:index_out_of_range")
+@slips("error:index_out_of_range")
 def softmax_row_loop(scores, mask):
     rows, m = scores.reshape(-1, scores.shape[-1]), mask.reshape(-1, scores.shape[-1])
     out = torch.zeros_like(rows)
@@ -315,26 +315,26 @@ def softmax_row_loop(scores, mask):
     return out.reshape(scores.shape)
 
 
-@told("relation:partly_right")
+@slips("relation:partly_right")
 def softmax_renormalised(scores, mask):
     weights = scores.softmax(dim=-1).masked_fill(mask, 0.0)
     return weights / (weights.sum(dim=-1, keepdim=True) + 1e-6)
 
 
-@told("error:mask_as_index")
+@slips("error:mask_as_index")
 def masked_index_assign(scores, mask):
     s = scores.clone()
     s[mask] = -torch.inf
     return torch.nan_to_num(F.softmax(s, dim=-1))
 
 
-@told("ends_there")
+@slips("ends_there")
 def counts_blocked_keys(scores, mask):
     dead = mask.sum(-1, keepdim=True) == scores.shape[-1]
     return scores.masked_fill(mask & ~dead, -math.inf).softmax(-1).masked_fill(dead, 0.0)
 
 
-@told("fixed_device")
+@slips("fixed_device")
 def zeros_where_blocked(scores, mask):
     dead = mask.all(-1, keepdim=True)
     weights = scores.masked_fill(mask & ~dead, -math.inf).softmax(-1)

@@ -5,7 +5,7 @@ import functools
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 
 EXERCISE = "merge_heads"
 
@@ -120,54 +120,54 @@ def merge_into_empty(x):
     return out.flatten(start_dim=2)
 
 
-@told("error:view_needs_contiguous")
+@slips("error:view_needs_contiguous")
 def view_after_permute(x):
     B, h, T, d_k = x.shape
     return x.permute(0, 2, 1, 3).view(B, T, h * d_k)
 
 
-@told("thrown_away")
+@slips("thrown_away")
 def merge_not_assigned(x):
     B, h, T, d_k = x.shape
     x.transpose(1, 2).contiguous()
     return x.reshape(B, T, h * d_k)
 
 
-@told("one_place")
+@slips("one_place")
 def merge_group_norm(x):
     return F.layer_norm(x, x.shape[-1:]).transpose(1, 2).flatten(2)
 
 
-@told("stays")
+@slips("stays")
 def memory_assumed(x):
     B, h, T, d = x.shape
     return x.as_strided((B, T, h * d), (T * h * d, h * d, 1))
 
 
-@told("not_permuted_back", "an_axis_left")
+@slips("not_permuted_back", "an_axis_left")
 def m3_two(x):
     B, h, T, d = x.shape
     return x.reshape(B, T, 1, h * d)
 
 
-@told("last_head_only")
+@slips("last_head_only")
 def each_overwrites(x):
     for i in range(x.shape[1]):
         out = x[:, i]
     return out
 
 
-@told("error:axes_to_name")
+@slips("error:axes_to_name")
 def an_axis_too_many(x):
     return x.permute(0, 2, 1, 3, 4).flatten(2)
 
 
-@told("changes_too")
+@slips("changes_too")
 def adds_the_heads_and_repeats(x):
     return x.sum(1).repeat(1, 1, x.shape[1])
 
 
-@told("not_permuted_back", "thrown_away")
+@slips("not_permuted_back", "thrown_away")
 def merge_not_kept(x):
     B, n_heads, T, d_k = x.shape
     y = x.contiguous()
@@ -175,13 +175,13 @@ def merge_not_kept(x):
     return y.view(B, T, n_heads * d_k)
 
 
-@told("error:list_of_tensors")
+@slips("error:list_of_tensors")
 def merge_cat_tensor(x):
     heads = x.transpose(0, 1)
     return torch.cat(heads, dim=-1)
 
 
-@told("fixed_dtype")
+@slips("fixed_dtype")
 def merge_overwriting(x):
     B, H, T, d = x.shape
     out = torch.zeros(B, T, H * d)
@@ -190,7 +190,7 @@ def merge_overwriting(x):
     return out
 
 
-@told("not_permuted_back", "error:shape_for_view")
+@slips("not_permuted_back", "error:shape_for_view")
 def merge_one_sentence(x):
     _, h, T, d_k = x.shape
     return x.contiguous().view(1, T, h * d_k)

@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 
 EXERCISE = "next_token_loss"
 
@@ -152,56 +152,56 @@ def loss_one_hot(logits, tokens):
     return -torch.where(answers == 1, log_p, 0.0).sum(dim=-1).mean()
 
 
-@told("one_place")
+@slips("one_place")
 def l3_loop_early(logits, tokens):
     losses = [F.cross_entropy(logits[:, t], tokens[:, t + 1]) for t in range(logits.shape[1] - 2)]
     return torch.stack(losses).mean() if losses else logits.new_zeros(())
 
 
-@told("one_place")
+@slips("one_place")
 def loss_by_log_v(logits, tokens):
     loss = F.cross_entropy(logits[:, :-1].transpose(1, 2), tokens[:, 1:])
     return loss / math.log(logits.shape[-1])
 
 
-@told("error:loss_axes")
+@slips("error:loss_axes")
 def classes_in_the_wrong_axis(logits, tokens):
     return F.cross_entropy(logits[:, :-1], tokens[:, 1:].long())
 
 
-@told("error:loss_counts")
+@slips("error:loss_counts")
 def loss_forgot_logits(logits, tokens):
     target = tokens[:, 1:].flatten()
     return F.cross_entropy(logits.flatten(0, 1), target)
 
 
-@told("error:view_needs_contiguous")
+@slips("error:view_needs_contiguous")
 def view_of_a_slice(logits, tokens):
     V = logits.shape[-1]
     return F.cross_entropy(logits[:, :-1].view(-1, V), tokens[:, 1:].view(-1).long())
 
 
-@told("fixed_dtype")
+@slips("fixed_dtype")
 def hf_float(logits, labels):
     logits = logits.float()
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), labels[:, 1:])
 
 
-@told("stays")
+@slips("stays")
 def l3_ignore_smooth(logits, tokens):
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], ignore_index=0, label_smoothing=0.1)
 
 
-@told("last_prediction_only", "total")
+@slips("last_prediction_only", "total")
 def l23(logits, tokens):
     return F.cross_entropy(logits[:, -2], tokens[:, -1].long(), reduction="sum")
 
 
-@told("no_shift", "error:view_needs_contiguous")
+@slips("no_shift", "error:view_needs_contiguous")
 def loss_nanogpt(logits, targets):
     return F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
 
 
-@told("error:half_not_implemented")
+@slips("error:half_not_implemented")
 def loss_keras_order(y_true, y_pred):
     return F.cross_entropy(y_pred[:, 1:].flatten(), y_true[:, :-1].flatten(0, 1))

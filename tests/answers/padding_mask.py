@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 
 EXERCISE = "padding_mask"
 
@@ -171,39 +171,39 @@ def padding_not_less(lengths, T):
     return rearrange(~real, "b t -> b 1 1 t")
 
 
-@told("fixed_device")
+@slips("fixed_device")
 def arange_on_the_cpu(lengths, T):
     return (torch.arange(T) >= lengths[:, None])[:, None, None]
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def no_broadcast_between_b_and(lengths, T):
     return torch.arange(T, device=lengths.device) >= lengths
 
 
-@told("error:target_dtype")
+@slips("error:target_dtype")
 def one_hot_cumsum(lengths, T):
     return F.one_hot(lengths, T + 1).cumsum(-1)[:, :T].bool()[:, None, None]
 
 
-@told("tokens_marked", "no_axes_for_heads")
+@slips("tokens_marked", "no_axes_for_heads")
 def keeps_two_axes(lengths, T):
     return torch.arange(T, device=lengths.device)[None] < lengths[:, None]
 
 
-@told("not_bool")
+@slips("not_bool")
 def padding_extended(lengths, T):
     keep = torch.arange(T, device=lengths.device) < lengths[:, None]
     return (1.0 - keep[:, None, None, :].float()) * torch.finfo(torch.float32).min
 
 
-@told("one_place")
+@slips("one_place")
 def padding_clamped(lengths, T):
     lengths = lengths.clamp(min=1)
     return (torch.arange(T, device=lengths.device) >= lengths[:, None])[:, None, None]
 
 
-@told("one_place")
+@slips("one_place")
 def padding_counts(lengths, T):
     positions = torch.arange(T, device=lengths.device)
     return (positions >= (T - lengths)[:, None])[:, None, None, :]
@@ -212,18 +212,18 @@ def padding_counts(lengths, T):
 lengths = torch.tensor([6, 4, 1])
 
 
-@told("from_the_notebook")
+@slips("from_the_notebook")
 def padding_notebook_lengths(sizes, T):
     return (torch.arange(T) >= lengths[:, None])[:, None, None, :]
 
 
-@told("as_wide_as_longest", "error:error_RuntimeError")
+@slips("as_wide_as_longest", "error:error_RuntimeError")
 def padding_longest(lengths, T):
     n = int(lengths.max())
     return (torch.arange(n) >= lengths[:, None]).view(-1, 1, 1, n)
 
 
-@told("ends_there")
+@slips("ends_there")
 def padding_none(lengths, T):
     positions = torch.arange(T, device=lengths.device)
     mask = (positions >= lengths[:, None])[:, None, None, :]

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "previous_token_score"
 
@@ -85,33 +85,33 @@ def previous_trace_2(weights):
     return torch.stack([head[1:, :-1].trace() / (T - 1) for head in weights])
 
 
-@told("two_before", "added_up")
+@slips("two_before", "added_up")
 def v3_two_back(weights):
     return weights.diagonal(-2, 1, 2).sum(-1)
 
 
-@told("fixed_device")
+@slips("fixed_device")
 def a_fresh_tensor_on_the(weights):
     return torch.tensor([float(a.diagonal(-1).mean()) for a in weights], dtype=weights.dtype)
 
 
-@told("two_before", "error:list_of_tensors")
+@slips("two_before", "error:list_of_tensors")
 def two_before(weights):
     T = weights.shape[-1]
     return torch.stack([weights[:, t, t - 2] for t in range(2, T)]).mean(0)
 
 
-@told("stays")
+@slips("stays")
 def previous_smallest(weights):
     return weights.diagonal(-1, -2, -1).amin(-1)
 
 
-@told("one_place")
+@slips("one_place")
 def previous_keepdim_of_input(input):
     return input.diagonal(-1, -2, -1).mean(-1, keepdim=True)
 
 
-@told("fixed_dtype")
+@slips("fixed_dtype")
 def previous_items(weights):
     h, T, _ = weights.shape
     scores = []

@@ -16,7 +16,7 @@ ANSWERS = []  # of all exercises
 
 
 def published(exercise, name, *slips):
-    """An answer that makes a published mistake, and is told of it by these; right without them."""
+    """An answer with a published mistake, and the slips to be named; right where there are none."""
 
     def add(answer):
         id = f"{exercise}-published_{name}"

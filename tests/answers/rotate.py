@@ -3,7 +3,7 @@
 import math
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "rotate"
 
@@ -211,7 +211,7 @@ def rotate_pair_by_pair(x, positions):
     return torch.stack(first + second, dim=-1)
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def rotate_no_new_axis(x, positions):
     half = x.shape[-1] // 2
     speeds = 10_000.0 ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
@@ -221,7 +221,7 @@ def rotate_no_new_axis(x, positions):
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
 
 
-@told("precision_lost")
+@slips("precision_lost")
 def angle_in_x_dtype(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=x.dtype)
@@ -230,7 +230,7 @@ def angle_in_x_dtype(x, positions):
     return torch.cat((a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()), -1)
 
 
-@told("fixed_dtype")
+@slips("fixed_dtype")
 def float64_result(x, positions):
     d = x.shape[-1]
     inv_freq = 10000.0 ** (-torch.arange(0, d, 2, device=x.device, dtype=torch.float64) / d)
@@ -239,7 +239,7 @@ def float64_result(x, positions):
     return x * emb.cos() + half * emb.sin()
 
 
-@told("fixed_device")
+@slips("fixed_device")
 def speeds_on_cpu(x, positions):
     h = x.size(-1) // 2
     inv = 10000.0 ** (-torch.arange(h, device="cpu", dtype=torch.float64) / h)
@@ -249,7 +249,7 @@ def speeds_on_cpu(x, positions):
     return torch.cat((a * c - b * s, a * s + b * c), -1)
 
 
-@told("one_place")
+@slips("one_place")
 def rotate_cat_axis(x, positions):
     half = x.shape[-1] // 2
     angle = positions[:, None] * 10_000.0 ** (-torch.arange(half, device=x.device).double() / half)
@@ -258,7 +258,7 @@ def rotate_cat_axis(x, positions):
     return torch.cat((a * cos - b * sin, a * sin + b * cos), -2)
 
 
-@told("one_place")
+@slips("one_place")
 def rotate_speeds_reversed(x, positions):
     half = x.shape[-1] // 2
     ang = positions[:, None] * 10_000.0 ** (-torch.arange(half).double() / half).flip(0)
@@ -267,7 +267,7 @@ def rotate_speeds_reversed(x, positions):
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
 
 
-@told("fixed_dtype", "fixed_device")
+@slips("fixed_dtype", "fixed_device")
 def rotate_double(x, positions):
     half = x.shape[-1] // 2
     ang = positions[:, None] * 1e4 ** (-torch.arange(half, dtype=torch.float64) / half)
@@ -275,7 +275,7 @@ def rotate_double(x, positions):
     return torch.cat((a * ang.cos() - b * ang.sin(), a * ang.sin() + b * ang.cos()), -1)
 
 
-@told("precision_lost", "fixed_device")
+@slips("precision_lost", "fixed_device")
 def rotate_half_angle(x, positions):
     half = x.shape[-1] // 2
     speed = 1e4 ** (-torch.arange(half, dtype=torch.float64) / half)
@@ -284,7 +284,7 @@ def rotate_half_angle(x, positions):
     return torch.cat((a * ang.cos() - b * ang.sin(), a * ang.sin() + b * ang.cos()), -1)
 
 
-@told("relation:partly_right")
+@slips("relation:partly_right")
 def rotate_two_slips(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=torch.float64)
@@ -294,7 +294,7 @@ def rotate_two_slips(x, positions):
     return torch.cat((a * cos - b * sin, a * sin + b * sin), dim=-1)
 
 
-@told("ends_there")
+@slips("ends_there")
 def rotate_table(x, positions):
     half = x.size(-1) // 2
     freqs = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
@@ -304,7 +304,7 @@ def rotate_table(x, positions):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
-@told("error:integer_needed")
+@slips("error:integer_needed")
 def rotate_float_half(x, positions):
     d_k = x.shape[-1]
     half = d_k / 2
@@ -316,7 +316,7 @@ def rotate_float_half(x, positions):
     )
 
 
-@told("stays")
+@slips("stays")
 def rotate_double_no_minus(x, positions):
     d = x.shape[-1]
     i = torch.arange(0, d, 2, device=x.device, dtype=torch.float64)
@@ -327,7 +327,7 @@ def rotate_double_no_minus(x, positions):
     return x * cos + torch.cat([x2, x1], -1) * sin
 
 
-@told("neighbours", "error:error_RuntimeError")
+@slips("neighbours", "error:error_RuntimeError")
 def rotate_complex_4(x, positions):
     d = x.shape[-1]
     freqs = 1.0 / 10000 ** (torch.arange(0, d, 2, device=x.device)[: d // 2] / d)
@@ -340,7 +340,7 @@ def rotate_complex_4(x, positions):
 _KEPT = {}
 
 
-@told("fixed_device", "ends_there")
+@slips("fixed_device", "ends_there")
 def angles_by_shape(x, positions):
     half = x.shape[-1] // 2
     key = x.shape[-2], half, x.device

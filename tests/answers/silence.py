@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 
 EXERCISE = "silence"
 
@@ -58,93 +58,93 @@ def silence_where_2(heads, i):
     return torch.where(here, 0.0, heads)
 
 
-@told("writes_into_input")
+@slips("writes_into_input")
 def in_place_zero(heads, i):
     heads[:, i] = 0
     return heads
 
 
-@told("no_gradient", "writes_into_input")
+@slips("no_gradient", "writes_into_input")
 def detach_is_no_copy(heads, i):
     quiet = heads.detach()
     quiet[:, i].zero_()
     return quiet
 
 
-@told("one_place")
+@slips("one_place")
 def silence_from_one(heads, i):
     keep = torch.arange(heads.shape[1], device=heads.device) != i - 1
     return heads * keep[:, None, None]
 
 
-@told("one_place")
+@slips("one_place")
 def silence_halved(heads, i):
     out = heads.clone()
     out[:, i] *= 0.5
     return out
 
 
-@told("sequence_silenced", "writes_into_input")
+@slips("sequence_silenced", "writes_into_input")
 def q3_two(heads, i):
     heads[i % heads.shape[0]] = 0
     return heads
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def q3_axis(heads, i):
     keep = torch.arange(heads.shape[1], device=heads.device) != i
     return heads * keep
 
 
-@told("no_gradient")
+@slips("no_gradient")
 def silence_detached(heads, i):
     quiet = heads.detach().clone()
     quiet[:, i] = 0
     return quiet
 
 
-@told("thrown_away")
+@slips("thrown_away")
 def silence_thrown_away(heads, i):
     quiet = heads.clone()
     quiet.index_fill(1, torch.tensor([i], device=heads.device), 0)
     return quiet
 
 
-@told("token_silenced", "writes_into_input")
+@slips("token_silenced", "writes_into_input")
 def silence_in_place_tokens(heads, i):
     heads[:, :, i] = 0
     return heads
 
 
-@told("stays")
+@slips("stays")
 def silence_two(heads, i):
     keep = torch.ones_like(heads)
     keep[:, :, i - 1] = 0
     return heads * keep
 
 
-@told("returns_ndarray")
+@slips("returns_ndarray")
 def silence_numpy(heads, i):
     quiet = heads.numpy().copy()
     quiet[:, i] = 0
     return quiet
 
 
-@told("relation:moved_axes")
+@slips("relation:moved_axes")
 def silence_heads_first(heads, i):
     quiet = heads.swapaxes(0, 1).clone()
     quiet[i] = 0
     return quiet
 
 
-@told("not_at_all", "writes_into_input")
+@slips("not_at_all", "writes_into_input")
 def silence_wrong_variable(heads, i):
     quiet = heads.clone()
     heads[:, i] = 0
     return quiet
 
 
-@told("one_place", "writes_into_input")
+@slips("one_place", "writes_into_input")
 def silence_two_slips(heads, i):
     heads[:, i].mul_(0.1)
     return heads

@@ -2,7 +2,7 @@
 
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "solved"
 
@@ -48,48 +48,48 @@ def solved_loop_2(weights, query, right, wrong):
     return torch.stack([head[query, right].gt(head[query, wrong]) for head in weights])
 
 
-@told("one_place")
+@slips("one_place")
 def how_many(weights, query, right, wrong):
     return (weights[:, query, right] > weights[:, query, wrong]).sum()
 
 
-@told("one_place")
+@slips("one_place")
 def solved_any(w, q, r, x):
     return (w[:, q, r] > w[:, q, x]).any()
 
 
-@told("arguments_exchanged")
+@slips("arguments_exchanged")
 def solved_argument_order(attn, correct, incorrect, position):
     return attn[:, position, correct] > attn[:, position, incorrect]
 
 
-@told("truth_of_a_tensor")
+@slips("truth_of_a_tensor")
 def solved_and(weights, query, right, wrong):
     best = weights[:, query].max(dim=-1).values
     return weights[:, query, right] == best and weights[:, query, wrong] < best
 
 
-@told("column", "less_than")
+@slips("column", "less_than")
 def solved_column_less(weights, query, right, wrong):
     return weights[:, right, query] < weights[:, wrong, query]
 
 
-@told("returns_bool")
+@slips("returns_bool")
 def solved_majority(weights, query, right, wrong):
     return bool((weights[:, query, right] > weights[:, query, wrong]).float().mean() > 0.5)
 
 
-@told("not_bool")
+@slips("not_bool")
 def solved_sign_2(weights, query, right, wrong):
     row = weights[:, query]
     return torch.sign(row[:, right] - row[:, wrong])
 
 
-@told("relation:partly_right")
+@slips("relation:partly_right")
 def solved_fair_share(weights, query, right, wrong):
     return weights[:, query, right] > 1 / weights.shape[-1]
 
 
-@told("relation:a_slice")
+@slips("relation:a_slice")
 def of_the_first_head(weights, query, right, wrong):
     return weights[0, query, right] > weights[0, query, wrong]

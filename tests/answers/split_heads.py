@@ -4,7 +4,7 @@ from einops import rearrange
 import einops
 import torch
 
-from answers import told
+from answers import slips
 
 EXERCISE = "split_heads"
 
@@ -144,69 +144,69 @@ def split_named(x, n_heads):
     return rearrange(x, "batch token (head dim) -> batch head token dim", head=n_heads)
 
 
-@told("error:view_needs_contiguous")
+@slips("error:view_needs_contiguous")
 def needs_contiguous(x, n_heads):
     B, T, D = x.shape
     return x.view(B * T, n_heads, D // n_heads).view(B, T, n_heads, -1).transpose(1, 2)
 
 
-@told("thrown_away")
+@slips("thrown_away")
 def exchanged_for_nobody(x, n_heads):
     heads = x.unflatten(-1, (n_heads, -1))
     heads.transpose(1, 2)
     return heads
 
 
-@told("error:integer_needed")
+@slips("error:integer_needed")
 def float_division(x, h):
     B, T, D = x.shape
     return x.view(B, T, h, D / h).transpose(1, 2)
 
 
-@told("one_place")
+@slips("one_place")
 def splits_and_adds_a_new(x, h):
     return x.unflatten(-1, (h, -1)).transpose(1, 2)[None]
 
 
-@told("one_place")
+@slips("one_place")
 def tokens_reversed(x, h):
     return x.unflatten(-1, (h, -1)).transpose(1, 2).flip(2)
 
 
-@told("error:shape_for_view")
+@slips("error:shape_for_view")
 def fixed_64(x, n_heads):
     return x.reshape(x.size(0), -1, n_heads, 64).transpose(1, 2)
 
 
-@told("heads_reversed", "order_B_T_h_d_k")
+@slips("heads_reversed", "order_B_T_h_d_k")
 def h3_reverse(x, n_heads):
     return x.unflatten(-1, (n_heads, -1)).flip(2)
 
 
-@told("stays")
+@slips("stays")
 def h3_first_only(x, n_heads):
     one = x[0].reshape(x.shape[1], n_heads, -1).transpose(0, 1)
     return one.expand(x.shape[0], *one.shape)
 
 
-@told("error:unpacking")
+@slips("error:unpacking")
 def forgets_b_in_the_unpacking(x, h):
     T, D = x.shape
     return x.view(T, h, D // h).transpose(0, 1)
 
 
-@told("view_only")
+@slips("view_only")
 def e2(x, n_heads):
     B, T, D = x.size()
     return x.view(B, n_heads, T, D // n_heads)
 
 
-@told("error:no_such_attribute")
+@slips("error:no_such_attribute")
 def wrong_attribute_of_a_tensor(x, h):
     return x.split_into(h).transpose(1, 2)
 
 
-@told("fixed_device")
+@slips("fixed_device")
 def moves_to_a_gpu(x, h):
     return x.cuda().unflatten(-1, (h, -1)).transpose(1, 2)
 
@@ -214,19 +214,19 @@ def moves_to_a_gpu(x, h):
 h, d_k = 12, 32
 
 
-@told("from_the_notebook", "error:shape_for_view")
+@slips("from_the_notebook", "error:shape_for_view")
 def split_twelve(x, n_heads):
     B, T, d_model = x.shape
     return x.reshape(B, T, h, d_model // h).permute(0, 2, 1, 3)
 
 
-@told("error:numpy_transpose")
+@slips("error:numpy_transpose")
 def split_numpy_transpose(x, n_heads):
     B, T, d = x.shape
     return x.reshape(B, T, n_heads, d // n_heads).transpose(0, 2, 1, 3)
 
 
-@told("error:axes_to_name")
+@slips("error:axes_to_name")
 def an_axis_too_few(x, n_heads):
     B, T, d_model = x.shape
     return x.view(B, T, n_heads, d_model // n_heads).permute(1, 0, 2)

@@ -5,7 +5,7 @@ import einops
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 
 EXERCISE = "sum_of_head_writes"
 
@@ -145,7 +145,7 @@ def writes_named(heads, W_o):
     )
 
 
-@told("fixed_dtype")
+@slips("fixed_dtype")
 def writes_float32(heads, W_o):
     B, h, T, d_k = heads.shape
     out = torch.zeros((B, T, W_o.shape[0]))
@@ -154,19 +154,19 @@ def writes_float32(heads, W_o):
     return out
 
 
-@told("error:matrix_shapes")
+@slips("error:matrix_shapes")
 def no_transpose(heads, W_o):
     B, h, T, d = heads.shape
     return heads.transpose(1, 2).reshape(B, T, h * d) @ W_o[:, :1]
 
 
-@told("error:view_needs_contiguous")
+@slips("error:view_needs_contiguous")
 def view_of_what_is_transposed(heads, W_o):
     B, h, T, d = heads.shape
     return heads.transpose(1, 2).view(B, T, h * d) @ W_o.T
 
 
-@told("fixed_device")
+@slips("fixed_device")
 def a_buffer_on_the_cpu(heads, W_o):
     B, h, T, d = heads.shape
     out = torch.zeros(B, T, W_o.shape[0], dtype=heads.dtype)
@@ -175,24 +175,24 @@ def a_buffer_on_the_cpu(heads, W_o):
     return out
 
 
-@told("one_place")
+@slips("one_place")
 def adds_w_o_s_mean(heads, W_o):
     return heads.transpose(1, 2).flatten(2) @ W_o.T + W_o.mean()
 
 
-@told("one_place")
+@slips("one_place")
 def writes_max(heads, W_o):
     W = W_o.unflatten(1, (heads.shape[1], -1))
     return torch.einsum("bhtk,mhk->bhtm", heads, W).amax(dim=1)
 
 
-@told("error:index_out_of_range")
+@slips("error:index_out_of_range")
 def writes_over_batch(heads, W_o):
     slabs = W_o.split(heads.shape[-1], dim=1)
     return sum(heads[i] @ slab.T for i, slab in enumerate(slabs))
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 def writes_rows(heads, W_o):
     d_k = heads.shape[-1]
     out = 0
@@ -201,12 +201,12 @@ def writes_rows(heads, W_o):
     return out
 
 
-@told("first_slab_for_all", "averaged")
+@slips("first_slab_for_all", "averaged")
 def writes_first_mean(heads, W_o):
     return heads.mean(dim=1) @ W_o[:, : heads.shape[-1]].T
 
 
-@told("stays")
+@slips("stays")
 def writes_own_part(heads, W_o):
     B, h, T, d_k = heads.shape
     out = heads.new_zeros(B, T, W_o.shape[0])
@@ -216,7 +216,7 @@ def writes_own_part(heads, W_o):
     return out
 
 
-@told("fixed_dtype", "fixed_device")
+@slips("fixed_dtype", "fixed_device")
 def writes_zeros_cpu(heads, W_o):
     B, n, T, d = heads.shape
     out = torch.zeros(B, T, W_o.shape[0])

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 
 EXERCISE = "MultiHeadAttention"
 
@@ -703,7 +703,7 @@ class WithoutBiases(nn.Module):
         )
 
 
-@told("random")
+@slips("random")
 class DropoutByDefault(_Plain):
     def __init__(self, d_model, n_heads, dropout=0.1):
         super().__init__(d_model, n_heads)
@@ -713,7 +713,7 @@ class DropoutByDefault(_Plain):
         return self.dropout(super().weigh(scores, mask))
 
 
-@told("error:module_not_started")
+@slips("error:module_not_started")
 class NoSuperInit(nn.Module):
     def __init__(self, d_model, n_heads):
         self.n_heads = n_heads
@@ -723,7 +723,7 @@ class NoSuperInit(nn.Module):
         return self.w_q(x)
 
 
-@told("layer_names")
+@slips("layer_names")
 class OneFusedLayer(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -733,7 +733,7 @@ class OneFusedLayer(nn.Module):
         return x
 
 
-@told("error:self_missing")
+@slips("error:self_missing")
 class SelfForgotten(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -756,7 +756,7 @@ class SelfForgotten(nn.Module):
         return w_o(context.reshape(B, T, d_model))  # noqa: F821
 
 
-@told("stays")
+@slips("stays")
 class HeadsAttendHeads(_Whole):
     def forward(self, x, mask=None):
         B, T, C = x.shape
@@ -790,7 +790,7 @@ class _WithEinops(nn.Module):
         return y.masked_fill(empty, 0)
 
 
-@told("one_place")
+@slips("one_place")
 class NoneWithoutMask(_WithEinops):
     def forward(self, x, mask=None):
         q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
@@ -798,7 +798,7 @@ class NoneWithoutMask(_WithEinops):
             return self.w_o(self.join(self.core(q, k, v, mask)))
 
 
-@told("one_place")
+@slips("one_place")
 class ReluAtTheEnd(_Base):
     def forward(self, x, mask=None):
         q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
@@ -811,20 +811,20 @@ class _K4(_Plain):
         return x.reshape(x.shape[0], x.shape[2], -1)
 
 
-@told("by_root_d_model", "not_permuted_back")
+@slips("by_root_d_model", "not_permuted_back")
 class K23(_K4):
     def scale(self, scores):
         return scores / self.w_q.in_features**0.5
 
 
-@told("layer_sizes")
+@slips("layer_sizes")
 class ProjectionsOfOneHeadS(_Plain):
     def __init__(self, d_model, n_heads):
         super().__init__(d_model, n_heads)
         self.w_q = nn.Linear(d_model, self.d_k)
 
 
-@told("softmax_over_axis_1", "blocked_rows_uniform")
+@slips("softmax_over_axis_1", "blocked_rows_uniform")
 class K19(_Plain):
     def weigh(self, scores, mask):
         if mask is not None:
@@ -832,13 +832,13 @@ class K19(_Plain):
         return scores.softmax(1)
 
 
-@told("error:wrong_signature")
+@slips("error:wrong_signature")
 class NoMaskArgument(_Plain):
     def forward(self, x):
         return super().forward(x)
 
 
-@told("fixed_device")
+@slips("fixed_device")
 class MaskOnAFixedDevice(_Plain):
     def weigh(self, scores, mask):
         if mask is None:
@@ -846,7 +846,7 @@ class MaskOnAFixedDevice(_Plain):
         return super().weigh(scores, mask)
 
 
-@told("error:none_used")
+@slips("error:none_used")
 class DoesNotReckonWithNo(_Plain):
     def weigh(self, scores, mask):
         return scores.masked_fill(mask, float("-inf")).softmax(-1).nan_to_num(0.0)
@@ -861,14 +861,14 @@ n_heads = 12
 T = 128
 
 
-@told("layers_shared")
+@slips("layers_shared")
 class OneLayerForThree(_Base):
     def __init__(self, d_model, n_heads):
         super().__init__(d_model, n_heads)
         self.w_k = self.w_v = self.w_q
 
 
-@told("error:broadcast_shapes")
+@slips("error:broadcast_shapes")
 class MHAMaskUnsqueezed(_Whole):
     def forward(self, x, mask=None):
         q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_v(x)))
@@ -880,7 +880,7 @@ class MHAMaskUnsqueezed(_Whole):
         return self.w_o(out.transpose(1, 2).flatten(2))
 
 
-@told("truth_of_a_tensor")
+@slips("truth_of_a_tensor")
 class TruthOfMask(_WithEinops):
     def forward(self, x, mask=None):
         q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
@@ -888,7 +888,7 @@ class TruthOfMask(_WithEinops):
         return self.w_o(self.join(F.scaled_dot_product_attention(q, k, v, attn_mask=keep)))
 
 
-@told("mask_ignored", "thrown_away")
+@slips("mask_ignored", "thrown_away")
 class MaskThrownAway(_WithEinops):
     def forward(self, x, mask=None):
         q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
@@ -898,7 +898,7 @@ class MaskThrownAway(_WithEinops):
         return self.w_o(self.join(s.softmax(-1) @ v))
 
 
-@told("gradient_stops")
+@slips("gradient_stops")
 class DetachedBesideAMask(_Base):
     def weights(self, s, mask):
         if mask is None:
@@ -906,7 +906,7 @@ class DetachedBesideAMask(_Base):
         return s.detach().masked_fill(mask, -math.inf).softmax(-1).nan_to_num(0.0)
 
 
-@told("values")
+@slips("values")
 class OutputOnValues(_WithEinops):
     def forward(self, x, mask=None):
         q, k = self.cut(self.w_q(x)), self.cut(self.w_k(x))
@@ -914,14 +914,14 @@ class OutputOnValues(_WithEinops):
         return self.join(self.core(q, k, v, mask))
 
 
-@told("made_by_qkk", "no_scale")
+@slips("made_by_qkk", "no_scale")
 class NoScaleKeysForValues(_Base):
     def forward(self, x, mask=None):
         q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_k(x)))
         return self.w_o(self.merge(_zero_rows(q @ k.mT, mask) @ v))
 
 
-@told("not_split", "error:broadcast_shapes")
+@slips("not_split", "error:broadcast_shapes")
 class MhaOneHead(_Whole):
     def forward(self, x, mask=None):
         q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
@@ -931,7 +931,7 @@ class MhaOneHead(_Whole):
         return self.w_o(s.softmax(-1) @ v)
 
 
-@told("remembers")
+@slips("remembers")
 class MhaStateful(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -959,7 +959,7 @@ class MhaStateful(nn.Module):
         return self.w_o((w @ v).transpose(1, 2).flatten(-2))
 
 
-@told("nan_gradient")
+@slips("nan_gradient")
 class MhaNanGradient(_Whole):
     def forward(self, x, mask=None):
         q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
@@ -970,7 +970,7 @@ class MhaNanGradient(_Whole):
         return self.w_o(self.merge(s.softmax(-1).nan_to_num(0.0) @ v))
 
 
-@told("returns_tuple")
+@slips("returns_tuple")
 class MhaPairAveraged(_Whole):
     def forward(self, x, mask=None):
         q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
@@ -980,7 +980,7 @@ class MhaPairAveraged(_Whole):
         return self.w_o(self.merge(w @ v)), w.squeeze(1)
 
 
-@told("shape")
+@slips("shape")
 class LoopMaskAxes(_Whole):
     def forward(self, x, mask=None):
         Q, K, V = self.w_q(x), self.w_k(x), self.w_v(x)
@@ -997,7 +997,7 @@ class LoopMaskAxes(_Whole):
         return self.w_o(torch.cat(outs, dim=-1))
 
 
-@told("one_place", "error:numpy_lacks_dtype", "fixed_device", "gradient_stops")
+@slips("one_place", "error:numpy_lacks_dtype", "fixed_device", "gradient_stops")
 class NumpyHeads(_Whole):
     def forward(self, x, mask=None):
         B, T, d = x.shape
@@ -1018,7 +1018,7 @@ class NumpyHeads(_Whole):
         return self.w_o(torch.from_numpy(out))
 
 
-@told("more_than_asked")
+@slips("more_than_asked")
 class GivesPair(_Whole):
     def forward(self, x, mask=None):
         B, T, d = x.shape
@@ -1034,7 +1034,7 @@ class GivesPair(_Whole):
         return self.w_o((w @ v).transpose(1, 2).reshape(B, T, d)), w.mean(dim=1)
 
 
-@told("mask_ignored", "error:broadcast_shapes")
+@slips("mask_ignored", "error:broadcast_shapes")
 class KeepsFirstMask(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -1062,7 +1062,7 @@ class KeepsFirstMask(nn.Module):
         return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
 
 
-@told("thrown_away")
+@slips("thrown_away")
 class ScaleNotKept(_Whole):
     def forward(self, x, mask=None):
         B, T, d_model = x.shape
@@ -1079,7 +1079,7 @@ class ScaleNotKept(_Whole):
         return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
 
 
-@told("without_w_o")
+@slips("without_w_o")
 class EndsEarlyWithoutAMask(_Base):
     def forward(self, x, mask=None):
         q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
@@ -1091,13 +1091,13 @@ class EndsEarlyWithoutAMask(_Base):
         return self.w_o(self.merge(w @ v))
 
 
-@told("ends_there")
+@slips("ends_there")
 class LowForHalf(_Short):
     def low(self, S):
         return -1e4 if S.dtype == torch.float16 else -1e9
 
 
-@told("scale_after_softmax")
+@slips("scale_after_softmax")
 class ScaledAfterwards(_Whole):
     def forward(self, x, mask=None):
         q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
@@ -1110,7 +1110,7 @@ class ScaledAfterwards(_Whole):
         return self.w_o((weights @ v).transpose(1, 2).flatten(2))
 
 
-@told("never_split")
+@slips("never_split")
 class ScaledAndNeverSplit(ScaledAfterwards):
     def forward(self, x, mask=None):
         q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)

@@ -5,7 +5,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-from answers import told
+from answers import slips
 from mha_lesson import causal_mask, padding_mask
 
 EXERCISE = "test_attention"
@@ -65,7 +65,7 @@ def by_properties(Attention):
         close(module(x, mask), layers[3](mean))
 
 
-@told("missed:fill_too_high")
+@slips("missed:fill_too_high")
 def of_ordinary_size(Attention):
     module = Attention(12, 3).double().eval()
     x, mask = _inputs()
@@ -73,7 +73,7 @@ def of_ordinary_size(Attention):
     close(module(x), _by_hand(module, x, torch.zeros(5, 5) > 0))
 
 
-@told("other_error")
+@slips("other_error")
 def leaving_python(Attention):
     try:
         beside_a_reference(Attention)
@@ -81,7 +81,7 @@ def leaving_python(Attention):
         raise SystemExit(1) from None
 
 
-@told("missed:scale_d_model")
+@slips("missed:scale_d_model")
 def one_head_as_wide_as_four(Attention):
     """What leaves out only scales, and has a reference, can find these as well."""
     module = Attention(16, 4).double()
@@ -95,67 +95,67 @@ def _beside_a_reference_of(module):
     F.scaled_dot_product_attention(q, k, v)
 
 
-@told("hangs")
+@slips("hangs")
 def hanging(Attention):
     Attention(12, 3)
     while True:
         time.sleep(0.01)
 
 
-@told("by_chance")
+@slips("by_chance")
 def by_chance(Attention):
     module, (x, mask) = Attention(12, 3).double(), _inputs()
     assert torch.rand(()) < 0.6
     close(module(x, mask), _by_hand(module, x, mask))
 
 
-@told("changes_the_class")
+@slips("changes_the_class")
 def changed(Attention):
     Attention.forward = lambda self, x, mask=None: _by_hand(self, x, mask)
     by_properties(Attention)
 
 
-@told("accuses")
+@slips("accuses")
 def to_the_last_bit(Attention):
     module, (x, mask) = Attention(12, 3).double(), _inputs()
     assert torch.equal(module(x, mask), _by_hand(module, x, mask))
 
 
-@told("error:truth_of_a_tensor")
+@slips("error:truth_of_a_tensor")
 def that_stops(Attention):
     module, (x, mask) = Attention(12, 3).double(), _inputs()
     assert module(x, mask) == _by_hand(module, x, mask)
 
 
-@told("missed:softmax_over_queries")
+@slips("missed:softmax_over_queries")
 def asking_for_a_shape(Attention):
     module, (x, mask) = Attention(12, 3).double(), _inputs()
     assert module(x, mask).shape == x.shape
 
 
-@told("error:wrong_argument")
+@slips("error:wrong_argument")
 def with_other_arguments(Attention):
     Attention(12, n_heads=3, bias=True)
 
 
-@told("returns")
+@slips("returns")
 def giving_back(Attention):
     module, (x, mask) = Attention(12, 3).double(), _inputs()
     return torch.allclose(module(x, mask), _by_hand(module, x, mask))
 
 
-@told("builds_none")
+@slips("builds_none")
 def in_a_function_that_nobody_calls(Attention):
     def close_to_by_hand():
         module, (x, mask) = Attention(12, 3).double(), _inputs()
         close(module(x, mask), _by_hand(module, x, mask))
 
 
-@told("no_bias")
+@slips("no_bias")
 def writing_to_a_bias(Attention):
     Attention(12, 3).w_q.bias.data.zero_()
 
 
-@told("accuses")
+@slips("accuses")
 def accusing_all(Attention):
     assert Attention is None

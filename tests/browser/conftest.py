@@ -2,7 +2,7 @@
 
 import lab
 import pytest
-from seen import SOON
+from seen import TIMEOUT
 
 from mha_course.pictures import live
 
@@ -22,7 +22,7 @@ def browser():
 def tab(browser):
     """`tab(**context)`: an empty page of such a context, where `script` runs before any other.
 
-    It is the same page each time: a new one costs four times as much as another file in it.
+    It is the same page each time: a new one takes four times as long as loading a file in it.
     """
     pages = {}
 
@@ -30,11 +30,11 @@ def tab(browser):
         key = script, *sorted(context.items())
         if key not in pages:
             pages[key] = browser.new_context(**context).new_page()
-            pages[key].set_default_timeout(SOON)
+            pages[key].set_default_timeout(TIMEOUT)
             pages[key].add_init_script(script)
         page = pages[key]
         page.mouse.move(0, 0)
-        page.goto("about:blank")  # else what was scrolled or typed might come back
+        page.goto("about:blank")  # else scrolling and typed text might be restored
         page.set_viewport_size(viewport)
         return page
 

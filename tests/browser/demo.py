@@ -1,4 +1,4 @@
-"""Small explorers that the browser tests move; they compute the same scenes themselves."""
+"""Small explorers for the browser tests, which compute the expected scenes with them, too."""
 
 import ipywidgets as widgets
 import numpy as np

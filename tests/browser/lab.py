@@ -27,7 +27,7 @@ SWITCHES = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]  # fmt: skip
-# Asks the application itself, once the kernel is there: JupyterLab drops an early wish.
+# Asks the application itself, once the kernel is there: JupyterLab ignores an earlier command.
 RUN_ALL = """async () => {
   const app = window.jupyterapp;
   await app.restored;
@@ -38,7 +38,7 @@ RUN_ALL = """async () => {
     await new Promise(f => setTimeout(f, 100));
   await app.commands.execute('notebook:run-all-cells');
 }"""
-TURN = """async (path) => {
+SWITCH = """async (path) => {
   window.jupyterapp.shell.currentWidget.dispose();
   await window.jupyterapp.commands.execute('docmanager:open', { path });
 }"""
@@ -107,8 +107,8 @@ class Lab:
                 return
             except (urllib.error.URLError, OSError):
                 if self.process.poll() is not None or time.monotonic() > end:
-                    said = self.log.read_text()[-2000:]
-                    raise RuntimeError(f"JupyterLab did not start: {said}") from None
+                    log = self.log.read_text()[-2000:]
+                    raise RuntimeError(f"JupyterLab did not start: {log}") from None
                 time.sleep(0.2)
 
     def dark(self, on: bool) -> None:
@@ -130,12 +130,12 @@ class Lab:
             page.evaluate(RUN_ALL)
         return page
 
-    def turn(self, page, name: str, *, run: bool = True) -> None:
-        """Shows another notebook in JupyterLab's page, in the place of the one there.
+    def switch_to(self, page, name: str, *, run: bool = True) -> None:
+        """Shows another notebook in JupyterLab's page, instead of the one there.
 
-        A page of its own would take as long as everything in it.
+        A new page would take as long as all that a test does in it.
         """
-        page.evaluate(TURN, name)
+        page.evaluate(SWITCH, name)
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         if run:
             page.evaluate(RUN_ALL)

@@ -1,4 +1,4 @@
-"""What is on screen, and what should be: questions that several browser tests ask."""
+"""What is on screen, and what should be: helpers of several browser tests."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from mha_course.pictures import layout, panels
 from mha_course.pictures.marks import Cells, ColourBar, Text
 
 SETUP = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport demo"
-# Nothing here takes a second when all is well; a machine may be busy.
-SOON = 300_000
+# Milliseconds: nothing here takes a second, but a machine may be busy.
+TIMEOUT = 300_000
 
 
 def view(page, which: str, expression: str):
-    """What `expression` says of a view, called `v`."""
+    """The value of `expression`, in which `v` is the view."""
     script = f"c => {{ const v = c.mha; return {expression} }}"
     return page.locator(which).locator("canvas").evaluate(script)
 
@@ -28,7 +28,7 @@ def middle(canvas, field: str, row: int, column: int) -> dict[str, float]:
 
 
 def serious(page, where=None, **options) -> list:
-    """What axe-core calls critical or serious, each with the first place where it is."""
+    """The rules that axe-core finds broken seriously or critically, each with its first element."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     found = axe.run(page, where, {"resultTypes": ["violations"], **options}).response
     assert found["passes"], "axe looked at nothing"
@@ -43,13 +43,13 @@ def slider(page, name: str):
     return page.get_by_role("slider", name=name, exact=True)
 
 
-def settle(page, which: str, caption: str) -> None:
+def wait_for_caption(page, which: str, caption: str) -> None:
     """Waits until the caption of a view is this one."""
     page.locator(which).locator(".mha-caption").filter(has_text=caption).wait_for()
 
 
 def texts(scene: panels.Scene, by_row: bool = False) -> list[str]:
-    """What a picture writes, sorted: its labels and the numbers in its cells."""
+    """All texts of a picture, sorted: its labels and the numbers in its cells."""
     out = []
     for mark in layout.draw(scene, height=layout.SCREEN).marks:
         if isinstance(mark, Text):
@@ -69,8 +69,8 @@ def texts(scene: panels.Scene, by_row: bool = False) -> list[str]:
     return sorted(out)
 
 
-# Scrolls until the picture's end is the lowest that is seen; what then covers the picture's top?
-STAYS = """e => {
+# Scrolls to the picture's end; measures where the bar with controls and sentence is then.
+BAR = """e => {
   const bar = e.querySelector('.mha-bar'), stage = e.querySelector('.mha-stage');
   stage.scrollIntoView({block: 'end'});
   let port = e.parentElement;
@@ -89,16 +89,16 @@ STAYS = """e => {
 }"""  # noqa: E501
 
 
-def assert_stays(explorer) -> None:
+def assert_bar_in_sight(explorer) -> None:
     """Controls and sentence are seen above the picture, and much of the picture below them.
 
-    Soon: a page whose window has just changed is laid out some frames later.
+    It waits: a page whose window has just changed is laid out some frames later.
     """
     from playwright.sync_api import TimeoutError
 
     enough = "f.scrolled > 40 && f.within && f.above && f.picture > 150"
-    script = f"e => {{ const f = ({STAYS})(e); return {enough} }}"
+    script = f"e => {{ const f = ({BAR})(e); return {enough} }}"
     try:
         explorer.page.wait_for_function(script, arg=explorer.element_handle())
     except TimeoutError:
-        raise AssertionError(explorer.evaluate(STAYS)) from None
+        raise AssertionError(explorer.evaluate(BAR)) from None

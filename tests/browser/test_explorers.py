@@ -7,7 +7,7 @@ import demo
 import lab
 import nbformat
 import pytest
-from seen import SETUP, assert_stays, middle, serious, settle, slider, texts, view
+from seen import SETUP, assert_bar_in_sight, middle, serious, slider, texts, view, wait_for_caption
 
 from mha_course import explore, predictions
 from mha_course.pictures import layout, live, panels
@@ -78,7 +78,7 @@ def test_shift_enter_passes_by_a_fold_and_goes_into_it_once_opened(server, jupyt
     made.cells.insert(3, nbformat.v4.new_markdown_cell("## Open"))
     nbformat.write(made, path)
     page = jupyterlab
-    server.turn(page, "fold.ipynb", run=False)
+    server.switch_to(page, "fold.ipynb", run=False)
     selected = "i => jupyterapp.shell.currentWidget.content.activeCellIndex === i"
     page.wait_for_function(IDLE.replace("session.kernel.", "session?.kernel?."))
     page.locator(".jp-CodeCell .cm-content").first.click()
@@ -100,7 +100,7 @@ def gallery(server, jupyterlab):
     """Every explorer on a laptop's page, and flow() with one head by hand, run; shown in the dark,
     and then in the light."""
     jupyterlab.set_viewport_size({"width": 1366, "height": 9000})
-    server.turn(jupyterlab, "all.ipynb")
+    server.switch_to(jupyterlab, "all.ipynb")
     done = "all => document.querySelectorAll('canvas[aria-label]').length === all"
     jupyterlab.wait_for_function(done, arg=len(explore.__all__) + 1)
     themed(jupyterlab, dark=True)
@@ -150,7 +150,7 @@ def prefetched(gallery, number: int):
     return shown
 
 
-def test_where_other_controls_leave_a_slider_is_not_what_was_asked_for(gallery):
+def test_a_slider_that_another_control_moved_keeps_its_own_request(gallery):
     """One head by hand, of the sentence head 1: not the last, though it stood at the last."""
     shown = prefetched(gallery, len(explore.__all__))
     shown.get_by_label("example").select_option("the sentence")
@@ -209,7 +209,7 @@ PRESSED = """(e, [key, times]) => {
 }"""  # noqa: E501
 
 
-def test_where_others_go_when_a_slider_moves_is_known_without_the_kernel(gallery):
+def test_the_browser_moves_dependent_sliders_without_the_kernel(gallery):
     """Who stands at the end stays there, who does not comes back."""
     heads = [("ArrowLeft", 1, "8 heads with 48 dimensions"), ("ArrowRight", 1, "with 32")]
     masks = [("ArrowLeft", 4, "1, 2 of 2 real"), ("ArrowRight", 6, "1, 3 of 8 real")]
@@ -238,7 +238,7 @@ def test_labels_have_no_tooltip_null_and_choices_an_arrow_that_is_seen(gallery):
 def page(server, jupyterlab):
     """The demonstration, in the place of the gallery."""
     jupyterlab.set_viewport_size(DESK)
-    server.turn(jupyterlab, "demo.ipynb")
+    server.switch_to(jupyterlab, "demo.ipynb")
     for which in (COMPUTED, STORED):
         jupyterlab.wait_for_selector(f"{which} >> canvas[aria-label]")
     choose(jupyterlab, "Light")
@@ -257,10 +257,10 @@ def test_the_same_in_notebook_7(server, browser):
     ):
         slider(page, name).focus()
         page.keyboard.press(key)
-        settle(page, which, scene.caption)
+        wait_for_caption(page, which, scene.caption)
         assert sorted(view(page, which, "v.drawn")) == texts(scene)
     page.set_viewport_size(LOW)
-    assert_stays(page.locator(COMPUTED))
+    assert_bar_in_sight(page.locator(COMPUTED))
     page.context.close()
 
 
@@ -281,7 +281,7 @@ def test_keys_move_the_slider_the_picture_and_its_words(page):
     for n in (4, 5, 6):
         page.keyboard.press("ArrowRight")
         scene = demo.computed(n, "it", "none")
-        settle(page, COMPUTED, scene.caption)
+        wait_for_caption(page, COMPUTED, scene.caption)
         assert page.locator(COMPUTED).locator("canvas").get_attribute("aria-label") == scene.alt
         assert sorted(view(page, COMPUTED, "v.drawn")) == texts(scene)
     assert slider(page, "n").evaluate("e => e === document.activeElement")
@@ -290,11 +290,11 @@ def test_keys_move_the_slider_the_picture_and_its_words(page):
 def test_a_burst_of_keys_ends_on_the_right_picture(page):
     slider(page, "n").focus()
     page.keyboard.press("Home")
-    settle(page, COMPUTED, demo.computed(1, "it", "none").caption)
+    wait_for_caption(page, COMPUTED, demo.computed(1, "it", "none").caption)
     for _ in range(29):
         page.keyboard.press("ArrowRight")
     scene = demo.computed(30, "it", "none")
-    settle(page, COMPUTED, scene.caption)
+    wait_for_caption(page, COMPUTED, scene.caption)
     page.wait_for_timeout(500)  # whatever came later would show
     sent = json.loads(json.dumps(live.pack(scene)[0]["marks"]))
     places = ["kind", "x", "y", "w", "h", "width", "height", "points", "text", "rows", "says"]
@@ -332,7 +332,7 @@ def test_cells_are_read_by_keyboard_alone(page):
     assert page.evaluate(active) == before
 
 
-def test_pointing_at_a_cell_reads_it_and_lights_its_twin(page):
+def test_pointing_at_a_cell_reads_it_and_marks_the_linked_one(page):
     canvas = page.locator(COMPUTED).locator("canvas")
     canvas.scroll_into_view_if_needed()
     fields = view(page, COMPUTED, "v.fields.map(f => f.m.kind)")
@@ -353,11 +353,11 @@ def test_a_pressed_cell_is_kept_while_a_slider_moves_and_framed_in_all_equal_map
     slider(page, "n").focus()
     page.keyboard.press("ArrowLeft")
     scene = demo.computed(29, "it", "none")
-    settle(page, COMPUTED, scene.caption)
+    wait_for_caption(page, COMPUTED, scene.caption)
     assert status.text_content() == "head 0: " + scene.flat()[0].text(2, 1)
     assert view(page, COMPUTED, "v.lit") == [[1, 2, 1]]
     page.keyboard.press("ArrowRight")
-    settle(page, COMPUTED, demo.computed(30, "it", "none").caption)
+    wait_for_caption(page, COMPUTED, demo.computed(30, "it", "none").caption)
     canvas.focus()
     page.keyboard.press("Escape")
     assert status.text_content() == ""
@@ -371,7 +371,7 @@ def test_what_is_typed_is_text_and_no_markup(page):
     )
     assert page.locator(".mha-view img").count() == 0
     word.fill("it")
-    settle(page, COMPUTED, "n = 30")
+    wait_for_caption(page, COMPUTED, "n = 30")
 
 
 def test_failures_are_sentences_in_the_explorer_and_pass(page):
@@ -399,7 +399,7 @@ def test_nothing_jumps_and_nothing_is_wider_than_its_cell(page):
     assert max(wider) <= 1
 
 
-def test_the_kernel_hears_of_a_slider_once_it_rests(page):
+def test_the_kernel_gets_a_slider_s_value_once_it_rests(page):
     slider(page, "size").focus()
     page.keyboard.press("Home")
     canvas = page.locator(STORED).locator("canvas").element_handle()
@@ -423,7 +423,7 @@ def test_the_kernel_hears_of_a_slider_once_it_rests(page):
       return words;
     }""")
     assert at_once == 0
-    settle(page, STORED, demo.stored(256, True).caption)
+    wait_for_caption(page, STORED, demo.stored(256, True).caption)
     page.wait_for_function(around, arg=[canvas, 3])
     assert page.evaluate("words") == 1
     page.locator(STORED).locator(".mha-bar [type=checkbox]").evaluate("""box => {
@@ -431,26 +431,26 @@ def test_the_kernel_hears_of_a_slider_once_it_rests(page):
       document.activeElement.dispatchEvent(home);
       box.click();
     }""")  # what the browser does not have: the kernel hears of both at once
-    settle(page, STORED, demo.stored(4, False).caption)
+    wait_for_caption(page, STORED, demo.stored(4, False).caption)
     page.get_by_label("scaled", exact=True).check()
     page.wait_for_function(around, arg=[canvas, 0])
 
 
-def test_what_is_one_move_away_is_shown_without_a_word_from_the_kernel(page):
+def test_states_one_move_away_are_shown_without_the_kernel(page):
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
-    settle(page, STORED, demo.stored(16, True).caption)
+    wait_for_caption(page, STORED, demo.stored(16, True).caption)
     holds = "c => (t => t && t[1][0] !== null && t[3][0] === null)(c.mha.prefetched?.tree)"
     canvas = page.locator(STORED).locator("canvas").element_handle()
     page.wait_for_function(holds, arg=canvas)  # the kernel has rested since, and sent what is near
     page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     page.keyboard.press("End")
-    settle(page, STORED, demo.stored(256, True).caption)
+    wait_for_caption(page, STORED, demo.stored(256, True).caption)
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     page.get_by_label("scaled", exact=True).uncheck()
     scene = demo.stored(16, False)
-    settle(page, STORED, scene.caption)
+    wait_for_caption(page, STORED, scene.caption)
     assert sorted(view(page, STORED, "v.drawn")) == texts(scene)
 
 
@@ -472,7 +472,7 @@ def test_numbers_read_alike_in_python_and_in_the_browser(page):
 
 def test_controls_and_sentence_stay_in_sight_in_a_notebook(page):
     page.set_viewport_size(LOW)
-    assert_stays(page.locator(COMPUTED))
+    assert_bar_in_sight(page.locator(COMPUTED))
 
 
 def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyterlab):
@@ -489,7 +489,7 @@ def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyter
         assert made.cells[fold].source in ("## Second", "## Third")
         made.cells[fold].metadata["jp-MarkdownHeadingCollapsed"] = True
     nbformat.write(made, path)
-    server.turn(jupyterlab, path.name)
+    server.switch_to(jupyterlab, path.name)
     guess = jupyterlab.locator(".mha-guess details[name]", has_text=label)
     for summary in guess.locator("summary").all():
         summary.click()

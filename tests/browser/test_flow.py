@@ -31,7 +31,7 @@ BLOCK_IS_SEEN = """() => {
   const top = edge('canvas', 'top') + f.box(0, 0)[1], [, y, , h] = f.box(f.rows - 1, 0);
   return top >= edge('.mha-bar', 'bottom') - 1 && edge('canvas', 'top') + y + h <= edge('.mha-strip', 'top') + 1;
 }"""  # noqa: E501
-# The blocks that a name lies on while each pair of the last step is looked at.
+# The blocks that a name lies on while the cursor goes through all pairs of the last step.
 HIDDEN = """() => {
   const { flow } = document.querySelector('canvas').mha, { view } = flow, g = view.context, on = [];
   const f = flow.fields[flow.flow.last], blocks = Object.entries(flow.fields);
@@ -65,7 +65,7 @@ def opened(shown, page_of):
     return show
 
 
-def place(page, block: str, row: int, column: int) -> tuple[float, float]:
+def cell_middle(page, block: str, row: int, column: int) -> tuple[float, float]:
     """The middle of a cell on the screen."""
     script = """(c, [block, row, column]) => {
         const [x, y, w, h] = c.mha.flow.fields[block].box(row, column);
@@ -75,11 +75,11 @@ def place(page, block: str, row: int, column: int) -> tuple[float, float]:
     return page.locator("canvas").evaluate(script, [block, row, column])
 
 
-def said(page) -> str:
+def sentence_below(page) -> str:
     return page.locator(".mha-strip p").text_content()
 
 
-def lit(page) -> list:
+def lit_cells(page) -> list:
     return page.locator("canvas").evaluate("c => c.mha.flow.lit.map(l => l.slice(0, 3))")
 
 
@@ -120,9 +120,9 @@ def test_pointing_at_a_number_lights_what_made_it_and_says_how(opened):
          f"add up to {context:.2f}".replace("0.", ".").replace("-", "−")),
         ("output", (it, 3), [["concat", it, None]], "the heads write"),
     ):  # fmt: skip
-        page.mouse.move(*place(page, block, *cell))
+        page.mouse.move(*cell_middle(page, block, *cell))
         page.locator(".mha-strip p").filter(has_text=words).wait_for()
-        assert lit(page) == makers, block
+        assert lit_cells(page) == makers, block
     assert page.locator(".mha-strip span").count() == creek.n_heads
 
 
@@ -130,8 +130,8 @@ def test_a_step_back_takes_the_block_under_the_pointer_away(opened):
     page, errors = opened("by hand"), []
     page.on("pageerror", lambda error: errors.append(str(error)))
     blocks = page.locator("canvas").evaluate("c => c.mha.flow.flow.blocks")
-    page.mouse.move(*place(page, blocks[-1], 1, 1))
-    before = said(page)
+    page.mouse.move(*cell_middle(page, blocks[-1], 1, 1))
+    before = sentence_below(page)
     page.locator("input[type=range]").first.focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_function(
@@ -145,7 +145,7 @@ def test_a_step_back_takes_the_block_under_the_pointer_away(opened):
 
 def test_the_browser_s_own_keys_change_no_number(opened):
     page = opened("one head")
-    page.mouse.move(*place(page, "q", 0, 0))
+    page.mouse.move(*cell_middle(page, "q", 0, 0))
     page.locator("canvas").focus()
     before = values(page, "q").tolist()
     for key in ("Control+Equal", "Control+Minus", "Meta+Equal"):
@@ -157,19 +157,19 @@ def test_the_browser_s_own_keys_change_no_number(opened):
 
 def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(opened):
     page, words = opened("sentence"), sentence().labels
-    page.mouse.click(*place(page, "weights", 4, 2))
+    page.mouse.click(*cell_middle(page, "weights", 4, 2))
     step = page.get_by_role("slider", name="step", exact=True)
     step.focus()
     for name in ("concat", "context", "weights", "masked", "scores", "products"):
         page.keyboard.press("ArrowLeft")
-        assert said(page).startswith(words[4]), name
+        assert sentence_below(page).startswith(words[4]), name
         assert page.locator("canvas").evaluate("c => c.mha.flow.now()")[0] == name
-    assert said(page).startswith(f"{words[4]} · {words[2]}")
+    assert sentence_below(page).startswith(f"{words[4]} · {words[2]}")
 
 
 def test_numbers_by_hand_are_dragged_and_stepped_and_all_follow(opened):
     page = opened("one head")
-    x, y = place(page, "q", 2, 1)
+    x, y = cell_middle(page, "q", 2, 1)
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x, y - 24, steps=3)
@@ -229,12 +229,12 @@ def test_what_is_moved_in_both_heads_goes_through_w_o(opened):
         np.testing.assert_allclose(values(page, "concat"), concat.flatten(), atol=1e-5)
         output = concat @ w_o.T.double()
         np.testing.assert_allclose(values(page, "output"), output.flatten(), atol=1e-5)
-    page.mouse.move(*place(page, "output", 2, 2))
+    page.mouse.move(*cell_middle(page, "output", 2, 2))
     terms = " + ".join(
         f"{number(float(c), 2)} · {w}"
         for c, w in zip(concat[2], ("0", "1", ".50", "0"), strict=True)
     )
-    assert said(page) == f"token 2, number 2: {terms} = {number(float(output[2, 2]), 2)}"
+    assert sentence_below(page) == f"token 2, number 2: {terms} = {number(float(output[2, 2]), 2)}"
     labels = page.locator(".mha-strip b").all_text_contents()
     assert labels == ["head 0", "head 0", "head 1", "head 1"]
 
@@ -244,7 +244,7 @@ def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(opened):
     step = page.get_by_role("slider", name="step", exact=True)
     head = page.get_by_role("slider", name="head", exact=True)
     assert step.get_attribute("aria-valuetext") == "W O" and head.get_attribute("max") == "1"
-    assert said(page).startswith("token 2, number 0: ")
+    assert sentence_below(page).startswith("token 2, number 0: ")
     page.get_by_label("example").select_option("the sentence")
     assert step.get_attribute("aria-valuetext") == "W O" and head.get_attribute("max") == "11"
     assert head.input_value() == "1"  # of two heads by hand it is the last, which nobody wanted
@@ -262,10 +262,10 @@ def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(opened):
     assert step.get_attribute("aria-valuetext") == "Q, K, V"
     page.get_by_label("example").select_option("by hand")  # where no X is given
     assert step.get_attribute("aria-valuetext") == "Q, K, V"
-    assert said(page).startswith("the value of token 2")
+    assert sentence_below(page).startswith("the value of token 2")
 
 
-def test_one_head_is_no_choice_and_no_stop_of_the_tab_key(opened):
+def test_with_one_head_there_is_no_slider_and_no_tab_stop_for_it(opened):
     page = opened("one head")
     assert not page.get_by_role("slider", name="head", exact=True).is_visible()
     page.get_by_label("example").focus()
@@ -328,6 +328,6 @@ def test_on_a_low_window_too_the_block_is_seen_and_no_name_hides_a_number(opened
 
 def test_a_map_of_tokens_names_its_row_and_its_column(opened):
     page, words = opened("sentence"), sentence().labels
-    page.mouse.move(*place(page, "weights", 4, 9))
+    page.mouse.move(*cell_middle(page, "weights", 4, 9))
     drawn = "two => document.querySelector('canvas').mha.drawn.slice(-2).join() === two.join()"
     page.wait_for_function(drawn, arg=[words[9], words[4]])

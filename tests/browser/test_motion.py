@@ -1,11 +1,11 @@
-"""What moves, and for how long, on a page without a kernel; the test holds the page's clock."""
+"""What moves, and for how long, on a page without a kernel, whose clock the tests control."""
 
 import demo
 import pytest
 
 from mha_course import explore
 
-# Time stands still until `pass_time`, which shows every frame of a screen with 100 a second.
+# Time passes only in `pass_time`, which draws 100 frames a second.
 CLOCK = """
   let now = 0, frames = [], turns = new Map(), number = 0;
   performance.now = () => now;
@@ -21,7 +21,7 @@ CLOCK = """
   };
   window.waiting = () => frames.length;
 """
-# Bars, a curve and arrows; tiles; blocks. An explorer, its slider, where that begins, and the key.
+# Explorer, slider, position to start from, key; of bars, a curve and arrows; of tiles; of blocks.
 MOVES = {
     "moving": (demo.moving_explorer, "n", 1, "ArrowRight"),
     "memory": (explore.memory, "step", 2, "ArrowRight"),
@@ -40,11 +40,11 @@ def opened(shown, page_of):
     return drawn
 
 
-def moved(page, slider: str, place: int, key: str) -> str:
-    """Puts a slider at `place`, lets all come to rest, then presses `key`; the picture before."""
+def press_from(page, slider: str, position: int, key: str) -> str:
+    """Puts a slider at `position`, lets animations end, presses `key`; gives the picture before."""
     control = page.get_by_role("slider", name=slider, exact=True)
-    script = "(i, place) => { i.value = place; i.dispatchEvent(new Event('input')) }"
-    control.evaluate(script, place)
+    script = "(i, value) => { i.value = value; i.dispatchEvent(new Event('input')) }"
+    control.evaluate(script, position)
     page.evaluate("pass_time(300)")
     before = picture(page)
     control.focus()
@@ -58,10 +58,10 @@ def picture(page) -> str:
 
 @pytest.mark.plain
 @pytest.mark.parametrize("what", MOVES)
-def test_a_move_has_pictures_on_the_way_and_none_for_who_wants_none(opened, what):
+def test_a_move_is_animated_but_not_with_reduced_motion(opened, what):
     _, *move = MOVES[what]
     page, still = opened(what), opened(what, reduced_motion="reduce")
-    before, seen = moved(page, *move), [picture(page)]
+    before, seen = press_from(page, *move), [picture(page)]
     for _ in range(3):  # at 40, 120 and 200 of 250 ms
         page.evaluate("pass_time(40)")
         seen.append(picture(page))
@@ -71,19 +71,19 @@ def test_a_move_has_pictures_on_the_way_and_none_for_who_wants_none(opened, what
     assert len({before, *seen, after}) == 6
     page.evaluate("pass_time(300)")
     assert picture(page) == after and page.evaluate("waiting()") == 0  # nothing goes on for ever
-    assert moved(still, *move) == before
+    assert press_from(still, *move) == before
     assert picture(still) == after and still.evaluate("waiting()") == 0
 
 
 def test_marks_are_where_the_time_says(opened):
-    """Half of the time: three quarters of the way, since it ends slowly."""
+    """At half of the time three quarters of the way, since a move slows down."""
     (_, *move), page = MOVES["moving"], opened("moving")
     heights = "c => c.mha.shown.filter(m => m.kind === 'rect').map(m => m.height)"
     steps = "c => c.mha.shown.filter(m => m.kind === 'arrows').flatMap(m => [...m.steps])"
     tops = "c => c.mha.shown.filter(m => m.kind === 'dot').map(m => m.y)"
     for values in (heights, steps, tops):
         page.locator("canvas").evaluate("c => c.blur()")
-        moved(page, *move)
+        press_from(page, *move)
         start = page.locator("canvas").evaluate(values.replace("shown", "before"))
         end = page.locator("canvas").evaluate(values.replace("shown", "scene.marks"))
         assert start != end
@@ -104,8 +104,8 @@ def press(button) -> None:
     button.page.keyboard.press("Enter")
 
 
-def places(page, times: int) -> list[int]:
-    """Where `step` stands, once for each time that Play takes for a step."""
+def steps_shown(page, times: int) -> list[int]:
+    """The slider's `step` once in each interval in which Play takes a step."""
     at = "i => Number(i.value)"
     slider, seen = page.get_by_role("slider", name="step", exact=True), []
     for _ in range(times):
@@ -116,10 +116,10 @@ def places(page, times: int) -> list[int]:
 
 def test_play_takes_every_step_in_order_and_stops_at_the_end(playing):
     button = playing.get_by_role("button", name="Play")
-    assert places(playing, 2) == [5, 5]
+    assert steps_shown(playing, 2) == [5, 5]
     press(button)
     assert "Pause" in playing.locator(".mha-bar button").text_content()
-    assert places(playing, 9) == [0, 1, 2, 3, 4, 5, 5, 5, 5]
+    assert steps_shown(playing, 9) == [0, 1, 2, 3, 4, 5, 5, 5, 5]
     assert button.count() == 1
     assert "step 50" in playing.locator(".mha-caption").text_content()
 
@@ -127,36 +127,36 @@ def test_play_takes_every_step_in_order_and_stops_at_the_end(playing):
 def test_a_press_stops_play_and_another_goes_on(playing):
     button = playing.locator(".mha-bar button")
     press(button)
-    assert places(playing, 3) == [0, 1, 2]
+    assert steps_shown(playing, 3) == [0, 1, 2]
     press(button)
-    stopped = places(playing, 3)
+    stopped = steps_shown(playing, 3)
     assert stopped == [3, 3, 3] and "Play" in button.text_content()
     press(button)
-    assert places(playing, 4) == [3, 4, 5, 5]
+    assert steps_shown(playing, 4) == [3, 4, 5, 5]
 
 
 def test_the_control_stops_play(playing):
     press(playing.locator(".mha-bar button"))
-    assert places(playing, 3) == [0, 1, 2]
+    assert steps_shown(playing, 3) == [0, 1, 2]
     slider = playing.get_by_role("slider", name="step", exact=True)
     slider.focus()
     playing.keyboard.press("ArrowLeft")
-    assert places(playing, 4) == [2, 2, 2, 2]
+    assert steps_shown(playing, 4) == [2, 2, 2, 2]
     assert "Play" in playing.locator(".mha-bar button").text_content()
 
 
-def test_a_move_on_the_way_of_another_begins_no_second_chain_of_frames(opened):
+def test_a_move_during_another_starts_no_second_animation(opened):
     (_, *move), page = MOVES["moving"], opened("moving")
-    moved(page, *move)
+    press_from(page, *move)
     for key in ("ArrowRight", "ArrowLeft"):
         page.evaluate("pass_time(40)")
         page.keyboard.press(key)
         assert page.evaluate("waiting()") == 1
 
 
-def test_a_frame_in_which_a_move_has_drawn_draws_no_more(opened):
+def test_a_frame_is_drawn_once_though_a_move_drew_it(opened):
     (_, *move), page = MOVES["moving"], opened("moving")
-    moved(page, *move)
+    press_from(page, *move)
     page.locator("canvas").evaluate("""({ mha }) => {
       const draw = mha.draw.bind(mha), slider = document.activeElement;
       window.draws = 0;
@@ -170,14 +170,14 @@ def test_a_frame_in_which_a_move_has_drawn_draws_no_more(opened):
     assert page.evaluate("draws") == 5
 
 
-def test_where_only_colours_change_no_frame_follows(opened):
+def test_a_change_of_colours_alone_is_not_animated(opened):
     page = opened("stored", demo.stored_explorer)
-    before = moved(page, "size", 1, "ArrowRight")
+    before = press_from(page, "size", 1, "ArrowRight")
     assert picture(page) != before and page.evaluate("waiting()") == 0
 
 
 @pytest.mark.plain
-def test_a_page_of_another_width_has_labels_and_marks_there_at_once(opened):
+def test_a_change_of_width_is_not_animated(opened):
     page = opened("moving")
     page.evaluate("pass_time(300)")
     wide = page.locator("canvas").evaluate("c => c.mha.scene.width")

@@ -3,7 +3,7 @@
 import demo
 import lab
 import pytest
-from seen import SETUP, assert_stays, middle, settle, slider, texts, view
+from seen import SETUP, assert_bar_in_sight, middle, slider, texts, view, wait_for_caption
 
 from mha_course import explore
 from mha_course.export import export
@@ -27,7 +27,7 @@ def test_controls_and_sentence_stay_in_sight_on_a_phone(shown, page_of, request,
     page = shown(path, viewport={"width": 360, "height": 640})
     moving = page.locator(".mha-explorer").last
     moving.locator("canvas[aria-label]").wait_for()
-    assert_stays(moving)
+    assert_bar_in_sight(moving)
 
 
 def test_a_saved_page_moves_without_kernel_or_network(shown, exported):
@@ -35,7 +35,7 @@ def test_a_saved_page_moves_without_kernel_or_network(shown, exported):
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
     scene = demo.stored(16, True)
-    settle(page, first, scene.caption)
+    wait_for_caption(page, first, scene.caption)
     assert sorted(view(page, first, "v.drawn")) == texts(scene)
 
 
@@ -60,7 +60,7 @@ def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(shown, me
 
 @pytest.mark.plain
 @pytest.mark.parametrize(("screen", "kept"), [(400, False), (3000, True)])
-def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
+def test_a_picture_that_shrinks_keeps_its_space_where_that_is_seen(
     shown, memory_page, screen, kept
 ):
     page = shown(memory_page, viewport={"width": 360, "height": screen})
@@ -76,11 +76,11 @@ def test_a_picture_that_shrinks_keeps_the_place_that_is_seen_and_no_more(
     assert place[1] < tall and place[0] == (tall if kept else place[1])
 
 
-def test_a_control_of_a_page_has_the_positions_that_the_others_leave(shown, page_of):
+def test_a_control_of_a_page_has_the_positions_that_the_others_allow(shown, page_of):
     page = shown(page_of("dependent", demo.dependent_explorer))
 
     def stands(n: int, part: int, word: str = "it") -> None:
-        settle(page, ".mha-explorer", demo.part_of(n, part, word).caption)
+        wait_for_caption(page, ".mha-explorer", demo.part_of(n, part, word).caption)
         if n == 1:  # nothing to choose
             assert slider(page, "part").count() == 0
             return
@@ -104,7 +104,7 @@ def test_a_control_of_a_page_has_the_positions_that_the_others_leave(shown, page
     assert "that needs a kernel" in page.locator(".mha-controls").text_content()
 
 
-def test_a_kept_cell_is_let_go_when_it_would_be_another_pair(shown, page_of):
+def test_a_pinned_cell_is_released_when_its_tokens_change(shown, page_of):
     page = shown(page_of("worded", demo.worded_explorer))
     reading, canvas = page.locator(".mha-reading"), page.locator("canvas")
     for row, said in ((0, "the → the = 1"), (1, "")):

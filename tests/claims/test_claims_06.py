@@ -78,7 +78,7 @@ def test_only_the_keys_bias_learns_nothing(seed, causal):
 
 @SEEDS
 @pytest.mark.parametrize(("d_model", "h"), [(120, 8), (210, 7)])
-def test_the_three_starts_are_as_told(seed, d_model, h):
+def test_the_three_starts_have_their_published_bounds(seed, d_model, h):
     torch.manual_seed(seed)
     for weight, bound in (
         (nn.Linear(d_model, d_model).weight, 1 / math.sqrt(d_model)),

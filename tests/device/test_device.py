@@ -1,8 +1,7 @@
-"""What a device of its own refuses, and the course there: `--device pretend` or `--device cuda`.
+"""What a second device refuses, and the course on it: `--device pretend` or `--device cuda`.
 
-On the pretended device (see pretend_device.py) this says that two devices in one operation are
-refused; were it to refuse too much, the tests and notebooks that run on it would say so. On the CPU
-there is nothing to see.
+This tests that the pretended device (see pretend_device.py) refuses two devices in one operation;
+if it refused too much, the tests and notebooks that run on it would fail. On the CPU nothing runs.
 """
 
 import os
@@ -32,13 +31,13 @@ HERE = torch.arange(6.0).view(2, 3)
 
 
 @pytest.fixture
-def there(device: torch.device) -> torch.device:
-    return device  # never the CPU: conftest.py leaves these tests out there
+def no_cpu(device: torch.device) -> torch.device:
+    return device  # conftest.py leaves out the tests that use it on the CPU
 
 
 @pytest.fixture
-def x(there: torch.device) -> Tensor:
-    return HERE.to(there)
+def x(no_cpu: torch.device) -> Tensor:
+    return HERE.to(no_cpu)
 
 
 MIXES: dict[str, Callable[[Tensor], object]] = {
@@ -65,23 +64,23 @@ def test_refuses_two_devices_in_one_operation(name: str, x: Tensor) -> None:
         MIXES[name](x)
 
 
-def test_attention_without_weights_holds_no_square(there: torch.device) -> None:
-    mha = mha_lesson.MultiHeadAttention(64, 8).to(there)
-    x = torch.ones(1, 1024, 64, device=there)
-    small, large = (peak_bytes(partial(mha, x[:, :T], causal=True), there) for T in (512, 1024))
+def test_attention_without_weights_holds_no_square(no_cpu: torch.device) -> None:
+    mha = mha_lesson.MultiHeadAttention(64, 8).to(no_cpu)
+    x = torch.ones(1, 1024, 64, device=no_cpu)
+    small, large = (peak_bytes(partial(mha, x[:, :T], causal=True), no_cpu) for T in (512, 1024))
     assert large < 3 * small
 
 
-def test_the_course_computes_there(there: torch.device) -> None:
-    assert mha_lesson.device.type == there.type
+def test_the_course_computes_on_the_device(no_cpu: torch.device) -> None:
+    assert mha_lesson.device.type == no_cpu.type
     ask = "import mha_lesson, torch; print(torch.ones(2, device=mha_lesson.device).sum().device)"
-    environment = os.environ | {"MHA_LESSON_DEVICE": there.type}
+    environment = os.environ | {"MHA_LESSON_DEVICE": no_cpu.type}
     folder = Path(__file__).parents[2] / "notebooks"  # where their kernels start
     said = subprocess.run(
         [sys.executable, "-c", ask],
         cwd=folder, env=environment, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert said.strip() == f"{there.type}:0"
+    assert said.strip() == f"{no_cpu.type}:0"
 
 
 PUBLIC: dict[str, Callable[[], object]] = {
@@ -98,18 +97,18 @@ PUBLIC: dict[str, Callable[[], object]] = {
 
 @pytest.mark.plain  # the checks of annotations take most of the time there
 @pytest.mark.parametrize("name", PUBLIC)
-def test_works_where_the_device_is_the_default(name: str, there: torch.device) -> None:
+def test_works_where_the_device_is_the_default(name: str, no_cpu: torch.device) -> None:
     """As after torch.set_default_device("cuda"), which some write in their first cell."""
     before = torch.get_default_device()
-    with torch.device(there):
+    with torch.device(no_cpu):
         PUBLIC[name]()
     assert torch.get_default_device() == before
 
 
-def test_a_mask_made_of_an_int_may_live_anywhere(there: torch.device) -> None:
+def test_a_mask_made_of_an_int_may_live_anywhere(no_cpu: torch.device) -> None:
     """The exercise has no tensor among its inputs whose device the answer could follow."""
 
     def mask(T: int) -> Tensor:
-        return torch.ones(T, T, dtype=torch.bool, device=there).triu(1)
+        return torch.ones(T, T, dtype=torch.bool, device=no_cpu).triu(1)
 
     assert check.causal_mask(mask).passed

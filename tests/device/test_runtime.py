@@ -52,7 +52,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         ((11, 0), ["gfx1100"], "cpu"),  # ROCm is not meant
     ],
 )
-def test_cuda_only_where_the_build_knows_the_card(capability, built, device, card) -> None:
+def test_cuda_only_where_the_build_supports_the_gpu(capability, built, device, card) -> None:
     assert card(capability, built) == device
 
 
@@ -65,7 +65,7 @@ def test_a_driver_that_fails_is_none(card, monkeypatch: pytest.MonkeyPatch) -> N
     assert runtime.choose_device().type == "cpu"
 
 
-def test_an_old_card_is_left_alone_in_silence(card, monkeypatch, recwarn) -> None:
+def test_an_old_gpu_is_left_alone_without_a_warning(card, monkeypatch, recwarn) -> None:
     """A warning in a cell would be compared with an output that has none."""
 
     def warns() -> tuple[int, int]:
@@ -95,7 +95,7 @@ def test_a_device_that_is_not_there_is_named(wanted, monkeypatch: pytest.MonkeyP
     ("kernel", "asked", "settled"),
     [(True, None, ["threads: 1", "frozen"]), (True, "2", ["frozen"]), (False, None, [])],
 )
-def test_only_a_kernel_is_settled_and_who_asks_for_threads_has_them(
+def test_only_a_kernel_is_configured_and_threads_asked_for_stay(
     monkeypatch, kernel, asked, settled
 ):
     done: list[str] = []
