@@ -25,7 +25,7 @@ def orders_of_axes(
             continue
         does = f"The axes are in the order ({', '.join(axes)}){then}, not ({', '.join(right)})."
         if axes == letters:
-            does = f"The axes stay as they are, ({', '.join(axes)}): none has changed its place."
+            does = f"The axes stay as they are, ({', '.join(axes)}): none has moved."
         question = "Batch first: which axis may not move?" if right[0] == "B" != axes[0] else asks
 
         def step(x: Tensor, *_: Any, order: Any = order) -> Tensor:
@@ -41,16 +41,16 @@ def orders_of_results(names: Sequence[str], asks: str) -> Iterator[Way]:
         if choice == tuple(range(n)):
             continue
         given = ", ".join(names[i] for i in choice)
-        does = f"The results come in the order {given} instead of {', '.join(names)}."
+        does = f"The results are in the order {given} instead of {', '.join(names)}."
         if len(set(choice)) < n:
             lost = " and ".join(names[i] for i in range(n) if i not in choice)
-            does = f"What comes back is {given}, without {lost}."
+            does = f"Your code returns {given}, without {lost}."
         key = "results_" + "".join(str(i) for i in choice)
         yield key, does, asks, lambda *parts, choice=choice: tuple(parts[i] for i in choice)
     for i, name in enumerate(names):
-        yield f"only_{i}", f"Only {name} comes back.", asks, lambda *parts, i=i: parts[i]
+        yield f"only_{i}", f"Only {name} is returned.", asks, lambda *parts, i=i: parts[i]
         others = " and ".join(names[j] for j in range(n) if j != i)
-        does = f"Only {others} come back."
+        does = f"Only {others} are returned."
         yield f"without_{i}", does, asks, lambda *parts, i=i: (*parts[:i], *parts[i + 1 : n])
 
 

@@ -91,9 +91,9 @@ right_too(
 def product(Q, K):
     """Which two axes have to change places, counted from the end?"""
     key_not_transposed = Q @ K
-    """Q is multiplied by K as it stands: a query's numbers then meet columns of K, that is one
-    dimension of every key, instead of one whole key. | A score is the dot product of two rows, one
-    of Q and one of K. What makes a row of K a column?"""
+    """Q is multiplied by K as it is: each query is multiplied by columns of K, which hold one
+    dimension of every key, not one whole key. | A score is the dot product of two rows, one of Q
+    and one of K. What turns a row of K into a column?"""
     all_axes_reversed = Q @ K.permute(*reversed(range(K.ndim)))
     "`K.T` reverses *all* axes, not the last two: with a batch in front, B goes to the end."
     first_axes_exchanged = Q @ K.transpose(0, 1)
@@ -114,13 +114,13 @@ def product(Q, K):
     """Q is transposed instead of K: that multiplies dimensions with dimensions, and the tokens are
     summed away. | Over which axis should a score sum: over tokens or over d_k?"""
     query_with_query = Q @ Q.transpose(-2, -1)
-    """Q is compared with itself: K takes no part. | Whose rows should the columns of the scores
-    stand for?"""
+    """Q is compared with itself: K is not used. | Whose rows should the columns of the scores stand
+    for?"""
     entry_by_entry = Q * K
-    """Q and K are multiplied entry by entry (`*`): query i only meets key i, and nothing is summed.
-    | How many numbers should come out for T_q queries and T_k keys?"""
+    """Q and K are multiplied entry by entry (`*`): query i is compared with key i only, and nothing
+    is summed. | How many numbers should come out for T_q queries and T_k keys?"""
     cosines = F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).transpose(-2, -1)
-    """Rows are brought to length 1 first, so the scores are cosines: how long a query or key is no
+    """Rows are scaled to length 1 first, so the scores are cosines: the length of a query or key no
     longer counts. | Does the formula Q Kᵀ / √d_k divide by the lengths of the vectors?"""
 
 
@@ -131,7 +131,7 @@ def scale(scores, Q, K):
     "The scores are not scaled: nothing divides Q Kᵀ."
     by_d_k = scores / Q.shape[-1]
     """The scores are divided by d_k itself, not by its root (scaling both Q and K by √d_k, or
-    scaling twice, comes to the same)."""
+    scaling twice, gives the same)."""
     times_root_d_k = scores * math.sqrt(Q.shape[-1])
     """The scores are *multiplied* by √d_k: they grow with d_k instead of staying put. | Should the
     scale make large scores larger or smaller?"""
@@ -147,12 +147,12 @@ def scale(scores, Q, K):
     large."""
     by_root_axis_1_of_k = scores / math.sqrt(K.shape[1])
     """The scores are divided by the root of the length of K's axis 1: that is d_k only for one
-    single matrix, and T_k or h as soon as axes stand in front. | How do you name the last axis,
-    however many stand before it?"""
+    single matrix, and T_k or h when there are axes in front. | How do you name the last axis,
+    however many come before it?"""
     by_root_axis_1 = scores / math.sqrt(Q.shape[1])
     """The scores are divided by the root of axis 1's length: that is d_k only for one single
-    matrix, and T or h as soon as axes stand in front. | How do you name the last axis, however many
-    stand before it?"""
+    matrix, and T or h when there are axes in front. | How do you name the last axis, however many
+    come before it?"""
     precedence_half = scores / (Q.shape[-1] ** 1 / 2)
     """The scores are divided by d_k/2. (`d_k ** 1/2` means that: `**` binds before `/`.) | How do
     brackets, or `0.5`, say what is meant?"""
@@ -175,7 +175,7 @@ attention_scores.step(fixed_numbers(), at="scale")
 def finish(scores):
     """Where does Q Kᵀ / √d_k end, and where does the softmax begin?"""
     softmax_too_early = scores.softmax(-1)
-    "A softmax is applied already: these are weights, and the scores were asked for."
+    "A softmax is applied already: these are weights, not the scores."
 
 
 @exercise(
@@ -242,7 +242,7 @@ def normalise(scores):
     would help?"""
     global_maximum = shares((scores - scores.max()).exp())
     """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
-    it lose all their weight, and become 0/0. | Which maximum may be taken away from a row without
+    it lose all their weight, and become 0/0. | Which maximum can be subtracted from a row without
     changing its softmax?"""
     naive_guarded = shares(scores.exp(), 1e-9)
     "= naive_exponentials"
@@ -258,13 +258,13 @@ def normalise(scores):
 @attention.step
 def mix(weights, Q, K, V):
     values_forgotten = weights
-    """V takes no part: your output is the weights themselves. | What does a query collect, by these
+    """V is not used: your output is the weights themselves. | What does a query collect, by these
     weights?"""
     weights_transposed = weights.transpose(-2, -1) @ V
-    """The weights are transposed before they meet V: value j is shared out instead of collected. |
+    """The weights are transposed before the product with V: the sum runs over queries, not keys. |
     Output row i is a mean of the values by the weights of query i. Which axis is summed over?"""
     keys_collected = weights @ K
-    """The weights collect keys: K stands where V should. | What are keys for, and what are values
+    """The weights mix the keys: K is used instead of V. | What are keys for, and what are values
     for?"""
     values_transposed = weights @ V.transpose(-2, -1)
     """V is transposed before the product: dimensions are weighted instead of tokens. | Which axis
@@ -274,18 +274,18 @@ def mix(weights, Q, K, V):
 @attention.step
 def give(output, weights, scores):
     results_exchanged = (weights, output)
-    """The two results come in the wrong order: (weights, output). | What does the exercise ask for
+    """The two results are in the wrong order: (weights, output). | What does the exercise ask for
     first?"""
     output_only = output
-    "Only the output comes back. | The exercise asks for two things: what is the other one?"
+    "Only the output is returned. | The exercise asks for two things: what is the other one?"
     output_twice = (output, output)
-    "The output comes back twice. | The exercise asks for two things: what is the other one?"
+    "The output is returned twice. | The exercise asks for two things: what is the other one?"
     scores_returned = (output, scores)
-    """Beside the output come the scaled scores, from before the softmax, instead of the weights. |
-    Which of your variables sums to 1 over the keys?"""
+    """The output is returned with the scaled scores, from before the softmax, instead of the
+    weights. | Which of your variables sums to 1 over the keys?"""
     weights_returned_transposed = (output, weights.transpose(-2, -1))
-    """The weights come back transposed: rows are keys and columns are queries. | Row i should hold
-    the weights of query i."""
+    """The weights are returned transposed: rows are keys and columns are queries. | Row i should
+    hold the weights of query i."""
 
 
 @attention.step
@@ -302,10 +302,10 @@ def whole(Q, K, V):
     1/√d_k. | Where does √d_k stand in softmax(Q Kᵀ / √d_k) V?"""
     scores_mix_values = (scores @ V, scores.softmax(-1))
     """The output mixes V by the raw scores; only what you return beside it went through the
-    softmax. | By which of the two should the values be weighted?"""
+    softmax. | Which of the two should weight the values?"""
     softmax_after_values = ((scores @ V).softmax(-1), scores.softmax(-1))
-    """The output mixes V by the raw scores, and the softmax runs over what comes out. | What should
-    be positive and sum to 1: the weights of a query, or its output?"""
+    """The output mixes V by the raw scores, and the softmax runs over the result. | What should be
+    positive and sum to 1: the weights of a query, or its output?"""
     unscaled_weights_returned = (scores.softmax(-1) @ V, raw.softmax(-1))
-    """The output is right, and the weights beside it are those of scores without the scale. | Can
+    """The output is right, but the weights beside it come from scores without the scale. | Can
     output and weights come from one and the same softmax?"""

@@ -52,7 +52,7 @@ def factors(attempt: Attempt) -> list[Any]:
 
 def several_products(attempt: Attempt) -> str:
     n = len(factors(attempt))
-    asked = "With *one* product it could be done: all three thirds lie in one matrix."
+    asked = "*One* product is enough: all three thirds lie in one matrix."
     return f"It takes {n} products. {asked}" if n > 1 else ""
 
 
@@ -80,14 +80,14 @@ def project_qkv(
 def give(Q, K, V):
     """Which call cuts the last axis into three?"""
     not_cut = torch.cat([Q, K, V], -1)
-    "One tensor comes back, (B, T, 3·d_model): it is not yet cut into Q, K and V."
+    "One tensor is returned, (B, T, 3·d_model): it is not yet cut into Q, K and V."
     stacked = torch.stack([Q, K, V])
-    """One tensor with a new axis for the three comes back instead of three tensors. | The exercise
+    """One tensor with a new axis for the three is returned instead of three tensors. | The exercise
     asks for a tuple of three. What takes a tensor apart along an axis?"""
     stacked_second = torch.stack([Q, K, V], 1)
     "= stacked"
     each_transposed = (Q.mT, K.mT, V.mT)
-    """The three come transposed, (B, d_model, T). | Tokens in the middle, dimensions last: which
+    """The three are transposed, (B, d_model, T). | Tokens in the middle, dimensions last: which
     product gives that?"""
     queries_scaled = (Q / Q.shape[-1] ** 0.5, K, V)
     """The queries are scaled by √d_model already: here they are only projected. | Where in
@@ -135,13 +135,13 @@ def one_by_one(X, W):
     """What are all three made from?"""
     W_q, W_k, W_v = W.tensor_split(3)
     blocks_not_transposed = (X @ W_q, X @ W_k, X @ W_v)
-    """W_qkv is cut into its three blocks rightly, and then each is used untransposed: X @ W instead
-    of X @ Wᵀ. Square blocks fit either way, so nothing complains. | `nn.Linear` keeps a row for
-    each *output*. Which axis of the block has to meet X's last?"""
+    """W_qkv is cut into its three blocks correctly, but then each is used untransposed: X @ W
+    instead of X @ Wᵀ. Square blocks fit either way, so nothing complains. | `nn.Linear` keeps a row
+    for each *output*. Which axis of the block must match X's last?"""
     Q = X @ W_q.mT
     K = Q @ W_k.mT
     one_from_another = (Q, K, K @ W_v.mT)
-    "K is made from Q, and V from K: each product goes on with the one before."
+    "K is made from Q, and V from K: each product starts from the one before."
     keys = X @ W_k.mT
     values_of_keys = (X @ W_q.mT, keys, keys @ W_v.mT)
     "V is made from the keys, which were projected already: x W_kᵀ W_vᵀ."
@@ -182,7 +182,7 @@ right_too(
     count_parameters,
     lambda _: (9, 11, 5),
     "With d_model = 9, n_heads = 11 and d_k = 5",
-    "Is there a division, whose result is cut?",
+    "Is there a division whose result is rounded down?",
 )
 
 
@@ -207,7 +207,7 @@ def inward(d_model, h, d_k):
 @count_parameters.step
 def outward(d_model, h, d_k):
     two_projections = 0
-    """Of the four matrices only three are counted. | Three lead into the heads, and one leads back.
+    """Only three of the four matrices are counted. | Three lead into the heads, and one leads back.
     Which is missing?"""
     square_outward = d_model**2
     """W_o is counted as d_model × d_model: what it reads is h · d_k wide, which may differ. | How

@@ -63,7 +63,7 @@ def in_memory_order(x, n_heads):
     view_only = x.reshape(B, n_heads, T, D // n_heads)
     """This reads head 0 from the first T/h tokens: `view` (or `reshape`) to (B, h, T, d_k) cuts
     memory in order, and memory runs token by token. | Every head should see all tokens. Which axis
-    must be cut first, and which axes have to change places then?"""
+    must be cut first, and which must then change places?"""
     viewed = x.view(B, n_heads, T, D // n_heads)
     "= view_only"
     tokens_chunked = torch.stack(x.chunk(n_heads, 1), 1)
@@ -74,8 +74,8 @@ def in_memory_order(x, n_heads):
     """The axes are exchanged before the cut, and then a `view` or `reshape` to (B, h, T, d_k) runs
     through memory column by column. | What does memory look like at the moment when you cut it?"""
     tokens_times_heads = x.reshape(B, T * n_heads, D // n_heads)
-    """Tokens and heads are one axis, (B, T·h, d_k): three axes, and four are asked for. | Which
-    axis should h have for itself, and where does it stand?"""
+    """Tokens and heads are one axis, (B, T·h, d_k): three axes instead of four. | Where should the
+    axis for h be?"""
     batch_times_tokens = x.reshape(B * T, n_heads, D // n_heads).transpose(0, 1)
     """Batch and tokens are one axis, (h, B·T, d_k): the sequences run into each other. | Which axes
     of x should remain as they are?"""
@@ -86,7 +86,7 @@ def cut(x, h):
     """A head owns d_k neighbouring columns. Which of the two sizes has to come last?"""
     interleaved = x.reshape(*x.shape[:2], -1, h).transpose(2, 3)
     """The columns are dealt out like cards: head 0 gets columns 0, h, 2h, … instead of the first
-    d_k. That comes of cutting into (d_k, h) instead of (h, d_k)."""
+    d_k. That comes from cutting into (d_k, h) instead of (h, d_k)."""
     sizes_exchanged = x.reshape(*x.shape[:2], -1, h)
     "h and d_k are exchanged: this makes d_k heads of h dimensions each."
     heads = x.unflatten(-1, (h, -1))
@@ -112,11 +112,11 @@ split_heads.step(orders_of_axes("B T h d_k", "B h T d_k", LAST_TWO), at="order")
 @split_heads.step
 def finish(x):
     folded_into_batch = x.flatten(0, 1)
-    """The heads are folded into the batch: (B·h, T, d_k) has three axes, and four are asked for. |
-    Which axis should h have for itself?"""
+    """The heads are folded into the batch: (B·h, T, d_k) has three axes instead of four. | Where
+    should the axis for h be?"""
     list_of_heads = x.unbind(1)
-    """The heads come as a list or tuple, one tensor for each, instead of as one axis. | Which call
-    makes one tensor with a new axis out of several?"""
+    """The heads are a list or tuple, one tensor for each, instead of one axis. | Which call makes
+    one tensor with a new axis out of several?"""
 
 
 def tokens_before_heads(x: Tensor) -> Tensor:
@@ -153,8 +153,8 @@ def order(x):
     B, h, T, d_k = x.shape
     heads_for_batch = x.reshape(h, B, T, d_k).transpose(1, 2)
     """Batch and heads are taken for each other: a `reshape` or `view` to (h, B, …) of what lies in
-    memory as (B, h, …) gives a sequence heads of other sequences. | Which of the two axes is first
-    in x?"""
+    memory as (B, h, …) puts heads of other sequences into each sequence. | Which of the two axes is
+    first in x?"""
     dimensions_before_heads = x.permute(0, 2, 3, 1)
     """The numbers of the heads are interleaved: a row runs head 0, head 1, … for dimension 0, then
     for dimension 1. That is the order (B, T, d_k, h). | Head 0's d_k numbers should stand together.
@@ -176,9 +176,9 @@ merge_heads.step(
 @merge_heads.step
 def arrange(x):
     same_head = x[:, :1].expand_as(x)
-    "Head 0 stands in the place of every head. | Whose numbers belong behind those of head 0?"
+    "Every head is replaced by head 0. | Whose numbers belong after those of head 0?"
     mean_for_each = x.mean(1, keepdim=True).expand_as(x)
-    "The mean of the heads stands in the place of every head. | What is lost in a mean?"
+    "Every head is replaced by the mean of the heads. | What is lost in a mean?"
     B, h, T, d_k = x.shape
     heads_before_batch = x.reshape(h, B, T, d_k).transpose(0, 1)
     "= heads_for_batch"
@@ -192,7 +192,7 @@ def join(y, x):
     """Which call makes one axis out of two neighbours?"""
     B, h, T, d_k = x.shape
     not_joined = y
-    "The axes are in order, and h and d_k are still two: (B, T, h, d_k)."
+    "The axes are in order, but h and d_k are still two: (B, T, h, d_k)."
     batch_joined_too = y.reshape(B * T, h * d_k)
     "Batch and tokens are joined as well: (B·T, h·d_k). | Which axes should remain as they are?"
     merged = side_by_side(y, x)
@@ -219,15 +219,15 @@ def in_another_way(x):
     """The heads are laid one after the other along the *batch*: (h·B, T, d_k). | Side by side means
     along the last axis. Which `dim` is that?"""
     sequences_side_by_side = torch.cat(x.unbind(0), -1)
-    """Not heads but sequences are laid side by side: axis 0 is taken apart. | Which axis of (B, h,
-    T, d_k) counts the heads?"""
+    """Sequences are laid side by side, not heads: axis 0 is taken apart. | Which axis of (B, h, T,
+    d_k) counts the heads?"""
     tokens_side_by_side = torch.cat(x.unbind(2), -1)
-    """Not heads but tokens are laid side by side: a row holds all tokens of one head, (B, h,
-    T·d_k). | Which axis of (B, h, T, d_k) counts the heads?"""
+    """Tokens are laid side by side, not heads: a row holds all tokens of one head, (B, h, T·d_k). |
+    Which axis of (B, h, T, d_k) counts the heads?"""
     last_head_only = x[:, -1]
-    """Only the last head comes back. (In a loop that joins nothing each one overwrites the one
+    """Only the last head is returned. (In a loop that joins nothing, each head overwrites the one
     before.) | How wide should a token be in the end?"""
     largest_head = x.amax(1)
-    "Of every dimension only the largest number over the heads remains."
+    "Each dimension keeps only its largest number over the heads."
     first_head_only = x[:, 0]
-    "Only head 0 comes back. | How wide should a token be in the end?"
+    "Only head 0 is returned. | How wide should a token be in the end?"

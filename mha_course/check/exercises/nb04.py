@@ -50,7 +50,7 @@ def triangle(T):
     """True means *blocked* here. May query 2 look at key 1?"""
     mask, square = future(T), torch.ones(T, T, dtype=torch.bool)
     keep_mask = ~mask
-    "True and False are the wrong way round: your True stands where looking is *allowed*."
+    "True and False are the wrong way round: your True means that looking is *allowed*."
     diagonal_blocked = square.triu(0)
     """The diagonal is blocked as well: no token may look at itself, and query 0 is left with no key
     at all. | Query i may see keys 0 … i. Is i among them?"""
@@ -58,8 +58,8 @@ def triangle(T):
     """The *past* is blocked instead of the future: your True stands below the diagonal. | Row i is
     query i, column j is key j. Which keys come later than the query?"""
     one_too_late = square.triu(2)
-    """Off by one: the next token can still be seen, the mask starts at the second after it. | Which
-    is the first key that query i may not see?"""
+    """Off by one: the next token can still be seen; the mask starts one key too late. | Which is
+    the first key that query i may not see?"""
     one_too_early = square.triu(-1)
     """Off by one: the last past token is blocked too. | Which is the first key that query i may not
     see?"""
@@ -69,8 +69,8 @@ def triangle(T):
     """Only the next token is blocked, not all that follow. | Which keys lie in the future of query
     0?"""
     only_itself = ~torch.eye(T, dtype=torch.bool)
-    """All but the diagonal is blocked: each token only sees itself. | Query i may see keys 0 … i.
-    Which are missing?"""
+    """Everything but the diagonal is blocked: each token sees only itself. | Query i may see keys 0
+    … i. Which are missing?"""
 
 
 causal_mask.step(kinds_of_mask, at="kind")
@@ -151,11 +151,11 @@ def where(positions, lengths):
     tokens_and_one_marked = positions <= lengths
     "The wrong way round, and off by one: your True marks the tokens and the first padding key."
     padding_in_front = positions < len(positions) - lengths
-    """Padding is taken to stand *in front*: the first T − lengths[b] keys are blocked. | At which
-    end of a sequence do its tokens begin here?"""
+    """Padding is taken to be *in front*: the first T − lengths[b] keys are blocked. | At which end
+    of a sequence do its tokens begin here?"""
     first_length_for_all = (positions >= lengths[0]).expand(len(lengths), -1)
-    """Every sequence gets the same mask, by the length of sequence 0. | Which axis of the mask
-    should tell sequences apart?"""
+    """Every sequence gets the same mask, made from the length of sequence 0. | Which axis of the
+    mask should tell sequences apart?"""
 
 
 @padding_mask.step(at="axes")
@@ -163,18 +163,19 @@ def axes_of_padding(mask):
     """From the right the axes of the scores are keys, queries, heads, batch. Where do B and T
     go?"""
     no_axes_for_heads = mask
-    "The mask has shape (B, T): against scores (B, h, T, T) its B would meet the *queries*."
+    "The mask has shape (B, T): against scores (B, h, T, T) its B would line up with the *queries*."
     one_axis_short = mask[:, None, :]
-    "The mask has shape (B, 1, T): the axis for the heads is missing, and B would meet the heads."
+    """The mask has shape (B, 1, T): the axis for the heads is missing, and B would line up with the
+    heads."""
     queries_blocked = mask[:, None, :, None]
-    """The mask has shape (B, 1, T, 1): T stands at the *queries*, so whole rows are blocked and
-    padding keys can still be seen. | Should the padding be unseen, or unseeing?"""
+    """The mask has shape (B, 1, T, 1): T is on the axis of the *queries*, so whole rows are blocked
+    and padding keys can still be seen. | Should the padding be unseen, or unseeing?"""
     tokens_at_heads = mask[:, :, None, None]
-    """The mask has shape (B, T, 1, 1): T stands where the heads are. | From the right the axes of
+    """The mask has shape (B, T, 1, 1): T is where the heads should be. | From the right the axes of
     the scores are keys, queries, heads, batch. Where does T go?"""
     batch_at_queries = mask[None, None]
-    """The mask has shape (1, 1, B, T): B stands where the queries are. | From the right the axes of
-    the scores are keys, queries, heads, batch. Where does B go?"""
+    """The mask has shape (1, 1, B, T): B is where the queries should be. | From the right the axes
+    of the scores are keys, queries, heads, batch. Where does B go?"""
     spread_over_queries = mask[:, None, None, :].expand(-1, -1, mask.shape[1], -1)
     """The mask is already spread over the queries, (B, 1, T, T): an axis of 1 would broadcast. |
     Which two axes may stay 1?"""
@@ -195,21 +196,21 @@ def in_another_way(lengths, T):
     "The mask is as wide as the longest sequence instead of T. | How many keys do the scores have?"
     padded = torch.arange(T) >= lengths[:, None]
     ones_at_tokens = (~padded).long()
-    """Your mask holds 1 at tokens and 0 at padding, (B, T), as tokenizers give it; asked for is
-    True where a key is blocked, (B, 1, 1, T). | What does True
-    mean here, and where do the axes stand?"""
+    """Your mask holds 1 at tokens and 0 at padding, (B, T), as tokenizers give it; the exercise
+    asks for True where a key is blocked, (B, 1, 1, T). | What does True mean here, and where do the
+    axes belong?"""
     full_length_blocked = (padded | (lengths == T)[:, None])[:, None, None, :]
-    """A sequence without any padding is blocked from end to end. (A slice from −0 on does that: it
-    begins at 0.) | What is T − length there, and what does your line make of it?"""
+    """A sequence without any padding is blocked from end to end. (A slice that begins at −0 does
+    that: it begins at 0.) | What is T − length there, and what does your line make of it?"""
     lengths_as_tokens = (lengths == 0)[:, None, None, None].expand(-1, 1, 1, T)
-    """A sequence of length 0 is blocked, and in the others nothing is. (Comparing the lengths with
-    0, as if they were tokens, gives that; so does an index along another axis than the keys'.) |
-    What does a length of 3 say about keys 0 to T − 1?"""
+    """A sequence of length 0 is blocked, but nothing in the others. (Comparing the lengths with 0,
+    as if they were tokens, does that; so does an index along the wrong axis.) | What does a length
+    of 3 say about keys 0 to T − 1?"""
     first_only = (torch.arange(T) == lengths[:, None])[:, None, None, :]
-    """Only the first padding key is blocked, the one at position lengths[b]: those behind it stay
+    """Only the first padding key is blocked, the one at position lengths[b]: those after it stay
     open. | Which of the keys 0 to T − 1 are padding?"""
     causal_too = padded[:, None, None, :] | future(T)
-    """The causal triangle is blocked as well, (B, 1, T, T). | What was asked for is padding alone.
+    """The causal triangle is blocked as well, (B, 1, T, T). | The exercise asks for padding alone.
     Which line adds the future?"""
 
 
@@ -280,9 +281,9 @@ def nan_of_empty_rows(where: str) -> Finding:
     """Results may be clean and their gradients NaN all the same."""
     return Finding(
         "nan_gradient",
-        f"{where} has NaN in it. (A softmax of nothing but −∞ leaves that behind, and a zero in "
-        "place of its result does not mend the way back: where −∞ was *added* to the scores "
-        "nothing stops the NaN there, as `masked_fill` would.)",
+        f"{where} has NaN in it. (A softmax of nothing but −∞ is NaN, and a zero in place of its "
+        "result does not repair the backward pass: where −∞ was *added* to the scores nothing "
+        "stops the NaN there, as `masked_fill` would.)",
         "How could the softmax of a blocked row be kept from ever seeing nothing but −∞?",
     )
 
@@ -291,13 +292,13 @@ def nan_of_overflow(where: str, also: str = "") -> Finding:
     return Finding(
         "nan_gradient",
         f"{where} has NaN in it{also}. (Where `exp` overflows at a blocked key, a zero in its "
-        "place afterwards does not mend the way back: 0 · ∞ is NaN.)",
-        "What does `exp` see of a blocked score, and could it be lowered before?",
+        "place afterwards does not repair the backward pass: 0 · ∞ is NaN.)",
+        "Which blocked scores does `exp` see, and could they be lowered first?",
     )
 
 
 def gradients_of_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
-    where = "The weights are right, and the *gradient* of the scores"
+    where = "The weights are right, but the *gradient* of the scores"
     for case in cases:
         scores, mask = case.inputs
         with_keys = replace(case, inputs=(scores, mask & ~mask.all(-1, keepdim=True)))
@@ -313,8 +314,8 @@ def nan_on_the_way(attempt: Attempt) -> str:
     if not (first := next(filter(None, seen), "")):
         return ""
     return (
-        f"On the way an empty row is NaN. {first} Nothing of it is left here, in weights or "
-        "gradients, since −∞ was filled in; added, it would spoil the gradients. Can you do "
+        f"On the way an empty row is NaN. {first} It leaves no trace here, in weights or "
+        "gradients, because −∞ was filled in; added, it would spoil the gradients. Can you do "
         "without NaN?"
     )
 
@@ -399,10 +400,10 @@ def read(mask, scores):
     true_means_keep = ~mask
     "The mask is used the wrong way round: what is True stays, and what is False is blocked."
     mask_ignored = torch.zeros_like(mask)
-    """The mask takes no part: no weight is changed by it. | What has to happen to a score so that
-    its weight becomes 0, and the others sum to 1?"""
+    """The mask is not used: it changes no weight. | What has to happen to a score so that its
+    weight becomes 0, and the others sum to 1?"""
     causal_instead = torch.ones_like(scores).triu(1).bool()
-    "A causal mask is applied, and not the one that was given. | What does the second argument say?"
+    "A causal mask is applied, not the one that was given. | What does the second argument say?"
     mask_of_sequence_0 = torch.broadcast_to(mask, scores.shape)[:1]
     """All sequences are masked alike, by the mask of the first. | What does the mask's first axis
     count, where it has four?"""
@@ -426,7 +427,7 @@ def fill_all_alike(scores, mask):
     "= blocked_rows_uniform"
     added_1e9 = scores + mask.to(scores.dtype) * -1e9
     """A row whose every key is blocked gets weights as if nothing were blocked. (Adding −1e9 to all
-    of its scores comes to that, and so does leaving such rows out of the mask.)"""
+    of its scores does that, and so does leaving such rows out of the mask.)"""
     lowest_score = scores.masked_fill(mask, scores.min())
     """Blocked scores become the lowest score that there is, and that is an ordinary one: blocked
     keys keep a share. | Which score has weight 0 after a softmax?"""
@@ -445,10 +446,10 @@ def fill_wrongly(scores, mask):
     mask_added = scores + numbers
     "The mask is *added* to the scores as 0 and 1: a blocked key scores one point more."
     times_infinity = scores + numbers * -math.inf
-    """What is not blocked becomes NaN. (A mask of 0 and 1 times −∞, added, gives that: 0 · −∞ is
+    """What is not blocked becomes NaN. (A mask of 0 and 1 times −∞, added, does that: 0 · −∞ is
     NaN.) | How can −∞ be put in certain places and nowhere else?"""
     added_1e4 = scores + numbers * -1e4
-    """Something is only taken away from a blocked score: real scores can differ by more than that,
+    """A number is only subtracted from a blocked score: real scores can differ by more than that,
     and then a blocked key wins. | Which value lies below every possible score?"""
     added_1000 = scores + numbers * -1000
     "= added_1e4"
@@ -457,8 +458,8 @@ def fill_wrongly(scores, mask):
 @masked_softmax.step(at="fill", empty=zero_where_blocked)
 def fill_and_zero(scores, mask):
     zero_scores_zeroed = scores.masked_fill(mask, 0.0)
-    """Blocked scores become 0, take their share in the softmax, and are put to 0 only then: rows no
-    longer sum to 1. | Which score has weight 0 after a softmax?"""
+    """Blocked scores become 0, take their share in the softmax, and are set to 0 only after it:
+    rows no longer sum to 1. | Which score has weight 0 after a softmax?"""
 
 
 @masked_softmax.step(at="normalise", fill=minus_1e9, empty=zero_where_blocked)
@@ -475,7 +476,7 @@ def normalise_and_zero(scores):
 @masked_softmax.step(at="fill", empty=lambda weights, mask: weights.nan_to_num(0.0))
 def fill_and_mend(scores, mask):
     times_infinity_mended = scores + mask.to(scores.dtype) * -math.inf
-    """Every weight is 0. (A mask of 0 and 1 times −∞, added, gives that where NaN is made 0 after
+    """Every weight is 0. (A mask of 0 and 1 times −∞, added, does that where NaN is made 0 after
     the softmax: 0 · −∞ is NaN.) | How can −∞ be put in certain places without multiplying?"""
 
 
@@ -488,14 +489,16 @@ def empty_after(weights, mask):
     no longer sum to 1. | When would the open keys share out all of the weight: mask before the
     softmax, or after?"""
     blocked_kept_after = weights * mask
-    """After the softmax the weights are multiplied by the mask itself: blocked keys are what stays.
-    | True means *blocked* in this course. In which row of your result do you see the opposite?"""
+    """After the softmax the weights are multiplied by the mask itself: only blocked keys keep their
+    weight. | True means *blocked* in this course. In which row of your result do you see the
+    opposite?"""
     renormalised_after = shares(kept)
     """The mask comes after the softmax, and rows are divided by what is left: where nothing is left
     (no key is open, or the open ones score far below the blocked ones) that is 0/0."""
     renormalised_cleared = shares(kept).nan_to_num(0.0)
     """Where the open keys score far below the blocked ones the row is lost, and comes out as 0: a
-    blocked score still takes part in the softmax, or in the maximum, and is put away only then."""
+    blocked score still takes part in the softmax, or in the maximum, and is removed only after
+    it."""
 
 
 @masked_softmax.step(at=WHOLE)
@@ -508,8 +511,8 @@ def one_maximum(scores, mask):
     raw = scores.exp().masked_fill(mask, 0.0)
     product = scores.exp() * ~mask
     naive_times = product / product.sum(-1, keepdim=True).clamp(min=1e-300)
-    """Rows with very large or very low scores are lost. (`exp` of the scores as they are gives
-    that: it overflows for the one, and is 0 for the other.)"""
+    """Rows with very large or very low scores are lost. (`exp` of the scores as they are does that:
+    it overflows for the first, and is 0 for the others.)"""
     naive_mended = shares(raw).nan_to_num(0.0)
     "= naive_times"
     low = scores.masked_fill(mask, -math.inf)

@@ -46,7 +46,7 @@ def side_by_side(attempt: Attempt) -> str:
         return ""
     return (
         "All heads enter one product, side by side, and are summed within it: which columns of "
-        "`W_o` does each head meet there, and what does it write by itself?"
+        "`W_o` multiply each head there, and what does it write by itself?"
     )
 
 
@@ -76,12 +76,12 @@ def slab(W_o, i, h, d_k):
     "The columns of W_o are dealt out like cards: head i gets columns i, i+h, i+2h and so on."
     rows_cut = W_o[i * d_k : (i + 1) * d_k]
     """Head i's slab is cut from the *rows* of W_o: rows are outputs (`nn.Linear` layout), and the
-    heads meet its columns. | W_o is (out, in). Which of its axes is h·d_k long?"""
+    heads belong to its columns. | W_o is (out, in). Which of its axes is h·d_k long?"""
     rows_cut_untransposed = W_o[i * d_k : (i + 1) * d_k].mT
     """Head i's slab is cut from the *rows* of W_o and used untransposed. | W_o is (out, in). Which
     of its axes is h·d_k long?"""
     first_slab_for_all = W_o[:, :d_k]
-    "Every head writes through the columns of head 0 (adding the heads first is the same)."
+    "Every head writes through the columns of head 0 (adding the heads first does the same)."
     steps_of_one = W_o[:, i : i + d_k]
     """The slabs start at i instead of i·d_k, so they overlap. | How wide is the slab of each head
     that comes before?"""
@@ -94,7 +94,7 @@ def slab(W_o, i, h, d_k):
     transposed_then_viewed = W_o.mT.reshape(h, -1, d_k)[i]
     """W_o is transposed, and then cut by `view` or `reshape` into (h, d_model, d_k): that runs
     through memory and mixes columns of different heads. | After the transpose the heads lie along
-    axis 0. Into which two sizes has it to be cut?"""
+    axis 0. Into which two sizes must it be cut?"""
     slabs_reversed = neighbouring_columns(W_o, h - 1 - i, h, d_k)
     "The columns are taken from the other end: head 0 gets the last d_k."
 
@@ -103,9 +103,9 @@ def slab(W_o, i, h, d_k):
 def write(head, slab):
     slab_untransposed = head @ slab
     """W_o is used untransposed: x @ W for x @ Wᵀ. Where d_k equals d_model nothing complains. |
-    `nn.Linear` keeps a row for each *output*. Which axis has to meet the head's last?"""
+    `nn.Linear` keeps a row for each *output*. Which axis must match the head's last?"""
     no_w_o = head
-    "The heads are summed as they are: W_o takes no part. | What does W_o do with a head?"
+    "The heads are summed as they are: W_o is not used. | What does W_o do to a head?"
 
 
 @sum_of_head_writes.step
@@ -117,14 +117,13 @@ def collect(writes):
     first_twice = sum(writes) + writes[0]
     "Head 0's write is added twice. | With which head does the loop begin, and with what the sum?"
     not_added = torch.stack(writes, 1)
-    "The writes come back one by one, along an axis for the heads: they are not added up."
+    "The writes are returned one by one, along an axis for the heads: they are not added up."
     last_only = writes[-1]
-    """Only the last head's write comes back: each overwrites the one before (`=` where `+=` is
-    meant), or `return` stands after the loop without a sum. | What should be left of head 0 in the
+    """Only the last head's write is returned: each overwrites the one before (`=` where `+=` is
+    meant), or `return` comes after a loop without a sum. | What should be left of head 0 in the
     end?"""
     first_only = writes[0]
-    """Only head 0's write comes back. | Which other heads write, and does `return` stand inside the
-    loop?"""
+    "Only head 0's write is returned. | Which other heads write, and is `return` inside the loop?"
     multiplied = torch.stack(writes).prod(0)
     "The writes are multiplied with each other. | Σ stands for which operation?"
     none = torch.zeros_like(writes[0])
@@ -147,7 +146,7 @@ def each(heads):
     torn_apart = list(heads.reshape(B, T, h, d_k).unbind(2))
     """The tokens are torn apart before W_o: a `reshape` or `view` to (B, T, …) of what lies in
     memory as (B, h, T, d_k), so a row holds h tokens of one head. | Memory runs head by head here.
-    Which axes have to change places before?"""
+    Which axes have to change places first?"""
     heads_back_to_front = list(heads.flip(1).unbind(1))
     "= slabs_reversed"
 
@@ -158,13 +157,13 @@ def all_at_once(heads, W_o):
     merged = heads.transpose(1, 2).flatten(2)
     added_both = heads.sum(1) @ W_o.unflatten(1, (h, d_k)).sum(1).mT
     """The heads are added first, and so are the columns of W_o: Σ head · Σ slab has all the cross
-    terms that Σ head · slab has not. | Which head should meet which slab?"""
+    terms that Σ head · slab lacks. | Which head should be multiplied by which slab?"""
     shifted_by_one = heads[:, 1:].transpose(1, 2).flatten(2) @ W_o[:, : (h - 1) * d_k].mT
-    """Head 0 is left out, and each other head meets the columns of the head before it. | Which
-    values should i run through, and which columns belong to head i?"""
+    """Head 0 is left out, and each other head is multiplied by the columns of the head before it. |
+    Which values should i run through, and which columns belong to head i?"""
     only_concatenated = merged
-    """The heads are concatenated, and W_o takes no part. | What remains to be done with the
+    """The heads are concatenated, but W_o is not used. | What remains to be done with the
     concatenation?"""
     concatenated_untransposed = merged @ W_o
-    """The heads are concatenated rightly, and W_o is used untransposed: x @ W instead of x @ Wᵀ. |
-    `nn.Linear` keeps a row for each *output*. Which axis has to meet the concatenation?"""
+    """The heads are concatenated correctly, but W_o is used untransposed: x @ W instead of x @ Wᵀ.
+    | `nn.Linear` keeps a row for each *output*. Which axis must match the concatenation's last?"""

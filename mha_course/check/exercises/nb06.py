@@ -40,10 +40,10 @@ def gradient_with_blocked_rows(answer: Callable[..., Any], cases: list[Case]) ->
 
 _NAN_GRADIENTS = {
     "with every key of query 1 blocked": nb04.nan_of_empty_rows(
-        "The output is right even where a row is blocked, and the *gradient* of the weights"
+        "The output is right even where a row is blocked, but the *gradient* of the weights"
     ),
     "where scores are as large as 1e4": nb04.nan_of_overflow(
-        "The output is right, and where scores are large the *gradient* of the weights"
+        "The output is right, but where scores are large the *gradient* of the weights"
     ),
 }
 
@@ -172,11 +172,9 @@ def wrong_layers() -> Iterator[Way]:
             if by != own
         )
         if unused := [f"`{NAMES[i]}`" for i in usual if i not in choice]:
-            does += f": {' and '.join(unused)} {'take' if unused[1:] else 'takes'} no part"
+            does += f": {' and '.join(unused)} {'are' if unused[1:] else 'is'} not used"
         if choice == (1, 0, 2):  # K Qᵀ comes to the same
-            does = (
-                "queries and keys have changed places: what `w_k` makes looks at what `w_q` makes"
-            )
+            does = "queries and keys have changed places: `w_k` makes the queries, `w_q` the keys"
 
         def project(x: Tensor, layers: Layers, choice: Any = choice) -> Any:
             made = layers.projected(x)
@@ -194,10 +192,10 @@ def split(x, h, which):
     """A head owns d_k neighbouring columns. Which of the two sizes has to come last?"""
     split_by_view = by_view(x, h)
     """The heads are cut by `view` alone: head 0 gets the first T/h tokens instead of the first d_k
-    columns of all tokens. | Every head should see all tokens. Along which axis has the cut to be
-    made first, and which axes have to change places then?"""
+    columns of all tokens. | Every head should see all tokens. Which axis must be cut first, and
+    which must then change places?"""
     split_interleaved = like_cards(x, h)
-    """The columns are dealt out like cards: head 0 gets columns 0, h, 2h, … That comes of cutting
+    """The columns are dealt out like cards: head 0 gets columns 0, h, 2h, … That comes from cutting
     into (d_k, h) instead of (h, d_k)."""
     split_same_columns = into_heads(x, h, which)[:, :1].expand(-1, h, -1, -1)
     "Every head gets the same columns, those of head 0. | Which columns belong to head 1?"
@@ -221,8 +219,8 @@ def like_cards(x: Tensor, h: int) -> Tensor:
 )
 def without_cut(x, h, which):
     not_split = x[:, None]
-    """There is only one head: attention runs over all d_model dimensions at once, and n_heads takes
-    no part. | Where should x be cut into heads?"""
+    """There is only one head: attention runs over all d_model dimensions at once, and n_heads is
+    not used. | Where should x be cut into heads?"""
 
 
 @MultiHeadAttention.step(at="split", order=lambda context: context.permute(0, 2, 3, 1))
@@ -291,7 +289,7 @@ MultiHeadAttention.adopt(nb03.merge_heads, "arrange", "order")
 def leave(merged, layers, x):
     """Which steps does the formula Concat(head_1, …, head_h) W^O have?"""
     without_w_o = merged
-    "`w_o` takes no part: what comes out is the concatenation of the heads. | What mixes the heads?"
+    "`w_o` is not used: the result is the concatenation of the heads. | What mixes the heads?"
     with_residual = x + layers.apply("w_o", merged)
     """x is added to the output: a residual connection belongs around the module, not in it. | What
     remains if you leave the sum out?"""
@@ -303,15 +301,15 @@ def leave(merged, layers, x):
 def give(output, weights, mask):
     """Where in the chain softmax, V, concatenation, w_o does the zero belong?"""
     output_and_weights = (output, weights)
-    "Two things come back, output and weights. | What does the exercise ask for?"
+    "Two things are returned, output and weights. | What does the exercise ask for?"
     nobody = torch.zeros_like(weights).bool()
     gone = (nobody if mask is None else nobody | mask).all(-1)
     zero_output_row = output.masked_fill(gone.all(1)[..., None], 0.0)
     """The whole output row of a fully blocked query is set to zero: its *context* is zero, and then
     `w_o` still adds its bias."""
     mended_at_the_end = output.masked_fill(gone.any(1)[..., None], 0.0)
-    """A token's whole output row is 0 where a head has nothing left to look at, be it one alone:
-    the other heads and `w_o`'s bias are lost. (Blanking, or mending NaN, *behind* `w_o` gives
+    """A token's whole output row is 0 where a head has nothing left to look at, even if only one:
+    the other heads and `w_o`'s bias are lost. (Blanking, or replacing NaN, *after* `w_o` does
     that.)"""
 
 
@@ -320,8 +318,8 @@ def all_of_it(x, mask, layers):
     right = MultiHeadAttention.right
     blocked = nb04.future(x.shape[1])
     only_causal = right(x, blocked, layers)
-    """The future is blocked, always, and the mask that is given takes no part. | Which keys does
-    the caller want to be blocked?"""
+    """The future is always blocked, and the mask that is given is not used. | Which keys does the
+    caller want to be blocked?"""
     always_causal = right(x, blocked if mask is None else blocked | mask, layers)
     """The future is always blocked, whatever mask is given. | Where does the triangle come from if
     the caller has not passed it?"""
@@ -340,8 +338,8 @@ def all_of_it(x, mask, layers):
     scores = Q @ K.mT / root
     weights = (scores if mask is None else scores.masked_fill(mask, -1e9)).softmax(-1)
     never_split = layers.apply("w_o", weights @ V)
-    """x is never cut into heads: one attention runs over all d_model dimensions, and n_heads only
-    takes part in the scale. | How many weights does a query have with h heads?"""
+    """x is never cut into heads: one attention runs over all d_model dimensions, and n_heads is
+    only used in the scale. | How many weights does a query have with h heads?"""
     kept = weights if mask is None else weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
     never_split_zeroed = layers.apply("w_o", kept @ V)
     "= never_split"

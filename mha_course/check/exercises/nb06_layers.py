@@ -76,7 +76,7 @@ def bind(cls: Any) -> Bound | Finding | None:
     if not isinstance(cls, type):
         return Finding(
             "not_a_class",
-            "The check takes the class itself, and got something else (an instance, perhaps).",
+            "The check takes the class itself, but got something else (an instance, perhaps).",
             "Does it say `check.MultiHeadAttention(MultiHeadAttention)`?",
         )
     codes = codes_of(cls)
@@ -141,13 +141,12 @@ def _forward_is_open(module: nn.Module, d_model: int, codes: set[Any]) -> Findin
 
 NOTHING_RETURNED = Finding(
     "no_return",
-    "`forward` computes something, and then returns nothing: a function without `return` gives "
-    "`None`.",
+    "`forward` computes something, but returns nothing: a function without `return` gives `None`.",
     "Which of its values should the caller get?",
 )
 FORWARD_OPEN = Finding(
     "forward_open",
-    "The four layers are there, and `forward` is still to be written.",
+    "The four layers are there, but `forward` is not written yet.",
     "What happens first to x, on the way to queries, keys and values?",
 )
 

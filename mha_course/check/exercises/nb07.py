@@ -61,8 +61,8 @@ def shift(logits, tokens):
     Which token follows the last one? How many predictions can be judged?"""
     shifted_across_sequences = (logits.reshape(-1, logits.shape[-1])[:-1], tokens.reshape(-1)[1:])
     """All sequences are laid end to end before the shift: the last position of each is asked for
-    the first token of the next sequence. | Along which axis has the shift to happen, and is it
-    still there after flattening?"""
+    the first token of the next sequence. | Along which axis must the shift happen, and is it still
+    there after flattening?"""
     shift_along_batch = (logits[:-1], tokens[1:])
     """The shift goes along the batch (axis 0): sequence 0 is asked for the tokens of sequence 1. |
     Which axis of (B, T) runs along a sequence?"""
@@ -94,8 +94,8 @@ def normalise(logits):
     """The softmax runs over the positions, not over the vocabulary. | Among what does the model
     choose, tokens of the vocabulary or places in the sequence?"""
     log_of_softmax = logits.softmax(-1).log()
-    """For large logits the loss is ∞: written apart, exp, sum and log run out of numbers. (A
-    softmax becomes exactly 0, and its log −∞; or `exp` overflows.)"""
+    """For large logits the loss is ∞: written separately, exp, sum and log leave the range of
+    floats. (A softmax becomes exactly 0, and its log −∞; or `exp` overflows.)"""
     naive_probabilities = (logits.exp() / logits.exp().sum(-1, keepdim=True)).log()
     "For large logits the loss is NaN: `exp` of the logits as they are overflows, and ∞/∞ is NaN."
     in_bits = logits.log_softmax(-1) / math.log(2)
@@ -126,24 +126,24 @@ def pick(logs, targets):
     """The sign is missing: a log-probability is negative, and a loss should fall as the model
     improves. | Cross-entropy is −log p. Where is the minus?"""
     one_minus_p = 1 - right_one.exp()
-    "Of each prediction 1 − p is taken, where cross-entropy takes −log p."
+    "Each prediction gives 1 − p, where cross-entropy takes −log p."
     accuracy = (logs.argmax(-1) == targets).to(logs.dtype)
-    "The share of right guesses (the accuracy) is counted: it has no gradient, and is no loss."
+    "The share of right guesses (the accuracy) is counted: it has no gradient, and is not a loss."
 
 
 @next_token_loss.step
 def reduce(losses, targets):
     """By how many predictions should the sum be divided?"""
     total = losses.sum()
-    "The losses are added up and not averaged: the loss grows with batch and length."
+    "The losses are added up, not averaged: the loss grows with batch and length."
     per_sequence = losses.sum() / len(targets)
     "The sum is divided by B only: the loss grows with the length."
     divided_by_all = losses.sum() / (targets.shape[0] * (targets.shape[-1] + 1))
     """The sum is divided by B·T, and there are only B·(T−1) predictions. | How many positions have
     a next token?"""
     not_reduced = losses
-    """The losses come back one by one, (B, T−1): they are not averaged. | The exercise asks for a
-    scalar. Which call makes one of them?"""
+    """The losses are returned one by one, (B, T−1): they are not averaged. | The exercise asks for
+    a scalar. Which call makes one number of them?"""
     zero_is_padding = losses[targets != 0].mean()
     """Targets with token 0 are left out as if they were padding: token 0 is an ordinary token here.
     | Which tokens does the exercise want to be predicted?"""
@@ -154,7 +154,7 @@ def reduce(losses, targets):
     """Mean and logarithm are exchanged: the probabilities are averaged first. | Of what should the
     mean be taken?"""
     perplexity = losses.mean().exp()
-    "exp of the loss comes back: that is the perplexity. | Which of the two is asked for?"
+    "exp of the loss is returned: that is the perplexity. | Which of the two is asked for?"
     number_only = losses.mean().item()
     """The loss is a Python number (`.item()`, `float` and `tolist` give one): nothing can be
     trained by it, since its gradient is cut off. | On what is `backward()` called afterwards?"""
@@ -175,4 +175,4 @@ def another_loss(logits, tokens):
     axis should be summed, and which averaged?"""
     smoothed = F.cross_entropy(late.flatten(0, 1), targets.flatten(), label_smoothing=0.1)
     """The targets are smoothed (`label_smoothing`): the exercise asks for the plain cross-entropy.
-    | Which argument of `cross_entropy` is not asked for?"""
+    | Which argument of `cross_entropy` does that?"""

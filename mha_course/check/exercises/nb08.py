@@ -38,7 +38,7 @@ def previous_token_score(
 def pick(weights):
     """Row t is query t. In which column stands the weight that it gives to the token before it?"""
     next_token = weights.diagonal(1, dim1=-2, dim2=-1)
-    """The *next* token is read: the diagonal above the main one (rows and columns exchanged come to
+    """The *next* token is read: the diagonal above the main one (rows and columns exchanged give
     the same)."""
     itself = weights.diagonal(0, dim1=-2, dim2=-1)
     "The main diagonal is read: what each token gives to *itself*."
@@ -61,10 +61,10 @@ def pick(weights):
     "Column 0 is read: what each query gives to the first token."
     T = weights.shape[-1]
     how_often_largest = (weights[:, 1:].argmax(-1) == torch.arange(T - 1)).to(weights.dtype)
-    """It counts how often the token before has the *largest* weight, and not how much it gets. |
-    The exercise asks for a mean weight."""
+    """It counts how often the token before has the *largest* weight, not how much it gets. | The
+    exercise asks for a mean weight."""
     heads_and_queries = weights.diagonal(-1)
-    """The diagonal is taken of axes 0 and 1, of heads and queries, and not of queries and keys. |
+    """The diagonal is taken of axes 0 and 1, heads and queries, not of queries and keys. |
     `diagonal` takes the first two axes unless told otherwise. Which two are meant?"""
 
 
@@ -72,7 +72,7 @@ def pick(weights):
 def reduce(found, T):
     """How many queries are counted?"""
     added_up = found.sum(-1)
-    "The weights are added up and not averaged. | By how many queries should the sum be divided?"
+    "The weights are added up, not averaged. | By how many queries should the sum be divided?"
     divided_by_t = found.sum(-1) / T
     "The sum is divided by T, and only T−1 queries have a token before them."
     divided_by_t_squared = found.sum(-1) / T**2
@@ -80,18 +80,18 @@ def reduce(found, T):
     over_heads = found.mean(0)
     "The mean runs over the heads instead of the queries. | Over which axis should the mean run?"
     not_averaged = found
-    """The weights come back one by one: they are not averaged. | The exercise asks for one number
-    per head."""
+    """The weights are returned one by one: they are not averaged. | The exercise asks for one
+    number per head."""
     largest_of_all = found.amax(-1)
-    "The largest of these weights comes back. | Which average does the exercise ask for?"
+    "The largest of these weights is returned. | Which average does the exercise ask for?"
     only_the_last = found[:, -1]
-    """Only the last query is asked, and the exercise asks all that have a token before them. | Over
-    which queries should the mean run?"""
+    """Only the last query is counted, but the exercise wants all that have a token before them. |
+    Over which queries should the mean run?"""
     median = found.median(-1).values
-    "The median comes back. | Which average does the exercise ask for?"
+    "The median is returned. | Which average does the exercise ask for?"
     as_list = found.mean(-1).tolist()
-    """The scores come as a list of numbers, not as a tensor. | Which call makes a tensor of them,
-    of the dtype and on the device of the weights?"""
+    """The scores are a list of numbers, not a tensor. | Which call makes a tensor of them, of the
+    dtype and on the device of the weights?"""
 
 
 @previous_token_score.step

@@ -42,9 +42,10 @@ def unit(multiply_adds):
 def project(T, d, h):
     """A product (a, b) @ (b, c) takes a·b·c multiply-adds. What are a, b and c here?"""
     three_projections = 3 * T * d * d
-    "Of the four projections three are counted. | Which layers does a token pass, the last one too?"
+    """Only three of the four projections are counted. | Which layers does a token pass, the last
+    one too?"""
     two_projections = 2 * T * d * d
-    """The projections come to half of what they cost: a multiply-add counts as 1 there, or only two
+    """The projections are counted at half their cost: a multiply-add counts as 1 there, or only two
     of the four are counted. | How many products has each entry of X Wᵀ, and how many layers does a
     token pass through?"""
     no_projections = 0
@@ -55,8 +56,8 @@ def project(T, d, h):
     """The projections are counted for every head with the full width: h times too many. | How wide
     is the projection of one head?"""
     projections_of_one_head = 4 * T * d * (d // h)
-    """The projections come out h times too small, d_model × d_k each, as if there were one head. |
-    How wide is what a head reads, and how many heads are there?"""
+    """The projections are h times too small, d_model × d_k each, as if there were one head. | How
+    wide is what a head reads, and how many heads are there?"""
     projections_exchanged = 4 * T * T * d
     "The projections are counted as T²·d_model instead of T·d_model²."
 
@@ -65,9 +66,9 @@ def project(T, d, h):
 def attend(T, d, h):
     """A product (a, b) @ (b, c) takes a·b·c multiply-adds. What are a, b and c here?"""
     one_product = T * T * d
-    """The products of attention come out half as large: one of the two is missing, or a
-    multiply-add counts as 1 there, or each query meets half of the keys. | Q Kᵀ is one product.
-    What happens with the weights afterwards?"""
+    """The products of attention are half as large: one of the two is missing, or a multiply-add
+    counts as 1 there, or each query is compared with half of the keys. | Q Kᵀ is one product. What
+    happens with the weights afterwards?"""
     no_products = 0
     "The two products of attention are missing. | Where does T² come in?"
     products_of_one_head = 2 * T * T * (d // h)

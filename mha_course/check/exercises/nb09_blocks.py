@@ -83,7 +83,7 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
         return None
     return Finding(
         "holds_all_scores",
-        f"The values are right, and too much is held: with T_q = {t_q}, T_k = {t_k} and block = "
+        f"The values are right, but too much is held: with T_q = {t_q}, T_k = {t_k} and block = "
         f"{block} there is {what}, where a block of scores is {(t_q, block)}.",
         "Which line holds more keys than one block has?",
     )
@@ -138,10 +138,10 @@ def power(scores, old, new):
     """Which number may be taken away from a row of scores before `exp`, and from all its blocks?"""
     old_maximum = (scores - old).exp()
     """Everything is NaN from the first block on: the running maximum starts at −∞ or far down, and
-    the exponential of a number minus that (the *old* maximum) is ∞, or something is divided by one
-    that is 0. | In each of your exponentials: which maximum is subtracted from what?"""
+    the exponential of a number minus that (the *old* maximum) is ∞, or something is divided by an
+    exponential that is 0. | In each of your exponentials: which maximum is subtracted from what?"""
     own_maximum = (scores - scores.amax(-1, keepdim=True)).exp()
-    "Each block loses its own maximum before `exp`, not the largest so far."
+    "Each block subtracts its own maximum before `exp`, not the largest so far."
 
 
 @blockwise_attention.step
@@ -154,8 +154,8 @@ def collect(output, fade, powers, v, total):
 @blockwise_attention.step(at="collect", finish=unchanged)
 def collect_divided(output, fade, powers, v, total):
     divided_inside = (output * fade + powers @ v) / total
-    """The output is divided by the sum in every turn, and not once at the end. | Is what was
-    divided to be divided again?"""
+    """The output is divided by the sum in every turn, and not once at the end. | Should what was
+    divided be divided again?"""
 
 
 @blockwise_attention.step(
@@ -168,7 +168,8 @@ def a_softmax_for_each_block(output, total, n):
     blocks_added = output
     "Every block has a softmax of its own, and their outputs are added up."
     blocks_averaged = output / n
-    "Every block has a softmax of its own, and their outputs are averaged: blocks count alike."
+    """Every block has a softmax of its own, and their outputs are averaged: all blocks count the
+    same."""
 
 
 @blockwise_attention.step
@@ -196,15 +197,15 @@ def grown(old: Tensor, fade: Tensor) -> Tensor:
 )
 def collect_upside_down(output, fade, powers, v, total):
     both_upside_down = grown(output, fade) + powers @ v
-    """The old sum and output are multiplied by exp(new − old) and grow with a new maximum, where
-    they have to shrink. | Which way round does the difference stand?"""
+    """The old sum and output are multiplied by exp(new − old) and grow with a new maximum, but they
+    have to shrink. | Which way round is the difference?"""
 
 
 @blockwise_attention.step
 def top(old, scores):
     """Which number may be taken away from a row of scores before `exp`, and from all its blocks?"""
     not_above = torch.zeros_like(old)
-    """The maximum takes no part: `exp` of the scores as they are overflows when they are large, and
+    """No maximum is subtracted: `exp` of the scores as they are overflows when they are large, and
     is 0 everywhere when they are very low."""
     from_zero = torch.maximum(old, scores.amax(-1, keepdim=True)).clamp(min=0)
     """The running maximum never falls below 0, or what it begins with: where all scores are very
@@ -213,7 +214,7 @@ def top(old, scores):
     """The largest score of *all* queries is subtracted: a query whose scores lie far below it is
     left with 0/0."""
     smallest = scores.amin(-1, keepdim=True)
-    """What is taken away is not the largest score so far (the smallest, perhaps, or the largest of
+    """What is subtracted is not the largest score so far (the smallest, perhaps, or the largest of
     one block alone): where scores lie far apart `exp` overflows."""
 
 
@@ -227,15 +228,14 @@ def cut(K, V, block):
     dropped_but_the_first = whole or parts[:1]
     "= last_dropped"
     first_only = parts[:1]
-    """What comes back is the attention to the first block alone. | Does `return` stand inside the
-    loop?"""
+    "Only the attention to the first block is returned. | Is `return` inside the loop?"
     last_only = parts[-1:]
-    """What comes back is the attention to the last block alone. | What should be left of the first
-    block in the end? Which maximum, sum and output does the next turn begin with?"""
+    """Only the attention to the last block is returned. | What should be left of the first block in
+    the end? Which maximum, sum and output does the next turn begin with?"""
     first_left_out = parts[1:]
     "The first block is left out."
     values_of_first_block = [(k, V[: len(k)]) for k, _ in parts]
-    "Every block of keys meets the values of the first block."
+    "Every block of keys uses the values of the first block."
     rest = -len(K) % block
     padded = in_turn(F.pad(K, (0, 0, 0, rest)), F.pad(V, (0, 0, 0, rest)), block)
     padded_with_zeros = padded
@@ -272,5 +272,6 @@ def block_by_block(Q, K, V, block):
         for s, v in ((scaled_scores(Q, k), v) for k, v in in_turn(K, V, block))
     ]
     maxima_apart = sum(e @ v for e, v in below) / sum(e.sum(-1, keepdim=True) for e, _ in below)
-    """Each block loses a maximum of its own before `exp`, and then all are added as if it had been
-    the same one. | Which number may be taken away from a row of scores, and from all its blocks?"""
+    """Each block subtracts a maximum of its own before `exp`, and then all are added as if it had
+    been the same one. | Which number can be subtracted from a row of scores, and from all its
+    blocks?"""

@@ -69,7 +69,7 @@ right_too(
     rotate,
     lambda _: (normal(2, 6, seed=40), torch.tensor([70_001, 3])),
     "With position 70,001",
-    "Is there a table, or a length, that ends before?",
+    "Is there a table, or a length, that is too short?",
     tolerance=2e-2,  # a float32 angle of 70,001 radians is off by 4e-3
 )
 
@@ -106,7 +106,7 @@ def angle(speed, positions, x):
     T = x.shape[-2]
     own_count = torch.arange(T)[:, None] * speed
     """Rows are counted 0, 1, 2, … whatever `positions` says. | In notebook 11 a single new token
-    stands at place 50. By how much is it to be turned?"""
+    stands at place 50. By how much should it be turned?"""
     one_further = (positions[:, None] + 1) * speed
     "Every position is one too large: the token at position 0 should not turn at all."
     position_in_degrees = (positions[:, None] * speed).deg2rad()
@@ -142,7 +142,7 @@ def join(a, b):
     """Where do dimension i and dimension i + d_k/2 belong in the result?"""
     interleaved = torch.stack((a, b), dim=-1).flatten(-2)
     """The results are laid alternately, 0, d_k/2, 1, d_k/2 + 1, …: right for pairs of neighbours,
-    and here dimension i belongs at place i."""
+    but here dimension i belongs at place i."""
     halves_exchanged = torch.cat((b, a), dim=-1)
     "The halves come back in the wrong order: the second before the first."
     stacked = torch.stack((a, b), dim=-1)
@@ -156,7 +156,7 @@ def neighbours_joined(a, b):
     """Neighbours are turned together, 0 with 1 and 2 with 3: the other layout. Here dimension i
     turns with dimension i + d_k/2."""
     neighbours_to_halves = torch.cat((a, b), dim=-1)
-    "Neighbours are turned together (0 with 1), and the results are laid down in halves."
+    "Neighbours are turned together (0 with 1), but the results are stored in halves."
 
 
 @rotate.step(at="join", pair=lambda x: (x.chunk(2, dim=-1)[0], x.chunk(2, dim=-1)[1].flip(-1)))
@@ -172,12 +172,12 @@ def whole(x, positions):
     angle = positions[:, None] * base_to_minus_2i_over_d_k(x)
     twice, (a, b) = angle.repeat_interleave(2, dim=-1), x.chunk(2, dim=-1)
     mixed_layouts = x * twice.cos() + torch.cat((-b, a), dim=-1) * twice.sin()
-    """The angles are laid out for pairs of neighbours, each twice side by side, and the dimensions
+    """The angles are laid out for pairs of neighbours, each twice side by side, but the dimensions
     are paired as halves. | Which angle belongs to dimension 1, which to dimension 1 + d_k/2?"""
     doubled = torch.cat((angle, angle), dim=-1)
     beside = torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
     layouts_mixed = x * doubled.cos() + beside * doubled.sin()
-    """The angles are laid out for halves, and neighbours are turned: the two dimensions of a pair
+    """The angles are laid out for halves, but neighbours are turned: the two dimensions of a pair
     turn by two angles. | Which dimension turns with dimension 0?"""
     added = torch.cat((angle.sin(), angle.cos()), dim=-1) + x
     "Sines and cosines are *added* to x, as the sinusoidal positions are. Here x is turned by them."

@@ -66,7 +66,7 @@ def bind(answer: Any) -> Bound | Finding | None:
         case (_, Tensor()):
             return CACHE_IN_ONE
         case (_, cache):
-            return _not_asked_for(f"The cache comes back as {kind_of(cache)}")
+            return _not_asked_for(f"The cache is returned as {kind_of(cache)}")
         case (_, _, _):
             return THREE_RESULTS
         case Tensor():
@@ -74,24 +74,24 @@ def bind(answer: Any) -> Bound | Finding | None:
         case given if given is None or given is ...:
             return None
         case given:
-            return _not_asked_for(f"What comes back is {kind_of(given)}")
+            return _not_asked_for(f"Your code returns {kind_of(given)}")
 
 
 ONE_RESULT = Finding(
     "only_context",
-    "One tensor comes back; the context *and* the longer cache are asked for.",
+    "One tensor is returned; the context *and* the longer cache are asked for.",
     "What does the next call need that only this one has seen?",
 )
 CACHE_IN_ONE = Finding(
     "cache_in_one",
-    "The cache comes back as one tensor; it should be a pair of two, (k, v), as it came in.",
-    "How do keys and values stay two things?",
+    "The cache is returned as one tensor; it should be a pair, (k, v), as it came in.",
+    "How can keys and values stay two tensors?",
 )
 THREE_RESULTS = Finding(
     "cache_not_a_pair",
-    "Three things come back; two are asked for, the context and the cache, which is itself a pair "
+    "Three things are returned instead of two: the context and the cache, which is itself a pair "
     "(k, v).",
-    "Could what comes back be handed to the next call as its `cache`?",
+    "Could the next call take what you return as its `cache`?",
 )
 
 
@@ -99,14 +99,14 @@ def _not_asked_for(what: str) -> Finding:
     return Finding(
         "not_as_asked",
         f"{what}; two things are asked for, the context and the cache, which is a pair (k, v).",
-        "Could what comes back be handed to the next call as its `cache`?",
+        "Could the next call take what you return as its `cache`?",
     )
 
 
 WRITTEN_OVER = Finding(
     "old_cache_changed",
-    "The values are right, and the *old* cache was changed: whoever holds it, to try another "
-    "continuation, finds it written over.",
+    "The values are right, but the *old* cache was changed: whoever kept it, to try another "
+    "continuation, finds it overwritten.",
     "Which line writes into a tensor instead of making a new one?",
 )
 
@@ -172,7 +172,7 @@ right_too(
     cached_attention,
     lambda _: (*heads_moved(2, 2, 2, 1100, 1100),),
     "With 1,100 tokens in a cache that is not contiguous",
-    f"{IN_ONE_PIECE} Or is there a table that ends before?",
+    f"{IN_ONE_PIECE} Or is there a table that is too short?",
 )
 
 
@@ -213,7 +213,7 @@ cached_attention.adopt(
 def join(new, old):
     """In which order did the tokens come, and along which axis do they lie?"""
     cache_unused = new
-    """The cache takes no part: the new tokens look at each other only. | Where do the keys of the
+    """The cache is not used: the new tokens look at each other only. | Where do the keys of the
     earlier tokens come in?"""
     new_before_old = new if old is None else torch.cat((new, old), dim=2)
     "The new keys and values stand *before* the old ones."
@@ -241,7 +241,7 @@ def read_wrongly(q, k, v, old_k, old_v):
     second = v if old_k is None else k
     keys_as_values = cached_attention.right(q, k, second, old_k, old_v)
     """As soon as there is a cache the new *keys* are joined to the old values. | Which two tensors
-    belong behind each other?"""
+    belong together?"""
 
 
 @cached_attention.step
@@ -272,7 +272,7 @@ def block(scores, n_old):
     """As soon as there is a cache all new keys are blocked: the new tokens see the cache only, not
     even themselves."""
     old_blocked = square.triu(n_old + 1) | (keys < n_old)
-    "No new token looks at an old key: the cache is there, and takes no part in the context."
+    "No new token looks at an old key: the cache is there, but the context does not use it."
     from_the_other_end = square.triu(n_new + 1 if n_old else 1)
     """The diagonal is moved by the number of *new* tokens instead of the number of those in the
     cache."""
@@ -294,24 +294,24 @@ def give(context, k, v, new):
     _, k_new, v_new, k_old, v_old = new
     old_or_new = (k_new, v_new) if k_old is None else (k_old, v_old)
     old_cache = (context, *old_or_new)
-    """The cache comes back as it was, without the new tokens: the next call will not see them. |
+    """The cache is returned as it was, without the new tokens: the next call will not see them. |
     Which variable holds old and new together?"""
     only_new_in_cache = (context, k_new, v_new)
     "The new cache holds the new tokens only: what was before them is forgotten."
     keys_and_values_exchanged = (context, v, k)
     "In the new cache keys and values are exchanged."
     oldest_dropped = (context, k[:, :, 1:], v[:, :, 1:])
-    "The oldest token is dropped from the cache that comes back: all of them are asked for."
+    "The oldest token is dropped from the returned cache: all of them are asked for."
     cut_to_8 = (context, k[:, :, -8:], v[:, :, -8:])
-    """The cache that comes back is cut to its last tokens: all of them are asked for. | How long
-    may a text become?"""
+    """The returned cache is cut to its last tokens: all of them are asked for. | How long may a
+    text become?"""
     cut_to_4 = (context, k[:, :, -4:], v[:, :, -4:])
     "= cut_to_8"
     heads_joined = (context.transpose(1, 2).flatten(2), k, v)
     """The heads of the context are joined, (B, T_new, h·d_k): here they stay apart. | Which shape
     does the exercise ask for?"""
     last_context = (context[:, :, -1:], k, v)
-    "Only the last new token's context comes back: all T_new are asked for."
+    "Only the last new token's context is returned: all T_new are asked for."
 
 
 # ---------------------------------------------------------------- 18, scores with shared keys
@@ -374,7 +374,7 @@ def share(k, q):
     "All query heads use the sum of the key heads: the groups are lost."
     tokens_repeated = k.repeat_interleave(h // h_kv, dim=2).reshape(k.shape[0], h, *k.shape[2:])
     """The *tokens* of each key head are repeated, and then cut into heads: a head of yours holds
-    some tokens several times and others not at all. | Behind which axis does a new one belong?"""
+    some tokens several times and others not at all. | After which axis does a new one belong?"""
     by_number_of_groups = k[:, torch.arange(h) // h_kv % h_kv]
     """Query head i uses key head i // h_kv: it has to be divided by the size of a group, h /
     h_kv. | How many query heads share one key head?"""
@@ -394,8 +394,8 @@ def _whole(q, k):
     groups = q.view(B, h_kv, -1, t_q, d_k) if q.is_contiguous() else q.unflatten(1, (h_kv, -1))
     five = groups @ k[:, :, None].mT / math.sqrt(d_k)
     groups_left_apart = five
-    """The groups are right, and still an axis of their own: (B, h_kv, h / h_kv, T_q, T_k). | Which
-    call lays two neighbouring axes together?"""
+    """The groups are right, but still an axis of their own: (B, h_kv, h / h_kv, T_q, T_k). | Which
+    call joins two neighbouring axes?"""
     averaged = groups.mean(2) @ k.mT / math.sqrt(d_k)
     mean_query_of_group = averaged
     "The *queries* of a group are averaged, (B, h_kv, …): only the keys are shared."
@@ -404,11 +404,11 @@ def _whole(q, k):
     sum_query_of_group = groups.sum(2) @ k.mT / math.sqrt(d_k)
     "The *queries* of a group are added up, (B, h_kv, …): only the keys are shared."
     first_queries_only = five[:, :, 0]
-    """Of each group only the first query head comes back, (B, h_kv, T_q, T_k): the others are left
+    """Only the first query head of each group is returned, (B, h_kv, T_q, T_k): the others are left
     out. | Every query head keeps scores of its own. What do the heads of a group share?"""
     groups_put_back_wrongly = five.transpose(1, 2).flatten(1, 2)
-    """The groups are right, and are put together in another order: head 0 of each group, then head
-    1 of each. | Which of the two axes has to stand in front when they become one?"""
+    """The groups are right, but are joined in the wrong order: head 0 of each group, then head 1 of
+    each. | Which of the two axes has to stand in front when they become one?"""
 
 
 # ---------------------------------------------------------------- 19, the mask of a cache
@@ -463,7 +463,7 @@ def future(query, key):
     "No token may look at itself: the diagonal is blocked as well."
     from_the_top_left = key > query - query[:1]
     """The future is counted from the top left, in rows of the mask: it is not moved by the cache's
-    length, and the window is. | At which place of the text does the first new token stand?"""
+    length, but the window is. | At which place of the text does the first new token stand?"""
     nothing = torch.zeros_like(query - key, dtype=torch.bool)
     """The future is not blocked at all. | With one new token nothing has to be blocked. And with
     two?"""
@@ -475,7 +475,7 @@ def past(query, key, window):
     back = query - key
     none = torch.zeros_like(back, dtype=torch.bool)
     window_ignored = none
-    """The window takes no part: everything earlier stays visible. | What may a token see with a
+    """The window is not used: everything earlier stays visible. | What may a token see with a
     window of 1?"""
     one_too_narrow = none if window is None else back >= window - 1
     """Off by one: a token sees one too few; with a window of 1 not even itself. | What may a token
@@ -487,7 +487,7 @@ def past(query, key, window):
     "The first `window` keys are blocked, and not those that lie `window` or more places back."
     from_the_end = none if window is None else key < key.max() + 1 - window + 0 * query
     """The window is counted back from the last token for everybody: earlier new tokens lose what
-    they still should see."""
+    they should still see."""
     from_the_first_new = none if window is None else key <= query[:1] - window + 0 * query
     "The window is counted back from the *first* new token for everybody: later ones see too much."
     not_offset_rows = none if window is None else back - query[:1] >= window
@@ -563,4 +563,4 @@ def _square(n_new, n_cached, window):
     """As soon as something is cached nothing is blocked: right for one new token without a window
     only. | Which keys lie in the future of the first of several new tokens?"""
     all_rows = blocked
-    "The mask has a row for every token, the cached ones included: only the new ones ask."
+    "The mask has a row for every token, the cached ones included: only the new ones are queries."

@@ -209,7 +209,7 @@ ASKS = {
 READY_MADE = {"scaled_dot_product_attention", "multi_head_attention_forward", "MultiheadAttention",
               "MultiHeadAttention", "textbook_attention"}  # fmt: skip
 BY_HAND = "scale"  # the kind that the first level may let through
-SMALLER = "What in them waits, or computes more than a small input needs?"
+SMALLER = "Which line waits, or computes more than a small input needs?"
 HANGS = Finding(
     "hangs",
     f"With one of the classes your tests were stopped after {SECONDS:.0f} seconds of computing, or "
@@ -224,12 +224,12 @@ SLOW = Finding(
 )
 RETURNS = Finding(
     "returns",
-    "Your tests give back a value, and a class is accused by an `AssertionError` only.",
+    "Your tests return a value, but only an `AssertionError` accuses a class.",
     "Which word raises it where something does not hold?",
 )
 OTHER_ERROR = Finding(
     "other_error",
-    "A wrong class ends your tests with another error, and only an `AssertionError` accuses it.",
+    "A wrong class ends your tests with another error, but only an `AssertionError` accuses it.",
     "Which line raises it, and what could it `assert` instead?",
 )
 BUILDS_NONE = Finding(
@@ -244,8 +244,8 @@ NO_BIAS = Finding(
 )
 CHANGES = Finding(
     "changes_the_class",
-    "Your tests change the class that they are given, or PyTorch itself: whoever uses it next uses "
-    "another one. (It has been put back.)",
+    "Your tests change the class that they are given, or PyTorch itself: whoever uses it next gets "
+    "the changed one. (It has been restored.)",
     "What could you do to one module of the class, and leave all else alone?",
 )
 BY_CHANCE = Finding(
@@ -353,7 +353,7 @@ class WritingTests:
             return self._fail(replace(finding, does=f"{score}{why} {finding.does}"))
         notes = [f"{score} That is level {level} of 2."]
         if missed:
-            notes.append(f"Left are wrong scales. {ASKS[BY_HAND]}")
+            notes.append(f"Wrong scales are left. {ASKS[BY_HAND]}")
         return Report(self.name, True, notes=tuple(notes))
 
     def _fail(self, finding: Finding) -> Report:
@@ -473,8 +473,8 @@ def _accusation(
     if len(accused) > len(STYLES) and len({one.number for one in firsts}) == 1:
         if all_wrong and len({one.message for one in firsts}) == 1:
             where = f",{line}" * bool(line)
-            return replace(kind, does=f"{score} They accuse whatever comes{where}.")
-        return replace(kind, does=f"{score} All right ones fail{line}.", asks=EXPECTED)
+            return replace(kind, does=f"{score} They accuse every class{where}.")
+        return replace(kind, does=f"{score} Every right class fails{line}.", asks=EXPECTED)
     style = cls.__doc__ if issubclass(cls, Layers) else "in the plainest way"
     which = "One of these is" if len(accused) > 1 else "It is"
     why = f" {kind.does}" if kind is BY_CHANCE else ""
@@ -485,7 +485,7 @@ def _missed(bug: shipped.Bug) -> Finding:
     repository = bug.threads[0].split("#")[0]
     return Finding(
         f"missed:{bug.name}",
-        f"One that you let through stood in {repository}: {bug.does}",
+        f"A mistake that you let through was in {repository}: {bug.does}",
         ASKS[bug.kind],
     )
 

@@ -58,7 +58,7 @@ def another_place(heads, i):
     others = ~all_of_head(heads, i)
     "All heads *but* head i are silenced. | Which head should be zero?"
     not_at_all = nothing
-    "Nothing is silenced. | Is a new tensor made, and is it the one that comes back?"
+    "Nothing is silenced. | Is a new tensor made, and is it the one that you return?"
 
 
 @silence.step
@@ -72,11 +72,11 @@ def put(heads, where):
 @silence.step(at=WHOLE)
 def another_shape(heads, i):
     taken_out = torch.cat([heads[:, :i], heads[:, i + 1 :]], 1)
-    "Head i is taken out: h − 1 heads come back. | Which four axes should come back?"
+    "Head i is taken out: h − 1 heads are returned. | Which four axes should the result have?"
     head_alone = heads[:, i]
-    "Head i alone comes back, as it was. | Which heads should stay, and which be zero?"
+    "Head i alone is returned, as it was. | Which heads should stay, and which be zero?"
     zeros_of_head = torch.zeros_like(heads[:, i])
-    "Only zeros of one head's shape come back. | Which four axes should come back?"
+    "Only zeros of one head's shape are returned. | Which four axes should the result have?"
 
 
 def weights_and_positions() -> Iterator[Case]:
@@ -115,9 +115,9 @@ def solved(
 def read(weights, query):
     """Row t is query t. Which axis of (n_heads, T, T) counts the queries?"""
     column = weights[:, :, query]
-    "Column `query` is read and not row `query`: what the others give to it."
+    "Column `query` is read, not row `query`: what the others give to it."
     all_rows = weights.mean(1)
-    "The rows of all queries are averaged, or added up: `query` takes no part."
+    "The rows of all queries are averaged, or added up: `query` is not used."
 
 
 @solved.step
@@ -130,9 +130,9 @@ def compare(row, right, wrong):
     largest_of_all = row.argmax(-1) == right
     "A head counts only if `right` gets the most of *all* tokens, not just more than `wrong`."
     above_half = row[:, right] > 0.5
-    "`right` is compared with one half, and not with `wrong`."
+    "`right` is compared with one half, not with `wrong`."
     difference = row[:, right] - row[:, wrong]
-    "The difference of the two weights comes back: numbers, not True and False."
+    "The difference of the two weights is returned: numbers, not True and False."
 
 
 @solved.step
@@ -145,9 +145,9 @@ def give(found):
     as_list = found.tolist()
     "The result is a list, not a tensor."
     share = found.to(torch.float32).mean()
-    "What comes back is the share of heads that solve it: one number for all."
+    "The share of heads that solve it is returned: one number for all."
     all_heads = found.all()
-    "One answer for all heads comes back: whether all of them solve it."
+    "One answer for all heads is returned: whether all of them solve it."
     turned = ~found
     "True and False are the wrong way round, ties included."
     axis_kept = found[:, None]
@@ -158,8 +158,8 @@ def give(found):
 def without_heads(weights, query, right, wrong):
     """Which axis of (n_heads, T, T) counts the heads?"""
     query_for_head = weights[query, :, right] > weights[query, :, wrong]
-    "The first axis is indexed with `query`, and there stand the heads: one head's rows come back."
+    "The first axis, that of the heads, is indexed with `query`: one head's rows are returned."
     rows_compared = weights[:, right] > weights[:, wrong]
-    "The rows of `right` and `wrong` are compared, (n_heads, T): `query` takes no part."
+    "The rows of `right` and `wrong` are compared, (n_heads, T): `query` is not used."
     heads_forgotten = weights[query, right] > weights[query, wrong]
-    "The first axis is indexed with `query`: there stand the heads."
+    "The first axis, that of the heads, is indexed with `query`."

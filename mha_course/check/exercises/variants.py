@@ -79,7 +79,7 @@ def exchanged(*tensors: Tensor) -> tuple[Tensor, ...]:
     but=(*nb11.DO_NOT_FIT, "by_root_axis_0", "by_root_axis_1", "by_root_axis_1_of_k"),
 )
 def scores_tokens_first(Q, K, *, move=exchanged, **steps):
-    """Tokens come first here, as in PyTorch's own layers unless they are told otherwise: Q is
+    """Tokens come first here, as in PyTorch's own layers by default: Q is
     $(T_q, B, d_k)$ and K is $(T_k, B, d_k)$. Give the scaled scores $(B, T_q, T_k)$."""
     return nb01.attention_scores.right(*move(Q, K), **steps)
 
@@ -91,19 +91,19 @@ def move(Q, K):
     """Every sequence is compared with every other one, at the same position: the axis in front is
     taken for the batch, and here it counts the tokens."""
     keys_not_moved = Q.transpose(0, 1), K
-    "The batch of Q comes to the front, and the batch of K stays where it is."
+    "The batch of Q comes to the front, but the batch of K stays where it is."
 
 
 @scores_tokens_first.step
 def finish(scores):
     queries_first = scores.transpose(0, 1)
-    "The scores come as (T_q, B, T_k). | Which axis comes first in what is asked for?"
+    "The scores have shape (T_q, B, T_k). | Which axis should come first?"
 
 
 def by_einsum(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
     with torch.no_grad(), nb02.Products() as products:
         answer(*map(fresh, cases[0].inputs))
-    does = "The scores are right, and come of another product than `torch.einsum`."
+    does = "The scores are right, but come from a product other than `torch.einsum`."
     other = Finding("not_einsum", does, "Which letters stand for B, h, T_q, T_k and d_k?")
     return None if {*products.names} == {"einsum"} else other
 
@@ -188,7 +188,7 @@ def split_tokens_first(x, n_heads, *, order=lambda x: x.permute(1, 2, 0, 3), **s
     return nb03.split_heads.right(x, n_heads, order=order, **steps)
 
 
-BATCH_FIRST = "What comes in has its tokens first. Which axis comes first in what is asked for?"
+BATCH_FIRST = "The input has its tokens first. Which axis should come first in the result?"
 split_tokens_first.step(orders_of_axes("T B h d_k", "B h T d_k", BATCH_FIRST), at="order")
 
 
@@ -222,7 +222,7 @@ def causal_keep(T, *, triangle=nb04.future, turn=torch.logical_not, **steps):
 def turn(mask):
     """`True` means *look* here. May query 2 look at key 1, at key 2, at key 3?"""
     blocked = mask
-    "Your `True` stands where looking is forbidden: that is the other convention."
+    "Your `True` means that looking is forbidden: that is the other convention."
 
 
 def padded(lengths: Tensor, T: int) -> tuple[Tensor, int]:
@@ -234,7 +234,7 @@ def padded(lengths: Tensor, T: int) -> tuple[Tensor, int]:
 
 @variant(nb04.padding_mask, "mask (B, 1, 1, T)", given=padded)
 def padding_from_ids(tokens, pad, *, where=torch.eq, **steps):
-    """The lengths are not told; `tokens` is $(B, T)$, and its padding holds the number `pad`. Give
+    """The lengths are not given; `tokens` is $(B, T)$, and its padding holds the number `pad`. Give
     the bool mask $(B, 1, 1, T)$, `True` at padding keys."""
     of_ids = {"where": lambda *_: where(tokens, pad)}
     return nb04.padding_mask.right(tokens[:, 0], tokens.shape[1], **of_ids, **steps)
@@ -248,7 +248,7 @@ def where(tokens, pad):
     zeros = tokens == 0
     "Padding is taken to be 0, whatever `pad` says."
     up_to_pad = tokens <= pad
-    "Every number up to `pad` is blocked, and not `pad` alone."
+    "Every number up to `pad` is blocked, not `pad` alone."
 
 
 def gradients_where_nothing_is_kept(answer: Callable[..., Any], _: list[Case]) -> Finding | None:
@@ -314,7 +314,7 @@ def loss_without_padding(logits, tokens, lengths, *, reduce=of_real_tokens, **st
 def reduce(losses, lengths):
     """Of a sequence of length 3, how many predictions have a real token as their answer?"""
     padding_counted = losses.mean()
-    "Predictions of padding are counted as well: the lengths take no part."
+    "Predictions of padding are counted as well: the lengths are not used."
     one_too_many = of_real_tokens(losses, lengths + 1)
     "One prediction too many is counted in each sequence: that of the first padding token."
     one_too_few = of_real_tokens(losses, lengths - 1)
@@ -323,7 +323,7 @@ def reduce(losses, lengths):
     mean_of_means = (each.sum(1) / (lengths - 1)).mean()
     "Each sequence counts the same, however short: the mean is taken of the sequences' means."
     added_up = each.sum()
-    "The losses are added up and not averaged."
+    "The losses are added up, not averaged."
 
 
 def neighbours(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -361,7 +361,7 @@ def pair_and_join(x):
 def join(a, b):
     """In which order did the dimensions come?"""
     left_apart = torch.cat((a, b), -1)
-    "The pairs are turned rightly and then laid apart: first all even dimensions, then all odd."
+    "The pairs are turned correctly but then laid apart: first all even dimensions, then all odd."
 
 
 @variant(
