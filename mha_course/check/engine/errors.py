@@ -35,14 +35,14 @@ ERRORS = tuple(
 fixed_device
 / same device|expected device|can't convert \S+ device type tensor to numpy|on different devices
 / not compiled with CUDA|no CUDA GPUs|no NVIDIA driver|not linked with support|device type
-Something there lives on a fixed device, as all that numpy holds does: when the input lives
-elsewhere (on a GPU, say), the two cannot be combined. | What do you create yourself, or hand to
-numpy, and how could it follow the input?
+Something there is on a fixed device, as every numpy array is: when the input is elsewhere (on a
+GPU, say), the two cannot be combined. | What do you create yourself, or hand to numpy, and how
+could it follow the input?
 
 written_over
 / modified by an inplace operation|leaf Variable that requires grad
-A line writes over numbers in place (`+=`, `[…] =`, or a name that ends in `_`) which the way back
-for the gradient still needs. | Which line does, and how could it make a new tensor?
+A line writes over numbers in place (`+=`, `[…] =`, or a name that ends in `_`) which the backward
+pass still needs. | Which line does, and how could it make a new tensor?
 
 numpy_lacks_dtype
 / unsupported ScalarType
@@ -50,7 +50,7 @@ It hands a tensor to numpy, which does not know this dtype. | Which functions of
 
 numpy_transpose
 / (transpose|swapaxes|swapdims)\(\) (takes 2 positional|received an invalid comb)
-In torch this exchanges *two* axes, and numpy's function of that name brings all into an order. |
+In torch this exchanges *two* axes; numpy's function of that name puts all of them in an order. |
 Which function of torch takes all axes in their new order?
 
 three_dots
@@ -71,22 +71,20 @@ of `__init__` in every `nn.Module`?
 
 view_needs_contiguous
 / view size is not compatible
-`view` only relabels memory as it lies: where axes have changed places, or a slice left gaps, it no
-longer lies as the new shape needs it. | Which call lays memory out anew, or does so only where it
-must?
+`view` only relabels memory as it is: where axes have changed places, or a slice left gaps, its
+order no longer fits the new shape. | Which call writes memory anew, or does so only where it must?
 
 shape_for_view
 / shape '.*' is invalid for input of size|don't multiply up to
-The shape asked for has another number of elements than the tensor has. | Multiply the sizes you
-ask for: what should their product be, and which axis is missing?
+The shape asked for has a different number of elements from the tensor. | Multiply the sizes you ask
+for: what should their product be, and which axis is missing?
 
 matrix_shapes
 / shapes cannot be multiplied|Expected size for first two dimensions|size mismatch, got
 / inconsistent tensor size, expected|must match the .*size.*bmm
-A matrix product does not fit: the last axis of the left factor has to be as long as the
-second-last of the right one. | Write both shapes in letters (B, T, h, d_k, d_model). Do
-both end in the same axis, so that one has to be turned, or has an axis another length than you
-thought?
+A matrix product does not fit: the last axis of the left factor has to be as long as the second-last
+of the right one. | Write both shapes in letters (B, T, h, d_k, d_model). Do both end in the same
+axis, so that one has to be transposed, or is an axis longer or shorter than you thought?
 
 einsum_letters
 / einsum\(\)
@@ -108,8 +106,8 @@ and False instead of numbers?
 dtype_mix
 / same dtype|expected scalar type|must have the same dtype|dtype.*do(es)? not match|Found dtype
 / promoted
-Two tensors of different dtypes meet: one follows the input, another is fixed. | Which tensor do
-you create yourself, and which dtype does it get?
+Two tensors of different dtypes are combined: one follows the input, the other is fixed. | Which
+tensor do you create yourself, and which dtype does it get?
 
 broadcast_shapes
 / must match the size of tensor|not broadcastable|shape mismatch
@@ -120,17 +118,17 @@ Two shapes do not broadcast: from the right, every pair of axes has to be equal,
 index_out_of_range
 / index \S+ is out of bounds for dimension|index out of range in self|exceeds dimension size
 / maximum size for tensor
-It asks for a position that the axis does not have: they run from 0 to its length − 1. | Which axis
-is that, and is it the one that you mean to run along?
+It asks for a position that the axis does not have: positions run from 0 to its length − 1. | Which
+axis is that, and is it the one that you mean to run along?
 
 mask_as_index
 / shape of the mask .* does not match the shape of the indexed tensor
-A mask in square brackets has to have the very shape of what it is taken from: nothing is broadcast
+A mask in square brackets needs the same shape as the tensor that it indexes: nothing is broadcast
 there. | Which function fills by a mask and broadcasts it, or how does the mask get that shape?
 
 axes_to_name
 / number of dimensions in the tensor input does not match
-`permute` has to name every axis of the tensor once, and names more of them or fewer. | How many
+`permute` has to name every axis of the tensor once, but here it names more or fewer. | How many
 axes does the tensor have at this line? Print its shape.
 
 axis_out_of_range
@@ -142,13 +140,13 @@ have at this line? Print its shape.
 
 nothing_to_reduce
 / non-zero size|operation does not have an identity
-It takes the largest, the smallest or their like along an axis of length 0: there is nothing to
-choose from. | On which input is that axis empty, and why?
+It takes the largest, the smallest or the like along an axis of length 0: there is nothing to choose
+from. | On which input is that axis empty, and why?
 
 unpacking
 / values to unpack
-A tuple, a shape or a tensor (along its first axis) is taken apart into another number of names
-than it has parts. | How many parts stand on the right of that line, and along which axis?
+A tuple, a shape or a tensor (along its first axis) is taken apart into more or fewer names than it
+has parts. | How many parts are on the right of that line, and along which axis?
 
 one_for_scalar
 / a Tensor with \d+ elements cannot be converted to Scalar|only (one element|integer) tensors
@@ -162,42 +160,42 @@ work entry by entry, or which call makes one value of many?
 
 bmm_axes
 / batch[12] must be a 3D|must be 3-?D
-`bmm` takes tensors of exactly three axes, and here are more or fewer. | Which product works with
-any number of axes in front?
+`bmm` takes tensors of exactly three axes, but here there are more or fewer. | Which product works
+with any number of axes in front?
 
 arguments_swapped
 / masked_fill_?\(\)?.* got \((float|int|bool|NoneType), (Tensor|torch)
 / masked_fill.*\(position 1\) must be Tensor|mask.*must be Tensor, not (float|int)
-`masked_fill` gets the number where it wants the mask: first comes where, then what. | Which of the
-two arguments says where, and which says what?
+`masked_fill` gets the number where it wants the mask: the mask comes first, then the number. |
+Which of your two arguments is the mask?
 
 method_not_called
 / builtin_function_or_method|'method'|method_descriptor|'function' (and|object)|bound method
-A method stands there without the round brackets that call it, or with square ones. | Which name in
-that line needs `()` behind it?
+A method is used without the round brackets that call it, or with square ones. | Which name in that
+line needs `()` after it?
 
 module_called
 / 'module' object is not callable
-Round brackets stand behind the name of a module, a file of functions. | Which function of it is
-meant?
+Round brackets follow the name of a module, a file of functions. | Which of its functions do you
+mean?
 
 not_callable
 / '(Tensor|(torch\.)?Size|int|float|tuple|list|bool|str|property)' object is not callable
-Round brackets stand behind something that cannot be called. | Are there brackets too many, or are
-square ones meant?
+Round brackets follow something that cannot be called. | Are there too many brackets, or do you mean
+square ones?
 
 integer_needed
 / 'float' object cannot be interpreted as an integer|must be tuple of ints.*\bfloat\b
 / (view|reshape|zeros|ones|empty|full|expand)\(\).*got \([^)]*float
 / (split|chunk|arange|unflatten|repeat|eye)\(\).*got \([^)]*float
 / must be int(eger)?, not float|slice indices must be integers|valid indices \(got float
-A float stands where an int is needed: `/` always gives a float. | Which division of integers gives
+A float is used where an int is needed: `/` always gives a float. | Which division of integers gives
 an integer?
 
 no_index
 / are valid indices
-What stands in square brackets is no index: not an int, a slice, `...`, None or a tensor of them. |
-What do you want to take out of the tensor there, and what names its place?
+What is in square brackets is not an index: an int, a slice, `...`, None or a tensor of them. | What
+do you want to take out of the tensor there, and what names its place?
 
 target_dtype
 / expected.*target.*long|type LongTensor|not implemented for 'Int'|index.*int64
@@ -207,13 +205,13 @@ an integer tensor into int64?
 
 loss_counts
 / batch_size .* to match target batch_size
-`cross_entropy` gets another number of predictions than of targets: it wants one row of logits for
-each target. | Which of the two has been cut to the positions that count, and which has not?
+`cross_entropy` gets more or fewer predictions than targets: it wants one row of logits for each
+target. | Which of the two has been cut to the positions that count, and which has not?
 
 cat_axes
 / Sizes of tensors must match except in dimension|stack expects each tensor to be equal
-What `cat` or `stack` is to join differs in an axis that has to be equally long. | Along which axis
-are they to be laid behind each other, and which axis is that here?
+The tensors for `cat` or `stack` differ in an axis that has to be equally long. | Along which axis
+should they be joined, and along which does this line join them?
 
 loss_axes
 / Expected target size
@@ -224,18 +222,18 @@ two_axes_only
 / must be a matrix|expects a tensor with <= 2|[12]D tensors expected|vector \+ matrix
 / Expected 1-D argument|Supports 1D or 2D
 Something there is made for a single matrix or vector (as `mm`, `mv`, `dot`, `outer`, `t` and the
-weight of `linear` are), and a tensor with another number of axes comes. | Which product, and which
-exchange of axes, works with any number of axes in front?
+weight of `linear` are), but gets a tensor with a different number of axes. | Which product, and
+which exchange of axes, works with any number of axes in front?
 
 numbers_of_axes
 / same number of dimensions
-Tensors with different numbers of axes come together, where all should have as many. | How many
+Tensors with different numbers of axes are combined, but all should have the same number. | How many
 axes has each of them? Print their shapes.
 
 list_of_tensors
 / argument 'tensors' \(position 1\) must be|expect(s|ed) a non-empty
-`cat` and `stack` take one list or tuple with the tensors in it, and get something else, or an
-empty one. | What stands in the brackets: one list of tensors?
+`cat` and `stack` take one list or tuple with the tensors in it, but get something else, or an empty
+one. | What is in the brackets: one list of tensors?
 
 sizes_of_pieces
 / split_sizes to sum exactly|split_size can only be 0|chunks` to be greater
@@ -245,7 +243,7 @@ axis, and what do the numbers have to add up to?
 
 two_left_open
 / only one dimension can be inferred
-Two sizes are −1: torch can find out one of them, not two. | Which of the two do you know?
+Two sizes are −1: torch can work out one of them, not two. | Which of the two do you know?
 
 mean_of_integers
 / could not infer output dtype
@@ -254,28 +252,28 @@ a mean?
 
 minus_of_bool
 / Subtraction, the `-`|Negation, the `-`
-A minus stands before, or between, tensors of True and False. | Which sign exchanges True and
+There is a minus before, or between, tensors of True and False. | Which sign exchanges True and
 False, and which dtype can be subtracted?
 
 turned_no_bool
 / only implemented on integer and Boolean
-`~` exchanges True and False, and here stands a tensor of floats. | Is a mask meant there, or a
+`~` exchanges True and False, but this is a tensor of floats. | Do you mean a mask there, or a
 minus?
 
 two_results
 / torch\.return_types
-Along an axis `max`, `min`, `sort` and their like give *two* things, the values and where they
-stood. | How do you take one of the two?
+Along an axis `max`, `min`, `sort` and the like give *two* things, the values and their positions. |
+How do you take one of the two?
 
 number_for_tensor
 / must be Tensor, not (int|float|bool)
-A function of torch gets a plain Python number where it takes a tensor. | Which function does the
+A function of torch gets a plain Python number where it needs a tensor. | Which function does the
 same for a plain number, or which tensor is meant?
 
 numpy_of_learning
 / Can't call numpy\(\) on Tensor that requires grad
-A tensor that learns is given to numpy: the way back for the gradient would end there. | Which
-function of torch does the same?
+A tensor that learns is given to numpy: the backward pass would end there. | Which function of torch
+does the same?
 
 negative_size
 / negative dimension|bounds? inconsistent with step sign|lower bound and
@@ -288,23 +286,23 @@ One axis is named twice where two different ones are needed. | Which two axes ar
 
 mask_and_causal
 / should not be set when is_causal
-It gives a mask and `is_causal=True` at once, and only one of the two may be there. | What does the
+It gives a mask and `is_causal=True` at once, but only one of the two is allowed. | What does the
 mask hold that `is_causal` does not?
 
 written_into
 / does not support item assignment
-It writes into a tuple, a text or a number: their parts cannot be exchanged. | How is a new one
-made of old parts?
+It writes into a tuple, a text or a number: their parts cannot be replaced. | How can you make a new
+one from old parts?
 
 no_parts
 / is not iterable|has no len\(\)|is not subscriptable
-It counts, indexes or runs through something that has no parts, as a single number. | What does
+It counts, indexes or runs through something that has no parts, such as a single number. | What does
 that name hold at this line? Print it.
 
 sign_between
 / unsupported operand|bad operand|can only concatenate|can't multiply sequence
-A sign stands between two things that it does not know together. | What is to the left and to the
-right of it: a tensor, a number, a list?
+A sign stands between two things that it cannot combine. | What is to the left and to the right of
+it: a tensor, a number, a list?
 
 half_not_implemented
 / not implemented for '\w+'
@@ -315,8 +313,8 @@ One of the operations does not exist for this dtype. (`^`, `&` and `|` work on b
 
 _OF_KINDS = _read("""
 NameError: unknown_name
-It uses a name that nothing has been given yet: {message}. | Is it spelled as in the line that
-makes it, or was an import forgotten?
+It uses a name that has no value yet: {message}. | Is it spelled as in the line that makes it, or
+did you forget an import?
 
 UnboundLocalError: unknown_name
 It uses a variable before it has a value. | Which line sets it?
@@ -363,7 +361,7 @@ ValueError: value_error
 A function refuses a value: {message}. | What does that call ask for, and what does it get?
 
 TypeError: wrong_argument
-A call does not take what it was given: {message} | What does the call expect, in which order?
+A call does not accept what it was given: {message} | What does the call expect, in which order?
 """)
 BY_KIND = {
     kind: known._replace(key=key) for known in _OF_KINDS for kind, key in [known.key.split(": ")]
