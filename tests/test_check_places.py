@@ -42,7 +42,7 @@ PLACES = [
         ["query = torch.arange(n_cached, n_cached + n_new)[:, None]",
          "key = torch.arange(n_cached + n_new)", "future = key > query",
          "return future if window is None else future & (query - key >= window)"],
-        "another sign"),
+        "a different sign"),
 ]  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_beside_an_error_the_place_is_a_note() -> None:
 
     report = check.project_qkv(turned)
     assert report.slips == ("error:matrix_shapes",)
-    assert "`W_qkv`" in report.notes[-1] and "still to be done" in report.notes[-1]
+    assert "`W_qkv`" in report.notes[-1] and "still missing" in report.notes[-1]
 
 
 def test_a_changed_loop_that_would_not_end_is_stopped() -> None:
@@ -118,8 +118,10 @@ def test_return_inside_a_loop_and_names_in_another_order() -> None:
         _B, h, d_k, _T = heads.shape
         return sum(heads[:, i] @ W_o[:, i * d_k : (i + 1) * d_k].T for i in range(h))
 
-    assert "`return` stands inside this loop" in str(check.causal_mask(first_turn))
-    assert "the names belong in another order" in str(check.sum_of_head_writes(unpacked_wrongly))
+    assert "`return` is inside this loop" in str(check.causal_mask(first_turn))
+    assert "the names belong in a different order" in str(
+        check.sum_of_head_writes(unpacked_wrongly)
+    )
 
 
 def test_a_letter_of_an_equation_and_an_axis_left_out() -> None:
@@ -129,8 +131,8 @@ def test_a_letter_of_an_equation_and_an_axis_left_out() -> None:
     def no_axis(x, n_heads):
         return torch.stack(torch.chunk(x, n_heads), dim=1)
 
-    assert "another letter belongs there" in str(check.attention_scores(other_letter))
-    assert "an argument is left out there" in str(check.split_heads(no_axis))
+    assert "a different letter belongs there" in str(check.attention_scores(other_letter))
+    assert "an argument is missing there" in str(check.split_heads(no_axis))
 
 
 def test_a_version_of_a_method_is_a_class_over_the_learners() -> None:
@@ -151,7 +153,7 @@ def test_right_for_matrices_only() -> None:
         return out
 
     report = check.attention_scores(loops)
-    assert any(note.startswith("For single matrices all is right") for note in report.notes)
+    assert any(note.startswith("It is right for single matrices") for note in report.notes)
 
 
 def test_right_for_three_axes_only() -> None:
@@ -182,7 +184,7 @@ def test_masks_with_right_results_are_named() -> None:
     report = check.MultiHeadAttention(OneMaskForEachHead)
     notes = report.notes
     assert (
-        "Of what was tried, it is right without a mask, and with a causal mask (T, T)." in notes
+        "Of the inputs tried, it is right without a mask, and with a causal mask (T, T)." in notes
     ), str(report)
 
 

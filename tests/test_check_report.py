@@ -227,12 +227,16 @@ RELATED: list[tuple[Callable[[Tensor], Tensor], str, str]] = [
     (lambda e: e * (1 + 1e-3), "factor", "1.001 times"),
     (lambda e: e / (e.sum(-1, keepdim=True) + 1), "row_factors", "a factor of its own."),
     (lambda e: e.flatten().roll(3).view_as(e), "shuffled", "in the wrong places"),
-    (lambda e: e.index_fill(0, torch.tensor([3]), 9.0), "partly_right", "axis -2 all is right but"),
-    (lambda e: e.index_fill(1, torch.tensor([2]), 9.0), "partly_right", "but position 2."),
+    (
+        lambda e: e.index_fill(0, torch.tensor([3]), 9.0),
+        "partly_right",
+        "everything is right except",
+    ),
+    (lambda e: e.index_fill(1, torch.tensor([2]), 9.0), "partly_right", "except position 2."),
     (lambda e: torch.where(THIRD, e, e + e**2), "partly_right", "axis -2 only position 2 is"),
-    (lambda e: e.flatten().view(7, 5), "same_memory", "under another shape"),
+    (lambda e: e.flatten().view(7, 5), "same_memory", "in a different shape"),
     (lambda e: e.flatten().roll(3), "same_memory", "in the wrong places"),
-    (lambda e: e.mT, "moved_axes", "another order: axis 1, axis 0."),
+    (lambda e: e.mT, "moved_axes", "the wrong order: axis 1, axis 0."),
     (lambda e: e[:, 3], "a_slice", "only position 3 along axis -1."),
     (lambda e: e[0], "a_slice", "only position 0 along axis -2."),
     (lambda e: e[:, :-1], "a_slice", "The last position along axis -1 is missing."),
@@ -254,8 +258,8 @@ def test_only_what_is_true_of_every_input_is_said() -> None:
     x, y = random(5, 7), random(5, 7)
     pairs: list[tuple[Tensor, Tensor, str | None]] = [
         (x * 2, y * 3, "Every number of yours is the right one times the same factor."),
-        (x.flip(0), y.roll(1, 0), "right numbers in the wrong places: nothing is lost"),
-        (torch.where(THIRD, 9, x), torch.where(THIRD, 8, y), "but position 2."),
+        (x.flip(0), y.roll(1, 0), "right numbers in the wrong places: only their order is lost"),
+        (torch.where(THIRD, 9, x), torch.where(THIRD, 8, y), "except position 2."),
         (x**3, y**3, None),
     ]
     for first, second, words in pairs:
@@ -275,14 +279,14 @@ def test_the_last_position_is_named_where_lengths_differ() -> None:
     wrong_last = relate([(yours, x, {}) for x, yours, _ in samples])
     right_last = relate([(yours, x, {}) for x, _, yours in samples])
     assert wrong_last is not None and right_last is not None
-    assert wrong_last.does == "Along axis -2 all is right but the last position."
+    assert wrong_last.does == "Along axis -2 everything is right except the last position."
     assert right_last.does == "Along axis -2 only the last position is right."
     x, y = random(5, 7), random(5, 7)
     some = relate(
         [(a.index_fill(0, torch.tensor(i), 9), a, {}) for a, i in ((x, [0, 2]), (y, [1, 3]))]
     )
     assert some is not None
-    assert some.does == "Along axis -2 some positions are right, and others are not."
+    assert some.does == "Along axis -2 some positions are right and others are not."
 
 
 def test_relations_of_masks() -> None:
@@ -327,7 +331,7 @@ def test_a_wrong_row_is_named_wherever_in_the_row_it_is_wrong() -> None:
         samples.append((torch.where(cell, 9, x), x, {}))
     finding = relate(samples)
     assert finding is not None
-    assert finding.does == "Along axis -2 all is right but position 2."
+    assert finding.does == "Along axis -2 everything is right except position 2."
 
 
 @pytest.mark.parametrize("odd", [math.inf, math.nan])
@@ -381,7 +385,7 @@ def test_the_simplest_term_is_said_halves_too() -> None:
 def test_a_count_that_is_a_share_of_the_right_one(share: float) -> None:
     finding = relate_numbers([(int(share * 4 * n), 4 * n, {"n": n}) for n in (2, 5, 11)])
     assert finding == Finding(
-        "relation:factor", f"Your number is {number(share)} times the right one, always."
+        "relation:factor", f"Your number is always {number(share)} times the right one."
     )
 
 
@@ -818,31 +822,31 @@ def count(n: int) -> int:
     (squares, lambda x: (x * x).float(), "fixed_dtype", "has dtype float32 for float64 input"),
     (squares, lambda x: (x * x).long(), "fixed_dtype", "has dtype int64 for float64 input"),
     (squares, lambda x: x.exp() * x.sin(), "values",
-        "Your result has the right shape, (B, T, d), and other numbers."),
+        "Your result has the right shape, (B, T, d), but the wrong numbers."),
     (squares, lambda x: x * x * 3, "relation:factor",
-        "and other numbers. Every number of yours is 3 times the right one."),
+        "but the wrong numbers. Every number of yours is 3 times the right one."),
     (squares, lambda x: (x * x).sum(1), "shape",
-        "has shape (B, d) = (2, 3), and it should be (B, T, d) = (2, 5, 3)."),
+        "has shape (B, d) = (2, 3), but it should be (B, T, d) = (2, 5, 3)."),
     (squares, lambda x: x.exp().unsqueeze(0).expand(11, *x.shape), "shape",
-        "Your result has shape (11, B, T, d) = (11, 2, 5, 3), and"),
-    (squares, lambda x: x.exp().sum(), "shape", "is a single number, of shape (), and it"),
-    (squares, lambda x: x.new_zeros(11, 13), "shape", "has shape (11, 13), and it should be"),
+        "Your result has shape (11, B, T, d) = (11, 2, 5, 3), but"),
+    (squares, lambda x: x.exp().sum(), "shape", "is a single number, of shape (), but it"),
+    (squares, lambda x: x.new_zeros(11, 13), "shape", "has shape (11, 13), but it should be"),
     (squares_and_signs, lambda x: x * x, "returns_Tensor",
-        "one tensor, and it should be 2 results: squares (B, T, d), signs (B, T, d)."),
+        "one tensor, but it should be 2 results: squares (B, T, d), signs (B, T, d)."),
     (squares_and_signs, lambda x: (x, x, x), "result_count",
         "returns 3 things instead of 2: squares (B, T, d), signs (B, T, d)."),
     (squares_and_signs, lambda x: (x * x, (x > 0.5).int()), "not_bool",
-        "Your signs has dtype int32, and it should be bool"),
+        "Your signs has dtype int32, but it should be bool"),
     (squares_and_signs, lambda x: (x * x, x < 2), "values", "Your signs has the"),
     (squares_and_signs, lambda x: (x**3, x > 0.5), "values", "Your squares has the right shape"),
-    (total, lambda x: x.sum() * 3, "relation:factor", "and the right number is "),
-    (total, lambda x: x.exp().sum() + x.sin().sum(), "not_doubled", "and the right number is "),
-    (count, lambda n: 10**4 + 3 * n, "relation:gap", "gives 10015, and the right"),
-    (count, lambda n: 10**4 + n + n**5, "values", "gives 13130, and the right"),
-    (count, lambda n: 10**4 + n + (n != 2), "values", "gives 10006, and the right"),
-    (count, lambda n: 10**4 + 3 * n if n == 5 else 0.5, "values", "gives 10015, and"),
-    (count, lambda n: 10.0**4 + n, "returns_float", "a float, and it should be an int."),
-    (count, lambda n: torch.tensor(n), "returns_Tensor", "one tensor, and it should be an int"),
+    (total, lambda x: x.sum() * 3, "relation:factor", "; the right number is "),
+    (total, lambda x: x.exp().sum() + x.sin().sum(), "not_doubled", "; the right number is "),
+    (count, lambda n: 10**4 + 3 * n, "relation:gap", "gives 10015; the right"),
+    (count, lambda n: 10**4 + n + n**5, "values", "gives 13130; the right"),
+    (count, lambda n: 10**4 + n + (n != 2), "values", "gives 10006; the right"),
+    (count, lambda n: 10**4 + 3 * n if n == 5 else 0.5, "values", "gives 10015; the"),
+    (count, lambda n: 10.0**4 + n, "returns_float", "a float, but it should be an int."),
+    (count, lambda n: torch.tensor(n), "returns_Tensor", "one tensor, but it should be an int"),
 ])  # fmt: skip
 def test_what_no_slip_explains_is_described(
     asked: Exercise, answer: Any, key: str, words: str
@@ -1005,7 +1009,7 @@ def test_an_experiment_tells_what_stays_and_should_change() -> None:
     report = check.sum_of_head_writes(own_head_only)
     assert report.slips == ("stays",)
     said = "When position 0 along n_heads of `heads` changes, position 4 along d_model of your"
-    assert f"{said} result stays as it is, and it should change." in str(report)
+    assert f"{said} result stays as it is, but it should change." in str(report)
 
 
 def test_an_experiment_tells_what_changes_too() -> None:

@@ -26,7 +26,7 @@ WEIGHTS = "(Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)"
 # Exercise, its arguments, what was typed, and what is told.
 RULES = [
     ("attention_scores", "Q, K", ["return Q @ K.mT / math.sqrt(d_k)"],
-        "from_the_notebook", "`d_k` (2) is none of your arguments"),
+        "from_the_notebook", "`d_k` (2) is not one of your arguments"),
     ("project_qkv", "X, W_qkv", ["return X @ W_q.T, X @ W_q.T, X @ W_q.T"],
         "from_the_notebook", "`W_q` (a tensor of shape (3, 5))"),
     ("attention", "Q, K, V", ["weights = ...", "return weights @ V, weights"],
@@ -137,16 +137,16 @@ ATTEND = RIGHT[RIGHT.index("        scores = ") : RIGHT.index("        context =
 OF_A_CLASS = [
     ("(self.n_heads, -1)", "(n_heads, -1)", "`self.` is missing in front of `n_heads`, which"),
     ("(self.cut(", "(cut(", "`self.` is missing in front of `cut`, a method"),
-    ("self.n_heads", "n_heads", "`n_heads` is an argument of `__init__`, and no other method"),
+    ("self.n_heads", "n_heads", "`n_heads` is an argument of `__init__`, but no other method"),
     ("keepdim=True", "keepdim=False", "`False` in `gone = mask.all(-1, keepdim=False)`: the opp"),
-    (", keepdim=True", "", "`gone = mask.all(-1)`: the axis it works along is gone afterwards"),
-    ("context = ", "mixed = ", "`context` (a tensor of shape (2, 3)) is none of your arguments"),
+    (", keepdim=True", "", "`gone = mask.all(-1)`: the axis it works along is lost"),
+    ("context = ", "mixed = ", "`context` (a tensor of shape (2, 3)) is not one of your arguments"),
     (ATTEND + "        context = (weights @ V)", "        context = attention(Q, K, V)",
         "It holds `textbook_attention` and `scaled_dot_product_attention`."),
     ("self.cut(w(x))", "split_heads(w(x), self.n_heads)", "right.*It calls `split_heads`, which"),
     (ATTEND + "        context = (weights @ V)", "        mask = None if mask is None else ~mask\n"
         "        context = F.scaled_dot_product_attention(Q, K, V, mask)",
-        "right.*It calls `scaled_dot_product_attention`, which does what was to be written"),
+        "right.*It calls `scaled_dot_product_attention`, which does what you were to write"),
     ("cut", "split_heads", "right.*inputs tried.$"),  # a method of one's own
 ]  # fmt: skip
 

@@ -206,7 +206,7 @@ def test_a_mended_line_passes_although_einops_remembers_the_error() -> None:
 
     said = check.grouped_scores(divided)
     assert not said.passed and said.slips == ("error:integer_needed",)
-    assert "another sign belongs there" in str(said)  # found by running it with //
+    assert "a different sign belongs there" in str(said)  # found by running it with //
     for case in check.grouped_scores.cases:
         with pytest.raises(TypeError, match="float"):
             divided(*case.inputs)  # by the learner, outside of any check

@@ -144,7 +144,7 @@ def where_right(attempt: Attempt) -> str:
         {getattr(t.case.inputs[0], "ndim", 0) for t in some} for some in (right, attempt.wrong)
     )
     if max(of_right) == 2 < min(of_wrong):
-        return "For single matrices all is right; it goes wrong with axes (B, h) in front of them."
+        return "It is right for single matrices, and goes wrong with axes (B, h) in front of them."
     if of_right.isdisjoint(of_wrong):
         return f"It is right where the first input has {' or '.join(map(str, of_right))} axes."
     if words := wrong_only(attempt):
@@ -154,4 +154,4 @@ def where_right(attempt: Attempt) -> str:
     often = [note for note, n in notes.items() if n > 1] or [*notes]
     if "" in often or not 0 < len(often) <= LISTED:
         return ""
-    return f"Of what was tried, it is right {', and '.join(often)}."
+    return f"Of the inputs tried, it is right {', and '.join(often)}."

@@ -87,14 +87,14 @@ def _dtype_finding(attempt: Attempt, dtype: torch.dtype) -> Finding:
     differs = trial.difference
     assert differs is not None
     if isinstance(trial.outcome, Raised):
-        return errors.explain(trial.outcome, f"for {name} input; float64 goes well")
+        return errors.explain(trial.outcome, f"for {name} input; float64 works")
     part = part_of(attempt.problem, differs)
     if differs.kind == "dtype":
         return wrong_dtype(part, differs)
-    what = "NaN" if differs.kind == "nan" else "other values"
+    what = "NaN" if differs.kind == "nan" else "wrong values"
     return Finding(
         "low_precision",
-        f"In float64 all is right; for {name} input {part.lower()} has {what}.",
+        f"In float64 everything is right; for {name} input {part.lower()} has {what}.",
         "Which number of yours is too large, or too small, for this dtype?",
     )
 
@@ -151,7 +151,7 @@ def right_too(
         if isinstance(outcome, Returned):
             if difference(outcome.value, right, tolerance) is None:
                 return None
-            does = "gives something else"
+            does = "gives something wrong"
         does = f"{where} your code {does}; its values on the usual inputs are right."
         return Finding("ends_there", does, asks)
 

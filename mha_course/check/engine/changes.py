@@ -43,20 +43,20 @@ class Change(NamedTuple):
 
 
 KINDS = {
-    "operator": ("another sign belongs there", "Which operation is meant?"),
-    "function": ("another function belongs there", "Which one is meant?"),
-    "return": ("`return` stands inside this loop", "After how many turns does the loop end?"),
-    "order": ("the order of what stands there is wrong", "Which of them comes first?"),
-    "number": ("another number belongs there", "What does it stand for there, and what should?"),
+    "operator": ("a different sign belongs there", "Which operation do you mean?"),
+    "function": ("a different function belongs there", "Which one do you mean?"),
+    "return": ("`return` is inside this loop", "After how many turns does the loop end?"),
+    "order": ("the order there is wrong", "Which of them comes first?"),
+    "number": ("a different number belongs there", "What does it stand for, and what should it?"),
     "truth": ("the opposite belongs there", "What does it switch on, and what does it switch off?"),
-    "letter": ("another letter belongs there", "Which axis does each letter stand for?"),
-    "name": ("another name belongs there", "What is meant to be computed with in this place?"),
-    "sign": ("the sign in front is too much", "What would be left without it?"),
-    "names": ("the names belong in another order", "Which of the values is which?"),
-    "missing": ("something is still to be done to it there", "Which sign, or which order of axes?"),
-    "much": ("something is too much there", "What would be left without it?"),
-    "argument": ("an argument is left out there", "Along which axis should it work?"),
-    "kept": ("the axis it works along is gone afterwards", "What keeps an axis, with size 1?"),
+    "letter": ("a different letter belongs there", "Which axis does each letter stand for?"),
+    "name": ("a different name belongs there", "Which value should be used in this place?"),
+    "sign": ("the sign in front does not belong there", "What would be left without it?"),
+    "names": ("the names belong in a different order", "Which of the values is which?"),
+    "missing": ("something is still missing there", "Which sign, or which order of axes?"),
+    "much": ("something does not belong there", "What would be left without it?"),
+    "argument": ("an argument is missing there", "Along which axis should it work?"),
+    "kept": ("the axis it works along is lost", "What keeps an axis, with size 1?"),
     "size": ("something else belongs under the root", "Which axis is meant? Print its length."),
 }
 

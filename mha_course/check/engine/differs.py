@@ -84,19 +84,19 @@ def _what_differs(attempt: Attempt) -> Finding:
         have = letters_of_all([(tuple(yours.shape), sizes) for yours, _, sizes in alike])
         return Finding(
             key,
-            f"{part} {_shape_words(have, differs.yours)}, and it should be "
+            f"{part} {_shape_words(have, differs.yours)}, but it should be "
             f"{problem.results[differs.part].shape} = {tuple(differs.expected.shape)}.{does}",
-            "Which line changes the shape, and which axis goes astray there?",
+            "Which line changes the shape, and which axis goes wrong there?",
         )
     if differs.expected.ndim == 0:
         mine, right = number(float(differs.yours)), number(float(differs.expected))
-        does = f"Your code gives {mine}, and the right number is {right}.{does}"
+        does = f"Your code gives {mine}; the right number is {right}.{does}"
         return Finding(key, does, "Take the smallest input: which terms go into the sum?")
     shape = problem.results[differs.part].shape
     return Finding(
         key,
-        f"{part} has the right shape, {shape}, and other numbers.{does}",
-        "Follow one of the marked cells by hand: from which numbers should it come?",
+        f"{part} has the right shape, {shape}, but the wrong numbers.{does}",
+        "Compute one of the marked cells by hand: which numbers should go into it?",
     )
 
 
@@ -106,8 +106,8 @@ def _other_count(differs: Difference, wrong: list[Trial]) -> Finding:
         for t in wrong
         if isinstance(t.outcome, Returned) and type(t.outcome.value) is int
     ]
-    does = f"Your code gives {differs.yours}, and the right number is {differs.expected}."
-    asks = "What does each of its terms count, and which should there be?"
+    does = f"Your code gives {differs.yours}; the right number is {differs.expected}."
+    asks = "What does each of its terms count, and which terms should there be?"
     relation = relations.relate_numbers(numbers) if len(numbers) == len(wrong) > 2 else None
     if relation is None:
         return Finding("values", does, asks)
@@ -176,12 +176,10 @@ def _wrong_type(problem: Problem, differs: Difference) -> Finding:
     if isinstance(differs.expected, tuple):
         want = f"{len(differs.expected)} results: {', '.join(problem.gives)}"
     whole = len(problem.gives) == 1 or isinstance(differs.expected, tuple)
-    does = (
-        "Your code returns" if whole else f"In place of {part_of(problem, differs).lower()} comes"
-    )
+    does = "Your code returns" if whole else f"{part_of(problem, differs)} is"
     return Finding(
         f"returns_{name}",
-        f"{does} {have}, and it should be {want}.",
+        f"{does} {have}, but it should be {want}.",
         "What does your last line return?",
     )
 
@@ -213,8 +211,8 @@ def wrong_dtype(part: str, differs: Difference) -> Finding:
     if want == "bool":
         return Finding(
             "not_bool",
-            f"{part} has dtype {have}, and it should be bool, True and False: `~`, `|` and "
-            "`masked_fill` count on that.",
+            f"{part} has dtype {have}, but it should be bool, True and False: `~`, `|` and "
+            "`masked_fill` need that.",
             "What gives True and False instead of numbers?",
         )
     return Finding(

@@ -18,7 +18,7 @@ TOLERANCE = 1e-4  # a float32 √d_k is allowed in float64, and gradients are su
 ASKS = "Which line takes numbers out of the tensors that torch keeps track of?"
 NONE = Finding(
     "no_gradient",
-    "The values are right, and no gradient gets through: nothing could be trained by them. "
+    "The values are right, but no gradient gets through: nothing could be trained by them. "
     "(`no_grad`, `.detach()`, `.data`, `.item()` and numpy cut it off.)",
     ASKS,
 )
@@ -41,12 +41,12 @@ def _on(attempt: Attempt, case: Case) -> Finding | None:
     if not leaves:
         return None
     if isinstance(mine, Raised):
-        return errors.explain(mine, "on the way back, where the gradient is computed")
+        return errors.explain(mine, "in the backward pass, where the gradient is computed")
     if mine is None or all(g is None for g in mine.values()):
         return NONE
     stops = [n for n, g in mine.items() if g is None and not n.startswith("`W_")]
     if stops:
-        does = f"The values are right, and no gradient reaches {' and '.join(stops)}."
+        does = f"The values are right, but no gradient reaches {' and '.join(stops)}."
         return Finding("gradient_stops", does, ASKS)
     _, right = _differentiated(problem, problem.right, case, set())
     assert isinstance(right, dict)
@@ -57,8 +57,8 @@ def _on(attempt: Attempt, case: Case) -> Finding | None:
     ]  # exercises 9 and 11 look for NaN
     if other:
         does = (
-            f"The values are right, and the gradient of {' and '.join(other)} is another one: it "
-            "is cut off on a part of the way."
+            f"The values are right, but the gradient of {' and '.join(other)} is wrong: it is "
+            "cut off on a part of the way."
         )
         return Finding("gradient_differs", does, ASKS)
     return None

@@ -168,7 +168,7 @@ def _remarks(attempt: Attempt, answer: Any) -> Iterator[str]:
     if called:
         does = "does" if len(called) == 1 else "do"
         listed = " and ".join(f"`{name}`" for name in called)
-        yield f"It calls {listed}, which {does} what was to be written: how would yours look?"
+        yield f"It calls {listed}, which {does} what you were to write: what would yours look like?"
     if problem.remark and (remark := problem.remark(attempt)):
         yield remark
 
@@ -184,15 +184,14 @@ def _unjudged(error: BaseException) -> Finding:
 
 NO_RETURN = Finding(
     "no_return",
-    "Your code computes something, and then returns nothing: a function without `return` gives "
-    "`None`.",
+    "Your code computes something, but returns nothing: a function without `return` gives `None`.",
     "Which of your values should the caller get?",
 )
 
 
 PACKAGES = (
-    "`{}` is the package's own here, as an import leaves it: was the cell with yours run, and did "
-    "it end without an error?"
+    "`{}` is the package's own here, from an import: did you run the cell with yours, and did it "
+    "end without an error?"
 )
 
 

@@ -87,7 +87,7 @@ def moved_axes(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
             continue
         if close(yours, turned, _TIGHT):
             spoken = ", ".join(names[i] for i in order)
-            texts.append(f"These are the right numbers with the axes in another order: {spoken}.")
+            texts.append(f"These are the right numbers with the axes in the wrong order: {spoken}.")
             for axis in range(expected.ndim):  # said alike whatever axes are in front
                 if list(order) == [axis, *(i for i in range(expected.ndim) if i != axis)]:
                     put = f"axis {axis - expected.ndim} put first"
@@ -99,7 +99,7 @@ def shuffled(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if yours.dtype == torch.bool or yours.numel() < 4:
         return []
     if close(yours.flatten().sort().values, expected.flatten().sort().values, _TIGHT):
-        return ["These are the right numbers in the wrong places: nothing is lost, only order."]
+        return ["These are the right numbers in the wrong places: only their order is lost."]
     return []
 
 
@@ -115,7 +115,7 @@ def row_factors(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     sums, ones = yours.sum(-1), expected.sum(-1)
     if close(ones, (ones > 0.5).double(), _TIGHT):
         lacking = (sums < ones + 1e-9).all()
-        texts.insert(0, f"The rows sum to {'less' if lacking else 'something else'} than 1.")
+        texts.insert(0, f"The rows sum to {'less' if lacking else 'something other'} than 1.")
     return texts
 
 
@@ -128,28 +128,29 @@ def partly_right(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
         wrong = [i for i, fine in enumerate(right) if not fine]
         if not 0 < len(wrong) < n:
             continue
-        texts += [f"Along {name} all is right but position {i}." for i in wrong if len(wrong) == 1]
+        right_but = f"Along {name} everything is right except"
+        texts += [f"{right_but} position {i}." for i in wrong if len(wrong) == 1]
         if wrong == [n - 1]:
-            texts.append(f"Along {name} all is right but the last position.")
+            texts.append(f"{right_but} the last position.")
         fine = [i for i in range(n) if right[i]]
         texts += [f"Along {name} only position {i} is right." for i in fine if len(fine) == 1]
         if fine == [n - 1]:
             texts.append(f"Along {name} only the last position is right.")
-        texts.append(f"Along {name} some positions are right, and others are not.")
+        texts.append(f"Along {name} some positions are right and others are not.")
     return texts
 
 
 def near(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if expected.dtype == torch.bool or not close(yours, expected, COARSE):
         return []
-    return ["They come near the right ones, to about two digits, as rounded numbers do."]
+    return ["They are close to the right ones, to about two digits, as rounded numbers are."]
 
 
 def same_memory(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
     if yours.numel() != expected.numel() or yours.dtype != expected.dtype:
         return []
     if close(yours.reshape(-1), expected.reshape(-1), _TIGHT):
-        return ["These are the right numbers in the right order, under another shape."]
+        return ["These are the right numbers in the right order, in a different shape."]
     return shuffled(yours, expected, sizes)
 
 
@@ -161,7 +162,7 @@ def a_slice(yours: Tensor, expected: Tensor, sizes: Sizes) -> list[str]:
         for i in range(n):
             part = expected.select(axis, i)
             if yours.shape == part.shape and close(yours, part, _TIGHT):
-                texts.append(f"Yours holds only position {i} along axis {axis}.")
+                texts.append(f"Your result holds only position {i} along axis {axis}.")
         for start, lost in ((0, "last"), (1, "first")):
             rest = expected.narrow(axis, start, n - 1)
             if n > 1 and yours.shape == rest.shape and close(yours, rest, _TIGHT):
@@ -179,7 +180,7 @@ def relate_numbers(results: Sequence[tuple[int, int, Sizes]]) -> Finding | None:
     ratios = {Fraction(yours, expected) for yours, expected, _ in results}
     if len(ratios) == 1 and not ratios & {0, 1}:
         times = number(float(ratios.pop()))
-        return Finding("relation:factor", f"Your number is {times} times the right one, always.")
+        return Finding("relation:factor", f"Your number is always {times} times the right one.")
     terms = _terms([sizes for *_, sizes in results])
     sides = {yours > expected for yours, expected, _ in results if yours != expected}
     gaps = [abs(yours - expected) for yours, expected, _ in results]
@@ -274,17 +275,17 @@ def experiment(attempt: Attempt, trials: list[Trial]) -> Finding | None:
             for where, moves, should in _positions(yours, right, axes, trial.case.sizes):
                 does = f"When {what}{name} changes, {where}{mine} "
                 if should and not moves:
-                    does += "stays as it is, and it should change."
-                    return Finding("stays", does, "Which line should bring it there?")
+                    does += "stays as it is, but it should change."
+                    return Finding("stays", does, "Which line should bring the change there?")
                 if moves and not should and too_much is None:
-                    does += "changes too, and it should stay as it is."
+                    does += "changes too, but it should stay as it is."
                     too_much = Finding("changes_too", does, "Which line brings the two together?")
     for i, name, x in inputs if too_much is None else ():
         pair = seen(i, 2 * x)
         if pair and close(pair[1], 2 * before[1], _TIGHT) > close(pair[0], 2 * before[0], _TIGHT):
             stays = "stay as they are" if close(pair[0], before[0], _TIGHT) else "do not"
-            does = f"When all of {name} is doubled the right numbers double, and yours {stays}."
-            return Finding("not_doubled", does, "By which operations do numbers double with it?")
+            does = f"When all of {name} is doubled, the right numbers double, but yours {stays}."
+            return Finding("not_doubled", does, "Which operations carry a doubling through?")
     return too_much
 
 

@@ -178,7 +178,7 @@ class Report:
             lines = [finding.sentence, self.where, finding.asks]
         else:
             stops = {key.startswith("error:") for key in self.slips}
-            head = "What comes back, and where it stops:" if len(stops) > 1 else SEVERAL
+            head = "What it returns, and where it stops:" if len(stops) > 1 else SEVERAL
             lines = [head] if self.findings else []
             lines += [f"{i}. {f.sentence} {f.asks}".strip() for i, f in enumerate(self.findings, 1)]
             lines.append(self.where.replace("It shows on", "Some of it shows on"))

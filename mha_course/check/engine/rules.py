@@ -51,12 +51,12 @@ def _repeated(attempt: Attempt) -> Outcome:
 
 RANDOM = Finding(
     "random",
-    "Your code gives another result each time it is called on the same input.",
+    "Your code gives a different result each time it is called on the same input.",
     "Where does chance come in: is there a dropout, or a fresh random tensor?",
 )
 REMEMBERS = Finding(
     "remembers",
-    "Your code gives another result when it is called again on the same input: it keeps "
+    "Your code gives a different result when it is called again on the same input: it keeps "
     "something from one call to the next.",
     "Where is that kept: in a name outside of the function, an attribute, a default?",
 )
@@ -126,7 +126,7 @@ def arguments_exchanged(attempt: Attempt) -> Explanation | None:
         if all(t.of(other).difference is None for t in attempt.trials):
             finding = Finding(
                 "arguments_exchanged",
-                f"All is right once the arguments are given in the order "
+                "Everything is right once the arguments are given in the order "
                 f"({', '.join(names[i] for i in order)}): the exercise passes them as "
                 f"({', '.join(names)}).",
                 "In which order does the first line of the stub name them?",

@@ -125,24 +125,24 @@ class Source:
         if isinstance(node.value, ast.Compare):
             return Finding(
                 "thrown_away",
-                f"Line {node.lineno} compares, `{self.line(node)}`, and keeps nothing of it.",
+                f"Line {node.lineno} compares, `{self.line(node)}`, but does not keep the result.",
                 "Is it meant to give a name its value (one `=`), or as an `assert`?",
             )
         what = f"`{name}` gives a new tensor" if name else "the result is a new one"
         return Finding(
             "thrown_away",
-            f"Line {node.lineno} computes `{self.line(node)}` and keeps nothing of it: "
+            f"Line {node.lineno} computes `{self.line(node)}` but does not keep the result: "
             f"{what}, and leaves the old one as it is.",
             "Which name should hold the new one?",
         )
 
     def fresh_weights(self, inputs: tuple[str, ...]) -> Finding | None:
         """A layer made on the spot, in a function that gets its weights as an argument, or none."""
-        weights = "the weights to compute with come as an argument."
+        weights = "the weights to compute with are an argument."
         asks = "Which product does a layer compute with its weight?"
         if not any(name.startswith("W_") for name in inputs):
             weights = "nothing in this exercise is drawn at random, and nothing is learnt."
-            asks = "What is to be computed of the arguments alone?"
+            asks = "What should be computed from the arguments alone?"
         for node in self.nodes(ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if name in _FRESH:
@@ -171,7 +171,7 @@ class Source:
                 if number in (None, line):
                     return Finding(
                         "truth_of_a_tensor",
-                        f"Line {line}: {wants} *one* truth value, and a tensor has many.",
+                        f"Line {line}: {wants} *one* truth value, but a tensor has many.",
                         "Which signs work entry by entry (`&`, `|`, `~`), or which call makes one "
                         "value of many (`all`, `any`)?",
                     )
@@ -193,8 +193,8 @@ class Source:
                 continue
             return Finding(
                 "from_the_notebook",
-                f"`{name}` ({what}) is none of your arguments: it comes from outside the function, "
-                "and stays as it is there whatever the function is given.",
+                f"`{name}` ({what}) is not one of your arguments: it comes from outside the "
+                "function, and stays the same whatever the function is given.",
                 f"Which argument, or which {asks}, should stand in its place?",
             )
         return None
@@ -219,12 +219,12 @@ class Source:
         line = f"Line {error.number}, `{error.source}`: "
         for node in self.nodes(ast.Attribute):
             if node.attr == name and _of_self(node) and isinstance(node.ctx, ast.Store):
-                does = f"`self.` is missing in front of `{name}`, which line {node.lineno} keeps."
+                does = f"`self.` is missing in front of `{name}`, which line {node.lineno} sets."
                 asks = "How does one method reach what another has kept in `self`?"
                 return Finding("error:self_missing", line + does, asks)
         for node in self.nodes(ast.FunctionDef):
             if node.name == "__init__" and name in (a.arg for a in node.args.args):
-                does = f"`{name}` is an argument of `__init__`, and no other method knows it."
+                does = f"`{name}` is an argument of `__init__`, but no other method knows it."
                 asks = "What must `__init__` keep in `self`, and how is it reached from there?"
                 return Finding("error:self_missing", line + does, asks)
             if node.name == name and isinstance(self.parents.get(node), ast.ClassDef):

@@ -60,7 +60,7 @@ def where_nan(attempt: Attempt, case: Case) -> str:
     number, name = _watched(attempt, case).nan
     for words, names in _MAKES_NAN.items():
         if number and name in names.split():
-            return f"It comes up in line {number}, which {words}."
+            return f"It first appears in line {number}, which {words}."
     return ""
 
 
@@ -85,7 +85,7 @@ def leaves_float64(attempt: Attempt, exact: Case, rounded: Case) -> str:
             files = {code.co_filename for code in attempt.codes}
             text = linecache.getline(files.pop(), line).strip() if len(files) == 1 else "…"
             return (
-                f"By line {line}, `{text}`, the numbers are "
-                "further from those in float64 than rounding them once would bring them."
+                f"After line {line}, `{text}`, the numbers are "
+                "further from those in float64 than one rounding would bring them."
             )
     return ""
