@@ -37,11 +37,11 @@ NO_EFFECT = "mask_dropped"  # seen from the mask that `call` gives
 USUAL = r"|`\w+` is read as \(h, \d, d_k\) of (q, k, v|k, v|q, k)"  # what a usual reading notes
 MEANT = {  # kind of mistake → where it is none
     "scale": "If the scale stands elsewhere on purpose (in the initialisation, in a norm, in a "
-    "factor that is learned), it is a choice and no mistake.",
-    "layer missing": "If W^O stands in another module, let `call` apply both.",
+    "factor that is learned), it is a choice, not a mistake.",
+    "layer missing": "If W^O is in another module, let `call` apply both.",
     "batch axis": "If the module wants tokens first, as nn.MultiheadAttention does without "
     "batch_first, let `call` turn the axes: x.transpose(0, 1), and back.",
-    "fused order": "If the weights are stored head by head, it is a choice and no mistake.",
+    "fused order": "If the weights are stored head by head, it is a choice, not a mistake.",
     "mask convention": "If True means “keep” in this module, let `call` give ~mask.",
     "heads": "If one head is meant, say n_heads=1.",
 }
@@ -75,8 +75,8 @@ class Comparison:
             "": f"Neither {what} nor one of the published mistakes gives these outputs.",
             "right": f"Right{below} for a class without positions: {what}, to {self.digits} "
             f"digits. If it gives positions in `call`, they are lost, as in {lost}.",
-            "partly": "It agrees with what is right, or with a mistake, on a part of what was "
-            "tried only.",
+            "partly": "It agrees with what is right, or with a mistake, on only a part of what "
+            "was tried.",
             "drawn": "Two runs of the same input differ in evaluation.",
         }.get(self.found)
         if first is None:
@@ -90,7 +90,7 @@ class Comparison:
 def _described(bug: Bug) -> str:
     mended = ", before it was mended" * bug.mended
     thread = f"\nSo did {bug.threads[0]}{mended}: {bug.summary}" if bug.threads else ""
-    return f"{bug.does}{thread}\n{MEANT.get(bug.kind, 'Where that is meant, it is no mistake.')}"
+    return f"{bug.does}{thread}\n{MEANT.get(bug.kind, 'If it is meant, it is not a mistake.')}"
 
 
 Run = tuple[Tensor, Tensor, bool]  # an input, the module's output, and whether in training
@@ -335,7 +335,7 @@ class _Trial:
         name, notes = first.name, [f"Not tried: {'padding' if first.causal else 'masks'}."]
         if self.masked and not first.causal and first.bug.kind != "batch axis":
             name = NO_EFFECT if name == "right" else f"{name}, {NO_EFFECT}"
-            notes = ["`call` gives a mask, and tokens see later ones as they do without it."]
+            notes = ["`call` gives a mask, but tokens see later ones as they do without it."]
         reading = first.reading
         if reading.h != self.h:
             if self.sure:

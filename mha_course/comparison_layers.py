@@ -86,7 +86,7 @@ def options(
         sizes = ", ".join(f"{name} {tuple(p.shape)}" for name, p in matrices.items())
         raise ValueError(
             "layers must be given, or cannot be: W^Q, W^K and W^V of h·d_k = d_model rows are not "
-            f"among {sizes or 'its parameters, which are no matrices'}. Shared or narrower keys, "
+            f"among {sizes or 'its parameters, which are not matrices'}. Shared or narrower keys, "
             f"and an h·d_k other than d_model, are not compared."
         )
     return ways

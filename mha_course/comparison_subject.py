@@ -23,7 +23,7 @@ class Subject:
     def __init__(self, module: nn.Module, call: Call | None) -> None:
         self.call, self.coarse, self.dtype, self.also = call, False, torch.float64, ""
         halves = {str(p.dtype) for p in module.parameters()} & {"torch.float16", "torch.bfloat16"}
-        self.notes = [f"Tried in float64, and not in {dtype}." for dtype in sorted(halves)]
+        self.notes = [f"Tried in float64, not in {dtype}." for dtype in sorted(halves)]
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
             raise ValueError("module must have run once: its lazy layers have no weights yet.")
         # What it keeps of its last run, as weights to look at, hangs on a graph and is not copied.

@@ -333,7 +333,7 @@ def test_what_was_not_tried_is_said():
     ]:
         found = compare(right()(D, H), call)
         assert found.found == "right" and line in found.seen
-    assert "Tried in float64, and not in torch.bfloat16." in compare(right()(D, H).bfloat16()).seen
+    assert "Tried in float64, not in torch.bfloat16." in compare(right()(D, H).bfloat16()).seen
 
 
 class Fused(nn.Module):
@@ -431,7 +431,7 @@ def test_it_leaves_the_module_and_the_generator_as_they_are():
     [
         (3, {}, "^module must be an nn.Module; got int 3"),
         (nn.Linear(3, 3), {"n_heads": 1}, "^layers must be given, or cannot be: .* are not among"),
-        (nn.GELU(), {}, "^layers must be given, .* its parameters, which are no matrices"),
+        (nn.GELU(), {}, "^layers must be given, .* its parameters, which are not matrices"),
         (right()(D, H), {"layers": {"w_q": "nowhere"}},
          "^layers must map w_qkv or .* got .*nowhere"),
         (mha_lesson.MultiHeadAttention(D, H, d_k=3), {},
