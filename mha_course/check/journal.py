@@ -57,7 +57,7 @@ class Progress:
     def _summary(self) -> str:
         done = sum(state == "done" for *_, state in self.rows)
         where = f"kept in {FILE}" if self.kept else "for this kernel only"
-        due = f" `check.practice()` has ready: {', '.join(self.due)}." if self.due else ""
+        due = f" Ready in `check.practice()`: {', '.join(self.due)}." if self.due else ""
         return f"{done} of {len(self.rows)} done ({where}).{due}"
 
     def __str__(self) -> str:

@@ -123,7 +123,7 @@ def _notebooks(hand_in: HandIn) -> Iterator[HandIn]:
         return
     number = read(raw).notebook or named
     name = f"its name says {named}" if named else "its name has no number"
-    note = f"{name}, its cells are those of notebook {number}, as which it counts"
+    note = f"{name}, but its cells are those of notebook {number}, so it counts as that"
     yield replace(hand_in, notebook=number, note=note if number != named else "")
 
 
@@ -181,7 +181,7 @@ def _unfit(path: Path) -> str | None:
     if stat.S_ISLNK(mode):
         return "a link: not followed"
     if not stat.S_ISREG(mode):
-        return "no ordinary file (a pipe, a device, a socket): not opened"
+        return "not an ordinary file (a pipe, a device, a socket): not opened"
     if path.suffix.lower() not in (".ipynb", ".zip"):
         kind = shown(path.suffix) if path.suffix else "file without an ending"
         return f"a {kind}, not a notebook: hand in the .ipynb"
@@ -197,7 +197,7 @@ def content(hand_in: HandIn) -> bytes:
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(hand_in.path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError("no ordinary file")
+            raise OSError("not an ordinary file")
         raw = file.read(LARGEST + 1)
     if hand_in.member and len(raw) <= LARGEST:
         with _opened(raw) as archive:

@@ -37,8 +37,8 @@ OTHER_KERNEL = (
 )
 NOWHERE = "No cell of this file holds an answer, so a ✓ for it counts for nothing."
 NOT_ITS_VALUES = (
-    "The check called this answer right in the process where the answer ran, and the values that "
-    "came out of there are not the right ones. Read its code."
+    "The check called this answer right in the process where it ran, but the values that came out "
+    "of there are not right. Read its code."
 )
 
 

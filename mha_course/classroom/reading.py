@@ -49,7 +49,7 @@ def read(raw: bytes) -> Contents:
     except UnicodeDecodeError:
         why = "not saved as UTF-8 (Latin-1, perhaps)"
     except json.JSONDecodeError as error:
-        why = f"no notebook, or cut off (line {error.lineno})"
+        why = f"not a notebook, or cut off (line {error.lineno})"
     except (MemoryError, RecursionError) as error:
         why = type(error).__name__
     except (KeyError, TypeError, AttributeError, ValueError):
