@@ -245,7 +245,7 @@ def _caption(source: Source, blocks: dict[str, Heatmap], step: str, head: int, c
         return "." if source.by_hand else "; " + words.format(query, key, value) + "."
 
     bias = "" if source.by_hand else ", and of the bias"
-    made = "here given" if "x" not in blocks else f"{d_k} numbers each, from its row of X"
+    made = "given here" if "x" not in blocks else f"{d_k} numbers each, from its row of X"
     only_head = source.by_hand and len(source.q) == 1
     where = "" if only_head or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
     words = {

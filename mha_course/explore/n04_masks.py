@@ -87,11 +87,11 @@ def _caption(mask: Tensor, convention: str, blocked: Tensor, weights: Tensor) ->
         what = "nothing is blocked, so nothing differs."
     elif leaked:
         what = (
-            f"wrong, and no error: a query takes up to {number(leaked, 2)} of its weight from "
+            f"wrong, but no error: a query takes up to {number(leaked, 2)} of its weight from "
             "cells that the mask meant to block."
         )
     else:
-        what = "wrong, and no error: cells that may be seen are blocked."
+        what = "wrong, but no error: cells that may be seen are blocked."
     words = f"Read as “{convention}”: {what}"
     if dead := int(blocked.all(dim=-1).sum()):
         rows = f"{dead} rows are" if dead > 1 else "1 row is"

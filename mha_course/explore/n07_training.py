@@ -65,7 +65,7 @@ def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
     )
     roles = ", ".join(f"head {i} {_role(*look)}" for i, look in enumerate(looks.T.tolist()))
     quiet = "" if silence == NO_HEAD else f" Head {silence} is silent."
-    caption = f"h = {h}, step {step}: {roles}.{quiet} Rightly {answers}."
+    caption = f"h = {h}, step {step}: {roles}.{quiet} Correctly {answers}."
     shown = [1, *range(10, len(run.losses) + 1, 10)]  # all of them would cost 30 ms a move
     losses = {"loss": [run.losses[i - 1] for i in shown], "guessing": [math.log(16)] * len(shown)}
     loss = Curve(
