@@ -35,12 +35,12 @@ def fates() -> Scene:
             limits=(0.1, 20),
             title=title,
         )
-        for part, title in zip(points.unbind(1), ("loss as it is told", "honest"), strict=True)
+        for part, title in zip(points.unbind(1), ("loss as reported", "honest"), strict=True)
     ]
     return Scene(
         [[chart] for chart in charts],
         caption="The right class, and three mistakes: hidden, too good, failed.",
-        alt="Two charts of loss over 600 steps. As told, the curves of the right class and of "
+        alt="Two charts of loss over 600 steps. As reported, the curves of the right class and of "
         "√d_model lie on each other, the softmax along the queries falls far below them, and "
         "the softmax over the heads stays above. Honestly counted, the softmax along the "
         "queries rises far above all others.",
@@ -69,7 +69,7 @@ def ends() -> Scene:
             title=title,
         )
         for values, columns, column_name, title in (
-            (reported, starts, "start", "loss as it is told"),
+            (reported, starts, "start", "loss as reported"),
             (honest.mean(dim=-1, keepdim=True), ["1–5"], "mean", "honest"),
         )
     ]
@@ -77,6 +77,6 @@ def ends() -> Scene:
         [maps],
         caption="From each start the same fate: too good, hidden, failed.",
         alt="A row for each of 23 mistakes, a column for each of five starts: the loss less the "
-        "right class's. As told, eight rows lie far below 0, ten near 0 and five far above. "
+        "right class's. As reported, eight rows lie far below 0, ten near 0 and five far above. "
         "Honestly counted, all eight lie far above 0, too.",
     )
