@@ -128,7 +128,7 @@ class Source:
                 f"Line {node.lineno} compares, `{self.line(node)}`, but does not keep the result.",
                 "Is it meant to give a name its value (one `=`), or as an `assert`?",
             )
-        what = f"`{name}` gives a new tensor" if name else "the result is a new one"
+        what = f"`{name}` gives a new tensor" if name else "it is a new tensor"
         return Finding(
             "thrown_away",
             f"Line {node.lineno} computes `{self.line(node)}` but does not keep the result: "
