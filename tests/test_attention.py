@@ -154,7 +154,7 @@ def test_function_equals_the_loop(device, case, n_axes):
 
 @given(cases())
 def test_the_textbook_formula_gives_the_same(device, case):
-    """The formula as it is written, the tuned twin, and the gradients of both."""
+    """The formula as it is written, the faster function, and the gradients of both."""
     case.dtype = torch.float64
     *inputs, mask = to(device, *case.inputs())
     for x in inputs:

@@ -23,7 +23,7 @@ LEFT = {  # by other cells
 }
 EMPTY = "empty = mask.all(-1, keepdim=True)"
 WEIGHTS = "(Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)"
-# Exercise, its arguments, what was typed, and what is told.
+# Exercise, its arguments, what was typed, and words of the report.
 RULES = [
     ("attention_scores", "Q, K", ["return Q @ K.mT / math.sqrt(d_k)"],
         "from_the_notebook", "`d_k` (2) is not one of your arguments"),
@@ -133,7 +133,7 @@ class MultiHeadAttention(nn.Module):
         return self.w_o(context.flatten(2))
 """
 ATTEND = RIGHT[RIGHT.index("        scores = ") : RIGHT.index("        context = ")]
-# What stands in place of what, and what is told then.
+# What replaces what, and words of the report.
 OF_A_CLASS = [
     ("(self.n_heads, -1)", "(n_heads, -1)", "`self.` is missing in front of `n_heads`, which"),
     ("(self.cut(", "(cut(", "`self.` is missing in front of `cut`, a method"),

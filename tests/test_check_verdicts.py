@@ -1,4 +1,4 @@
-"""No false verdict: what once passed and was wrong, and what once failed and was right."""
+"""No false verdict: answers that once passed though wrong, or failed though right."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""The film of the two-sides task: its pure function over all positions, and its controls."""
+"""The explorer of the two-sides task: its pure function over all positions, and its controls."""
 
 import importlib
 import math
@@ -14,7 +14,7 @@ from mha_lesson.tasks import letter_batches
 from mha_lesson.training import Run, side_accuracy, silence_head, two_sides_runs, weight_by_offset
 from readable import assert_readable
 
-film = importlib.import_module("mha_course.explore.n07_training")  # the package has the function
+n07 = importlib.import_module("mha_course.explore.n07_training")  # the package has the function
 pytestmark = pytest.mark.plain
 
 
@@ -29,7 +29,7 @@ def test_every_position_shows_the_run_as_it_was(runs):
     for run, h in zip(runs, (1, 2, 8), strict=True):
         for step in (0, 20, 60):
             for silence in (-1, *range(h)[-2:]):
-                scene = film.draw(run, step, silence)
+                scene = n07.draw(run, step, silence)
                 panels = scene.flat()
                 model = run.at(step)
                 maps = [panel for panel in panels if isinstance(panel, Heatmap)]
@@ -55,7 +55,7 @@ def test_every_position_shows_the_run_as_it_was(runs):
                 assert shares in scene.caption
                 expected = weight_by_offset(weights, (-1, 1))
                 np.testing.assert_allclose(looks.values, expected.T, atol=1e-6)
-                roles = [film._role(*look) for look in expected.tolist()]
+                roles = [n07._role(*look) for look in expected.tolist()]
                 said = ", ".join(f"head {i} {role}" for i, role in enumerate(roles))
                 assert scene.caption.startswith(f"h = {h}, step {step}: {said}.")
                 seen |= {*roles, right.left > right.right}
@@ -67,10 +67,10 @@ def test_every_position_shows_the_run_as_it_was(runs):
 
 
 def test_a_role_is_said_only_where_it_is_there():
-    assert film._role(0.97, 0.01) == "looks left"
-    assert film._role(0.01, 0.97) == "looks right"
-    assert film._role(0.45, 0.47) == "looks at both sides"
-    assert film._role(0.3, 0.1) == film._role(0.7, 0.05) == film._role(0.05, 0.7) == "looks around"
+    assert n07._role(0.97, 0.01) == "looks left"
+    assert n07._role(0.01, 0.97) == "looks right"
+    assert n07._role(0.45, 0.47) == "looks at both sides"
+    assert n07._role(0.3, 0.1) == n07._role(0.7, 0.05) == n07._role(0.05, 0.7) == "looks around"
 
 
 def test_the_controls_fit_each_other(runs):
@@ -93,14 +93,14 @@ def test_works_without_arguments(runs, monkeypatch):
         asked.append(h)
         return two_sides_runs(h, seeds, n_steps=20, snapshot_every=snapshot_every)
 
-    monkeypatch.setattr(film, "two_sides_runs", quick)
-    film._trained.cache_clear()
+    monkeypatch.setattr(n07, "two_sides_runs", quick)
+    n07._trained.cache_clear()
     try:
         assert tuple(explore.training().controls["h"].options) == (1, 2, 4, 8)
-        assert film.scene(4, 10).caption.startswith("h = 4, step 10: ")
+        assert n07.scene(4, 10).caption.startswith("h = 4, step 10: ")
         assert asked == [1, 2, 4, 8]  # once
     finally:
-        film._trained.cache_clear()
+        n07._trained.cache_clear()
 
 
 def test_refusals(runs):
@@ -109,7 +109,7 @@ def test_refusals(runs):
     with pytest.raises(TypeError, match="RepeatModel"):
         explore.training([Run(RepeatModel(), 1, snapshots={0: {}})])
     with pytest.raises(ValueError, match="step must be one of"):
-        film.draw(runs[0], 7)
+        n07.draw(runs[0], 7)
 
 
 def test_runs_of_different_length_share_their_steps(runs):

@@ -513,9 +513,9 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cost, "_machine_at_hand", lambda device: cost.TEXTBOOK)
     monkeypatch.setattr(pretrained, "load", small_model)
-    film = import_module("mha_course.explore.n07_training")
-    monkeypatch.setattr(film, "_trained", lambda: tuple(runs()))
-    monkeypatch.setattr(film, "_letters", lambda: ids(7, 12))
+    n07 = import_module("mha_course.explore.n07_training")
+    monkeypatch.setattr(n07, "_trained", lambda: tuple(runs()))
+    monkeypatch.setattr(n07, "_letters", lambda: ids(7, 12))
 
 
 # Or says what it must be, where no word describes what came.

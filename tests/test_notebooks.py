@@ -1,7 +1,7 @@
-"""The notebooks' form: what can be said of them without running them, and their solutions.
+"""The notebooks' form, which is seen without running them, and their solutions.
 
-nbval (`make test`) runs the notebooks as they stand and compares outputs; with cleared
-outputs it would compare nothing, so these tests see to it that there is something to compare.
+nbval (`make test`) runs the notebooks as they are and compares outputs. Where they are cleared it
+compares nothing, so these tests ask that there are some.
 """
 
 import ast
@@ -81,7 +81,7 @@ def test_is_stored_as_it_ran_from_top_to_bottom(path):
 
 @each_notebook
 def test_is_stored_in_the_normal_form(path):
-    """`make notebooks` would change nothing but what a new run changes."""
+    """`make notebooks` would change no more than a new run does."""
     stored = notebooks.read(path)
     assert stored == notebooks.normalise(notebooks.read(path))
     assert set(stored.metadata) == {"kernelspec", "language_info"}
@@ -230,8 +230,8 @@ def names(source):
 
 
 def bound_and_used(code):
-    """The names that code binds, and those it uses before it has bound them, in the order in which
-    it runs; functions are called once all is bound.
+    """The names that code binds, and those it uses before it binds them. Functions count as called
+    at the end, when all is bound.
     """
     bound, used, inside = set(), set(), set()
     for step in dis.get_instructions(code):
@@ -246,7 +246,7 @@ def bound_and_used(code):
 
 @each_notebook
 def test_a_folded_cell_takes_no_name_that_a_cell_before_it_reads(path):
-    """Who runs that cell again would meet what nobody has seen made."""
+    """Run again, the earlier cell would read a value that no visible code has made."""
     read = set()
     for cell in cells(path, "code"):
         bound, used, _ = names(cell.source)
@@ -261,7 +261,7 @@ TRAINS = re.compile(r"\b(two_sides_runs|learn|training\.train)\(|\blive=True")
 def with_what_they_need(code, wanted):
     """The wanted cells, and every cell that made or changed a name which one of them uses.
 
-    A change by a call goes unnoticed, such as a training: nbval runs all cells.
+    Changes by a call, such as a training, are not seen here; nbval runs all cells.
     """
     chosen, missing = [], set()
     for cell in reversed(code):
@@ -273,7 +273,7 @@ def with_what_they_need(code, wanted):
 
 
 def without_trainings(code):
-    """Without the cells that train, or make one wait, and those that read what came of it."""
+    """Without the cells that train, or make one wait, and those that use their results."""
     kept, made = [], set()
     for cell in code:
         bound, used, changed = names(cell.source)
@@ -312,8 +312,8 @@ def test_no_open_cell_reads_what_only_a_fold_makes(path):
 
 def test_solutions_pass_their_checks(request):
     """In one kernel, notebook after notebook: the open thread alone, with every solution in its
-    stub; then the exercises in folds, with what they need. What trains, and what shows neither a
-    solution nor makes a name, only `--all` runs again."""
+    stub; then the exercises in folds, with the cells that they need. Cells that train, or neither
+    show a solution nor make a name, run under `--all` only."""
     everything = request.config.getoption("--all")
     joined, n_exercises = nbformat.v4.new_notebook(metadata=notebooks.METADATA), 0
     for path in NOTEBOOKS:
@@ -372,7 +372,7 @@ def headings(cells):
 
 @each_notebook
 def test_second_readings_fold_and_say_what_they_are(path):
-    """One form: tagged, folded in JupyterLab, level two, one line, and where the thread goes on."""
+    """All alike: tagged, folded in JupyterLab, of level two, with a line and a link to skip it."""
     cells = notebooks.read(path).cells
     found = folds(notebooks.read(path))
     closed = [c.id for c in cells if c.metadata.get("jp-MarkdownHeadingCollapsed")]
@@ -392,7 +392,7 @@ def test_second_readings_fold_and_say_what_they_are(path):
 
 
 def test_no_link_leads_to_a_heading_by_letters_that_jupyterlab_does_not_find():
-    """It does not decode a fragment: an anchor is plain ASCII, and no formula."""
+    """JupyterLab does not decode a fragment: an anchor is plain ASCII, without a formula."""
     for path in NOTEBOOKS:
         for cell in cells(path, "markdown"):
             for _, place in LINK.findall(cell.source):
@@ -440,7 +440,7 @@ def test_tables_of_minutes_are_up_to_date():
 
 @each_notebook
 def test_no_open_cell_makes_one_wait(path):
-    """By its tag, on one thread; what takes longer was computed beforehand or is folded."""
+    """By its tag, for one thread; what takes longer is computed beforehand or folded."""
     notebook = notebooks.read(path)
     waits = [
         [minutes.wait_seconds(cell) for cell in cells]

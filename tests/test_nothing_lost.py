@@ -36,15 +36,15 @@ PATIENCE = 600  # seconds for what takes a few: a machine may be busy
 
 
 @contextlib.contextmanager
-def full_disk(room: int) -> Iterator[None]:
-    """No file of this process grows beyond `room` bytes; none is compiled, as Python would keep
-    what is cut off there, and fail to import it ever after.
+def full_disk(n_bytes: int) -> Iterator[None]:
+    """No file of this process grows beyond `n_bytes`. No module is compiled, as Python would keep
+    the file that is cut off, and fail at every import.
     """
     _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "dont_write_bytecode", True)
         patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
         try:
             yield
         finally:
@@ -63,11 +63,11 @@ def wait_until(condition: Callable[[], Any]) -> Any:
 # --- one file -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("room", [0, 1, 4097, 9999])
-def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, room: int) -> None:
+@pytest.mark.parametrize("n_bytes", [0, 1, 4097, 9999])
+def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, n_bytes: int) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    with full_disk(room), pytest.raises(OSError, match="large"):
+    with full_disk(n_bytes), pytest.raises(OSError, match="large"):
         write_whole(path, b"n" * 10_000)
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
     assert write_whole(path, b"n" * 10_000)
@@ -150,7 +150,7 @@ def test_kernels_that_write_at_once_and_one_that_is_killed_meanwhile(progress: P
     assert [os.waitpid(child, 0)[1] for child in kernels] == [0, 0, signal.SIGKILL, 0]
     kept = json.loads(progress.read_text())
     assert kept == {"causal_mask": "done", "a": "done", "b": "done", "c": "done"}
-    check.split_heads(right)  # nothing that the dead one held is in the way
+    check.split_heads(right)  # the killed one has left no lock
     assert json.loads(progress.read_text()) == {**kept, "split_heads": "done"}
 
 
@@ -250,7 +250,7 @@ class Kernel:
         self.wait_for_ready()
 
     def wait_for_ready(self) -> None:
-        """A kernel that starts slowly has no heartbeat yet, which its client takes for death."""
+        """Tries again: a kernel that starts slowly has no heartbeat, and counts as dead."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -352,7 +352,7 @@ def texts(mine: Path) -> dict[str, str]:
 def test_an_update_of_what_is_open_and_not_saved_yet(
     server: Server, course: tuple[Path, Path]
 ) -> None:
-    """JupyterLab sees another hash and asks; whoever overwrites keeps their own from then on."""
+    """JupyterLab sees another hash and asks; a learner who overwrites keeps their own version."""
     source, mine = course
     stat = f"api/contents/{mine.name}/a.ipynb?content=0&hash=1"
     opened = server.ask("GET", stat)[1]["hash"]
@@ -384,20 +384,20 @@ def test_a_save_in_the_middle_of_an_update_is_not_overwritten(
     assert texts(mine) == {"a.ipynb": "my work", f"a.updated-{TODAY}.ipynb": "second"}
 
 
-@pytest.mark.parametrize("room", [10, 300])
+@pytest.mark.parametrize("n_bytes", [10, 300])
 def test_an_update_on_a_full_disk_changes_nothing(
-    course: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, room: int
+    course: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, n_bytes: int
 ) -> None:
     source, mine = course
     (source / "a.ipynb").write_text(nbformat.writes(notebook("second" * 100)))
-    with full_disk(room), pytest.raises(OSError, match="large"):
+    with full_disk(n_bytes), pytest.raises(OSError, match="large"):
         lab.sync(source, mine, TODAY)
     assert texts(mine) == {"a.ipynb": "first"}
     assert {path.name for path in mine.iterdir()} == {"a.ipynb", lab.RECORD}
     assert "Renewed" in lab.sync(source, mine, TODAY)[0]
 
 
-# --- the server's end: no test can follow it ------------------------------------------------------
+# --- the server's end: last, as it serves no further test -----------------------------------------
 
 
 def test_a_server_killed_while_it_saves_leaves_a_whole_notebook(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""Practice: what comes back when, in which layout, and what is told of the last time."""
+"""Practice: what is due when, in which layout, and what the notebook says of the last time."""
 
 import random
 from datetime import date, timedelta

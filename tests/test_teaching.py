@@ -1,6 +1,6 @@
-"""The teacher's guide against the notebooks it speaks of, and against what the explorers show.
+"""The teacher's guide against the notebooks that it names, and against what the explorers show.
 
-A heading or a number of minutes that has changed fails here, all of them in one list.
+A heading or a number of minutes that has changed fails here.
 """
 
 import re
@@ -249,7 +249,7 @@ def h_costs_bytes() -> None:
 
 
 def guesses_say(**choices: str) -> Callable[[], None]:
-    """The notebooks have computed these choices; test_predict.py does so by another route."""
+    """These choices are right in the stored boxes; test_predict.py computes them in another way."""
 
     def say() -> None:
         boxes = [c.outputs[0].data["text/html"] for book in BOOKS.values() for c in book.cells
@@ -261,8 +261,8 @@ def guesses_say(**choices: str) -> Callable[[], None]:
     return say
 
 
-# What stands in the right-hand column -> what it is computed from.
-SEEN: dict[str, Callable[[], None]] = {
+# Words of the right-hand column → the test of what they say.
+ROWS: dict[str, Callable[[], None]] = {
     "Token 0's: its query is (1, 0)": only_token_0_stays,
     "None: weights are made of queries and keys": values_make_no_weight,
     "In one, head 1, with .85. In eight": it_takes_most_from_creek,
@@ -303,17 +303,17 @@ SEEN: dict[str, Callable[[], None]] = {
 NOT_COMPUTED = ("Between steps 20 and 50 of 600", "silence any one", "Collect the answers")
 
 
-@pytest.mark.parametrize("words", SEEN)
+@pytest.mark.parametrize("words", ROWS)
 def test_a_row_of_what_they_will_see_holds(words):
     assert words in GUIDE
-    SEEN[words]()
+    ROWS[words]()
 
 
 def test_every_row_of_what_they_will_see_is_computed():
     chapter = part("## Notebook by notebook", "## From memory")
     for table in re.findall(r"what they will see \|\n\|---\|---\|\n((?:\|.*\|\n)+)", chapter):
         for line in table.splitlines():
-            assert any(words in line for words in (*SEEN, *NOT_COMPUTED)), line
+            assert any(words in line for words in (*ROWS, *NOT_COMPUTED)), line
 
 
 def test_each_notebook_has_two_questions_to_be_answered_in_words():
@@ -326,7 +326,7 @@ def test_each_notebook_has_two_questions_to_be_answered_in_words():
 
 
 def test_the_slip_it_shows_is_named_at_once():
-    """As it stands there, in a real shell; an answer that divides so is told its sentence."""
+    """As the guide has it, in a real shell: an answer with this mistake gets its sentence."""
     from IPython.core.interactiveshell import InteractiveShell
 
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE, re.S | re.M)
