@@ -9,6 +9,7 @@ be read. And .github/fates.png.
 
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
@@ -85,7 +86,9 @@ def main() -> None:
         sharp.wait_for_selector("canvas[aria-label]")
         still = screenshot(sharp)
     still.save(FOLDER / "flow.png", optimize=True)
-    (FOLDER / "fates.png").write_bytes(figures.png(fates()))
+    charts = fates()
+    beside = replace(charts, panels=[charts.flat()])  # in one row, which is less high
+    (FOLDER / "fates.png").write_bytes(figures.png(beside))
     first, *rest = (shot for shot, _ in shots)
     loop = FOLDER / "flow.webp"
     how = {"duration": [wait for _, wait in shots], "loop": 0, "lossless": True, "method": 6}
