@@ -46,11 +46,11 @@ def test_stored_cards_are_what_claims_show_now():
         for cell in notebooks.read(path).cells:
             if "claim" in cell.metadata.get("tags", ()):
                 assert [o.data["text/html"] for o in cell.outputs] == [
-                    shown(o.data["text/plain"]) for o in cell.outputs
+                    card_of(o.data["text/plain"]) for o in cell.outputs
                 ], cell.id
 
 
-def shown(said: str) -> str:
+def card_of(words: str) -> str:
     """The card of a claim that is stored in plain words."""
-    text, verdict, measured = (line.split(": ", 1) for line in said.splitlines())
+    text, verdict, measured = (line.split(": ", 1) for line in words.splitlines())
     return Claim(text[1], verdict[0] == "It holds", verdict[1], measured[1])._repr_html_()

@@ -224,7 +224,7 @@ def seen_by(eye: str, colour: str) -> np.ndarray:
     ])  # fmt: skip
 
 
-def apart(one: str, other: str) -> float:
+def distance(one: str, other: str) -> float:
     return min(float(np.linalg.norm(seen_by(e, one) - seen_by(e, other))) for e in EYES)
 
 
@@ -232,7 +232,7 @@ def test_roles_are_told_apart_by_every_eye_from_each_other_and_from_heads():
     assert tuple(ROLES) == ("query", "key", "value", "output")
     for colour in ROLES.values():
         assert contrast(colour, "#FFFFFF") >= 4.5 and contrast(colour, "#111111") >= 3
-        assert min(apart(colour, head) for head in HEADS) > 0.06
-    assert min(apart(a, b) for a, b in itertools.combinations(ROLES.values(), 2)) > 0.09
+        assert min(distance(colour, head) for head in HEADS) > 0.06
+    assert min(distance(a, b) for a, b in itertools.combinations(ROLES.values(), 2)) > 0.09
     for role, colour in ROLES.items():
         assert tuple(MAPS[role][-1][:3]) == rgb(colour)

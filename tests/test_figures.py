@@ -155,13 +155,13 @@ def test_arrows_of_the_module_go_from_box_to_box_in_the_colour_of_what_they_carr
             assert frame.x < x < frame.x + frame.width
 
 
-def drawn(scene: Scene, width: float = layout.WIDTH) -> list[Mark]:
+def marks_of(scene: Scene, width: float = layout.WIDTH) -> list[Mark]:
     return layout.draw(scene, width).marks
 
 
 def test_the_key_stands_above_the_first_row_of_maps():
     maps = [Heatmap(w, limits=(0, 1), title=f"{i}") for i, w in enumerate(WEIGHTS[:2])]
-    marks = drawn(Scene([[Curve([1, 2], {"a": [1, 2]}, title="curve")], maps]))
+    marks = marks_of(Scene([[Curve([1, 2], {"a": [1, 2]}, title="curve")], maps]))
     [bar] = (m for m in marks if isinstance(m, ColourBar))
     above = [m.y for m in marks if isinstance(m, Dot)]
     below = [m.y for m in marks if isinstance(m, Cells)]
@@ -172,7 +172,7 @@ def test_on_a_phone_a_plot_loses_no_room_to_the_labels_of_another():
     bars = Bars(WEIGHTS[0, 0], TOKENS)
     curve = Curve([1, 2], {"a line of a long name": [1, 2], "another": [2, 3]})
     alone, both = (
-        [m.width for m in drawn(scene, 330) if isinstance(m, Rect)]
+        [m.width for m in marks_of(scene, 330) if isinstance(m, Rect)]
         for scene in (Scene(bars), Scene([[bars], [curve]]))
     )
     assert alone == both
@@ -180,7 +180,7 @@ def test_on_a_phone_a_plot_loses_no_room_to_the_labels_of_another():
 
 def test_a_stack_begins_where_its_neighbour_begins():
     one, two, three = (Heatmap(w, title=name) for w, name in zip(WEIGHTS, "abc", strict=False))
-    marks = drawn(Scene([[one, Stack([[two], [three]])]]))
+    marks = marks_of(Scene([[one, Stack([[two], [three]])]]))
     titles = {m.text: m.y for m in marks if isinstance(m, Text) and m.bold}
     assert titles["a"] == titles["b"] < titles["c"]
 
@@ -188,7 +188,7 @@ def test_a_stack_begins_where_its_neighbour_begins():
 def test_ticks_do_not_repeat_the_name_of_their_axis():
     rows, columns = ["layer 0", "layer 1"], ["head 0", "head 1", "all heads"]
     heat = Heatmap(np.ones((2, 3)), rows, columns, row_name="layer", column_name="head")
-    said = [m.text for m in drawn(Scene(heat)) if isinstance(m, Text)]
+    said = [m.text for m in marks_of(Scene(heat)) if isinstance(m, Text)]
     assert {"0", "1", "all heads", "layer", "head"} <= {*said}
     assert not {*rows, *columns[:2]} & {*said}
     assert heat.text(1, 0) == "layer 1 → head 0 = 1"
@@ -204,7 +204,7 @@ def test_ticks_do_not_repeat_the_name_of_their_axis():
 def test_a_whole_count_has_no_decimals_and_a_share_always(values, limits, said):
     bars = Bars(values, limits=limits)
     assert [bars.text(0, i).split(" = ")[1] for i in range(len(values))] == said
-    written = [m.text for m in drawn(Scene(bars)) if isinstance(m, Text)]
+    written = [m.text for m in marks_of(Scene(bars)) if isinstance(m, Text)]
     assert written[-2 * len(said) : -len(said)] == said
 
 

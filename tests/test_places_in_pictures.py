@@ -37,7 +37,7 @@ def of(kind, thing, width=860):
     return [m for m in draw(Scene(thing), width).marks if isinstance(m, kind)]
 
 
-def named(thing):
+def texts_of(thing):
     return {m.text: m for m in of(Text, thing)}
 
 
@@ -52,18 +52,18 @@ def at(image, x, y):
 def test_labels_stand_at_their_rows_and_columns():
     heat = Heatmap(np.arange(15.0).reshape(3, 5), list("abc"), list("vwxyz"), row_name="from",
                    column_name="into", numbers=False)  # fmt: skip
-    [cells], texts = of(Cells, heat), named(heat)
+    [cells], texts = of(Cells, heat), texts_of(heat)
     for r, label in enumerate("abc"):
         assert texts[label].y == cells.at(r, 0)[1] + cells.height / 2
     for c, label in enumerate("vwxyz"):
         assert texts[label].x == cells.at(0, c)[0] + cells.width / 2
     assert texts["from"].turned and not texts["into"].turned
     tiles = Tiles([["1", "2"], ["3", "4"], ["5", "6"]], rows=list("abc"))
-    [cells], texts = of(Cells, tiles), named(tiles)
+    [cells], texts = of(Cells, tiles), texts_of(tiles)
     for r, label in enumerate("abc"):
         assert cells.at(r, 0)[1] < texts[label].y < cells.at(r, 0)[1] + cells.height
     words = Words(Heatmap(np.eye(2), ["a", "b"], ["v", "w"], row_name="from", column_name="into"))
-    texts = named(words)
+    texts = texts_of(words)
     for left, right in (("from", "into"), ("a", "v"), ("b", "w")):
         assert texts[left].align == "right" and texts[left].x < texts[right].x
 
@@ -71,7 +71,7 @@ def test_labels_stand_at_their_rows_and_columns():
 def test_ticks_marker_and_names_stand_where_their_values_do():
     curve = Curve([1, 2, 3, 5], {"up": [0, 20, 40, 50], "down": [50, 40, 20, 0]}, marker=3,
                   dashed=["down"])  # fmt: skip
-    dots, texts = {m.says: m for m in of(Dot, curve)}, named(curve)
+    dots, texts = {m.says: m for m in of(Dot, curve)}, texts_of(curve)
     for x in (1, 2, 3, 5):
         assert texts[f"{x}"].x == pytest.approx(dots[curve.text(0, [1, 2, 3, 5].index(x))].x)
     for k, y in enumerate((0, 20, 40)):
@@ -124,7 +124,7 @@ def test_maps_of_other_scales_have_bars_of_their_own_with_both_ends():
     maps = [Heatmap([[0.5]], limits=(0, far), numbers=False) for far in (3, 7)]
     assert [m.end for m in of(ColourBar, maps)] == ["3", "7"]
     bar = Heatmap([[2.0]], limits=(-13, 17), numbers=False)
-    [ramp], texts = of(ColourBar, bar), named(bar)
+    [ramp], texts = of(ColourBar, bar), texts_of(bar)
     assert texts["−13"].x < ramp.x and ramp.end == "17"
 
 
@@ -190,7 +190,7 @@ def test_shapes_of_the_module_are_those_of_tensors():
     boxes, panel = whole.BOXES, whole.scene().panels
     assert {n: eval(b.shape.replace("·", "*"), {**sizes}) for n, b in boxes.items()} == real
     frames = [m for m in of(Rect, panel) if m.hollow]
-    texts = named(panel)
+    texts = texts_of(panel)
     for row, note in enumerate(whole.NOTES):
         tall = [f for f, box in zip(frames, boxes.values(), strict=True) if box.row == row]
         assert all(f.y < texts[note].y < f.y + f.height for f in tall)

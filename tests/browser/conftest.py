@@ -42,8 +42,8 @@ def tab(browser):
 
 
 @pytest.fixture
-def shown(tab):
-    """`shown(path, **context)`: a page without network, once its first explorer is drawn."""
+def open_page(tab):
+    """`open_page(path, **context)`: a page without network, once its first explorer is drawn."""
 
     def drawn(path, **context):
         page = tab(offline=True, **context)

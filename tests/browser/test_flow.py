@@ -46,7 +46,7 @@ HIDDEN = """() => {
 
 
 @pytest.fixture
-def opened(shown, page_of):
+def opened(open_page, page_of):
     """The last step on a page by hand, with one head, of the whole by hand, or of the sentence."""
 
     def show(which: str, theme: str = "light"):
@@ -54,7 +54,7 @@ def opened(shown, page_of):
             path = page_of("flow", lambda: explore.flow(until="attention"))
         else:
             path = page_of("grown flow", explore.flow, PAGE)
-        page = shown(path, viewport={"width": 900, "height": 700}, color_scheme=theme)
+        page = open_page(path, viewport={"width": 900, "height": 700}, color_scheme=theme)
         page.wait_for_function("() => document.querySelector('.mha-strip p').textContent")
         if which == "sentence":
             page.get_by_label("example").select_option("the sentence")

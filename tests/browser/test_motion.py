@@ -30,12 +30,12 @@ MOVES = {
 
 
 @pytest.fixture
-def opened(shown, page_of):
+def opened(open_page, page_of):
     """A page of `MOVES`, or of another explorer, with the clock."""
 
     def drawn(name, explorer=None, **context):
         path = page_of(name, explorer or MOVES[name][0])
-        return shown(path, script=CLOCK, **context)
+        return open_page(path, script=CLOCK, **context)
 
     return drawn
 

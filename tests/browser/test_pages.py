@@ -19,19 +19,19 @@ def exported(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["page", "export"])
-def test_controls_and_sentence_stay_in_sight_on_a_phone(shown, page_of, request, kind):
+def test_controls_and_sentence_stay_in_sight_on_a_phone(open_page, page_of, request, kind):
     if kind == "export":
         path = request.getfixturevalue("exported")
     else:
         path = page_of("moving", demo.moving_explorer)
-    page = shown(path, viewport={"width": 360, "height": 640})
+    page = open_page(path, viewport={"width": 360, "height": 640})
     moving = page.locator(".mha-explorer").last
     moving.locator("canvas[aria-label]").wait_for()
     assert_bar_in_sight(moving)
 
 
-def test_a_saved_page_moves_without_kernel_or_network(shown, exported):
-    page, first = shown(exported), ".mha-explorer >> nth=0"
+def test_a_saved_page_moves_without_kernel_or_network(open_page, exported):
+    page, first = open_page(exported), ".mha-explorer >> nth=0"
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
     scene = demo.stored(16, True)
@@ -46,8 +46,8 @@ def memory_page(page_of):
 
 @pytest.mark.plain
 @pytest.mark.parametrize("width", [700, 360])
-def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(shown, memory_page, width):
-    page = shown(memory_page, viewport={"width": width, "height": 700}, has_touch=True)
+def test_a_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(open_page, memory_page, width):
+    page = open_page(memory_page, viewport={"width": width, "height": 700}, has_touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("canvas").evaluate("c => c.clientWidth / c.mha.scene.width") >= 1
     assert page.locator(".mha-stage").evaluate("e => e.scrollWidth - e.clientWidth") <= 0
@@ -61,9 +61,9 @@ def test_a_saved_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(shown, me
 @pytest.mark.plain
 @pytest.mark.parametrize(("screen", "kept"), [(400, False), (3000, True)])
 def test_a_picture_that_shrinks_keeps_its_space_where_that_is_seen(
-    shown, memory_page, screen, kept
+    open_page, memory_page, screen, kept
 ):
-    page = shown(memory_page, viewport={"width": 360, "height": screen})
+    page = open_page(memory_page, viewport={"width": 360, "height": screen})
     for end in ("max", "min"):
         move = f"s => {{ s.value = s.{end}; s.dispatchEvent(new Event('input')); }}"
         page.get_by_role("slider").evaluate_all(f"all => all.forEach({move})")
@@ -76,8 +76,8 @@ def test_a_picture_that_shrinks_keeps_its_space_where_that_is_seen(
     assert place[1] < tall and place[0] == (tall if kept else place[1])
 
 
-def test_a_control_of_a_page_has_the_positions_that_the_others_allow(shown, page_of):
-    page = shown(page_of("dependent", demo.dependent_explorer))
+def test_a_control_of_a_page_has_the_positions_that_the_others_allow(open_page, page_of):
+    page = open_page(page_of("dependent", demo.dependent_explorer))
 
     def stands(n: int, part: int, word: str = "it") -> None:
         wait_for_caption(page, ".mha-explorer", demo.part_of(n, part, word).caption)
@@ -104,8 +104,8 @@ def test_a_control_of_a_page_has_the_positions_that_the_others_allow(shown, page
     assert "that needs a kernel" in page.locator(".mha-controls").text_content()
 
 
-def test_a_pinned_cell_is_released_when_its_tokens_change(shown, page_of):
-    page = shown(page_of("worded", demo.worded_explorer))
+def test_a_pinned_cell_is_released_when_its_tokens_change(open_page, page_of):
+    page = open_page(page_of("worded", demo.worded_explorer))
     reading, canvas = page.locator(".mha-reading"), page.locator("canvas")
     for row, said in ((0, "the → the = 1"), (1, "")):
         page.get_by_role("combobox").select_option("creek")
