@@ -15,14 +15,6 @@ def scores_of_2(Q, K):
     return torch.einsum("ibd,jbd->bij", Q / Q.shape[-1] ** 0.5, K)
 
 
-def by_einsum(Q, K):
-    return torch.einsum("bhid,bhjd->bhij", Q, K) / Q.size(-1) ** 0.5
-
-
-def by_einsum_2(Q, K):
-    return torch.einsum("...id,...jd->...ij", Q / K.shape[-1] ** 0.5, K)
-
-
 def fused(X, W_qkv):
     d = X.shape[-1]
     q, k, v = X @ W_qkv[:d].T, X @ W_qkv[d : 2 * d].T, X @ W_qkv[2 * d :].T
@@ -136,7 +128,6 @@ def spread_2(k, h):
 
 RIGHT = {
     "scores_tokens_first": (scores_of, scores_of_2),
-    "scores_by_einsum": (by_einsum, by_einsum_2),
     "attention_from_fused": (fused, fused_2),
     "project_head_by_head": (head_by_head, head_by_head_2),
     "split_tokens_first": (split_first, split_first_2),

@@ -34,12 +34,10 @@ class Products(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.firsts: list[Any] = []
-        self.names: list[str] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") in PRODUCTS:
             self.firsts.append(args[0])
-            self.names.append(func.__name__)
         return func(*args, **(kwargs or {}))
 
 

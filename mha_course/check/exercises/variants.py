@@ -20,7 +20,6 @@ from mha_course.check.engine.families import orders_of_axes
 from mha_course.check.engine.inputs import normal, unchanged
 from mha_course.check.engine.problem import Case, Step
 from mha_course.check.engine.report import Finding
-from mha_course.check.engine.safely import fresh
 from mha_course.check.exercises import Exercise, exercise, nb01, nb02, nb03, nb04, nb05, nb07, nb11
 from mha_course.check.exercises.nb10 import rotate
 
@@ -98,26 +97,6 @@ def move(Q, K):
 def finish(scores):
     queries_first = scores.transpose(0, 1)
     "The scores have shape (T_q, B, T_k). | Which axis should come first?"
-
-
-def by_einsum(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
-    with torch.no_grad(), nb02.Products() as products:
-        answer(*map(fresh, cases[0].inputs))
-    does = "The scores are right, but come from a product other than `torch.einsum`."
-    other = Finding("not_einsum", does, "Which letters stand for B, h, T_q, T_k and d_k?")
-    return None if {*products.names} == {"einsum"} else other
-
-
-@variant(
-    nb01.attention_scores,
-    "scores (B, h, T_q, T_k)",
-    given=lambda Q, K: (Q, K) if Q.ndim == 4 else (Q[:, None], K[:, None]) * (Q.ndim == 3),
-    further=(by_einsum,),
-)
-def scores_by_einsum(Q, K, **steps):
-    """Q is $(B, h, T_q, d_k)$ and K is $(B, h, T_k, d_k)$. Give the scaled scores
-    $(B, h, T_q, T_k)$, with `torch.einsum` for the product and no other one."""
-    return nb01.attention_scores.right(Q, K, **steps)
 
 
 @variant(
