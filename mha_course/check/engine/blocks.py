@@ -11,8 +11,8 @@
 
 A name with a string below it is a slip: its key, what it gives, and the words, what the code does
 and (after a bar) a question. "= key" makes it another way to make that slip, and "right" another
-right way. A slip that takes several lines is a function without arguments. Names without words
-(`root`) belong to all slips below them.
+right way, as what the block returns is. A slip that takes several lines is a function without
+arguments. Names without words (`root`) belong to all slips below them.
 
 The block itself never runs: every slip becomes a function of its own, with the block's arguments,
 so that one that raises does not touch the next.
@@ -23,6 +23,7 @@ import copy
 import inspect
 import linecache
 from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from types import FunctionType
 from typing import Any
 
@@ -39,12 +40,15 @@ def ways(block: Any, known: Mapping[str, Finding]) -> Iterator[Way]:
     shared: list[ast.stmt] = []
     parts: list[tuple[str, str, ast.FunctionDef]] = []
     body = node.body
-    default = " ".join((ast.get_docstring(node) or "").split())
+    *_, default = ["", *map(_text, takewhile(_text, body))]  # the last string above the slips
+    default = " ".join(default.split())
     for statement, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(statement, ast.FunctionDef):
             words, name, own = ast.get_docstring(statement), statement.name, statement.body[1:]
         elif isinstance(statement, ast.Assign) and (words := _text(after)):
             name, own = ast.unparse(statement.targets[0]), [ast.Return(statement.value)]
+        elif isinstance(statement, ast.Return):
+            words, name, own = RIGHT, node.name, [statement]
         elif _text(statement):
             continue
         else:

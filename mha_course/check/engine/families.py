@@ -26,7 +26,8 @@ def orders_of_axes(
         does = f"The axes are in the order ({', '.join(axes)}){then}, not ({', '.join(right)})."
         if axes == letters:
             does = f"The axes stay as they are, ({', '.join(axes)}): none has moved."
-        question = "Batch first: which axis may not move?" if right[0] == "B" != axes[0] else asks
+        moved = letters[0] == right[0] == "B" != axes[0]
+        question = "Batch first: which axis may not move?" if moved else asks
 
         def step(x: Tensor, *_: Any, order: Any = order) -> Tensor:
             return x.permute(order)

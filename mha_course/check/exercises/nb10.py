@@ -59,12 +59,12 @@ def rotate(
     return join(*turn(first, second, angle(speed(x), positions, x)))
 
 
-right_too(
-    rotate,
+MOVED = (
     lambda cases: (cases[0].inputs[0], cases[0].inputs[1] + 11),
     "With the first x again, at other positions,",
     "Is something kept from call to call?",
 )
+right_too(rotate, *MOVED)
 right_too(
     rotate,
     lambda _: (normal(2, 6, seed=40), torch.tensor([70_001, 3])),
