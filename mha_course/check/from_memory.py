@@ -7,8 +7,8 @@ got wrong the last time is only named after the answer.
 import json
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from functools import cache, partial
 from inspect import getdoc
@@ -20,6 +20,7 @@ from mha_course.check.engine.judge import judge
 from mha_course.check.engine.report import Report
 from mha_course.check.exercises import Exercise
 from mha_course.check.exercises.variants import VARIANTS
+from mha_course.check.journal import Attempt
 from mha_course.check.schedule import Due, due
 from mha_course.disk import NOTEBOOKS, free_path, write_whole
 from mha_course.pictures.numerals import counted
@@ -29,8 +30,8 @@ MOST = 3  # exercises in one sitting
 MIX = 7  # neighbours in the course are seven apart
 MINUTES = 30  # that these took the first time; from memory it is about half
 SHORT_WAY = "06"  # the last notebook that it needs
-FOLDED = re.compile(r"<details.*?</details>\n?", re.S)
-TAKES = re.compile(r"\*\w+, (\d+) minutes\.\* *")
+EXERCISE = re.compile(r"#+ (.*?)\n\n\*\w+, (\d+) minutes\.\* *(.*)", re.S)
+FOLDED = re.compile(r"<details.*?</details>", re.S)
 # Predictions that need no picture to be understood, as a stored output shows them.
 ALONE = {
     "scaling_order", "scaling_spread", "projections_tied", "projections_products",
@@ -57,8 +58,7 @@ from mha_course import check
 check.practice.begin()"""
 
 
-@dataclass(frozen=True, repr=False)
-class Written:
+class Written(NamedTuple):
     """The notebook that was written, shown by Jupyter as a link."""
 
     path: Path
@@ -73,8 +73,10 @@ class Written:
 class Practice:
     def __init__(self, exercises: list[Exercise]) -> None:
         self.exercises = {e.name: e for e in exercises}
-        self.asked = self.exercises | {v.name: v for some in VARIANTS.values() for v in some}
         self.begun: float | None = None
+        for exercise in exercises:
+            for problem in (exercise, *VARIANTS.get(exercise.name, ())):
+                setattr(self, problem.name, partial(self._judged, exercise.name, problem))
 
     def __call__(self, *, whole_class: bool = False) -> Written:
         """Writes a notebook with what is due into the learner's folder, and never over another.
@@ -84,20 +86,14 @@ class Practice:
         here, day = journal.folder(), journal.today()
         if not (here / journal.FILE).exists():
             journal.table([], keep=True)  # practice needs to know what was solved when
-        of_class = [d for d in self.due() if d.name == CLASS] or [Due(CLASS, day)]
-        notebook = self.notebook(of_class if whole_class else self.chosen(day), day)
+        notebook = self.notebook([Due(CLASS, day)] if whole_class else self.chosen(day), day)
         path = free_path(here / f"practice_{day}.ipynb")
         write_whole(path, (json.dumps(notebook, ensure_ascii=False, indent=1) + "\n").encode())
         return Written(path)
 
-    def __getattr__(self, name: str) -> Callable[[Any], Report]:
-        asked = self.__dict__.get("asked", {})
-        if name not in asked:
-            raise AttributeError(f"practice asks for {', '.join(asked)}; got {name}.")
-        return partial(self._judged, asked[name])
-
-    def __dir__(self) -> list[str]:
-        return ["begin", "chosen", "due", *self.asked]
+    def __getattr__(self, name: str) -> Any:
+        asked = ", ".join(n for n, held in vars(self).items() if callable(held))
+        raise AttributeError(f"practice asks for {asked}; got {name}.")
 
     def begin(self) -> None:
         """Starts the clock of a sitting."""
@@ -107,18 +103,14 @@ class Practice:
         return due(journal.attempts(), journal.states(), [*self.exercises])
 
     def chosen(self, day: date) -> list[Due]:
-        """At most three that fit into a sitting; the class alone, if it comes first."""
+        """At most three that fit into a sitting; the class fills one, and so comes alone."""
         met = {d.name: d for d in self.due()}
         short = [e.name for e in self.exercises.values() if e.notebook <= SHORT_WAY]
-        ordered = [d for d in met.values() if d.day <= day]
-        ordered += [Due(name, day) for name in short if name not in met]
-        ordered += [d for d in met.values() if d.day > day]
-        if ordered[0].name == CLASS:
-            return ordered[:1]
+        ordered = [*met.values(), *(Due(name, day) for name in short if name not in met)]
         chosen: list[Due] = []
-        for one in ordered:
+        for one in sorted(ordered, key=lambda d: d.day > day):  # what is not due yet comes last
             minutes = sum(statements()[c.name].minutes for c in (*chosen, one))
-            if len(chosen) < MOST and minutes <= MINUTES and one.name != CLASS:
+            if len(chosen) < MOST and minutes <= MINUTES:
                 chosen.append(one)
         return chosen
 
@@ -127,76 +119,61 @@ class Practice:
         layouts = [self.exercises[one.name], *VARIANTS.get(one.name, ())]
         return layouts[one.known % len(layouts)]
 
-    def _judged(self, problem: Exercise, answer: Any) -> Report:
-        name = next(e.name for e in self.exercises.values() if e.number == problem.number)
+    def _judged(self, name: str, problem: Exercise, answer: Any) -> Report:
         report = judge(problem, answer)
-        if report.passed is None:
-            return report
         past = [a for a in journal.attempts() if a.name == name and a.day < journal.today()]
         minutes = 0 if self.begun is None else round((time.monotonic() - self.begun) / 60)
         journal.remember(report, name, minutes)
-        timed = minutes if name == CLASS and report.passed else 0
-        return replace(report, notes=(*report.notes, *_since(problem, report, past, timed)))
+        return replace(report, notes=(*report.notes, *_since(problem, report, past, minutes)))
 
     def notebook(self, chosen: list[Due], day: date) -> dict[str, Any]:
         whole = [one.name for one in chosen] == [CLASS]
-        cells = [_text(WHOLE_CLASS if whole else BEGIN), _code(SETUP)]
+        cells = [_cell(WHOLE_CLASS if whole else BEGIN), _cell(SETUP, "code")]
         for one in chosen:
             problem, asked = self.in_its_layout(one), statements()[one.name]
             if problem.name != one.name:  # the hints speak of the exercise itself
                 title = problem.name.replace("_", " ").capitalize()
                 stub = f"def {problem.name}({', '.join(problem.arguments)}):\n    ..."
-                asked = Asked(f"## {title}\n\n{getdoc(problem.right)}", "", stub, 0)
-            cells += [_text(text) for text in (asked.text, asked.hints) if text]
-            cells += [_code(asked.stub), _code(f"check.practice.{problem.name}({problem.name})")]
+                asked = Asked(f"## {title}\n\n{getdoc(problem.right)}", stub, 0)
+            calls = f"check.practice.{problem.name}({problem.name})"
+            cells += [_cell(asked.text), _cell(asked.stub, "code"), _cell(calls, "code")]
         if not whole:
             solving = journal.states().keys() & self.exercises.keys()
             begun = frozenset(self.exercises[name].notebook for name in solving)
-            cells += map(_text, ["## Three questions", *questions(day, begun)])
+            cells += map(_cell, ["## Three questions", *questions(day, begun)])
         kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-        return {
-            "cells": [{**cell, "id": f"cell-{i}"} for i, cell in enumerate(cells)],
-            "metadata": {"kernelspec": kernel},
-            **{"nbformat": 4, "nbformat_minor": 5},
-        }
+        head = {"metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+        return {"cells": [{**cell, "id": f"cell-{i}"} for i, cell in enumerate(cells)], **head}
 
 
-def _since(
-    problem: Exercise, report: Report, past: list[journal.Attempt], minutes: int
-) -> list[str]:
+def _since(problem: Exercise, report: Report, past: list[Attempt], minutes: int) -> Iterator[str]:
     """What has changed since the last day on which it was tried."""
-    took = f"It took {counted(minutes, 'minute')}"
-    if not past:
-        return [f"{took}."] * bool(minutes)
-    last = past[-1]
+    last = past[-1] if past else Attempt(journal.today(), problem.name, False)
     on = f"{last.day:%A}, {last.day.day} {last.day:%B}"
     keys = dict.fromkeys(key for a in past if a.day == last.day for key in a.slips)
-    notes = [f"The same as on {on}."] * bool(keys.keys() & {*report.slips})
+    if keys.keys() & {*report.slips}:
+        yield f"The same as on {on}."
     if report.passed:
         does = {slip.key: slip.does for slip in problem.slips}
-        notes += [f"On {on} it was: “{does[key]}” Not today." for key in keys if key in does]
-    before = f", and {last.minutes} on {on}" if last.minutes else ""
-    return [*notes, f"{took}{before}."] if minutes else notes
-
-
-# --- read from the course's notebooks -------------------------------------------------------------
+        yield from (f"On {on} it was: “{does[key]}” Not today." for key in keys if key in does)
+    if minutes and report.passed and problem.name == CLASS:
+        before = f", and {last.minutes} on {on}" if last.minutes else ""
+        yield f"It took {counted(minutes, 'minute')}{before}."
 
 
 class Asked(NamedTuple):
     """An exercise as its notebook has it, and the minutes that it took the first time."""
 
     text: str
-    hints: str
     stub: str
     minutes: int
 
 
-@cache
-def _cells() -> list[tuple[str, Any]]:
-    """(number of the notebook, cell) for all of them."""
-    paths = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
-    books = [(path.name[:2], json.loads(path.read_text(encoding="utf-8"))) for path in paths]
-    return [(number, cell) for number, book in books for cell in book["cells"]]
+def _cells() -> Iterator[tuple[str, Any]]:
+    """(number of the notebook, cell) for all of the course."""
+    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            yield path.name[:2], cell
 
 
 @cache
@@ -208,44 +185,35 @@ def statements() -> dict[str, Asked]:
         if cell["cell_type"] == "markdown":
             text = source if source.startswith("#") else f"{text}\n\n{source}"
         elif "exercise" in cell["metadata"].get("tags", ()):
-            hints = [fold for fold in FOLDED.findall(text) if "<summary>Hint" in fold]
-            if name := re.match(r"(?:def|class) (\w+)", source):
-                takes = TAKES.search(text)
-                plain = re.sub(r"^#+", "##", TAKES.sub("", FOLDED.sub("", text)).strip())
-                minutes = int(takes[1]) if takes else 10
-                asked[name[1]] = Asked(plain, "".join(hints).strip(), source, minutes)
+            [(heading, minutes, says)] = EXERCISE.findall(text)
+            hints = [fold for fold in FOLDED.findall(says) if "<summary>Hint" in fold]
+            parts = [f"## {heading}", FOLDED.sub("", says).strip(), *hints]
+            _, name = source.partition("(")[0].split()
+            asked[name] = Asked("\n\n".join(parts), source, int(minutes))
     return asked
 
 
 def questions(day: date, begun: frozenset[str]) -> list[str]:
-    """Three predictions and claims of the notebooks begun, with the answers that these computed.
-
-    Every day others, until all have been asked; from the whole short way where none of it is begun.
-    """
+    """Three predictions and claims, every day others, of the notebooks begun or the short way."""
     asked, first = _questions(begun) or _questions(frozenset()), day.toordinal() * MOST
     return [f"**{i + 1}.** {asked[(first + i) % len(asked)]}" for i in range(MOST)]
 
 
-@cache
 def _questions(begun: frozenset[str]) -> list[str]:
     asked = []
     for number, cell in _cells():
         met = number <= SHORT_WAY and (number in begun or not begun)
         tags = cell["metadata"].get("tags", ()) if met else ()
-        for output in cell.get("outputs", ()):
-            html = "".join(output.get("data", {}).get("text/html", ""))
-            if "prediction" in tags:
-                folded = BOX.findall(LOOK.sub(r"\1\2", html))
-                asked += [f"{text}\n\n{folds}" for text, folds, name in folded if name in ALONE]
-            elif "claim" in tags and html:
-                asked.append("A claim.\n\n" + re.sub(r" style=(['\"]).*?\1", "", html))
+        shown = (output.get("data", {}).get("text/html", "") for output in cell.get("outputs", ()))
+        html = "".join(line for lines in shown for line in lines)
+        if "prediction" in tags:
+            folded = BOX.findall(LOOK.sub(r"\1\2", html))
+            asked += [f"{text}\n\n{folds}" for text, folds, name in folded if name in ALONE]
+        elif "claim" in tags and html:
+            asked.append("A claim.\n\n" + re.sub(r" style=(['\"]).*?\1", "", html))
     return [asked[i] for start in range(MIX) for i in range(start, len(asked), MIX)]
 
 
-def _text(source: str) -> dict[str, Any]:
-    return {"cell_type": "markdown", "metadata": {}, "source": source}
-
-
-def _code(source: str) -> dict[str, Any]:
-    empty = {"execution_count": None, "outputs": []}
-    return {"cell_type": "code", "metadata": {}, **empty, "source": source}
+def _cell(source: str, kind: str = "markdown") -> dict[str, Any]:
+    code = {"execution_count": None, "outputs": []} if kind == "code" else {}
+    return {"cell_type": kind, "metadata": {}, **code, "source": source}
