@@ -28,20 +28,19 @@ SECONDS = 2  # to wait for another kernel that is writing
 _REFUSED = b"false"  # what the file holds where the learner wants none
 _WORDS = {True: "done", False: "tried", None: "open"}
 _SIGNS = {"done": "✓", "tried": "✗", "open": "○"}
+today = date.today
 _state: dict[str, str] = {}
+_attempts: list["Attempt"] = []
 
 
 class Attempt(NamedTuple):
-    """One check: on which day, of which exercise, and what came out.
-
-    `asked` is what practice asked for, the exercise or a variant of it; "" in the course itself.
-    """
+    """One check: on which day, of which exercise, and what came out."""
 
     day: date
     name: str
     passed: bool
     slips: tuple[str, ...] = ()
-    asked: str = ""
+    asked: str = ""  # what practice asked for, the exercise or a variant; "" in the course itself
     minutes: int = 0
 
 
@@ -82,9 +81,6 @@ class Progress:
         )
 
 
-_attempts: list[Attempt] = []
-
-
 def remember(report: Report, name: str = "", minutes: int = 0) -> None:
     """Notes a check's outcome; what was done once stays done. Practice names the exercise."""
     state = _WORDS[report.passed]
@@ -95,29 +91,27 @@ def remember(report: Report, name: str = "", minutes: int = 0) -> None:
         _state[done] = state
     asked = report.name if name else ""
     _attempts.append(Attempt(today(), done, state == "done", report.slips, asked, minutes))
-    if _wanted() and _save():
-        _log(_attempts[-1])
+    if _wanted():
+        _save(_attempts[-1])
 
 
 def attempts() -> list[Attempt]:
     """All that were noted, in their order; only this kernel's where nothing is kept."""
     kept: list[Attempt] = []
-    with suppress(OSError, ValueError):
-        lines = (folder() / LOG).read_text(encoding="utf-8").splitlines() if _wanted() else ()
-        kept = [attempt for line in lines if (attempt := _read(line))]
+    with suppress(OSError, UnicodeDecodeError):
+        for line in (folder() / LOG).read_text(encoding="utf-8").splitlines() if _wanted() else ():
+            with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                read = json.loads(line)  # that may be cut off, or somebody else's
+                day, slips = date.fromisoformat(read.pop("day")), tuple(read.pop("slips"))
+                kept.append(Attempt(day, slips=slips, **read))
     return kept or [*_attempts]
 
 
 def states() -> dict[str, str]:
     """done or tried, by the names of the exercises."""
-    try:
+    with suppress(OSError):
         return _with_mine(_load() or {})
-    except OSError:
-        return dict(_state)
-
-
-def today() -> date:
-    return date.today()
+    return dict(_state)
 
 
 def table(
@@ -179,8 +173,8 @@ def _with_mine(kept: dict[str, str]) -> dict[str, str]:
     return kept | {k: v for k, v in _state.items() if kept.get(k) != "done"}
 
 
-def _save() -> bool:
-    """Adds names and states to the file. False where that cannot be done."""
+def _save(attempt: Attempt | None = None) -> bool:
+    """Adds names and states to the file, and a line to the log. False where it cannot be done."""
     here = folder()
     try:
         with _alone(here):
@@ -190,27 +184,13 @@ def _save() -> bool:
                 os.replace(here / FILE, free_path(here / BROKEN))
             content = json.dumps(_with_mine(kept or {}), indent=1, sort_keys=True) + "\n"
             write_whole(here / FILE, content.encode())
+            if attempt:
+                line = json.dumps(attempt._asdict(), default=str, ensure_ascii=False)
+                with (here / LOG).open("a", encoding="utf-8") as log:
+                    log.write(f"{line}\n")
     except OSError:
         return False
     return True
-
-
-def _log(attempt: Attempt) -> None:
-    """A line more; one that cannot be written is left out."""
-    line = json.dumps(attempt._asdict(), default=str, ensure_ascii=False) + "\n"
-    here = folder()
-    with suppress(OSError), _alone(here), (here / LOG).open("a", encoding="utf-8") as file:
-        file.write(line)
-
-
-def _read(line: str) -> Attempt | None:
-    """None where a line was cut off, or is somebody else's."""
-    try:
-        kept = json.loads(line)
-        day, slips = date.fromisoformat(kept.pop("day")), tuple(kept.pop("slips"))
-        return Attempt(day, slips=slips, **kept)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
 
 
 def _alone(where: Path) -> AbstractContextManager[Any]:
