@@ -1,4 +1,6 @@
-"""Write a notebook with exercises that are due, beside the learner's copies of the course."""
+"""Write a notebook into ./my_notebooks: three exercises that are due, to be solved from memory in
+about a quarter of an hour. Nothing is overwritten.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -7,12 +9,9 @@ from contextlib import chdir
 from mha_course import check
 from mha_course.lab import working_copy
 
-ABOUT = """Write a notebook into ./my_notebooks: three exercises that are due, to be solved from
-memory in about a quarter of an hour. Nothing is overwritten."""
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="mha-lesson practice", description=ABOUT)
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="mha-lesson practice", description=__doc__)
     whole = "the whole class, from an empty page"
     parser.add_argument("--class", dest="whole_class", action="store_true", help=whole)
     options = vars(parser.parse_args(arguments))
@@ -20,4 +19,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder.mkdir(exist_ok=True)
     with chdir(folder):  # what was solved is noted there
         print(check.practice(**options))
-    return 0
