@@ -276,6 +276,14 @@ def test_right_answers_pass_and_slips_are_named(name):
         assert slip.key in report.slips or errors, report
 
 
+def test_einsum_is_asked_for():
+    ask = ALL["scores_tokens_first"]
+    by_matmul = ask(lambda Q, K: Q.transpose(0, 1) @ K.permute(1, 2, 0) / K.shape[-1] ** 0.5)
+    assert not by_matmul.passed and by_matmul.slips == ("not_einsum",)
+    of_one_d_k = ask(lambda Q, K: torch.einsum("tbd,sbd->bts", Q, K) / Q.new_tensor(7).sqrt())
+    assert not of_one_d_k.passed and of_one_d_k.slips != ("not_einsum",)
+
+
 @pytest.mark.parametrize("name", [*ALL])
 def test_no_mutant_of_a_right_answer_passes(name):
     """A mutant that passes gives what the answer gives, on inputs that no check uses."""

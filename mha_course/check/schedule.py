@@ -1,8 +1,8 @@
 """When an exercise is asked for again: at growing intervals, as long as it is known by heart.
 
-The rule is that of Leitner's boxes (S. Leitner, So lernt man lernen, 1972): what is known moves a
-box further and waits longer, what is not goes back to the first and comes again the next day. That
-a box doubles the wait, and that an answer mended after a message stays in its box, is ours.
+The rule is that of Leitner's boxes (S. Leitner, So lernt man lernen, 1972): what is known moves on
+by a box and waits longer, what is not returns to the first, and the next day. That each box doubles
+the wait, and that an answer mended after a message keeps its box, are ours.
 """
 
 from collections.abc import Mapping
@@ -27,11 +27,8 @@ class Due(NamedTuple):
 
 
 def due(attempts: list[Attempt], states: Mapping[str, str], course: list[str]) -> list[Due]:
-    """What has been met, what comes first in front; of the course's order where nothing decides.
-
-    First what was never solved in practice, then what is due longest. Of two that are due on one
-    day the one comes first in which a slip was made.
-    """
+    """What was tried or solved: first what never was in practice, then what is due longest; of
+    two that are due on one day first the one with a slip, else in the course's order."""
     of = {name: [a for a in attempts if a.name == name] for name in course}
     met = [_due(name, tried) for name, tried in of.items() if tried or name in states]
     return sorted(met, key=lambda d: (d.box > 0, d.day, not d.slipped))  # else in course order

@@ -5,10 +5,7 @@ import torch.nn.functional as F
 
 
 def scores_of(Q, K):
-    return (
-        torch.stack([q @ k.T for q, k in zip(Q.unbind(1), K.unbind(1), strict=True)])
-        / Q.shape[2] ** 0.5
-    )
+    return torch.einsum(Q, [0, 1, 2], K, [3, 1, 2], [1, 0, 3]) / Q.shape[2] ** 0.5
 
 
 def scores_of_2(Q, K):

@@ -33,11 +33,11 @@ PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "linear", "mm", "bmm", "einsu
 class Products(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
-        self.firsts: list[Any] = []
+        self.calls: list[tuple[str, Any]] = []  # name, first argument
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in PRODUCTS:
-            self.firsts.append(args[0])
+        if (name := getattr(func, "__name__", "")) in PRODUCTS:
+            self.calls.append((name, args[0]))
         return func(*args, **(kwargs or {}))
 
 
@@ -45,7 +45,7 @@ def factors(attempt: Attempt) -> list[Any]:
     """The first argument of each matrix product that an answer takes on its first input."""
     with torch.no_grad(), Products() as products:
         attempt.bound.answer(*map(fresh, attempt.bound.cases[0].inputs))
-    return products.firsts
+    return [first for _, first in products.calls]
 
 
 def several_products(attempt: Attempt) -> str:

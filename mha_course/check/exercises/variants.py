@@ -17,6 +17,7 @@ from mha_course.check.engine.blocks import ways
 from mha_course.check.engine.families import orders_of_axes
 from mha_course.check.engine.inputs import normal, unchanged
 from mha_course.check.engine.problem import Case, Step
+from mha_course.check.engine.report import Finding
 from mha_course.check.exercises import Exercise, exercise, nb01, nb02, nb03, nb04, nb05, nb07, nb11
 from mha_course.check.exercises.nb10 import MOVED, rotate
 
@@ -73,18 +74,27 @@ def variant(
     but=(*nb11.DO_NOT_FIT, "by_root_axis_0", "by_root_axis_1", "by_root_axis_1_of_k"),
 )
 def scores_tokens_first(course, Q, K):
-    """Tokens come first here, as in PyTorch's own layers by default: Q is $(T_q, B, d_k)$ and K is
-    $(T_k, B, d_k)$. Give the scaled scores $(B, T_q, T_k)$."""
+    """Tokens come first, as in PyTorch's layers by default: Q is $(T_q, B, d_k)$, K is
+    $(T_k, B, d_k)$. Give the scaled scores $(B, T_q, T_k)$, by one `torch.einsum`."""
     "Which axis of Q counts the sequences?"
     across_the_batch = course(Q, K)
-    """Every sequence is compared with every other one, at the same position: the axis in front is
-    taken for the batch, and here it counts the tokens."""
-    keys_not_moved = course(Q.transpose(0, 1), K)
-    "The batch of Q comes to the front, but the batch of K stays where it is."
+    "Sequences are compared with each other: the axis in front, of tokens, is taken for the batch."
     scores = course(Q.transpose(0, 1), K.transpose(0, 1))
     queries_first = scores.transpose(0, 1)
     "The scores have shape (T_q, B, T_k). | Which axis should come first?"
     return scores
+
+
+def by_einsum(answer: Step, cases: list[Case]) -> Finding | None:
+    with torch.no_grad(), nb02.Products() as products:
+        answer(*cases[0].inputs)
+    other = Finding(
+        "not_einsum", "Right, but not by one `torch.einsum`.", "Which letters are T_q, B?"
+    )
+    return None if [name for name, _ in products.calls] == ["einsum"] else other
+
+
+scores_tokens_first.further = (by_einsum,)
 
 
 @variant(
@@ -152,8 +162,7 @@ def merge_tokens_first(course, x):
     r"""The way back, for a layer whose tokens come first: x is $(B, n_\text{heads}, T, d_k)$; give
     $(T, B, n_\text{heads} \cdot d_k)$, with head 0 first in every row."""
     not_permuted = course(x, order=lambda x: x.reshape(x.shape[2], x.shape[0], x.shape[1], -1))
-    """The axes are not moved before the heads are joined: memory is cut in its own order. | Which
-    axis comes first, and which two become one?"""
+    "No axis is moved before the heads are joined. | Which axis comes first, and which two join?"
     return course(x)
 
 
@@ -224,9 +233,8 @@ def write_of_one_head(course, heads, W_o, i):
     reduce=unchanged,
 )
 def loss_without_padding(course, logits, tokens, lengths):
-    """As you know it, with padding: of sequence b only the first `lengths[b]` tokens are real (2 at
-    least), and the rest is padding at its end. Give the mean cross-entropy over all predictions of
-    a real token, of all sequences together."""
+    """With padding: of sequence b only the first `lengths[b]` tokens are real, 2 at least. Give the
+    mean cross-entropy over all predictions of a real token, of all sequences together."""
     "Of a sequence of length 3, how many predictions have a real token as their answer?"
     losses, end = course(logits, tokens), lengths[:, None]
     place = torch.arange(1, losses.shape[1] + 1)  # of the token that each predicts
