@@ -88,9 +88,7 @@ def scores_tokens_first(course, Q, K):
 def by_einsum(answer: Step, cases: list[Case]) -> Finding | None:
     with torch.no_grad(), nb02.Products() as products:
         answer(*cases[0].inputs)
-    other = Finding(
-        "not_einsum", "Right, but not by one `torch.einsum`.", "Which letters are T_q, B?"
-    )
+    other = Finding("not_einsum", "Right, but not by one `torch.einsum`.", "Which letter is T_q?")
     return None if [name for name, _ in products.calls] == ["einsum"] else other
 
 
