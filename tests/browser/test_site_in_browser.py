@@ -92,6 +92,7 @@ def window(tab, site):
                 page.on("request", asked)
                 watched.add(page)
             page.goto((site / f"{name}.html").as_uri())
+            page.wait_for_function("!document.querySelector('.opening')")
             return page
 
         return show
@@ -213,6 +214,19 @@ def test_nothing_jumps_and_nothing_far_is_fetched_while_the_first_page_comes(win
     page.locator("#cell-flow").scroll_into_view_if_needed()
     page.locator("#cell-flow canvas[aria-label]").wait_for()
     assert page.locator("#cell-explorer canvas").count() == 0
+
+
+def test_a_link_finds_the_whole_page_laid_out(browser, site):
+    page = browser.new_page(viewport={"width": 360, "height": 700})
+    page.add_init_script("window.requestIdleCallback = () => {};")
+    page.goto((site / f"{SCALING}.html").as_uri())
+    assert page.locator(".opening").count() == 1
+    page.locator("nav details").evaluate("contents => { contents.open = true; }")
+    page.locator("nav a[href='#why-divide-at-all']").click()
+    page.wait_for_function(
+        "Math.abs(document.querySelector(':target').getBoundingClientRect().y) < 60"
+    )
+    page.close()
 
 
 def test_paper_shows_the_folded_code_that_a_text_speaks_of(window):

@@ -100,11 +100,24 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   if (next) new MutationObserver(begin).observe(document.getElementById("main"), { childList: true, subtree: true });
 
+  // what is far away waits until the window has been seen; then it is laid out in idle moments, or at a click
+  const waiting = [...document.querySelectorAll("#main > *")];
+  const layOut = (idle) => {
+    while (waiting.length && (!idle || idle.timeRemaining() > 5)) {
+      const part = waiting.shift();
+      part.style.contentVisibility = "visible";
+      part.getBoundingClientRect();
+    }
+    if (waiting.length) return requestIdleCallback(layOut);
+    root.classList.remove("opening");
+  };
+  if (root.classList.contains("opening")) requestIdleCallback(layOut);
+  document.addEventListener("click", () => layOut(), true);
+
   // what is wider than the page moves sideways by keyboard too
-  const reach = () => document.querySelectorAll(".scroll").forEach((part) => {
+  const reach = new ResizeObserver((seen) => seen.forEach(({ target: part }) => {
     if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
     else part.removeAttribute("tabindex");
-  });
-  reach();
-  window.addEventListener("resize", reach);
+  }));
+  document.querySelectorAll(".scroll").forEach((part) => reach.observe(part));
 });
