@@ -1,21 +1,21 @@
-// Remembers what a reader guessed, in this browser only. The boxes work without it.
-// On a page it is a script; in a running notebook a widget as well, which tells the kernel.
+// Remembers a reader's guesses, in this browser only. The boxes work without it.
+// On a page it is a script; in a running notebook also a widget, which sends them to the kernel.
 
 const KEY = "mha_lesson guesses";
 
 class Guesses extends EventTarget {
   constructor() {
     super();
-    this.said = {};
+    this.byQuestion = {}; // name → what the guess says, and whether its answer was opened
     this.read();
     document.addEventListener("click", (event) => this.click(event.target));
-    addEventListener("storage", () => this.read() && this.tell());  // another tab has written
-    new MutationObserver(search).observe(document.body, { subtree: true, attributeFilter: ["class"] });
+    addEventListener("storage", () => this.read() && this.changed());  // another tab has written
+    new MutationObserver(revealHit).observe(document.body, { subtree: true, attributeFilter: ["class"] });
   }
 
   read() {
     try {
-      this.said = JSON.parse(localStorage.getItem(KEY)) ?? {};
+      this.byQuestion = JSON.parse(localStorage.getItem(KEY)) ?? {};
       return true;
     } catch {
       return false;  // a browser that keeps nothing
@@ -23,35 +23,35 @@ class Guesses extends EventTarget {
   }
 
   click(target) {
-    if (target.closest(".mha-guess button")) return this.keep({});
+    if (target.closest(".mha-guess button")) return this.store({});
     const link = target.closest('.jp-Notebook :is(.mha-guess a, .jp-MarkdownOutput a[href*="#"])');
-    if (link) return follow(link);
+    if (link) return followLink(link);
     const fold = target.closest(".mha-guess summary")?.parentElement;
     if (!fold || fold.open) return;
     const box = fold.closest("details[name]"), name = box.getAttribute("name");
-    const says = box.firstElementChild.textContent, before = this.said[name];
-    // A guess may change until its reader has looked.
-    if (fold !== box) before && this.keep({ ...this.said, [name]: { ...before, looked: true } });
-    else if (!before?.looked) this.keep({ ...this.said, [name]: { says } });
+    const says = box.firstElementChild.textContent, before = this.byQuestion[name];
+    // A guess may change until its answer is opened.
+    if (fold !== box) before && this.store({ ...this.byQuestion, [name]: { ...before, looked: true } });
+    else if (!before?.looked) this.store({ ...this.byQuestion, [name]: { says } });
   }
 
-  keep(said) {
-    this.said = said;
+  store(byQuestion) {
+    this.byQuestion = byQuestion;
     try {
-      localStorage.setItem(KEY, JSON.stringify(said));
+      localStorage.setItem(KEY, JSON.stringify(byQuestion));
     } catch {}
-    this.tell();
+    this.changed();
   }
 
-  tell() {
+  changed() {
     this.mark();
     this.dispatchEvent(new Event("change"));
   }
 
   mark() {
     for (const box of document.querySelectorAll(".mha-guess details[name]")) {
-      const said = this.said[box.getAttribute("name")], summary = box.firstElementChild;
-      summary.toggleAttribute("data-mine", said?.says === summary.textContent);
+      const guess = this.byQuestion[box.getAttribute("name")], summary = box.firstElementChild;
+      summary.toggleAttribute("data-mine", guess?.says === summary.textContent);
     }
     for (const box of document.querySelectorAll(".mha-guess")) {
       if (box.querySelector("button")) continue;
@@ -62,12 +62,12 @@ class Guesses extends EventTarget {
   }
 }
 
-let active;  // the cell that JupyterLab was at
-let going;  // the way to a link's heading or a hit; a reader who does anything but search meanwhile ends it
+let active;  // the cell that was JupyterLab's active one
+let current;  // the scrolling to a link's heading or a hit; anything that the reader does but search ends it
 for (const act of ["wheel", "pointerdown", "keydown"])
-  addEventListener(act, ({ target }) => { if (!target.closest?.(".jp-DocumentSearch-overlay")) going = null; }, true);
+  addEventListener(act, ({ target }) => { if (!target.closest?.(".jp-DocumentSearch-overlay")) current = null; }, true);
 
-// Opens the fold that hides a cell, or that it begins; whether there was one.
+// Opens the fold that a cell lies in or begins; returns whether it was closed.
 function unfold(cell) {
   const folded = "jp-MarkdownHeadingCollapsed";
   while (cell.matches(`.lm-mod-hidden:not(.${folded})`)) cell = cell.previousElementSibling;
@@ -77,33 +77,33 @@ function unfold(cell) {
 }
 
 // JupyterLab follows no link into a fold, and stops short while cells are still measured.
-async function arrive(find) {
-  const way = going = {};
-  for (let look = 0, before; look < 100; look++) {
+async function bringIntoView(find) {
+  const scrolling = current = {};
+  for (let attempt = 0, top; attempt < 100; attempt++) {
     await new Promise((done) => setTimeout(done, 100));
-    if (going !== way) return;
-    const there = find();
-    if (!there) continue;  // in another notebook, which is still being opened
-    if (!unfold(there.closest(".jp-Cell")) && there.getBoundingClientRect().top === before) return there;
-    there.scrollIntoView();
-    before = there.getBoundingClientRect().top;
+    if (current !== scrolling) return;
+    const element = find();
+    if (!element) continue;  // in another notebook, which is still being opened
+    if (!unfold(element.closest(".jp-Cell")) && element.getBoundingClientRect().top === top) return element;
+    element.scrollIntoView();
+    top = element.getBoundingClientRect().top;
   }
 }
 
-async function follow({ pathname, hash }) {
-  const place = CSS.escape(decodeURIComponent(hash.slice(1))), file = pathname.split("/").at(-1);
-  const shown = `.jp-NotebookPanel:not(.lm-mod-hidden) [data-jupyter-id="${place}"]`;
-  const heading = await arrive(() => location.pathname.endsWith(file) && document.querySelector(shown));
+async function followLink({ pathname, hash }) {
+  const id = CSS.escape(decodeURIComponent(hash.slice(1))), file = pathname.split("/").at(-1);
+  const selector = `.jp-NotebookPanel:not(.lm-mod-hidden) [data-jupyter-id="${id}"]`;
+  const heading = await bringIntoView(() => location.pathname.endsWith(file) && document.querySelector(selector));
   heading?.closest(".jp-Cell").focus({ preventScroll: true });  // selects it: Shift+Enter goes on from here
 }
 
-// JupyterLab's search goes to a hit in a folded text as well, and leaves the fold closed.
-function search() {
+// JupyterLab's search also goes to a hit in a fold, and leaves it closed.
+function revealHit() {
   const cell = document.querySelector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell.jp-mod-active");
   const moved = active !== cell;
   active = cell;
   const searching = document.getElementsByClassName("jp-DocumentSearch-overlay").length > 0;
-  if (moved && searching && cell?.classList.contains("lm-mod-hidden")) arrive(() => cell);
+  if (moved && searching && cell?.classList.contains("lm-mod-hidden")) bringIntoView(() => cell);
 }
 
 const guesses = (window.mhaGuesses ??= new Guesses());
@@ -111,9 +111,9 @@ guesses.mark();
 
 function render({ model, el }) {
   const names = model.get("names");
-  const tell = () => {
-    const mine = names.filter((name) => guesses.said[name]);
-    model.set("said", Object.fromEntries(mine.map((name) => [name, guesses.said[name].says])));
+  const send = () => {
+    const mine = names.filter((name) => guesses.byQuestion[name]);
+    model.set("guesses", Object.fromEntries(mine.map((name) => [name, guesses.byQuestion[name].says])));
     model.save_changes();
   };
   const write = () => {
@@ -121,16 +121,16 @@ function render({ model, el }) {
     line.textContent = model.get("line");
     el.replaceChildren(line);
   };
-  // Now, and whenever the note comes into the page: a notebook opened again is drawn before it is there.
-  const seen = new ResizeObserver(() => guesses.mark());
-  seen.observe(el);
-  guesses.addEventListener("change", tell);
+  // When the note appears in the page: a notebook that is opened again is drawn before its boxes are there.
+  const appearing = new ResizeObserver(() => guesses.mark());
+  appearing.observe(el);
+  guesses.addEventListener("change", send);
   model.on("change:line", write);
   write();
-  if (names.some((name) => guesses.said[name])) tell();  // another browser does not forget for this one
+  if (names.some((name) => guesses.byQuestion[name])) send();  // a browser without guesses erases none
   return () => {
-    seen.disconnect();
-    guesses.removeEventListener("change", tell);
+    appearing.disconnect();
+    guesses.removeEventListener("change", send);
     model.off("change:line", write);
   };
 }

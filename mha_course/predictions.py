@@ -1,8 +1,8 @@
 """Predict, then look: questions that stand before a moving picture and are answered by it.
 
-`predictions.toml` holds what is asked and what is said to each choice; which choice is right is
-computed in the notebook. The box is plain HTML that folds, and needs no script. Where scripts run
-the browser remembers what was guessed; in a running notebook it is written below the box, too.
+`predictions.toml` holds the questions, their choices and an answer to each; the notebook computes
+which choice is right. The box is plain HTML that folds, and needs no script. Where scripts run the
+browser remembers the guesses; a running notebook also writes them below the box.
 """
 
 import json
@@ -26,8 +26,8 @@ from mha_lesson.refusals import say
 
 SOURCE = Path(__file__).with_name("predictions.toml")
 SCRIPT = Path(__file__).with_name("predictions.js")
-NOTED = "Guesses: "  # what stands before them in a notebook's own output
-NONE = "In a running notebook your guesses are written here, and saved with it."
+PREFIX = "Guesses: "  # before them in a notebook's own output
+NO_GUESS = "In a running notebook your guesses are written here, and saved with it."
 STYLE = """
 .mha-guess { max-width: 48em; line-height: 1.5 }
 .mha-guess p { margin: .6em 0 .3em }
@@ -42,7 +42,7 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Choice:
-    """What is said to whoever chooses it, and the notebook and heading where it is met."""
+    """The answer to whoever chooses it, and the notebook and heading that explain it."""
 
     says: str
     notebook: str
@@ -51,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """One prediction: what is asked, what to do with the picture, and the choices in order."""
+    """One prediction: the question, what to do with the picture, and the choices in order."""
 
     asks: str
     look: str
@@ -81,7 +81,7 @@ def files() -> dict[str, str]:
 
 
 def predict(**right: str | int) -> "Predictions":
-    """The box of these questions, each with the choice that the notebook found to be right.
+    """The box of these questions, each with the choice that the notebook computed to be right.
 
     Raises:
         ValueError: there is no such question, or it has no such choice.
@@ -97,25 +97,25 @@ def predict(**right: str | int) -> "Predictions":
 
 
 def known_guesses(guesses: Any) -> dict[str, str]:
-    """Of what somebody says was guessed, the questions and choices that there are."""
+    """The guesses that name a question of the course and one of its choices."""
     if not isinstance(guesses, dict):
         return {}
-    asked = questions()
-    return {n: c for n, c in guesses.items() if n in asked and c in [*asked[n].choices]}
+    known = questions()
+    return {n: c for n, c in guesses.items() if n in known and c in [*known[n].choices]}
 
 
-def noted(text: str) -> dict[str, str]:
-    """The guesses in the words of a notebook's output; none where it holds none."""
-    if not text.startswith(NOTED):
+def guesses_in(text: str) -> dict[str, str]:
+    """The guesses that the text of a notebook's output holds, if any."""
+    if not text.startswith(PREFIX):
         return {}
     try:
-        return known_guesses(json.loads(text.removeprefix(NOTED)))
+        return known_guesses(json.loads(text.removeprefix(PREFIX)))
     except (ValueError, RecursionError):
         return {}
 
 
 class Predictions:
-    """Shown by Jupyter as a box of questions, and below it what was guessed."""
+    """Shown by Jupyter as a box of questions, with the guesses below it."""
 
     def __init__(self, right: Mapping[str, str]) -> None:
         self.right = dict(right)
@@ -130,14 +130,14 @@ class Predictions:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        asked = "".join(
+        boxes = "".join(
             f"<p>{i}. {prose(questions()[name].asks)}</p><div>{_choices(name, right)}</div>"
             for i, (name, right) in enumerate(self.right.items(), 1)
         )
         return (
             f'<div class="mha-guess" data-lm-suppress-shortcuts="true"><style>{STYLE}</style>'
             "<p><strong>Predict, then look.</strong> Open your guess; it says where to "
-            f"look.</p>{asked}</div>"
+            f"look.</p>{boxes}</div>"
         )
 
     def _ipython_display_(self) -> None:
@@ -151,21 +151,21 @@ class _Note(anywidget.AnyWidget):
 
     _esm = SCRIPT
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    said = traitlets.Dict().tag(sync=True)
-    line = traitlets.Unicode(NONE).tag(sync=True)
+    guesses = traitlets.Dict().tag(sync=True)
+    line = traitlets.Unicode(NO_GUESS).tag(sync=True)
 
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__(names=[*names])
         self.known: dict[str, str] = {}
         self.display: Any = None
-        self.observe(self._write, "said")
+        self.observe(self._write, "guesses")
 
     def bundle(self) -> dict[str, Any]:
         made: dict[str, Any] = {
-            "text/plain": f"{NOTED}{json.dumps(self.known, ensure_ascii=False)}",
+            "text/plain": f"{PREFIX}{json.dumps(self.known, ensure_ascii=False)}",
             "text/html": f"<small>{escape(self.line)}</small>",
         }
-        if not os.environ.get(EXPORT):  # a page has no kernel to tell
+        if not os.environ.get(EXPORT):  # a page has no kernel
             made["application/vnd.jupyter.widget-view+json"] = {
                 "version_major": 2,
                 "version_minor": 0,
@@ -180,17 +180,17 @@ class _Note(anywidget.AnyWidget):
     def _write(self, change: Any) -> None:
         self.known = known_guesses(change["new"])
         labels = ", ".join(f"“{label}”" for label in self.known.values())
-        self.line = f"Written into this notebook: {labels}." if labels else NONE
+        self.line = f"Written into this notebook: {labels}." if labels else NO_GUESS
         self.display.update(self.bundle(), metadata=self.for_colab(), raw=True)
 
 
 def script() -> str:
-    """What a page that holds boxes ends with, so that the browser remembers guesses."""
+    """For the end of a page with boxes, so that the browser remembers guesses."""
     return f'<script type="module">{SCRIPT.read_text(encoding="utf-8")}</script>'
 
 
 def link(choice: Choice) -> str:
-    """To the heading where a choice is met, named as Jupyter and nbconvert name headings."""
+    """To the heading that explains a choice; its anchor is that of Jupyter and nbconvert."""
     anchor = quote(choice.heading.replace("`", "").replace(" ", "-"), safe="?/:@!$&'()*+,;=")
     return (
         f'<a href="{files()[choice.notebook]}#{escape(anchor)}">notebook {int(choice.notebook)}, '

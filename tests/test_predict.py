@@ -333,21 +333,21 @@ def test_what_it_refuses():
 
 
 def test_a_guess_is_written_below_the_box():
-    shown, place = [], SimpleNamespace(update=lambda made, **_: shown.append(made))
-    note = predictions._Note(["scaling_sharp"])
-    note.display = place
-    note.said = {"scaling_sharp": "8", "scaling_root": "nothing of the kind", "other": 3}
-    assert predictions.noted(shown[-1]["text/plain"]) == {"scaling_sharp": "8"}
+    shown, note = [], predictions._Note(["scaling_sharp"])
+    note.display = SimpleNamespace(update=lambda made, **_: shown.append(made))
+    note.guesses = {"scaling_sharp": "8", "scaling_root": "nothing of the kind", "other": 3}
+    assert predictions.guesses_in(shown[-1]["text/plain"]) == {"scaling_sharp": "8"}
     assert "“8”" in shown[-1]["text/html"] and "“8”" in note.line
-    note.said = {}
-    assert predictions.noted(shown[-1]["text/plain"]) == {} and note.line == predictions.NONE
+    note.guesses = {}
+    assert predictions.guesses_in(shown[-1]["text/plain"]) == {}
+    assert note.line == predictions.NO_GUESS
 
 
 def test_colab_gets_the_source_of_the_note_at_first_and_with_each_guess(monkeypatch):
-    told, colab = [], {"application/vnd.jupyter.widget-view+json": {"colab": {}}}
+    sent, colab = [], {"application/vnd.jupyter.widget-view+json": {"colab": {}}}
 
     def display(_data, metadata=None, **_):
-        told.append(metadata)
+        sent.append(metadata)
         return SimpleNamespace(update=display)
 
     monkeypatch.setattr(predictions, "display", display)
@@ -355,8 +355,8 @@ def test_colab_gets_the_source_of_the_note_at_first_and_with_each_guess(monkeypa
     monkeypatch.setattr(predictions._Note, "_repr_mimebundle_", lambda self: ({}, colab))
     monkeypatch.setattr(predictions, "_Note", lambda _: note)
     predictions.predict(scaling_sharp=8)._ipython_display_()
-    note.said = {"scaling_sharp": "8"}
-    assert told == [None, colab, colab]
+    note.guesses = {"scaling_sharp": "8"}
+    assert sent == [None, colab, colab]
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_colab_gets_the_source_of_the_note_at_first_and_with_each_guess(monkeypa
     ids=range(8),
 )  # fmt: skip
 def test_what_is_no_guess_counts_as_none(text):
-    assert predictions.noted(text) == {}
+    assert predictions.guesses_in(text) == {}
 
 
 def test_stored_notebooks_hold_no_guess():

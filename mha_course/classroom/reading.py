@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from mha_course.lab import NOTEBOOKS
-from mha_course.predictions import noted
+from mha_course.predictions import guesses_in
 
 AGAIN = "open it in Jupyter, save it, and hand in that file"
 
@@ -61,7 +61,7 @@ def _guesses(cells: Any) -> dict[str, str]:
     guesses: dict[str, str] = {}
     for output in (output for cell in cells for output in cell.get("outputs", ())):
         try:
-            guesses |= noted("".join(output.get("data", {}).get("text/plain", "")))
+            guesses |= guesses_in("".join(output.get("data", {}).get("text/plain", "")))
         except (TypeError, AttributeError):
             continue
     return guesses

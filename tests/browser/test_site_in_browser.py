@@ -328,7 +328,7 @@ DRAWN_BEFORE_IT_IS_THERE = """async ([source, said]) => {
   const set = (_, value) => sent.push(value), nothing = () => {};
   const model = { get: (name) => given[name], set };
   for (const name of ["save_changes", "on", "off"]) model[name] = nothing;
-  mhaGuesses.said = said;
+  mhaGuesses.byQuestion = said;
   made.default.render({ model, el });
   const box = "<details name=a><summary>1</summary></details>";
   document.body.innerHTML = `<div class=mha-guess>${box}</div>`;
