@@ -60,6 +60,7 @@ process.stdout.write(JSON.stringify(seen, write));
 """
 NAMES = [*explore.__all__, *(f"flow-{part}" for part in ("attention", "mask"))]
 ARRAYS = ("values", "blocked", "writes", "bias")  # what a mark, or a flow, may hold
+joined = live._whole
 
 
 def look_up(
@@ -113,10 +114,6 @@ def explorer_of(name: str) -> live.Explorer:
             for h in HEADS
         ])  # fmt: skip
     return getattr(explore, kind)(**({"until": until} if until else {}))
-
-
-def joined(making) -> bytes:
-    return live._whole(making)
 
 
 def positions(explorer: live.Explorer) -> list[tuple[list[int], dict]]:
