@@ -98,7 +98,7 @@ def without_code(number: str, name: str) -> NotebookNode:
     """A cell of a notebook, shown without its code."""
     [path] = notebooks.paths(number)
     cell = next(cell for cell in notebooks.read(path).cells if cell.id == name)
-    cell.metadata["bare"] = True
+    cell.metadata["without_code"] = True
     return cell
 
 
@@ -208,7 +208,7 @@ def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]
     """What the search looks through: each heading with the text below it, without answers."""
 
     def section(id: str, heading: str) -> dict[str, str]:
-        return {"page": name, "of": title, "id": id, "title": heading, "text": ""}
+        return {"page": name, "page_title": title, "id": id, "title": heading, "text": ""}
 
     made = [section("main", title)]
     for part in soup.select("main .text > *, main .output_html, main .output_text"):

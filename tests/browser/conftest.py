@@ -2,7 +2,7 @@
 
 import lab
 import pytest
-from seen import TIMEOUT
+from screen import TIMEOUT
 
 from mha_course.pictures import live
 

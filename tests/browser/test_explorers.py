@@ -7,7 +7,16 @@ import demo
 import lab
 import nbformat
 import pytest
-from seen import SETUP, assert_bar_in_sight, middle, serious, slider, texts, view, wait_for_caption
+from screen import (
+    SETUP,
+    assert_bar_in_sight,
+    middle,
+    serious,
+    slider,
+    texts,
+    view,
+    wait_for_caption,
+)
 
 from mha_course import explore, predictions
 from mha_course.pictures import layout, live, panels

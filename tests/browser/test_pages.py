@@ -3,7 +3,7 @@
 import demo
 import lab
 import pytest
-from seen import SETUP, assert_bar_in_sight, middle, slider, texts, view, wait_for_caption
+from screen import SETUP, assert_bar_in_sight, middle, slider, texts, view, wait_for_caption
 
 from mha_course import explore
 from mha_course.export import export

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from seen import middle, serious
+from screen import middle, serious
 
 import notebooks
 import sample_site
@@ -79,7 +79,7 @@ def window(tab, site):
     def failed(error) -> None:
         left.append(str(error))
 
-    def asked(request) -> None:
+    def requested(request) -> None:
         if not request.url.startswith(("file:", "data:")):
             left.append(request.url)
 
@@ -89,7 +89,7 @@ def window(tab, site):
             page.emulate_media(color_scheme=scheme)
             if page not in watched:
                 page.on("pageerror", failed)
-                page.on("request", asked)
+                page.on("request", requested)
                 watched.add(page)
             page.goto((site / f"{name}.html").as_uri())
             page.wait_for_function("!document.querySelector('.opening')")
@@ -101,7 +101,7 @@ def window(tab, site):
     for page in watched:
         page.evaluate("localStorage.clear()")  # the theme that was chosen, for example
         page.remove_listener("pageerror", failed)
-        page.remove_listener("request", asked)
+        page.remove_listener("request", requested)
     assert not left
 
 
@@ -184,12 +184,12 @@ def test_an_explorer_moves_and_a_cell_is_read(opened):
 
 
 # Whether the whole block of the step, and the button, are within sight.
-STEP_IS_SEEN = """said => {
+STEP_IS_SEEN = """label => {
   const { flow, canvas, stage } = document.querySelector('canvas[aria-label]').mha;
   const f = flow.fields[flow.flow.last], [x] = f.box(0, 0), [end, , w] = f.box(0, f.columns - 1);
   const left = canvas.getBoundingClientRect().left, place = stage.getBoundingClientRect();
   const button = document.querySelector('.mha-bar button.next');
-  return button.textContent === said && button.getBoundingClientRect().top >= 0
+  return button.textContent === label && button.getBoundingClientRect().top >= 0
     && left + x >= place.left - 2 && left + end + w <= place.right + 2
     && canvas.getBoundingClientRect().top + f.box(f.rows - 1, 0)[1] + f.box(0, 0)[3] <= innerHeight;
 }"""
@@ -203,7 +203,7 @@ def test_a_phone_shows_what_the_next_step_adds(window):
         page.wait_for_function(STEP_IS_SEEN, arg=said)
 
 
-def test_nothing_jumps_and_nothing_far_is_fetched_while_the_first_page_comes(window):
+def test_nothing_jumps_and_nothing_far_is_fetched_while_a_page_loads(window):
     page = window(1350, "light")("index")
     page.wait_for_timeout(1500)
     moved = "list => list.getEntries().map(e => e.value).reduce((a, b) => a + b, 0)"
@@ -216,7 +216,7 @@ def test_nothing_jumps_and_nothing_far_is_fetched_while_the_first_page_comes(win
     assert page.locator("#cell-explorer canvas").count() == 0
 
 
-def test_a_link_lands_where_it_points_while_the_rest_is_not_laid_out(browser, site):
+def test_a_link_finds_the_whole_page_laid_out(browser, site):
     page = browser.new_page(viewport={"width": 360, "height": 700})
     page.add_init_script("window.requestIdleCallback = () => {};")
     page.goto((site / f"{SCALING}.html").as_uri())
@@ -263,17 +263,17 @@ def test_a_word_is_found_across_pages_by_keyboard(opened):
     assert page.locator(":target").count() == 1
 
 
-def test_how_much_is_found_is_said_and_only_of_what_stands_in_the_box(opened):
+def test_the_number_of_hits_is_announced_and_only_for_the_latest_query(opened):
     page = opened("index")
-    box, said = page.get_by_role("searchbox"), page.locator(".find [role=status]")
-    page.evaluate("void (sections.asked = new Promise((done) => { window.come = done; }))")
+    box, status = page.get_by_role("searchbox"), page.locator(".find [role=status]")
+    page.evaluate("void (sections.loading = new Promise((done) => { window.load = done; }))")
     box.fill("gradient")
     box.fill("")
-    page.evaluate("come([{ title: 'gradient', text: '', page: 'a', id: 'b', of: 'c' }])")
+    page.evaluate("load([{ title: 'gradient', text: '', page: 'a', id: 'b', page_title: 'c' }])")
     page.wait_for_timeout(200)
-    assert not page.locator(".find li").count() and not said.text_content()
+    assert not page.locator(".find li").count() and not status.text_content()
     box.fill("gradient")
-    said.filter(has_text=re.compile("^1 section found$")).wait_for()
+    status.filter(has_text=re.compile("^1 section found$")).wait_for()
 
 
 def test_the_theme_is_chosen_and_kept(opened):
@@ -319,16 +319,16 @@ def test_bars_below_a_picture_keep_their_colours_where_colours_are_forced(tab, s
     drawn = page.locator(".mha-strip i").evaluate_all(
         "all => all.map(i => [i.style.background, getComputedStyle(i).backgroundColor])"
     )
-    assert drawn and all(asked == shown for asked, shown in drawn), drawn
+    assert drawn and all(wanted == actual for wanted, actual in drawn), drawn
 
 
-DRAWN_BEFORE_IT_IS_THERE = """async ([source, said]) => {
+RENDER_BEFORE_THE_BOX = """async ([source, guesses]) => {
   const made = await import("data:text/javascript," + encodeURIComponent(source));
-  const el = document.createElement("div"), sent = [], given = { names: ["a"], line: "a note" };
+  const el = document.createElement("div"), sent = [], values = { names: ["a"], line: "a note" };
   const set = (_, value) => sent.push(value), nothing = () => {};
-  const model = { get: (name) => given[name], set };
+  const model = { get: (name) => values[name], set };
   for (const name of ["save_changes", "on", "off"]) model[name] = nothing;
-  mhaGuesses.byQuestion = said;
+  mhaGuesses.byQuestion = guesses;
   made.default.render({ model, el });
   const box = "<details name=a><summary>1</summary></details>";
   document.body.innerHTML = `<div class=mha-guess>${box}</div>`;
@@ -339,12 +339,12 @@ DRAWN_BEFORE_IT_IS_THERE = """async ([source, said]) => {
 
 
 @pytest.mark.parametrize(
-    ("said", "seen"), [({"a": {"says": "1"}}, [[{"a": "1"}], 1]), ({}, [[], 0])]
+    ("guesses", "result"), [({"a": {"says": "1"}}, [[{"a": "1"}], 1]), ({}, [[], 0])]
 )
-def test_a_guess_comes_back_with_its_note_and_none_is_told_as_none(browser, said, seen):
+def test_stored_guesses_are_sent_and_marked_and_nothing_else_is(browser, guesses, result):
     page = browser.new_page()
     source = Path(predictions.__file__).with_suffix(".js").read_text("utf-8")
-    assert page.evaluate(DRAWN_BEFORE_IT_IS_THERE, [source, said]) == seen
+    assert page.evaluate(RENDER_BEFORE_THE_BOX, [source, guesses]) == result
     page.close()
 
 
