@@ -28,7 +28,7 @@ MOVED = 1  # for an explorer
 QUESTION_TABLE = re.compile(r"^\| ask before [`*](.*)[`*] \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
 SESSION = re.compile(r"^(\| \d+ \| )(\d\d\b[^|]*)( \| )\d+ \| [^|]*( \|)", re.M)
 PART = re.compile(r"(\d\d)(?: from \*([^*]+)\* on)?(?: up to \*([^*]+)\*)?(?:, |$)")
-ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all second readings \d+\.")
+ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all folded sections \d+\.")
 ON_A_FOLD = re.compile(r"(?<=^\*Second reading, )\d+ minutes?", re.M)
 
 
@@ -84,7 +84,7 @@ def minutes(cells: list[NotebookNode], to: int = 1) -> int:
 
 def with_minutes(notebook: NotebookNode) -> NotebookNode:
     """The notebook with the minutes in its title and in the headings of its second readings."""
-    line = "{} minutes; with all second readings {}.".format(*short_and_full(notebook))
+    line = "{} minutes; with all folded sections {}.".format(*short_and_full(notebook))
     notebook.cells[0].source = ON_THE_TITLE.sub(line, notebook.cells[0].source)
     for cells in folds(notebook):
         cells[0].source = ON_A_FOLD.sub(counted(minutes(cells), "minute"), cells[0].source)
