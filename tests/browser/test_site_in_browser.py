@@ -216,7 +216,7 @@ def test_nothing_jumps_and_nothing_far_is_fetched_while_a_page_loads(window):
     assert page.locator("#cell-explorer canvas").count() == 0
 
 
-def test_a_link_finds_the_whole_page_laid_out(browser, site):
+def test_a_link_lands_where_it_points_while_the_rest_is_not_laid_out(browser, site):
     page = browser.new_page(viewport={"width": 360, "height": 700})
     page.add_init_script("window.requestIdleCallback = () => {};")
     page.goto((site / f"{SCALING}.html").as_uri())

@@ -100,10 +100,10 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   if (next) new MutationObserver(addButton).observe(document.getElementById("main"), { childList: true, subtree: true });
 
-  // what is far away waits until the window has been seen; then it is laid out in idle moments, or at a click
+  // what is far away waits until the window has been seen; then it is laid out in idle moments
   const waiting = [...document.querySelectorAll("#main > *")];
   const layOut = (idle) => {
-    while (waiting.length && (!idle || idle.timeRemaining() > 5)) {
+    while (waiting.length && idle.timeRemaining() > 5) {
       const part = waiting.shift();
       part.style.contentVisibility = "visible";
       part.getBoundingClientRect();
@@ -112,7 +112,6 @@ document.addEventListener("DOMContentLoaded", () => {
     root.classList.remove("opening");
   };
   if (root.classList.contains("opening")) requestIdleCallback(layOut);
-  document.addEventListener("click", () => layOut(), true);
 
   // parts wider than the page get the focus, so that arrow keys scroll them
   const widths = new ResizeObserver((entries) => entries.forEach(({ target: part }) => {
