@@ -43,7 +43,7 @@ def slider(page, name: str):
     return page.get_by_role("slider", name=name, exact=True)
 
 
-def wait_for_caption(page, which: str, caption: str) -> None:
+def await_caption(page, which: str, caption: str) -> None:
     """Waits until the caption of a view is this one."""
     page.locator(which).locator(".mha-caption").filter(has_text=caption).wait_for()
 

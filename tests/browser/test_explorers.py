@@ -7,16 +7,7 @@ import demo
 import lab
 import nbformat
 import pytest
-from screen import (
-    SETUP,
-    assert_bar_in_sight,
-    middle,
-    serious,
-    slider,
-    texts,
-    view,
-    wait_for_caption,
-)
+from screen import SETUP, assert_bar_in_sight, await_caption, middle, serious, slider, texts, view
 
 from mha_course import explore, predictions
 from mha_course.pictures import layout, live, panels
@@ -266,7 +257,7 @@ def test_the_same_in_notebook_7(server, browser):
     ):
         slider(page, name).focus()
         page.keyboard.press(key)
-        wait_for_caption(page, which, scene.caption)
+        await_caption(page, which, scene.caption)
         assert sorted(view(page, which, "v.drawn")) == texts(scene)
     page.set_viewport_size(LOW)
     assert_bar_in_sight(page.locator(COMPUTED))
@@ -290,7 +281,7 @@ def test_keys_move_the_slider_the_picture_and_its_words(page):
     for n in (4, 5, 6):
         page.keyboard.press("ArrowRight")
         scene = demo.computed(n, "it", "none")
-        wait_for_caption(page, COMPUTED, scene.caption)
+        await_caption(page, COMPUTED, scene.caption)
         assert page.locator(COMPUTED).locator("canvas").get_attribute("aria-label") == scene.alt
         assert sorted(view(page, COMPUTED, "v.drawn")) == texts(scene)
     assert slider(page, "n").evaluate("e => e === document.activeElement")
@@ -299,11 +290,11 @@ def test_keys_move_the_slider_the_picture_and_its_words(page):
 def test_a_burst_of_keys_ends_on_the_right_picture(page):
     slider(page, "n").focus()
     page.keyboard.press("Home")
-    wait_for_caption(page, COMPUTED, demo.computed(1, "it", "none").caption)
+    await_caption(page, COMPUTED, demo.computed(1, "it", "none").caption)
     for _ in range(29):
         page.keyboard.press("ArrowRight")
     scene = demo.computed(30, "it", "none")
-    wait_for_caption(page, COMPUTED, scene.caption)
+    await_caption(page, COMPUTED, scene.caption)
     page.wait_for_timeout(500)  # whatever came later would show
     sent = json.loads(json.dumps(live.pack(scene)[0]["marks"]))
     places = ["kind", "x", "y", "w", "h", "width", "height", "points", "text", "rows", "says"]
@@ -362,11 +353,11 @@ def test_a_pressed_cell_is_kept_while_a_slider_moves_and_framed_in_all_equal_map
     slider(page, "n").focus()
     page.keyboard.press("ArrowLeft")
     scene = demo.computed(29, "it", "none")
-    wait_for_caption(page, COMPUTED, scene.caption)
+    await_caption(page, COMPUTED, scene.caption)
     assert status.text_content() == "head 0: " + scene.flat()[0].text(2, 1)
     assert view(page, COMPUTED, "v.lit") == [[1, 2, 1]]
     page.keyboard.press("ArrowRight")
-    wait_for_caption(page, COMPUTED, demo.computed(30, "it", "none").caption)
+    await_caption(page, COMPUTED, demo.computed(30, "it", "none").caption)
     canvas.focus()
     page.keyboard.press("Escape")
     assert status.text_content() == ""
@@ -380,7 +371,7 @@ def test_what_is_typed_is_text_and_no_markup(page):
     )
     assert page.locator(".mha-view img").count() == 0
     word.fill("it")
-    wait_for_caption(page, COMPUTED, "n = 30")
+    await_caption(page, COMPUTED, "n = 30")
 
 
 def test_failures_are_sentences_in_the_explorer_and_pass(page):
@@ -432,7 +423,7 @@ def test_the_kernel_gets_a_slider_s_value_once_it_rests(page):
       return words;
     }""")
     assert at_once == 0
-    wait_for_caption(page, STORED, demo.stored(256, True).caption)
+    await_caption(page, STORED, demo.stored(256, True).caption)
     page.wait_for_function(around, arg=[canvas, 3])
     assert page.evaluate("words") == 1
     page.locator(STORED).locator(".mha-bar [type=checkbox]").evaluate("""box => {
@@ -440,7 +431,7 @@ def test_the_kernel_gets_a_slider_s_value_once_it_rests(page):
       document.activeElement.dispatchEvent(home);
       box.click();
     }""")  # what the browser does not have: the kernel hears of both at once
-    wait_for_caption(page, STORED, demo.stored(4, False).caption)
+    await_caption(page, STORED, demo.stored(4, False).caption)
     page.get_by_label("scaled", exact=True).check()
     page.wait_for_function(around, arg=[canvas, 0])
 
@@ -448,18 +439,18 @@ def test_the_kernel_gets_a_slider_s_value_once_it_rests(page):
 def test_states_one_move_away_are_shown_without_the_kernel(page):
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
-    wait_for_caption(page, STORED, demo.stored(16, True).caption)
+    await_caption(page, STORED, demo.stored(16, True).caption)
     holds = "c => (t => t && t[1][0] !== null && t[3][0] === null)(c.mha.prefetched?.tree)"
     canvas = page.locator(STORED).locator("canvas").element_handle()
     page.wait_for_function(holds, arg=canvas)  # the kernel has rested since, and sent what is near
     page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     page.keyboard.press("End")
-    wait_for_caption(page, STORED, demo.stored(256, True).caption)
+    await_caption(page, STORED, demo.stored(256, True).caption)
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     page.get_by_label("scaled", exact=True).uncheck()
     scene = demo.stored(16, False)
-    wait_for_caption(page, STORED, scene.caption)
+    await_caption(page, STORED, scene.caption)
     assert sorted(view(page, STORED, "v.drawn")) == texts(scene)
 
 

@@ -3,7 +3,7 @@
 import demo
 import lab
 import pytest
-from screen import SETUP, assert_bar_in_sight, middle, slider, texts, view, wait_for_caption
+from screen import SETUP, assert_bar_in_sight, await_caption, middle, slider, texts, view
 
 from mha_course import explore
 from mha_course.export import export
@@ -35,7 +35,7 @@ def test_a_saved_page_moves_without_kernel_or_network(open_page, exported):
     slider(page, "size").focus()
     page.keyboard.press("ArrowRight")
     scene = demo.stored(16, True)
-    wait_for_caption(page, first, scene.caption)
+    await_caption(page, first, scene.caption)
     assert sorted(view(page, first, "v.drawn")) == texts(scene)
 
 
@@ -80,7 +80,7 @@ def test_a_control_of_a_page_has_the_positions_that_the_others_allow(open_page, 
     page = open_page(page_of("dependent", demo.dependent_explorer))
 
     def stands(n: int, part: int, word: str = "it") -> None:
-        wait_for_caption(page, ".mha-explorer", demo.part_of(n, part, word).caption)
+        await_caption(page, ".mha-explorer", demo.part_of(n, part, word).caption)
         if n == 1:  # nothing to choose
             assert slider(page, "part").count() == 0
             return
