@@ -87,7 +87,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("notebook", type=Path, help="a notebook (.ipynb), which stays as it is")
     print(export(parser.parse_args(arguments).notebook))
-
-
-if __name__ == "__main__":
-    main()

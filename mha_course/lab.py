@@ -254,7 +254,3 @@ def _hand_over(command: list[str]) -> int:
         while True:
             with suppress(KeyboardInterrupt):  # JupyterLab hears it too, and asks
                 return lab.wait()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

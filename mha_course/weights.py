@@ -32,7 +32,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit("They could not be fetched. Notebook 08 will say so; the rest works.")
     print("The weights are there now.")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

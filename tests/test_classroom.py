@@ -25,7 +25,7 @@ from matplotlib import font_manager, get_cachedir
 
 import notebooks
 from mha_course import check
-from mha_course.classroom import __main__ as classroom
+from mha_course.classroom import command as classroom
 from mha_course.classroom import files, grading, pages, reading, sandbox, sandboxed, values
 from mha_course.classroom.files import HandIn, Learner
 from mha_course.classroom.grading import DONE, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row, Submission

@@ -1,1 +1,1 @@
-"""Who solved what: a teacher's report on a folder of submitted notebooks. See `__main__`."""
+"""Who solved what: a teacher's report on a folder of submitted notebooks. See `command`."""

@@ -11,8 +11,6 @@ run goes on where it stopped.
 import argparse
 import os
 import re
-import sys
-from io import TextIOWrapper
 from pathlib import Path
 
 from mha_course.classroom import files, pages, sandbox
@@ -76,9 +74,3 @@ def assigned(exercises: str | None) -> tuple[str, ...]:
             f"got {', '.join(unknown)}."
         )
     return tuple(name for name in NAMES if words & known[name])
-
-
-if __name__ == "__main__":
-    if isinstance(sys.stdout, TextIOWrapper):  # a terminal that knows no ✓ shows a question mark
-        sys.stdout.reconfigure(errors="replace")
-    main()
