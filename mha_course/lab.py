@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import sqlite3
 import subprocess
 import sys
 import sysconfig
@@ -35,6 +36,7 @@ OLD_IMPORT = re.compile(
     r"| import .*\b(?:check|compare|explore|runs|shipped)\b)",
     re.M,
 )
+FIRST = "00_start_here.ipynb"
 FIRST_PICTURE = "ribbons"  # the cell whose picture is kept
 TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
 # What ipykernel says of itself, which Jupyter writes into every notebook that it opens.
@@ -96,6 +98,20 @@ def _update(original: Path, mine: Path, record: dict[str, str], today: date) -> 
     write_whole(copy, content)
     record[copy.name] = newest
     return line
+
+
+def trust(first: Path) -> None:
+    """Has JupyterLab trust the copy of this notebook, whose picture is there before a cell has run:
+    from what it does not trust it cuts the style that dims pictures in the dark.
+
+    What is signed are the contents: a copy that anybody changed has another signature.
+    """
+    import nbformat  # seldom needed, and slow to import
+    from nbformat.sign import NotebookNotary
+
+    copied = nbformat.reads(without_outputs(first.read_bytes()).decode(), as_version=4)
+    with suppress(OSError, sqlite3.Error):  # no folder for signatures: it opens all the same
+        NotebookNotary().sign(copied)
 
 
 def _notebook(content: bytes) -> dict[str, Any] | None:
@@ -183,7 +199,7 @@ def options(mine: Path, extra: Sequence[str] = ()) -> list[str]:
     ours = {
         "ip": "--ServerApp.ip=127.0.0.1",
         "root_dir": f"--ServerApp.root_dir={mine.parent}",
-        "default_url": f"--LabApp.default_url=/lab/tree/{quote(mine.name)}/00_start_here.ipynb",
+        "default_url": f"--LabApp.default_url=/lab/tree/{quote(mine.name)}/{FIRST}",
     }
     # --ip, --ip=0.0.0.0 and --ServerApp.ip=0.0.0.0 all set ip
     named = {option.split("=")[0].split(".")[-1].lstrip("-") for option in extra}
@@ -241,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "work in. Go to a folder of your own, and start it there."
             ) from None
         lines = [f"The notebooks in {mine} could not all be updated ({error}); yours are safe."]
+    trust(NOTEBOOKS / FIRST)
     print(*lines, *filter(None, [other_torch()]), sep="\n")
     command = [sys.executable, "-m", "jupyterlab", *options(mine, extra)]
     sys.stdout.flush()

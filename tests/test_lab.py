@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import v4
+from nbformat.sign import NotebookNotary
 
 import notebooks
 from mha_course import check, lab
@@ -59,9 +60,36 @@ def test_the_copy_has_no_outputs_and_the_repository_keeps_them(course):
 
 
 def test_the_first_picture_of_the_course_is_there_before_anything_has_run():
-    first = json.loads(lab.without_outputs((lab.NOTEBOOKS / "00_start_here.ipynb").read_bytes()))
+    first = json.loads(lab.without_outputs((lab.NOTEBOOKS / lab.FIRST).read_bytes()))
     seen = [cell for cell in first["cells"] if "text/html" in str(cell.get("outputs"))]
     assert [cell["id"] for cell in seen] == [lab.FIRST_PICTURE]
+
+
+def test_the_lab_trusts_the_first_copy_as_it_was_written_and_none_that_was_changed(
+    tmp_path, monkeypatch
+):
+    """From what it does not trust, JupyterLab cuts the style that dims pictures in the dark."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    lab.sync(lab.NOTEBOOKS, tmp_path, TODAY)
+    copy = tmp_path / lab.FIRST
+
+    def trusted() -> bool:
+        with NotebookNotary() as notary:
+            return notary.check_signature(notebooks.read(copy))
+
+    assert not trusted()
+    lab.trust(lab.NOTEBOOKS / lab.FIRST)
+    assert trusted()
+    change(copy, wrote)
+    lab.sync(lab.NOTEBOOKS, tmp_path, TODAY)
+    lab.trust(lab.NOTEBOOKS / lab.FIRST)
+    assert not trusted()
+
+
+def test_the_lab_opens_where_no_signature_can_be_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("no folder")
+    lab.trust(lab.NOTEBOOKS / lab.FIRST)
 
 
 def test_an_explorer_says_that_it_wants_to_be_run_and_saving_it_unrun_is_no_change(tmp_path):
