@@ -134,7 +134,7 @@ class Practice:
             if problem.name != one.name:  # the hints speak of the exercise itself
                 title = problem.name.replace("_", " ").capitalize()
                 stub = f"def {problem.name}({', '.join(problem.arguments)}):\n    ..."
-                asked = Asked(f"## {title}\n\n{getdoc(problem.right)}", stub, 0)
+                asked = Asked(f"## {title}\n\n{getdoc(problem.in_steps)}", stub, 0)
             calls = f"check.practice.{problem.name}({problem.name})"
             cells += [_cell(asked.text), _cell(asked.stub, "code"), _cell(calls, "code")]
         if not whole:

@@ -8,11 +8,12 @@
         "The scores are *multiplied* by √d_k. | Should the scale make them larger or smaller?"
         in_another_way = root * scores
         "= times_root"
+        return scores / root
 
 A name with a string below it is a slip: its key, what it gives, and the words, what the code does
 and (after a bar) a question. "= key" makes it another way to make that slip, and "right" another
-right way, as what the block returns is. A slip that takes several lines is a function without
-arguments. Names without words (`root`) belong to all slips below them.
+right way. What the block returns is the right way itself, which has no key. A slip that takes
+several lines is a function without arguments. Names without words (`root`) belong to all below.
 
 The block itself never runs: every slip becomes a function of its own, with the block's arguments,
 so that one that raises does not touch the next.
@@ -48,7 +49,7 @@ def ways(block: Any, known: Mapping[str, Finding]) -> Iterator[Way]:
         elif isinstance(statement, ast.Assign) and (words := _text(after)):
             name, own = ast.unparse(statement.targets[0]), [ast.Return(statement.value)]
         elif isinstance(statement, ast.Return):
-            words, name, own = RIGHT, node.name, [statement]
+            words, name, own = RIGHT, "", [statement]
         elif _text(statement):
             continue
         else:

@@ -17,11 +17,11 @@ from mha_course.check.engine.blocks import Way
 def orders_of_axes(
     have: str, want: str, asks: str, but: tuple[str, ...] = (), then: str = ""
 ) -> Iterator[Way]:
-    """Every wrong order of the axes that a step has to bring into one order."""
+    """Every order of the axes that a step has to bring into one order."""
     letters, right = have.split(), want.split()
     for order in permutations(range(len(letters))):
         axes = [letters[i] for i in order]
-        if axes == right or " ".join(axes) in but:
+        if " ".join(axes) in but:
             continue
         does = f"The axes are in the order ({', '.join(axes)}){then}, not ({', '.join(right)})."
         if axes == letters:
@@ -32,7 +32,7 @@ def orders_of_axes(
         def step(x: Tensor, *_: Any, order: Any = order) -> Tensor:
             return x.permute(order)
 
-        yield "order_" + "_".join(axes), does, question, step
+        yield "order_" + "_".join(axes) if axes != right else "", does, question, step
 
 
 def orders_of_results(names: Sequence[str], asks: str) -> Iterator[Way]:
@@ -70,6 +70,7 @@ def kinds_of_count(n):
     in_bytes = 4 * n
     """The count is four times too large: that is what bytes of float32 would come to. | What is
     counted, and in which unit?"""
+    return n
 
 
 def kinds_of_mask(mask):
@@ -89,6 +90,7 @@ def kinds_of_mask(mask):
     as_list = mask.tolist()
     """Your mask is a list of lists: True and False are right in it, and the tensor is missing. |
     Which call makes a tensor of a list?"""
+    return mask
 
 
 BY_FIXED = "by_fixed"  # how the keys of such slips begin

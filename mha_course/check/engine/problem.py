@@ -1,16 +1,18 @@
 """A problem: the right answer in steps, inputs to try it on, and slips of its steps.
 
-A step is a keyword-only argument of the right answer, and its default is the right way to do it.
-A slip is another way: an expression, and below it the words. Slips of different steps combine.
+A step is a keyword-only argument of the right answer. The right way to do it is its default, or
+what the step's block returns. A slip is another way: an expression, and below it the words. Slips
+of different steps combine.
 
     @exercise(1, "01", make_cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
-    def attention_scores(Q, K, *, product=every_query_with_every_key, scale=by_root_d_k):
-        return scale(product(Q, K), Q, K)
+    def attention_scores(Q, K, *, product, scale, finish=unchanged):
+        return finish(scale(product(Q, K), Q, K))
 
     @attention_scores.step
     def scale(scores, Q, K):
         by_d_k = scores / Q.shape[-1]
         "The scores are divided by d_k. | How large do they get?"
+        return scores / math.sqrt(Q.shape[-1])
 """
 
 import inspect
@@ -152,7 +154,7 @@ class Problem:
     """The right answer, the inputs it is tried on, and the slips that are known.
 
     Attributes:
-        right: the right answer; its keyword-only arguments are the steps.
+        in_steps: the right answer; its keyword-only arguments are the steps.
         number, notebook: its place in the series.
         make_cases: makes the float64 inputs, on which wrong answers are told apart.
         gives: names of what comes back, with shapes; several where a tuple comes back.
@@ -166,7 +168,7 @@ class Problem:
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
     """
 
-    right: Step
+    in_steps: Step
     number: int
     notebook: str
     make_cases: Callable[..., Iterable[Case]]
@@ -185,23 +187,32 @@ class Problem:
 
     @property
     def name(self) -> str:
-        return self.right.__name__
+        return self.in_steps.__name__
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
         """The names of what an answer is given."""
-        parameters = inspect.signature(self.right).parameters.values()
+        parameters = inspect.signature(self.in_steps).parameters.values()
         return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
 
     @cached_property
-    def steps(self) -> dict[str, Step]:
-        """The right way to do each step."""
-        parameters = inspect.signature(self.right).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    def sites(self) -> tuple[str, ...]:
+        parameters = inspect.signature(self.in_steps).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
     @cached_property
-    def sites(self) -> tuple[str, ...]:
-        return tuple(self.steps)
+    def _steps(self) -> dict[str, Step]:
+        return dict(getattr(self.in_steps, "__kwdefaults__", None) or {})
+
+    @property
+    def steps(self) -> dict[str, Step]:
+        """The right way to do each step."""
+        _ = self.slips  # their blocks return it
+        return self._steps
+
+    def right(self, *inputs: Any, **instead: Step) -> Any:
+        """The right answer, or one with other steps instead of the right ones."""
+        return self.in_steps(*inputs, **self.steps | instead)
 
     @cached_property
     def results(self) -> tuple[Result, ...]:
@@ -246,6 +257,9 @@ class Problem:
         given = ways(block, {s.key: s for s in self._known}) if callable(block) else block
         mine = getattr(block, "__module__", "") == "__main__"
         for key, does, asks, way in given:
+            if not key:
+                self._steps.setdefault(site, way)
+                continue
             if mine:  # a cell that runs again replaces its slips
                 self._known[:] = [s for s in self._known if s.key != key]
             for chosen in product(*choices):
@@ -253,9 +267,10 @@ class Problem:
                 self._add(Slip(key, does, asks, steps={site: way, **more}))
 
     def adopt(self, other: "Problem", *sites: str, but: tuple[str, ...] = ()) -> None:
-        """Takes over another problem's slips of steps that both have."""
+        """Takes over another problem's steps and their slips."""
 
         def take() -> None:
+            self._steps.update({site: other.steps[site] for site in sites} | self._steps)
             fitting = [s for s in other.slips if s.sites <= set(sites) and s.key not in but]
             self._known.extend(fitting)
 

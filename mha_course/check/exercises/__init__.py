@@ -25,9 +25,9 @@ class Exercise(Problem):
 def exercise(number: int, notebook: str, **more: Any) -> Callable[[Step], Exercise]:
     """Makes an exercise out of its right answer; `more` are the attributes of `Problem`."""
 
-    def make(right: Step) -> Exercise:
-        made = Exercise(right, number, notebook, **more)
-        made.__doc__ = f"Exercise {number}, notebook {notebook}: {right.__doc__}"
+    def make(in_steps: Step) -> Exercise:
+        made = Exercise(in_steps, number, notebook, **more)
+        made.__doc__ = f"Exercise {number}, notebook {notebook}: {in_steps.__doc__}"
         return made
 
     return make

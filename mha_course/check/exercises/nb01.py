@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,24 +10,8 @@ from torch import Tensor
 
 from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.families import fixed_numbers
-from mha_course.check.engine.inputs import normal, strided, unchanged
+from mha_course.check.engine.inputs import normal, strided
 from mha_course.check.exercises import Case, exercise
-
-
-def every_query_with_every_key(Q: Tensor, K: Tensor) -> Tensor:
-    return Q @ K.transpose(-2, -1)
-
-
-def by_root_d_k(scores: Tensor, Q: Tensor, K: Tensor) -> Tensor:
-    return scores / math.sqrt(Q.shape[-1])
-
-
-def softmax_over_keys(scores: Tensor) -> Tensor:
-    return scores.softmax(-1)
-
-
-def weights_times_values(weights: Tensor, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    return weights @ V
 
 
 def shares(x: Tensor, added: float = 0.0) -> Tensor:
@@ -67,14 +50,7 @@ def queries_keys_values() -> Iterator[Case]:
 
 
 @exercise(1, "01", make_cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
-def attention_scores(
-    Q: Tensor,
-    K: Tensor,
-    *,
-    product: Any = every_query_with_every_key,
-    scale: Any = by_root_d_k,
-    finish: Any = unchanged,
-) -> Any:
+def attention_scores(Q, K, *, product, scale, finish):
     """Q Kᵀ / √d_k."""
     return finish(scale(product(Q, K), Q, K))
 
@@ -122,6 +98,7 @@ def product(Q, K):
     cosines = F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).transpose(-2, -1)
     """Rows are scaled to length 1 first, so the scores are cosines: the length of a query or key no
     longer counts. | Does the formula Q Kᵀ / √d_k divide by the lengths of the vectors?"""
+    return Q @ K.transpose(-2, -1)
 
 
 @attention_scores.step
@@ -166,6 +143,7 @@ def scale(scores, Q, K):
     by_rounded_root = scores / int(math.sqrt(Q.shape[-1]))
     """The root is rounded down to a whole number (`int`, `//`, `floor` and `isqrt` do that). | Does
     √d_k have to be a whole number?"""
+    return scores / math.sqrt(Q.shape[-1])
 
 
 attention_scores.step(fixed_numbers(), at="scale")
@@ -176,6 +154,7 @@ def finish(scores):
     """Where does Q Kᵀ / √d_k end, and where does the softmax begin?"""
     softmax_too_early = scores.softmax(-1)
     "A softmax is applied already: these are weights, not the scores."
+    return scores
 
 
 @exercise(
@@ -185,17 +164,7 @@ def finish(scores):
     ready_made=("scaled_dot_product_attention",),
     gives=("output (..., T_q, d_v)", "weights (..., T_q, T_k)"),
 )
-def attention(
-    Q: Tensor,
-    K: Tensor,
-    V: Tensor,
-    *,
-    product: Any = every_query_with_every_key,
-    scale: Any = by_root_d_k,
-    normalise: Any = softmax_over_keys,
-    mix: Any = weights_times_values,
-    give: Any = lambda output, weights, scores: (output, weights),
-) -> Any:
+def attention(Q, K, V, *, product, scale, normalise, mix, give):
     """softmax(Q Kᵀ / √d_k) V, and the weights."""
     scores = scale(product(Q, K), Q, K)
     weights = normalise(scores)
@@ -253,6 +222,7 @@ def normalise(scores):
     causal_softmax = scores.masked_fill(future, -math.inf).softmax(-1)
     """The future is blocked as well: masks come later, here every query sees every key. | Which
     line makes that triangle, and was it asked for?"""
+    return scores.softmax(-1)
 
 
 @attention.step
@@ -269,6 +239,7 @@ def mix(weights, Q, K, V):
     values_transposed = weights @ V.transpose(-2, -1)
     """V is transposed before the product: dimensions are weighted instead of tokens. | Which axis
     of V belongs to the keys?"""
+    return weights @ V
 
 
 @attention.step
@@ -286,6 +257,7 @@ def give(output, weights, scores):
     weights_returned_transposed = (output, weights.transpose(-2, -1))
     """The weights are returned transposed: rows are keys and columns are queries. | Row i should
     hold the weights of query i."""
+    return output, weights
 
 
 @attention.step

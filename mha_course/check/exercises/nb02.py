@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from mha_course.check.engine.attempt import Attempt
@@ -61,14 +60,7 @@ def several_products(attempt: Attempt) -> str:
     make_cases=tokens_and_weights,
     gives=("Q (B, T, d_model)", "K (B, T, d_model)", "V (B, T, d_model)"),
 )
-def project_qkv(
-    X: Tensor,
-    W_qkv: Tensor,
-    *,
-    product: Any = lambda X, W: X @ W.mT,
-    cut: Any = lambda y: y.tensor_split(3, dim=-1),
-    give: Any = lambda Q, K, V: (Q, K, V),
-) -> Any:
+def project_qkv(X, W_qkv, *, product, cut, give):
     """X W_q^T, X W_k^T, X W_v^T, the rows of W_qkv stacked q, k, v."""
     parts = cut(product(X, W_qkv))
     return give(*parts) if len(parts) == 3 else parts
@@ -90,6 +82,7 @@ def give(Q, K, V):
     queries_scaled = (Q / Q.shape[-1] ** 0.5, K, V)
     """The queries are scaled by √d_model already: here they are only projected. | Where in
     softmax(Q Kᵀ / √d_k) V does the scale belong?"""
+    return Q, K, V
 
 
 @project_qkv.step
@@ -112,6 +105,7 @@ def cut(y):
     pieces_of_three = y.split(3, -1)
     """`split(3)` makes pieces that are 3 *wide*, not 3 pieces. | Which number does `split` want,
     and which does `chunk`?"""
+    return y.tensor_split(3, dim=-1)
 
 
 project_qkv.step(
@@ -126,6 +120,7 @@ def product(X, W):
     """W_qkv is not transposed but pressed into shape: `view` or `reshape` to (d_model, 3·d_model)
     keeps the numbers in their old order. | Which call exchanges two axes instead of refilling a
     shape?"""
+    return X @ W.mT
 
 
 @project_qkv.step(at="product", cut=unchanged)
@@ -161,16 +156,7 @@ def widths() -> Iterator[Case]:
 
 
 @exercise(4, "02", make_cases=widths, gradient=False, gives=("count",))
-def count_parameters(
-    d_model: int,
-    n_heads: int,
-    d_k: int,
-    *,
-    inward: Any = lambda d_model, h, d_k: 3 * d_model * h * d_k,
-    outward: Any = lambda d_model, h, d_k: h * d_k * d_model,
-    biases: Any = lambda *sizes: 0,
-    finish: Any = unchanged,
-) -> Any:
+def count_parameters(d_model, n_heads, d_k, *, inward, outward, biases, finish):
     """4 · d_model · h · d_k."""
     sizes = (d_model, n_heads, d_k)
     return finish(inward(*sizes) + outward(*sizes) + biases(*sizes))
@@ -200,6 +186,7 @@ def inward(d_model, h, d_k):
     from_heads_to_heads = 3 * (h * d_k) ** 2
     """W_q, W_k and W_v are counted as (h·d_k) × (h·d_k): what they read is d_model wide. | What
     goes into W_q?"""
+    return 3 * d_model * h * d_k
 
 
 @count_parameters.step
@@ -217,6 +204,7 @@ def outward(d_model, h, d_k):
     after W_o?"""
     square_outward_per_head = h * d_model**2
     "Every head gets a W_o of d_model × d_model. | How wide is what one head hands to W_o?"
+    return h * d_k * d_model
 
 
 @count_parameters.step
@@ -225,6 +213,7 @@ def biases(d_model, h, d_k):
     "The biases are counted too. | Does the exercise want them in or out?"
     inward_biases_in = 3 * h * d_k
     "The biases of W_q, W_k and W_v are counted too. | Does the exercise want them in or out?"
+    return 0
 
 
 count_parameters.step(kinds_of_count, at="finish")

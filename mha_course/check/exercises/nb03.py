@@ -1,13 +1,11 @@
 """Exercises 5 and 6, notebook 03: into heads, and back."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from mha_course.check.engine.families import orders_of_axes
-from mha_course.check.engine.inputs import labelled, normal, strided, unchanged
+from mha_course.check.engine.inputs import labelled, normal, strided
 from mha_course.check.exercises import WHOLE, Case, exercise
 
 SIZES = (  # B, h, T, d_k: distinct primes, then one head, one sequence, one token, all alike
@@ -44,14 +42,7 @@ def heads() -> Iterator[Case]:
 
 
 @exercise(5, "03", make_cases=tokens, gives=("heads (B, n_heads, T, d_k)",))
-def split_heads(
-    x: Tensor,
-    n_heads: int,
-    *,
-    cut: Any = lambda x, h: x.unflatten(-1, (h, -1)),
-    order: Any = lambda x: x.transpose(1, 2),
-    finish: Any = unchanged,
-) -> Any:
+def split_heads(x, n_heads, *, cut, order, finish):
     """(B, T, d_model) -> (B, h, T, d_k)."""
     return finish(order(cut(x, n_heads)))
 
@@ -103,6 +94,7 @@ def cut(x, h):
     "Head i begins at column i, so the heads overlap. | How wide is each head that comes before?"
     in_steps_of_h = torch.stack([x[..., i * h : i * h + d_k] for i in range(h)], 2)
     "Head i begins at column i·h instead of i·d_k. | How wide is each head that comes before?"
+    return x.unflatten(-1, (h, -1))
 
 
 LAST_TWO = "Attention works on the last two axes. Which two should they be?"
@@ -117,27 +109,11 @@ def finish(x):
     list_of_heads = x.unbind(1)
     """The heads are a list or tuple, one tensor for each, instead of one axis. | Which call makes
     one tensor with a new axis out of several?"""
-
-
-def tokens_before_heads(x: Tensor) -> Tensor:
-    """(B, h, T, d_k) -> (B, T, h, d_k)."""
-    return x.transpose(1, 2)
-
-
-def side_by_side(y: Tensor, x: Tensor) -> Tensor:
-    """(B, T, h, d_k) -> (B, T, h·d_k), whatever order h and d_k have in y; x is before."""
-    B, h, T, d_k = x.shape
-    return y.reshape(B, T, h * d_k)
+    return x
 
 
 @exercise(6, "03", make_cases=heads, gives=("merged (B, T, n_heads·d_k)",))
-def merge_heads(
-    x: Tensor,
-    *,
-    arrange: Any = unchanged,
-    order: Any = tokens_before_heads,
-    join: Any = side_by_side,
-) -> Any:
+def merge_heads(x, *, arrange, order, join):
     """(B, h, T, d_k) -> (B, T, h·d_k)."""
     x = arrange(x)
     return join(order(x), x)
@@ -159,6 +135,7 @@ def order(x):
     """The numbers of the heads are interleaved: a row runs head 0, head 1, … for dimension 0, then
     for dimension 1. That is the order (B, T, d_k, h). | Head 0's d_k numbers should stand together.
     Which axis has to be the last one before joining?"""
+    return x.transpose(1, 2)
 
 
 merge_heads.step(
@@ -185,6 +162,7 @@ def arrange(x):
     merged_in_reverse = x.flip(1)
     """The heads come in reverse order: the last head's numbers stand first. | Whose numbers should
     fill the first d_k columns?"""
+    return x
 
 
 @merge_heads.step
@@ -195,7 +173,7 @@ def join(y, x):
     "The axes are in order, but h and d_k are still two: (B, T, h, d_k)."
     batch_joined_too = y.reshape(B * T, h * d_k)
     "Batch and tokens are joined as well: (B·T, h·d_k). | Which axes should remain as they are?"
-    merged = side_by_side(y, x)
+    merged = y.reshape(B, T, h * d_k)  # whatever order h and d_k have in y
     axes_of_one_dropped = merged.squeeze()
     """`squeeze` drops every axis of size 1, B and T too where they are 1. | Which axes may a caller
     count on?"""
@@ -206,6 +184,7 @@ def join(y, x):
     heads_below_each_other = x.flatten(1, 2)
     """The heads are laid one after the other along the *tokens*: (B, h·T, d_k). | Side by side
     means along the last axis. Which `dim` is that?"""
+    return merged
 
 
 @merge_heads.step(at=WHOLE)

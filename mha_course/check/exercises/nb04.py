@@ -17,7 +17,7 @@ from mha_course.check.engine.inputs import normal, strided, unchanged
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.watch import where_nan
 from mha_course.check.exercises import WHOLE, Case, exercise
-from mha_course.check.exercises.nb01 import attention, shares, softmax_over_keys
+from mha_course.check.exercises.nb01 import attention, shares
 
 
 def lengths_of_sequences() -> Iterator[Case]:
@@ -30,9 +30,7 @@ def future(T: int) -> Tensor:
 
 
 @exercise(7, "04", make_cases=lengths_of_sequences, gradient=False, gives=("mask (T, T)",))
-def causal_mask(
-    T: int, *, triangle: Any = future, kind: Any = unchanged, axes: Any = unchanged
-) -> Any:
+def causal_mask(T, *, triangle, kind, axes):
     """True above the diagonal."""
     return axes(kind(triangle(T)))
 
@@ -71,6 +69,7 @@ def triangle(T):
     only_itself = ~torch.eye(T, dtype=torch.bool)
     """Everything but the diagonal is blocked: each token sees only itself. | Query i may see keys 0
     … i. Which are missing?"""
+    return mask
 
 
 causal_mask.step(kinds_of_mask, at="kind")
@@ -91,6 +90,7 @@ def axes(mask):
     "The mask has axes of size 1 in front; (T, T) is asked for, and broadcasting adds them anyway."
     one_more_axis = mask[None]
     "The mask has an axis of size 1 in front; (T, T) is asked for, broadcasting adds it anyway."
+    return mask
 
 
 def batches_of_lengths() -> Iterator[Case]:
@@ -110,14 +110,7 @@ def batches_of_lengths() -> Iterator[Case]:
 
 
 @exercise(8, "04", make_cases=batches_of_lengths, gradient=False, gives=("mask (B, 1, 1, T)",))
-def padding_mask(
-    lengths: Tensor,
-    T: int,
-    *,
-    where: Any = lambda positions, lengths: positions >= lengths,
-    axes: Any = lambda mask: mask[:, None, None, :],
-    kind: Any = unchanged,
-) -> Any:
+def padding_mask(lengths, T, *, where, axes, kind):
     """True at keys from lengths[b] on, (B, 1, 1, T)."""
     positions = torch.arange(T, device=lengths.device)
     return kind(axes(where(positions, lengths[:, None])))
@@ -156,6 +149,7 @@ def where(positions, lengths):
     first_length_for_all = (positions >= lengths[0]).expand(len(lengths), -1)
     """Every sequence gets the same mask, made from the length of sequence 0. | Which axis of the
     mask should tell sequences apart?"""
+    return positions >= lengths
 
 
 @padding_mask.step(at="axes")
@@ -185,6 +179,7 @@ def axes_of_padding(mask):
     three_axes = mask[:, None, :].expand(-1, mask.shape[1], -1)
     """The mask is one tensor (B, T, T), for each query and key, without an axis for the heads. |
     From the right the axes of the scores are keys, queries, heads, batch. Which are missing?"""
+    return mask[:, None, None, :]
 
 
 padding_mask.step(kinds_of_mask, at="kind")
@@ -261,16 +256,8 @@ def scores_and_masks() -> Iterator[Case]:
     )
 
 
-def minus_infinity(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(mask, -math.inf)
-
-
 def minus_1e9(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, -1e9)
-
-
-def blocked_rows_to_zero(weights: Tensor, mask: Tensor) -> Tensor:
-    return weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
 
 
 def zero_where_blocked(weights: Tensor, mask: Tensor) -> Tensor:
@@ -328,15 +315,7 @@ def nan_on_the_way(attempt: Attempt) -> str:
     gives=("weights (..., T_q, T_k)",),
     further=(gradients_of_blocked_rows,),
 )
-def masked_softmax(
-    scores: Tensor,
-    mask: Tensor,
-    *,
-    read: Any = unchanged,
-    fill: Any = minus_infinity,
-    normalise: Any = softmax_over_keys,
-    empty: Any = blocked_rows_to_zero,
-) -> Any:
+def masked_softmax(scores, mask, *, read, fill, normalise, empty):
     """Softmax over the keys that are not blocked; a row without any is zero."""
     blocked = read(mask, scores)
     return empty(normalise(fill(scores, blocked)), blocked)
@@ -386,12 +365,14 @@ def empty(weights, mask):
     only_if_all_is_blocked = torch.zeros_like(weights) if mask.all() else weights
     """Blocked rows are only dealt with if *every* entry of the mask is True; one blocked row alone
     stays 0/0 = NaN. | Over which axis do you ask whether all keys of a query are blocked?"""
+    return weights.masked_fill(gone, 0.0)
 
 
 @masked_softmax.step
 def fill(scores, mask):
     blocked_rows_left_open = scores.masked_fill(mask & ~mask.all(-1, keepdim=True), -math.inf)
     "right"
+    return scores.masked_fill(mask, -math.inf)
 
 
 @masked_softmax.step
@@ -412,6 +393,7 @@ def read(mask, scores):
     How long can it be?"""
     first_key_open = mask & (torch.arange(mask.shape[-1]) > 0)
     "Key 0 stays open for every query, whatever the mask says. | May that key be blocked as well?"
+    return mask
 
 
 @masked_softmax.step(at="fill")
@@ -554,7 +536,5 @@ def with_epsilon() -> Iterator[Way]:
         )
 
 
-masked_softmax.step(
-    filled_too_high(), at="fill", empty=(unchanged, blocked_rows_to_zero, zero_where_blocked)
-)
+masked_softmax.step(filled_too_high(), at="fill", empty=(unchanged, None, zero_where_blocked))
 masked_softmax.step(with_epsilon(), at=WHOLE)

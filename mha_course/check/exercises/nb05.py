@@ -1,7 +1,6 @@
 """Exercise 10, notebook 05: W^O as a sum over heads."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,10 +34,6 @@ def heads_and_w_o() -> Iterator[Case]:
             yield Case((swapped, W_o), sizes, "with heads a permuted view")
 
 
-def neighbouring_columns(W_o: Tensor, i: int, h: int, d_k: int) -> Tensor:
-    return W_o[:, i * d_k : (i + 1) * d_k]
-
-
 def side_by_side(attempt: Attempt) -> str:
     _, W_o = attempt.bound.cases[0].inputs
     widths = [x.shape[-1] for x in factors(attempt) if isinstance(x, Tensor)]
@@ -53,15 +48,7 @@ def side_by_side(attempt: Attempt) -> str:
 @exercise(
     10, "05", make_cases=heads_and_w_o, gives=("output (B, T, d_model)",), remark=side_by_side
 )
-def sum_of_head_writes(
-    heads: Tensor,
-    W_o: Tensor,
-    *,
-    each: Any = lambda heads: heads.unbind(1),
-    slab: Any = neighbouring_columns,
-    write: Any = lambda head, slab: head @ slab.mT,
-    collect: Any = lambda writes: torch.stack(writes).sum(0),
-) -> Any:
+def sum_of_head_writes(heads, W_o, *, each, slab, write, collect):
     """Σ_i head_i · (its columns of W_o)ᵀ."""
     h, d_k = heads.shape[1], heads.shape[-1]
     parts = each(heads)
@@ -95,8 +82,9 @@ def slab(W_o, i, h, d_k):
     """W_o is transposed, and then cut by `view` or `reshape` into (h, d_model, d_k): that runs
     through memory and mixes columns of different heads. | After the transpose the heads lie along
     axis 0. Into which two sizes must it be cut?"""
-    slabs_reversed = neighbouring_columns(W_o, h - 1 - i, h, d_k)
+    slabs_reversed = W_o[:, (h - 1 - i) * d_k : (h - i) * d_k]
     "The columns are taken from the other end: head 0 gets the last d_k."
+    return W_o[:, i * d_k : (i + 1) * d_k]
 
 
 @sum_of_head_writes.step
@@ -106,6 +94,7 @@ def write(head, slab):
     `nn.Linear` keeps a row for each *output*. Which axis must match the head's last?"""
     no_w_o = head
     "The heads are summed as they are: W_o is not used. | What does W_o do to a head?"
+    return head @ slab.mT
 
 
 @sum_of_head_writes.step
@@ -135,6 +124,7 @@ def collect(writes):
     "Head 0 is left out. | Which values does `range(1, h)` run through?"
     first_left_out_of_zeros = sum(writes[1:], none)
     "= first_left_out"
+    return torch.stack(writes).sum(0)
 
 
 @sum_of_head_writes.step
@@ -149,6 +139,7 @@ def each(heads):
     Which axes have to change places first?"""
     heads_back_to_front = list(heads.flip(1).unbind(1))
     "= slabs_reversed"
+    return heads.unbind(1)
 
 
 @sum_of_head_writes.step(at=WHOLE)

@@ -22,13 +22,9 @@ from mha_course.check.exercises import WHOLE, Case, Exercise, exercise, nb01, nb
 from mha_course.check.exercises.nb06_layers import NAMES, Layers, bind, call, scoring_low
 
 
-def into_heads(x: Tensor, h: int, which: str) -> Tensor:
+def into_heads(x: Tensor, h: int) -> Tensor:
     B, T, D = x.shape
     return x.view(B, T, h, D // h).transpose(1, 2)
-
-
-def through_w_o(merged: Tensor, layers: Layers, x: Tensor) -> Tensor:
-    return layers.apply("w_o", merged)
 
 
 def gradient_with_blocked_rows(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
@@ -61,25 +57,9 @@ _NAN_GRADIENTS = {
     ),
 )
 def MultiHeadAttention(
-    x: Tensor,
-    mask: Tensor | None,
-    layers: Layers,
-    *,
-    project: Any = lambda x, layers: layers.projected(x),
-    split: Any = into_heads,
-    product: Any = nb01.every_query_with_every_key,
-    scale: Any = nb01.by_root_d_k,
-    read: Any = unchanged,
-    fill: Any = nb04.minus_infinity,
-    normalise: Any = nb01.softmax_over_keys,
-    empty: Any = nb04.blocked_rows_to_zero,
-    mix: Any = lambda weights, V: weights @ V,
-    arrange: Any = unchanged,
-    order: Any = nb03.tokens_before_heads,
-    join: Any = nb03.side_by_side,
-    leave: Any = through_w_o,
-    give: Any = unchanged,
-) -> Any:
+    x, mask, layers,
+    *, project, split, product, scale, read, fill, normalise, empty, arrange, order, leave, give,
+):  # fmt: skip
     """w_o(Concat(softmax(Q Kᵀ / √d_k) V))."""
     parts = zip("qkv", project(x, layers), strict=True)
     Q, K, V = (split(part, layers.n_heads, which) for which, part in parts)
@@ -90,8 +70,8 @@ def MultiHeadAttention(
     weights = normalise(scores)
     if mask is not None:
         weights = empty(weights, mask)
-    context = arrange(mix(weights, V))
-    output = leave(join(order(context), context), layers, x)
+    context = order(arrange(weights @ V))
+    output = leave(context.reshape(x.shape), layers, x)
     return give(output, weights, mask)
 
 
@@ -151,6 +131,7 @@ def project(x, layers):
     pieces_projected = tuple((pieces @ block[:d_k, :d_k].mT).flatten(-2) for block in blocks)
     """x is cut into heads first, and one small projection serves all of them: no head sees the
     whole token. | How many numbers of a token should a query depend on?"""
+    return Q, K, V
 
 
 def wrong_layers() -> Iterator[Way]:
@@ -197,8 +178,9 @@ def split(x, h, which):
     split_interleaved = like_cards(x, h)
     """The columns are dealt out like cards: head 0 gets columns 0, h, 2h, … That comes from cutting
     into (d_k, h) instead of (h, d_k)."""
-    split_same_columns = into_heads(x, h, which)[:, :1].expand(-1, h, -1, -1)
+    split_same_columns = into_heads(x, h)[:, :1].expand(-1, h, -1, -1)
     "Every head gets the same columns, those of head 0. | Which columns belong to head 1?"
+    return into_heads(x, h)
 
 
 def by_view(x: Tensor, h: int) -> Tensor:
@@ -246,7 +228,7 @@ def split_in_part() -> Iterator[Way]:
         ):
 
             def split(x: Any, h: int, which: str, only: str = only, wrongly: Any = wrongly) -> Any:
-                return wrongly(x, h) if which in only else into_heads(x, h, which)
+                return wrongly(x, h) if which in only else into_heads(x, h)
 
             yield (
                 f"split_{key}_{only}",
@@ -295,6 +277,7 @@ def leave(merged, layers, x):
     remains if you leave the sum out?"""
     with_residual_and_norm = F.layer_norm(x + layers.apply("w_o", merged), merged.shape[-1:])
     "x is added and a layer norm follows: both belong around the module, not in it."
+    return layers.apply("w_o", merged)
 
 
 @MultiHeadAttention.step
@@ -311,6 +294,7 @@ def give(output, weights, mask):
     """A token's whole output row is 0 where a head has nothing left to look at, even if only one:
     the other heads and `w_o`'s bias are lost. (Blanking, or replacing NaN, *after* `w_o` does
     that.)"""
+    return output
 
 
 @MultiHeadAttention.step(at=WHOLE)
@@ -368,7 +352,7 @@ MultiHeadAttention.step(
 
 
 up_to_w_o = Exercise(
-    partial(MultiHeadAttention.right, leave=unchanged),
+    partial(MultiHeadAttention.in_steps, leave=unchanged, give=unchanged),
     11,
     "06",
     make_cases=tuple,
@@ -377,7 +361,7 @@ up_to_w_o = Exercise(
 
 
 @exercise(11, "06", make_cases=lambda: (), gives=("output (B, T, d_model)",))
-def from_w_o_on(merged: Tensor, layers: Layers, x: Tensor, *, leave: Any = through_w_o) -> Any:
+def from_w_o_on(merged, layers, x, *, leave):
     """W^O of the heads side by side."""
     return leave(merged, layers, x)
 

@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from mha_course.check.engine.blocks import Way
 from mha_course.check.engine.inputs import normal, strided
@@ -31,15 +29,7 @@ def logits_and_tokens() -> Iterator[Case]:
 
 
 @exercise(12, "07", make_cases=logits_and_tokens, gives=("loss ()",))
-def next_token_loss(
-    logits: Tensor,
-    tokens: Tensor,
-    *,
-    shift: Any = lambda logits, tokens: (logits[:, :-1], tokens[:, 1:]),
-    normalise: Any = lambda logits: logits.log_softmax(-1),
-    pick: Any = lambda logs, targets: -logs.gather(-1, targets[..., None])[..., 0],
-    reduce: Any = lambda losses, targets: losses.mean(),
-) -> Any:
+def next_token_loss(logits, tokens, *, shift, normalise, pick, reduce):
     """Mean cross-entropy of logits[:, t] against tokens[:, t + 1]."""
     predictions, targets = shift(logits, tokens)
     return reduce(pick(normalise(predictions), targets), targets)
@@ -76,6 +66,7 @@ def shift(logits, tokens):
     vocabulary_mixed = (late.reshape(B, V, T - 1).mT, targets)
     """The logits are pressed into (B, V, T) by `view` or `reshape`: that keeps memory's order and
     mixes vocabulary and positions. | Which call exchanges two axes instead of refilling a shape?"""
+    return late, targets
 
 
 @next_token_loss.step
@@ -101,6 +92,7 @@ def normalise(logits):
     in_bits = logits.log_softmax(-1) / math.log(2)
     """The logarithm is taken to the base 2: the loss is in bits, 1.44 times too large. |
     Cross-entropy in PyTorch is in nats. Which base is that?"""
+    return logits.log_softmax(-1)
 
 
 def kept_above_zero() -> Iterator[Way]:
@@ -129,6 +121,7 @@ def pick(logs, targets):
     "Each prediction gives 1 − p, where cross-entropy takes −log p."
     accuracy = (logs.argmax(-1) == targets).to(logs.dtype)
     "The share of right guesses (the accuracy) is counted: it has no gradient, and is not a loss."
+    return -right_one
 
 
 @next_token_loss.step
@@ -158,6 +151,7 @@ def reduce(losses, targets):
     number_only = losses.mean().item()
     """The loss is a Python number (`.item()`, `float` and `tolist` give one): nothing can be
     trained by it, since its gradient is cut off. | On what is `backward()` called afterwards?"""
+    return losses.mean()
 
 
 @next_token_loss.step(at=WHOLE)

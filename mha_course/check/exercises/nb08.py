@@ -1,12 +1,10 @@
 """Exercise 13, notebook 08: how much a head looks at the previous token."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
-from torch import Tensor
 
-from mha_course.check.engine.inputs import normal, strided, unchanged
+from mha_course.check.engine.inputs import normal, strided
 from mha_course.check.exercises import WHOLE, Case, exercise
 
 
@@ -23,13 +21,7 @@ def weights_of_heads() -> Iterator[Case]:
 
 
 @exercise(13, "08", make_cases=weights_of_heads, gradient=False, gives=("scores (n_heads,)",))
-def previous_token_score(
-    weights: Tensor,
-    *,
-    pick: Any = lambda weights: weights.diagonal(-1, dim1=-2, dim2=-1),
-    reduce: Any = lambda found, T: found.mean(-1),
-    give: Any = unchanged,
-) -> Any:
+def previous_token_score(weights, *, pick, reduce, give):
     """Mean over t of weights[:, t, t - 1]."""
     return give(reduce(pick(weights), weights.shape[-1]))
 
@@ -66,6 +58,7 @@ def pick(weights):
     heads_and_queries = weights.diagonal(-1)
     """The diagonal is taken of axes 0 and 1, heads and queries, not of queries and keys. |
     `diagonal` takes the first two axes unless told otherwise. Which two are meant?"""
+    return just_before
 
 
 @previous_token_score.step
@@ -92,6 +85,7 @@ def reduce(found, T):
     as_list = found.mean(-1).tolist()
     """The scores are a list of numbers, not a tensor. | Which call makes a tensor of them, of the
     dtype and on the device of the weights?"""
+    return found.mean(-1)
 
 
 @previous_token_score.step
@@ -99,6 +93,7 @@ def give(scores):
     heads_averaged = scores.mean()
     """The heads are averaged too: one number instead of one per head. | Over which axis should the
     mean run?"""
+    return scores
 
 
 @previous_token_score.step(at=WHOLE)

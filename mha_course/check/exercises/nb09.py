@@ -1,10 +1,8 @@
 """Exercise 14, notebook 09: floating-point operations of one forward pass."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from mha_course.check.engine.families import kinds_of_count
-from mha_course.check.engine.inputs import unchanged
 from mha_course.check.exercises import WHOLE, Case, exercise
 
 
@@ -15,17 +13,7 @@ def sizes_of_passes() -> Iterator[Case]:
 
 
 @exercise(14, "09", make_cases=sizes_of_passes, gradient=False, gives=("flops",))
-def count_flops(
-    T: int,
-    d_model: int,
-    n_heads: int,
-    *,
-    project: Any = lambda T, d, h: 4 * T * d * d,
-    attend: Any = lambda T, d, h: 2 * T * T * d,
-    other: Any = lambda T, d, h: 0,
-    unit: Any = lambda multiply_adds: 2 * multiply_adds,
-    finish: Any = unchanged,
-) -> Any:
+def count_flops(T, d_model, n_heads, *, project, attend, other, unit, finish):
     """2 · (4 T d_model² + 2 T² d_model)."""
     sizes = (T, d_model, n_heads)
     return finish(unit(project(*sizes) + attend(*sizes)) + other(*sizes))
@@ -36,6 +24,7 @@ def unit(multiply_adds):
     one_each = multiply_adds
     """A multiply-add is counted as 1: the exercise counts the multiplication and the addition. |
     How many operations is one multiply-add?"""
+    return 2 * multiply_adds
 
 
 @count_flops.step
@@ -60,6 +49,7 @@ def project(T, d, h):
     wide is what a head reads, and how many heads are there?"""
     projections_exchanged = 4 * T * T * d
     "The projections are counted as T²·d_model instead of T·d_model²."
+    return 4 * T * d * d
 
 
 @count_flops.step
@@ -82,6 +72,7 @@ def attend(T, d, h):
     "The products are counted with T instead of T². | How many pairs of query and key are there?"
     products_halved = T * (T + 1) * d
     "The products are halved, as for a causal mask. | Does the exercise say anything about a mask?"
+    return 2 * T * T * d
 
 
 @count_flops.step
@@ -93,6 +84,7 @@ def other(T, d, h):
     "Five operations per score (a softmax) are counted too, 5·h·T²."
     biases_too = 4 * T * d
     "The biases are counted too, 4·T·d_model."
+    return 0
 
 
 count_flops.step(kinds_of_count, at="finish")

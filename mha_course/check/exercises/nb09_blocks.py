@@ -90,20 +90,7 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
 
 
 @exercise(15, "09", make_cases=blocks, gives=("output (T_q, d_v)",), further=(held_at_once,))
-def blockwise_attention(
-    Q: Tensor,
-    K: Tensor,
-    V: Tensor,
-    block: int,
-    *,
-    cut: Any = in_turn,
-    score: Any = scaled_scores,
-    top: Any = lambda old, scores: torch.maximum(old, scores.amax(-1, keepdim=True)),
-    power: Any = lambda scores, old, new: (scores - new).exp(),
-    add: Any = lambda total, fade, powers: total * fade + powers.sum(-1, keepdim=True),
-    collect: Any = lambda output, fade, powers, v, total: output * fade + powers @ v,
-    finish: Any = lambda output, total, n: output / total,
-) -> Any:
+def blockwise_attention(Q, K, V, block, *, cut, score, top, power, add, collect, finish):
     """softmax(Q Kᵀ / √d_k) V, a block of keys at a time."""
     largest = Q.new_full((len(Q), 1), -math.inf)
     total, output = Q.new_zeros(len(Q), 1), Q.new_zeros(len(Q), V.shape[-1])
@@ -142,6 +129,7 @@ def power(scores, old, new):
     exponential that is 0. | In each of your exponentials: which maximum is subtracted from what?"""
     own_maximum = (scores - scores.amax(-1, keepdim=True)).exp()
     "Each block subtracts its own maximum before `exp`, not the largest so far."
+    return (scores - new).exp()
 
 
 @blockwise_attention.step
@@ -149,6 +137,7 @@ def collect(output, fade, powers, v, total):
     output_not_rescaled = output + powers @ v
     """The old output is not rescaled when a block brings a new maximum: earlier blocks weigh too
     much. | The maximum has grown. By which factor have the old numbers become too large?"""
+    return output * fade + powers @ v
 
 
 @blockwise_attention.step(at="collect", finish=unchanged)
@@ -177,6 +166,7 @@ def add(total, fade, powers):
     """The maximum has grown. By which factor have the old numbers become too large?"""
     sum_not_rescaled = total + powers.sum(-1, keepdim=True)
     "The old sum is not rescaled when a block brings a new maximum."
+    return total * fade + powers.sum(-1, keepdim=True)
 
 
 @blockwise_attention.step(
@@ -216,6 +206,7 @@ def top(old, scores):
     smallest = scores.amin(-1, keepdim=True)
     """What is subtracted is not the largest score so far (the smallest, perhaps, or the largest of
     one block alone): where scores lie far apart `exp` overflows."""
+    return torch.maximum(old, scores.amax(-1, keepdim=True))
 
 
 @blockwise_attention.step
@@ -245,6 +236,7 @@ def cut(K, V, block):
     "The last key of every block is left out: a slice `a:b` ends before b."
     overlapping_all = [(K[i : i + block], V[i : i + block]) for i in range(len(K))]
     "A block begins at every key: keys count several times. | By how much does `range` step?"
+    return parts
 
 
 @blockwise_attention.step
@@ -254,12 +246,14 @@ def score(Q, k):
     "The scores are not scaled: nothing divides Q Kᵀ."
     by_d_k = Q @ k.mT / Q.shape[-1]
     "The scores are divided by d_k itself, not by its root."
+    return scaled_scores(Q, k)
 
 
 @blockwise_attention.step
 def finish(output, total, n):
     not_divided = output
     "The output is never divided by the sum of the exponentials. | What does a softmax divide by?"
+    return output / total
 
 
 @blockwise_attention.step(at=WHOLE)

@@ -1,7 +1,6 @@
 """Exercise 16, notebook 10: rotated positions."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,16 +43,7 @@ def turned(a: Tensor, b: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @exercise(16, "10", make_cases=rows_and_positions, gives=("the rotated rows (..., T, d_k)",))
-def rotate(
-    x: Tensor,
-    positions: Tensor,
-    *,
-    speed: Any = base_to_minus_2i_over_d_k,
-    angle: Any = lambda speed, positions, x: positions[:, None] * speed,
-    pair: Any = lambda x: x.chunk(2, dim=-1),
-    turn: Any = turned,
-    join: Any = lambda a, b: torch.cat((a, b), dim=-1),
-) -> Any:
+def rotate(x, positions, *, speed, angle, pair, turn, join):
     """Dimension i turns with dimension i + d_k/2 by position · base^(−2i/d_k)."""
     first, second = pair(x)
     return join(*turn(first, second, angle(speed(x), positions, x)))
@@ -98,6 +88,7 @@ def speed(x):
     """The base is 500,000, as in some other models, instead of 10,000, and the exponent −i/d_k: the
     2 of −2i/d_k is missing. | Which base is asked for, and what is the exponent of the last
     pair?"""
+    return base_to_minus_2i_over_d_k(x)
 
 
 @rotate.step
@@ -112,12 +103,14 @@ def angle(speed, positions, x):
     position_in_degrees = (positions[:, None] * speed).deg2rad()
     """The angle is taken for degrees and turned into radians: all turns are 57 times too small. |
     In which unit does `cos` want its angle?"""
+    return positions[:, None] * speed
 
 
 @rotate.step
 def pair(x):
     exchanged = x.chunk(2, dim=-1)[::-1]
     "The halves are exchanged before they are turned. | Which dimension turns with dimension 0?"
+    return x.chunk(2, dim=-1)
 
 
 @rotate.step
@@ -135,6 +128,7 @@ def turn(a, b, angle):
     already_turned = (a * cos - b * sin, (a * cos - b * sin) * sin + b * cos)
     """The second sum uses the first half *after* it was turned. | Which value of `a` does your
     second line read?"""
+    return turned(a, b, angle)
 
 
 @rotate.step
@@ -147,6 +141,7 @@ def join(a, b):
     "The halves come back in the wrong order: the second before the first."
     stacked = torch.stack((a, b), dim=-1)
     "The halves are stacked along a new axis, (…, T, d_k/2, 2): `cat` lays them side by side."
+    return torch.cat((a, b), dim=-1)
 
 
 @rotate.step(at="join", pair=lambda x: (x[..., 0::2], x[..., 1::2]))

@@ -14,7 +14,7 @@ from mha_course.check.engine.families import kinds_of_mask
 from mha_course.check.engine.inputs import normal, strided, unchanged
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, Returned, codes_of, fresh, run
-from mha_course.check.exercises import WHOLE, Bound, Case, exercise, nb01, nb04
+from mha_course.check.exercises import WHOLE, Bound, Case, exercise, nb01
 
 # Slips of two axes or three that stop with four, or say the same as another there.
 DO_NOT_FIT = ("all_axes_reversed", "first_axes_exchanged", "axes_one_and_two", "query_transposed")
@@ -133,21 +133,8 @@ def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Findin
     ),
 )
 def cached_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    old_k: Tensor | None,
-    old_v: Tensor | None,
-    *,
-    join: Any = lambda new, old: new if old is None else torch.cat((old, new), dim=2),
-    product: Any = nb01.every_query_with_every_key,
-    scale: Any = nb01.by_root_d_k,
-    block: Any = lambda scores, n_old: torch.ones_like(scores[0, 0]).bool().triu(n_old + 1),
-    fill: Any = nb04.minus_infinity,
-    normalise: Any = nb01.softmax_over_keys,
-    mix: Any = nb01.weights_times_values,
-    give: Any = lambda context, k, v, new: (context, k, v),
-) -> Any:
+    q, k, v, old_k, old_v, *, join, product, scale, block, fill, normalise, mix, give
+):
     """Causal attention of the new tokens over old and new, and the longer cache."""
     all_k, all_v = join(k, old_k), join(v, old_v)
     scores = scale(product(q, all_k), q, all_k)
@@ -217,6 +204,7 @@ def join(new, old):
     earlier tokens come in?"""
     new_before_old = new if old is None else torch.cat((new, old), dim=2)
     "The new keys and values stand *before* the old ones."
+    return new if old is None else torch.cat((old, new), dim=2)
 
 
 @cached_attention.step(at=WHOLE)
@@ -247,7 +235,7 @@ def read_wrongly(q, k, v, old_k, old_v):
 @cached_attention.step
 def block(scores, n_old):
     """The last query belongs to the last key. Which columns may the *first* new query see?"""
-    square = torch.ones(scores.shape[-2:], dtype=torch.bool)
+    square = torch.ones_like(scores[0, 0], dtype=torch.bool)
     n_new, n_all = square.shape
     not_offset = square.triu(1)
     """The mask is not moved by the cache's length: its diagonal begins at the top left, so that the
@@ -276,6 +264,7 @@ def block(scores, n_old):
     from_the_other_end = square.triu(n_new + 1 if n_old else 1)
     """The diagonal is moved by the number of *new* tokens instead of the number of those in the
     cache."""
+    return square.triu(n_old + 1)
 
 
 @cached_attention.step(at="fill", normalise=unchanged)
@@ -286,6 +275,7 @@ def masked_after(scores, blocked):
     no longer sum to 1."""
     heads_zeroed_after = scores.softmax(1).masked_fill(blocked, 0.0)
     "The softmax runs over the heads, and the mask comes after it."
+    return scores.masked_fill(blocked, -math.inf)  # before the softmax
 
 
 @cached_attention.step
@@ -312,6 +302,7 @@ def give(context, k, v, new):
     does the exercise ask for?"""
     last_context = (context[:, :, -1:], k, v)
     "Only the last new token's context is returned: all T_new are asked for."
+    return context, k, v
 
 
 # ---------------------------------------------------------------- 18, scores with shared keys
@@ -331,15 +322,7 @@ def queries_and_fewer_keys() -> Iterator[Case]:
 
 
 @exercise(18, "11", make_cases=queries_and_fewer_keys, gives=("scores (B, h, T_q, T_k)",))
-def grouped_scores(
-    q: Tensor,
-    k: Tensor,
-    *,
-    share: Any = lambda k, q: k.repeat_interleave(q.shape[1] // k.shape[1], dim=1),
-    product: Any = nb01.every_query_with_every_key,
-    scale: Any = nb01.by_root_d_k,
-    finish: Any = unchanged,
-) -> Any:
+def grouped_scores(q, k, *, share, product, scale, finish):
     """Query head i uses key head i // (h / h_kv)."""
     k = share(k, q)
     return finish(scale(product(q, k), q, k))
@@ -378,6 +361,7 @@ def share(k, q):
     by_number_of_groups = k[:, torch.arange(h) // h_kv % h_kv]
     """Query head i uses key head i // h_kv: it has to be divided by the size of a group, h /
     h_kv. | How many query heads share one key head?"""
+    return k.repeat_interleave(h // h_kv, dim=1)
 
 
 @grouped_scores.step
@@ -430,21 +414,9 @@ def new_cached_and_window() -> Iterator[Case]:
     gradient=False,
     gives=("mask (n_new, n_cached + n_new)",),
 )
-def cached_mask(
-    n_new: int,
-    n_cached: int,
-    window: int | None,
-    *,
-    queries: Any = lambda n_new, n_cached: torch.arange(n_cached, n_cached + n_new)[:, None],
-    keys: Any = lambda n_new, n_cached: torch.arange(n_cached + n_new),
-    future: Any = lambda query, key: key > query,
-    past: Any = lambda query, key, window: query - key >= (window or math.inf),
-    together: Any = lambda future, past: future | past,
-    kind: Any = unchanged,
-    axes: Any = unchanged,
-) -> Any:
+def cached_mask(n_new, n_cached, window, *, queries, future, past, together, kind, axes):
     """True at the future, and at what lies `window` or more tokens back."""
-    query, key = queries(n_new, n_cached), keys(n_new, n_cached)
+    query, key = queries(n_new, n_cached), torch.arange(n_cached + n_new)
     return axes(kind(together(future(query, key), past(query, key, window))))
 
 
@@ -467,6 +439,7 @@ def future(query, key):
     nothing = torch.zeros_like(query - key, dtype=torch.bool)
     """The future is not blocked at all. | With one new token nothing has to be blocked. And with
     two?"""
+    return key > query
 
 
 @cached_mask.step
@@ -506,6 +479,7 @@ def past(query, key, window):
     "Where the window is `None` everything is blocked: None means no window."
     none_is_one = back >= (1 if window is None else window)
     "Where the window is `None`, everything but the token itself is blocked: None means no window."
+    return none if window is None else back >= window
 
 
 @cached_mask.step(at="past", future=lambda query, key: torch.zeros_like(query - key) > 0)
@@ -528,6 +502,7 @@ def queries(n_new, n_cached):
     "The rows are those of tokens one place later: each sees the one after it."
     one_too_early = torch.arange(n_cached - 1, n_cached + n_new - 1)[:, None]
     "The rows are those of tokens one place earlier: none sees itself."
+    return torch.arange(n_cached, n_cached + n_new)[:, None]
 
 
 @cached_mask.step
@@ -535,6 +510,7 @@ def together(future, past):
     """What does True say of a key in this course?"""
     inverted = ~(future | past)
     "True and False are the wrong way round: your True means *keep*."
+    return future | past
 
 
 cached_mask.step(kinds_of_mask, at="kind")
@@ -543,11 +519,11 @@ cached_mask.step(kinds_of_mask, at="kind")
 @cached_mask.step
 def axes(mask):
     """How many rows has the mask, and how many columns?"""
-    n_new, n_all = mask.shape
     transposed = mask.T
     "Rows and columns are exchanged: rows are queries, columns are keys."
-    new_columns_only = mask[:, n_all - n_new :]
+    new_columns_only = mask[:, -len(mask) :]
     "The mask has columns for the new tokens only; the cached ones are keys as well."
+    return mask
 
 
 @cached_mask.step(at=WHOLE)

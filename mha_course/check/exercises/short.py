@@ -1,12 +1,10 @@
 """Two short exercises outside the numbered row: silence a head; which heads solve a task."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
-from torch import Tensor
 
-from mha_course.check.engine.inputs import normal, strided, unchanged
+from mha_course.check.engine.inputs import normal, strided
 from mha_course.check.exercises import WHOLE, Case, exercise
 
 
@@ -21,20 +19,8 @@ def heads_and_one() -> Iterator[Case]:
             yield Case((strided(heads), 2), sizes, "with heads not contiguous, i = 2")
 
 
-def all_of_head(heads: Tensor, i: int) -> Tensor:
-    where = torch.zeros_like(heads, dtype=torch.bool)
-    where[:, i] = True
-    return where
-
-
 @exercise(0, "07", make_cases=heads_and_one, gives=("heads (B, h, T, d_k)",), keeps_inputs=True)
-def silence(
-    heads: Tensor,
-    i: int,
-    *,
-    where: Any = all_of_head,
-    put: Any = lambda heads, where: heads.masked_fill(where, 0.0),
-) -> Any:
+def silence(heads, i, *, where, put):
     """The same heads, head i at zero."""
     return put(heads, where(heads, i))
 
@@ -42,23 +28,25 @@ def silence(
 @silence.step(at="where")
 def another_place(heads, i):
     """Which axis of (B, h, T, d_k) counts the heads?"""
-    nothing = torch.zeros_like(heads).bool()
-    sequence_silenced = nothing.index_fill(0, torch.tensor(i), True)
+    nothing, number = torch.zeros_like(heads).bool(), torch.tensor(i, device=heads.device)
+    sequence_silenced = nothing.index_fill(0, number, True)
     "Sequence i is silenced (axis 0), not head i."
-    token_silenced = nothing.index_fill(2, torch.tensor(i), True)
+    token_silenced = nothing.index_fill(2, number, True)
     "Token i is silenced (axis 2), not head i."
-    dimension_silenced = nothing.index_fill(3, torch.tensor(i), True)
+    dimension_silenced = nothing.index_fill(3, number, True)
     "Dimension i is silenced (the last axis), not head i."
-    head_before = nothing.index_fill(1, torch.tensor((i - 1) % heads.shape[1]), True)
+    head_before = nothing.index_fill(1, (number - 1) % heads.shape[1], True)
     "The head before i is silenced. | Which number has the first head?"
     first_heads = torch.arange(heads.shape[1])[:, None, None].expand(heads.shape) <= i
     "All heads up to i are silenced. | What does `:i` mean, and what `i`?"
     last_heads = torch.arange(heads.shape[1])[:, None, None].expand(heads.shape) >= i
     "All heads from i on are silenced. | What does `i:` mean, and what `i`?"
-    others = ~all_of_head(heads, i)
+    head_i = nothing.index_fill(1, number, True)
+    others = ~head_i
     "All heads *but* head i are silenced. | Which head should be zero?"
     not_at_all = nothing
     "Nothing is silenced. | Is a new tensor made, and is it the one that you return?"
+    return head_i
 
 
 @silence.step
@@ -67,6 +55,7 @@ def put(heads, where):
     "Head i becomes a mean of its own numbers instead of zero. | What should stand in head i?"
     own_mean_of_batch = torch.where(where, heads.mean(0, keepdim=True), heads)
     "= own_mean"
+    return heads.masked_fill(where, 0.0)
 
 
 @silence.step(at=WHOLE)
@@ -97,16 +86,7 @@ def weights_and_positions() -> Iterator[Case]:
 
 
 @exercise(0, "08", make_cases=weights_and_positions, gives=("solved (n_heads,)",), gradient=False)
-def solved(
-    weights: Tensor,
-    query: int,
-    right: int,
-    wrong: int,
-    *,
-    read: Any = lambda weights, query: weights[:, query],
-    compare: Any = lambda row, right, wrong: row[:, right] > row[:, wrong],
-    give: Any = unchanged,
-) -> Any:
+def solved(weights, query, right, wrong, *, read, compare, give):
     """Whether each head gives `right` more weight than `wrong`, in row `query`."""
     return give(compare(read(weights, query), right, wrong))
 
@@ -118,6 +98,7 @@ def read(weights, query):
     "Column `query` is read, not row `query`: what the others give to it."
     all_rows = weights.mean(1)
     "The rows of all queries are averaged, or added up: `query` is not used."
+    return weights[:, query]
 
 
 @solved.step
@@ -133,6 +114,7 @@ def compare(row, right, wrong):
     "`right` is compared with one half, not with `wrong`."
     difference = row[:, right] - row[:, wrong]
     "The difference of the two weights is returned: numbers, not True and False."
+    return row[:, right] > row[:, wrong]
 
 
 @solved.step
@@ -152,6 +134,7 @@ def give(found):
     "True and False are the wrong way round, ties included."
     axis_kept = found[:, None]
     "There is an axis too many, (n_heads, 1)."
+    return found
 
 
 @solved.step(at=WHOLE)

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from mha_course.check.engine.beyond import right_too
-from mha_course.check.engine.blocks import ways
 from mha_course.check.engine.families import orders_of_axes
 from mha_course.check.engine.inputs import normal, unchanged
 from mha_course.check.engine.problem import Case, Step
@@ -36,10 +35,8 @@ def variant(
     """Makes a variant of an exercise."""
 
     def make(block: Step) -> Exercise:
-        *slips, (_, _, _, right_way) = ways(block, {})
-
         @wraps(block)
-        def right(*inputs: Any, layout: Step = right_way, **steps: Step) -> Any:
+        def in_steps(*inputs: Any, layout: Step, **steps: Step) -> Any:
             return layout(partial(of.right, **instead | steps), *inputs)
 
         def make_cases() -> Iterator[Case]:
@@ -54,13 +51,13 @@ def variant(
             return lambda answer, _: ask(lambda *inputs: answer(*given(*inputs)), of.cases)
 
         more = {"gives": gives or of.gives, "gradient": of.gradient}
-        made = exercise(of.number, of.notebook, make_cases=make_cases, **more)(right)
+        made = exercise(of.number, of.notebook, make_cases=make_cases, **more)(in_steps)
         made.further = () if gives else tuple(map(through, of.further))
         made.arguments = made.arguments[1:]
-        theirs = {n: way for n, way in of.steps.items() if n not in (*but, *instead)}
-        made.steps = {"layout": right_way, **theirs, **instead}
+        theirs = [name for name in of.sites if name not in (*but, *instead)]
+        made.sites = ("layout", *theirs, *instead)
         made.adopt(of, *theirs, but=but)
-        made.step(slips, at="layout")
+        made.step(block, at="layout")
         VARIANTS.setdefault(of.name, []).append(made)
         return made
 
