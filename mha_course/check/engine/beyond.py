@@ -9,13 +9,12 @@ from torch import Tensor
 
 from mha_course.check.engine import errors
 from mha_course.check.engine.attempt import Attempt, Trial
-from mha_course.check.engine.compare import difference
 from mha_course.check.engine.device import OtherDevice, flat
 from mha_course.check.engine.differs import ONE_DEVICE, part_of, wrong_dtype
 from mha_course.check.engine.places import one_place
 from mha_course.check.engine.problem import Case, Problem
 from mha_course.check.engine.report import Finding
-from mha_course.check.engine.safely import Outcome, Raised, Returned, on_the_cpu, run, tensors
+from mha_course.check.engine.safely import Outcome, Raised, on_the_cpu, run, tensors
 from mha_course.check.engine.watch import leaves_float64
 
 HALF = (torch.float16, torch.bfloat16)
@@ -121,38 +120,19 @@ def other_device(attempt: Attempt) -> Iterator[Finding]:
 
 
 def further(attempt: Attempt) -> Iterator[Finding]:
-    """What the exercise itself asks for beyond values."""
-    asked = (ask(attempt.bound.answer, attempt.bound.cases) for ask in attempt.problem.further)
-    yield from filter(None, asked)
+    """What the exercise itself asks for beyond values, and the cases that come last."""
+    problem, bound = attempt.problem, attempt.bound
+    yield from filter(None, (ask(bound.answer, bound.cases) for ask in problem.further))
+    last = (case for case in bound.every_case if case.asks)
+    yield from filter(None, (right_too(problem, bound.answer, case) for case in last))
 
 
-def right_too(
-    exercise: Problem,
-    make: Callable[[list[Case]], tuple[Any, ...]],
-    where: str,
-    asks: str,
-    tolerance: float = 0.0,
-) -> None:
-    """Asks an exercise's answers for one more input.
-
-    Args:
-        exercise: which gets the check.
-        make: the inputs, of the exercise's cases.
-        where: what is special about them, as the beginning of a sentence: "With T = 130".
-        asks: the question.
-        tolerance: as in `Case`.
-    """
-
-    def ask(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
-        inputs = make(cases)
-        right = exercise.result_of((), inputs)
-        outcome = on_the_cpu(run(answer, inputs, set()), inputs)
-        does = "stops with an error"
-        if isinstance(outcome, Returned):
-            if difference(outcome.value, right, tolerance) is None:
-                return None
-            does = "gives something wrong"
-        does = f"{where} your code {does}; its values on the usual inputs are right."
-        return Finding("ends_there", does, asks)
-
-    exercise.further = (*exercise.further, ask)
+def right_too(problem: Problem, answer: Callable[..., Any], case: Case) -> Finding | None:
+    """What is wrong on one more case."""
+    outcome = on_the_cpu(run(answer, case.inputs, set()), case.inputs)
+    if Trial(case, problem.result_on(case), outcome).difference is None:
+        return None
+    does = "stops with an error" if isinstance(outcome, Raised) else "gives something wrong"
+    where = f"{case.note[0].upper()}{case.note[1:]}"
+    does = f"{where} your code {does}; its values on the usual inputs are right."
+    return Finding("ends_there", does, case.asks)

@@ -90,7 +90,7 @@ def _bound(problem: Problem, answer: Any) -> Bound | Report:
         return Report(problem.name, False, (finding,))
     if _is_the_packages(problem, answer):
         return Report(problem.name, None, notes=(PACKAGES.format(problem.name),))
-    bound = problem.bind(answer) if problem.bind else Bound(answer, problem.cases)
+    bound = problem.bind(answer) if problem.bind else Bound(answer, problem.every_case)
     if isinstance(bound, Bound):
         return bound
     return Report(problem.name, False if bound else None, (bound,) if bound else ())

@@ -101,6 +101,7 @@ class Case:
         note: what is special about it, as the end of a sentence: "where K is not contiguous".
         tolerance: how far an answer may deviate at least; the dtype may allow it more.
         wide: numbers too large for half precision, so not tried there.
+        asks: a question; a case that has one is tried last, of an answer that is right elsewhere.
     """
 
     inputs: tuple[Any, ...]
@@ -108,6 +109,7 @@ class Case:
     note: str = ""
     tolerance: float = 0.0
     wide: bool = False
+    asks: str = ""
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 
     @property
@@ -119,14 +121,22 @@ class Case:
 
 @dataclass(frozen=True)
 class Bound:
-    """What the learner wrote, as a function of a case's inputs, and the cases to try it on.
+    """What the learner wrote, as a function of a case's inputs, and all cases to try it on.
 
     `rebind` makes such a function of another version of what was written.
     """
 
     answer: Callable[..., Any]
-    cases: list[Case]
+    every_case: list[Case]
     rebind: Callable[[Any], Callable[..., Any]] = lambda version: version
+
+    @property
+    def cases(self) -> list[Case]:
+        return _usual(self.every_case)
+
+
+def _usual(cases: list[Case]) -> list[Case]:
+    return [case for case in cases if not case.asks]
 
 
 class Result(NamedTuple):
@@ -220,6 +230,10 @@ class Problem:
 
     @property
     def cases(self) -> list[Case]:
+        return _usual(self.every_case)
+
+    @property
+    def every_case(self) -> list[Case]:
         """Made once; answers get copies of what is in them."""
         if self.make_cases not in self._made:
             self._made[self.make_cases] = list(self.make_cases())

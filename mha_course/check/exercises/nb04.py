@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from mha_course.check.engine.attempt import Attempt
-from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.blocks import Way
 from mha_course.check.engine.families import kinds_of_mask
 from mha_course.check.engine.gradients import has_nan
@@ -19,10 +18,13 @@ from mha_course.check.engine.watch import where_nan
 from mha_course.check.exercises import WHOLE, Case, exercise
 from mha_course.check.exercises.nb01 import attention, shares
 
+RUNS_OUT = "Does a fixed table, or a number format, run out?"
+
 
 def lengths_of_sequences() -> Iterator[Case]:
     for T in (5, 3, 7, 2, 1):
         yield Case((T,), {"T": T})
+    yield Case((300,), {}, "with T = 300", asks=RUNS_OUT)
 
 
 def future(T: int) -> Tensor:
@@ -33,14 +35,6 @@ def future(T: int) -> Tensor:
 def causal_mask(T, *, triangle, kind, axes):
     """True above the diagonal."""
     return axes(kind(triangle(T)))
-
-
-right_too(
-    causal_mask,
-    lambda _: (300,),
-    "With T = 300",
-    "Does a fixed table, or a number format, run out?",
-)
 
 
 @causal_mask.step
@@ -107,6 +101,9 @@ def batches_of_lengths() -> Iterator[Case]:
         kind = str(dtype).removeprefix("torch.")
         note = f"with lengths ({what}{',' * (len(lengths) == 1)}), {kind}"
         yield Case((torch.tensor(lengths, dtype=dtype), T), {"B": len(lengths), "T": T}, note)
+    yield Case((torch.tensor([2500, 10]), 3000), {}, "with T = 3,000", asks=RUNS_OUT)
+    note, asks = "where no sequence is padded", "What does the caller get then: a mask?"
+    yield Case((torch.tensor([3, 3]), 3), {}, note, asks=asks)
 
 
 @exercise(8, "04", make_cases=batches_of_lengths, gradient=False, gives=("mask (B, 1, 1, T)",))
@@ -114,20 +111,6 @@ def padding_mask(lengths, T, *, where, axes, kind):
     """True at keys from lengths[b] on, (B, 1, 1, T)."""
     positions = torch.arange(T, device=lengths.device)
     return kind(axes(where(positions, lengths[:, None])))
-
-
-right_too(
-    padding_mask,
-    lambda _: (torch.tensor([2500, 10]), 3000),
-    "With T = 3,000",
-    "Does a fixed table, or a number format, run out?",
-)
-right_too(
-    padding_mask,
-    lambda _: (torch.tensor([3, 3]), 3),
-    "Where no sequence is padded",
-    "What does the caller get then: a mask?",
-)
 
 
 @padding_mask.step
@@ -209,6 +192,9 @@ def in_another_way(lengths, T):
     Which line adds the future?"""
 
 
+BELOW = "What lies below every score, however low?"
+
+
 def scores_and_masks() -> Iterator[Case]:
     def mask(*shape: int, seed: int) -> Tensor:
         blocked = normal(*shape, seed=seed) > 0.3
@@ -254,6 +240,12 @@ def scores_and_masks() -> Iterator[Case]:
         {"T_q": 1, "T_k": 1},
         "with the only key blocked",
     )
+    scores, asks = normal(3, 5, seed=60), "Which masks broadcast to the shape of the scores?"
+    yield Case((scores, blocked[:, :1]), {}, "with a mask (T_q, 1)", asks=asks)
+    yield Case((scores, blocked[0]), {}, "with a mask (T_k,)", asks=asks)
+    # In float32 such scores are off by up to .004.
+    low, note = scores - 7e4, "where the open scores lie near −70,000"
+    yield Case((low, torch.arange(5).expand(3, 5) > 2), {}, note, 2e-2, asks=BELOW)
 
 
 def minus_1e9(scores: Tensor, mask: Tensor) -> Tensor:
@@ -319,28 +311,6 @@ def masked_softmax(scores, mask, *, read, fill, normalise, empty):
     """Softmax over the keys that are not blocked; a row without any is zero."""
     blocked = read(mask, scores)
     return empty(normalise(fill(scores, blocked)), blocked)
-
-
-BROADCAST = "Which masks broadcast to the shape of the scores?"
-right_too(
-    masked_softmax,
-    lambda _: (normal(3, 5, seed=60), torch.tensor([[False], [True], [False]])),
-    "With a mask (T_q, 1)",
-    BROADCAST,
-)
-right_too(
-    masked_softmax,
-    lambda _: (normal(3, 5, seed=60), torch.tensor([False, True, False, False, True])),
-    "With a mask (T_k,)",
-    BROADCAST,
-)
-right_too(
-    masked_softmax,
-    lambda _: (normal(3, 5, seed=60) - 7e4, torch.arange(5).expand(3, 5) > 2),
-    "Where the open scores lie near −70,000",
-    "What lies below every score, however low?",
-    tolerance=2e-2,  # such scores in float32 are off by up to .004
-)
 
 
 masked_softmax.adopt(attention, "normalise", but=("causal_softmax",))

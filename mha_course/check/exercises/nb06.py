@@ -34,6 +34,18 @@ def gradient_with_blocked_rows(answer: Callable[..., Any], cases: list[Case]) ->
     return None
 
 
+def low_scores_in_half(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
+    """One head, whose first token has one open key, and √d_k times its score is below 65504."""
+    case = next(c for c in cases if c.sizes["n_heads"] == 1)
+    x, _, layers = case.inputs
+    low = scoring_low(layers, case.sizes, 2e4).expand(len(x), 1, -1)
+    x = torch.cat([low, x[:, 1:]], 1).to(torch.float16)
+    inputs = x, nb04.future(x.shape[1]), layers.to(torch.float16)
+    note = "in float16, with a causal mask, where the first token scores itself near −2e4,"
+    asks = "What has to lie below every score, whatever the dtype?"
+    return right_too(MultiHeadAttention, answer, Case(inputs, {}, note, asks=asks))
+
+
 _NAN_GRADIENTS = {
     "with every key of query 1 blocked": nb04.nan_of_empty_rows(
         "The output is right even where a row is blocked, but the *gradient* of the weights"
@@ -50,7 +62,7 @@ _NAN_GRADIENTS = {
     make_cases=lambda: (),
     gives=("output (B, T, d_model)",),
     bind=bind,
-    further=(gradient_with_blocked_rows,),
+    further=(gradient_with_blocked_rows, low_scores_in_half),
     ready_made=(
         *("split_heads", "scaled_dot_product_attention", "merge_heads", "masked_softmax"),
         *("textbook_attention", "multi_head_attention_forward", "MultiheadAttention"),
@@ -73,36 +85,6 @@ def MultiHeadAttention(
     context = order(arrange(weights @ V))
     output = leave(context.reshape(x.shape), layers, x)
     return give(output, weights, mask)
-
-
-def _with_blocked_queries(cases: list[Case]) -> tuple[Any, ...]:
-    x, _, layers = cases[0].inputs
-    return x, (torch.arange(x.shape[1]) == 1)[:, None].expand(1, 1, -1, 1), layers
-
-
-right_too(
-    MultiHeadAttention,
-    _with_blocked_queries,
-    "With a mask (1, 1, T, 1)",
-    "Which masks broadcast to (B, n_heads, T, T)?",
-)
-
-
-def _scoring_low_in_half(cases: list[Case]) -> tuple[Any, ...]:
-    """One head, whose first token has one open key, and √d_k times its score is below 65504."""
-    case = next(c for c in cases if c.sizes["n_heads"] == 1)
-    x, _, layers = case.inputs
-    low = scoring_low(layers, case.sizes, 2e4).expand(len(x), 1, -1)
-    x = torch.cat([low, x[:, 1:]], 1).to(torch.float16)
-    return x, nb04.future(x.shape[1]), layers.to(torch.float16)
-
-
-right_too(
-    MultiHeadAttention,
-    _scoring_low_in_half,
-    "In float16, with a causal mask, where the first token scores itself near −2e4,",
-    "What has to lie below every score, whatever the dtype?",
-)
 
 
 @MultiHeadAttention.step

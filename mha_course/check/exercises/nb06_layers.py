@@ -233,6 +233,9 @@ def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Ite
         everything = torch.ones(T, T, dtype=torch.bool)
         yield Case((x, everything, layers), sizes, "with every key of every query blocked")
         yield Case((strided(x), future(T), layers), sizes, "with x not contiguous")
+        of_query_1 = (torch.arange(T) == 1)[:, None].expand(1, 1, -1, 1)
+        asks = "Which masks broadcast to (B, n_heads, T, T)?"
+        yield Case((x, of_query_1, layers), {}, "with a mask (1, 1, T, 1)", asks=asks)
         wide = 60 * x
         alone = "without a mask, where scores are as large as 1e4"
         yield Case((wide, None, layers), sizes, alone, 2e-3, True)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.inputs import normal, strided
 from mha_course.check.exercises import Case, exercise
 
@@ -30,6 +29,13 @@ def rows_and_positions() -> Iterator[Case]:
         yield Case((x, positions), sizes, note, tolerance)
         if seed == 0:
             yield Case((strided(x), positions), sizes, "with x not contiguous", tolerance)
+            note = "with the first x again, at other positions,"
+            asks = "Is something kept from call to call?"
+            yield Case((x, positions + 11), {}, note, asks=asks)
+    inputs = normal(2, 6, seed=40), torch.tensor([70_001, 3])
+    asks = "Is there a table, or a length, that is too short?"
+    # A float32 angle of 70,001 radians is off by 4e-3.
+    yield Case(inputs, {}, "with position 70,001", 2e-2, asks=asks)
 
 
 def base_to_minus_2i_over_d_k(x: Tensor) -> Tensor:
@@ -47,21 +53,6 @@ def rotate(x, positions, *, speed, angle, pair, turn, join):
     """Dimension i turns with dimension i + d_k/2 by position · base^(−2i/d_k)."""
     first, second = pair(x)
     return join(*turn(first, second, angle(speed(x), positions, x)))
-
-
-MOVED = (
-    lambda cases: (cases[0].inputs[0], cases[0].inputs[1] + 11),
-    "With the first x again, at other positions,",
-    "Is something kept from call to call?",
-)
-right_too(rotate, *MOVED)
-right_too(
-    rotate,
-    lambda _: (normal(2, 6, seed=40), torch.tensor([70_001, 3])),
-    "With position 70,001",
-    "Is there a table, or a length, that is too short?",
-    tolerance=2e-2,  # a float32 angle of 70,001 radians is off by 4e-3
-)
 
 
 @rotate.step

@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.differs import kind_of
 from mha_course.check.engine.families import kinds_of_mask
 from mha_course.check.engine.inputs import normal, strided, unchanged
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, Returned, codes_of, fresh, run
-from mha_course.check.exercises import WHOLE, Bound, Case, exercise, nb01
+from mha_course.check.exercises import WHOLE, Bound, Case, exercise, nb01, nb04
 
 # Slips of two axes or three that stop with four, or say the same as another there.
 DO_NOT_FIT = ("all_axes_reversed", "first_axes_exchanged", "axes_one_and_two", "query_transposed")
@@ -37,6 +36,18 @@ def new_tokens_and_a_cache() -> Iterator[Case]:
             yield Case((strided(q), strided(k), strided(v), *old), sizes, "not contiguous")
             large = (70 * q, 70 * k, v, 70 * normal(B, h, n_old, d_k, seed=60), old[1])
             yield Case(large, sizes, "where scores go up to ±1e4", 2e-3, True)
+    asks = "Which line needs memory in one piece, and who says that it is?"
+    moved = [normal(2, n, 3, 5, seed=60 + i).transpose(1, 2) for i, n in enumerate((4, 4, 4))]
+    note = "with no cache, and heads that have been moved before the tokens,"
+    yield Case((*moved, None, None), {}, note, asks=asks)
+    lengths = (2, 2, 2, 1100, 1100)
+    moved = [normal(2, n, 3, 5, seed=60 + i).transpose(1, 2) for i, n in enumerate(lengths)]
+    note = "with 1,100 tokens in a cache that is not contiguous"
+    yield Case((*moved,), {}, note, asks=f"{asks} Or is there a table that is too short?")
+    # Each query at least 22,000 below 0 with every key; in float32 that is off by up to .004.
+    q, k, v = (normal(2, 3, 4, 5, seed=66 + i).abs() + 1 for i in range(3))
+    low = (100 * q, -100 * k, v, None, None)
+    yield Case(low, {}, "where all scores are below −20,000", 2e-2, asks=nb04.BELOW)
 
 
 def flat(
@@ -54,7 +65,7 @@ def flat(
 
 def bind(answer: Any) -> Bound | Finding | None:
     """The learner's function with its cases; findings about the form of what comes back."""
-    cases = cached_attention.cases
+    cases = cached_attention.every_case
     bound = Bound(partial(flat, answer), cases, partial(partial, flat))
     outcome = run(answer, (*cases[0].inputs[:3], cases[0].inputs[3:]), codes_of(answer))
     if isinstance(outcome, Raised):
@@ -140,42 +151,6 @@ def cached_attention(
     scores = scale(product(q, all_k), q, all_k)
     scores = fill(scores, block(scores, all_k.shape[2] - q.shape[2]))
     return give(mix(normalise(scores), q, all_k, all_v), all_k, all_v, (q, k, v, old_k, old_v))
-
-
-def heads_moved(*lengths: int) -> Iterator[Tensor]:
-    """Rows (B, h, T, d_k) as `split_heads` leaves them: not in one piece."""
-    for seed, n in enumerate(lengths):
-        yield normal(2, n, 3, 5, seed=60 + seed).transpose(1, 2)
-
-
-IN_ONE_PIECE = "Which line needs memory in one piece, and who says that it is?"
-right_too(
-    cached_attention,
-    lambda _: (*heads_moved(4, 4, 4), None, None),
-    "With no cache, and heads that have been moved before the tokens,",
-    IN_ONE_PIECE,
-)
-right_too(
-    cached_attention,
-    lambda _: (*heads_moved(2, 2, 2, 1100, 1100),),
-    "With 1,100 tokens in a cache that is not contiguous",
-    f"{IN_ONE_PIECE} Or is there a table that is too short?",
-)
-
-
-def heads_that_score_low() -> Iterator[Tensor]:
-    """Queries, keys and values, each query at least 22,000 below 0 with every key."""
-    for seed, size in enumerate((100.0, -100.0, 1.0)):
-        yield (normal(2, 3, 4, 5, seed=66 + seed).abs() + 1) * size
-
-
-right_too(
-    cached_attention,
-    lambda _: (*heads_that_score_low(), None, None),
-    "Where all scores are below −20,000",
-    "What lies below every score, however low?",
-    tolerance=2e-2,  # such scores in float32 are off by up to .004
-)
 
 
 cached_attention.adopt(
@@ -319,6 +294,9 @@ def queries_and_fewer_keys() -> Iterator[Case]:
         if seed == 0:
             yield Case((strided(q), strided(k)), sizes, "with inputs not contiguous")
             yield Case((70 * q, 70 * k), sizes, "where scores go up to ±1e4", 2e-3, True)
+    inputs = normal(1, 12, 2, 5, seed=60), normal(1, 4, 3, 5, seed=61)
+    asks = "Which key head does each of the twelve use?"
+    yield Case(inputs, {}, "with h = 12 and h_kv = 4", asks=asks)
 
 
 @exercise(18, "11", make_cases=queries_and_fewer_keys, gives=("scores (B, h, T_q, T_k)",))
@@ -330,14 +308,6 @@ def grouped_scores(q, k, *, share, product, scale, finish):
 
 grouped_scores.adopt(
     nb01.attention_scores, "product", "scale", "finish", but=(*DO_NOT_FIT, "by_root_axis_1_of_k")
-)
-
-
-right_too(
-    grouped_scores,
-    lambda _: (normal(1, 12, 2, 5, seed=60), normal(1, 4, 3, 5, seed=61)),
-    "With h = 12 and h_kv = 4",
-    "Which key head does each of the twelve use?",
 )
 
 
@@ -405,6 +375,7 @@ def new_cached_and_window() -> Iterator[Case]:
     ):  # fmt: skip
         sizes = {"n_new": n_new, "n_cached": n_cached}
         yield Case((n_new, n_cached, window), sizes, f"with window = {window}")
+    yield Case((3, 1100, 1090), {}, "with 1,100 tokens in the cache", asks=nb04.RUNS_OUT)
 
 
 @exercise(
@@ -418,14 +389,6 @@ def cached_mask(n_new, n_cached, window, *, queries, future, past, together, kin
     """True at the future, and at what lies `window` or more tokens back."""
     query, key = queries(n_new, n_cached), torch.arange(n_cached + n_new)
     return axes(kind(together(future(query, key), past(query, key, window))))
-
-
-right_too(
-    cached_mask,
-    lambda _: (3, 1100, 1090),
-    "With 1,100 tokens in the cache",
-    "Does a fixed table, or a number format, run out?",
-)
 
 
 @cached_mask.step

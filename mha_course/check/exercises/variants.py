@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 
-from mha_course.check.engine.beyond import right_too
 from mha_course.check.engine.families import orders_of_axes
 from mha_course.check.engine.inputs import normal, unchanged
 from mha_course.check.engine.problem import Case, Step
 from mha_course.check.engine.report import Finding
 from mha_course.check.exercises import Exercise, exercise, nb01, nb02, nb03, nb04, nb05, nb07, nb11
-from mha_course.check.exercises.nb10 import MOVED, rotate
+from mha_course.check.exercises.nb10 import rotate
 
 VARIANTS: dict[str, list[Exercise]] = {}  # of each exercise, by its name
 TOLD = ("i", "lengths", "pad")  # inputs that the sizes do not tell
@@ -260,9 +259,6 @@ def rotate_neighbours(course, x, positions):
     """The pairs are turned correctly but then laid apart: first all even dimensions, then all odd.
     | In which order did the dimensions come?"""
     return turned(join=lambda a, b: torch.stack((a, b), -1).flatten(-2))
-
-
-right_too(rotate_neighbours, *MOVED)
 
 
 @variant(
