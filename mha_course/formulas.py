@@ -13,6 +13,8 @@ from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
 SIGNS = {"sqrt": "√", "cdot": "·", "dots": "…", "infty": "∞", "sum": "∑", ",": " "}
+# A browser may break a line after a formula, before the comma.
+ENDS = re.compile(r'(<math [^>]*display="inline"(?:(?!</math>).)*</math>[^\s<]+)', re.S)
 COMMAND = re.compile(rf"\\(?:left|right|({'|'.join(SIGNS)}|[a-zA-Z]*))|[{{}}]")
 
 
@@ -46,7 +48,8 @@ def typed(latex: str) -> str:
 def _page(context: Context, source: str) -> str:
     attachments = context.get("cell", {}).get("attachments", {})
     renderer = _Renderer(escape=False, attachments=attachments)
-    return MarkdownWithMath(renderer=renderer).render(source)
+    page = MarkdownWithMath(renderer=renderer).render(source)
+    return ENDS.sub(r'<span style="white-space:nowrap">\1</span>', page)
 
 
 def typeset(exporter: HTMLExporter) -> HTMLExporter:

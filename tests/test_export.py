@@ -38,3 +38,14 @@ def test_a_formula_is_set_or_keeps_its_source(latex, shown):
         nbformat.v4.new_notebook(cells=[cell])
     )
     assert shown in page and "$" not in page
+
+
+def test_a_comma_stays_with_its_formula():
+    cell = nbformat.v4.new_markdown_cell("Of $x$ and $y$, or ($z$): $$w$$")
+    page, _ = typeset(HTMLExporter(template_name="basic")).from_notebook_node(
+        nbformat.v4.new_notebook(cells=[cell])
+    )
+    whole = re.findall(
+        r'<span style="white-space:nowrap"><math alttext="(.)".*?</math>(\S+)</span>', page
+    )
+    assert whole == [("y", ","), ("z", "):")]
