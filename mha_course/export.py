@@ -30,7 +30,7 @@ PAGE = (
 {%- block html_head_css -%}
 {{ super() }}
 <style>
-  .jp-RenderedMarkdown { max-width: 75ch; }
+  .jp-RenderedMarkdown :is(p, ul, ol) { max-width: 75ch; }
   .jp-Notebook { max-width: 80rem; }
   @media print { pre { white-space: pre-wrap !important; overflow-wrap: anywhere; } }
 """
