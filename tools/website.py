@@ -175,7 +175,7 @@ def adapt(page: str, titles: dict[str, str]) -> BeautifulSoup:
             corner.name = "td"
     for table in main.select(".text table"):
         table.wrap(soup.new_tag("div", attrs={"class": "scroll"}))
-    for code in main.select(".cell .highlight"):
+    for code in main.select(".highlight"):
         code["class"] = ["highlight", "scroll"]
     for formula in main.find_all("math", display="block"):
         formula.wrap(soup.new_tag("span", attrs={"class": "scroll"}))
