@@ -44,8 +44,9 @@ def screenshot(page) -> Image.Image:
 
 
 def reading_time(page) -> int:
-    """Milliseconds to read the step's sentence, and a second to look."""
-    return round(1000 * (1 + len(page.locator(".mha-caption").text_content()) / LETTERS_A_SECOND))
+    """Milliseconds to read the step's sentence and the number's, and a second to look."""
+    words = "".join(page.locator(".mha-caption, .mha-strip p").all_text_contents())
+    return round(1000 * (1 + len(words) / LETTERS_A_SECOND))
 
 
 def frames(page, hand: str, whole: str) -> list[tuple[Image.Image, int]]:
