@@ -566,6 +566,7 @@ def test_what_once_raised_an_error_of_torch(name, changes):
 
 
 REFUSED = (
+    ("attention.MultiHeadAttention", {"d_k": 0}),
     ("claims.Claim", {"holds": 1}),
     ("cost.core_bytes", {"core": "quick"}),
     ("cost.core_seconds", {"core": "quick"}),
