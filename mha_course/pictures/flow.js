@@ -295,11 +295,11 @@ const FLOW_STYLE = `
 .mha-strip{margin-left:-2px;padding-left:4px;min-height:78px;color:var(--mha-text)}
 .mha-strip p{margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
 .mha-strip div{display:flex;width:fit-content;max-width:calc(100% - 8px);height:56px;gap:2px}
-.mha-strip span{position:relative;width:60px;margin-bottom:18px}
+.mha-strip span{position:relative;width:60px;margin-bottom:20px}
 .mha-strip i{forced-color-adjust:none;print-color-adjust:exact;position:absolute;left:0;right:0;min-height:1px}
-.mha-strip b{position:absolute;top:100%;left:-8px;right:-8px;text-align:center;font-weight:400;font-size:12px;line-height:17px;white-space:nowrap}
+.mha-strip b{position:absolute;top:calc(100% + 2px);left:-8px;right:-8px;text-align:center;font-weight:400;font-size:12px;line-height:17px;white-space:nowrap}
 .mha-strip .mha-meant b{font-weight:700}
-.mha-strip .mha-meant{outline:2px solid var(--mha-text);outline-offset:1px}
+.mha-strip .mha-meant{outline:2px solid var(--mha-text)}
 @container (max-width:840px){.mha-strip p{min-height:2.9em}}
 @container (max-width:700px){
 @media (min-height:600px){.mha-strip{position:sticky;bottom:0;z-index:2;background:var(--mha-page)}}
