@@ -673,10 +673,10 @@ def test_a_cell_that_stops_is_reported_with_its_error_and_costs_no_other(judge, 
 
 @pytest.mark.parametrize(
     ("body", "says"),
-    [("while True: pass", "stopped by you"), ("import time; time.sleep(99)", "stopped"),
-     ("import threading as t; a = t.Lock(); a.acquire(); a.acquire()", "stopped"),
+    [("while True: pass", "interrupted before it returned"),
+     ("import time; time.sleep(99)", "interrupted before it returned"),
      ("while True:\n        try: __import__('time').sleep(9)\n        except BaseException: pass",
-      sandboxed.LATE), ("import os; os._exit(0)", sandboxed.ENDED)],
+      sandboxed.LATE)],
 )  # fmt: skip
 def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
     """By the processor's seconds and by the clock, which runs slower on a busy machine."""
@@ -684,6 +684,7 @@ def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
     made = judge(FIRST, endless, "check.merge_heads(merge_heads)", *solved("split_heads"),
                  seconds=0.5, names=["merge_heads", "split_heads"])  # fmt: skip
     assert made.states == {"merge_heads": TRIED, "split_heads": DONE}
+    assert says in made.words["merge_heads"], made.words
 
 
 # --- whole notebooks --------------------------------------------------------------------------
@@ -815,9 +816,11 @@ def graded(tmp_path_factory):
     write(folder / "zoe/04_masking.zip", raw=b"PK")
     roster = folder.parent / "roster.csv"
     roster.write_text("ada\nleo\nzoe\nzac\n")
+    before = {path: path.read_bytes() for path in folder.rglob("*.*")}
     command = [str(folder), "--out", str(out), "--roster", str(roster), "--jobs", "2"]
     rows = classroom.main(command)
     assert not outside.exists()
+    assert before == {path: path.read_bytes() for path in folder.rglob("*.*")}
     return {row.learner.name: row for row in rows}, command, out
 
 
@@ -898,62 +901,6 @@ def test_an_interrupted_run_keeps_what_there_is_and_goes_on(tmp_path, monkeypatc
     rows = classroom.main(command)
     assert ran == ["ada", "bob", "bob", "eve"]
     assert [row.state("split_heads") for row in rows] == [DONE] * 3
-
-
-WAITS = ("import time\ntime.sleep(9999)", "import threading\nthreading.Lock().acquire()",
-         "while True: pass", "import os\nos._exit(0)")  # fmt: skip
-READS = """def split_heads(x, n_heads):
-    import ctypes, pathlib
-    ctypes.CDLL(None).creat(b{}, 0o600)
-    found = [p for p in pathlib.Path({}).rglob("*.ipynb")]
-    return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2) if not found else None"""
-
-
-@pytest.mark.long
-@bubblewrap
-def test_a_class_of_sixty_comes_out_right_and_nothing_outside_is_harmed(tmp_path):
-    [path] = notebooks.paths("03")
-    course, folder, outside = path.read_text("utf-8"), tmp_path / "in", tmp_path / "written"
-    expected = {}
-
-    def hand_in(name, state, *cells, file="03_splitting", change=lambda made: made):
-        """The course's notebook with these cells where the stub stands."""
-        made = json.loads(course)
-        at = next(i for i, c in enumerate(made["cells"]) if "".join(c["source"]) == STUB)
-        made["cells"][at : at + 1] = json.loads(notebook(*cells))["cells"]
-        write(folder / name / f"{file}.ipynb", raw=change(json.dumps(made).encode()))
-        expected[name] = state
-
-    for n in range(6):
-        hand_in(f"right{n}", DONE, RIGHT)
-        hand_in(f"wrong{n}", TRIED, DIRECT_VIEW)
-        hand_in(f"open{n}", OPEN, STUB)
-    for n, cells in enumerate(FORGERS[i] for i in (0, 3, 6, 7, 9, 11)):
-        hand_in(f"forger{n}", OPEN if n == 0 else TRIED, *cells)
-        hand_in(f"indented{n}", DONE, "if True:\n    " + RIGHT.replace("\n", "\n    "))
-    for n, cell in enumerate(WAITS):
-        hand_in(f"above{n}", DONE, cell, RIGHT)
-        hand_in(f"below{n}", DONE, RIGHT, cell)
-        hand_in(f"beside{n}", DONE, f"{RIGHT}\n\n\n{cell}")
-        hand_in(f"misnamed{n}", DONE, RIGHT, file=("04_masking", "homework")[n % 2])
-    for n in range(3):
-        hand_in(f"reads{n}", DONE, READS.format(repr(str(outside)), repr(str(folder))))
-        hand_in(f"cut{n}", UNKNOWN, RIGHT, change=lambda raw: raw[:9000])
-        hand_in(f"large{n}", UNKNOWN, RIGHT, change=lambda raw: raw + b" " * files.LARGEST)
-        hand_in(f"kernel{n}", DONE, RIGHT, change=lambda raw: raw.replace(b'"python"', b'"R"'))
-        expected[f"nothing{n}"] = MISSING
-    with zipfile.ZipFile(folder / "zip0.zip", "w") as archive:
-        archive.write(folder / "right0/03_splitting.ipynb", "03_splitting.ipynb")
-    expected["zip0"] = DONE
-    names = "\n".join(["Name", *expected, "Zoë"]).encode("cp1252")
-    roster = write(tmp_path / "class.csv", raw=names)
-    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    command = [str(folder), "--roster", str(roster), "--out", str(tmp_path / "out"), "--jobs", "6"]
-    rows = classroom.main([*command, "--assigned", "split_heads"])
-    found = {row.learner.name: row.state("split_heads") for row in rows}
-    assert len(found) >= 60 and found == {**expected, "Zoë": MISSING}
-    assert before == {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    assert not outside.exists()
 
 
 # --- tables and pages -------------------------------------------------------------------------
