@@ -288,7 +288,7 @@ class TestMemory:
             try:
                 x[step].view(-1)
             except RuntimeError:
-                assert "a flat view is refused" in caption
+                assert "view(-1), all in one row, is refused" in caption
             else:
                 assert "view(-1) is refused" not in caption
         if step in ("contiguous", "merged"):

@@ -20,8 +20,8 @@ def masks() -> Explorer:
     return Explorer(
         {
             "T": widgets.IntSlider(value=6, min=1, max=LONGEST),
-            "length_0": widgets.IntSlider(value=6, description="length 0"),
-            "length_1": widgets.IntSlider(value=3, description="length 1"),
+            "length_0": widgets.IntSlider(value=6, max=6, description="length 0"),  # stays at T
+            "length_1": widgets.IntSlider(value=3, max=6, description="length 1"),
             "causal": widgets.Checkbox(value=True, indent=False),
             "convention": widgets.Dropdown(options=CONVENTIONS, description="read as"),
         },
