@@ -1,6 +1,6 @@
 """What every head writes into the tokens, and the sum of it: W^O, taken apart."""
 
-from functools import cache, partial
+from functools import cache
 
 import ipywidgets as widgets
 import torch
@@ -26,13 +26,12 @@ def head_writes() -> Explorer:
     return Explorer(
         {"h": widgets.SelectionSlider(options=HEADS, value=12), **boxes},
         lambda h, **on: scene(h, tuple(on[f"head_{i}"] for i in range(h))),
-        reach={f"head_{i}": partial(_box_positions, i) for i in range(HEADS[-1])},
+        # Off or on; the box of a head that is not there stays off.
+        reach={
+            f"head_{i}": lambda h, i=i, **_: (False, True) if i < h else (False,)
+            for i in range(HEADS[-1])
+        },
     )
-
-
-def _box_positions(head: int, h: int, **_: bool) -> tuple[bool, ...]:
-    """Off or on; the box of a head that is not there stays off."""
-    return (False, True) if head < h else (False,)
 
 
 def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
