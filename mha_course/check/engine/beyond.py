@@ -14,7 +14,7 @@ from mha_course.check.engine.differs import ONE_DEVICE, part_of, wrong_dtype
 from mha_course.check.engine.places import one_place
 from mha_course.check.engine.problem import Case, Problem
 from mha_course.check.engine.report import Finding
-from mha_course.check.engine.safely import Outcome, Raised, on_the_cpu, run, tensors
+from mha_course.check.engine.safely import Raised, on_the_cpu, run, tensors
 from mha_course.check.engine.watch import leaves_float64
 
 HALF = (torch.float16, torch.bfloat16)
@@ -35,7 +35,8 @@ def _in_dtype(attempt: Attempt, dtype: torch.dtype) -> Finding | None:
             continue
         rounded, expected = _rounded(attempt.problem, case, dtype)
         outcome = run(attempt.bound.answer, rounded.inputs, attempt.codes)
-        if not _torch_lacks(outcome):
+        # What this PyTorch lacks in half precision is no mistake of a learner's.
+        if not (isinstance(outcome, Raised) and "not implemented for" in outcome.message):
             trials.append(Trial(rounded, expected, outcome))
     there = replace(attempt, trials=trials)
     if not there.wrong:
@@ -74,11 +75,6 @@ def _rounded(problem: Problem, case: Case, dtype: torch.dtype) -> tuple[Case, An
         expected = at(right, dtype) if whole else tuple(at(part, dtype) for part in right)
         known[key] = replace(case, inputs=inputs), expected
     return known[key]
-
-
-def _torch_lacks(outcome: Outcome) -> bool:
-    """Whether this PyTorch lacks an operation in half precision: no mistake of a learner's."""
-    return isinstance(outcome, Raised) and "not implemented for" in outcome.message
 
 
 def _dtype_finding(attempt: Attempt, dtype: torch.dtype) -> Finding:

@@ -206,13 +206,12 @@ def _is_the_packages(problem: Problem, answer: Any) -> bool:
 
 def _something_later(attempt: Attempt) -> bool:
     """Whether other inputs get a result: then it was attempted."""
-    later = (
-        run(attempt.bound.answer, case.inputs, attempt.codes) for case in attempt.bound.cases[1:]
-    )
+    bound, codes = attempt.bound, attempt.codes
+    later = (run(bound.answer, case.inputs, codes) for case in bound.cases[1:])
     return any(isinstance(outcome, Returned) and not _is_nothing(outcome) for outcome in later)
 
 
 def _is_nothing(outcome: Outcome) -> bool:
     if isinstance(outcome, Raised):
-        return isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
+        return outcome.not_written
     return outcome.value is None or outcome.value is ...

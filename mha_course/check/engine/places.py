@@ -12,7 +12,7 @@ from itertools import islice
 from types import FunctionType
 from typing import Any
 
-from mha_course.check.engine.attempt import Attempt, Explanation, Trial
+from mha_course.check.engine.attempt import Attempt, Explanation
 from mha_course.check.engine.changes import KINDS, Change, changes, located, slots
 from mha_course.check.engine.inputs import unchanged
 from mha_course.check.engine.report import Finding
@@ -32,7 +32,9 @@ def the_mend(attempt: Attempt) -> Change | None:
     source = attempt.source
     if source.tree is None or not can_be_changed(source):
         return None
-    ordered = _wrong_first(attempt)
+    ordered = sorted(
+        attempt.trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised))
+    )
     bounded = Bounded if any(source.nodes(LOOPS)) else unchanged
     listed = changes(source.tree)
 
@@ -60,12 +62,6 @@ def one_place(attempt: Attempt) -> Explanation | None:
         said = slip_in_part(attempt) or Explanation((attempt.first_error,))
         return said._replace(notes=(place.sentence,))
     return Explanation((place,))
-
-
-def _wrong_first(attempt: Attempt) -> list[Trial]:
-    return sorted(
-        attempt.trials, key=lambda t: (t.difference is None, isinstance(t.outcome, Raised))
-    )
 
 
 # --- versions of what the learner wrote ----------------------------------------------------------

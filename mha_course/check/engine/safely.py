@@ -37,6 +37,11 @@ class Raised:
     def message(self) -> str:
         return safe_text(self.error, str)
 
+    @property
+    def not_written(self) -> bool:
+        """Whether it says so itself, as a stub does."""
+        return self.on_purpose and isinstance(self.error, NotImplementedError)
+
 
 @dataclass(frozen=True)
 class Returned:

@@ -85,9 +85,7 @@ def bind(cls: Any) -> Bound | Finding | None:
         d_model, n_heads = sizes["d_model"], sizes["n_heads"]
         outcome = run(cls, (d_model, n_heads), codes)
         if isinstance(outcome, Raised):
-            if isinstance(outcome.error, NotImplementedError) and outcome.on_purpose:
-                return None
-            return errors.explain(outcome)
+            return None if outcome.not_written else errors.explain(outcome)
         module = outcome.value
         if not isinstance(module, nn.Module):
             return Finding(
@@ -129,8 +127,7 @@ def _forward_is_open(module: nn.Module, d_model: int, codes: set[Any]) -> Findin
         for inputs in ((x,), (x, mask)):  # what returns with a mask only was attempted
             outcome = run(lambda *given: module(*given), inputs, codes)
             if isinstance(outcome, Raised):
-                asked = isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
-                return FORWARD_OPEN if asked else None
+                return FORWARD_OPEN if outcome.not_written else None
             if outcome.value is not None and outcome.value is not ...:
                 return None
     finally:

@@ -12,7 +12,7 @@ from mha_course.check.engine.differs import kind_of
 from mha_course.check.engine.families import kinds_of_mask
 from mha_course.check.engine.inputs import normal, strided, unchanged
 from mha_course.check.engine.report import Finding
-from mha_course.check.engine.safely import Raised, Returned, codes_of, fresh, run
+from mha_course.check.engine.safely import Returned, codes_of, fresh, run
 from mha_course.check.exercises import WHOLE, Bound, Case, exercise, nb01, nb04
 
 # Slips of two axes or three that stop with four, or say the same as another there.
@@ -68,58 +68,40 @@ def bind(answer: Any) -> Bound | Finding | None:
     cases = cached_attention.every_case
     bound = Bound(partial(flat, answer), cases, partial(partial, flat))
     outcome = run(answer, (*cases[0].inputs[:3], cases[0].inputs[3:]), codes_of(answer))
-    if isinstance(outcome, Raised):
-        asked = isinstance(outcome.error, NotImplementedError) and outcome.on_purpose
-        return None if asked else bound
-    match outcome.value:
-        case (_, (_, _)):
+    match outcome.value if isinstance(outcome, Returned) else None:
+        case None | (_, (_, _)):
             return bound
         case (_, Tensor()):
-            return CACHE_IN_ONE
+            return Finding(
+                "cache_in_one",
+                "The cache is returned as one tensor; it should be a pair, (k, v), as it came in.",
+                "How can keys and values stay two tensors?",
+            )
         case (_, cache):
             return _not_asked_for(f"The cache is returned as {kind_of(cache)}")
         case (_, _, _):
-            return THREE_RESULTS
+            return Finding(
+                "cache_not_a_pair",
+                "Three things are returned instead of two: the context and the cache, which is "
+                "itself a pair (k, v).",
+                NEXT,
+            )
         case Tensor():
-            return ONE_RESULT
-        case given if given is None or given is ...:
-            return None
+            return Finding(
+                "only_context",
+                "One tensor is returned; the context *and* the longer cache are asked for.",
+                "What does the next call need that only this one has seen?",
+            )
         case given:
-            return _not_asked_for(f"Your code returns {kind_of(given)}")
+            return bound if given is ... else _not_asked_for(f"Your code returns {kind_of(given)}")
 
 
-ONE_RESULT = Finding(
-    "only_context",
-    "One tensor is returned; the context *and* the longer cache are asked for.",
-    "What does the next call need that only this one has seen?",
-)
-CACHE_IN_ONE = Finding(
-    "cache_in_one",
-    "The cache is returned as one tensor; it should be a pair, (k, v), as it came in.",
-    "How can keys and values stay two tensors?",
-)
-THREE_RESULTS = Finding(
-    "cache_not_a_pair",
-    "Three things are returned instead of two: the context and the cache, which is itself a pair "
-    "(k, v).",
-    "Could the next call take what you return as its `cache`?",
-)
+NEXT = "Could the next call take what you return as its `cache`?"
 
 
 def _not_asked_for(what: str) -> Finding:
-    return Finding(
-        "not_as_asked",
-        f"{what}; two things are asked for, the context and the cache, which is a pair (k, v).",
-        "Could the next call take what you return as its `cache`?",
-    )
-
-
-WRITTEN_OVER = Finding(
-    "old_cache_changed",
-    "The values are right, but the *old* cache was changed: whoever kept it, to try another "
-    "continuation, finds it overwritten.",
-    "Which line writes into a tensor instead of making a new one?",
-)
+    asked = "two things are asked for, the context and the cache, which is a pair (k, v)."
+    return Finding("not_as_asked", f"{what}; {asked}", NEXT)
 
 
 def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Finding | None:
@@ -127,7 +109,12 @@ def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Findin
         new = map(fresh, case.inputs[:3])
         outcome = run(partial(answer, *new), case.inputs[3:], set())
         if isinstance(outcome, Returned) and outcome.changed:
-            return WRITTEN_OVER
+            return Finding(
+                "old_cache_changed",
+                "The values are right, but the *old* cache was changed: whoever kept it, to try "
+                "another continuation, finds it overwritten.",
+                "Which line writes into a tensor instead of making a new one?",
+            )
     return None
 
 
