@@ -13,7 +13,8 @@
 A name with a string below it is a slip: its key, what it gives, and the words, what the code does
 and (after a bar) a question. "= key" makes it another way to make that slip, and "right" another
 right way. What the block returns is the right way itself, which has no key. A slip that takes
-several lines is a function without arguments. Names without words (`root`) belong to all below.
+several lines is a function without arguments; one that is made in several ways, with other numbers,
+is a generator of them. Names without words (`root`) belong to all below.
 
 The block itself never runs: every slip becomes a function of its own, with the block's arguments,
 so that one that raises does not touch the next.
@@ -45,19 +46,20 @@ def ways(block: Any, known: Mapping[str, Finding]) -> Iterator[Way]:
     default = " ".join(default.split())
     for statement, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(statement, ast.FunctionDef):
-            words, name, own = ast.get_docstring(statement), statement.name, statement.body[1:]
+            words, name, each = ast.get_docstring(statement), statement.name, [statement.body[1:]]
         elif isinstance(statement, ast.Assign) and (words := _text(after)):
-            name, own = ast.unparse(statement.targets[0]), [ast.Return(statement.value)]
+            name, each = ast.unparse(statement.targets[0]), _each(statement.value, function)
         elif isinstance(statement, ast.Return):
-            words, name, own = RIGHT, "", [statement]
+            words, name, each = RIGHT, "", [[statement]]
         elif _text(statement):
             continue
         else:
             shared.append(statement)
             continue
-        made = copy.copy(node)  # with the block's arguments
-        made.name, made.body, made.decorator_list = name, [*shared, *own], []
-        parts.append((name, " ".join((words or "").split()), ast.copy_location(made, statement)))
+        for own in each:
+            made = ast.copy_location(copy.copy(node), statement)  # with the block's arguments
+            made.name, made.body, made.decorator_list = f"way_{len(parts)}", [*shared, *own], []
+            parts.append((name, " ".join((words or "").split()), made))
     tree = ast.fix_missing_locations(ast.Module([made for *_, made in parts], []))
     made_of: dict[str, Any] = {}
     exec(compile(tree, function.__code__.co_filename, "exec"), function.__globals__, made_of)
@@ -65,16 +67,25 @@ def ways(block: Any, known: Mapping[str, Finding]) -> Iterator[Way]:
     for name, words, _ in parts:
         does, _, asks = words.partition(" | ")
         words_of[name] = (does, asks or default)
-    for name, words, _ in parts:
+    for (name, words, _), way in zip(parts, made_of.values(), strict=True):
         key = words.removeprefix("= ")
         if words == RIGHT:
-            yield name, "", "", made_of[name]
+            yield name, "", "", way
         elif words == key:
-            yield name, *words_of[name], made_of[name]
+            yield name, *words_of[name], way
         elif key in words_of:
-            yield key, *words_of[key], made_of[name]
+            yield key, *words_of[key], way
         else:
             raise ValueError(f"{name}: no slip above, or in this block, is called {key}.")
+
+
+def _each(value: ast.expr, function: FunctionType) -> list[list[ast.stmt]]:
+    """What gives the value, or each of a generator's."""
+    if not isinstance(value, ast.GeneratorExp):
+        return [[ast.Return(value)]]
+    [made] = value.generators
+    numbers = map(ast.Constant, eval(ast.unparse(made.iter), function.__globals__))
+    return [[ast.Assign([made.target], number), ast.Return(value.elt)] for number in numbers]
 
 
 def _text(node: ast.stmt | None) -> str:

@@ -198,7 +198,7 @@ def normalise(scores):
     shares_of_scores = shares(scores)
     """The scores are divided by their sum without being exponentiated: weights can be negative, or
     explode where the sum is near 0. | What does the softmax do before it divides?"""
-    naive_exponentials = shares(scores.exp())
+    naive_exponentials = (shares(scores.exp(), small) for small in (0.0, 1e-9))
     """`exp` of the scores as they are overflows (exp(1000) is ∞, and ∞/∞ is NaN) or vanishes
     (exp(−1000) is 0). | Adding one number to a whole row does not change its softmax. Which number
     would help?"""
@@ -206,8 +206,6 @@ def normalise(scores):
     """The largest number of the *whole* tensor is subtracted before `exp`: rows that lie far below
     it lose all their weight, and become 0/0. | Which maximum can be subtracted from a row without
     changing its softmax?"""
-    naive_guarded = shares(scores.exp(), 1e-9)
-    "= naive_exponentials"
     only_the_best = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
     """Only the best key counts: the maximum takes all the weight. | In a soft lookup, how
     much weight do the other keys keep?"""

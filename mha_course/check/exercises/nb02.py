@@ -70,11 +70,9 @@ def give(Q, K, V):
     """Which call cuts the last axis into three?"""
     not_cut = torch.cat([Q, K, V], -1)
     "One tensor is returned, (B, T, 3·d_model): it is not yet cut into Q, K and V."
-    stacked = torch.stack([Q, K, V])
+    stacked = (torch.stack([Q, K, V], axis) for axis in (0, 1))
     """One tensor with a new axis for the three is returned instead of three tensors. | The exercise
     asks for a tuple of three. What takes a tensor apart along an axis?"""
-    stacked_second = torch.stack([Q, K, V], 1)
-    "= stacked"
     each_transposed = (Q.mT, K.mT, V.mT)
     """The three are transposed, (B, d_model, T). | Tokens in the middle, dimensions last: which
     product gives that?"""

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from mha_course.check.engine.attempt import Attempt
-from mha_course.check.engine.blocks import Way
 from mha_course.check.engine.families import kinds_of_mask
 from mha_course.check.engine.gradients import has_nan
 from mha_course.check.engine.inputs import normal, strided, unchanged
@@ -400,11 +399,9 @@ def fill_wrongly(scores, mask):
     times_infinity = scores + numbers * -math.inf
     """What is not blocked becomes NaN. (A mask of 0 and 1 times −∞, added, does that: 0 · −∞ is
     NaN.) | How can −∞ be put in certain places and nowhere else?"""
-    added_1e4 = scores + numbers * -1e4
+    added_1e4 = (scores + numbers * n for n in (-1e4, -1000))
     """A number is only subtracted from a blocked score: real scores can differ by more than that,
     and then a blocked key wins. | Which value lies below every possible score?"""
-    added_1000 = scores + numbers * -1000
-    "= added_1e4"
 
 
 @masked_softmax.step(at="fill", empty=zero_where_blocked)
@@ -473,38 +470,22 @@ def one_maximum(scores, mask):
     one_added = powers / ((-most).exp() + powers.sum(-1, keepdim=True))
     """A 1 is added to the sum of the exponentials, as if there were one key more with score 0: rows
     sum to less than 1. | What should the weights of one query sum to?"""
+    powers = (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(mask, 0.0)
+    epsilon_added = (shares(powers, small) for small in (0.1, 1e-2, 1e-3, 1e-4, 1e-5))
+    """A small number is added to the sum that is divided by: rows sum to less than 1, and where the
+    open keys score low they lose most of their weight. | Which rows need that number, and what
+    could be done for those alone?"""
+    epsilon_and_overflow = (shares(product, small) for small in (0.1, 1e-2, 1e-3, 1e-4, 1e-5))
+    """A small number is added to the sum that is divided by, so rows sum to less than 1; and `exp`
+    takes the scores as they are, and overflows where they are large. | What may be taken away from
+    a row before `exp`, and which rows need the small number?"""
 
 
-def filled_too_high() -> Iterator[Way]:
-    for n in (1e4, 9999, 5000, 1000, 999, 500, 100, 99, 50, 20, 10, 5, 2, 1):
-        yield (
-            "too_high",
-            "Blocked scores become a negative number that is not low enough: real scores can "
-            "be as low as −1e4, and then blocked keys get weight.",
-            "Which value lies below every possible score?",
-            lambda scores, mask, n=n: scores.masked_fill(mask, -n),
-        )
-
-
-def with_epsilon() -> Iterator[Way]:
-    for small in (0.1, 1e-2, 1e-3, 1e-4, 1e-5):
-        yield (
-            "epsilon_added",
-            "A small number is added to the sum that is divided by: rows sum to less than 1, and "
-            "where the open keys score low they lose most of their weight.",
-            "Which rows need that number, and what could be done for those alone?",
-            lambda scores, mask, small=small: shares(
-                (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(mask, 0.0), small
-            ),
-        )
-        yield (
-            "epsilon_and_overflow",
-            "A small number is added to the sum that is divided by, so rows sum to less than 1; "
-            "and `exp` takes the scores as they are, and overflows where they are large.",
-            "What may be taken away from a row before `exp`, and which rows need the small number?",
-            lambda scores, mask, small=small: shares(scores.exp() * ~mask, small),
-        )
-
-
-masked_softmax.step(filled_too_high(), at="fill", empty=(unchanged, None, zero_where_blocked))
-masked_softmax.step(with_epsilon(), at=WHOLE)
+@masked_softmax.step(at="fill", empty=(unchanged, None, zero_where_blocked))
+def filled_too_high(scores, mask):
+    too_high = (
+        scores.masked_fill(mask, -n)
+        for n in (1e4, 9999, 5000, 1000, 999, 500, 100, 99, 50, 20, 10, 5, 2, 1)
+    )
+    """Blocked scores become a negative number that is not low enough: real scores can be as low as
+    −1e4, and then blocked keys get weight. | Which value lies below every possible score?"""

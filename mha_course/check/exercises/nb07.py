@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from mha_course.check.engine.blocks import Way
 from mha_course.check.engine.inputs import normal, strided
 from mha_course.check.exercises import WHOLE, Case, exercise
 
@@ -92,22 +91,12 @@ def normalise(logits):
     in_bits = logits.log_softmax(-1) / math.log(2)
     """The logarithm is taken to the base 2: the loss is in bits, 1.44 times too large. |
     Cross-entropy in PyTorch is in nats. Which base is that?"""
+    log_of_guarded_softmax = ((logits.softmax(-1) + 10.0**-n).log() for n in range(5, 13))
+    """The probabilities are kept away from 0 by a small number before the log: for large logits the
+    loss is cut off."""
+    log_of_clamped_softmax = (logits.softmax(-1).clamp(10.0**-n).log() for n in range(5, 13))
+    "= log_of_guarded_softmax"
     return logits.log_softmax(-1)
-
-
-def kept_above_zero() -> Iterator[Way]:
-    does = (
-        "The probabilities are kept away from 0 by a small number before the log: for large logits "
-        "the loss is cut off."
-    )
-    key = "log_of_guarded_softmax"
-    asks = "Which function takes exp, sum and log at once, and safely?"
-    for small in (10.0**-n for n in range(5, 13)):
-        yield key, does, asks, lambda logits, small=small: (logits.softmax(-1) + small).log()
-        yield key, does, asks, lambda logits, small=small: logits.softmax(-1).clamp(small).log()
-
-
-next_token_loss.step(kept_above_zero(), at="normalise")
 
 
 @next_token_loss.step

@@ -254,11 +254,9 @@ def give(context, k, v, new):
     "In the new cache keys and values are exchanged."
     oldest_dropped = (context, k[:, :, 1:], v[:, :, 1:])
     "The oldest token is dropped from the returned cache: all of them are asked for."
-    cut_to_8 = (context, k[:, :, -8:], v[:, :, -8:])
+    cut_to_8 = ((context, k[:, :, -n:], v[:, :, -n:]) for n in (8, 4))
     """The returned cache is cut to its last tokens: all of them are asked for. | How long may a
     text become?"""
-    cut_to_4 = (context, k[:, :, -4:], v[:, :, -4:])
-    "= cut_to_8"
     heads_joined = (context.transpose(1, 2).flatten(2), k, v)
     """The heads of the context are joined, (B, T_new, h·d_k): here they stay apart. | Which shape
     does the exercise ask for?"""

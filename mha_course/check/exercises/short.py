@@ -51,10 +51,8 @@ def another_place(heads, i):
 
 @silence.step
 def put(heads, where):
-    own_mean = torch.where(where, heads.mean(2, keepdim=True), heads)
+    own_mean = (torch.where(where, heads.mean(axis, keepdim=True), heads) for axis in (2, 0))
     "Head i becomes a mean of its own numbers instead of zero. | What should stand in head i?"
-    own_mean_of_batch = torch.where(where, heads.mean(0, keepdim=True), heads)
-    "= own_mean"
     return heads.masked_fill(where, 0.0)
 
 
