@@ -37,11 +37,12 @@ import checked
 
 # Files that take longest, begun first, so that none is left to one worker at the end.
 LONGEST = [
-    "test_notebooks", "test_check_answers", "07_training_the_heads", "test_explorers",
-    "09_cost_and_speed", "test_fuzz", "test_states", "test_site_in_browser",
-    "08_heads_of_a_real_model", "11_one_token_at_a_time", "test_runs", "test_claims_07",
-    "test_pages", "test_explore", "test_decoding", "test_nothing_lost", "test_check_engine",
-    "test_progress", "test_classroom", "test_motion",
+    "test_check_answers", "test_explorers", "test_site_in_browser", "test_classroom",
+    "07_training_the_heads", "test_states", "test_shipped", "09_cost_and_speed",
+    "08_heads_of_a_real_model", "test_flow", "test_setup", "test_explore", "test_decoding",
+    "test_handout", "test_check_catalogue", "test_notebooks", "test_figures", "test_motion",
+    "test_claims_08", "test_pages", "test_pretrained", "12_bugs_that_shipped", "test_nothing_lost",
+    "05_concatenation_and_output_projection", "test_website", "test_runs",
 ]  # fmt: skip
 
 jaxtyping.install_import_hook(checked.NAMES_AXES, "checked.check_annotations")
