@@ -303,8 +303,8 @@ const FLOW_STYLE = `
 @container (max-width:840px){.mha-strip p{min-height:2.9em}}
 @container (max-width:700px){
 @media (min-height:600px){.mha-strip{position:sticky;bottom:0;z-index:2;background:var(--mha-page)}}
-.mha-strip div:has(:nth-child(5) b){height:84px}
-.mha-strip :has(:nth-child(5) b) span{margin-bottom:46px}
+.mha-strip div:has(:nth-child(5) b){height:92px}
+.mha-strip :has(:nth-child(5) b) span{margin-bottom:54px}
 .mha-strip :has(:nth-child(5) b) b{writing-mode:vertical-rl;text-align:left;left:50%;right:auto;translate:-50%;line-height:1}
 }
 `;
