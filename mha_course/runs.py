@@ -53,20 +53,18 @@ def load(name: str, *, live: bool = False) -> Run:
     return Run(model.to(device), plan.n_steps, kept[f"{name}/losses"].tolist())
 
 
-def table(name: str, *, live: bool = False) -> Tensor:
+def table(name: str) -> Tensor:
     """Numbers of many short runs that were trained beforehand.
 
     Args:
         name: one of `TABLES`, where the axes are described.
-        live: train them now, which takes some seconds.
 
     Raises:
         TypeError, ValueError: there is no such table.
         FileNotFoundError, ValueError: as `text.data_file`.
     """
     require_one_of("name", name, tuple(TABLES))
-    require_bool("live", live)
-    return TABLES[name]() if live else _stored()[name]
+    return _stored()[name]
 
 
 def all_tensors() -> dict[str, Tensor]:
