@@ -22,7 +22,7 @@ from mha_course.pictures.marks import Cells, Path, Text
 from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
 from mha_lesson import MultiHeadAttention, cost, scaled_dot_product_attention
 from mha_lesson.pretrained import WeightsMissing
-from mha_lesson.text import SENTENCE, sentence
+from mha_lesson.text import SENTENCE, Sentence, sentence
 from mha_lesson.training import two_sides_runs
 from readable import assert_readable
 
@@ -57,6 +57,17 @@ def every(name: str, **positions: Any) -> list[tuple[dict[str, Any], Scene]]:
         assert "1 heads" not in re.sub(r"\d\d heads", "", scene.caption)
         scenes.append((state, scene))
     return scenes
+
+
+def layer_of(creek: Sentence, n_heads: int) -> MultiHeadAttention:
+    """The sentence's layer, cut into so many heads, in the class that the course teaches."""
+    mha = MultiHeadAttention(creek.d_model, n_heads).eval()
+    mha.load_state_dict({
+        "w_qkv.weight": torch.cat([creek.w_q, creek.w_k, creek.w_v]),
+        "w_qkv.bias": torch.cat([creek.b_q, creek.b_k, creek.b_v]),
+        "w_o.weight": creek.w_o, "w_o.bias": creek.b_o,
+    })  # fmt: skip
+    return mha
 
 
 def heatmaps(scene: Scene) -> list[Heatmap]:
@@ -354,12 +365,7 @@ class TestHeadWrites:
     def test_the_sum_is_the_layer_and_what_is_off_is_missing(self) -> None:
         head_writes, creek = module("head_writes"), sentence()
         for h in head_writes.HEADS:
-            mha = MultiHeadAttention(creek.d_model, h)
-            mha.load_state_dict({
-                "w_qkv.weight": torch.cat([creek.w_q, creek.w_k, creek.w_v]),
-                "w_qkv.bias": torch.cat([creek.b_q, creek.b_k, creek.b_v]),
-                "w_o.weight": creek.w_o, "w_o.bias": creek.b_o,
-            })  # fmt: skip
+            mha = layer_of(creek, h)
             with torch.no_grad():
                 whole = mha(creek.hidden) - creek.b_o
             it = creek.tokens.index("it")

@@ -12,58 +12,44 @@ from mha_course.pictures.colours import HEADS, MAPS, ROLES, contrast, rgb
 from mha_course.pictures.layout import SCREEN, WIDTH, draw
 from mha_course.pictures.marks import Cells
 from mha_course.pictures.panel import FOLDED
-from mha_lesson import MultiHeadAttention, causal_mask, scaled_dot_product_attention
+from mha_lesson import causal_mask, scaled_dot_product_attention
 from mha_lesson.text import sentence
+from test_explore import layer_of
 
 flow = importlib.import_module("mha_course.explore.n00_flow")
 STEPS = tuple(flow.STEPS)
 STRIP = 80  # below the picture: what made a number
 
 
-def module(creek) -> MultiHeadAttention:
-    """The sentence's layer in the class that the course teaches."""
-    mha = MultiHeadAttention(creek.d_model, creek.n_heads).eval()
-    with torch.no_grad():
-        mha.w_qkv.weight.copy_(torch.cat([creek.w_q, creek.w_k, creek.w_v]))
-        mha.w_qkv.bias.copy_(torch.cat([creek.b_q, creek.b_k, creek.b_v]))
-        mha.w_o.weight.copy_(creek.w_o)
-        mha.w_o.bias.copy_(creek.b_o)
-    return mha
-
-
 def blocks(panel):
     return {name: torch.tensor(block.values) for name, block in panel.blocks.items()}
 
 
-def assert_is(mha, x, panel, head, causal):
-    """Every block of `panel` against the module, and its one head against the function."""
-    seen, d_k = blocks(panel), mha.d_k
-    with torch.no_grad():
-        output, weights = mha(x, causal=causal, return_weights=True)
-        q, k, v = (t.unflatten(-1, (-1, d_k))[:, head] for t in mha.w_qkv(x).chunk(3, dim=-1))
-        context = scaled_dot_product_attention(q, k, v, causal=causal)
-    close = {"atol": 2e-4, "rtol": 1e-4, "check_dtype": False}
-    for name, expected in {
-        "x": x, "q": q, "k": k.T, "v": v, "products": q @ k.T, "scores": q @ k.T / d_k**0.5,
-        "weights": weights[head], "context": context, "output": output,
-    }.items():  # fmt: skip
-        torch.testing.assert_close(seen[name], expected.double(), **close)
-    torch.testing.assert_close(seen["masked"], seen["scores"], **close)
-    blocked = causal_mask(len(x)) if causal else torch.zeros(len(x), len(x), dtype=torch.bool)
-    np.testing.assert_array_equal(panel.blocks["masked"].blocked, blocked.numpy())
-    slab = slice(head * d_k, (head + 1) * d_k)
-    torch.testing.assert_close(seen["concat"][:, slab], context.double(), **close)
-    written = torch.tensor(panel.writes).sum(0) + torch.tensor(panel.bias)
-    torch.testing.assert_close(written, output, **close)
-
-
+@torch.no_grad()
 @pytest.mark.parametrize("causal", [False, True])
 def test_every_head_of_the_sentence_is_the_package_s(causal):
+    """Every block against the module, and its one head against the function."""
     creek = sentence()
-    mha = module(creek)
+    x, d_k, mha = creek.hidden, creek.d_k, layer_of(creek, creek.n_heads)
+    output, weights = mha(x, causal=causal, return_weights=True)
+    blocked = causal_mask(len(x)) & causal
+    close = {"atol": 2e-4, "rtol": 1e-4, "check_dtype": False}
     for head in range(creek.n_heads):
         panel = flow.scene("Wᴼ", head, causal=causal).flat()[0]
-        assert_is(mha, creek.hidden, panel, head, causal)
+        seen = blocks(panel)
+        q, k, v = (t.unflatten(-1, (-1, d_k))[:, head] for t in mha.w_qkv(x).chunk(3, dim=-1))
+        context = scaled_dot_product_attention(q, k, v, causal=causal)
+        for name, expected in {
+            "x": x, "q": q, "k": k.T, "v": v, "products": q @ k.T, "scores": q @ k.T / d_k**0.5,
+            "weights": weights[head], "context": context, "output": output,
+        }.items():  # fmt: skip
+            torch.testing.assert_close(seen[name], expected.double(), **close)
+        torch.testing.assert_close(seen["masked"], seen["scores"], **close)
+        np.testing.assert_array_equal(panel.blocks["masked"].blocked, blocked.numpy())
+        slab = slice(head * d_k, (head + 1) * d_k)
+        torch.testing.assert_close(seen["concat"][:, slab], context.double(), **close)
+        written = torch.tensor(panel.writes).sum(0) + torch.tensor(panel.bias)
+        torch.testing.assert_close(written, output, **close)
 
 
 def by_hand_heads():
