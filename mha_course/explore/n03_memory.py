@@ -173,7 +173,7 @@ def _caption(step: str, now: Tensor, copied: bool, wrong: Tensor | None) -> str:
         + (
             ", which still is in the tensor's order."
             if now.is_contiguous()
-            else "; its order is no longer the tensor's: view(-1), all in one row, is refused."
+            else ", but the tensor now has another order: view(-1), all in one row, is refused."
         ),
         "contiguous": f"contiguous writes a new strip in the tensor's order, {rule}."
         if copied
