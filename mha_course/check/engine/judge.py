@@ -10,22 +10,13 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.check.engine import beyond, differs, errors, places, rules, search
+from mha_course.check.engine import beyond, differs, errors, places, rules, safely, search
 from mha_course.check.engine.attempt import Attempt, Explanation, Namer, Trial
 from mha_course.check.engine.compare import allowed, close_cells
 from mha_course.check.engine.gradients import gradient
 from mha_course.check.engine.problem import Bound, Problem
 from mha_course.check.engine.report import Finding, Picture, Report, picture
-from mha_course.check.engine.safely import (
-    Outcome,
-    Raised,
-    Returned,
-    codes_of,
-    on_the_cpu,
-    run,
-    safe_text,
-    undisturbed,
-)
+from mha_course.check.engine.safely import Outcome, Raised, Returned, codes_of, on_the_cpu, run
 from mha_course.check.engine.source import Source
 
 NAMERS: tuple[Namer, ...] = (
@@ -51,7 +42,7 @@ ASKED: tuple[Callable[[Attempt], Iterator[Finding]], ...] = (
 
 def judge(problem: Problem, answer: Any) -> Report:
     """Never raises, and leaves no trace."""
-    with undisturbed() as printed:
+    with safely.undisturbed() as printed:
         try:
             report = _judged(problem, answer)
         except (Exception, SystemExit, GeneratorExit) as error:  # what it gave raises when compared
@@ -81,7 +72,7 @@ def _judged(problem: Problem, answer: Any) -> Report:
 def _bound(problem: Problem, answer: Any) -> Bound | Report:
     """The answer as a function of a case's inputs; a report where there is nothing to run."""
     if not callable(answer):
-        what = safe_text(type(answer).__name__, str)
+        what = safely.safe_text(type(answer).__name__, str)
         finding = Finding(
             "not_a_function",
             f"The check got an object of type {what} instead of your code.",
@@ -177,7 +168,7 @@ def _unjudged(error: BaseException) -> Finding:
     return Finding(
         "unjudged",
         f"The check could not judge this answer: looking at what it returns stops with "
-        f"{type(error).__name__}: {safe_text(error, str)}",
+        f"{type(error).__name__}: {safely.safe_text(error, str)}",
         "Does it return plain tensors, as the exercise asks?",
     )
 
@@ -197,7 +188,7 @@ PACKAGES = (
 
 def _is_the_packages(problem: Problem, answer: Any) -> bool:
     """What an import has left where the learner's cell did not run is no answer."""
-    home = safe_text(getattr(answer, "__module__", ""), str)
+    home = safely.safe_text(getattr(answer, "__module__", ""), str)
     return (
         home.startswith(("mha_lesson.", "mha_course."))
         and getattr(answer, "__name__", "") == problem.name

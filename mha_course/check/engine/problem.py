@@ -66,29 +66,23 @@ class StepRaised(Exception):
     """In place of a step's own error, whose traceback would keep every frame."""
 
 
-RAISED = object()  # what is remembered of a step that raised
-
-
-class Memory:
+class Memory(dict[tuple[Any, ...], Any]):
     """What has been computed on a case's inputs: answers with other slips share most steps."""
 
-    def __init__(self) -> None:
-        self.given: dict[tuple[Any, ...], Any] = {}  # by a problem and slips
-        self.rounded: dict[tuple[Any, ...], tuple[Case, Any]] = {}  # by a problem and a dtype
-        self._known: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        if key not in self:
+            try:
+                self[key] = make()
+            except Exception:
+                self[key] = StepRaised
+        if self[key] is StepRaised:
+            raise StepRaised
+        return self[key]
 
-    def once(self, step: Step, *inputs: Any) -> Any:
+    def step(self, step: Step, *inputs: Any) -> Any:
         """What a step gives, computed once for the same inputs."""
         key = (step, *map(id, inputs))
-        if key not in self._known:
-            try:
-                self._known[key] = step(*inputs), inputs  # holds them: no id comes twice
-            except Exception:
-                self._known[key] = RAISED, inputs
-        result, _ = self._known[key]
-        if result is RAISED:
-            raise StepRaised
-        return result
+        return self.once(key, lambda: (step(*inputs), inputs))[0]  # holds them: no id comes twice
 
 
 @dataclass(frozen=True)
@@ -309,7 +303,7 @@ class Problem:
         steps = dict(self.steps)
         steps |= {site: step for slip in slips for site, step in slip.steps.items()}
         if memory is not None:
-            steps = {site: partial(memory.once, step) for site, step in steps.items()}
+            steps = {site: partial(memory.step, step) for site, step in steps.items()}
         with torch.no_grad():
             if whole := steps.get(WHOLE):
                 return whole(*inputs)
@@ -317,16 +311,11 @@ class Problem:
 
     def result_on(self, case: Case, slips: Slips = ()) -> Any:
         """The same on a case's inputs, computed once."""
-        known, key = case.memory.given, (self, *slips)
-        if not slips and key not in known:
+        known, key = case.memory, (self, *slips)
+        if slips:
+            return known.once(key, lambda: self.result_of(slips, case.inputs, known))
+        if key not in known:
             known[key] = self.result_of((), case.inputs)  # with errors of its own
-        elif key not in known:
-            try:
-                known[key] = self.result_of(slips, case.inputs, case.memory)
-            except Exception:
-                known[key] = RAISED
-        if known[key] is RAISED:
-            raise StepRaised
         return known[key]
 
     @property
