@@ -60,10 +60,8 @@ class OtherDevice(TorchFunctionMode):
             return DEVICE
         args, asked = _without_device(args, kwargs)
         if asked is None and name in _MAKERS and torch.get_default_device() == DEVICE:
-            asked, kwargs["device"] = (
-                DEVICE,
-                "cpu",
-            )  # inside the answer's own `with torch.device(…)`
+            # Inside the answer's own `with torch.device(…)`.
+            asked, kwargs["device"] = DEVICE, "cpu"
         tensors = [x for x in flat((args, kwargs)) if isinstance(x, Tensor)]
         there = [self.has(x) for x in tensors]
         if any(there) and name in _TO_NUMPY and kwargs.get("force"):

@@ -52,9 +52,8 @@ def _on(attempt: Attempt, case: Case) -> Finding | None:
     assert isinstance(right, dict)
     pairs = [(n, mine[n], g) for n, g in right.items() if g is not None]
     finite = [(n, g, r) for n, g, r in pairs if g is not None and not g.isnan().any()]
-    other = [
-        n for n, g, r in finite if not close(g, r, TOLERANCE)
-    ]  # exercises 9 and 11 look for NaN
+    # Exercises 9 and 11 look for NaN.
+    other = [n for n, g, r in finite if not close(g, r, TOLERANCE)]
     if other:
         does = (
             f"The values are right, but the gradient of {' and '.join(other)} is wrong: it is "

@@ -62,9 +62,8 @@ def run(answer: Callable[..., Any], inputs: tuple[Any, ...], codes: set[CodeType
     except BaseException as error:
         forget_recipes()
         line, on_purpose = _learners_line(error, codes), _on_purpose(error, codes)
-        return Raised(
-            error.with_traceback(None), *line, on_purpose
-        )  # a traceback would keep every frame
+        error = error.with_traceback(None)  # which would keep every frame
+        return Raised(error, *line, on_purpose)
     changed = any(
         isinstance(x, Tensor) and not x.is_meta and not torch.equal(x, copy)
         for x, copy in zip(inputs, copies, strict=True)
@@ -155,11 +154,8 @@ def undisturbed() -> Iterator[io.StringIO]:
     python_state, torch_state = random.getstate(), torch.get_rng_state()
     numpy_state = numpy.random.get_state() if numpy else None
     cuda_states = torch.cuda.get_rng_state_all() if cuda else None
-    dtype, threads, device = (
-        torch.get_default_dtype(),
-        torch.get_num_threads(),
-        torch.get_default_device(),
-    )
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    threads = torch.get_num_threads()
     printed, collects = io.StringIO(), gc.isenabled()
     gc.disable()  # in a large notebook a single collection takes a quarter of a second
     try:

@@ -162,9 +162,7 @@ def _fitting(
         against = next((t for t in (*wrong, *right) if not reproduces(problem, slips, t)), None)
         if against is None:
             yield slips
-        elif (
-            len(begun) < MOST_BEGUN and len(slips) == 1
-        ):  # three would agree with too much by chance
+        elif len(slips) == 1 and len(begun) < MOST_BEGUN:  # three would fit too much by chance
             begun.append((slips, against))
 
 

@@ -238,9 +238,8 @@ def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Ite
         yield Case((wide, None, layers), sizes, alone, 2e-3, True)
         yield Case((wide, some, layers), sizes, "where scores are as large as 1e4", 2e-3, True)
         low = scoring_low(layers, sizes).expand(B, 1, -1)
-        x = torch.cat(
-            [low, x[:, 1:-1], low], 1
-        )  # the first row has one open key, as the last column
+        # The first row has one open key, as the last column.
+        x = torch.cat([low, x[:, 1:-1], low], 1)
         note = "with a causal mask, where the first token scores itself near −1e4"
         yield Case((x, future(T), layers), sizes, note, 2e-3, True)
 
