@@ -26,17 +26,16 @@ def queries_and_keys() -> Iterator[Case]:
 
 
 def queries_keys_values() -> Iterator[Case]:
-    for seed, (axes, (t_q, t_k, d_k, d_v)) in enumerate(
-        (
-            ({"B": 2}, (3, 5, 7, 11)),
-            ({}, (3, 5, 2, 7)),
-            ({"B": 2, "h": 3}, (5, 7, 11, 13)),
-            ({"B": 1}, (7, 3, 5, 2)),
-            ({}, (1, 1, 3, 2)),
-            ({}, (3, 3, 3, 3)),
-            ({"B": 3}, (3, 3, 3, 3)),
-        )
-    ):
+    rows = (
+        ({"B": 2}, (3, 5, 7, 11)),
+        ({}, (3, 5, 2, 7)),
+        ({"B": 2, "h": 3}, (5, 7, 11, 13)),
+        ({"B": 1}, (7, 3, 5, 2)),
+        ({}, (1, 1, 3, 2)),
+        ({}, (3, 3, 3, 3)),
+        ({"B": 3}, (3, 3, 3, 3)),
+    )
+    for seed, (axes, (t_q, t_k, d_k, d_v)) in enumerate(rows):
         lead = tuple(axes.values())
         sizes = axes | {"T_q": t_q, "T_k": t_k, "d_k": d_k, "d_v": d_v}
         Q = normal(*lead, t_q, d_k, seed=seed)

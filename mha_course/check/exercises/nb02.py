@@ -14,9 +14,8 @@ from mha_course.check.exercises import Case, exercise
 
 
 def tokens_and_weights() -> Iterator[Case]:
-    for seed, (B, T, d_model) in enumerate(
-        ((2, 4, 7), (1, 3, 2), (1, 7, 5), (3, 2, 7), (2, 3, 3), (3, 3, 3), (1, 1, 3), (2, 3, 1))
-    ):
+    rows = ((2, 4, 7), (1, 3, 2), (1, 7, 5), (3, 2, 7), (2, 3, 3), (3, 3, 3), (1, 1, 3), (2, 3, 1))
+    for seed, (B, T, d_model) in enumerate(rows):
         sizes = {"B": B, "T": T, "d_model": d_model}
         X = normal(B, T, d_model, seed=seed)
         W = normal(3 * d_model, d_model, seed=seed + 20)
@@ -140,15 +139,8 @@ def one_by_one(X, W):
 
 
 def widths() -> Iterator[Case]:
-    for d_model, h, d_k in (
-        (7, 3, 5),
-        (13, 2, 11),
-        (512, 8, 64),
-        (10, 5, 3),
-        (11, 1, 3),
-        (3, 7, 2),
-        (12, 3, 4),
-    ):
+    rows = ((7, 3, 5), (13, 2, 11), (512, 8, 64), (10, 5, 3), (11, 1, 3), (3, 7, 2), (12, 3, 4))
+    for d_model, h, d_k in rows:
         yield Case((d_model, h, d_k), {"d_model": d_model, "n_heads": h, "d_k": d_k})
     note = "with d_model = 9, n_heads = 11 and d_k = 5"
     yield Case((9, 11, 5), {}, note, asks="Is there a division whose result is rounded down?")

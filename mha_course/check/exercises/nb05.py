@@ -12,18 +12,17 @@ from mha_course.check.exercises.nb02 import factors
 
 
 def heads_and_w_o() -> Iterator[Case]:
-    for seed, (B, h, T, d_k, d_model) in enumerate(
-        (
-            (2, 3, 5, 7, 11),
-            (1, 2, 3, 2, 5),
-            (2, 1, 5, 3, 7),
-            (3, 5, 2, 3, 15),
-            (1, 2, 1, 3, 5),
-            (2, 3, 3, 3, 3),
-            (2, 3, 5, 7, 7),
-            (2, 2, 3, 5, 10),
-        )
-    ):
+    rows = (
+        (2, 3, 5, 7, 11),
+        (1, 2, 3, 2, 5),
+        (2, 1, 5, 3, 7),
+        (3, 5, 2, 3, 15),
+        (1, 2, 1, 3, 5),
+        (2, 3, 3, 3, 3),
+        (2, 3, 5, 7, 7),
+        (2, 2, 3, 5, 10),
+    )
+    for seed, (B, h, T, d_k, d_model) in enumerate(rows):
         sizes = {"B": B, "n_heads": h, "T": T, "d_k": d_k, "d_model": d_model}
         heads = normal(B, h, T, d_k, seed=seed)
         W_o = normal(d_model, h * d_k, seed=seed + 20)

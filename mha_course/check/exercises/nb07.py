@@ -11,9 +11,8 @@ from mha_course.check.exercises import WHOLE, Case, exercise
 
 
 def logits_and_tokens() -> Iterator[Case]:
-    for seed, (B, T, V) in enumerate(
-        ((2, 5, 7), (1, 3, 5), (3, 2, 5), (2, 7, 3), (3, 3, 3), (1, 2, 2), (5, 7, 7))
-    ):
+    rows = ((2, 5, 7), (1, 3, 5), (3, 2, 5), (2, 7, 3), (3, 3, 3), (1, 2, 2), (5, 7, 7))
+    for seed, (B, T, V) in enumerate(rows):
         generator = torch.Generator().manual_seed(seed)
         tokens = torch.randint(0, V, (B, T), generator=generator)
         tokens[0, -1] = tokens[-1, 0] = 0  # token 0 is an ordinary token

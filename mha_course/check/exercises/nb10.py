@@ -10,16 +10,15 @@ from mha_course.check.exercises import Case, exercise
 
 
 def rows_and_positions() -> Iterator[Case]:
-    for seed, (axes, T, d_k, numbers) in enumerate(
-        (
-            ({"B": 2, "h": 3}, 5, 14, (0, 1, 2, 3, 4)),
-            ({}, 3, 10, (7, 2, 11)),
-            ({"B": 3}, 7, 6, (4, 5, 6, 7, 8, 9, 10)),
-            ({"B": 1, "h": 5}, 1, 22, (13,)),
-            ({"B": 2}, 4, 2, (0, 3, 3, 17)),
-            ({"h": 2}, 3, 26, (101, 5, 1009)),
-        )
-    ):
+    rows = (
+        ({"B": 2, "h": 3}, 5, 14, (0, 1, 2, 3, 4)),
+        ({}, 3, 10, (7, 2, 11)),
+        ({"B": 3}, 7, 6, (4, 5, 6, 7, 8, 9, 10)),
+        ({"B": 1, "h": 5}, 1, 22, (13,)),
+        ({"B": 2}, 4, 2, (0, 3, 3, 17)),
+        ({"h": 2}, 3, 26, (101, 5, 1009)),
+    )
+    for seed, (axes, T, d_k, numbers) in enumerate(rows):
         x = normal(*axes.values(), T, d_k, seed=seed)
         sizes = axes | {"T": T, "d_k": d_k}
         note = f"with positions ({', '.join(map(str, numbers))})"

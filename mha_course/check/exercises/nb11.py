@@ -22,9 +22,8 @@ DO_NOT_FIT = ("all_axes_reversed", "first_axes_exchanged", "axes_one_and_two", "
 
 
 def new_tokens_and_a_cache() -> Iterator[Case]:
-    for seed, (B, h, n_new, n_old, d_k) in enumerate(
-        ((2, 3, 4, 5, 7), (2, 3, 5, 0, 7), (1, 2, 1, 7, 5), (3, 1, 2, 1, 11), (1, 5, 7, 3, 2))
-    ):
+    rows = ((2, 3, 4, 5, 7), (2, 3, 5, 0, 7), (1, 2, 1, 7, 5), (3, 1, 2, 1, 11), (1, 5, 7, 3, 2))
+    for seed, (B, h, n_new, n_old, d_k) in enumerate(rows):
         q, k, v = (normal(B, h, n_new, d_k, seed=seed + 20 * i) for i in range(3))
         old = (
             [normal(B, h, n_old, d_k, seed=seed + 20 * i) for i in (3, 4)] if n_old else [None] * 2
@@ -269,10 +268,9 @@ def give(context, k, v, new):
 
 
 def queries_and_fewer_keys() -> Iterator[Case]:
-    for seed, (B, h, h_kv, t_q, t_k, d_k) in enumerate(
-        ((2, 6, 3, 4, 5, 7), (3, 6, 2, 5, 7, 11), (1, 4, 1, 3, 2, 5), (2, 3, 3, 5, 3, 2),
-         (2, 1, 1, 7, 3, 5), (5, 8, 4, 1, 3, 3))
-    ):  # fmt: skip
+    rows = ((2, 6, 3, 4, 5, 7), (3, 6, 2, 5, 7, 11), (1, 4, 1, 3, 2, 5), (2, 3, 3, 5, 3, 2),
+            (2, 1, 1, 7, 3, 5), (5, 8, 4, 1, 3, 3))  # fmt: skip
+    for seed, (B, h, h_kv, t_q, t_k, d_k) in enumerate(rows):
         q, k = normal(B, h, t_q, d_k, seed=seed), normal(B, h_kv, t_k, d_k, seed=seed + 20)
         sizes = {"B": B, "h": h, "h_kv": h_kv, "T_q": t_q, "T_k": t_k, "d_k": d_k}
         yield Case((q, k), sizes, f"with h = {h} and h_kv = {h_kv}")

@@ -9,9 +9,8 @@ from mha_course.check.exercises import WHOLE, Case, exercise
 
 
 def heads_and_one() -> Iterator[Case]:
-    for seed, (B, h, T, d_k, i) in enumerate(
-        ((2, 3, 5, 7, 1), (1, 2, 3, 5, 0), (3, 5, 2, 3, 4), (2, 1, 3, 2, 0), (3, 3, 3, 3, 2))
-    ):
+    rows = ((2, 3, 5, 7, 1), (1, 2, 3, 5, 0), (3, 5, 2, 3, 4), (2, 1, 3, 2, 0), (3, 3, 3, 3, 2))
+    for seed, (B, h, T, d_k, i) in enumerate(rows):
         sizes = {"B": B, "h": h, "T": T, "d_k": d_k}
         heads = normal(B, h, T, d_k, seed=seed)
         yield Case((heads, i), sizes, f"with i = {i}")
@@ -67,9 +66,8 @@ def another_shape(heads, i):
 
 
 def weights_and_positions() -> Iterator[Case]:
-    for seed, (h, T, query, right, wrong) in enumerate(
-        ((5, 7, 4, 1, 2), (3, 5, 2, 0, 4), (7, 3, 0, 2, 1), (1, 2, 1, 0, 1), (12, 5, 4, 3, 0))
-    ):
+    rows = ((5, 7, 4, 1, 2), (3, 5, 2, 0, 4), (7, 3, 0, 2, 1), (1, 2, 1, 0, 1), (12, 5, 4, 3, 0))
+    for seed, (h, T, query, right, wrong) in enumerate(rows):
         weights = normal(h, T, T, seed=seed, std=1.5).softmax(-1)
         if h > 1:
             weights[1, query, right] = weights[1, query, wrong] = 0.25  # a tie solves nothing
