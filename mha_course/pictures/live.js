@@ -139,12 +139,14 @@ export async function mount(el, theme, bytes) {
   if (play) bar.append(player(controls, play).button);
   bar.append(view.head);
   let width = 0;
-  new ResizeObserver(() => { // also the first time
+  const fit = () => {
     if (stage.clientWidth === width) return;
     width = stage.clientWidth;
     view.resize();
     apply();
-  }).observe(stage);
+  };
+  new ResizeObserver(fit).observe(stage); // also the first time
+  addEventListener("beforeprint", fit); // its fold may have been opened for paper only now
 }
 
 export default { render };

@@ -123,3 +123,16 @@ def test_a_page_without_scripts_shows_the_still_picture(tab, page_of):
     page.goto(path.as_uri())
     assert page.locator("figure img").get_attribute("alt") == demo.stored(4, True).alt
     assert figures.html(demo.stored(4, True)) in path.read_text(encoding="utf-8")
+
+
+def test_a_picture_in_a_fold_that_is_opened_for_paper_is_drawn_at_once(tab, page_of):
+    folded = "<!doctype html><title>t</title><details><summary>more</summary>{}</details>"
+    page = tab(offline=True)
+    page.goto(page_of("fold", demo.stored_explorer, folded).as_uri())
+    page.wait_for_selector("canvas", state="attached")
+    said = page.evaluate("""() => {
+        document.querySelector("details").open = true;
+        dispatchEvent(new Event("beforeprint"));
+        return document.querySelector("canvas").getAttribute("aria-label");
+    }""")
+    assert said == demo.stored_explorer().first.alt
