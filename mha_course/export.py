@@ -32,6 +32,8 @@ PAGE = (
 <style>
   .jp-RenderedMarkdown :is(p, ul, ol) { max-width: 75ch; }
   .jp-Notebook { max-width: 80rem; }
+  .second-reading > summary { font: var(--jp-content-font-size1)/var(--jp-content-line-height)
+                              var(--jp-content-font-family); }
   @media print { pre { white-space: pre-wrap !important; overflow-wrap: anywhere; } }
 """
     + folds.STYLE

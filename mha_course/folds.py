@@ -26,7 +26,10 @@ STYLE = """
 .second-reading > summary { cursor: pointer; padding: .6rem 0; }
 .second-reading > summary > * { margin: 0 0 .2em; }
 .second-reading > summary > h2 { display: inline; font-size: 1.15rem; }
-@media print { .second-reading { border: 0; padding: 0; } }
+@media print {
+  .second-reading { border: 0; padding: 0; }
+  .second-reading > summary { break-inside: avoid; break-after: avoid; }
+}
 """
 # For browsers that do not do so themselves; and on paper nothing is folded.
 SCRIPT = """<script>
