@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from functools import partial
 
 import pytest
 from bs4 import BeautifulSoup
@@ -12,7 +13,9 @@ from nbformat import v4
 import notebooks
 import sample_site
 import website
+from mha_course import explore
 from mha_course.formulas import typed, typeset
+from mha_course.pictures import live
 from sample_site import CHOSEN
 
 FORMULA = re.compile(r"\$\$.+?\$\$|\$.+?\$")
@@ -120,6 +123,15 @@ def test_every_explorer_moves_in_its_page(site, soups):
         for place in places:
             assert f'show("{place["id"]}"' in (site / f"{place['id']}.js").read_text("utf-8")
         assert (site / "explore.js").exists() and not main.find_all("script", src=True)
+
+
+def test_every_explorer_of_the_course_can_be_made_for_its_page(monkeypatch):
+    few_steps = partial(website.two_sides_runs, n_steps=10)
+    monkeypatch.setattr(website, "two_sides_runs", few_steps)
+    monkeypatch.setattr(live, "states_script", lambda made, _: made.first.alt)
+    cells = [cell for path in notebooks.paths() for cell in notebooks.read(path).cells]
+    names = {website.explorer_id(cell) for cell in cells} - {""}
+    assert len(names) > len(explore.__all__) and all(map(website.explorer_script, names))
 
 
 def test_every_formula_of_the_course_is_set_without_a_script():
