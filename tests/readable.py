@@ -1,11 +1,18 @@
-"""Whether something can be read: a drawing, whose texts do not overlap; a sentence, which ends."""
+"""Whether it can be read: a drawing, whose texts do not overlap; two colours; a sentence."""
 
 import re
 
 import numpy as np
 
 from mha_course.pictures import layout
+from mha_course.pictures.colours import luminance
 from mha_course.pictures.marks import ColourBar, Drawing, Text, text_width
+
+
+def contrast(one: str | tuple, other: str | tuple) -> float:
+    """Contrast of two colours as WCAG 2 defines it, 1 to 21."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 def is_a_sentence(text: str) -> bool:

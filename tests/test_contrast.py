@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mha_course.pictures import figures, live
-from mha_course.pictures.colours import HEADS, MAPS, ROLES, TILE, contrast, luminance, rgb, text_on
+from mha_course.pictures.colours import HEADS, MAPS, ROLES, TILE, luminance, rgb, text_on
+from readable import contrast
 
 ROOT = Path(__file__).parents[1]
 STYLE = (ROOT / "tools/pages/page.css").read_text(encoding="utf-8")

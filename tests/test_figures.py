@@ -11,7 +11,7 @@ from PIL import Image
 
 import new_process
 from mha_course.pictures import figures, layout, live, module
-from mha_course.pictures.colours import INK, MAPS, ROLES, contrast, rgb, text_on
+from mha_course.pictures.colours import INK, MAPS, ROLES, rgb, text_on
 from mha_course.pictures.marks import (
     PLAIN,
     Cells,
@@ -36,7 +36,7 @@ from mha_course.pictures.panels import (
     head_colour,
 )
 from mha_course.pictures.words import Ribbons
-from readable import assert_readable, unpacked
+from readable import assert_readable, contrast, unpacked
 
 TOKENS = ["the", "creek", "was", "cold", "and", "the", "spunky", "dog", "wanted", "to", "jump",
           "over", "it"]  # fmt: skip

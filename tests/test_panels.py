@@ -22,6 +22,7 @@ from mha_course.pictures.panels import (
     Words,
     number,
 )
+from readable import contrast
 
 TOKENS = ["the", "creek", "was"]
 
@@ -78,7 +79,7 @@ def test_lightness_changes_evenly_with_the_value_on_both_pages(page):
 @pytest.mark.parametrize("page", ["#FFFFFF", "#111111"])
 def test_text_and_the_strongest_cells_stand_out_on_both_pages(page):
     for colour in (colours.INK, colours.HIGH, colours.LOW):
-        assert colours.contrast(colour, page) > 3.9
+        assert contrast(colour, page) > 3.9
 
 
 def test_eight_heads_have_eight_colours_then_they_repeat():

@@ -82,12 +82,6 @@ def luminance(colour: str | Sequence[Any]) -> float:
     return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
-def contrast(one: str | Sequence[Any], other: str | Sequence[Any]) -> float:
-    """Contrast of two colours as WCAG 2 defines it, 1 to 21."""
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 def text_on(paper: str | Sequence[Any]) -> str:
     """Black or white, whichever reads better on `paper`: at least 4.5 : 1."""
     return "#000000" if luminance(paper) > 0.179 else "#FFFFFF"
