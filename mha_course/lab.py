@@ -31,6 +31,11 @@ LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
 SETTINGS = HERE / "jupyter"  # how the lab opens, and how it saves
 EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
+OLD_IMPORT = re.compile(
+    r"^\s*from mha_lesson(?:\.(?:course|check|explore|pictures)\b"
+    r"| import .*\b(?:check|compare|explore|runs|shipped)\b)",
+    re.M,
+)
 FIRST = "00_start_here.ipynb"
 FIRST_PICTURE = "ribbons"  # the cell whose picture is kept
 TO_RUN = "Run this cell (Shift+Enter): a picture appears, and you can move it."
@@ -166,6 +171,20 @@ def _read_record(mine: Path) -> dict[str, str]:
     return {name: value for name, value in record.items() if isinstance(value, str)}
 
 
+def old_imports(mine: Path) -> list[str]:
+    """A sentence on the copies that import from `mha_lesson` what is in `mha_course` now."""
+    old = [
+        path.name
+        for path in sorted(mine.glob("*.ipynb"))
+        if path.is_file()
+        and (notebook := _notebook(path.read_bytes()))
+        and any(OLD_IMPORT.search(str(_joined(cell["source"]))) for cell in notebook["cells"])
+    ]
+    names = ", ".join(old)
+    return [f"Where {names} imports check, explore or a picture, write mha_course for mha_lesson, "
+            "as in `from mha_course import check, explore`."] if old else []  # fmt: skip
+
+
 def working_copy() -> Path:
     """`my_notebooks` in this folder, or this folder where it is one."""
     here = Path.cwd()
@@ -230,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit("JupyterLab is not installed; get it with: pip install 'mha-lesson[lab]'")
     mine = working_copy()
     try:
-        lines = sync(NOTEBOOKS, mine, date.today())
+        lines = [*sync(NOTEBOOKS, mine, date.today()), *old_imports(mine)]
     except OSError as error:
         if not any(mine.glob("*.ipynb")):
             raise SystemExit(
