@@ -117,7 +117,8 @@ def assert_says_largest(scene: Scene, panels: list[Heatmap]) -> None:
 
 def test_explorers_are_functions_whatever_was_imported_before() -> None:
     for name in explore.__all__:
-        assert module(name) and callable(getattr(explore, name))
+        assert module(name).scene
+        assert callable(getattr(explore, name))
     with pytest.raises(AttributeError, match="no attribute 'film'"):
         _ = explore.film
 
@@ -427,6 +428,14 @@ class TestHeads:
         shown = [p.values for p in heatmaps(module("heads").scene(h, d_k))]
         np.testing.assert_allclose(shown, expected.numpy(), atol=FOUR)
 
+    def test_own_module(self) -> None:
+        mha, x = MultiHeadAttention(30, 5, d_k=7), torch.randn(11, 30)
+        scene = explore.heads(mha, x, list("abcdefghijk")).scene
+        with torch.no_grad():
+            _, weights = mha(x, return_weights=True)
+        np.testing.assert_allclose([p.values for p in heatmaps(scene)], weights, atol=FOUR)
+        assert heatmaps(scene)[0].rows == tuple("abcdefghijk")
+
 
 @NEEDS_WEIGHTS
 class TestRealHeads:
@@ -717,3 +726,5 @@ def test_the_ends_of_a_sentence_can_be_hidden() -> None:
         for whole, inner in zip(shown, hidden, strict=True):
             assert inner.rows == inner.columns == whole.rows[1:-1]
             np.testing.assert_array_equal(inner.values, whole.values[1:-1, 1:-1])
+    own = explore.heads(MultiHeadAttention(30, 5), torch.randn(4, 30))
+    assert tuple(own.controls) == ("h", "d_k")

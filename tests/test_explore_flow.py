@@ -12,7 +12,7 @@ from mha_course.pictures.colours import HEADS, MAPS, ROLES, rgb
 from mha_course.pictures.layout import SCREEN, WIDTH, draw
 from mha_course.pictures.marks import Cells
 from mha_course.pictures.panel import FOLDED
-from mha_lesson import causal_mask, scaled_dot_product_attention
+from mha_lesson import MultiHeadAttention, causal_mask, scaled_dot_product_attention
 from mha_lesson.text import sentence
 from test_explore import layer_of
 
@@ -21,35 +21,57 @@ STEPS = tuple(flow.STEPS)
 STRIP = 80  # below the picture: what made a number
 
 
+def random_case(d_model=15, n_heads=5, d_k=7, T=11, bias=True):
+    torch.manual_seed(2)
+    mha = MultiHeadAttention(d_model, n_heads, d_k=d_k, bias=bias).eval()
+    torch.nn.init.normal_(mha.w_qkv.weight)
+    if bias:
+        torch.nn.init.normal_(mha.w_o.bias)
+    return mha, torch.randn(T, d_model)
+
+
 def blocks(panel):
     return {name: torch.tensor(block.values) for name, block in panel.blocks.items()}
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("causal", [False, True])
-def test_every_head_of_the_sentence_is_the_package_s(causal):
-    """Every block against the module, and its one head against the function."""
-    creek = sentence()
-    x, d_k, mha = creek.hidden, creek.d_k, layer_of(creek, creek.n_heads)
-    output, weights = mha(x, causal=causal, return_weights=True)
-    blocked = causal_mask(len(x)) & causal
-    close = {"atol": 2e-4, "rtol": 1e-4, "check_dtype": False}
-    for head in range(creek.n_heads):
-        panel = flow.scene("Wᴼ", head, causal=causal).flat()[0]
-        seen = blocks(panel)
+def assert_is(mha, x, panel, head, causal):
+    """Every block of `panel` against the module, and its one head against the function."""
+    seen, d_k = blocks(panel), mha.d_k
+    with torch.no_grad():
+        output, weights = mha(x, causal=causal, return_weights=True)
         q, k, v = (t.unflatten(-1, (-1, d_k))[:, head] for t in mha.w_qkv(x).chunk(3, dim=-1))
         context = scaled_dot_product_attention(q, k, v, causal=causal)
-        for name, expected in {
-            "x": x, "q": q, "k": k.T, "v": v, "products": q @ k.T, "scores": q @ k.T / d_k**0.5,
-            "weights": weights[head], "context": context, "output": output,
-        }.items():  # fmt: skip
-            torch.testing.assert_close(seen[name], expected.double(), **close)
-        torch.testing.assert_close(seen["masked"], seen["scores"], **close)
-        np.testing.assert_array_equal(panel.blocks["masked"].blocked, blocked.numpy())
-        slab = slice(head * d_k, (head + 1) * d_k)
-        torch.testing.assert_close(seen["concat"][:, slab], context.double(), **close)
-        written = torch.tensor(panel.writes).sum(0) + torch.tensor(panel.bias)
-        torch.testing.assert_close(written, output, **close)
+    close = {"atol": 2e-4, "rtol": 1e-4, "check_dtype": False}
+    for name, expected in {
+        "x": x, "q": q, "k": k.T, "v": v, "products": q @ k.T, "scores": q @ k.T / d_k**0.5,
+        "weights": weights[head], "context": context, "output": output,
+    }.items():  # fmt: skip
+        torch.testing.assert_close(seen[name], expected.double(), **close)
+    torch.testing.assert_close(seen["masked"], seen["scores"], **close)
+    blocked = causal_mask(len(x)) if causal else torch.zeros(len(x), len(x), dtype=torch.bool)
+    np.testing.assert_array_equal(panel.blocks["masked"].blocked, blocked.numpy())
+    slab = slice(head * d_k, (head + 1) * d_k)
+    torch.testing.assert_close(seen["concat"][:, slab], context.double(), **close)
+    written = torch.tensor(panel.writes).sum(0) + torch.tensor(panel.bias)
+    torch.testing.assert_close(written, output, **close)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_head_of_the_sentence_is_the_package_s(causal):
+    creek = sentence()
+    mha = layer_of(creek, creek.n_heads)
+    for head in range(creek.n_heads):
+        panel = flow.scene("Wᴼ", head, causal=causal).flat()[0]
+        assert_is(mha, creek.hidden, panel, head, causal)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_module_of_your_own_at_every_head(bias):
+    mha, x = random_case(bias=bias)
+    source = flow._own_source(mha, x, None)
+    for head, causal in itertools.product(range(mha.n_heads), (False, True)):
+        panel = flow.draw(source, "Wᴼ", head, causal, "output").flat()[0]
+        assert_is(mha, x, panel, head, causal)
 
 
 def by_hand_heads():
@@ -156,12 +178,14 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     step.value = "softmax"
     example.value = flow.BY_HAND
     assert (step.value, whole.view.error) == ("softmax", "")
-    masked = explore.flow(until="mask")
-    assert masked.values == {"step": "mask", "head": 1, "causal": True}
-    assert masked.controls["step"].options[:2] == STEPS[:2]  # X stands alone at first
+    mha, x = random_case()
+    yours = explore.flow(mha, x, until="mask")
+    assert yours.values == {"step": "mask", "head": 0, "causal": True}
+    assert yours.controls["step"].options[:2] == STEPS[:2]  # X stands alone at first
+    assert yours.controls["head"].max == mha.n_heads - 1
     opens = {until: explore.flow(until=until).values["step"] for until in flow.PARTS}
     about = ["Q, K, V"] * 3 + ["mask", "Wᴼ"]  # where the notebook speaks of it
-    assert [*opens.values()] == about
+    assert [*opens.values()] == about and explore.flow(mha, x).values["step"] == "Wᴼ"
     shown = [explore.flow(until=until).first.flat()[0].shown for until in flow.PARTS]
     assert [names[-1] for names in shown] == ["context"] * 4 + ["output"]  # a still shows all
 

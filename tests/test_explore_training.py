@@ -86,6 +86,23 @@ def test_the_controls_fit_each_other(runs):
     assert explorer.view.scene["caption"] == explorer.scene.caption
 
 
+def test_works_without_arguments(runs, monkeypatch):
+    asked = []
+
+    def quick(h, seeds, snapshot_every):
+        asked.append(h)
+        return two_sides_runs(h, seeds, n_steps=20, snapshot_every=snapshot_every)
+
+    monkeypatch.setattr(n07, "two_sides_runs", quick)
+    n07._trained.cache_clear()
+    try:
+        assert tuple(explore.training().controls["h"].options) == (1, 2, 4, 8)
+        assert n07.scene(4, 10).caption.startswith("h = 4, step 10: ")
+        assert asked == [1, 2, 4, 8]  # once
+    finally:
+        n07._trained.cache_clear()
+
+
 def test_refusals(runs):
     with pytest.raises(ValueError, match="the same"):
         explore.training([runs[0], runs[0]])

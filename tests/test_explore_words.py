@@ -13,7 +13,7 @@ from mha_course.pictures.colours import ROLES
 from mha_course.pictures.layout import draw
 from mha_course.pictures.marks import Cells, Path, Rect, Text
 from mha_course.pictures.panels import head_colour, number
-from mha_lesson import cost
+from mha_lesson import MultiHeadAttention, cost
 from mha_lesson.text import sentence
 from test_explore import module
 
@@ -196,6 +196,14 @@ def test_the_flow_says_the_numbers_of_the_pair():
             assert (abs(block.values) > block.limits[1] * 1.001).mean() < 0.01
         assert blocks["scores"].title == "÷ √32"
         assert blocks["masked"].title == ("causal mask" if causal else "no mask")
+
+
+def test_your_own_flow_begins_with_the_last_query_and_what_it_looks_at_most():
+    torch.manual_seed(4)
+    mha, x = MultiHeadAttention(12, 3), 3 * torch.randn(7, 12)
+    mha.w_qkv.weight.data.normal_()
+    most = int(mha(x, return_weights=True)[1][0, -1].argmax())
+    assert most < 6 and flow._own_source(mha, x, None).pick == (6, most)
 
 
 @pytest.mark.parametrize("head", [1, 7, 10])

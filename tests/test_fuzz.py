@@ -269,6 +269,7 @@ def curve() -> panels.Curve:
 
 
 MHA = attention.MultiHeadAttention(6, 3).requires_grad_(False)
+WIDE = attention.MultiHeadAttention(520, 2, d_k=2).requires_grad_(False)
 GROUPED = decoding.GroupedQueryAttention(6, 4, 2, d_k=4).requires_grad_(False)
 LANGUAGE = models.LanguageModel(7, 11, 6, 2).requires_grad_(False)
 WRITER = models.Writer(7, 4, 2, 6, d_k=4).requires_grad_(False)
@@ -419,7 +420,11 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "figures.show": lambda: {"thing": [heatmap(title="a"), curve()]},
     # ------------------------------------------------------------ explorers
     "explore.cost.cost": lambda: {"measured": measured()},
-    "explore.flow.flow": lambda: {"until": "heads"},
+    "explore.flow.flow": lambda: {
+        "mha": MHA, "x": normal(5, 6), "tokens": list("abcde"), "until": "heads",
+    },
+    "explore.heads.heads": lambda: {"mha": MHA, "x": normal(5, 6), "tokens": list("abcde")},
+    "explore.real_heads.real_heads": lambda: {"text": "The dog."},
     "explore.training.training": lambda: {"runs": runs()[:2]},
 }  # fmt: skip
 
@@ -474,12 +479,15 @@ def callee(name: str) -> Callable[..., Any]:
 # A call is tried on one in so many examples.
 EVERY = dict.fromkeys(CALLS, 3) | {
     "cost.measure": 5,
+    "explore.heads.heads": 5,
+    "explore.real_heads.real_heads": 5,
     "explore.training.training": 5,
     "figures.show": 5,
 }
 # A refusal may also name an argument of a function that is called on the way.
 OTHER_NAMES = {
     "figures.show": ("panels",),
+    "explore.real_heads.real_heads": ("sentence",),
     "training.predict_next": ("ids", "logits"),
     "training.train": ("ids", "logits"),
 }
@@ -506,11 +514,14 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(cost, "_machine_at_hand", lambda device: cost.TEXTBOOK)
     monkeypatch.setattr(pretrained, "load", small_model)
     n07 = import_module("mha_course.explore.n07_training")
+    monkeypatch.setattr(n07, "_trained", lambda: tuple(runs()))
     monkeypatch.setattr(n07, "_letters", lambda: ids(7, 12))
 
 
 # Or says what it must be, where no word describes what came.
-WHAT_CAME = re.compile(r"\b(got|has|end after)\b|must be a panel|must lie within|at least one run")
+WHAT_CAME = re.compile(
+    r"\b(got|has|end after)\b|must be a panel|must lie within|at least one run|Type a sentence"
+)
 
 
 def is_refused(name: str, given: dict[str, Any]) -> bool:
@@ -549,6 +560,8 @@ ONCE_LEAKED = (
     ("attention.MultiHeadAttention", {"n_heads": np.int64(3)}),
     ("cost.flops", {"d_model": 384, "n_heads": np.uint8(200)}),
     ("cost.measure", {"lengths": ()}),
+    ("explore.heads.heads", {"tokens": [[0]] * 5}),
+    ("explore.heads.heads", {"x": torch.full((5, 6), torch.nan)}),
     ("masks.padding_mask", {"lengths": [10**400, 0.0]}),
     ("models.LanguageModel.continue_ids", {"temperature": 1e-320}),
     ("models.RepeatModel.forward", {"ids": ids(2, 5) + 7}),
@@ -579,6 +592,9 @@ REFUSED = (
     ("decoding.GroupedQueryAttention", {"bias": 1}),
     ("decoding.GroupedQueryAttention", {"window": 0}),
     ("decoding.GroupedQueryAttention.forward", {"return_weights": 1}),
+    ("explore.flow.flow", {"mha": WIDE, "x": normal(5, 520)}),
+    ("explore.flow.flow", {"x": normal(25, 6), "tokens": None}),
+    ("explore.heads.heads", {"x": normal(5, 7)}),
     ("heads.next_token", {"weights": weights(2, 1, 1)}),
     ("heads.found", {"weights": weights(2, 3, 3), "links": [(1, 0)]}),
     ("models.LanguageModel.continue_ids", {"ids": ids(0)}),

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from mha_course import explore
+from mha_course.explore.n07_training import HEADS
 from mha_course.pictures import controls, layout, live, panels, states
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.heatmap import HeatmapCells
@@ -110,7 +111,7 @@ def explorer_of(name: str) -> live.Explorer:
     if kind == "training":  # of weights that are drawn: other weights after each step
         return explore.training([
             Run(TwoSidesModel(h), 4, [1.0] * 4, {n: TwoSidesModel(h).state_dict() for n in (0, 4)})
-            for h in (1, 2, 4, 8)
+            for h in HEADS
         ])  # fmt: skip
     return getattr(explore, kind)(**({"until": until} if until else {}))
 

@@ -14,6 +14,7 @@ import notebooks
 import sample_site
 import website
 from mha_course import explore
+from mha_course.explore import n07_training
 from mha_course.formulas import typed, typeset
 from mha_course.pictures import live
 from sample_site import CHOSEN
@@ -126,8 +127,9 @@ def test_every_explorer_moves_in_its_page(site, soups):
 
 
 def test_every_explorer_of_the_course_can_be_made_for_its_page(monkeypatch):
-    few_steps = partial(website.two_sides_runs, n_steps=10)
-    monkeypatch.setattr(website, "two_sides_runs", few_steps)
+    few_steps = partial(n07_training.two_sides_runs, seeds=[0], n_steps=10, snapshot_every=10)
+    runs = [run for h in n07_training.HEADS for run in few_steps(h)]
+    monkeypatch.setattr(n07_training, "_trained", lambda: runs)
     monkeypatch.setattr(live, "states_script", lambda made, _: made.first.alt)
     cells = [cell for path in notebooks.paths() for cell in notebooks.read(path).cells]
     names = {website.explorer_id(cell) for cell in cells} - {""}

@@ -20,7 +20,6 @@ import textwrap
 from concurrent.futures import ProcessPoolExecutor
 from copy import copy
 from pathlib import Path
-from typing import Any
 
 import torch
 from bs4 import BeautifulSoup, Tag
@@ -37,7 +36,6 @@ from from_npm import BUILD
 from mha_course import explore, folds, predictions
 from mha_course.formulas import typeset
 from mha_course.pictures import live
-from mha_lesson.training import two_sides_runs
 
 ROOT = BUILD.parent
 SITE = BUILD / "site"
@@ -246,10 +244,7 @@ def add_contents(soup: BeautifulSoup) -> None:
 def explorer_script(name: str) -> str:
     """The script of an explorer, with all its states; `name` as `explorer_id` gives it."""
     _, kind, *until = name.split("-")
-    options: dict[str, Any] = {"until": until[0]} if until else {}
-    if kind == "training":  # those of notebook 07
-        heads = (1, 2, 4, 8)
-        options["runs"] = [run for h in heads for run in two_sides_runs(h, [0], snapshot_every=10)]
+    options = {"until": until[0]} if until else {}
     return live.states_script(getattr(explore, kind)(**options), name)
 
 

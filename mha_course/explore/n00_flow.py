@@ -8,15 +8,16 @@ import ipywidgets as widgets
 import torch
 from torch import Tensor
 
+from mha_course.pictures.fields import text_of
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, number
-from mha_lesson.attention import merge_heads, split_heads, textbook_attention
+from mha_lesson.attention import MultiHeadAttention, merge_heads, split_heads, textbook_attention
 from mha_lesson.masks import causal_mask
-from mha_lesson.refusals import require_one_of
+from mha_lesson.refusals import describe, listed, require_one_of
 from mha_lesson.text import sentence
 
-BY_HAND, SENTENCE = "by hand", "the sentence"
+BY_HAND, SENTENCE, YOURS = "by hand", "the sentence", "your module"
 PARTS = ("attention", "projections", "heads", "mask", "output")  # as the notebooks 1 to 5 add them
 STEPS = {  # step, in plain letters for the slider -> the blocks that it adds
     "X": ("x",),
@@ -30,6 +31,7 @@ STEPS = {  # step, in plain letters for the slider -> the blocks that it adds
     "Wᴼ": ("output",),
 }
 DECIMALS = 4  # two are shown; more than four would double the bytes of a page
+MOST_TOKENS, MOST_HEADS, MOST_DIMENSIONS, WIDEST = 24, 12, 64, 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,33 +60,42 @@ class Source:
         return self.x is None
 
 
-def flow(*, until: str | None = None) -> Explorer:
+def flow(
+    mha: MultiHeadAttention | None = None,
+    x: Tensor | None = None,
+    tokens: list[str] | None = None,
+    *,
+    until: str | None = None,
+) -> Explorer:
     """`example`, `step` and `head` over the blocks of attention, from X to the output.
 
     The first example is by hand: three tokens of two numbers, in two heads where all is shown, and
-    each can be moved. The second is the course's sentence.
+    each can be moved. The second is the course's sentence; `mha` and `x` show your own instead.
 
     Args:
+        mha: the module to look into; that of the course's sentence if None.
+        x: (T, d_model), its input; needed with `mha`.
+        tokens: T labels; positions if None.
         until: how much of it: "attention" from Q, K and V to the context, then each adds to the
             one before: "projections" from X, "heads", "mask", "output" with W^O. All if None.
     """
-    opens_as = until
+    opens_as = until or ("" if mha is None else "output")
     until, with_hand = ("output", True) if until is None else (until, until == PARTS[0])
     require_one_of("until", until, PARTS)
-    sources = _examples(until)
-    last = sources[SENTENCE]
+    sources = _examples(until) if mha is None else {YOURS: _own_source(mha, x, tokens)}
     if not with_hand:
-        del sources[BY_HAND]
+        sources.pop(BY_HAND, None)
     first, *_ = sources
+    *_, last = sources.values()
     steps = _steps(_blocks(sources[first], 0, False, until))  # by hand there is no X
-    start = {"mask": "mask", "output": steps[-1]}.get(opens_as or "", "Q, K, V")
+    start = {"mask": "mask", "output": steps[-1]}.get(opens_as, "Q, K, V")
     controls: dict[str, Any] = {
         "example": widgets.Dropdown(options=[*sources]),
         "step": widgets.SelectionSlider(options=steps, value=start),
         "head": widgets.IntSlider(value=last.head, max=len(last.q) - 1),
         "causal": widgets.Checkbox(value=until == "mask", description="causal mask", indent=False),
     }
-    if not with_hand:
+    if len(sources) == 1:
         del controls["example"]
     if until not in ("mask", "output"):
         del controls["causal"]
@@ -281,3 +292,45 @@ def _sentence() -> Source:
     return Source(
         creek.labels, *creek.heads, creek.hidden, (creek.w_o, creek.b_o), head=1, pick=pick
     )
+
+
+def _own_source(mha: MultiHeadAttention, x: Tensor | None, tokens: list[str] | None) -> Source:
+    """A learner's own module and its input."""
+    x, labels = own_input(mha, x, tokens, most=MOST_TOKENS)
+    if mha.n_heads > MOST_HEADS or mha.d_k > MOST_DIMENSIONS or mha.d_model > WIDEST:
+        raise ValueError(
+            f"mha must have at most {MOST_HEADS} heads, d_k = {MOST_DIMENSIONS} and d_model = "
+            f"{WIDEST} to be drawn; got {mha.n_heads}, {mha.d_k} and {mha.d_model}."
+        )
+    with torch.no_grad():
+        q, k, v = (split_heads(t[None], mha.n_heads)[0] for t in mha.w_qkv(x).chunk(3, dim=-1))
+        _, weights = mha(x, return_weights=True)
+    w_o, bias = mha.w_o.weight, mha.w_o.bias
+    bias = w_o.new_zeros(mha.d_model) if bias is None else bias
+    q, k, v, x, w_o, bias = (part.detach().float().cpu() for part in (q, k, v, x, w_o, bias))
+    at = int(weights[0, -1].argmax())
+    return Source(labels, q, k, v, x, (w_o, bias), pick=(len(x) - 1, at))
+
+
+def own_input(
+    mha: Any, x: Any, tokens: Any, most: int | None = None
+) -> tuple[Tensor, tuple[str, ...]]:
+    """x (T, d_model), which a learner's own module is to look at, and its T labels.
+
+    Raises:
+        TypeError, ValueError: it is no module of the course; x is no input of it, or has more than
+            `most` tokens; or there are not T labels.
+    """
+    if not isinstance(mha, MultiHeadAttention):
+        raise TypeError(f"mha must be a MultiHeadAttention; got {type(mha).__name__}.")
+    weight = mha.w_qkv.weight
+    fits = isinstance(x, Tensor) and x.ndim == 2 and x.shape[1] == mha.d_model
+    if not fits or not 1 <= len(x) <= (most or len(x)):
+        so = ", what the module is to look at" if most is None else f" of at most {most} tokens"
+        raise ValueError(f"x must be a tensor (T, d_model = {mha.d_model}){so}; got {describe(x)}.")
+    if x.dtype != weight.dtype or x.device != weight.device:
+        raise ValueError(f"x must be like the weights, {describe(weight)}; got {describe(x)}.")
+    labels = tuple(map(text_of, listed("tokens", range(len(x)) if tokens is None else tokens)))
+    if len(labels) != len(x):
+        raise ValueError(f"tokens must be T = {len(x)} labels; got {len(labels)}.")
+    return x, labels

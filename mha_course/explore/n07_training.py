@@ -12,22 +12,24 @@ from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene
 from mha_lesson.models import TwoSidesModel
 from mha_lesson.refusals import listed, require_kind
 from mha_lesson.tasks import letter_batches
-from mha_lesson.training import Run, side_accuracy, silence_head, weight_by_offset
+from mha_lesson.training import Run, side_accuracy, silence_head, two_sides_runs, weight_by_offset
 
+HEADS = (1, 2, 4, 8)
 NO_HEAD = -1
 
 
-def training(runs: Iterable[Run]) -> Explorer:
+def training(runs: Iterable[Run] | None = None) -> Explorer:
     """Sliders `h` and `step`, and a head to silence, over the loss, the answers and the weights.
 
     Args:
-        runs: of `two_sides_runs` with snapshots, one for each h.
+        runs: of `two_sides_runs` with snapshots, one for each h; h = 1, 2, 4 and 8 are trained
+            now (some seconds) if None.
 
     Raises:
         TypeError: a run is of another model.
         ValueError: there is no run, a run has no snapshots, or two have the same h.
     """
-    by_h = _by_heads(listed("runs", runs))
+    by_h = _by_heads(_trained() if runs is None else tuple(listed("runs", runs)))
     counts = sorted(by_h)
     steps = sorted(set.intersection(*(set(run.snapshots) for run in by_h.values())))
     if not steps:
@@ -43,6 +45,11 @@ def training(runs: Iterable[Run]) -> Explorer:
         reach={"silence": lambda h, **_: _silence_choices(h)},
         play="step",
     )
+
+
+def scene(h: int = 2, step: int = 600, silence: int = NO_HEAD) -> Scene:
+    """The runs that `training()` makes by itself: every tenth step has a snapshot."""
+    return draw(_by_heads(_trained())[h], step, silence)
 
 
 def draw(run: Run, step: int, silence: int = NO_HEAD) -> Scene:
@@ -97,7 +104,7 @@ def _silence_choices(h: int) -> list[tuple[str, int]]:
     return [("no head", NO_HEAD), *((f"head {i}", i) for i in range(h))]
 
 
-def _by_heads(runs: list[Run]) -> dict[int, Run]:
+def _by_heads(runs: tuple[Run, ...]) -> dict[int, Run]:
     for i, run in enumerate(runs):
         require_kind(f"runs[{i}]", run, Run)
     if not runs or not all(run.snapshots for run in runs):
@@ -114,6 +121,11 @@ def _two_sides(model: nn.Module) -> TwoSidesModel:
             f"runs must be of TwoSidesModels (two_sides_runs); got a {type(model).__name__}."
         )
     return model
+
+
+@cache
+def _trained() -> tuple[Run, ...]:
+    return tuple(run for h in HEADS for run in two_sides_runs(h, [0], snapshot_every=10))
 
 
 @cache

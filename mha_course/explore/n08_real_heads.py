@@ -8,6 +8,7 @@ import ipywidgets as widgets
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, Stack, Table, Words
 from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
+from mha_lesson.refusals import require_text
 from mha_lesson.text import LAYER, SENTENCE
 
 N_LAYERS, N_HEADS = 6, 12
@@ -32,8 +33,13 @@ OFFERED = (  # on a page, where nobody can type
 )
 
 
-def real_heads() -> Explorer:
-    """Sliders `layer` and `head` over the weights of all-MiniLM-L6-v2 in a sentence to be typed."""
+def real_heads(text: str = SENTENCE) -> Explorer:
+    """Sliders `layer` and `head` over the weights of all-MiniLM-L6-v2 in a sentence to be typed.
+
+    Args:
+        text: the sentence to begin with.
+    """
+    require_text(text=text)
     return Explorer(
         {
             "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1),
@@ -42,14 +48,14 @@ def real_heads() -> Explorer:
                 value=False, description="hide [CLS], [SEP]", indent=False
             ),
             "text": widgets.Text(
-                value=SENTENCE,
+                value=text,
                 description="sentence",
                 continuous_update=False,  # on Enter, or when the field is left
                 layout={"width": "40em", "max_width": "100%"},
             ),
         },
         scene,
-        reach={"text": lambda **_: OFFERED},
+        reach={"text": lambda **_: [*dict.fromkeys((text, *OFFERED))]},
     )
 
 

@@ -82,9 +82,8 @@ def MultiHeadAttention(
     weights = normalise(scores)
     if mask is not None:
         weights = empty(weights, mask)
-    context = arrange(weights @ V)
-    B, h, T, d_k = context.shape
-    output = leave(order(context).reshape(B, T, h * d_k), layers, x)
+    context = order(arrange(weights @ V))
+    output = leave(context.reshape(x.shape), layers, x)
     return give(output, weights, mask)
 
 
