@@ -185,7 +185,9 @@ def undisturbed() -> Iterator[io.StringIO]:
         torch.set_default_dtype(dtype)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
-        if torch.get_default_device() != device:
+        if device.type == "cpu":
+            torch.set_default_device(None)  # setting it to "cpu" slows every later call
+        elif torch.get_default_device() != device:
             torch.set_default_device(device)
 
 
