@@ -684,7 +684,9 @@ def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
     made = judge(FIRST, endless, "check.merge_heads(merge_heads)", *solved("split_heads"),
                  seconds=0.5, names=["merge_heads", "split_heads"])  # fmt: skip
     assert made.states == {"merge_heads": TRIED, "split_heads": DONE}
-    assert says in made.words["merge_heads"], made.words
+    # On a busy machine the clock may run out before the answer itself begins.
+    found = made.words["merge_heads"]
+    assert says in found or (says != sandboxed.LATE and found == sandboxed.INTERRUPTED), found
 
 
 # --- whole notebooks --------------------------------------------------------------------------
