@@ -242,6 +242,22 @@ def test_compiled_whole_it_computes_the_same_on_both_sides_of_the_window(lengths
 
 
 @pytest.mark.plain
+@torch.no_grad()
+def test_compiled_one_graph_serves_any_length():
+    torch.compiler.reset()
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(layer(window=16), fullgraph=True, backend=backend, dynamic=True)
+    for n in (5, 17, 40):
+        compiled(tokens(n))
+    assert len(graphs) == 1
+
+
+@pytest.mark.plain
 def test_numpy_numbers_are_numbers():
     sizes = {"d_k": np.int8(6), "rope_base": np.float32(100), "window": np.int8(3)}
     made = GroupedQueryAttention(np.int8(100), np.int32(4), np.int64(2), **sizes)
