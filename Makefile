@@ -14,8 +14,8 @@ NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.
 	--nbval-cell-timeout=1800
 # One file at a time, so that what a file prepares is prepared once.
 BOTH_CORES := -n 2 --dist loadfile
-CORE := tests/test_attention.py tests/test_masks.py tests/test_refusals.py tests/test_models.py \
-	tests/test_decoding.py tests/test_tasks.py tests/test_heads.py tests/device
+CORE := $(addprefix tests/lesson/test_,attention.py masks.py refusals.py models.py decoding.py \
+	tasks.py heads.py) tests/device
 # Loaded by `import torch` from these folders, in kernels too: another device, other default seeds.
 PRETEND := env PYTHONPATH="$(CURDIR)/tests/device" MHA_LESSON_DEVICE=pretend
 LUCK := env PYTHONPATH="$(CURDIR)/tests/luck"
@@ -70,7 +70,7 @@ checks: ruff
 	  notebooks tests)
 
 test-quick: ruff  ## half a minute: form, types, the core, the set-up
-	@$(call BESIDE_FORM,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/test_setup.py)
+	@$(call BESIDE_FORM,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/house/test_setup.py)
 
 ruff: $(FOR_TESTS)
 	@$(PY) -m ruff check .

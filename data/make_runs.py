@@ -2,9 +2,10 @@
 
     python data/make_runs.py
 
-All plans, with their seeds, stand in `mha_course/runs.py`. On one idle core it takes some
-twenty minutes. Training magnifies the last digits, so another processor or another PyTorch writes
-other bytes: `tests/test_runs.py` makes it anew and compares what the notebooks say of it.
+All plans, with their seeds, stand in `mha_course/collection/runs.py`. On one idle core it takes
+some twenty minutes. Training magnifies the last digits, so another processor or another PyTorch
+writes other bytes: `tests/collection/test_runs.py` makes it anew and compares what the notebooks
+say.
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from mha_course.runs import all_tensors
+from mha_course.collection.runs import all_tensors
 
 FILE = Path(__file__).parent / "runs.safetensors"
 

@@ -7,12 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mha_course import check, explore, runs, shipped
-    from mha_course.claims import Claim
-    from mha_course.comparison import compare
+    from mha_course import check, explore
+    from mha_course.cells import selfcheck
+    from mha_course.cells.claims import Claim
+    from mha_course.cells.predictions import predict
+    from mha_course.collection import runs, shipped
+    from mha_course.comparison.compare import compare
     from mha_course.pictures.figures import show
     from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words
-    from mha_course.predictions import predict
 
 __all__ = [
     "Bars",
@@ -28,24 +30,32 @@ __all__ = [
     "explore",
     "predict",
     "runs",
+    "selfcheck",
     "shipped",
     "show",
 ]
 
 _PANELS = ("Bars", "Curve", "Heatmap", "Scene", "Table", "Tiles", "Words")
 _HOMES = dict.fromkeys(_PANELS, "pictures.panels") | {
-    "Claim": "claims",
-    "compare": "comparison",
-    "predict": "predictions",
+    "Claim": "cells.claims",
+    "compare": "comparison.compare",
+    "predict": "cells.predictions",
     "show": "pictures.figures",
+}
+
+_MODULES = {
+    "runs": "collection.runs",
+    "selfcheck": "cells.selfcheck",
+    "shipped": "collection.shipped",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = import_module(f"{__name__}.{_HOMES.get(name, name)}")
-    return getattr(home, name) if name in _HOMES else home
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return import_module(f"{__name__}.{_MODULES.get(name, name)}")
 
 
 def __dir__() -> list[str]:

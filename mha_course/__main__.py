@@ -8,12 +8,12 @@ from importlib.metadata import version
 from io import TextIOWrapper
 
 COMMANDS = {  # word -> what it does, and the module whose `main` takes the rest of the line
-    "lab": ("open the course in JupyterLab, on your own copies (the default)", "lab"),
-    "export": ("run a notebook and save it as a page that moves offline", "export"),
-    "practice": ("write a notebook with three exercises that are due, from memory", "practice"),
+    "lab": ("open the course in JupyterLab, on your own copies (the default)", "lab.command"),
+    "export": ("run a notebook and save it as a page that moves offline", "pages.export"),
+    "practice": ("write a notebook with three exercises that are due, from memory", "lab.practice"),
     "classroom": ("run a folder of submitted notebooks: who solved what", "classroom.command"),
-    "compare": ("say whether an attention class is right, for CI", "compare_command"),
-    "weights": ("fetch the published model that notebook 08 looks at", "weights"),
+    "compare": ("say whether an attention class is right, for CI", "comparison.command"),
+    "weights": ("fetch the published model that notebook 08 looks at", "lab.weights"),
 }
 
 

@@ -32,7 +32,7 @@ with contextlib.suppress(pretrained.WeightsMissing):
     pretrained.load()
 report("load the weights")
 
-sys.path.append("tests")
+sys.path += ["tests", "tests/pictures"]
 import test_figures
 picture = test_figures.figures.png(test_figures.heads(8))
 report("draw", hash=hashlib.sha256(picture).hexdigest())

@@ -16,7 +16,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "browser"))
 from lab import CHROMIUM, Lab, chromium, notebook
-
 from mha_course import explore
 
 BEFORE = {  # what the notebooks pass to an explorer

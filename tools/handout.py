@@ -21,10 +21,10 @@ from nbformat import NotebookNode, v4
 
 import notebooks
 from from_npm import BUILD, fetch
-from mha_course.export import LINK
-from mha_course.folds import unfold
-from mha_course.formulas import typeset
-from mha_course.lab import EXPLORER, LINKED, RECORD, without_outputs
+from mha_course.lab.command import EXPLORER, LINKED, RECORD, without_outputs
+from mha_course.pages.export import LINK
+from mha_course.pages.folds import unfold
+from mha_course.pages.formulas import typeset
 from minutes import STATED
 
 REVEAL = "reveal.js@5.2.1"

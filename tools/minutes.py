@@ -12,9 +12,9 @@ from math import ceil
 
 from nbformat import NotebookNode
 
-from mha_course.folds import folds
-from mha_course.lab import EXPLORER
-from mha_course.pictures.numerals import counted
+from mha_course.base.numerals import counted
+from mha_course.lab.command import EXPLORER
+from mha_course.pages.folds import folds
 
 WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15
 STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes?\.\*", re.M)

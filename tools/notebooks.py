@@ -17,7 +17,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from mha_course.disk import write_whole
+from mha_course.base.disk import write_whole
 from minutes import with_minutes, with_new_tables
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"

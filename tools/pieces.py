@@ -48,7 +48,7 @@ SKIPPED = (
     "test_nothing_lost", "test_progress", "test_refusals", "test_selfcheck", "test_setup",
     "test_states", "test_website",
 )  # fmt: skip
-TESTS = [*PYTEST, *BOTH_CORES, *(f"--ignore-glob=tests/{name}*" for name in SKIPPED), "tests"]
+TESTS = [*PYTEST, *BOTH_CORES, *(f"--ignore-glob=*/{name}*" for name in SKIPPED), "tests"]
 NOTEBOOKS = [*PYTEST, *NBVAL, "--nbval-cell-timeout=3600", *BOTH_CORES, "notebooks"]
 PROCESSORS = {
     "plainest-tests": (TESTS, PLAINEST | ONE),

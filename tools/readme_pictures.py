@@ -15,8 +15,8 @@ from pathlib import Path
 from PIL import Image
 
 from mha_course import explore
+from mha_course.explore.fates import fates
 from mha_course.pictures import figures, live
-from mha_course.pictures.fates import fates
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "browser"))

@@ -15,7 +15,7 @@ from statistics import mean
 import torch
 from torch import Tensor, nn
 
-from mha_course.runs import alphabet, novel_ids
+from mha_course.collection.runs import alphabet, novel_ids
 from mha_lesson.models import LanguageModel
 from mha_lesson.tasks import text_batches
 from mha_lesson.training import Plan, predict_next

@@ -33,8 +33,10 @@ from pygments.formatters import HtmlFormatter
 import badges
 import notebooks
 from from_npm import BUILD
-from mha_course import explore, folds, predictions
-from mha_course.formulas import typeset
+from mha_course import explore
+from mha_course.cells import predictions
+from mha_course.pages import folds
+from mha_course.pages.formulas import typeset
 from mha_course.pictures import live
 
 ROOT = BUILD.parent

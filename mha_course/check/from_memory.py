@@ -15,6 +15,8 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mha_course.base.disk import NOTEBOOKS, free_path, write_whole
+from mha_course.base.numerals import counted
 from mha_course.check import journal
 from mha_course.check.engine.judge import judge
 from mha_course.check.engine.report import Report
@@ -22,8 +24,6 @@ from mha_course.check.exercises import Exercise
 from mha_course.check.exercises.variants import VARIANTS
 from mha_course.check.journal import Attempt
 from mha_course.check.schedule import Due, due
-from mha_course.disk import NOTEBOOKS, free_path, write_whole
-from mha_course.pictures.numerals import counted
 
 CLASS = "MultiHeadAttention"
 MOST = 3  # exercises in one sitting

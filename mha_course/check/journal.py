@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock
 
+from mha_course.base.disk import free_path, write_whole
 from mha_course.check.engine.report import Report
-from mha_course.disk import free_path, write_whole
 
 FILE = ".progress.json"
 BROKEN = ".progress.broken.json"  # what was found there, if it is no table

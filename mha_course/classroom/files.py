@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
+from mha_course.base.disk import NOTEBOOKS
 from mha_course.classroom.reading import read
-from mha_course.lab import NOTEBOOKS
 
 LARGEST = 32 * 2**20  # bytes of a notebook: two hundred times one of the course's
 MOST_MEMBERS = 100  # notebooks that are taken out of a zip

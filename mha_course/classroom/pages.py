@@ -12,11 +12,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
+from mha_course.base.disk import NOTEBOOKS
+from mha_course.base.prose import prose
+from mha_course.cells.predictions import questions
 from mha_course.classroom.grading import DONE, EXERCISES, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row
 from mha_course.classroom.sandbox import warning
-from mha_course.lab import NOTEBOOKS
-from mha_course.predictions import questions
-from mha_course.prose import prose
 
 SHOWN = {  # state → its sign, what it means, and what its learner is told
     DONE: ("✓", "solved: judged anew, and the values compared; the answer stands behind the sign",

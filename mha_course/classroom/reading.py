@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from mha_course.lab import NOTEBOOKS
-from mha_course.predictions import guesses_in
+from mha_course.base.disk import NOTEBOOKS
+from mha_course.cells.predictions import guesses_in
 
 AGAIN = "open it in Jupyter, save it, and hand in that file"
 

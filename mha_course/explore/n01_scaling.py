@@ -7,8 +7,8 @@ import ipywidgets as widgets
 import torch
 from torch import Tensor
 
+from mha_course.base.numerals import axis_end
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.numerals import axis_end
 from mha_course.pictures.panels import Bars, Curve, Scene, number
 from mha_lesson.refusals import require_bool, require_one_of
 

@@ -2,9 +2,9 @@
 
 import ipywidgets as widgets
 
+from mha_course.base.numerals import axis_end, counted
 from mha_course.pictures.colours import ROLES
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.numerals import axis_end, counted
 from mha_course.pictures.panels import Bars, Scene
 from mha_lesson.refusals import require_sizes
 from mha_lesson.refusals.of_attention import require_divisible

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mha_course.base.numerals import counted
 from mha_course.explore.n00_flow import own_input
 from mha_course.pictures.heatmap import ENDS
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.numerals import counted
 from mha_course.pictures.panels import Heatmap, Scene, number
 from mha_lesson.attention import (
     MultiHeadAttention,

@@ -5,8 +5,8 @@ from functools import partial
 
 import ipywidgets as widgets
 
+from mha_course.base.numerals import axis_end
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.numerals import axis_end
 from mha_course.pictures.panels import Bars, Curve, Scene, Table
 from mha_lesson.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
 from mha_lesson.refusals import say

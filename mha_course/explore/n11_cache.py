@@ -2,8 +2,8 @@
 
 import ipywidgets as widgets
 
+from mha_course.base.numerals import counted
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.numerals import counted
 from mha_course.pictures.panels import Scene, Stack, Table, Tiles
 
 LENGTHS = (4, 6, 8, 10, 12)

@@ -1,6 +1,6 @@
 // What is under the pointer: cells, tiles, words and bars, and what each of them says; numbers and colours with it.
 
-// ---- numbers as mha_course.pictures.numerals.number writes them ---------------------------------------------
+// ---- numbers as mha_course.base.numerals.number writes them ---------------------------------------------
 
 export function number(value, decimals = null) {
   if (Number.isNaN(value)) return "NaN";

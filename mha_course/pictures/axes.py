@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from mha_course.base.numerals import number, ticks
 from mha_course.pictures.colours import head_colour
 from mha_course.pictures.fields import own_range, range_of
 from mha_course.pictures.labels import name_rows
 from mha_course.pictures.marks import PLAIN, Drawing, Path, Rect, Text, text_width
-from mha_course.pictures.numerals import number, ticks
 
 OTHERS = (PLAIN, "#CF5A08", "#009E73", "#CC79A7", "#808080", "#E69F00", "#56B4E9", "#8A6D00")
 

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mha_course.base.numerals import number
 from mha_course.pictures.axes import legend, limits_of, scale_of, series_colours, share_of, y_axis
 from mha_course.pictures.colours import LOW, ROLES
 from mha_course.pictures.fields import array_of, heads_of, labels_of, text_of
 from mha_course.pictures.labels import column_labels, write_title
 from mha_course.pictures.marks import PLAIN, Drawing, Path, Rect, Text, short, text_width, widest_of
-from mha_course.pictures.numerals import number
 from mha_course.pictures.panel import Panel, Piece
 from mha_lesson.refusals import listed, say
 

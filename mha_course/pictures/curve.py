@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mha_course.base.numerals import counted, number, ticks
 from mha_course.pictures.axes import legend, limits_of, scale_of, series_colours, share_of, y_axis
 from mha_course.pictures.fields import array_of, heads_of, text_of
 from mha_course.pictures.labels import write_title
 from mha_course.pictures.marks import BODY, Dot, Drawing, Path, Text, widest_of
-from mha_course.pictures.numerals import counted, number, ticks
 from mha_course.pictures.panel import Panel, Piece
 from mha_lesson.refusals import listed, require_kind, say
 

@@ -26,6 +26,7 @@ from matplotlib.patches import Circle, PathPatch, Rectangle
 from matplotlib.path import Path as Line
 from PIL import Image
 
+from mha_course.base.prose import scripts
 from mha_course.pictures import colours, marks
 from mha_course.pictures.colours import MAPS, head_colour, text_on
 from mha_course.pictures.heatmap import HeatmapCells
@@ -165,7 +166,7 @@ def _draw(mark: Any, axes: Axes) -> None:
 
 @_draw.register
 def _(mark: Text, axes: Axes) -> None:
-    pieces = marks.scripts(mark.text)
+    pieces = scripts(mark.text)
     if len(pieces) > 1:
         return _scripted(mark, pieces, axes)
     hanging = mark.turned and mark.align == "right"

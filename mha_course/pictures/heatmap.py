@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from mha_course.base.numerals import number
 from mha_course.pictures.colours import LOW, MAPS, RAMP
 from mha_course.pictures.fields import array_of, labels_of, own_range, range_of
 from mha_course.pictures.labels import column_labels, name_rows, without_name, write_title
@@ -25,7 +26,6 @@ from mha_course.pictures.marks import (
     whole_pixels,
     widest_of,
 )
-from mha_course.pictures.numerals import number
 from mha_course.pictures.panel import Panel, Piece
 from mha_lesson.refusals import is_whole, listed, listed_ints, say
 

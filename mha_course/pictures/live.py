@@ -23,6 +23,7 @@ import ipywidgets as widgets
 import numpy as np
 import traitlets
 
+from mha_course.base.prose import CODE, SPLIT
 from mha_course.pictures import colours, figures, states
 from mha_course.pictures.controls import (
     Controls,
@@ -35,7 +36,7 @@ from mha_course.pictures.controls import (
 )
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
-from mha_course.pictures.marks import CODE, SCRIPT_SIZE, SHIFTS, SPLIT, OwnMark, Path
+from mha_course.pictures.marks import SCRIPT_SIZE, SHIFTS, OwnMark, Path
 from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.states import Numbers, State
 from mha_course.pictures.tiles import BREAK

@@ -7,11 +7,12 @@ else: paper and screen agree.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
+
+from mha_course.base.prose import scripts
 
 SMALL, BODY = 12, 13
 PLAIN = "#2878CC"  # bars and lines that belong to no head
@@ -196,27 +197,8 @@ def text_width(text: str, size: int = SMALL) -> float:
     )
 
 
-# The Q of W^Q is raised, the k of d_k lowered; both renderers split their texts with these.
-SPLIT = "(?<=(?<![A-Za-z0-9_])[A-Za-z])([\\^_])([A-Z]|model|kv|[qkvo])(?![A-Za-z0-9_])"
-CODE = r"[a-z]\("  # a text with a call in it stays as it is
 SHIFTS = {"^": -0.34, "_": 0.22}  # how far down their middle lies, in sizes of the text
 SCRIPT_SIZE = 0.8
-
-
-def scripts(text: str) -> list[tuple[str, str]]:
-    """Pieces of a text, each with "^" if it is raised, "_" if it is lowered, or ""."""
-    # Between the pieces of plain text stand the sign and what it raises or lowers.
-    parts = [text] if re.search(CODE, text) else re.split(SPLIT, text)
-    return [
-        (part, parts[i - 1] if i % 3 == 2 else "")
-        for i, part in enumerate(parts)
-        if part and i % 3 != 1
-    ]
-
-
-def emphasised(html: str) -> str:
-    """*This* as emphasis."""
-    return re.sub(r"\*(\w[\w ,−-]*)\*", r"<em>\1</em>", html)
 
 
 def widest_of(texts: Sequence[str], size: int = SMALL) -> float:

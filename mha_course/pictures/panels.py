@@ -5,11 +5,11 @@ panels stand; `figures` draws the marks on paper, `live` in the browser. Values 
 arrays or torch tensors.
 """
 
+from mha_course.base.numerals import number
 from mha_course.pictures.bars import Bars
 from mha_course.pictures.colours import head_colour
 from mha_course.pictures.curve import Curve
 from mha_course.pictures.heatmap import Heatmap
-from mha_course.pictures.numerals import number
 from mha_course.pictures.panel import Panel
 from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.stack import Stack

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from mha_course.pictures.numerals import counted
+from mha_course.base.numerals import counted
 from mha_course.pictures.panel import Panel
 from mha_lesson.refusals import require_positive_int, require_text
 

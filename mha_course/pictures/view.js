@@ -261,7 +261,7 @@ export class View {
     this.drawn.push(text);
   }
 
-  // Pieces of a text, each with the sign that raises or lowers it, or "": mha_course.pictures.marks.scripts.
+  // Pieces of a text, each with the sign that raises or lowers it, or "": mha_course.base.prose.scripts.
   pieces(text) {
     const { split, code } = this.theme.scripts;
     if (!/[_^]/.test(text) || new RegExp(code).test(text)) return [[text, ""]];

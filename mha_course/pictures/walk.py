@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mha_course.base.numerals import number
 from mha_course.pictures.colours import INK, head_colour
 from mha_course.pictures.fields import array_of
 from mha_course.pictures.labels import write_title
 from mha_course.pictures.marks import Drawing, OwnMark, Path, Text, text_width
-from mha_course.pictures.numerals import number
 from mha_course.pictures.panel import Panel, Piece
 
 

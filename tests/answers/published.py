@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from answers import Answer
-from mha_course.shipped import bug
+from mha_course.collection.shipped import bug
 
 ANSWERS = []  # of all exercises
 

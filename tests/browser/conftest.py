@@ -1,9 +1,9 @@
 """One Chromium for each file of tests, and pages to look at, each written once in a run."""
 
-import lab
 import pytest
 from screen import TIMEOUT
 
+import lab
 from mha_course.pictures import live
 
 DESK = {"width": 1280, "height": 720}

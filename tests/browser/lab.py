@@ -17,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 
-from mha_course import lab
+from mha_course.lab import command as lab
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

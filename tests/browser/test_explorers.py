@@ -4,12 +4,13 @@ import json
 import random
 
 import demo
-import lab
 import nbformat
 import pytest
 from screen import SETUP, assert_bar_in_sight, await_caption, middle, serious, slider, texts, view
 
-from mha_course import explore, predictions
+import lab
+from mha_course import explore
+from mha_course.cells import predictions
 from mha_course.pictures import layout, live, panels
 from mha_course.pictures.marks import ColourBar, Text, text_width
 
@@ -478,7 +479,7 @@ def test_controls_and_sentence_stay_in_sight_in_a_notebook(page):
 def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyterlab):
     """JupyterLab itself would not open it, and stops short while cells are still measured."""
     path = server.work / predictions.files()["06"]
-    asked = 'from mha_course.predictions import predict\npredict(heads_one="sharper")'
+    asked = 'from mha_course.cells.predictions import predict\npredict(heads_one="sharper")'
     made = nbformat.read(lab.notebook(path, [asked]), 4)
     around = ["between\n\n" * 30] * 20
     label, choice = next(iter(predictions.questions()["heads_one"].choices.items()))

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from mha_course import explore
+from mha_course.base.numerals import number
+from mha_course.base.prose import scripts
 from mha_course.pictures import live
-from mha_course.pictures.marks import scripts
-from mha_course.pictures.numerals import number
 from mha_lesson import causal_mask, scaled_dot_product_attention
 from mha_lesson.text import sentence
 

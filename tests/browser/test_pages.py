@@ -1,12 +1,12 @@
 """Explorers on saved pages: no kernel, no network, a phone, no scripts."""
 
 import demo
-import lab
 import pytest
 from screen import SETUP, assert_bar_in_sight, await_caption, middle, slider, texts, view
 
+import lab
 from mha_course import explore
-from mha_course.export import export
+from mha_course.pages.export import export
 from mha_course.pictures import figures
 
 

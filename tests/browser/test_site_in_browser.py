@@ -9,7 +9,7 @@ from screen import middle, serious
 import notebooks
 import sample_site
 import website
-from mha_course import predictions
+from mha_course.cells import predictions
 from mha_course.explore.n01_scaling import scene
 
 SCALING = "01_scaled_dot_product_attention"

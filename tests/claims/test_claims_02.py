@@ -9,7 +9,7 @@ from torch import nn
 from mha_lesson import MultiHeadAttention, split_heads, text
 
 SEEDS = (21, 22, 23)
-# That parameters do not depend on h: tests/test_explore.py; the keys' bias: test_claims_06.py.
+# That parameters do not depend on h: test_explore.py; the keys' bias: test_claims_06.py.
 
 
 def rows(seed, *shape):

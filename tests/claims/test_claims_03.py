@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-# With one head or one token the shortcut is right: tests/test_explore.py, every position.
+# With one head or one token the shortcut is right: tests/explore/test_explore.py, every position.
 
 
 def attend_causally(heads: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from mha_course.shipped import draw
+from mha_course.collection.shipped import draw
 from mha_lesson import MultiHeadAttention, merge_heads, scaled_dot_product_attention
 from mha_lesson.text import sentence
 

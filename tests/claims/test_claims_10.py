@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_course.shipped import draw
+from mha_course.collection.shipped import draw
 from mha_lesson import MultiHeadAttention, rotate
 
 SEEDS = (11, 12, 13)

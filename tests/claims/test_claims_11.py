@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from mha_course.shipped import draw
+from mha_course.collection.shipped import draw
 from mha_lesson import (
     GroupedQueryAttention,
     KVCache,
@@ -15,7 +15,7 @@ from mha_lesson import (
 SEEDS = (21, 22, 23)
 
 
-# That a cache changes no number: tests/test_decoding.py, any way of cutting.
+# That a cache changes no number: tests/lesson/test_decoding.py, any way of cutting.
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -11,8 +11,8 @@ SEEDS = (21, 22, 23)
 SCALES = [bug for bug in shipped.bugs().values() if bug.kind == "scale"]
 
 
-# That the fates hold from every start, and made anew: tests/test_runs.py. That no property sees a
-# wrong scale: tests/test_predict.py, where each is the right class with other weights.
+# That the fates hold from every start, and made anew: test_runs.py. That no property sees a
+# wrong scale: tests/cells/test_predict.py, where each is the right class with other weights.
 
 
 def test_few_mistakes_look_like_a_failure():

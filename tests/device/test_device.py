@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mha_lesson
-from mha_course import check, explore, selfcheck
+from mha_course import check, explore
+from mha_course.cells import selfcheck
 from mha_lesson import pretrained
 from mha_lesson.cost import peak_bytes
 from mha_lesson.heads import breadth

@@ -6,7 +6,7 @@ from html import escape
 import torch
 from torch import Tensor
 
-from mha_course.pictures.marks import emphasised
+from mha_course.base.prose import emphasised
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mha_course import shipped
 from mha_course.check import journal
 from mha_course.check.engine import errors
 from mha_course.check.engine.report import Finding, Report
 from mha_course.check.engine.safely import Raised, codes_of, run, safe_text, seed, undisturbed
+from mha_course.collection import shipped
 
 SEEDS = 3  # chance differs among them
 SECONDS = 5.0  # of processor time for one class, a hundred times and more what plain tests take

@@ -1,0 +1,4 @@
+"""`compare`: whether an attention class is right, or which published mistake it makes.
+
+For engineers, in a notebook, a test or CI. It stands on `collection`.
+"""

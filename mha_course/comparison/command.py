@@ -1,0 +1,53 @@
+"""`compare` from the command line, for CI: is the class that a factory makes right?"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from mha_course.comparison.compare import compare
+
+RIGHT, WRONG, UNKNOWN = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compares, prints the result, and returns the exit status.
+
+    Returns:
+        0 for right, 1 for any other result, 2 where nothing could be compared: not found,
+        refused, or a wrong option (argparse exits with 2 itself).
+    """
+    parser = argparse.ArgumentParser(prog="mha-lesson compare", description=__doc__)
+    parser.add_argument(
+        "module", help="package.module:factory or folder/file.py:factory; it makes an nn.Module"
+    )
+    parser.add_argument("--call", help="the same for call(module, x), which gives the output")
+    parser.add_argument("--n-heads", type=int, help="h, where the module does not say it")
+    args = parser.parse_args(argv)
+    try:
+        module = load(args.module)
+        module = module if isinstance(module, nn.Module) else module()
+        call = None if args.call is None else load(args.call)
+        comparison = compare(module, call, n_heads=args.n_heads)
+    except Exception as error:  # also of the file, or of the factory
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return UNKNOWN
+    print(comparison)
+    return RIGHT if comparison.found == "right" else WRONG
+
+
+def load(target: str) -> Any:
+    """What "package.module:name" or "file.py:name" names; puts its folder on the path."""
+    where, _, name = target.rpartition(":")
+    if not where:
+        raise ValueError(f"a target must be package.module:name or file.py:name; got {target!r}.")
+    folder = Path()
+    if where.endswith(".py"):
+        folder, where = Path(where).parent, Path(where).stem
+    sys.path.insert(0, str(folder.resolve()))
+    return attrgetter(name)(importlib.import_module(where))

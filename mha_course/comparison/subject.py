@@ -1,0 +1,193 @@
+"""A copy of any module, run in such ways that what it does on its own account is seen."""
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from mha_course.comparison.layers import draw
+from mha_lesson.refusals import describe
+
+SAME, COARSE = 5, 3  # digits that count as equal, in float64 and in float32
+Call = Callable[[nn.Module, Tensor], Any]
+
+
+class Subject:
+    """A module's copy, on the CPU in float64, or in float32 where it only runs in that."""
+
+    def __init__(self, module: nn.Module, call: Call | None) -> None:
+        self.call, self.coarse, self.dtype, self.also = call, False, torch.float64, ""
+        halves = {str(p.dtype) for p in module.parameters()} & {"torch.float16", "torch.bfloat16"}
+        self.notes = [f"Tried in float64, not in {dtype}." for dtype in sorted(halves)]
+        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
+            raise ValueError("module must have run once: its lazy layers have no weights yet.")
+        # What it keeps of its last run, as weights to look at, hangs on a graph and is not copied.
+        kept = [t for m in module.modules() for t in vars(m).values() if isinstance(t, Tensor)]
+        try:
+            copied = copy.deepcopy(module, {id(t): t.detach().clone() for t in kept})
+            self.module = copied.to("cpu", torch.float64)
+        except Exception as error:
+            raise ValueError(
+                f"module must be one that can be copied to the CPU in float64; "
+                f"copy.deepcopy or .to raised {type(error).__name__}: {error}"
+            ) from error
+
+    def __call__(self, x: Tensor, training: bool = False) -> Tensor:
+        """Its output (B, T, d_model), in float64; in training as its own training runs it."""
+        with torch.set_grad_enabled(training):
+            return self.run(x.clone(), training).detach()
+
+    def run(self, x: Tensor, training: bool) -> Tensor:
+        """Its output in float64, with its graph where gradients are asked for."""
+        self.module.train(training)
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(self.dtype)  # of what it makes inside
+        try:
+            x = x.to(self.dtype)
+            out = self.module(x) if self.call is None else self.call(self.module, x)
+        except Exception as error:
+            raise ValueError(
+                f"call must run for x of shape {tuple(x.shape)} in {self.dtype}, as "
+                f"`lambda m, x: m(x, x, x)` or `m(x, mask)` may; "
+                f"it raised {type(error).__name__}: {error}"
+            ) from error
+        finally:
+            torch.set_default_dtype(default)
+        out = out[0] if isinstance(out, tuple | list) else out
+        if not isinstance(out, Tensor) or out.shape != x.shape:
+            raise ValueError(f"call must give a tensor of x's shape; got {describe(out)}.")
+        return out.double()
+
+    @property
+    def same(self) -> int:
+        return SAME if self.dtype == torch.float64 else COARSE
+
+    def start(self, x: Tensor) -> None:
+        """Runs it once, in float32 if it must be, and notes in which precisions it computes."""
+        try:
+            self(x)
+        except ValueError as first:
+            self.dtype = torch.float32
+            self.module.float()
+            try:
+                self(x)
+            except ValueError:
+                raise first from first.__cause__
+            self.notes.append("Tried in float32 only: in float64 " + raised(first))
+        with _Watch() as watch:
+            self(x)
+        inside = sorted(str(dtype) for dtype in watch.dtypes - {self.dtype, torch.float64})
+        self.coarse = self.dtype == torch.float32 or bool(inside)
+        if inside:
+            coarse = ": too coarse to tell, so let it compute in float32" * (
+                "float16" in str(inside)
+            )
+            self.notes.append(f"Inside, it computes in {' and '.join(inside)}, too{coarse}.")
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Its weights and their precision are afterwards what they were."""
+        kept = [t.clone() for t in (*self.module.parameters(), *self.module.buffers())]
+        try:
+            yield
+        finally:
+            self.module.to(self.dtype)
+            own = (*self.module.parameters(), *self.module.buffers())
+            for tensor, before in zip(own, kept, strict=True):
+                tensor.copy_(before)
+
+    def live(self, matrices: Mapping[str, Tensor], d_model: int) -> dict[str, Tensor]:
+        """Of these, the ones that change its output; all where it does not run yet."""
+        x = torch.randn(3, 7, d_model, generator=torch.Generator().manual_seed(0)).double()
+        live = {}
+        with self.restored():
+            draw({n: p for n, p in self.module.named_parameters() if p.ndim > 1}, d_model)
+            try:
+                y = self(x)
+                for name, matrix in matrices.items():
+                    kept = matrix.clone()
+                    matrix.mul_(-1.5)
+                    if not torch.allclose(self(x), y, equal_nan=True):
+                        live[name] = matrix
+                    matrix.copy_(kept)
+            except ValueError:
+                return dict(matrices)
+        return live
+
+    def masked(self, x: Tensor) -> bool:
+        """Whether `call` gives the module a mask that blocks some pairs and not others."""
+        blocks: list[bool] = []
+
+        def listen(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            blocks.extend(kwargs.get(name) is True for name in ("causal", "is_causal"))
+            for t in (*args, *kwargs.values()):
+                if isinstance(t, Tensor) and t.shape != x.shape:
+                    is_mask = t.dtype == torch.bool or t.shape[-2:] == (x.shape[1], x.shape[1])
+                    blocks.append(is_mask and len(t.unique()) > 1)
+
+        with self.module.register_forward_pre_hook(listen, with_kwargs=True):
+            self(x)
+        return any(blocks)
+
+    def repeats(self, x: Tensor) -> str | None:
+        """What differs between two runs in evaluation, or None."""
+        torch.manual_seed(0)
+        one = self(x)
+        if torch.allclose(one, self(x), equal_nan=True):
+            return None
+        torch.manual_seed(0)
+        if torch.allclose(one, self(x), equal_nan=True):
+            return "Often it is dropout, as in karpathy/nanoGPT#240."
+        return "It is not by chance: something is kept from one call to the next."
+
+    def trains(self, x: Tensor) -> bool:
+        """Whether two runs in training agree; dropout is made to drop nothing."""
+        for part in self.module.modules():
+            for name, value in [*vars(part).items()]:
+                if isinstance(value, float) and value and re.search("drop|^p$", name):
+                    setattr(part, name, 1e-12)
+        try:
+            return torch.allclose(self(x, True), self(x, True), equal_nan=True)
+        except ValueError:
+            return False
+
+    def in_float32(self, x: Tensor) -> Tensor | None:
+        """Its output in float32; None where that is tried already, or fails."""
+        if self.dtype != torch.float64:
+            return None
+        with self.restored():
+            self.module.float()
+            self.dtype = torch.float32
+            try:
+                y = self(x)
+            except ValueError as error:
+                self.notes.append("Not tried: float32, where " + raised(error))
+                return None
+            finally:
+                self.dtype = torch.float64
+        self.also += " and float32"
+        return y
+
+
+def raised(error: ValueError) -> str:
+    cause = error.__cause__ or error
+    return f"`call` raised {type(cause).__name__}: {str(cause).splitlines()[0][:100]}"
+
+
+class _Watch(TorchFunctionMode):
+    """Notes in which floating types anything is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtypes: set[torch.dtype] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, Tensor) and out.is_floating_point():
+            self.dtypes.add(out.dtype)
+        return out

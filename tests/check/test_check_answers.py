@@ -1,0 +1,90 @@
+"""The checks on answers that learners could have written, right and wrong, in several hands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import notebooks
+from answers import Answer, all_answers
+from answers.pairs import PAIRS
+from diagnose import judge, named
+from mha_course import check
+from mha_course.check.engine.judge import ASKED, NAMERS
+from mha_course.check.exercises import Exercise, nb12
+from mutants import is_wrong
+from readable import is_a_sentence
+
+ROOT = Path(__file__).parents[2]
+
+ANSWERS = all_answers()
+NAMES = [e.name for e in (*check.EXERCISES, *check.SHORT)]
+
+pytestmark = pytest.mark.plain  # checked annotations take three times as long
+
+
+# Each takes half a second or more: two in three of these, and one that imports much, are `long`.
+SLOW = [a for a in ANSWERS if a.right and a.exercise == "MultiHeadAttention"]
+LATER = [a.id for i, a in enumerate(SLOW) if i % 3] + ["attention-weights_as_a_gradient"]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert sum(answer.right for answer in ANSWERS) >= 435
+    assert len(ANSWERS) >= 810
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_judged_rightly_and_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nb12, "WAITING", 1)  # for one that sleeps: 5 seconds, not 20
+    judged_rightly_and_named([a for a in ANSWERS if a.exercise == name and a.id not in LATER])
+
+
+@pytest.mark.long
+def test_the_slow_ones_are_judged_rightly() -> None:
+    judged_rightly_and_named([a for a in ANSWERS if a.id in LATER])
+
+
+def judged_rightly_and_named(answers: list[Answer]) -> None:
+    for answer in answers:
+        report = judge(answer).report
+        assert report.passed is answer.right, f"{answer.id}\n{report}"
+        assert answer.right or set(report.slips) == set(answer.slips), f"{answer.id}\n{report}"
+        assert "unjudged" not in report.slips, answer.id
+        slips = {slip.key for slip in getattr(check, answer.exercise).slips}
+        own = [f for f in report.findings if f.key not in slips and f.key[:6] != "error:"]
+        texts = [text for finding in own for text in (finding.does, finding.asks) if text]
+        assert all(map(is_a_sentence, texts)), f"{answer.id}\n{report}"
+
+
+@pytest.mark.parametrize("exercise", (*check.EXERCISES, *check.SHORT), ids=lambda e: e.name)
+def test_an_exercise_is_whole(exercise: Exercise) -> None:
+    """A right answer, another way to compute it, and a stub in its notebook."""
+    right = next(a.function for a in ANSWERS if a.right and a.exercise == exercise.name)
+    if isinstance(exercise, Exercise):  # which are judged by values
+        assert not is_wrong(exercise.name, right, trials=5)
+    (path,) = ROOT.glob(f"notebooks/{exercise.notebook}_*.ipynb")
+    stubs = [
+        c.source for c in notebooks.read(path).cells if "exercise" in c.metadata.get("tags", ())
+    ]
+    assert re.search(rf"^(def|class) {exercise.name}\b", "\n".join(stubs), re.M)
+
+
+def test_contributing_draws_the_flow() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    drawn = re.search(
+        r"first of NAMERS(.*?)\n    right\? all of ASKED(.*?)\n    Report", text, re.S
+    )
+    assert drawn
+    for lines, functions in zip(drawn.groups(), (NAMERS, ASKED), strict=True):
+        rows = [re.split(r" {2,}", line.strip()) for line in lines.splitlines()[1:]]
+        named_in = [(name, files) for names, files in rows for name in names.split(", ")]
+        assert [name for name, _ in named_in] == [f.__name__ for f in functions]
+        for (_, files), function in zip(named_in, functions, strict=True):
+            assert f"{function.__module__.rpartition('.')[2]}.py" in files
+
+
+def test_nearly_every_mistake_is_named() -> None:
+    """Not "other numbers": a slip, a place, or an error whose meaning is known."""
+    wrong = [answer.slips for answer in ANSWERS if not answer.right]
+    wrong += [pair for pairs in PAIRS.values() for pair in pairs]
+    assert sum(named(slips) for slips in wrong) >= 0.95 * len(wrong)

@@ -1,0 +1,1125 @@
+"""The teacher's report: whose file it is, the sandbox, the verdicts, pages; on hostile hand-ins.
+
+The sandbox is tried with small programs in place of the one that judges, and notebooks are judged
+in forks of this process, so that few tests have to start a Python with torch in it.
+"""
+
+import csv
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import sys
+import time
+import zipfile
+from pathlib import Path
+from tempfile import TemporaryFile
+from threading import Event, Timer, main_thread
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib import font_manager, get_cachedir
+
+import notebooks
+from mha_course import check
+from mha_course.base.prose import prose
+from mha_course.cells.predictions import questions
+from mha_course.classroom import command as classroom
+from mha_course.classroom import files, grading, pages, reading, sandbox, sandboxed, values
+from mha_course.classroom.files import HandIn, Learner
+from mha_course.classroom.grading import DONE, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row, Submission
+from mha_course.classroom.sandbox import Limits, Outcome
+
+pytestmark = [
+    pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS"),
+    pytest.mark.plain,  # the forks would build the checkers of all annotations, each anew
+]
+
+# The right answer to each exercise, as the notebooks' own folded solutions have it.
+SOLUTIONS = {
+    re.search(r"^(?:def|class) (\w+)", code, re.M)[1]: code
+    for path in notebooks.paths()
+    for code in notebooks.solutions(notebooks.read(path)).values()
+}
+FIRST = """import math, torch
+import torch.nn.functional as F
+from torch import nn
+from mha_lesson import *
+from mha_course import check"""
+NO_SCALE = "def attention_scores(Q, K):\n    return Q @ K.transpose(-2, -1)"
+DIRECT_VIEW = (
+    "def split_heads(x, n_heads):\n    B, T, D = x.shape\n"
+    "    return x.reshape(B, n_heads, T, D // n_heads)"
+)
+
+
+def notebook(*cells):
+    made = [
+        {"cell_type": "code", "source": c, "metadata": {}, "outputs": [], "execution_count": None}
+        for c in cells
+    ]
+    content = {"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(content).encode()
+
+
+def noting(guessed, *cells):
+    """A notebook with the output of a prediction box."""
+    made = json.loads(notebook(*cells))
+    said = {"text/plain": [f"Guesses: {json.dumps(guessed)}"]}
+    made["cells"][0]["outputs"] = [
+        {"output_type": "display_data", "metadata": {}, "data": said},
+        {"output_type": "stream", "name": "stdout", "text": "Guesses: {}"},
+    ]
+    return json.dumps(made).encode()
+
+
+def write(path, *cells, raw=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(notebook(*cells) if raw is None else raw)
+    return path
+
+
+def solved(*names):
+    return [part for name in names for part in (SOLUTIONS[name], f"check.{name}({name})")]
+
+
+def table(path):
+    with path.open(encoding="utf-8-sig") as file:
+        return [*csv.DictReader(file)]
+
+
+# --- what lies in the folder ------------------------------------------------------------------
+
+
+def by_name(folder, roster=None):
+    found = files.learners(folder, roster)
+    return {l.name: ([h.file for h in l.notebooks], dict(l.others)) for l in found}  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("roster", "whose"),
+    [
+        (None, {"ada/03_splitting_into_heads": "ada", "ada/deep/04_masking": "ada",
+                "bob_03_splitting_into_heads": "bob", "good_1": "good_1", "good_2": "good_2",
+                "ada/.ipynb_checkpoints/04_masking-checkpoint": None,
+                "__MACOSX/._04_masking": None}),
+        (None, {"Ju\u0308rgen Mu\u0308ller/03_splitting": "J\u00fcrgen M\u00fcller"}),
+        (None, {"lovelaceada_12345_67890_03_splitting": "lovelaceada",
+                "lovelaceada_LATE_12345_67891_04_masking-1": "lovelaceada",
+                "leeann_17_67892_03_splitting": "leeann (17)",
+                "leeann_18_67893_04_masking": "leeann (18)",
+                "Bob Ray_777_assignsubmission_file/03_splitting": "Bob Ray",
+                "Bob Ray_777_assignsubmission_file_/04_masking": "Bob Ray",
+                "Zoe Ott_778_assignsubmission_file_04_masking": "Zoe Ott"}),
+        ("\ufefflearner,user\nAda Lovelace,al815\nAnn,\nAnn-Marie Lee,\nBob Ray,br\n",
+         {"Ada_Lovelace_12345_assignsubmission_file/03_splitting": "Ada Lovelace",
+          "ann-marie lee/04_masking": "Ann-Marie Lee", "x_br_04_masking": "Bob Ray",
+          "eve/x": "eve", "no file of hers": "Ann"}),
+        ("Name;Kennung\nJ\u00fcrgen M\u00fcller;jm7\n",
+         {"Ju\u0308rgen Mu\u0308ller/03_splitting": "J\u00fcrgen M\u00fcller"}),
+        ("Name;Kennung\nLovelace, Ada;ada17\nBabbage, Charles;bob3\n",
+         {"ada17/03_splitting": "Lovelace, Ada", "no file of his": "Babbage, Charles"}),
+        ("Ada Lovelace,07\nBob Ray,03\nCem Ay,head\nZoe Ott,04\n",
+         {"07/03_splitting_into_heads": "Ada Lovelace", "03/03_splitting_into_heads": "Bob Ray",
+          "head/06_multi_head_attention": "Cem Ay", "04/10_where_is_order": "Zoe Ott"}),
+        ("Ada Lovelace\nRay, Bob\nJürgen\n".encode("cp1252"),
+         {"lovelaceada_12345_67890_03_splitting": "Ada Lovelace",
+          "lovelaceada_LATE_12345_67891_04_masking-1": "Ada Lovelace",
+          "no file of Bob's": "Ray", "no file of his": "Jürgen"}),
+    ],
+    ids=["folders and names", "a Mac's", "Canvas and Moodle", "a roster", "semicolons",
+         "commas in cells", "numbers and words of the course", "cp1252"],
+)  # fmt: skip
+def test_whose_file_it_is(tmp_path, roster, whose):
+    """A folder's, a name's before the number, a platform's, or the roster's, which names all."""
+    if roster:
+        raw = roster if isinstance(roster, bytes) else roster.encode()
+        roster = write(tmp_path / "class.csv", raw=raw)
+    for file in whose:
+        if not file.startswith("no file"):
+            write(tmp_path / f"in/{file}.ipynb")
+    found = {name: held for name, (held, _) in by_name(tmp_path / "in", roster).items()}
+    assert found == {
+        name: sorted(files.shown(f"{file}.ipynb") for file, of in whose.items()
+                     if of == name and not file.startswith("no file"))
+        for name in whose.values() if name
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [(b"name\n", "names nobody"), (None, "cannot be read as CSV"),
+     (b"Anna Berg,ab1\nAnna Berg,ab2\n", "more than one Anna Berg")],
+)  # fmt: skip
+def test_a_roster_that_cannot_be_used_is_refused(tmp_path, raw, says):
+    roster = tmp_path / "class.csv"
+    with pytest.raises(SystemExit, match=says):
+        files.learners(tmp_path, write(roster, raw=raw) if raw else roster)
+
+
+def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
+    names = ["03_splitting_into_heads", "03_splitting_into_heads (1)", "mine_03_splitting"]
+    for age, name in enumerate(["first try/" + names[0], names[1], names[2]]):
+        path = write(tmp_path / f"ada/{name}.ipynb")
+        os.utime(path, (1e9 - age, 1e9 - age))
+    write(tmp_path / "ada/homework.ipynb")
+    write(tmp_path / "ada/homework-Copy1.ipynb")
+    os.utime(tmp_path / "ada/homework.ipynb", (1, 1))
+    held, others = by_name(tmp_path)["ada"]
+    assert held == ["ada/first try/03_splitting_into_heads.ipynb", "ada/homework-Copy1.ipynb"]
+    assert len(others) == 3 and all("handed in again" in why for why in others.values())
+
+
+def test_on_equal_times_the_last_by_number_counts(tmp_path):
+    for n in ("", " (2)", " (10)"):
+        path = write(tmp_path / f"ada/03_splitting{n}.ipynb")
+        os.utime(path, (1e9, 1e9))
+    assert by_name(tmp_path)["ada"][0] == ["ada/03_splitting (10).ipynb"]
+
+
+@pytest.mark.parametrize(
+    ("file", "number"),
+    [("03_splitting_into_heads_21_nov", "03"), ("03_splitting_v10_b", "03"),
+     ("04_masking_23_11_done", "04"), ("12_mine_of_03_splitting_into_heads", "03"),
+     ("03_my_own_name", "03"), ("2026_11_homework", "11")],
+)  # fmt: skip
+def test_a_date_behind_the_name_is_no_number_of_a_notebook(tmp_path, file, number):
+    write(tmp_path / f"ada/{file}.ipynb")
+    [ada] = files.learners(tmp_path)
+    assert [hand_in.notebook for hand_in in ada.notebooks] == [number]
+
+
+def test_a_notebook_and_the_update_beside_it_both_count(tmp_path):
+    names = ("03_splitting_into_heads", "03_splitting_into_heads.updated-2026-11-21")
+    for name in names:
+        write(tmp_path / f"ada/{name}.ipynb")
+    [(held, others)] = by_name(tmp_path).values()
+    assert held == [f"ada/{name}.ipynb" for name in names] and not others
+
+
+def test_the_report_s_folder_is_no_learner(tmp_path):
+    write(tmp_path / "ada/03_splitting.ipynb")
+    write(tmp_path / "report/index.html")
+    [ada] = files.learners(tmp_path, report=tmp_path / "ada/../report")
+    assert ada.name == "ada"
+
+
+def test_every_learner_has_a_page(tmp_path):
+    rows = [Row(Learner(name)) for name in ("A b", "A.b", "A b 2", "a_B", "\u00fc")]
+    names = pages.page_names(rows).values()
+    assert len({name.casefold() for name in names}) == len(rows)
+
+
+def test_nothing_but_an_ordinary_file_is_opened(tmp_path):
+    """A pipe would wait for ever, a device never ends, a link leads out of the folder."""
+    (tmp_path / "ada").mkdir()
+    os.mkfifo(tmp_path / "ada/01_pipe.ipynb")
+    (tmp_path / "ada/02_zero.ipynb").symlink_to("/dev/zero")
+    secret = write(tmp_path.parent / "secret_03_x.ipynb", FIRST)
+    (tmp_path / "ada/03_link.ipynb").symlink_to(secret)
+    (tmp_path / "ada/folder").symlink_to(tmp_path.parent)
+    (tmp_path / "ada/06_x.py").write_text("x = 1")
+    with socket.socket(socket.AF_UNIX) as server:
+        where = os.getcwd()
+        os.chdir(tmp_path / "ada")  # the path of a socket has a limit
+        server.bind("07_socket.ipynb")
+        os.chdir(where)
+    if os.geteuid() == 0:
+        os.mknod(tmp_path / "ada/08_device.ipynb", stat.S_IFCHR | 0o600, os.makedev(1, 5))
+    held, others = by_name(tmp_path)["ada"]
+    assert held == []
+    for name, why in others.items():
+        expected = {"1": "not an ordinary", "2": "a link", "3": "a link", "6": ".py",
+                    "7": "not an ordinary", "8": "not an ordinary", "o": "a link"}  # fmt: skip
+        assert expected[Path(name).name[1]] in why, (name, why)
+    assert len(others) == (7 if os.geteuid() == 0 else 6)
+
+
+def test_what_cannot_be_read_is_no_verdict_and_says_what_to_do_on_the_learners_page(tmp_path):
+    with write(tmp_path / "in/ada/04_masking.ipynb").open("wb") as file:
+        file.truncate(files.LARGEST + 1)
+    write(tmp_path / "in/ada/03_splitting.zip", raw=b"PK\3\4")
+    with zipfile.ZipFile(tmp_path / "in/ada/01.zip", "w") as archive:
+        archive.writestr("readme.txt", "x")
+    [ada] = files.learners(tmp_path / "in")
+    row = Row(ada, [grading.one(hand_in, Limits()) for hand_in in ada.notebooks])
+    pages.save([row], tmp_path)
+    page = (tmp_path / "learners/ada.html").read_text(encoding="utf-8")
+    for name, says in {"causal_mask": "clear its outputs", "split_heads": "hand in the notebook",
+                       "attention": "without a notebook"}.items():  # fmt: skip
+        assert row.state(name) == (UNKNOWN if name != "attention" else MISSING) and says in page
+
+
+def test_a_zip_is_opened(tmp_path):
+    path = tmp_path / "ada_hw.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mine/03_splitting.ipynb", notebook("a = 3"))
+        archive.writestr("__MACOSX/._03_splitting.ipynb", "x")
+        archive.writestr("04_masking.ipynb", " " * (files.LARGEST + 1))
+    [ada] = files.learners(tmp_path)
+    three, four = ada.notebooks
+    assert (three.notebook, three.file) == ("03", "ada_hw.zip/mine/03_splitting.ipynb")
+    assert reading.read(files.content(three)).cells == ["a = 3"]
+    assert four.why == files.TOO_LARGE
+
+
+def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
+    [path] = notebooks.paths("03")
+    for name in ("ada/04_masking", "bob/homework", "eve/03_splitting"):
+        write(tmp_path / f"{name}.ipynb", raw=path.read_bytes())
+    write(tmp_path / "ada/04_mine.ipynb", "x = 3")
+    ada, bob, eve = files.learners(tmp_path)
+    assert [(h.notebook, h.note[:18]) for h in ada.notebooks] == [
+        ("03", "its name says 04, "), ("04", "")
+    ]  # fmt: skip
+    assert bob.notebooks[0].note.startswith("its name has no number")
+    assert (eve.notebooks[0].notebook, eve.notebooks[0].note) == ("03", "")
+
+
+def test_another_kernel_is_named_and_its_code_read_all_the_same(tmp_path, monkeypatch):
+    content = json.loads(notebook("x <- 3"))
+    content["metadata"] = {"kernelspec": {"language": "R"}}
+    monkeypatch.setattr(grading, "run", lambda *_: Outcome("", 1.0, b'{"end": true}'))
+    path = write(tmp_path / "x.ipynb", raw=json.dumps(content).encode())
+    made = grading.one(HandIn(path, "x", "03", 0), Limits())
+    assert "its kernel is R, not Python" in made.note and made.states["split_heads"] == OPEN
+
+
+def test_a_file_that_is_exchanged_after_the_look_is_not_opened_either(tmp_path):
+    path = tmp_path / "x.ipynb"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="not an ordinary file"):
+        files.content(HandIn(path, "x", "", 0))
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(OSError):
+        files.content(HandIn(path, "x", "", 0))
+    assert grading.one(HandIn(path, "x", "03", 0), Limits()).states == {
+        "split_heads": UNKNOWN, "merge_heads": UNKNOWN,
+    }  # fmt: skip
+
+
+def test_no_notebook_has_to_search_the_machine_for_fonts(tmp_path, monkeypatch):
+    known = {path.name for path in Path(get_cachedir()).glob("fontlist-*.json")}
+    beside = set()
+
+    def run(work, limits, stop):
+        beside.update(path.name for path in work.iterdir())
+        return Outcome("", 1.0, b"")
+
+    monkeypatch.setattr(grading, "run", run)
+    grading.one(HandIn(write(tmp_path / "x.ipynb", "1"), "x", "03", 0), Limits())
+    assert font_manager.fontManager and known < beside
+
+
+def test_names_cannot_forge_a_row_or_reach_the_terminal(tmp_path):
+    write(tmp_path / "bob\nzoe  ✓ ✓ ✓\x1b[2J\u202e/01_x\r.ipynb")
+    (tmp_path / os.fsdecode(b"latin-\xe9")).mkdir()
+    write(tmp_path / os.fsdecode(b"latin-\xe9/x.ipynb"))
+    rows = [Row(learner) for learner in files.learners(tmp_path)]
+    said = pages.words(rows)
+    assert "bob�zoe  ✓ ✓ ✓�[2J�" in said and "latin-�" in said
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", said)
+    pages.save(rows, tmp_path / "out")
+    assert len(table(tmp_path / "out/solved.csv")) == 2
+
+
+# --- the sandbox ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def behind(tmp_path, monkeypatch):
+    """Runs a small program in the sandbox, which writes its report to `report`."""
+
+    def run(program, stop=None, **limits):
+        script = tmp_path / "program.py"
+        head = "import os, sys\nwork, report = sys.argv[1], int(sys.argv[2])\n"
+        script.write_text(head + program)
+        work = tmp_path / "work"
+        work.mkdir(exist_ok=True)
+        monkeypatch.setattr(sandbox, "PROGRAM", Path(work, "program.py"))
+        os.replace(script, work / "program.py")
+        return sandbox.run(work, Limits(**{"seconds": 600, **limits}), stop or Event())
+
+    return run
+
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is held open")
+bubblewrap = pytest.mark.skipif(
+    sandbox.command("/tmp")[:1] != ["bwrap"], reason="needs bubblewrap, which only Linux has"
+)
+
+
+def test_all_reports_arrive_and_so_does_the_end(behind):
+    ended = behind("os.write(report, b'one'); os.write(report, b'two')")
+    assert (ended.note, ended.report) == ("", b"onetwo")
+    assert behind("os._exit(3)").note == "stopped before its end (memory, or a crash)"
+    crash = "import ctypes; ctypes.string_at(0)"  # as process 1 it would not heed its own signals
+    assert behind(crash).note.startswith("stopped before its end")
+
+
+def test_of_a_long_report_the_beginning_is_kept(behind):
+    ended = behind("for _ in range(9000): os.write(report, b'x' * 999)")
+    assert (ended.note, len(ended.report)) == ("", sandbox.MOST_REPORTED)
+
+
+def test_time_is_limited_on_an_idle_machine_and_with_a_closed_report(behind, monkeypatch):
+    sleep = "os.closerange(3, 99); import time; time.sleep(600)"
+    assert re.fullmatch(r"stopped after \d+ s", behind(sleep, seconds=0.5).note)
+    monkeypatch.setattr(sandbox, "slowness", lambda: 4)
+    assert behind("import time; time.sleep(1)", seconds=0.5).note == ""
+
+
+def test_a_timeout_is_tried_again_once(tmp_path, monkeypatch):
+    ends = iter([Outcome("stopped after 9 s", 9, b""), Outcome("", 1.0, b'{"end": true}')])
+    monkeypatch.setattr(grading, "run", lambda *_: next(ends))
+    hand_in = HandIn(write(tmp_path / "x.ipynb", "1"), "x", "03", 0)
+    assert grading.one(hand_in, Limits()).states["split_heads"] == OPEN
+    ends = iter([Outcome("stopped after 9 s", 9, b"")] * 2)
+    made = grading.one(hand_in, Limits())
+    assert (made.note, made.states["split_heads"]) == ("stopped after 9 s", UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("stands", "wall", "advice"),
+    [({"bwrap", "unshare"}, "bubblewrap", ""), ({"unshare"}, "unshare", "apt-get install"),
+     ({}, "limits only", "apt-get install")],
+)  # fmt: skip
+def test_a_weaker_wall_is_named_before_anything_runs(
+    tmp_path, monkeypatch, capsys, stands, wall, advice
+):
+    monkeypatch.setattr(sandbox, "_runs_python", lambda command: command[0] in stands)
+    monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sandbox.sys, "platform", "linux")
+    sandbox.strongest.cache_clear()
+    try:
+        write(tmp_path / "in/ada/01_scaled.ipynb")
+        classroom.main([str(tmp_path / "in"), "--out", str(tmp_path / "out")])
+    finally:
+        sandbox.strongest.cache_clear()
+    first = capsys.readouterr().out.splitlines()[0]
+    assert wall in first and advice in first and first.startswith("Warning") == bool(advice)
+    page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    assert f"submissions: {wall}" in page and (advice in page)
+    for name in ("solved", "handed_in"):
+        assert [line["sandbox"] for line in table(tmp_path / f"out/{name}.csv")] == [wall]
+
+
+def test_what_it_has_started_ends_with_it(behind, tmp_path):
+    program = """
+if os.fork() == 0:
+    os.setsid()
+    import time
+    while True:
+        open(work + "/alive", "w").write("x")
+        time.sleep(.02)
+while not os.path.exists(work + "/alive"): pass
+"""
+    if not sandbox.command(str(tmp_path)):
+        pytest.skip("without a wall of the system's a new session gets away")
+    assert behind(program).note == ""
+    for _ in range(20):  # a busy machine takes its time to end them
+        (tmp_path / "work/alive").unlink(missing_ok=True)
+        time.sleep(0.3)
+        if not (tmp_path / "work/alive").exists():
+            return
+    pytest.fail("what the notebook started still writes")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import time\nfor i in range(99):\n  open(f'{work}/{i}', 'wb').write(b'x' * 10**6)\n"
+        "time.sleep(600)",
+        "import time\nfor i in range(700): open(f'{work}/{i}', 'w')\ntime.sleep(600)",
+        "import time\nos.makedirs(work + '/a' * 500)\nopen(work + '/a' * 500 + 'f', 'wb')"
+        ".write(b'x' * 10**7)\ntime.sleep(600)",
+        pytest.param(
+            "import time\nf = open(work + '/a', 'wb')\nos.unlink(work + '/a')\n"
+            "f.write(b'x' * 10**7)\ntime.sleep(600)",
+            marks=ON_LINUX,
+        ),
+        pytest.param(
+            "import time\nf = os.memfd_create('a')\nif os.fork() == 0:\n"
+            "  os.write(f, b'x' * 10**7)\n  time.sleep(600)\ntime.sleep(600)",
+            marks=ON_LINUX,
+        ),
+    ],
+    ids=["large", "many", "deep", "nameless", "in memory"],
+)
+def test_the_disk_is_limited_in_all(behind, program, monkeypatch):
+    monkeypatch.setattr(sandbox, "MOST_FILES", 600)
+    assert behind(program, disk_mb=5).note == "stopped: more than 5 MB on the disk"
+
+
+def test_python_refuses_where_there_is_no_wall(judge, tmp_path):
+    writes = "def attention_scores(Q, K):\n    open('../outside', 'w')\n    return Q @ K.mT"
+    made = judge(FIRST, writes, ASK_SCORES, names=["attention_scores"])
+    assert made.states["attention_scores"] == TRIED
+    assert "PermissionError" in made.words["attention_scores"]
+    assert not (tmp_path / "outside").exists()
+
+
+def test_an_interrupted_run_ends_at_once(behind):
+    stop = Event()
+    Timer(0.5, stop.set).start()
+    assert behind("while True: pass", stop).note == "interrupted"
+
+
+@bubblewrap
+def test_nothing_of_the_machine_is_within_reach(behind, tmp_path):
+    """Native code asks no audit hook: only the system's sandbox holds it."""
+    outside = tmp_path / "outside.txt"
+    with socket.socket(socket.AF_UNIX) as server, socket.socket() as tcp:
+        path = f"/tmp/s-{os.getpid()}"
+        server.bind(path)
+        server.listen()
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        try:
+            ended = behind(f"""
+import ctypes, json, socket, struct
+c = ctypes.CDLL(None)
+def connects(family, address):
+    s = c.socket(family, 1, 0)
+    return c.connect(s, address, len(address)) == 0
+unix = struct.pack("H", socket.AF_UNIX) + {path.encode()!r} + b"\\0"
+port = struct.pack("!HH", 0, {tcp.getsockname()[1]})[2:]
+inet = struct.pack("H", socket.AF_INET) + port + bytes([127, 0, 0, 1]) + bytes(8)
+writes = [p for p in ({str(outside)!r}, "/x", "/dev/shm/x", "/tmp/x", "/usr/x", "/etc/x")
+          if c.open(p.encode(), os.O_WRONLY | os.O_CREAT, 0o600) >= 0]
+reads = [p for p in ("/etc/passwd", "/etc/shadow", "/home", "/run", "/var",
+                     {str(Path.home())!r} + "/.ssh", {str(tmp_path)!r} + "/other")
+         if c.access(p.encode(), 4) == 0]
+told = [connects(socket.AF_UNIX, unix), connects(socket.AF_INET, inet), writes, reads,
+        c.kill({os.getpid()}, 0)]
+os.write(report, json.dumps(told).encode())
+""")
+        finally:
+            os.unlink(path)
+    assert json.loads(ended.report) == [False, False, [], [], -1]
+    assert not outside.exists()
+
+
+def test_every_learner_gets_the_processor_and_no_secrets(behind, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    env = json.loads(
+        behind("import json; os.write(report, json.dumps(dict(os.environ)).encode())").report
+    )
+    assert env["CUDA_VISIBLE_DEVICES"] == "" and env["OMP_NUM_THREADS"] == "1"
+    assert "secret" not in str(env)
+
+
+# --- what is a notebook -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"\xef\xbb\xbf" + notebook("x = 1"), ""),  # saved with a byte-order mark: read
+        (notebook("x = 'é'").replace(b"\\u00e9", b"\xe9"), "not saved as UTF-8"),
+        (notebook("x").decode().encode("utf-16"), "UTF-16"),
+        (b'{"cells": [', "cut off (line 1)"),
+        (b"", "cut off"),
+        (b"[" * 200_000, "RecursionError"),
+        (b'{"cells": 3}', "not a notebook"),
+        (b'{"cells": [{"cell_type": "code"}]}', "not a notebook"),
+        (b'{"worksheets": [{"cells": []}]}', "not a notebook"),
+        (b"9" * 10_000, "not a notebook"),
+        (b"null", "not a notebook"),
+        (notebook(), "no code in it"),
+        (notebook("  \n"), "no code in it"),
+    ],
+)
+def test_what_cannot_be_read_is_named(raw, why):
+    found = reading.read(raw)
+    assert why in found.why and bool(found.cells) == (not found.why)
+    assert not why or "hand in that file" in found.why
+
+
+# --- what the checks say when the cells run ---------------------------------------------------
+
+ASK, ASK_SCORES = "check.split_heads(split_heads)", "check.attention_scores(attention_scores)"
+
+
+@pytest.fixture
+def judge(tmp_path):
+    """What comes of a notebook with these cells; what judges it is a fork of this process."""
+    work = tmp_path / "judged"
+    work.mkdir()
+
+    def judged(*cells, given=(), seconds=60, names=("split_heads",)):
+        numbers = {n for n, cell in enumerate(cells) if cell in given}
+        with TemporaryFile() as report:
+            if (child := os.fork()) == 0:
+                try:
+                    os.chdir(work)
+                    os.closerange(3, report.fileno())  # no forger may write to these tests' files
+                    os.closerange(report.fileno() + 1, 99)
+                    judging = [*cells], numbers, report.fileno(), seconds, str(work)
+                    session = sandboxed.Session(*judging)
+                    for name in names:
+                        session.judge(name)
+                    session.write({"end": True})
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+            report.seek(0)
+            made = Submission("x.ipynb")
+            grading._take(made, Outcome("", 1.0, report.read()), [*cells])
+        assert made.note == ""
+        return made
+
+    return judged
+
+
+def test_a_slip_is_named_with_its_words_and_its_code(judge):
+    name = "attention_scores"
+    made = judge(FIRST, NO_SCALE, ASK_SCORES, names=[name])
+    assert (made.states, made.slips) == ({name: TRIED}, {name: ["no_scale"]})
+    assert made.code == {name: NO_SCALE} and "not right yet" in made.words[name]
+
+
+BODY = SOLUTIONS["split_heads"].split(":", 1)[1]
+RIGHT = SOLUTIONS["split_heads"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        (("if True:\n    " + RIGHT.replace("\n", "\n    "),), "if True"),
+        ((f"from collections.abc import Callable\ndef f(x, n):{BODY.replace('n_heads', 'n')}",
+          "split_heads: Callable = f"), "split_heads: Callable"),
+        (("split_heads = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)",), "split_heads ="),
+        ((f"def kept(f):\n    return lambda *a: f(*a)\n\n\n@kept\n{RIGHT}",), "def kept"),
+        ((f"%%writefile mine.py\n{RIGHT}", "from mine import split_heads"), "from mine"),
+        ((f"%%time\n{RIGHT}",), "%%time"),
+        ((f"exec({RIGHT!r})",), "exec("),
+        (("class A:\n    pass", f"A.two = staticmethod(lambda x, n_heads: 0)\n{RIGHT}\nA.two = "
+          "split_heads", "split_heads = A.two"), "split_heads = A.two"),
+        ((f"def mine(x, n_heads):{BODY}", "import time\ntime.sleep(600)", "for f in [mine]:\n"
+          "    check.split_heads(f)"), "for f"),
+        (("check.split_heads(lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2))",),
+         "check.split_heads(lambda"),
+        (("from functools import partial", f"def both(_, x, n_heads):{BODY}",
+          "check.split_heads(partial(both, 1))"), "check.split_heads("),
+        ((f"def mine(x, n_heads):{BODY}", "check.split_heads(mine)"), "def mine"),
+        ((RIGHT, "while True: pass", "import threading\nthreading.Lock().acquire()",
+          "import os; os._exit(0)", "1 / 0", "input()", "x = torch.ones(10 * 2**40)", "%%bash\nls",
+          ASK), "def split_heads"),
+        (("N = 1\nN += 1", f"def split_heads(x, n_heads):\n    assert N == 2{BODY}"), "def split"),
+    ],
+)  # fmt: skip
+def test_a_right_answer_is_found_in_whatever_form_and_company(judge, cells, shown):
+    """Checked or not; what waits, loops, raises or ends the process beside it costs nothing."""
+    made = judge(FIRST, *cells, seconds=20)
+    assert made.states["split_heads"] == DONE, made
+    assert made.code["split_heads"].startswith(shown), made
+
+
+def test_right_once_counts_and_else_the_last_counts(judge):
+    wrong, other = DIRECT_VIEW, "def split_heads(x, n_heads):\n    return x"
+    for cells, state, code in [
+        ((wrong, ASK, other, ASK), TRIED, other),
+        ((RIGHT, ASK, wrong, ASK), DONE, RIGHT),
+        ((RIGHT, wrong, ASK), TRIED, wrong),
+        ((wrong, RIGHT), DONE, RIGHT),
+        ((f"{RIGHT}\n{ASK}\n{wrong}\n{ASK}",), DONE, RIGHT),
+    ]:
+        made = judge(FIRST, *cells)
+        assert made.states["split_heads"] == state
+        assert made.code["split_heads"].startswith(code.rstrip())
+
+
+STUB = "def split_heads(x, n_heads):\n    ..."
+HIDES = "def make():\n    def split_heads(x, n):\n        pass\n    return locals()"
+
+
+@pytest.mark.parametrize(
+    ("cells", "given", "state"),
+    [
+        ((STUB, ASK, RIGHT), [STUB, ASK], DONE),  # below its check
+        ((ASK, RIGHT), [], DONE),
+        ((RIGHT, STUB, ASK), [STUB, ASK], DONE),  # above the course's own stub
+        ((STUB, ASK), [STUB], OPEN),
+        ((STUB + "  # to do", ASK), [], OPEN),
+        ((RIGHT, ASK), [RIGHT], OPEN),  # the course's own
+        ((ASK,), [], OPEN),  # its cell was deleted
+        ((HIDES,), [], UNKNOWN),
+        ((RIGHT,), [RIGHT], None),
+    ],
+)
+def test_an_answer_is_found_wherever_it_stands_and_nothing_else_is_one(judge, cells, given, state):
+    assert judge(FIRST, *cells, given=given).states.get("split_heads") == state
+    assert STUB in reading.course_cells()
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [("def split_heads(x, n_heads)\n    return x", "SyntaxError"), ("def split_heads(", "Syntax"),
+     ("def split_heads(x, n: missing):\n    return x", "NameError"),
+     ("split_heads = " + "-" * 20_000 + "1", "Error"), ("split_heads = '\0'", "Error")],
+)  # fmt: skip
+def test_a_cell_that_stops_is_reported_with_its_error_and_costs_no_other(judge, broken, why):
+    made = judge(FIRST, broken, ASK, *solved("merge_heads"), names=["split_heads", "merge_heads"])
+    assert made.states == {"split_heads": TRIED, "merge_heads": DONE}
+    assert re.search(f"Its cell stops with .*{why}", made.words["split_heads"])
+    assert made.code["split_heads"] == broken[: grading.MOST_CODE].replace("\0", "�")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [("while True: pass", "interrupted before it returned"),
+     ("import time; time.sleep(99)", "interrupted before it returned"),
+     ("while True:\n        try: __import__('time').sleep(9)\n        except BaseException: pass",
+      sandboxed.LATE)],
+)  # fmt: skip
+def test_an_answer_that_never_ends_is_interrupted(judge, body, says):
+    """By the processor's seconds and by the clock, which runs slower on a busy machine."""
+    endless = f"def merge_heads(x):\n    {body}"
+    made = judge(FIRST, endless, "check.merge_heads(merge_heads)", *solved("split_heads"),
+                 seconds=0.5, names=["merge_heads", "split_heads"])  # fmt: skip
+    assert made.states == {"merge_heads": TRIED, "split_heads": DONE}
+    # On a busy machine the clock may run out before the answer itself begins.
+    found = made.words["merge_heads"]
+    assert says in found or (says != sandboxed.LATE and found == sandboxed.INTERRUPTED), found
+
+
+# --- whole notebooks --------------------------------------------------------------------------
+
+FORGED = {"name": "split_heads", "state": "done", "slips": [], "words": "passed", "cells": [0],
+          "code": "<script>", "end": True}  # fmt: skip
+WRITES_LINES = f"""
+import json, os
+def write(*_):
+    for pipe in range(3, 60):
+        try:
+            os.write(pipe, b"\\n" + json.dumps({FORGED!r}).encode() + b"\\n")
+        except OSError:
+            pass
+"""
+PATCHES = """
+import gc, sys
+from mha_course.check import Report
+from mha_course.check.engine import judge, report
+def yes(problem, *_):
+    return Report(getattr(problem, "name", "split_heads"), True)
+def patch():
+    sys.modules["mha_course.check.exercises"].judge = judge.judge = judge._judged = yes
+    torch.allclose = torch.equal = lambda *_: True
+    torch.Tensor.__eq__ = lambda *_: True
+    for found in gc.get_objects():
+        if type(found).__name__ in ("Exercise", "Session"):
+            type(found).__call__ = yes
+    frame = sys._getframe()
+    while frame := frame.f_back:
+        frame.f_globals["judge"] = yes
+"""
+
+
+FORGERS = [
+    (WRITES_LINES, "write()"),
+    (WRITES_LINES, "import atexit\natexit.register(write)"),
+    (WRITES_LINES, "import threading\nthreading.Thread(target=write, daemon=True).start()"),
+    (WRITES_LINES, "def split_heads(x, n_heads):\n    write()"),
+    (WRITES_LINES, "@write\ndef split_heads(x, n_heads):\n    return x"),
+    (WRITES_LINES, "class A:\n    write()\nsplit_heads = A", "import os\nos._exit(0)"),
+    ("torch.equal = torch.allclose = lambda *_: True", "torch.Tensor.__eq__ = torch.equal",
+     DIRECT_VIEW),
+    ("check.split_heads = lambda f: check.Report('split_heads', True)", DIRECT_VIEW, ASK),
+    ("class check:\n    def split_heads(f):\n        print('right.')", DIRECT_VIEW, ASK),
+    (PATCHES, "patch()", DIRECT_VIEW, ASK),
+    (PATCHES, "def split_heads(x, n_heads):\n    patch()\n    return x"),
+    (PATCHES, f"def patched(f):\n    patch()\n    return f\n\n\n@patched\n{DIRECT_VIEW}"),
+    ("import json\njson.dump({'split_heads': 'done'}, open('.progress.json', 'w'))",
+     "open('.copied.json', 'w').write('{}')", "print(check.progress())"),
+    ("import sys\nsys.modules['mha_course.classroom.values'] = sys", DIRECT_VIEW),
+    (RIGHT, DIRECT_VIEW, "check.split_heads.right = split_heads", ASK),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("forged", FORGERS)
+def test_nothing_that_a_submission_says_of_itself_is_believed(judge, forged):
+    made = judge(FIRST, *forged)
+    assert made.states.get("split_heads") != DONE, made
+
+
+def test_a_verdict_without_the_password_counts_for_nothing(judge):
+    """Of tests of one's own no values can be compared, so nothing else would stop this one."""
+    ends = "def test_attention(Attention):\n    write()\n    os._exit(0)"
+    made = judge(FIRST, WRITES_LINES, ends, names=["test_attention"])
+    assert made.words == {"test_attention": sandboxed.ENDED}
+
+
+def test_a_tick_counts_with_its_values_and_with_a_cell_of_the_file():
+    cells = [RIGHT, "2"]
+    packed = values.pack(check.split_heads, lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2))
+    others = values.pack(check.merge_heads, lambda x: x.transpose(1, 2).flatten(2))
+    for told, state in [
+        ({"cells": [0], "values": packed}, DONE),
+        ({"cells": [0]}, TRIED),
+        ({"cells": [0], "values": packed[:-1]}, TRIED),
+        ({"cells": [0], "values": others}, TRIED),
+        ({"cells": [0], "values": [[1, {"tensor": "q"}]] * len(packed)}, TRIED),
+        ({"cells": [0], "values": [[1, {"tensor": "AAAA" * 9}]] * len(packed)}, TRIED),
+        ({"cells": [], "values": packed}, UNKNOWN),
+        ({"cells": [2, -1, "0", None], "values": packed, "code": RIGHT}, UNKNOWN),
+    ]:
+        made = Submission("x.ipynb", "03")
+        line = json.dumps({**FORGED, **told}).encode()
+        grading._take(made, Outcome("", 1.0, line), cells)
+        assert made.states == {"split_heads": state}
+        assert made.code["split_heads"] == ("" if state == UNKNOWN else RIGHT.rstrip("\n"))
+        assert state == DONE or made.words["split_heads"] in (
+            grading.NOWHERE,
+            grading.NOT_ITS_VALUES,
+        )
+
+
+@pytest.mark.parametrize("name", SOLUTIONS)
+def test_the_values_of_every_right_answer_are_right_elsewhere_and_no_others(name):
+    """Also of a class, whose inputs hold its weights, and of weights that hide mistakes."""
+    space = {}
+    exec(FIRST, space)
+    for solution in SOLUTIONS.values():
+        exec(solution, space)
+    exercise = getattr(check, name)
+    packed = json.loads(json.dumps(values.pack(exercise, space[name])))
+    assert values.right(exercise, packed)
+    if packed:
+        for case in packed[:: max(1, len(packed) // 3)]:
+            before, case[1] = case[1], "x"
+            assert not values.right(exercise, packed)
+            case[1] = before
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """A class with one notebook of each kind that has to be run as a whole."""
+    folder, out = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("report")
+    outside = folder.parent / "written.txt"
+    guessed = {"scaling_sharp": "256", "scaling_root": "<b>", "no": 1}
+    write(folder / "ada/all.ipynb", raw=noting(guessed, FIRST, *solved(*SOLUTIONS)))
+    write(folder / "leo/03_splitting_into_heads.ipynb", FIRST, WRITES_LINES, "write()", DIRECT_VIEW,
+          "check.split_heads(split_heads)", *solved("causal_mask"),
+          "x = torch.ones(10 * 2**30, dtype=torch.uint8)", "1 / 0", "input()", "%%bash\necho x",
+          f"open({str(outside)!r}, 'w').write('x')",
+          f"import pathlib\npathlib.Path({str(outside)!r}).touch()", "import os; os.system('true')",
+          "import socket; socket.create_connection(('127.0.0.1', 9))",
+          "open('mine.txt', 'w').write('x')",
+          "for _ in range(2000): check.causal_mask(3)",
+          "exec(\"def merge_heads(x):\\n    return x.transpose(1, 2).flatten(2)\")",
+          "check.merge_heads(merge_heads)", "import os; os._exit(0)")  # fmt: skip
+    write(folder / "zoe/01_scaled.ipynb")
+    write(folder / "zoe/03_splitting_into_heads.ipynb", raw=b'{"cells": [')
+    write(folder / "zoe/04_masking.zip", raw=b"PK")
+    roster = folder.parent / "roster.csv"
+    roster.write_text("ada\nleo\nzoe\nzac\n")
+    before = {path: path.read_bytes() for path in folder.rglob("*.*")}
+    command = [str(folder), "--out", str(out), "--roster", str(roster), "--jobs", "2"]
+    rows = classroom.main(command)
+    assert not outside.exists()
+    assert before == {path: path.read_bytes() for path in folder.rglob("*.*")}
+    return {row.learner.name: row for row in rows}, command, out
+
+
+def test_who_solved_what(graded):
+    """Of the solutions, each is right with what it needs."""
+    rows, _, _ = graded
+    assert [rows["ada"].state(name) for name in SOLUTIONS] == [DONE] * len(SOLUTIONS)
+    assert rows["ada"].notes == []
+    assert {rows["zac"].state(name) for name in NAMES} == {MISSING}
+    assert rows["zac"].notes == ["nothing handed in"]
+    assert {rows["zoe"].state(name) for name in ("split_heads", "causal_mask")} == {UNKNOWN}
+    said = ["no code in it", "cut off", "zip archive"]
+    assert all(x in note for x, note in zip(said, rows["zoe"].notes, strict=True))
+
+
+def test_what_is_forged_counts_for_nothing_and_trouble_costs_nothing(graded):
+    rows, _, _ = graded
+    leo = rows["leo"]
+    assert leo.state("split_heads") == TRIED
+    assert leo.state("causal_mask") == MISSING  # of another notebook: a trial, which does not count
+    assert leo.state("merge_heads") == DONE  # made by exec: right is right
+    assert leo.submissions[0].note == "" and leo.submissions[0].seconds > 0
+    assert leo.submissions[0].sandbox == sandbox.strongest()
+
+
+def test_the_report(graded):
+    rows, _, out = graded
+    lines = {line["learner"]: line for line in table(out / "solved.csv")}
+    assert list(lines) == ["ada", "leo", "zac", "zoe"]
+    assert lines["ada"]["all"] == str(len(SOLUTIONS)) and lines["leo"]["split_heads"] == "tried"
+    found = pages.slips(list(rows.values()))
+    assert [(s.exercise, s.answers) for s in found] == [("split_heads", {"leo": DIRECT_VIEW})]
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "reshape(B, n_heads, T, D // n_heads)" in page and found[0].asks[:20] in page
+    page = (out / "learners/leo.html").read_text(encoding="utf-8")
+    assert "not right yet" in page and "To reread: notebook 03" in page
+    handed_in = [line["learner"] for line in table(out / "handed_in.csv")]
+    assert handed_in == ["ada", "leo", "zoe", "zoe", "zoe"]
+    lines = {line["choice"]: line for line in table(out / "guesses.csv")}
+    assert {label: line["learners"] for label, line in lines.items()} == {
+        label: str(int(label == "256")) for label in questions()["scaling_sharp"].choices
+    }
+    assert "ada" not in str(lines)
+
+
+def test_a_second_run_starts_nothing_and_says_the_same(graded, monkeypatch, capsys):
+    rows, command, out = graded
+    with (out / grading.RESULTS).open("a") as file:
+        file.write('["cut off in the mid')
+    monkeypatch.setattr(grading, "run", None)
+    again = {row.learner.name: row for row in classroom.main(command)}
+    assert {n: [r.state(x) for x in NAMES] for n, r in again.items()} == {
+        n: [r.state(x) for x in NAMES] for n, r in rows.items()
+    }
+
+
+def test_an_interrupted_run_keeps_what_there_is_and_goes_on(tmp_path, monkeypatch, capsys):
+    """Ctrl-C comes while the second is judged, and only the rest is run the next time."""
+    for name in ("ada", "bob", "eve"):
+        write(tmp_path / f"in/{name}/03_x.ipynb", name)
+    ran = []
+
+    def one(hand_in, limits, stop):
+        ran.append(hand_in.file[:3])
+        if len(ran) == 2:
+            signal.pthread_kill(main_thread().ident, signal.SIGINT)
+            assert stop.wait(60)
+        return Submission(hand_in.file, "03", states={"split_heads": DONE})
+
+    monkeypatch.setattr(grading, "one", one)
+    command = [str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    try:
+        classroom.main(command)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "goes on from here" in capsys.readouterr().out
+    rows = classroom.main(command)
+    assert ran == ["ada", "bob", "bob", "eve"]
+    assert [row.state("split_heads") for row in rows] == [DONE] * 3
+
+
+WAITS = ("import time\ntime.sleep(9999)", "import threading\nthreading.Lock().acquire()",
+         "while True: pass", "import os\nos._exit(0)")  # fmt: skip
+READS = """def split_heads(x, n_heads):
+    import ctypes, pathlib
+    ctypes.CDLL(None).creat(b{}, 0o600)
+    found = [p for p in pathlib.Path({}).rglob("*.ipynb")]
+    return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2) if not found else None"""
+
+
+@pytest.mark.long
+@bubblewrap
+def test_a_class_of_sixty_comes_out_right_and_nothing_outside_is_harmed(tmp_path):
+    [path] = notebooks.paths("03")
+    course, folder, outside = path.read_text("utf-8"), tmp_path / "in", tmp_path / "written"
+    expected = {}
+
+    def hand_in(name, state, *cells, file="03_splitting", change=lambda made: made):
+        """The course's notebook with these cells where the stub stands."""
+        made = json.loads(course)
+        at = next(i for i, c in enumerate(made["cells"]) if "".join(c["source"]) == STUB)
+        made["cells"][at : at + 1] = json.loads(notebook(*cells))["cells"]
+        write(folder / name / f"{file}.ipynb", raw=change(json.dumps(made).encode()))
+        expected[name] = state
+
+    for n in range(6):
+        hand_in(f"right{n}", DONE, RIGHT)
+        hand_in(f"wrong{n}", TRIED, DIRECT_VIEW)
+        hand_in(f"open{n}", OPEN, STUB)
+    for n, cells in enumerate(FORGERS[i] for i in (0, 3, 6, 7, 9, 11)):
+        hand_in(f"forger{n}", OPEN if n == 0 else TRIED, *cells)
+        hand_in(f"indented{n}", DONE, "if True:\n    " + RIGHT.replace("\n", "\n    "))
+    for n, cell in enumerate(WAITS):
+        hand_in(f"above{n}", DONE, cell, RIGHT)
+        hand_in(f"below{n}", DONE, RIGHT, cell)
+        hand_in(f"beside{n}", DONE, f"{RIGHT}\n\n\n{cell}")
+        hand_in(f"misnamed{n}", DONE, RIGHT, file=("04_masking", "homework")[n % 2])
+    for n in range(3):
+        hand_in(f"reads{n}", DONE, READS.format(repr(str(outside)), repr(str(folder))))
+        hand_in(f"cut{n}", UNKNOWN, RIGHT, change=lambda raw: raw[:9000])
+        hand_in(f"large{n}", UNKNOWN, RIGHT, change=lambda raw: raw + b" " * files.LARGEST)
+        hand_in(f"kernel{n}", DONE, RIGHT, change=lambda raw: raw.replace(b'"python"', b'"R"'))
+        expected[f"nothing{n}"] = MISSING
+    with zipfile.ZipFile(folder / "zip0.zip", "w") as archive:
+        archive.write(folder / "right0/03_splitting.ipynb", "03_splitting.ipynb")
+    expected["zip0"] = DONE
+    names = "\n".join(["Name", *expected, "Zoë"]).encode("cp1252")
+    roster = write(tmp_path / "class.csv", raw=names)
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    command = [str(folder), "--roster", str(roster), "--out", str(tmp_path / "out"), "--jobs", "6"]
+    rows = classroom.main([*command, "--assigned", "split_heads"])
+    found = {row.learner.name: row.state("split_heads") for row in rows}
+    assert len(found) >= 60 and found == {**expected, "Zoë": MISSING}
+    assert before == {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    assert not outside.exists()
+
+
+# --- tables and pages -------------------------------------------------------------------------
+
+
+def row(name, **parts):
+    return Row(Learner(name), [Submission("x.ipynb", "03", **parts)])
+
+
+def test_a_learner_counts_once_and_only_known_slips():
+    made = [
+        row("ada", states={"split_heads": TRIED}, slips={"split_heads": ["direct_view", "=1+1"]}),
+        row("bob", states={"split_heads": DONE}, slips={"split_heads": ["direct_view"]}),
+    ]
+    made[0].submissions *= 2
+    key = next(s.key for e in check.EXERCISES if e.name == "split_heads" for s in e.slips if s.does)
+    made[0].submissions[0].slips["split_heads"].append(key)
+    assert [(s.key, len(s.answers)) for s in pages.slips(made) if s.key == key] == [(key, 1)]
+    assert "=1+1" not in pages.class_page(made, {"ada": "a.html", "bob": "b.html"})
+
+
+def test_guesses_are_counted_by_choice_and_once_for_each_learner():
+    said = {"ada": "8", "bob": "32", "eve": "8"}
+    made = [row(name, guesses={"scaling_sharp": label}) for name, label in said.items()]
+    made[0].submissions *= 2
+    assert pages.guesses(made) == {
+        "scaling_sharp": {"8": 2, "32": 1, "256": 0, "at none of them": 0}
+    }
+    page = pages.class_page(made, dict.fromkeys(said, "a.html"))
+    asked = questions()["scaling_sharp"]
+    shown = [prose(text) for text in (asked.asks, *(c.says for c in asked.choices.values()))]
+    assert [text for text in shown if text not in page] == []
+    html = "<em>no mask</em>, 2 * 3 * 4, <code>*one*</code>, &lt;b&gt;"
+    assert prose("*no mask*, 2 * 3 * 4, `*one*`, <b>") == html
+
+
+def test_points_are_counted_by_notebook(tmp_path):
+    """Only a ✓ counts, whichever file it is from, and all of a notebook is what it holds."""
+    made = [row("ada", states={"split_heads": DONE, "merge_heads": TRIED, "silence": DONE})]
+    made[0].submissions.append(Submission("y.ipynb", "06", states={"MultiHeadAttention": DONE}))
+    pages.save([*made, row("bob", states={})], tmp_path)
+    ada, bob = table(tmp_path / "solved.csv")
+    for path in tmp_path.glob("*.csv"):
+        heads = path.read_text("utf-8-sig").splitlines()[0].split(",")
+        assert len({*heads}) == len(heads), "two columns of one name"
+    books = {head: ada[head] for head in ada if re.match(r"\d\d \(of", head)}
+    assert {head: n for head, n in books.items() if n != "0"} == {
+        "03 (of 2)": "1", "06 (of 1)": "1", "07 (of 2)": "1"
+    }  # fmt: skip
+    assert sum(int(re.search(r"of (\d+)", head)[1]) for head in books) == len(NAMES)
+    assert sum(map(int, books.values())) == int(ada["all"]) == 3
+    assert {bob[head] for head in books} == {"0"}
+    assert "03: 1 of 2" in (tmp_path / "learners/ada.html").read_text(encoding="utf-8")
+
+
+def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
+    (tmp_path / "week.txt").write_text("4, 6\nsilence\n")
+    names = classroom.assigned(str(tmp_path / "week.txt"))
+    assert (
+        names == classroom.assigned("silence,6 4") == ("count_parameters", "merge_heads", "silence")
+    )
+    made = row("ada", states={"split_heads": DONE, "merge_heads": DONE, "silence": TRIED})
+    made.names = names
+    pages.save([made], tmp_path)
+    [line] = table(tmp_path / "solved.csv")
+    assert "split_heads" not in line and line["all"] == line["03 (of 1)"] == "1"
+    assert "1 of 3 exercises solved" in (tmp_path / "learners/ada.html").read_text("utf-8")
+    assert "split_heads" not in (tmp_path / "index.html").read_text("utf-8")
+    assert re.search(r"^ +4 +6 +si$", pages.words([made]), re.M)
+    hand_in = HandIn(write(tmp_path / "04.ipynb", "1 / 0"), "04.ipynb", "04", 0)
+    made = Row(Learner("ada", [hand_in]), names=names)
+    grading.grade([made], tmp_path, Limits(60, 6, 100))
+    assert made.notes == ["04.ipynb: not assigned"] and not made.submissions
+    assert not (tmp_path / grading.RESULTS).exists()
+    with pytest.raises(SystemExit, match="got 77"):
+        classroom.assigned("77,1")
+
+
+def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
+    code = "def split_heads(x): return '</code><script>alert(1)</script>'"
+    made = [
+        row("=HYPERLINK(1)", states={"split_heads": TRIED}, code={"split_heads": code},
+            words={"split_heads": "@SUM(1) <b>"}),
+        row("<img src=x>" + "a long name " * 5, states={"split_heads": DONE},
+            code={"split_heads": code}),
+        row("<IMG_src=x>", note="<i>"),
+    ]  # fmt: skip
+    pages.save(made, tmp_path)
+    for name in ("solved", "answers"):
+        lines = table(tmp_path / f"{name}.csv")
+        assert not [c for line in lines for c in line.values() if c[:1] in "=@" and c]
+    made_pages = [*tmp_path.glob("learners/*.html"), tmp_path / "index.html"]
+    assert len(made_pages) == 4
+    for page in made_pages:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search("<(script|img|b|i)[ >]", text, re.I)
+    assert "a long name " * 5 in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_state_looks_different():
+    assert len({*pages.SIGNS.values()}) == len(grading.STATES) == len({*pages.MEANS.values()})
+    said = pages.words([row("ada", states={"split_heads": UNKNOWN, "merge_heads": OPEN})])
+    assert re.search(r"ada +(– +)+! +· +– ", said)
+
+
+def test_every_exercise_has_a_section_to_reread():
+    found = pages.sections()
+    assert set(found) == set(NAMES)
+    for exercise in check.EXERCISES:
+        book, heading = found[exercise.name]
+        [path] = notebooks.paths(book)
+        texts = [c.source for c in notebooks.read(path).cells if c.cell_type == "markdown"]
+        headings = re.findall(r"^#+ (.*)", "\n".join(texts), re.M)
+        assert heading in headings and book == exercise.notebook, (exercise.name, heading)
+
+
+USUAL = {
+    "name": st.sampled_from(grading.BY_NOTEBOOK["03"]),
+    "state": st.sampled_from(grading.STATES),
+    "slips": st.lists(st.sampled_from(["direct_view", "=1+1"])),
+    "words": st.text(),
+    "code": st.text(),
+    "cells": st.lists(st.integers(-3, 3)),
+    "values": st.lists(st.lists(st.none() | st.integers() | st.just({"tensor": "AAAA"}))),
+    "end": st.booleans(),
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([*NAMES, DONE, "8"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*USUAL]), inner),
+    max_leaves=5,
+)
+LINE = st.fixed_dictionaries({}, optional={name: JSON | usual for name, usual in USUAL.items()})
+
+
+@given(st.lists(JSON | LINE), st.binary())
+def test_a_submission_can_say_anything(said, tail):
+    """The tables and pages take it; nothing is raised, only its own exercises, and no ✓ counts."""
+    told = b"\n".join(json.dumps(line).encode() for line in said) + tail
+    submission = Submission("x.ipynb", "03")
+    grading._take(submission, Outcome("", 1.0, told), ["<b>", "1"])
+    made = [Row(Learner("ada"), [submission])]
+    pages.words(made)
+    pages.class_page(made, {"ada": "ada.html"})
+    pages.learner_page(made[0])
+    assert {*submission.states} <= {*grading.BY_NOTEBOOK["03"]}
+    assert DONE not in submission.states.values()
+
+
+def test_a_folder_without_files(tmp_path):
+    with pytest.raises(SystemExit, match="No files"):
+        classroom.main([str(tmp_path)])
+    with pytest.raises(SystemExit, match="is not a folder"):
+        classroom.main([str(tmp_path / "nowhere")])
+
+
+def test_a_report_can_be_saved_whatever_a_notebook_says_of_its_slips(tmp_path):
+    said = json.dumps(
+        {"name": "attention_scores", "state": "tried", "slips": ["\ud800"], "cells": [0]}
+    )
+    row = Row(Learner("eve"), [Submission("x.ipynb", "01")])
+    grading._take(row.submissions[0], Outcome("", 1.0, said.encode()), ["1"])
+    pages.save([row], tmp_path)
+    assert "�" in (tmp_path / "answers.csv").read_text("utf-8-sig")

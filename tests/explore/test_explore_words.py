@@ -1,0 +1,241 @@
+"""What the explorers write, mark and colour, against other computations of the same."""
+
+import importlib
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from test_explore import module
+
+from mha_course.pictures.colours import ROLES
+from mha_course.pictures.layout import draw
+from mha_course.pictures.marks import Cells, Path, Rect, Text
+from mha_course.pictures.panels import head_colour, number
+from mha_lesson import MultiHeadAttention, cost
+from mha_lesson.text import sentence
+
+flow = importlib.import_module("mha_course.explore.n00_flow")
+pytestmark = pytest.mark.plain
+
+
+def test_what_a_cache_holds_and_saves():
+    cache = module("cache")
+    says = {None: "", "new": "new in the cache", "old": "held in the cache", "–": "dropped"}
+    for T, h, h_kv, window, step in itertools.product(
+        cache.LENGTHS, cache.HEADS, cache.HEADS, cache.WINDOWS, (0, 3, 11)
+    ):
+        scores, held, work = (scene := cache.scene(T, h, h_kv, window, step)).flat()
+        kv, t, far = min(h_kv, h), min(step, T - 1), T if window == "none" else window
+        i, j = np.indices((T, T))
+        seen = (j <= i) & (i - j < far) & (i <= t)
+        now, made = int(seen[t].sum()), int(seen.sum())
+        word = np.where(i == t, "now", "was")
+        assert scores.labels == tuple(
+            tuple(str(w) if s else None for w, s in zip(*row, strict=True))
+            for row in zip(word, seen, strict=True)
+        )
+        assert (scores.heads == np.where(seen & (i == t), 0, -1)).all()
+        assert (scores.row_name, scores.column_name) == ("query of token", "key of token")
+        assert scores.title.endswith(f"after step {t}")
+        row = [None if c > t else "new" if c == t else "old" if seen[t, c] else "–"
+               for c in range(T)]  # fmt: skip
+        assert held.labels == (tuple(row),) * kv
+        assert held.says == (tuple(says[c] for c in row),) * kv
+        assert (held.heads == np.where(seen[t], np.arange(kv)[:, None], -1)).all()
+        readers = [[n for n in range(h) if n * kv // h == g] for g in range(kv)]
+        assert held.rows == tuple(
+            f"head {r[0]}" if len(r) == 1 else f"heads {r[0]}–{r[-1]}" for r in readers
+        )
+        assert work.header == ("of all heads", "anew", "cached")
+        assert [[int(n) for n in r[1:]] for r in work.rows] == [
+            [h * (t + 1), h], [kv * (t + 1), kv], [h * made, h * now], [0, kv * (now - 1)]
+        ]  # fmt: skip
+        said = [int(n) for n in re.findall(r"\d+", scene.caption)]
+        assert said == [t, T, h * now, h * made, kv * (now - 1), t + 1 - now]
+
+
+def test_what_a_rotation_turns():
+    rotation = module("rotation")
+    for distance, d_k, base in itertools.product(
+        rotation.DISTANCES, rotation.WIDTHS, rotation.BASES
+    ):
+        scene = rotation.scene(distance, d_k, base)
+        each, turns, curve = scene.flat()
+        half = d_k // 2
+        speed = float(base) ** (-np.arange(half) / half)
+        cos = np.cos(distance * speed)
+        np.testing.assert_allclose(each.values[0], cos, atol=1e-6)
+        np.testing.assert_allclose(turns.values[0], 2 * math.pi / speed)
+        every = np.cos(np.arange(129)[:, None] * speed).mean(axis=1)
+        np.testing.assert_allclose(curve.lines["score"], every, atol=1e-6)
+        assert curve.marker == distance and f"{distance} apart" in each.title
+        assert turns.reference == (distance, "distance")
+        assert turns.limits[0] <= turns.values.min() and turns.values.max() <= turns.limits[1]
+        assert scene.caption.startswith(
+            f"Distance {distance}, d_k = {d_k}, base {number(base)}: the pairs add up to "
+            f"{number(float(curve.lines['score'][distance]))} of their score at distance 0; "
+            f"{(cos < 0).sum()} of {half} pairs "
+        )
+
+
+def test_what_a_layer_costs():
+    units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+    def read(value, unit):
+        return float(value.replace(",", "")) * units[unit]
+
+    machine = cost.Machine(7e9, 3e9)
+    two = {"explicit": (0.5, 0.75), "fused": (0.25, 0.125)}
+    measured = cost.Measured((256, 1024), 192, 3, "this CPU", machine, two, two)
+    for T, d, h, given in (
+        (64, 768, 12, None),
+        (64, 192, 3, None),
+        (1024, 192, 3, None),
+        (256, 192, 3, measured),
+    ):
+        scene = module("cost").scene(T, d, h, given)
+        bars, table, ms, sizes = scene.flat()
+        parts = [8 * T * d * d, 2 * T * T * d, 2 * T * T * d]
+        assert bars.labels == ("4 W", "Q Kᵀ", "A V") and bars.values[0].tolist() == parts
+        assert f"T = {T:,}" in bars.title
+        for row, part in zip(table.rows, parts, strict=True):
+            rule = row[2].replace(" · ", "*").replace(" ", "*").replace("²", "**2")
+            assert eval(rule, {"T": T, "d_model": d}) == part
+        explicit, fused = 4 * h * T * (T + max(T, d // h)), 4 * T * (d + h)
+        said = re.search(
+            r"(\d+)% of them .* holds (\S+) (\w?)B, (\S+) times .* one: (\S+) (\w?)B\.",
+            scene.caption,
+        )
+        assert int(said[1]) == round(100 * sum(parts[1:]) / sum(parts))
+        assert read(*said.group(2, 3)) == pytest.approx(explicit, rel=6e-3)
+        times = explicit / fused
+        assert said[4] == (f"{times:.1f}" if times < 9.95 else f"{float(f'{times:.2g}'):,.0f}")
+        assert read(*said.group(5, 6)) == pytest.approx(fused, rel=6e-3)
+        assert ("50 GFLOP/s that moves 10 GB/s" in scene.caption) == (given is None)
+        for curve, unit in ((ms, "ms"), (sizes, "bytes")):
+            assert (curve.marker, curve.y_name) == (T, unit)
+            assert curve.heads == (0, 1, 0, 1)[: len(curve.lines)]
+            assert all(("predicted" in name) == (name in curve.dashed) for name in curve.lines)
+        rates = given.machine if given else cost.TEXTBOOK
+        at = [*ms.x].index(T)
+        for core, n in (("explicit", 4 * T * d + 4 * h * T * T), ("fused", 4 * T * d)):
+            seconds = 4 * T * T * d / rates.flops_per_second + 4 * n / rates.bytes_per_second
+            assert ms.lines[f"{core}, predicted"][at] == pytest.approx(1e3 * seconds)
+
+
+def test_where_each_number_lies():
+    memory = module("memory")
+    for T, h, d_k, step in ((3, 2, 4, "permute"), (4, 3, 4, "contiguous"), (3, 2, 4, "merged"),
+                            (3, 2, 4, "view"), (4, 3, 4, "linear output")):  # fmt: skip
+        scene, now = memory.scene(T, h, d_k, step), memory.right_way(T, h, d_k)[step]
+        assert f"shape {tuple(now.shape)}, strides {now.stride()}" in scene.caption
+        for panel in scene.flat()[:-1]:
+            strip, wide = panel.title.startswith("storage"), len(panel.labels[0])
+            if strip and len(panel.labels) > 1:
+                assert panel.rows == tuple(str(r * wide) for r in range(len(panel.labels)))
+            if panel.title.startswith("the tensor") and now.ndim == 3:
+                assert panel.break_rows == now.shape[1]
+            for r, c in np.ndindex(panel.links.shape):
+                i = panel.links[r, c]
+                if i < 0:
+                    continue
+                token, place = divmod(int(i), h * d_k)
+                name, _, where = panel.says[r][c].partition("; ")
+                assert name == f"{'abcd'[token]}{place}, head {place // d_k}"
+                if strip:
+                    assert where == f"place {r * wide + c} of the strip"
+                else:  # "[1, 0, 2]: 1·3 + 0·6 + 2·1 = place 5 of the strip"
+                    _, sum_, at = re.split(": | = ", where)
+                    assert at == f"place {eval(sum_.replace('·', '*'))} of the strip"
+
+
+def test_what_heads_write_and_look_at():
+    for h in (12, 3):
+        scene = module("head_writes").scene(h)
+        lengths, numbers, _ = scene.flat()
+        assert lengths.rows == numbers.rows == (*(f"head {i}" for i in range(h)), "sum")
+        assert ("trained with 12" in scene.caption) == (h != 12)
+    assert "Trained with 32 dimensions;" in module("heads").scene(12, 7).caption
+    for layer, head in ((3, 1), (4, 10), (0, 2)):
+        scene = module("real_heads").scene(layer, head)
+        lines, large, *small = scene.flat()
+        given = large.values[:, [0, -1]].sum(axis=1).mean()
+        assert f"gives {given:.0%} of its weight" in scene.caption
+        assert scene.alt.startswith(f"The weights of layer {layer}, head {head}, as ribbons")
+        assert (lines.head, lines.row) == (head, large.rows.index("it"))
+        assert [(m.head, m.title) for m in small] == [(i, f"{i}") for i in range(12)]
+
+
+def test_the_flow_says_the_numbers_of_the_pair():
+    creek = sentence()
+    i, j = creek.tokens.index("it"), creek.tokens.index("creek")
+    for head, causal in itertools.product((1, 7), (False, True)):
+        q, k, _ = creek.head(head)
+        products = q @ k.T
+        scores = products / creek.d_k**0.5
+        seen = scores.masked_fill(torch.ones(17, 17).triu(1) > 0, -torch.inf) if causal else scores
+        for step, value, words in (
+            ("Q Kᵀ", products, "every query is multiplied by every key; it · creek = {}."),
+            ("÷ √dₖ", scores, "dividing by √32 keeps scores in range, whatever the size of a head"
+                              "; it → creek: {}."),
+            ("softmax", seen.softmax(-1), "each row becomes shares that add up to 1; it takes {} "
+                                          "from creek."),
+        ):  # fmt: skip
+            said = flow.scene(step, head, causal=causal).caption
+            assert said == f"Head {head}: " + words.format(number(float(value[i, j]), 2))
+        blocks = flow.scene("Wᴼ", head, causal=causal).flat()[0].blocks
+        wears = {"x": "output", "q": "query", "k": "key", "v": "value", "context": "value",
+                 "concat": "value", "output": "output"}  # fmt: skip
+        for name, block in blocks.items():
+            assert block.colours == wears.get(name, f"head {head}")
+            if name in wears and name != "context":
+                assert block.title.endswith(f" {block.values.shape}")
+            assert (abs(block.values) > block.limits[1] * 1.001).mean() < 0.01
+        assert blocks["scores"].title == "÷ √32"
+        assert blocks["masked"].title == ("causal mask" if causal else "no mask")
+
+
+def test_your_own_flow_begins_with_the_last_query_and_what_it_looks_at_most():
+    torch.manual_seed(4)
+    mha, x = MultiHeadAttention(12, 3), 3 * torch.randn(7, 12)
+    mha.w_qkv.weight.data.normal_()
+    most = int(mha(x, return_weights=True)[1][0, -1].argmax())
+    assert most < 6 and flow._own_source(mha, x, None).pick == (6, most)
+
+
+@pytest.mark.parametrize("head", [1, 7, 10])
+def test_squares_arrows_and_slices_of_the_flow_belong_to_their_blocks(head):
+    scene = flow.scene("Wᴼ", head)
+    panel, marks = scene.flat()[0], draw(scene).marks
+    cells = dict(zip(panel.shown, (m for m in marks if isinstance(m, Cells)), strict=True))
+    rects, paths = ([m for m in marks if isinstance(m, k)] for k in (Rect, Path))
+    text = {m.text: m for m in marks if isinstance(m, Text)}
+    wears = {"x": "output", "q": "query", "k": "key", "v": "value", "concat": "value"}
+    for name, role in wears.items():
+        square = [m for m in rects if m.width == m.height == 10 and m.x == cells[name].x
+                  and 0 < cells[name].y - m.y < 20]  # fmt: skip
+        assert [m.colour for m in square] == [ROLES[role]], name
+    assert text["W^K"].x < cells["x"].x < text["W^V"].x
+    for name in "kqv":
+        ways = [
+            m
+            for m in paths
+            if m.colour == ROLES[wears[name]]
+            and len(m.points) in (2, 4)
+            and not m.dashed
+            and m.width == 1.5
+            and abs(m.points[0][0] - m.points[-1][0]) > 9
+        ]
+        assert ways, name
+    slices = [m for m in rects if m.height in (3.0, 8.0)]
+    assert len(slices) == 4 * 12
+    for k in range(4):
+        row = sorted(slices[12 * k : 12 * k + 12], key=lambda m: m.x)
+        assert [m.colour for m in row] == [head_colour(i) for i in range(12)]
+        assert [m.height == 8 for m in row] == [i == head for i in range(12)]
+    [way] = [m for m in paths if m.colour == head_colour(head) and len(m.points) == 4]
+    slab = cells["concat"].width * 384 / 12
+    assert head * slab < way.points[-1][0] < (head + 1) * slab

@@ -1,0 +1,137 @@
+"""Imports only go down: each room builds on those listed before it, and on nothing else."""
+
+import ast
+import re
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import mha_lesson
+
+HOUSE = Path(mha_lesson.__file__).parents[1]
+FLOORS = (
+    # what is taught, and what it stands on
+    ("mha_lesson.refusals", "mha_lesson.refusals.of_attention", "mha_lesson.refusals.of_decoding",
+     "mha_lesson.runtime"),
+    ("mha_lesson.masks", "mha_lesson.attention_weights", "mha_lesson.attention",
+     "mha_lesson.decoding"),
+    # what is built around it, trained, loaded and measured
+    ("mha_lesson.progress", "mha_lesson.tasks", "mha_lesson.text", "mha_lesson.models",
+     "mha_lesson.heads", "mha_lesson.training", "mha_lesson.pretrained", "mha_lesson.cost",
+     "mha_lesson"),
+    # the course, room by room: files and words, what was gathered, what compares it and judges
+    ("mha_course.base", "mha_course.collection", "mha_course.comparison", "mha_course.check"),
+    # pictures, moving pictures, what else a cell shows
+    ("mha_course.pictures", "mha_course.explore", "mha_course.cells"),
+    # pages to hand out, the lab, a class, the command
+    ("mha_course.pages", "mha_course.lab", "mha_course.classroom", "mha_course.__main__",
+     "mha_course"),
+)  # fmt: skip
+ORDER = [room for floor in FLOORS for room in floor]
+
+
+def room_of(module: str) -> str:
+    """The longest listed name that the module's begins with."""
+    return max((r for r in ORDER if f"{module}.".startswith(f"{r}.")), key=len, default="")
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mha_"):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.name for a in node.names if a.name.startswith("mha_")}
+    return found
+
+
+PATHS = {p for p in HOUSE.glob("mha_*/**/*.py") if p != HOUSE / "mha_course/__init__.py"}
+MODULES = {".".join(p.relative_to(HOUSE).with_suffix("").parts): p for p in sorted(PATHS)}
+
+
+def test_every_module_has_a_floor():
+    for module in MODULES.keys() - {"mha_lesson.__init__"}:
+        assert room_of(module) not in ("", "mha_lesson", "mha_course"), module
+
+
+def test_imports_only_go_down():
+    for module, path in MODULES.items():
+        here = room_of(module)
+        for name in imports(path):
+            if (there := room_of(name)) != here:
+                assert ORDER.index(there) < ORDER.index(here), f"{module} imports {name}"
+
+
+def test_no_circle_among_files():
+    """Not even through an import within a function."""
+    below = {
+        name: {m for found in imports(path) for m in (found, found.rpartition(".")[0])} & {*MODULES}
+        for name, path in MODULES.items()
+    }
+    TopologicalSorter({name: found - {name} for name, found in below.items()}).prepare()
+
+
+def test_what_is_taught_is_small_and_stands_alone():
+    """No file of it names the course; what it imports is what its readers were promised."""
+    lesson = sorted((HOUSE / "mha_lesson").rglob("*.py"))
+    texts = [path.read_text(encoding="utf-8") for path in lesson]
+    assert len(texts) <= 18 and sum(text.count("\n") for text in texts) <= 3600
+    assert not [p.name for p, text in zip(lesson, texts, strict=True) if "mha_course" in text]
+    code = "import sys, mha_lesson; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert not {"matplotlib", "ipywidgets", "anywidget", "IPython"} & {*loaded.stdout.split()}
+    assert "mha_lesson.attention" in loaded.stdout.split()
+
+
+def test_no_file_is_too_long():
+    for path in sorted(HOUSE.glob("mha_*/**/*.[pj]*")):
+        if path.suffix in (".py", ".js"):
+            assert path.read_text(encoding="utf-8").count("\n") <= 600, path.name
+
+
+def test_actions_are_pinned_by_commit():
+    """A tag can be moved; the version stands behind it as a comment."""
+    workflows = sorted((HOUSE / ".github/workflows").glob("*.yml"))
+    used = [line for path in workflows for line in re.findall(r"uses: (.*)", path.read_text())]
+    assert used
+    for line in used:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
+WRITTEN = re.compile(r"`([\w/.*-]+(?:/|\.(?:py|md|toml|txt|yml|js|json|ipynb)))`")
+ROOMS = (
+    "",
+    "mha_lesson",
+    "mha_lesson/refusals",
+    "mha_course",
+    "tests",
+    *sorted(str(p.relative_to(HOUSE)) for p in HOUSE.glob("mha_course/*/")),
+)
+PAGES = ["CONTRIBUTING.md", "INSTALL.md", "README.md", "notebooks/TEACHING.md"]
+# on a learner's or a teacher's machine
+ELSEWHERE = (
+    "my_notebooks/", ".progress", "build/", "ada_", "report/", "source/", "jupyterhub_config",
+    "nbgrader_config", "results/", "submissions/",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_names_is_there(page):
+    text = (HOUSE / page).read_text(encoding="utf-8")
+    named = set(WRITTEN.findall(text))
+    assert page != "README.md" or len(text.split()) <= 900
+    missing = [
+        name
+        for name in sorted(named)
+        if not name.startswith(ELSEWHERE)
+        and not any(list(HOUSE.glob(f"{room}/{name}".strip("/"))) for room in ROOMS)
+    ]
+    assert named and not missing
+    links = set(re.findall(r"\]\((?!https?:|#)([^)#]+)", text))
+    assert not [to for to in links if not (HOUSE / page).parent.joinpath(to).exists()]
+    for module in re.findall(r"-m (mha_[\w.]*)", text):
+        place = HOUSE.joinpath(*module.split("."))
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module

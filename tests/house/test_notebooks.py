@@ -1,0 +1,449 @@
+"""The notebooks' form, which is seen without running them, and their solutions.
+
+nbval (`make test`) runs the notebooks as they are and compares outputs. Where they are cleared it
+compares nothing, so these tests ask that there are some.
+"""
+
+import ast
+import dis
+import itertools
+import re
+import statistics
+from copy import copy
+from functools import cache
+from types import CodeType
+from urllib.parse import unquote
+
+import nbformat
+import pytest
+from IPython.core.inputtransformer2 import TransformerManager
+
+import minutes
+import notebooks
+from mha_course.pages.folds import TAG, folds
+from mha_course.pictures.colours import ROLES
+
+NOTEBOOKS = notebooks.paths()
+ORDER = [path.name for path in NOTEBOOKS]
+
+# Cells whose outputs nbval may not compare, and why. Nothing else may be tagged so.
+START, TRAIN, COST = "00_start_here", "07_training_the_heads", "09_cost_and_speed"
+WRITE = "11_one_token_at_a_time"
+PROJECT, SPLIT = "02_query_key_value_projections", "03_splitting_into_heads"
+MEASURED = "a time or a peak of memory, this machine's own"
+TRAINED = "the end of a long training, which differs between kinds of processor"
+NOT_COMPARED: dict[tuple[str, str], str] = {
+    (START, "device"): "names the device and the threads",
+    (PROJECT, "fused-time"): MEASURED,
+    (SPLIT, "loop-time"): MEASURED,
+    (TRAIN, "sample-code"): TRAINED,
+    (COST, "memory-picture"): MEASURED,
+    (COST, "dispatcher-table"): MEASURED,
+    (COST, "time-picture"): MEASURED,
+    (COST, "time-verdict"): MEASURED,
+    (COST, "new-memory"): MEASURED,
+    (COST, "passes-code"): MEASURED,
+    (COST, "dtype-picture"): MEASURED,
+    (COST, "claim-fused"): MEASURED,
+    (COST, "three-or-one-print"): MEASURED,
+    (COST, "threads-code"): MEASURED,
+    (COST, "gpu-code"): MEASURED,
+    (COST, "explorer"): MEASURED,
+    (WRITE, "time"): MEASURED,
+}
+
+FIGURE = re.compile(r"<img\b[^>]*>")
+EMOJI = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u274c\u2728\ufe0f]")
+MACHINE = re.compile(r"(?<![\w.])/(?:home|root|Users|tmp|work|opt|private|var)/\w|[A-Z]:\\\\?Users")
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem[:2])
+
+
+def cells(path, kind):
+    return [cell for cell in notebooks.read(path).cells if cell.cell_type == kind]
+
+
+def tags(cell):
+    return cell.metadata.get("tags", [])
+
+
+def html(cell):
+    bundles = [output.get("data", {}) for output in cell.get("outputs", ())]
+    return [data["text/html"] for data in bundles if "text/html" in data]
+
+
+@each_notebook
+def test_is_stored_as_it_ran_from_top_to_bottom(path):
+    code = cells(path, "code")
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert sum(bool(cell.outputs) for cell in code) >= len(code) / 3
+
+
+@each_notebook
+def test_is_stored_in_the_normal_form(path):
+    """`make notebooks` would change no more than a new run does."""
+    stored = notebooks.read(path)
+    assert stored == notebooks.normalise(notebooks.read(path))
+    assert set(stored.metadata) == {"kernelspec", "language_info"}
+
+
+@each_notebook
+def test_errors_appear_only_where_they_are_meant(path):
+    for cell in cells(path, "code"):
+        failed = any(output.output_type == "error" for output in cell.outputs)
+        assert failed == ("raises-exception" in tags(cell)), cell.id
+
+
+def test_what_is_not_compared_is_listed():
+    tagged = {
+        (path.stem, cell.id)
+        for path in NOTEBOOKS
+        for cell in cells(path, "code")
+        if {"nbval-ignore-output", "nbval-skip"} & set(tags(cell)) or "NBVAL_" in cell.source
+    }
+    assert tagged == set(NOT_COMPARED)
+
+
+@each_notebook
+def test_size_and_style(path):
+    assert path.stat().st_size < 250_000  # a third of it one or two pictures of ribbons
+    fewest = 12 if path.name.startswith("00") else 25
+    assert len(notebooks.read(path).cells) >= fewest
+    for cell in cells(path, "markdown"):
+        text = re.sub(r"```.*?```|\|", "", cell.source, flags=re.S)  # a table's bars are no words
+        assert len(text.split()) <= 150, cell.id
+    lengths = [len(cell.source.splitlines()) for cell in cells(path, "code")]
+    assert max(lengths) <= 25
+    assert statistics.median(lengths) <= 6
+
+
+@each_notebook
+def test_what_a_reader_sees_is_narrow_and_begins_with_its_heading(path):
+    for cell in cells(path, "markdown"):
+        text = re.sub(r"```.*?```", "", cell.source, flags=re.S)
+        assert not re.search(r"^#", text.partition("\n")[2], re.M), f"{cell.id}: a heading inside"
+    for cell in cells(path, "code"):
+        folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+        assert max(map(len, cell.source.splitlines())) <= 88, cell.id
+        assert folded or "claim" not in tags(cell), f"{cell.id}: a claim's code is plumbing"
+
+
+@each_notebook
+def test_no_printed_line_is_broken_inside_a_word_on_a_laptop(path):
+    """JupyterLab breaks what is longer than 88 characters at 1366 px, and not between words."""
+    for cell in cells(path, "code"):
+        shown = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs
+                 if "text/html" not in o.get("data", {})]  # fmt: skip
+        lines = [line for text in shown for line in text.splitlines()]
+        assert max(map(len, lines), default=0) <= 88, f"{cell.id}: {max(lines, key=len)}"
+
+
+def test_coloured_squares_stand_beside_the_word_for_their_role():
+    texts = [cell.source for path in NOTEBOOKS for cell in cells(path, "markdown")]
+    found = re.findall(r"color:(#\w{6})\"[^*]*\*\*(\w+)\*\*", "\n".join(texts))
+    assert {word for _, word in found} >= {"query", "key", "value"}
+    assert all(ROLES[word] == colour for colour, word in found)
+    assert "\n".join(texts).count("color:") == len(found)  # and colour is used for nothing else
+
+
+@each_notebook
+def test_symbols_in_texts_are_formulas(path):
+    set_apart = r"```.*?```|\$\$.+?\$\$|\$.+?\$|`[^`]*`|\]\(.*?\)"  # or code, or a link
+    for cell in cells(path, "markdown"):
+        text = re.sub(set_apart, "", cell.source, flags=re.S)
+        lines = [line for line in text.splitlines() if not line.startswith(("#", ">"))]
+        assert not re.findall(r"\b[A-Za-z]_\w+|\w\^\w+", " ".join(lines)), cell.id
+
+
+@each_notebook
+def test_cell_ids_are_there_and_unique(path):
+    ids = [cell.id for cell in notebooks.read(path).cells]
+    assert len(set(ids)) == len(ids)
+
+
+@each_notebook
+def test_leads_to_its_neighbours(path):
+    text = "\n".join(cell.source for cell in cells(path, "markdown"))
+    here = ORDER.index(path.name)
+    for neighbour in ORDER[max(here - 1, 0) : here] + ORDER[here + 1 : here + 2]:
+        assert f"({neighbour})" in text
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"a link leads nowhere: {target}"
+
+
+@each_notebook
+def test_where_the_course_is_missing_the_error_shows_how_to_get_it(path):
+    """A traceback shows the failing line, and two above it."""
+    lines = (line for cell in cells(path, "code") for line in ["", *cell.source.splitlines()])
+    above, first = next(
+        pair for pair in itertools.pairwise(lines) if re.match("(from|import) mha_", pair[1])
+    )
+    assert any(line.endswith("# missing? %pip install mha-lesson") for line in (above, first))
+
+
+@each_notebook
+def test_every_picture_says_what_it_shows(path):
+    notebook = notebooks.read(path)
+    for cell in notebook.cells:
+        for source in [cell.source, *html(cell)]:
+            for tag in FIGURE.findall(source):
+                assert re.search(r'\balt="[^"]{10,}"', tag), f"{cell.id}: {tag[:80]}"
+            assert not re.search(r"!\[\s*\]\(", source), f"{cell.id}: no alt text"
+        for output in cell.get("outputs", ()):
+            if "image/png" in output.get("data", {}):
+                assert html(cell), f"{cell.id}: a PNG without the HTML that carries its alt text"
+
+
+@each_notebook
+def test_no_emoji_and_nothing_of_the_machine_it_ran_on(path):
+    text = path.read_text(encoding="utf-8")
+    assert not EMOJI.search(text)
+    assert not MACHINE.search(re.sub(r"base64,[A-Za-z0-9+/=]+", "", text))
+
+
+@each_notebook
+def test_every_exercise_has_its_hint_its_solution_and_its_check(path):
+    notebook = notebooks.read(path)
+    stubs = [i for i, cell in enumerate(notebook.cells) if "exercise" in tags(cell)]
+    assert len(notebooks.solutions(notebook)) == len(stubs)
+    for i in stubs:
+        stub, after = notebook.cells[i : i + 2]
+        task = max(j for j in range(i) if EXERCISE.match(notebook.cells[j].source))
+        folds = "".join(cell.source for cell in notebook.cells[task + 1 : i])
+        assert folds.startswith("<details><summary>Hint") and "<summary>Solution" in folds
+        name = re.search(r"^(?:def|class) (\w+)", stub.source, re.M)[1]
+        assert "check" in tags(after)
+        assert after.source == f"check.{name}({name})"
+
+
+@cache
+def names(source):
+    """What a cell binds, what it uses of other cells, and what it changes in place."""
+    source = TransformerManager().transform_cell(source)
+    bound, used = bound_and_used(compile(source, "cell", "exec"))
+    changed = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            changed |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return bound, used, changed
+
+
+def bound_and_used(code):
+    """The names that code binds, and those it uses before it binds them. Functions count as called
+    at the end, when all is bound.
+    """
+    bound, used, inside = set(), set(), set()
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_NAME":
+            bound.add(step.argval)
+        elif step.opname in ("LOAD_NAME", "LOAD_GLOBAL") and step.argval not in bound:
+            used.add(step.argval)
+        elif isinstance(step.argval, CodeType):
+            inside |= bound_and_used(step.argval)[1]
+    return bound, used | (inside - bound)
+
+
+@each_notebook
+def test_a_folded_cell_takes_no_name_that_a_cell_before_it_reads(path):
+    """Run again, the earlier cell would read a value that no visible code has made."""
+    read = set()
+    for cell in cells(path, "code"):
+        bound, used, _ = names(cell.source)
+        taken = bound & read if {"prediction", "claim"}.intersection(tags(cell)) else set()
+        assert not taken, cell.id
+        read |= used
+
+
+TRAINS = re.compile(r"\b(two_sides_runs|learn|training\.train)\(|\blive=True")
+
+
+def with_what_they_need(code, wanted):
+    """The wanted cells, and every cell that made or changed a name which one of them uses.
+
+    Changes by a call, such as a training, are not seen here; nbval runs all cells.
+    """
+    chosen, missing = [], set()
+    for cell in reversed(code):
+        bound, used, changed = names(cell.source)
+        if cell.id in wanted or (bound | changed) & missing:
+            chosen.insert(0, cell)
+            missing = (missing - bound) | used
+    return chosen
+
+
+def without_trainings(code):
+    """Without the cells that train, or make one wait, and those that use their results."""
+    kept, made = [], set()
+    for cell in code:
+        bound, used, changed = names(cell.source)
+        if TRAINS.search(cell.source) or minutes.wait_seconds(cell) or made & (used | changed):
+            made |= bound | changed
+        else:
+            made -= bound
+            kept.append(cell)
+    return kept
+
+
+def without_pictures(code, answers):
+    """Without the cells that make no name and use none that an answer has made."""
+    kept, of_answers = [], {*answers}
+    for cell in code:
+        bound, used, changed = names(cell.source)
+        if used & of_answers:
+            of_answers |= bound
+        if bound or changed or used & of_answers:
+            kept.append(cell)
+    return kept
+
+
+@each_notebook
+def test_no_open_cell_reads_what_only_a_fold_makes(path):
+    notebook = notebooks.read(path)
+    open_ids = {cell.id for cell in minutes.thread(notebook)}
+    made = {True: set(), False: set()}  # by open cells, and by folded ones
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            is_open = cell.id in open_ids
+            bound, used, _ = names(cell.source)
+            assert not is_open or not used & (made[False] - made[True]), cell.id
+            made[is_open] |= bound
+
+
+def test_solutions_pass_their_checks(request):
+    """In one kernel, notebook after notebook: the open thread alone, with every solution in its
+    stub; then the exercises in folds, with the cells that they need. Cells that train, or neither
+    show a solution nor make a name, run under `--all` only."""
+    everything = request.config.getoption("--all")
+    joined, n_exercises = nbformat.v4.new_notebook(metadata=notebooks.METADATA), 0
+    for path in NOTEBOOKS:
+        notebook = notebooks.read(path)
+        answers = notebooks.solutions(notebook)
+        n_exercises += len(answers)
+        theirs = set().union(*(names(answer)[0] for answer in answers.values()))
+        cells = notebooks.with_solutions(notebook).cells
+        code = [cell for cell in cells if cell.cell_type == "code"]
+        open_ids = {cell.id for cell in minutes.thread(notebook)}
+        thread = [cell for cell in code if cell.id in open_ids]
+        alone = thread if everything else without_pictures(without_trainings(thread), theirs)
+        users = {cell.id for cell in code if cell.id in answers or theirs & names(cell.source)[1]}
+        folded = with_what_they_need(code, users - open_ids)
+        for part in (alone, folded):
+            for cell in part:
+                joined.cells.append(copy(cell))
+                joined.cells[-1].id = f"{path.stem[:2]}-{len(joined.cells)}-{cell.id}"[:64]
+            joined.cells.append(nbformat.v4.new_code_cell("%reset -f"))
+    notebooks.execute(joined, allow_errors=True)
+    errors = {
+        cell.id: output.evalue
+        for cell in joined.cells
+        if "raises-exception" not in tags(cell)
+        for output in cell.outputs
+        if output.output_type == "error"
+    }
+    assert not errors
+    assert sum("check" in tags(cell) for cell in joined.cells) >= n_exercises > 0
+
+
+# --- the open thread and second readings ----------------------------------------------------------
+
+OPEN_AT_MOST = dict(zip(
+    ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12"),
+    (15, 35, 20, 35, 40, 20, 45, 45, 45, 45, 45, 45, 45), strict=True,
+))  # fmt: skip
+FOLD = re.compile(
+    r"## (?P<name>[^\n]+)\n\n\*Second reading, \d+ minutes?: [^\n]+\* "
+    r"Skip to \[[^\]\n]+\]\(#(?P<to>[^)\n]+)\)\."
+)
+LINK = re.compile(r"\]\(([\w.]*)#([^)\s]+)\)")
+EXERCISE = re.compile(r"###? Exercise \d")
+
+
+def anchor(heading):
+    """As JupyterLab makes it: spaces are hyphens, and a formula is read as it is shown."""
+    shown = heading.replace(r"$\sqrt{d_k}$", "√d_k").replace("`", "").replace("*", "")
+    return shown.strip().replace(" ", "-")
+
+
+def headings(cells):
+    return [cell.source.splitlines()[0] for cell in cells
+            if cell.cell_type == "markdown" and cell.source.startswith("#")]  # fmt: skip
+
+
+@each_notebook
+def test_second_readings_fold_and_say_what_they_are(path):
+    """All alike: tagged, folded in JupyterLab, of level two, with a line and a link to skip it."""
+    cells = notebooks.read(path).cells
+    found = folds(notebooks.read(path))
+    closed = [c.id for c in cells if c.metadata.get("jp-MarkdownHeadingCollapsed")]
+    assert closed == [c.id for c in cells if TAG in tags(c)]
+    assert closed == [fold[0].id for fold in found]
+    for fold in found:
+        said = FOLD.fullmatch(fold[0].source)
+        assert said, fold[0].id
+        later = cells[[c.id for c in cells].index(fold[-1].id) + 1 :]
+        folded = {cell.id for other in found for cell in other}
+        following = [
+            h for h in headings([c for c in later if c.id not in folded]) if h[:3] == "## "
+        ]
+        assert unquote(said["to"]) == anchor(following[0][3:]), fold[0].id
+        assert not any("(second reading)" in h.lower() for h in headings(fold))
+        assert len(fold) > 1
+
+
+def test_no_link_leads_to_a_heading_by_letters_that_jupyterlab_does_not_find():
+    """JupyterLab does not decode a fragment: an anchor is plain ASCII, without a formula."""
+    for path in NOTEBOOKS:
+        for cell in cells(path, "markdown"):
+            for _, place in LINK.findall(cell.source):
+                assert place.isascii(), f"{cell.id}: {place}"
+
+
+@each_notebook
+def test_exercises_of_second_readings_are_a_level_deeper(path):
+    notebook = notebooks.read(path)
+    open_ids = {cell.id for cell in minutes.thread(notebook)}
+    for cell in notebook.cells:
+        if EXERCISE.match(cell.source):
+            assert cell.source.startswith("## " if cell.id in open_ids else "### "), cell.id
+
+
+def test_no_open_sentence_leads_into_a_fold_without_saying_so():
+    inside = {}
+    for path in NOTEBOOKS:
+        folded = [cell for fold in folds(notebooks.read(path)) for cell in fold]
+        inside[path.name] = {anchor(h.lstrip("# ")) for h in headings(folded)}
+    for path in NOTEBOOKS:
+        for cell in minutes.thread(notebooks.read(path)):
+            for paragraph in cell.source.split("\n\n") if cell.cell_type == "markdown" else ():
+                for to, place in LINK.findall(paragraph):
+                    if unquote(place) in inside.get(to or path.name, ()):
+                        assert "second reading" in paragraph.lower(), f"{cell.id}: {place}"
+
+
+@each_notebook
+def test_minutes_are_what_they_are_by_the_formula(path):
+    notebook = notebooks.read(path)
+    stated = [cell.source for cell in minutes.with_minutes(notebooks.read(path)).cells]
+    assert [cell.source for cell in notebook.cells] == stated
+    assert minutes.ON_THE_TITLE.search(notebook.cells[0].source)
+    assert minutes.short_and_full(notebook)[0] <= OPEN_AT_MOST[path.name[:2]]
+
+
+def test_tables_of_minutes_are_up_to_date():
+    books = {path.stem: notebooks.read(path) for path in NOTEBOOKS}
+    for path in notebooks.TABLES:
+        text = path.read_text(encoding="utf-8")
+        assert minutes.with_new_tables(text, books) == text, f"make notebooks renews {path.name}"
+        assert all(f"{name}.ipynb)" in text for name in books if name != path.stem)
+
+
+@each_notebook
+def test_no_open_cell_makes_one_wait(path):
+    """By its tag, for one thread; what takes longer is computed beforehand or folded."""
+    notebook = notebooks.read(path)
+    waits = [
+        [minutes.wait_seconds(cell) for cell in cells]
+        for cells in (minutes.thread(notebook), notebook.cells)
+    ]
+    assert max(waits[0]) <= 10 and sum(waits[0]) <= 30 and sum(waits[1]) - sum(waits[0]) <= 60

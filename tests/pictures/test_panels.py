@@ -1,0 +1,325 @@
+"""What pictures say: numbers as text, colours, limits and words. What they refuse: test_fuzz.py."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mha_course.base import numerals
+from mha_course.pictures import colours, layout, panels
+from mha_course.pictures.marks import Cells, ColourBar, Dot, Path, Rect, Text
+from mha_course.pictures.panels import (
+    Bars,
+    Curve,
+    Heatmap,
+    Scene,
+    Table,
+    Tiles,
+    Walk,
+    Words,
+    number,
+)
+from readable import contrast
+
+TOKENS = ["the", "creek", "was"]
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [
+        (0.85, None, ".85"), (1, None, "1"), (1, 2, "1.00"), (-0.314, None, "−.31"), (0, 2, ".00"),
+        (-0.001, 2, ".00"), (0.125, 2, ".13"), (0.0312, None, ".031"), (12.34, None, "12.3"),
+        (4096, None, "4096"), (1234.5, None, "1.2k"), (999.7, None, "1.0k"), (2**20, None, "1.0M"),
+        (2.1e-5, None, "2.1e−5"), (math.nan, 2, "NaN"), (-math.inf, None, "−∞"),
+        (123.4, None, "123"), (99.96, None, "100"), (10_000, None, "10k"), (1e6, None, "1M"),
+        (10_012, None, "10.0k"), (25_000, 1, "25k"), (1e10, None, "10G"), (-2.5e9, None, "−2.5G"),
+    ],
+)  # fmt: skip
+def test_numbers_read_as_in_print(value, decimals, text):
+    assert number(value, decimals) == text
+
+
+def _read(text: str) -> float:
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1], 1)
+    return float(text.rstrip("kMGT").replace("−", "-")) * scale
+
+
+@given(st.floats(-1e14, 1e14).filter(lambda v: abs(v) > 1e-12))
+def test_numbers_keep_two_digits_of_the_value(value):
+    assert _read(number(value)) == pytest.approx(value, rel=0.051)
+
+
+@given(st.floats(0.001, 1e6), st.floats(1.01, 1e4), st.booleans())
+def test_ticks_are_few_rising_and_inside(low, ratio, log):
+    high = low * ratio
+    at = numerals.ticks(low, high, log)
+    assert 1 <= len(at) <= 11
+    assert all(a < b for a, b in pairwise(at))
+    assert all(low * (1 - 1e-6) <= t <= high * (1 + 1e-6) for t in at)
+
+
+def _lightness(rgba: np.ndarray, page: str) -> np.ndarray:
+    """CIE L* of a map's colours on a page."""
+    alpha = rgba[:, 3:] / 255
+    solid = rgba[:, :3] * alpha + np.array(colours.rgb(page)) * (1 - alpha)
+    y = np.array([colours.luminance(tuple(c)) for c in solid])
+    return np.where(y > 216 / 24389, 116 * np.cbrt(y) - 16, y * 24389 / 27)
+
+
+@pytest.mark.parametrize("page", ["#FFFFFF", "#111111"])
+def test_lightness_changes_evenly_with_the_value_on_both_pages(page):
+    steps = np.diff(_lightness(colours.SEQUENTIAL[::15], page))
+    assert (steps < 0).all() if page == "#FFFFFF" else (steps > 0).all()
+    assert abs(steps).max() < 2.6 * abs(steps).min()
+
+
+@pytest.mark.parametrize("page", ["#FFFFFF", "#111111"])
+def test_text_and_the_strongest_cells_stand_out_on_both_pages(page):
+    for colour in (colours.INK, colours.HIGH, colours.LOW):
+        assert contrast(colour, page) > 3.9
+
+
+def test_eight_heads_have_eight_colours_then_they_repeat():
+    assert len({panels.head_colour(i) for i in range(8)}) == 8
+    assert panels.head_colour(9) == panels.head_colour(1)
+
+
+def test_a_heatmap_says_its_largest_cell_and_what_is_blocked():
+    values = torch.tensor([[0.1, 0.9, 0.0], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]], dtype=torch.bfloat16)
+    blocked = torch.tensor([[0, 1, 1], [0, 0, 1], [1, 0, 0]]) > 0
+    panel = Heatmap(values, TOKENS, TOKENS, blocked=blocked)
+    assert "largest weight .30: creek → creek" in panel.alt
+    assert "4 blocked" in panel.alt
+    assert panel.text(0, 1) == "the → creek = blocked"
+    assert panel.text(1, 0) == "creek → the = .20"
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.randoms())
+def test_largest_are_the_largest_of_what_is_not_blocked(n_rows, n_columns, random):
+    rng = np.random.default_rng(random.randrange(2**32))
+    values, blocked = rng.random((n_rows, n_columns)), rng.random((n_rows, n_columns)) < 0.4
+    said = Heatmap(values, blocked=blocked).largest(2)
+    expected = sorted(values[~blocked], reverse=True)[:2]
+    assert [text for _, text in said] == [number(v, 2) for v in expected]
+
+
+def test_nan_and_infinities_are_said_and_do_not_stretch_the_colours():
+    panel = Heatmap([[math.nan, -math.inf], [1.0, 3.0]])
+    assert panel.limits == (-3.0, 3.0)
+    assert panel.text(0, 0).endswith("= NaN")
+    assert panel.text(0, 1).endswith("= −∞")
+    assert "1 NaN" in panel.alt
+    assert panel.levels().tolist() == [[0, 0], [170, 255]]
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "ends", "by_row"),
+    [
+        ([[0.1, 0.9]], {"limits": (0, 1)}, ("0", "1"), True),
+        ([[0.1, 7.19]], {}, ("0", "7.19"), True),
+        ([[0.5, 0.9]], {"limits": (0.5, 1)}, (".50", "1"), False),
+        ([[-3, 2]], {}, ("−3", "3"), False),
+        ([[-0.4, 0.3]], {"limits": (-1, 1)}, ("−1", "1"), False),
+    ],
+)
+def test_a_colour_bar_says_what_its_ends_stand_for(values, options, ends, by_row):
+    panel = Heatmap(values, numbers=False, **options)
+    assert panel.ends() == ends
+    assert panel.by_row == by_row
+    (bar,) = (m for m in layout.draw(Scene(panel)).marks if isinstance(m, ColourBar))
+    assert (bar.label().text, bar.by_row) == (ends[1], "row’s largest" if by_row else "")
+
+
+def test_curves_say_their_values_where_the_marker_is():
+    panel = Curve(
+        [64, 128, 256], {"measured": [1.0, 4.1, 15.9], "T²": [1, 4, 16]}, x_name="T", marker=128
+    )
+    assert panel.text(0, panel.now()) == "measured at T = 128: 4.10"
+    assert "T² at T = 128: 4" in panel.alt
+
+
+def test_bars_say_series_and_largest():
+    panel = Bars([[0.25, 0.5], [0.75, 0.125]], ["a", "b"], series=("head 0", "head 1"), name="w")
+    assert panel.text(1, 1) == "b, head 1 = .13"
+    assert panel.largest(1) == [("a, head 1", ".75")]
+
+
+def test_tiles_keep_holes_links_and_faults():
+    panel = Tiles([[1, None], [3, 4]], links=[[0, None], [1, 2]], wrong=[[0, 0], [0, 1]])
+    assert panel.labels == (("1", None), ("3", "4"))
+    assert panel.links.tolist() == [[0, -1], [1, 2]]
+    assert "1 in the wrong place" in panel.alt
+    assert Tiles(torch.arange(3)).labels == (("0", "1", "2"),)
+
+
+def test_a_scene_is_rows_and_has_words_for_all_of_it():
+    many = [Bars([i + 1.0], title=f"bar {i}") for i in range(5)]
+    scene = Scene(many, columns=2, caption="They rise.")
+    assert [len(row) for row in scene.panels] == [2, 2, 1]
+    assert scene.alt == "5 bar charts: bar 0; bar 1; bar 2; bar 3; bar 4."
+    assert ("bar 4", "0", "5") in scene.text()
+
+
+@pytest.mark.parametrize("values", [[[0.0, 0.0]], [[0.0, 1.0]]])
+def test_zero_is_the_pale_middle_where_limits_lie_on_both_sides(values):
+    """All heads switched off write zeros: drawn from -1 upwards they would look half full."""
+    panel = Heatmap(torch.tensor(values), limits=(-1, 1))
+    assert panel.colours == "diverging"
+    assert panel.levels()[0, 0] in (127, 128)  # of 255
+
+
+@pytest.mark.parametrize(
+    ("n", "rows"), [(1, [1]), (4, [4]), (5, [3, 2]), (6, [3, 3]), (8, [4, 4]), (12, [4, 4, 4])]
+)
+def test_no_row_is_nearly_empty(n, rows):
+    """Six heads are 3 + 3: in 4 + 2 the last two would look like the ones that matter."""
+    scene = Scene([Heatmap([[1.0]]) for _ in range(n)], columns=4)
+    assert [len(row) for row in scene.panels] == rows
+
+
+def test_a_mask_is_hatched_or_empty_and_says_true_or_false():
+    panel = Heatmap([[False, True]], mask=True)
+    assert panel.blocked.tolist() == [[False, True]]
+    assert (panel.text(0, 0), panel.text(0, 1)) == ("0 → 0 = False", "0 → 1 = True")
+    assert panel.alt == "mask of 1 × 2, query → key; 1 True"
+    assert not panel.largest(3)
+    texts = [m.text for m in layout.draw(Scene(panel)).marks if isinstance(m, Text)]
+    assert {"True", "False"} <= set(texts) and "blocked" not in texts
+    assert not any(isinstance(m, ColourBar) for m in layout.draw(Scene(panel)).marks)
+    for wrong in ({"values": [[0.5]]}, {"values": [[1]], "blocked": [[True]]}):
+        with pytest.raises(ValueError, match="values of a mask must be"):
+            Heatmap(**wrong, mask=True)
+
+
+def test_the_largest_link_of_a_sentence_lies_between_words():
+    names = ["[CLS]", "it", "creek", "[SEP]"]
+    values = np.full((4, 4), 0.1)
+    values[1, 2], values[0, 0], values[2, 3] = 0.3, 0.9, 0.5
+    panel = Heatmap(values, names, names)
+    assert panel.largest(1) == [("it → creek", ".30")]
+    assert "largest weight between words .30: it → creek" in panel.alt
+    assert Heatmap(values).largest(1) == [("0 → 0", ".90")]
+
+
+@pytest.mark.parametrize(
+    ("values", "limits", "texts"),
+    [
+        ([8.3, 146.2, -0.4], None, {"8", "146", "0"}),
+        ([2.08, -0.2], (-160, 160), {"2.08", "−.20"}),
+        ([0.057, 0.5], None, {".06", ".50"}),
+        ([0.0189, 0.0016], None, {".0189", ".0016"}),
+        ([3, 12], None, {"3", "12"}),
+    ],
+)
+def test_all_bars_of_an_axis_have_as_many_decimals(values, limits, texts):
+    panel = Bars(values, limits=limits)
+    assert {number(v, panel.decimals) for v in panel.values[0]} == texts
+
+
+def test_no_bar_goes_without_its_number():
+    for n in (3, 10, 16):
+        panel = Bars(np.linspace(-1.99, 2.08, n), limits=(-160, 160))
+        drawn = [m.text for m in layout.draw(Scene([[panel, panel]])).marks
+                 if isinstance(m, Text)]  # fmt: skip
+        for value in panel.values[0]:
+            said = {number(value, 2), number(value, 1)}
+            assert said & set(drawn), (n, value)
+
+
+def test_numbers_at_bars_of_other_heights_may_be_wider_than_their_slot():
+    def said(values: list[float]) -> list[str]:
+        drawn = layout.draw(Scene(Bars(values, limits=(0, 1), decimals=2)), 310).marks
+        return [m.text for m in drawn if isinstance(m, Text) and "." in m.text and not m.turned]
+
+    steep, level = [0.0] * 9 + [1.0], [1.0] * 10
+    assert said(steep)[-10:] == [".00"] * 9 + ["1.00"] and said(level)[-10:] == ["1.0"] * 10
+
+
+def test_on_a_narrow_page_a_table_is_folded_and_each_part_begins_with_the_names():
+    rows = [["a name", "x" * 33, "y" * 12, "z" * 9], ["other", "u", "v", "w"]]
+    header = ["one", "two", "three", "four"]
+    for width, parts in ((860, 1), (310, 2)):
+        drawing = layout.draw(Scene(Table(rows, header)), width)
+        texts = [m for m in drawing.marks if isinstance(m, Text)]
+        assert drawing.width <= width
+        assert {m.text for m in texts} == {*header, *rows[0], *rows[1]}
+        assert sum(m.text == "a name" for m in texts) == parts
+        name, wide = (next(m for m in texts if m.text == text) for text in ("other", "u"))
+        assert (wide.y > name.y) == (parts == 2)  # too wide beside its name: a line of its own
+
+
+def test_letters_of_tiles_are_written_all_or_none():
+    for n, there in ((6, True), (40, False)):
+        tiles = Tiles([["a", "long"] * (n // 2)])
+        cells = next(m for m in layout.draw(Scene(tiles), 310).marks if isinstance(m, Cells))
+        assert cells.numbers == there
+
+
+def test_on_a_narrow_page_lines_are_named_above_the_plot():
+    lines = {"a line with a name": [1, 2], "and another one": [2, 1]}
+    for width, above in ((860, False), (310, True)):
+        marks = layout.draw(Scene(Curve([1, 2], lines)), width).marks
+        names = [m for m in marks if isinstance(m, Text) and m.text in lines]
+        lowest = min(m.y for m in marks if isinstance(m, Dot))
+        assert all(name.y < lowest for name in names) == above
+
+
+def test_names_of_lines_stand_above_the_numbers_of_the_axis_below():
+    panel = Curve([1, 2], {f"line {i}": [1, 0] for i in range(4)}, limits=(0, 1))
+    texts = {m.text: m.y for m in layout.draw(Scene(panel)).marks if isinstance(m, Text)}
+    names = [texts[f"line {i}"] for i in range(4)]
+    assert max(names) <= texts["0"] and min(np.diff(sorted(names))) >= 15
+
+
+def test_panels_in_columns_begin_at_one_place_and_their_rows_are_of_one_height():
+    def row(left: list[str], right: list[str]) -> list[Heatmap]:
+        first, second = Heatmap(np.eye(2), left, numbers=False), [*"ab"]
+        return [first, Heatmap(np.eye(2), right, second, numbers=False)]
+
+    scene = Scene([row(["3 pad", "4"], ["3", "4"]), row(["3", "4"], ["3 pad", "4"])])
+    cells = [m for m in layout.draw(scene).marks if isinstance(m, Cells) and m.x > 0]
+    assert [c.x for c in cells[:2]] == [c.x for c in cells[2:]]
+    wide = Scene([[Heatmap(np.eye(13), numbers=False), Heatmap(np.ones((13, 24)), numbers=False)]])
+    left, right = (m for m in layout.draw(wide).marks if isinstance(m, Cells))
+    assert (left.y, left.height) == (right.y, right.height) and left.width > right.width
+
+
+def test_the_reference_is_drawn_over_the_bars():
+    marks = layout.draw(Scene(Bars([3, 4], reference=(2, "here")))).marks
+    kinds = [type(m) for m in marks]
+    dashed = next(i for i, m in enumerate(marks) if isinstance(m, Path) and m.dashed)
+    assert dashed > max(i for i, kind in enumerate(kinds) if kind is Rect)
+
+
+def test_labels_stand_upright_where_there_is_room():
+    bars = Bars([1, 2], ["quite a long label", "another long one"])
+    assert not any(m.turned for m in layout.draw(Scene(bars)).marks if isinstance(m, Text))
+
+
+def test_a_picture_shrinks_to_the_height_that_it_is_given():
+    maps = Scene([Heatmap(np.eye(13), numbers=False) for _ in range(12)], columns=4)
+    assert layout.draw(maps).height > 600
+    assert layout.draw(maps, layout.WIDTH, 480).height <= 480
+
+
+def test_a_walk_goes_on_from_the_tip_of_the_arrow_before():
+    walk = Walk([[1, 2], [0, 0], [3, -1]], (-1, 5, -1, 3))
+    np.testing.assert_array_equal(walk.corners(), [[0, 0], [1, 2], [1, 2], [4, 1]])
+    assert walk.largest(1) == [("head 2", "3.00 along, 1.00 down")]
+    assert walk.alt == "3 arrows, tip to tail, to (4.00, 1.00)"
+    lines = [m for m in layout.draw(Scene(walk)).marks if isinstance(m, Path)]
+    gone = Walk([[1, 2], [0, 0], [0, 0]], (-1, 5, -1, 3))
+    assert len(lines) == sum(isinstance(m, Path) for m in layout.draw(Scene(gone)).marks)
+
+
+def test_ribbons_are_the_weights_that_can_be_seen_the_strongest_on_top():
+    values = np.array([[0.7, 0.27, 0.03], [0.2, 0.5, 0.3]])
+    words = Words(Heatmap(values, blocked=[[0, 0, 0], [0, 1, 0]]), row=1)
+    assert words.ribbons == [(1, 0, 0.2), (0, 1, 0.27), (1, 2, 0.3), (0, 0, 0.7)]
+    assert words.largest(1) == [("0 → 0", ".70")]
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Words(Heatmap([[-1, 2]]))
