@@ -21,11 +21,12 @@ import traitlets
 from IPython.display import display
 
 from mha_course.base.prose import prose
+from mha_course.base.scripts import bundle
 from mha_course.pictures.live import EXPORT
 from mha_lesson.refusals import say
 
 SOURCE = Path(__file__).with_name("predictions.toml")
-SCRIPT = Path(__file__).with_name("predictions.js")
+SCRIPT = bundle(Path(__file__).with_suffix(".js"))
 PREFIX = "Guesses: "  # before them in a notebook's own output
 NO_GUESS = "In a running notebook your guesses are written here, and saved with it."
 STYLE = """
@@ -186,7 +187,7 @@ class _Note(anywidget.AnyWidget):
 
 def script() -> str:
     """For the end of a page with boxes, so that the browser remembers guesses."""
-    return f'<script type="module">{SCRIPT.read_text(encoding="utf-8")}</script>'
+    return f'<script type="module">{SCRIPT}</script>'
 
 
 def link(choice: Choice) -> str:

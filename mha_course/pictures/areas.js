@@ -1,58 +1,8 @@
-// What is under the pointer: cells, tiles, words and bars, and what each of them says; numbers and colours with it.
+// What is under the pointer: cells, tiles, words and bars, and what each of them says.
 
-// ---- numbers as mha_course.base.numerals.number writes them ---------------------------------------------
-
-export function number(value, decimals = null) {
-  if (Number.isNaN(value)) return "NaN";
-  let minus = value < 0 ? "−" : "", size = Math.abs(value);
-  if (size === Infinity) return minus + "∞";
-  if (size >= 1e15) return minus + size.toExponential(1).replace("e+", "e");
-  const whole = size === Math.trunc(size);
-  if (size >= 10000 || (size >= 999.5 && !whole)) {
-    for (const unit of ["", "k", "M", "G", "T"]) {
-      const text = size.toFixed(size < 99.95 && unit ? 1 : 0);
-      if (Number(text) < 1000 || unit === "T") {
-        return minus + (Number(text) === size ? text.replace(/\.0$/, "") : text) + unit;
-      }
-      size /= 1000;
-    }
-  }
-  if (decimals === null) {
-    if (whole) return minus + String(size);
-    if (size < 0.001) {
-      const [m, e] = size.toExponential(1).split("e-");
-      return `${minus}${m}e−${e}`;
-    }
-    decimals = size < 0.1 ? 3 : size < 10 ? 2 : size < 99.95 ? 1 : 0;
-  }
-  const text = size.toFixed(decimals);
-  if (Number(text) === 0) minus = "";
-  return minus + (text.startsWith("0.") ? text.slice(1) : text);
-}
-
-// ---- colours --------------------------------------------------------------------------------------
-
-const parse = (css) => {
-  const m = css.match(/[\d.]+/g);
-  if (css[0] === "#") return [1, 3, 5].map((i) => parseInt(css.slice(i, i + 2), 16));
-  return m ? m.slice(0, 4).map(Number) : [0, 0, 0, 0];
-};
-const luminance = (c) => {
-  const [r, g, b] = c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const textOn = (c) => (luminance(c.slice(0, 3)) > 0.179 ? "#000000" : "#FFFFFF");
-
-function colours(el) {
-  let page = [255, 255, 255];
-  for (let at = matchMedia("print").matches ? null : el; at; at = at.parentElement) { // paper is white
-    const c = parse(getComputedStyle(at).backgroundColor);
-    if (c.length === 3 || c[3] > 0.5) { page = c.slice(0, 3); break; }
-  }
-  const dark = luminance(page) < 0.18;
-  return { page, dark, text: dark ? "#E4E4E4" : "#2B2B2B", faint: dark ? "#E4E4E440" : "#2B2B2B33",
-           hatch: dark ? "#E4E4E466" : "#2B2B2B66", focus: dark ? "#6FB1F5" : "#1565B8" };
-}
+import { parse, textOn } from "./colours.js";
+import { mix } from "./motion.js";
+import { number } from "./numbers.js";
 
 // [row, column, weight] of each ribbon, the strong ones last: mha_course.pictures.words.Words.
 function linksOf({ values, blocked, columns }, faint) {
@@ -220,7 +170,7 @@ class Ribbons extends Area {
 }
 
 // Bars or dots in a row, each with its own box and what it says.
-class Items extends Area {
+export class Items extends Area {
   constructor(list, theme) { super(list, theme, 1, list.length); }
   box(r, c) { return this.m[c].box; }
   hit(x, y) {
@@ -230,13 +180,13 @@ class Items extends Area {
   says(r, c) { return this.m[c].says; }
 }
 
-const AREAS = { heatmap: Heatmap, tiles: Tiles, ribbons: Ribbons };
+export const AREAS = { heatmap: Heatmap, tiles: Tiles, ribbons: Ribbons };
 
 // The area of a mark that has cells.
 export const areaOf = (mark, theme) => AREAS[mark.kind] && new AREAS[mark.kind](mark, theme);
 
 // Where the arrows of a walk begin and end.
-function cornersOf({ x, y, unit, steps }) {
+export function cornersOf({ x, y, unit, steps }) {
   const corners = [[x, y]];
   for (let i = 0; i < steps.length; i += 2) {
     const [a, b] = corners.at(-1);

@@ -51,21 +51,18 @@ def _ramp(top: str) -> np.ndarray:
     return table.round().astype(np.uint8)
 
 
-SEQUENTIAL = _ramp(HIGH)
+def _map(top: str, low: str = "") -> np.ndarray:
+    """(256, 4) uint8 RGBA: up to `top` far above zero; with `low`, from there far below zero."""
+    return np.concatenate([_ramp(low)[:0:-2], _ramp(top)[::2]]) if low else _ramp(top)
 
 
-def _signed(top: str, low: str = INK) -> np.ndarray:
-    """(256, 4) uint8 RGBA: from `low` far below zero to `top` far above it."""
-    return np.concatenate([_ramp(low)[:0:-2], _ramp(top)[::2]])[-RAMP:]
-
-
-DIVERGING = _signed(HIGH, LOW)
-MAPS = {
-    "sequential": SEQUENTIAL,
-    "diverging": DIVERGING,
-    **{role: _signed(colour) for role, colour in ROLES.items()},  # below zero: grey
-    **{f"head {i}": _signed(colour) for i, colour in enumerate(HEADS)},
+ENDS = {  # of each map: far above zero and, where it has values there, far below
+    "sequential": (HIGH,),
+    "diverging": (HIGH, LOW),
+    **{role: (colour, INK) for role, colour in ROLES.items()},
+    **{f"head {i}": (colour, INK) for i, colour in enumerate(HEADS)},
 }
+MAPS = {name: _map(*ends) for name, ends in ENDS.items()}  # in the browser: colours.js
 
 
 def on_plate(table: np.ndarray) -> np.ndarray:

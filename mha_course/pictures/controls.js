@@ -1,10 +1,9 @@
 // Where controls stand: what is asked for, what is possible (mha_course.pictures.controls), and ipywidgets' sliders.
 
-// The position that is shown for one that is asked for, where a node of the tree has those that are left.
-const possible = ({ input }, position, node) => (position < node.length ? position : input === "range" ? node.length - 1 : 0);
+import { path, possible } from "./states.js";
 
 // What the reader asks for: a position of each control. Infinity: a slider at its maximum stays there when the range changes.
-class Requests {
+export class Requests {
   constructor(controls) {
     this.controls = controls;
     this.asked = controls.map((c) => c.start ?? Infinity);
@@ -16,13 +15,13 @@ class Requests {
 }
 
 // Controls are { all, at(k), set(k, position) }. `chooser` moves one of them by its key.
-const chooser = (controls) => (key, position) => {
+export const chooser = (controls) => (key, position) => {
   const k = controls.all.findIndex((c) => c.key === key);
   if (k >= 0) controls.set(k, position);
 };
 
 // A button that moves one control through its positions once, until somebody else moves the control.
-function player(controls, key) {
+export function player(controls, key) {
   const k = controls.all.findIndex((c) => c.key === key), button = document.createElement("button");
   let timer = 0, left = 0;
   const stop = () => { clearInterval(timer); timer = 0; button.textContent = "▶ Play"; };
@@ -43,18 +42,18 @@ function player(controls, key) {
 // ---- ipywidgets' ---------------------------------------------------------------------------------------
 
 // Where a model stands among the positions of a control; −1 at none of them.
-function positionOf(model, { input, indexed, typed, labels, min, step }) {
+export function positionOf(model, { input, indexed, typed, labels, min, step }) {
   if (typed) return labels.indexOf(model.get("value"));
   if (indexed) return model.get("index");
   return input === "checkbox" ? Number(model.get("value")) : Math.round((model.get("value") - min) / step);
 }
 
 // The last position that a model has now.
-function lastOf(model, { indexed, min, step }) {
+export function lastOf(model, { indexed, min, step }) {
   return indexed ? model.get("_options_labels").length - 1 : Math.floor((model.get("max") - min) / step);
 }
 
-function modelControls(all, models) {
+export function modelControls(all, models) {
   const set = (k, position) => {
     const { input, indexed, min, step } = all[k];
     if (indexed) models[k].set("index", position);
@@ -65,7 +64,7 @@ function modelControls(all, models) {
 }
 
 // End goes to a slider's last position of now: noUiSlider goes to the one that was last when it was made.
-function endKey(bar, controls, models) {
+export function endKey(bar, controls, models) {
   const end = (e) => {
     const k = [...bar.children].findIndex((child) => child.contains(e.target));
     if (e.key !== "End" || e.target.getAttribute("role") !== "slider" || !models[k]) return;
@@ -78,14 +77,14 @@ function endKey(bar, controls, models) {
 }
 
 // ipywidgets leaves a slider over a list as long as the list was when it was made.
-function stretch(slider, model, control) {
+export function stretch(slider, model, control) {
   const last = Math.max(1, lastOf(model, control));
   slider?.noUiSlider.updateOptions({ start: model.get("index"), range: { min: 0, max: last } }, false);
 }
 
 // While the browser has the pictures, the kernel hears of a control once it rests: a message costs more than a
 // picture. After a message on its way the next follows at once, or the echo of the first would move the control back.
-function rest(models, alone) {
+export function rest(models, alone) {
   const unsent = new Map();
   let timer = 0;
   const send = () => {
@@ -107,15 +106,15 @@ function rest(models, alone) {
 }
 
 // The width of the longest label of a slider, so that its neighbours stay where they are.
-const longest = ({ labels }) => `${Math.max(...labels.map((label) => label.length))}ch`;
+export const longest = ({ labels }) => `${Math.max(...labels.map((label) => label.length))}ch`;
 
 // What a slider says, with raised and lowered letters as plain ones: W O for Wᴼ.
-const spoken = (label) => label.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
+export const spoken = (label) => label.replace(/\p{Lm}/gu, (letter) => ` ${letter.normalize("NFKC")}`);
 
 // ---- names for ipywidgets' sliders, which have none -----------------------------------------------
 
 // and a way to keep the keys that JupyterLab would take from a focused control (b adds a cell).
-function nameSliders(root, controls) {
+export function nameSliders(root, controls) {
   for (const control of root.querySelectorAll("input, select, [role=slider], [contenteditable]"))
     control.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const slider of root.querySelectorAll(".widget-slider, .widget-hslider, .widget-inline-hbox")) {

@@ -1,5 +1,7 @@
+// The whole computation: what made a number.
 
-// ---- the whole computation: what made a number ----------------------------------------------------------
+import { still } from "./motion.js";
+import { number, sum } from "./numbers.js";
 
 // (rows, inner) times (inner, columns), row by row.
 const product = (a, b, rows, inner, columns) => Float32Array.from({ length: rows * columns }, (_, i) => {
@@ -21,13 +23,12 @@ export function attend(q, k, v, d_k, blocked = null) {
   return { products, scores, masked: scores, weights, context: product(weights, v, T, T, d_k) };
 }
 
-const sum = (list) => list.reduce((a, b) => a + b, 0);
 const two = (v) => number(v, Number.isInteger(v) ? null : 2);
 const argmax = (list) => list.reduce((best, v, i) => (Math.abs(v) > Math.abs(list[best]) ? i : best), 0);
 
 const PAIRS = ["products", "scores", "masked", "weights"]; // blocks of a number for each query and key
 
-class Flow {
+export class Flow {
   constructor(view) {
     this.view = view;
     this.mine = {}; // what the reader has made of Q, K and V, for each head that was changed
@@ -285,7 +286,7 @@ class Flow {
   }
 }
 
-const FLOW_STYLE = `
+export const FLOW_STYLE = `
 .mha-flow .mha-stage{position:relative}
 .mha-flow .mha-more{display:none}
 .mha-explorer:has(.mha-flow) .mha-caption{min-height:0}

@@ -1,5 +1,11 @@
 // Controls over a view. In a notebook it is an anywidget; a saved page calls `mount`.
 
+import {
+  chooser, endKey, lastOf, longest, modelControls, nameSliders, player, positionOf, Requests, rest, spoken, stretch,
+} from "./controls.js";
+import { arraysOf, fill, stateAt, unpack } from "./states.js";
+import { View } from "./view.js";
+
 // ---- the widget --------------------------------------------------------------------------------------
 
 async function render({ model, el }) {

@@ -12,7 +12,6 @@ import base64
 import contextlib
 import json
 import os
-import re
 from collections.abc import Callable, Generator, Hashable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path as FilePath
@@ -24,6 +23,7 @@ import numpy as np
 import traitlets
 
 from mha_course.base.prose import CODE, SPLIT
+from mha_course.base.scripts import bundle
 from mha_course.pictures import colours, figures, states
 from mha_course.pictures.controls import (
     Controls,
@@ -44,10 +44,7 @@ from mha_course.pictures.words import FAINT
 
 __all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
 
-SCRIPTS = ("areas.js", "view.js", "flow.js", "states.js", "controls.js", "live.js")  # one module
-FILES = [FilePath(__file__).with_name(name) for name in SCRIPTS]
-SOURCE = "".join(file.read_text(encoding="utf-8") for file in FILES)
-SCRIPT = re.sub(r"^ *(//.*\n)?", "", SOURCE, flags=re.MULTILINE)  # without comments, indented by 0
+SCRIPT = bundle(FilePath(__file__).with_suffix(".js"))
 EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
 SERVED = "JPY_SESSION_NAME"  # set by a Jupyter server: somebody looks at the notebook live
 THEME = {  # colours and sizes that the script shares with still pictures
@@ -60,7 +57,7 @@ THEME = {  # colours and sizes that the script shares with still pictures
     "ink": colours.INK,
     "ribbon": [colours.RIBBON, colours.RIBBON_FAR],
     "faint": FAINT,
-    "maps": {name: table.ravel().tolist() for name, table in colours.MAPS.items()},
+    "maps": colours.ENDS,
 }
 REST = 0.15  # seconds after the last move until the states around it are sent
 FIRST = 1.0  # seconds after it was shown, when the browser knows its width

@@ -11,7 +11,7 @@ export function arraysOf(sizes, bytes) {
 }
 
 // A scene with its arrays in place of their numbers.
-function fill(scene, arrays) {
+export function fill(scene, arrays) {
   const of = (number) => (number === null ? null : arrays[number]), { flow } = scene;
   const marks = scene.marks.map((m) => {
     if ("steps" in m) return { ...m, steps: [...of(m.steps)] };
@@ -40,8 +40,11 @@ export async function unpack(bytes) {
   return { ...packed, marks, states, arrays: arraysOf(packed.arrays, new Uint8Array(buffer, 4 + size)) };
 }
 
+// The position that is shown for one that is asked for, where a node of the tree has those that are left.
+export const possible = ({ input }, position, node) => (position < node.length ? position : input === "range" ? node.length - 1 : 0);
+
 // The nodes of the tree on the path to the state that is asked for.
-function path({ tree, controls }, asked) {
+export function path({ tree, controls }, asked) {
   const nodes = [tree];
   asked.forEach((position, k) => {
     const node = nodes.at(-1);

@@ -1,6 +1,12 @@
 // Draws the marks of mha_course.pictures.marks on a canvas: crisp, in the page's own colours, readable by pointer
 // and by keyboard.
 
+import { AREAS, areaOf, cornersOf, Items } from "./areas.js";
+import { colours, mapOf, parse } from "./colours.js";
+import { Flow, FLOW_STYLE } from "./flow.js";
+import { FRAME, mix, MOTION, origins, rests, still } from "./motion.js";
+import { number, sum } from "./numbers.js";
+
 const STYLE = `
 .mha-explorer,.mha-view{max-width:100%;font-size:13px;line-height:1.45;color:var(--mha-text)}
 .mha-view{position:relative}
@@ -41,35 +47,6 @@ const STYLE = `
 @media print{.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
 `;
 
-// ---- motion -------------------------------------------------------------------------------------------
-
-const MOTION = 250, FRAME = 16; // ms on the way from one picture to the next; its first picture is a frame on
-const still = matchMedia("(prefers-reduced-motion: reduce)");
-
-const mix = (a, b, t) => {
-  if (typeof a === "number" && typeof b === "number") return a + (b - a) * t;
-  if (Array.isArray(b)) return a?.length === b.length ? b.map((v, i) => mix(a[i], v, t)) : b;
-  return a && b && typeof b === "object" ? Object.fromEntries(Object.entries(b).map(([k, v]) => [k, mix(a[k], v, t)])) : b;
-};
-const MOVES = ["text", "path", "rect", "dot", "arrows"];
-
-// What `mix` leaves as it is on the whole way.
-const rests = (a, b) => {
-  if (typeof b === "number") return typeof a !== "number" || a === b;
-  if (Array.isArray(b)) return a?.length !== b.length || b.every((v, i) => rests(a[i], v));
-  return !a || !b || typeof b !== "object" || Object.entries(b).every(([k, v]) => rests(a[k], v));
-};
-
-// For each mark the one it comes from: those of a kind move if there are as many as before.
-function origins(before, after) {
-  const waiting = new Map(), of = (marks, kind) => marks.filter((m) => m.kind === kind);
-  for (const kind of MOVES) {
-    const old = of(before, kind);
-    waiting.set(kind, old.length === of(after, kind).length ? old.values() : [].values());
-  }
-  return after.map(({ kind }) => waiting.get(kind)?.next().value);
-}
-
 // ---- one view ---------------------------------------------------------------------------------------
 
 export class View {
@@ -93,6 +70,7 @@ export class View {
     this.cursor = this.pinned = null;
     this.tallest = 0;
     this.drawn = [];
+    this.maps = {};
     this.ownRange.addEventListener("change", () => this.draw());
     this.details.addEventListener("toggle", () => this.tell());
     this.canvas.addEventListener("pointermove", (e) => this.point(e));
@@ -331,7 +309,7 @@ export class View {
   ink(map, level) { return (this.inks[map] ??= [])[level] ??= this.mixed(map, level); }
   mixed(map, level) {
     // on a dark page the strong end is lighter, so that its whole range can be seen
-    const m = this.theme.maps[map].slice(4 * level, 4 * level + 4), share = m[3] / 255;
+    const m = (this.maps[map] ??= mapOf(this.theme.maps[map], this.theme.ink))[level], share = m[3] / 255;
     const glow = this.colours.dark ? 0.35 * share : 0;
     const parts = [...m.slice(0, 3).map((v) => Math.round(v + (255 - v) * glow)), share];
     return { parts, css: `rgba(${parts})` };

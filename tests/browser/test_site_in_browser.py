@@ -1,7 +1,6 @@
 """The site as a reader meets it: opened from a disk, on a phone and on a desk, light and dark."""
 
 import re
-from pathlib import Path
 
 import pytest
 from screen import middle, serious
@@ -343,8 +342,8 @@ RENDER_BEFORE_THE_BOX = """async ([source, guesses]) => {
 )
 def test_stored_guesses_are_sent_and_marked_and_nothing_else_is(browser, guesses, result):
     page = browser.new_page()
-    source = Path(predictions.__file__).with_suffix(".js").read_text("utf-8")
-    assert page.evaluate(RENDER_BEFORE_THE_BOX, [source, guesses]) == result
+    sent = [predictions.SCRIPT, guesses]
+    assert page.evaluate(RENDER_BEFORE_THE_BOX, sent) == result
     page.close()
 
 

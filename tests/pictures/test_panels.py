@@ -72,7 +72,7 @@ def _lightness(rgba: np.ndarray, page: str) -> np.ndarray:
 
 @pytest.mark.parametrize("page", ["#FFFFFF", "#111111"])
 def test_lightness_changes_evenly_with_the_value_on_both_pages(page):
-    steps = np.diff(_lightness(colours.SEQUENTIAL[::15], page))
+    steps = np.diff(_lightness(colours.MAPS["sequential"][::15], page))
     assert (steps < 0).all() if page == "#FFFFFF" else (steps > 0).all()
     assert abs(steps).max() < 2.6 * abs(steps).min()
 

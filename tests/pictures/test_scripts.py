@@ -1,0 +1,43 @@
+"""The scripts as modules: each loads by itself, all are one, their colours are Python's."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_course.pictures import colours, live
+
+FOLDER = Path(live.__file__).parent
+SCRIPTS = sorted(FOLDER.glob("*.js"))
+BROWSER = "globalThis.matchMedia = () => ({ matches: true });"  # what node has not
+
+
+def node(script: str, given: str = "") -> str:
+    if (found := shutil.which("node")) is None:
+        pytest.skip("node runs the browser's scripts here, and is not installed")
+    command = [found, "--input-type=module", "-e", script]
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_browser_computes_the_colours_that_python_has():
+    script = f"""
+    const {{ mapOf }} = await import({json.dumps((FOLDER / "colours.js").as_uri())});
+    const {{ maps, ink }} = {json.dumps(live.THEME)};
+    console.log(JSON.stringify(Object.values(maps).map((ends) => mapOf(ends, ink))));"""
+    np.testing.assert_array_equal(json.loads(node(script)), [*colours.MAPS.values()])
+
+
+def test_each_script_imports_what_there_is_and_the_whole_is_one_module():
+    files = json.dumps([path.as_uri() for path in SCRIPTS])
+    script = f"""{BROWSER}
+    import {{ text }} from "node:stream/consumers";
+    const source = encodeURIComponent(await text(process.stdin));
+    const whole = await import("data:text/javascript," + source);
+    const parts = await Promise.all({files}.map((file) => import(file)));
+    const names = (modules) => [...new Set(modules.flatMap((part) => Object.keys(part)))].sort();
+    console.log(JSON.stringify([names([whole]), names(parts)]));"""
+    whole, parts = json.loads(node(script, live.SCRIPT))
+    assert whole == parts and "default" in whole
