@@ -3,6 +3,7 @@
 import email
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+import badges
+import release_readme
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -51,6 +55,44 @@ def test_the_wheel_holds_the_packages_the_data_and_the_notebooks(archives):
     assert (told["Name"], told["Version"]) == (PROJECT["name"], PROJECT["version"])
     plain = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
     assert not [line for line in plain if line.startswith(("jupyter", "ipykernel", "nbconvert"))]
+
+
+def test_no_link_of_a_released_readme_is_relative():
+    """Where the wheel's page is shown there are no files beside it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    made = release_readme.absolute(text, "https://example.org/some/one/", "v7.5.3")
+    relative = release_readme.TARGET.findall(text)
+    assert relative and not release_readme.TARGET.findall(made)
+    for target in relative:
+        assert re.search(rf"https://example.org/some/one/(raw|blob)/v7.5.3/{target}\)", made)
+        assert (ROOT / target.partition("#")[0]).exists()
+
+
+def test_the_wheel_says_what_the_readme_says(archives):
+    [path] = archives.glob("*.whl")
+    with zipfile.ZipFile(path) as wheel:
+        [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+        told = email.message_from_bytes(wheel.read(name))
+    assert told["Description-Content-Type"].startswith("text/markdown")
+    payload = told.get_payload(decode=True)
+    readme = (ROOT / "README.md").read_bytes()
+    assert "urls" in PROJECT or payload.strip() == readme.strip()
+
+
+# Binder and repo2docker take the first of these that is there, before environment.yml.
+BEFORE_CONDA = ("Dockerfile", "binder", ".binder", "Project.toml", "REQUIRE")
+
+
+def test_images_are_made_from_environment_yml():
+    assert not [name for name in BEFORE_CONDA if (ROOT / name).exists()]
+    # these would leave files out of the image
+    assert not [name for name in (".dockerignore", ".containerignore") if (ROOT / name).exists()]
+    environment = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    assert re.search(r"^  - jupyterlab==", environment, re.M) and "- -e ." in environment
+    post_build = ROOT / "postBuild"
+    assert os.access(post_build, os.X_OK) and "nbgitpuller" in post_build.read_text("utf-8")
+    link = badges.links("https://github.com/some/one", "main", "notebooks/00_start_here.ipynb")
+    assert (ROOT / link["Binder"].partition("lab/tree/")[2]).exists()
 
 
 def test_the_sdist_holds_the_tree(archives):
