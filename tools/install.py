@@ -123,6 +123,30 @@ def require_wheels_and_network(settings: dict[str, list[str]]) -> None:
         ) from None
 
 
+def torch_index_answers() -> bool:
+    """Whether PyTorch's own index can be reached; through a proxy, uv finds out."""
+    if getproxies():
+        return True
+    try:
+        socket.create_connection(("download.pytorch.org", 443), timeout=10).close()
+        return True
+    except OSError:
+        return False
+
+
+def announce_large_torch() -> None:
+    """Before gigabytes come unasked, somebody who looks on has time to stop."""
+    print(
+        "PyTorch's own index (download.pytorch.org) does not answer, so PyPI's build is taken: on "
+        "Linux that with CUDA, 2.7 GB to fetch and some 5 GB on disk. To stop, press Ctrl-C, "
+        "and run this again where the index answers, or put a wheel of the CPU build into a "
+        "folder and say: pip config set global.find-links FOLDER",
+        flush=True,
+    )
+    if sys.stdout.isatty():
+        time.sleep(10)
+
+
 def make_clone_path_relative() -> None:
     """A relative path has only dots: Python 3.11 and 3.12 decode it by the locale, and stop at a
     letter that the locale lacks.
@@ -162,9 +186,9 @@ def main() -> None:
         course += ["--resolution", "lowest-direct", *torch]  # uv only: pip says that it cannot
     else:
         course += ["-c", str(PINS)]
-    if not (backend and succeeds([*course, *backend], environment)):
+    if not (backend and torch_index_answers() and succeeds([*course, *backend], environment)):
         if backend:
-            print("PyTorch's own index gave no answer: PyPI's build is taken (on Linux 2.7 GB).")
+            announce_large_torch()
         if not succeeds(course, environment):
             raise SystemExit(f"That failed: {shlex.join(course)}")
     make_clone_path_relative()

@@ -65,9 +65,19 @@ def sync(source: Path, mine: Path, today: date) -> list[str]:
     try:
         lines = [_update(path, mine, record, today) for path in sorted(source.glob("*.ipynb"))]
         lines += [_update(path, mine, record, today) for path in pages]
+        lines += _left_the_course(source, mine, record)
     finally:
         write_whole(mine / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
     return [*filter(None, lines)]
+
+
+def _left_the_course(source: Path, mine: Path, record: dict[str, str]) -> list[str]:
+    """A line for each copy whose original is gone, said once; the copy stays."""
+    original = {name: re.sub(r"\.updated-.*(?=\.)", "", name) for name in sorted(record)}
+    gone = [name for name, first in original.items() if not (source / first).exists()]
+    for name in gone:
+        del record[name]
+    return [f"No longer in the course, yours stays: {n}" for n in gone if (mine / n).exists()]
 
 
 def _update(original: Path, mine: Path, record: dict[str, str], today: date) -> str | None:

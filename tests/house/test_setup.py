@@ -259,7 +259,14 @@ def test_without_settings_uv_asks_where_pip_does():
     assert environment == {"UV_NO_CONFIG": "1"}
 
 
-def installs(monkeypatch, *words, listed="", uv="/somewhere/uv", fails=None) -> list[list[str]]:
+def installs(
+    monkeypatch,
+    *words,
+    listed="",
+    uv="/somewhere/uv",
+    fails=None,
+    answers=lambda *_, **__: io.BytesIO(),
+) -> list[list[str]]:
     """The commands with which `install.main` installs; one fails that has the word `fails`."""
     commands = []
 
@@ -270,7 +277,7 @@ def installs(monkeypatch, *words, listed="", uv="/somewhere/uv", fails=None) -> 
 
     monkeypatch.setattr(install, "find_uv", lambda _: uv)
     monkeypatch.setattr(install, "make_clone_path_relative", lambda: None)
-    monkeypatch.setattr(install.socket, "create_connection", lambda *_, **__: io.BytesIO())
+    monkeypatch.setattr(install.socket, "create_connection", answers)
     monkeypatch.setattr(install.subprocess, "run", run)
     monkeypatch.setattr(sys, "argv", ["install.py", *words])
     install.main()
@@ -304,6 +311,20 @@ def test_torchs_build_fits_the_machine_where_no_source_is_configured(monkeypatch
     assert "auto" not in installs(monkeypatch, uv=None)[0]
     monkeypatch.setenv("UV_TORCH_BACKEND", "cpu")
     assert "auto" not in installs(monkeypatch)[0]
+
+
+def test_gigabytes_are_announced_before_they_come(monkeypatch, capsys):
+    def only_pypi(address, timeout):
+        if address[0] == "download.pytorch.org":
+            raise OSError("Name or service not known")
+        return io.BytesIO()
+
+    for name in install.UV_SOURCES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(install, "getproxies", dict)
+    course, _ = installs(monkeypatch, answers=only_pypi)
+    told = capsys.readouterr().out
+    assert "auto" not in course and "2.7 GB" in told and "Ctrl-C" in told
 
 
 def test_progress_is_seen_on_a_terminal_only(monkeypatch):

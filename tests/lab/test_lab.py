@@ -149,6 +149,13 @@ def test_new_outputs_in_the_repository_are_no_update(course):
     assert lab.sync(source, mine, TODAY) == [] and (mine / "a.ipynb").read_bytes() == before
 
 
+def test_a_notebook_that_left_the_course_stays_and_is_named_once(course):
+    source, mine = course
+    (source / "a.ipynb").unlink()
+    assert lab.sync(source, mine, TODAY) == ["No longer in the course, yours stays: a.ipynb"]
+    assert (mine / "a.ipynb").exists() and lab.sync(source, mine, TODAY) == []
+
+
 def test_a_page_that_is_no_notebook_is_renewed_or_put_beside(course):
     source, mine = course
     (source / "CLAIMS.md").write_text("second")
