@@ -15,6 +15,8 @@ BADGES = {
     "Binder": "https://mybinder.org/badge_logo.svg",
 }
 
+LINES = r"\A(# .*\n)\n(\[Move it now.*\n\n)?(\[!\[Open in .*\n)*\n*"  # the title, what it wrote
+
 
 def links(address: str, ref: str, path: str) -> dict[str, str]:
     """Name -> link of where this notebook opens; none but for a repository on GitHub."""
@@ -38,9 +40,12 @@ def write(address: str, ref: str = "main") -> None:
         path.write_text(nbformat.writes(notebook).rstrip("\n") + "\n", encoding="utf-8")
     first = links(address, ref, "notebooks/00_start_here.ipynb").items()
     badges = "".join(f"[![Open in {name}]({BADGES[name]})]({link})\n" for name, link in first)
+    if match := re.fullmatch(r"https://github\.com/([\w-]+)/([\w.-]+)", address):
+        site = f"https://{match[1].lower()}.github.io/{match[2]}/"  # where site.yml puts it
+        badges = f"[Move it now, nothing to install]({site})\n\n{badges}\n"
     urls = f'[project.urls]\nSource = "{address}"\nIssues = "{address}/issues"\n\n'
     for name, old, new in (
-        ("README.md", r"\A(# .*\n)\n(\[!\[Open in .*\n)*\n*", rf"\1\n{badges}\n"),
+        ("README.md", LINES, rf"\1\n{badges}"),
         ("CITATION.cff", r"(^repository-code: .*\n)?\Z", f'repository-code: "{address}"\n'),
         ("pyproject.toml", r"(^\[project.urls\]\n(.+\n)+\n)?(?=^\[project.opt)", urls),
     ):

@@ -495,9 +495,11 @@ def test_badges_lead_to_this_notebook_in_this_repository(monkeypatch, tmp_path):
     assert all("an/other" in text and "some/one" not in text for text in after.values())
     urls = tomllib.loads(after[tmp_path / "pyproject.toml"])["project"]["urls"]
     assert urls["Issues"] == "https://github.com/an/other/issues"
+    readme = after[tmp_path / "README.md"]
+    assert re.findall(r"\]\((\S+)\)", readme)[0] == "https://an.github.io/other/"
     badges.write("https://example.org/other")
     assert here.read_text("utf-8") == before[here]
-    assert "Open in" not in (tmp_path / "README.md").read_text("utf-8")
+    assert (tmp_path / "README.md").read_text("utf-8") == before[tmp_path / "README.md"]
 
 
 def test_the_citation_names_this_version():
