@@ -15,7 +15,7 @@ NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.
 # One file at a time, so that what a file prepares is prepared once.
 BOTH_CORES := -n 2 --dist loadfile
 CORE := $(addprefix tests/lesson/test_,attention.py masks.py refusals.py models.py decoding.py \
-	tasks.py heads.py) tests/device
+	tasks.py heads.py runtime.py) tests/house/test_device.py
 # Loaded by `import torch` from these folders, in kernels too: another device, other default seeds.
 PRETEND := env PYTHONPATH="$(CURDIR)/tests/device" MHA_LESSON_DEVICE=pretend
 LUCK := env PYTHONPATH="$(CURDIR)/tests/luck"
@@ -25,7 +25,7 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 	echo "Default seed of the notebooks: $$seed (SEED=$$seed repeats it)"; \
 	$(LUCK) MHA_LESSON_SEED=$$seed
 
-.PHONY: help setup lab test test-all checks test-quick test-code ruff test-again test-device \
+.PHONY: help setup lab test test-all checks test-changed test-quick test-code ruff test-again test-device \
 	test-processors test-gpu notebooks slides print site diagnose pins wheel audit oldest
 .NOTPARALLEL:
 
@@ -68,6 +68,9 @@ checks: ruff
 	@$(call BESIDE_FORM,$(FROM_A_SEED) \
 	  $(PY) -m pytest -q $(ALL) $(NBVAL) --forked-kernels -n 4 --dist loadfile --no-loadscope-reorder \
 	  notebooks tests)
+
+test-changed: ruff  ## the tests that what changed since `main` can reach
+	@$(PY) -m pytest -q $(NBVAL) --forked-kernels -n 4 --dist loadfile $$($(PY) tools/changed.py)
 
 test-quick: ruff  ## half a minute: form, types, the core, the set-up
 	@$(call BESIDE_FORM,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/house/test_setup.py)

@@ -8,6 +8,7 @@
 - `device`: the device under test, the CPU unless `--device cuda` (or `pretend`, see `device/`);
   then only tests that use this fixture run, and `mha_lesson.device` is that one. Tests that use
   `no_cpu` (in `device/`) need such a device, and are left out on the CPU.
+- `--absent` proves that a room's tests need no room above it (`house/test_house.py`).
 - `long` marks what only `--all` runs (`make test-all`): trainings with other seeds, every position
   of every explorer, and what else CONTRIBUTING lists.
 - `once` makes what several files need, whichever worker runs them.
@@ -63,9 +64,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="run the tests that use `device` on this one")
     parser.addoption("--all", action="store_true", help="run the long tests, too")
     parser.addoption("--forked-kernels", action="store_true", help="see tests/forks.py")
+    parser.addoption("--absent", default="", help="modules that cannot be imported, with commas")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    sys.modules.update(dict.fromkeys(filter(None, config.getoption("--absent").split(","))))
     name = config.getoption("--device")
     if name == "cpu":
         # A process that has looked at a GPU, or macOS's own parts, can't be forked.

@@ -1,6 +1,4 @@
-"""Whether it can be read: a drawing, whose texts do not overlap; two colours; a sentence."""
-
-import re
+"""Whether it can be read: a drawing, whose texts do not overlap; two colours."""
 
 import numpy as np
 
@@ -13,13 +11,6 @@ def contrast(one: str | tuple, other: str | tuple) -> float:
     """Contrast of two colours as WCAG 2 defines it, 1 to 21."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
-
-
-def is_a_sentence(text: str) -> bool:
-    """A sentence of the course: begins with a capital or code, ends with a stop, no CAPITALS."""
-    prose = re.sub(r"`[^`]*`", "", text)
-    capitals = set(re.findall(r"[A-Z]{2,}", prose)) - {"GPU", "CUDA", "BF"}
-    return bool(re.match(r"[A-Z`(]", text)) and text[-1] in ".?)" and not capitals
 
 
 def assert_readable(drawing: Drawing, width: float = layout.WIDTH) -> None:

@@ -18,7 +18,6 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from mha_course.base.disk import write_whole
-from minutes import with_minutes, with_new_tables
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 TABLES = (FOLDER.parent / "README.md", FOLDER / "TEACHING.md", FOLDER / "00_start_here.ipynb")
@@ -97,6 +96,8 @@ def keep_measured(stored: NotebookNode, made: NotebookNode) -> NotebookNode:
 
 def store(path: Path) -> str:
     """Run one notebook, write its normal form, and say what happened in one line."""
+    from minutes import with_minutes  # it reads what the lab and the pages are made of
+
     before = path.read_text(encoding="utf-8")
     made = with_minutes(keep_measured(read(path), normalise(execute(read(path)))))
     after = nbformat.writes(made).rstrip("\n") + "\n"
@@ -134,6 +135,8 @@ def with_solutions(notebook: NotebookNode) -> NotebookNode:
 
 def renew_tables() -> None:
     """The minutes in the map of 00, the README and the teacher's guide."""
+    from minutes import with_new_tables
+
     books = {path.stem: read(path) for path in paths()}
     for path in TABLES:
         text = path.read_text(encoding="utf-8")

@@ -14,11 +14,10 @@ import pytest
 import torch
 from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
-import minutes
 import notebooks
 from mha_course import explore, runs
 from mha_course.cells import predictions
-from mha_course.explore import n01_scaling, n04_masks
+from mha_course.explore import n01_scaling, n04_masks, n08_real_heads
 from mha_course.pictures import panels
 from mha_lesson import models, text
 from mha_lesson.tasks import letter_batches
@@ -254,35 +253,6 @@ def test_every_question_is_asked_once():
     assert sorted(names) == sorted(QUESTIONS)
 
 
-def test_on_the_short_way_a_box_is_two_questions_and_the_others_are_folded():
-    for book in ("01", "02", "03", "04", "05", "06", "07", "11"):
-        opened = {cell.id for cell in minutes.thread(BOOKS[book])}
-        cells = [c for c in BOOKS[book].cells if "prediction" in c.metadata.get("tags", ())]
-        assert [c.id in opened for c in cells] == [True, False]
-        html = cells[0].outputs[0].data["text/html"]
-        assert len({name for name, _, _ in FOLD.findall(html)}) == 2, book
-
-
-def test_an_answer_in_an_open_box_says_where_it_leads_into_a_fold():
-    opened = {
-        book: {cell.id: cell for cell in minutes.thread(notebook)}
-        for book, notebook in BOOKS.items()
-    }
-    headings = {
-        (book, line.lstrip("# "))
-        for book, thread in opened.items()
-        for cell in thread.values()
-        for line in re.findall(r"^#+ .*", cell.source, re.M)
-    }
-    cells = [cell for thread in opened.values() for cell in thread.values()]
-    boxes = [cell for cell in cells if "prediction" in cell.metadata.get("tags", ())]
-    names = {n for box in boxes for n, _, _ in FOLD.findall(box.outputs[0].data["text/html"])}
-    assert len(names) > 20
-    for choice in (c for name in names for c in QUESTIONS[name].choices.values()):
-        if (choice.notebook, choice.heading) not in headings:
-            assert "second reading" in choice.says.lower(), choice
-
-
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_short_and_every_choice_leads_somewhere(name):
     question = QUESTIONS[name]
@@ -376,3 +346,11 @@ def test_stored_notebooks_hold_no_guess():
             if "prediction" in cell.metadata.get("tags", ()):
                 assert cell.metadata.jupyter.source_hidden
                 assert cell.outputs[1].data["text/plain"] == "Guesses: {}"
+
+
+def test_a_page_offers_the_sentences_that_its_predictions_ask_for() -> None:
+    asked = " ".join(q.asks for q in predictions.questions().values())
+    typed = re.findall(r"Type: (.*?)\.", asked)
+    assert len(typed) == 2
+    slow = typed[0].replace("hungry", "slow")
+    assert {s.rstrip(".") for s in n08_real_heads.OFFERED} >= {*typed, slow}

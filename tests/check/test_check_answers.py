@@ -13,7 +13,7 @@ from mha_course import check
 from mha_course.check.engine.judge import ASKED, NAMERS
 from mha_course.check.exercises import Exercise, nb12
 from mutants import is_wrong
-from readable import is_a_sentence
+from sentences import is_a_sentence
 
 ROOT = Path(__file__).parents[2]
 

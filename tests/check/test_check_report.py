@@ -37,7 +37,7 @@ from mha_course.check.engine.relations import relate, relate_numbers
 from mha_course.check.engine.report import MAX_CELLS, Finding, Picture, Report, number, picture
 from mha_course.check.engine.safely import Raised
 from mha_course.check.exercises import Case, Exercise, exercise
-from readable import is_a_sentence
+from sentences import is_a_sentence
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,13 @@ from safetensors.torch import load, save
 from mha_course import runs
 from mha_lesson.models import bigram_log_probabilities
 from mha_lesson.tasks import letter_batches, repeat_batches
-from mha_lesson.training import Run, predict_next, side_accuracy
+from mha_lesson.training import (
+    Run,
+    predict_next,
+    side_accuracy,
+    silence_head,
+    weight_by_offset,
+)
 
 LETTERS = next(letter_batches(500, seed=99))
 ROWS = next(repeat_batches(500, seed=1))
@@ -216,3 +222,21 @@ def test_weights_are_those_that_were_stored():
 def test_refusals(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()
+
+
+def test_one_head_cannot_and_two_can():
+    """Two seeds each, made anew above. One side lost leaves .06 of it right."""
+    kept = {h: [runs.load(f"two sides, h = {h}, seed {s}") for s in (1, 2)] for h in (1, 2)}
+    for run in kept[1]:
+        left, right, both = side_accuracy(run.model, LETTERS)
+        assert both < 0.1
+        assert max(left, right) > 0.9 and min(left, right) < 0.15
+    for run in kept[2]:
+        assert side_accuracy(run.model, LETTERS).both > 0.99
+        looks = weight_by_offset(run.model.weights(), (-1, 1))  # (head, side)
+        to_left, to_right = looks.argmax(dim=0).tolist()
+        assert {to_left, to_right} == {0, 1} and looks.max(dim=0).values.min() > 0.9
+        deaf_left = side_accuracy(silence_head(run.model, to_left), LETTERS)
+        deaf_right = side_accuracy(silence_head(run.model, to_right), LETTERS)
+        assert deaf_left.right > 0.99 and deaf_left.left < 0.15
+        assert deaf_right.left > 0.99 and deaf_right.right < 0.15

@@ -14,7 +14,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course import explore
-from mha_course.cells import predictions
 from mha_course.pictures import controls
 from mha_course.pictures.colours import LOW
 from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
@@ -713,12 +712,19 @@ def test_at_distance_0_there_is_no_line() -> None:
     assert axes[0] == axes[1] and none.width == one.width
 
 
-def test_a_page_offers_the_sentences_that_its_predictions_ask_for() -> None:
-    asked = " ".join(q.asks for q in predictions.questions().values())
-    typed = re.findall(r"Type: (.*?)\.", asked)
-    assert len(typed) == 2
-    slow = typed[0].replace("hungry", "slow")
-    assert {s.rstrip(".") for s in module("real_heads").OFFERED} >= {*typed, slow}
+def test_what_has_been_encoded_can_take_part_in_training() -> None:
+    """Tensors of inference mode cannot be saved for a backward pass; these are ordinary ones."""
+    weights = module("real_heads")._encode(SENTENCE).weights
+    factor = torch.ones((), requires_grad=True)
+    (factor * weights).sum().backward()
+    assert factor.grad == pytest.approx(weights.sum().item(), rel=1e-4)
+
+
+def test_another_default_device_moves_nothing_that_is_drawn() -> None:
+    module("scaling")._vectors.cache_clear()
+    with torch.device("meta"):
+        assert all(x.is_cpu for x in module("scaling")._vectors())
+        module("masks").scene()
 
 
 def test_the_ends_of_a_sentence_can_be_hidden() -> None:

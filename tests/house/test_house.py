@@ -1,4 +1,4 @@
-"""Imports only go down: each room builds on those listed before it, and on nothing else."""
+"""Imports only go down: each room, and its tests, build on those listed before it."""
 
 import ast
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import mha_course
 import mha_lesson
 
 HOUSE = Path(mha_lesson.__file__).parents[1]
@@ -24,13 +25,13 @@ FLOORS = (
      "mha_lesson"),
     # the course, room by room: files and words, what was gathered, what compares it and judges
     ("mha_course.base", "mha_course.collection", "mha_course.comparison", "mha_course.check"),
-    # pictures, moving pictures, what else a cell shows
-    ("mha_course.pictures", "mha_course.explore", "mha_course.cells"),
-    # pages to hand out, the lab, a class, the command
-    ("mha_course.pages", "mha_course.lab", "mha_course.classroom", "mha_course.__main__",
-     "mha_course"),
+    # the lab; pictures, moving pictures, what else a cell shows
+    ("mha_course.lab", "mha_course.pictures", "mha_course.explore", "mha_course.cells"),
+    # pages to hand out, a class, the command
+    ("mha_course.pages", "mha_course.classroom", "mha_course.__main__", "mha_course"),
 )  # fmt: skip
 ORDER = [room for floor in FLOORS for room in floor]
+ROOMS = [room for room in ORDER if (HOUSE / room.replace(".", "/")).is_dir() and "course." in room]
 
 
 def room_of(module: str) -> str:
@@ -48,6 +49,9 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+# Of tests; those that need all rooms are in `house`, `claims` and `browser`.
+FOLDERS = ["lesson", *(room.split(".")[1] for room in ROOMS)]
+TESTED = [room for room in FOLDERS if (HOUSE / "tests" / room).exists()]
 PATHS = {p for p in HOUSE.glob("mha_*/**/*.py") if p != HOUSE / "mha_course/__init__.py"}
 MODULES = {".".join(p.relative_to(HOUSE).with_suffix("").parts): p for p in sorted(PATHS)}
 
@@ -72,6 +76,30 @@ def test_no_circle_among_files():
         for name, path in MODULES.items()
     }
     TopologicalSorter({name: found - {name} for name, found in below.items()}).prepare()
+
+
+@pytest.mark.parametrize(
+    "room",
+    [pytest.param(r, marks=[pytest.mark.long] if r != "collection" else []) for r in TESTED],
+)
+def test_the_tests_of_a_room_need_no_room_above_it(room):
+    """They pass where those cannot be imported: one room here, all with `--all`."""
+    above = ROOMS[FOLDERS.index(room) :]
+    words = [sys.executable, "-m", "pytest", "-q", f"--absent={','.join(above)}", f"tests/{room}"]
+    done = subprocess.run(words, cwd=HOUSE, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+def test_tests_stand_beside_what_they_test():
+    """What `mha_course` gives lazily counts as its room's."""
+    for room in TESTED:
+        for path in (HOUSE / "tests" / room).rglob("*.py"):
+            for name in imports(path):
+                home = mha_course._HOMES | mha_course._MODULES
+                first, _, last = name.rpartition(".")
+                there = room_of(f"{first}.{home.get(last, last)}")
+                if there in ROOMS:
+                    assert there not in ROOMS[FOLDERS.index(room) :], f"{path.name}: {name}"
 
 
 def test_what_is_taught_is_small_and_stands_alone():
@@ -102,7 +130,7 @@ def test_actions_are_pinned_by_commit():
 
 
 WRITTEN = re.compile(r"`([\w/.*-]+(?:/|\.(?:py|md|toml|txt|yml|js|json|ipynb)))`")
-ROOMS = (
+PLACES = (
     "",
     "mha_lesson",
     "mha_lesson/refusals",
@@ -127,7 +155,7 @@ def test_every_file_that_a_page_names_is_there(page):
         name
         for name in sorted(named)
         if not name.startswith(ELSEWHERE)
-        and not any(list(HOUSE.glob(f"{room}/{name}".strip("/"))) for room in ROOMS)
+        and not any(list(HOUSE.glob(f"{room}/{name}".strip("/"))) for room in PLACES)
     ]
     assert named and not missing
     links = set(re.findall(r"\]\((?!https?:|#)([^)#]+)", text))

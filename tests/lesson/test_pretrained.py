@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 
 import new_process
-from mha_course.explore import n08_real_heads
 from mha_lesson import causal_mask, padding_mask, pretrained, split_heads, text
 from mha_lesson.heads import join_pieces
 from mha_lesson.training import silence_head
@@ -132,14 +131,6 @@ def test_a_model_moves_and_gives_what_it_computes_there():
     assert moved is model and moved.encoder.words.weight.device.type == "meta"
     with pytest.raises(ValueError, match="device must be a device of this machine"):
         moved.to("nowhere")
-
-
-def test_what_the_explorer_has_encoded_can_take_part_in_training():
-    """Tensors of inference mode cannot be saved for a backward pass; these are ordinary ones."""
-    weights = n08_real_heads._encode(text.SENTENCE).weights
-    factor = torch.ones((), requires_grad=True)
-    (factor * weights).sum().backward()
-    assert factor.grad == pytest.approx(weights.sum().item(), rel=1e-4)
 
 
 def test_a_head_silenced_by_zero_is_a_slab_of_zeros(model):

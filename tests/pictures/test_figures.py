@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 import new_process
-from mha_course.explore import module
 from mha_course.pictures import figures, layout, live
-from mha_course.pictures.colours import INK, MAPS, ROLES, rgb, text_on
+from mha_course.pictures.colours import MAPS, ROLES, rgb, text_on
 from mha_course.pictures.marks import (
     PLAIN,
     Cells,
@@ -20,7 +19,6 @@ from mha_course.pictures.marks import (
     Dot,
     Drawing,
     Mark,
-    Path,
     Rect,
     Text,
     scripts,
@@ -64,7 +62,6 @@ SCENES = {
                    [Bars([[1, -2], [3, 4]], series=("a", "b"))]]),
     "curve": Scene([Curve([64, 128, 256], {"measured": [1, 4, 17], "T²": [1, 4, 16]}, x_name="T",
                           log_x=True, log_y=True, dashed=["T²"], marker=128)]),
-    "module": module.scene(),
     "tiles": Scene([[Tiles(np.arange(24), links=np.arange(24))],
                     [Tiles(np.arange(24).reshape(6, 4), links=np.arange(24).reshape(6, 4),
                            rows=list("abcdef"), break_rows=3), Table([["shape", "(6, 4)"]])]]),
@@ -123,37 +120,6 @@ def test_every_cell_has_the_colour_of_its_map_without_bands():
             *colour, opacity = MAPS[name][level] / 255
             wanted = 255 * (1 - opacity * (1 - np.array(colour)))  # on a white card
             assert abs(image[at[1], at[0]] - wanted).max() <= 1.5, (name, row, column)
-
-
-def test_boxes_of_the_module_wear_the_colour_of_what_they_make():
-    frames = [m for m in layout.draw(module.scene()).marks if isinstance(m, Rect)]
-    squares = {(mark.x, mark.y): mark.colour for mark in frames if mark.width == 10}
-    worn = {}
-    for frame in (f for f in frames if f.hollow):
-        inside = [c for (x, y), c in squares.items()
-                  if 0 < x - frame.x < frame.width and 0 < y - frame.y < frame.height]  # fmt: skip
-        worn[frame.says.split(" (")[0]] = inside
-    assert worn["Q"] == worn["W^Q"] == [ROLES["query"]]
-    assert worn["K"] == worn["W^K"] == [ROLES["key"]]
-    assert worn["V"] == worn["W^V"] == worn["weights · V"] == [ROLES["value"]]
-    assert worn["W^O"] == worn["query + output"] == [ROLES["output"]]
-    assert worn["query"] == worn["key and value"] == [ROLES["output"]]  # what layers put out
-    assert worn["softmax over the keys"] == []
-    assert len(worn) == len(module.BOXES)
-
-
-def test_arrows_of_the_module_go_from_box_to_box_in_the_colour_of_what_they_carry():
-    marks = layout.draw(module.scene()).marks
-    frames = dict(
-        zip(module.BOXES, [m for m in marks if isinstance(m, Rect) and m.hollow], strict=True)
-    )
-    lines = [m for m in marks if isinstance(m, Path) and m.points[0][0] == m.points[-1][0]]
-    for line, (upper, lower, _) in zip(lines, module.ARROWS, strict=False):
-        (x, start), (_, end) = line.points
-        assert line.colour == ROLES.get(module.BOXES[upper].role, INK)
-        assert start == frames[upper].y + module.HEIGHT and 0 <= frames[lower].y - end <= 9
-        for frame in (frames[upper], frames[lower]):
-            assert frame.x < x < frame.x + frame.width
 
 
 def marks_of(scene: Scene, width: float = layout.WIDTH) -> list[Mark]:

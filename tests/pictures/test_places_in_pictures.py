@@ -6,10 +6,8 @@ import re
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from mha_course.explore import module as whole
 from mha_course.pictures import figures
 from mha_course.pictures.colours import LOW
 from mha_course.pictures.layout import draw
@@ -28,7 +26,6 @@ from mha_course.pictures.panels import (
 )
 from mha_course.pictures.walk import Arrows
 from mha_course.pictures.words import Ribbons
-from mha_lesson import merge_heads, split_heads
 
 pytestmark = pytest.mark.plain
 
@@ -176,21 +173,3 @@ def test_colours_below_zero_and_the_largest_below_zero():
     panel = Heatmap([[-0.5, 0.25], [0.0, 0.75]], limits=(-1, 1))
     assert panel.levels().tolist() == [[64, 159], [128, 223]]
     assert Heatmap([[0.2, -0.7]], list("a"), list("bc")).largest(1) == [("a → c", "−.70")]
-
-
-def test_shapes_of_the_module_are_those_of_tensors():
-    sizes = {"B": 2, "T_q": 5, "T_k": 7, "h": 3, "d_k": 11, "d_model": 13}
-    q, k = (split_heads(torch.zeros(2, T, 33), 3) for T in (5, 7))
-    scores = q @ k.mT
-    context = scores @ k
-    real = {"w_q": (2, 5, 33), "w_k": (2, 7, 33), "w_v": (2, 7, 33), "q": q.shape, "k": k.shape,
-            "v": k.shape, "scores": scores.shape, "mask": scores.shape, "softmax": scores.shape,
-            "context": context.shape, "merge": merge_heads(context).shape, "w_o": (2, 5, 13),
-            "query": (2, 5, 13), "memory": (2, 7, 13), "sum": (2, 5, 13)}  # fmt: skip
-    boxes, panel = whole.BOXES, whole.scene().panels
-    assert {n: eval(b.shape.replace("·", "*"), {**sizes}) for n, b in boxes.items()} == real
-    frames = [m for m in of(Rect, panel) if m.hollow]
-    texts = texts_of(panel)
-    for row, note in enumerate(whole.NOTES):
-        tall = [f for f, box in zip(frames, boxes.values(), strict=True) if box.row == row]
-        assert all(f.y < texts[note].y < f.y + f.height for f in tall)
