@@ -53,6 +53,19 @@ def test_the_place_is_named(exercise, arguments, lines, part) -> None:
     assert "Apart from that, all values are right." in str(report)
 
 
+def test_an_answer_that_calls_itself_is_changed_at_every_depth() -> None:
+    """The version calls itself, not what the learner wrote: else one level alone is mended."""
+    lines = ("if T == 0: return torch.zeros(0, 0, dtype=torch.bool)",
+             "mask = F.pad(answer(T - 1), (0, 1, 0, 1))",
+             "mask[: T - 1{}, T - 1] = True", "return mask")  # fmt: skip
+    right, wrong = (
+        typed("T", *(line.format(n) for line in lines), torch=torch, F=F) for n in ("", " - T // 3")
+    )
+    assert check.causal_mask(right).passed
+    report = check.causal_mask(wrong)
+    assert report.slips == ("one_place",) and "Line 4" in str(report), str(report)
+
+
 def test_beside_an_error_the_place_is_a_note() -> None:
     def turned(X, W_qkv):
         return (X @ W_qkv).chunk(3, -1)

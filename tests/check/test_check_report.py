@@ -86,6 +86,30 @@ def test_nan_is_like_nan_and_infinity_like_infinity(yours: float, right: float) 
     assert close(a, b, 0.1) == close_cells(a, b, 0.1).all() == (str(yours) == str(right))
 
 
+SLACK = [(torch.float64, 1e-6, 1e-5), (torch.float32, 1e-5, 2e-4), (torch.float16, 5e-3, 0.05),
+         (torch.bfloat16, 0.02, 0.25)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "passes", "fails"), SLACK)
+def test_each_dtype_may_be_off_by_its_rounding_and_not_by_ten_times_as_much(
+    dtype: torch.dtype, passes: float, fails: float
+) -> None:
+    x = torch.ones(3, 5, dtype=torch.float64)
+    assert difference((x + passes).to(dtype), x.to(dtype)) is None
+    assert difference((x + fails).to(dtype), x.to(dtype))
+
+
+@pytest.mark.parametrize(("off", "right"), [(5e-5, True), (5e-4, False)])
+def test_a_gradient_may_be_off_by_a_rounding_and_not_by_ten_times_as_much(
+    off: float, right: bool
+) -> None:
+    def scores(Q: Tensor, K: Tensor) -> Tensor:
+        made = Q @ K.mT / Q.shape[-1] ** 0.5
+        return made + off * (made - made.detach())
+
+    assert check.attention_scores(scores).passed is right
+
+
 def test_bools_and_empty_tensors_are_compared_exactly() -> None:
     mask = torch.tensor([True, False, True])
     assert close(mask, mask.clone(), 9.0) and not close(mask, ~mask, 9.0)
