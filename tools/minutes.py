@@ -13,7 +13,7 @@ from math import ceil
 from nbformat import NotebookNode
 
 from mha_course.base.numerals import counted
-from mha_course.lab.command import EXPLORER
+from mha_course.base.stored import EXPLORER
 from mha_course.pages.folds import folds
 
 WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15

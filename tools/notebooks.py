@@ -14,7 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import nbformat
-from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from mha_course.base.disk import write_whole
@@ -46,20 +45,6 @@ def paths(*numbers: str) -> list[Path]:
 
 def read(path: Path) -> NotebookNode:
     return nbformat.read(path, as_version=4)
-
-
-def execute(notebook: NotebookNode, *, allow_errors: bool = False) -> NotebookNode:
-    """Run a notebook in a fresh kernel, in the notebooks' folder."""
-    NotebookClient(
-        notebook,
-        timeout=600,  # plenty: a machine may be busy
-        kernel_name="python3",
-        allow_errors=allow_errors,
-        coalesce_streams=True,
-        extra_arguments=["--log-level=ERROR"],
-        resources={"metadata": {"path": str(FOLDER)}},
-    ).execute()
-    return notebook
 
 
 def normalise(notebook: NotebookNode) -> NotebookNode:
@@ -96,10 +81,12 @@ def keep_measured(stored: NotebookNode, made: NotebookNode) -> NotebookNode:
 
 def store(path: Path) -> str:
     """Run one notebook, write its normal form, and say what happened in one line."""
-    from minutes import with_minutes  # it reads what the lab and the pages are made of
+    # They stand on what the lab and the pages are made of.
+    from mha_course.pages.exporter import run
+    from minutes import with_minutes
 
     before = path.read_text(encoding="utf-8")
-    made = with_minutes(keep_measured(read(path), normalise(execute(read(path)))))
+    made = with_minutes(keep_measured(read(path), normalise(run(read(path), FOLDER))))
     after = nbformat.writes(made).rstrip("\n") + "\n"
     if after == before:
         return f"{path.name}: the same"

@@ -23,9 +23,7 @@ from pathlib import Path
 
 import torch
 from bs4 import BeautifulSoup, Tag
-from jinja2 import FileSystemLoader
 from jupyterlab_pygments import JupyterStyle
-from nbconvert import HTMLExporter
 from nbformat import NotebookNode, v4
 from PIL import Image
 from pygments.formatters import HtmlFormatter
@@ -36,12 +34,11 @@ from from_npm import BUILD
 from mha_course import explore
 from mha_course.cells import predictions
 from mha_course.pages import folds
-from mha_course.pages.formulas import typeset
+from mha_course.pages.exporter import asset, exporter_of, inline
 from mha_course.pictures import live
 
 ROOT = BUILD.parent
 SITE = BUILD / "site"
-ASSETS = Path(__file__).with_name("pages")
 README_SECTIONS = ("What you will be able to do", "Two ways through it", "Begin", "Licence")
 LEAD = (
     '<p class="lead">Attention is the step in which a model lets every word of a text look at all '
@@ -270,9 +267,9 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
         for name, script in zip(names, scripts, strict=True):
             (folder / f"{name}.js").write_text(script.result(), encoding="utf-8")
     (folder / "explore.js").write_text(live.script(), encoding="utf-8")
-    style = (ASSETS / "page.css").read_text(encoding="utf-8") + folds.STYLE
-    (folder / "page.css").write_text(f"{CODE}\n{style}", encoding="utf-8")
-    shutil.copy(ASSETS / "page.js", folder)
+    style = "\n".join([CODE, asset("site.css"), asset("folds.css")])
+    (folder / "page.css").write_text(style, encoding="utf-8")
+    (folder / "page.js").write_text(asset("site.js"), encoding="utf-8")
     for name in {*LOCAL_IMAGE.findall((folder / "index.html").read_text(encoding="utf-8"))}:
         shutil.copy(ROOT / ".github" / name, folder)
     return sorted(folder.iterdir())
@@ -304,9 +301,7 @@ def add_host_links(soup: BeautifulSoup, links: dict[str, str]) -> None:
 
 def write_pages(folder: Path, made: dict[str, tuple[str, NotebookNode]]) -> None:
     """Writes every page, and the index of the search."""
-    exporter = typeset(
-        HTMLExporter(template_file="page.html.j2", extra_loaders=[FileSystemLoader(ASSETS)])
-    )
+    exporter = exporter_of("site")
     titles = {name: title for name, (title, _) in made.items()}
     index: list[dict[str, str]] = []
     origin, files = address(), {path.stem: path for path in notebooks.paths()}
@@ -320,7 +315,7 @@ def write_pages(folder: Path, made: dict[str, tuple[str, NotebookNode]]) -> None
         add_contents(soup)
         save_stills(soup, folder)
         if soup.select(".second-reading"):
-            soup.body.append(BeautifulSoup(folds.SCRIPT, "html.parser"))
+            soup.body.append(BeautifulSoup(inline("folds.js"), "html.parser"))
         if soup.select(".mha-guess"):
             soup.body.append(BeautifulSoup(predictions.script(), "html.parser"))
         index += sections(soup, name, title)

@@ -25,12 +25,12 @@ from typing import Any
 from urllib.parse import quote
 
 from mha_course.base.disk import HERE, IN_WHEEL, NOTEBOOKS, free_path, write_whole
+from mha_course.base.stored import EXPLORER
 
 MINE = "my_notebooks"
 LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to
 RECORD = ".copied.json"  # file name -> hash of the work in what was copied there
 SETTINGS = HERE / "lab/jupyter"  # how the lab opens, and how it saves
-EXPLORER = re.compile(r"^explore\.\w+\(", re.M)
 OLD_IMPORT = re.compile(
     r"^\s*from mha_lesson(?:\.(?:course|check|explore|pictures)\b"
     r"| import .*\b(?:check|compare|explore|runs|shipped)\b)",

@@ -6,44 +6,17 @@ All explorers move. Links to other notebooks become links to their pages.
 
 import argparse
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from jinja2 import DictLoader
-from nbclient import NotebookClient
-from nbconvert import HTMLExporter
 
 from mha_course.cells import predictions
 from mha_course.pages import folds
-from mha_course.pages.formulas import typeset
+from mha_course.pages.exporter import LINK, inline, run, written
 from mha_course.pictures.live import EXPORT
 from mha_lesson.refusals import require_kind
-
-LINK = re.compile(r'(href="\w+)\.ipynb\b')
-PAGE = (
-    """
-{%- extends 'index.html.j2' -%}
-{%- block html_head_js_mathjax -%}{%- endblock -%}
-{%- block html_head_js_mermaidjs -%}{%- endblock -%}
-{%- block html_head_css -%}
-{{ super() }}
-<style>
-  .jp-RenderedMarkdown :is(p, ul, ol) { max-width: 75ch; }
-  .jp-Notebook { max-width: 80rem; }
-  .second-reading > summary { font: var(--jp-content-font-size1)/var(--jp-content-line-height)
-                              var(--jp-content-font-family); }
-  @media print { pre { white-space: pre-wrap !important; overflow-wrap: anywhere; } }
-"""
-    + folds.STYLE
-    + """</style>
-{%- endblock -%}
-"""
-    + folds.BLOCK
-)
-UNUSED = ("require_js_url", "jquery_url", "jupyter_widgets_base_url")
 
 
 def export(notebook: Path) -> Path:
@@ -59,24 +32,13 @@ def export(notebook: Path) -> Path:
         raise ValueError(f"notebook must be a Jupyter notebook; {notebook}: {error}") from error
     os.environ[EXPORT] = "1"
     try:
-        NotebookClient(
-            made,
-            timeout=600,
-            extra_arguments=["--log-level=ERROR"],
-            resources={"metadata": {"path": str(notebook.parent)}},
-        ).execute()
+        run(made, notebook.parent)
     finally:
         del os.environ[EXPORT]
     made.metadata.pop("widgets", None)
-    exporter = HTMLExporter(
-        template_file="page.html.j2",
-        extra_loaders=[DictLoader({"page.html.j2": PAGE})],
-        **dict.fromkeys(UNUSED, ""),
-    )
-    named = {"metadata": {"name": notebook.stem}}
-    body, _ = typeset(exporter).from_notebook_node(folds.fold(made), named)
+    body = written("page", folds.fold(made), notebook.stem)
     page = notebook.with_suffix(".html")
-    scripts = predictions.script() + folds.SCRIPT
+    scripts = predictions.script() + inline("folds.js")
     linked = LINK.sub(r"\1.html", body).replace("</body>", f"{scripts}</body>")
     page.write_text(linked, encoding="utf-8")
     return page

@@ -20,6 +20,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 import minutes
 import notebooks
+from mha_course.pages.exporter import run
 from mha_course.pages.folds import TAG, folds
 from mha_course.pictures.colours import ROLES
 
@@ -333,7 +334,7 @@ def test_solutions_pass_their_checks(request):
                 joined.cells.append(copy(cell))
                 joined.cells[-1].id = f"{path.stem[:2]}-{len(joined.cells)}-{cell.id}"[:64]
             joined.cells.append(nbformat.v4.new_code_cell("%reset -f"))
-    notebooks.execute(joined, allow_errors=True)
+    run(joined, notebooks.FOLDER, allow_errors=True)
     errors = {
         cell.id: output.evalue
         for cell in joined.cells

@@ -11,8 +11,10 @@ import handout
 import notebooks
 from mha_course import check
 from mha_course.__main__ import main as command
+from mha_course.base.stored import tagged
 from mha_course.check import journal
 from mha_course.lab import command as lab
+from mha_course.pages.slides import as_slides
 
 LOADS = re.compile(r"""(?:src|href)=["']?https?://[^"'>]+\.(?:js|css)|@import|from 'http""")
 
@@ -27,11 +29,11 @@ def outputs(notebook, kind):
 
 @each_notebook
 def test_slides_hold_everything_but_answers_large_and_a_verdict_at_a_key_press(path):
-    before, deck = notebooks.read(path), handout.as_slides(notebooks.read(path))
+    before, deck = notebooks.read(path), as_slides(notebooks.read(path))
     code = [c for c in before.cells if c.cell_type == "code" and c.id != "imports"]
-    shown = [c for c in code if not handout.tagged(c, "exercise", "check")]
+    shown = [c for c in code if not tagged(c, "exercise", "check")]
     slides = [c for c in deck.cells if c.cell_type == "code"]
-    told = [c.source for c in shown if not handout.tagged(c, "claim", "prediction")]
+    told = [c.source for c in shown if not tagged(c, "claim", "prediction")]
     assert [c.source for c in slides if c.source] == told
     before.cells = [*shown, *(c for c in before.cells if c.cell_type == "markdown")]
     assert outputs(deck, "text/plain") == outputs(before, "text/plain")
@@ -53,7 +55,7 @@ def test_slides_hold_everything_but_answers_large_and_a_verdict_at_a_key_press(p
     old, new = (str(outputs(n, "text/html")) for n in (before, deck))
     widths = [[*map(int, re.findall(r'<img [^>]*width="(\d+)"', html))] for html in (old, new)]
     assert widths[1] == [min(1180, round(1.5 * width)) for width in widths[0]]
-    assert new.count('<div class="fragment"') == sum(handout.tagged(c, "claim") for c in code)
+    assert new.count('<div class="fragment"') == sum(tagged(c, "claim") for c in code)
     explorers = [c for c in code if c.source.lstrip().startswith("explore.")]
     assert new.count("stands still") >= len(explorers)
 
@@ -97,8 +99,8 @@ def test_a_printed_page_is_one_file_with_everything_open_but_the_predictions():
     path = notebooks.paths("06")[0]
     page = handout.printed_page(path)
     cells = notebooks.read(path).cells
-    folded = sum(c.source.count("<details") + handout.tagged(c, "claim") for c in cells)
-    boxes = [c.outputs[0].data["text/html"] for c in cells if handout.tagged(c, "prediction")]
+    folded = sum(c.source.count("<details") + tagged(c, "claim") for c in cells)
+    boxes = [c.outputs[0].data["text/html"] for c in cells if tagged(c, "prediction")]
     assert page.count("<details open") == folded > 0
     soup = BeautifulSoup(page, "html.parser")
     folds = [d for d in soup.find_all("details") if d.summary.text.startswith("Solution")]
@@ -129,7 +131,7 @@ def test_printed_pages_lead_to_one_another_and_to_no_file_else(only):
 @each_notebook
 def test_learners_get_no_answer_to_a_guess(path):
     plain = reads(handout.for_learners(path), as_version=4)
-    assert not [c for c in plain.cells if handout.tagged(c, "prediction", "claim") and c.outputs]
+    assert not [c for c in plain.cells if tagged(c, "prediction", "claim") and c.outputs]
     assert [c.source for c in plain.cells] == [c.source for c in notebooks.read(path).cells]
 
 
@@ -166,7 +168,7 @@ def test_graders_sources_hold_the_solution_its_minutes_and_what_learners_get_doe
             assert cleared.split() == stubs[key].split()
             assert re.sub(f"{begin}|{end}", "", code) == answers[key]
         assert cells.keys() == answers.keys() and not notebooks.solutions(source)
-        tests = [cell for cell in source.cells if handout.tagged(cell, "check")]
+        tests = [cell for cell in source.cells if tagged(cell, "check")]
         assert all(cell.source.endswith("assert report.passed, report") for cell in tests)
         assert len(tests) == len(answers)
     marked = [c.metadata.nbgrader for c in sources[0].cells if "nbgrader" in c.metadata]

@@ -15,7 +15,7 @@ from mha_course.pictures.colours import HEADS, MAPS, ROLES, TILE, luminance, rgb
 from readable import contrast
 
 ROOT = Path(__file__).parents[2]
-STYLE = (ROOT / "tools/pages/page.css").read_text(encoding="utf-8")
+STYLE = (ROOT / "mha_course/pages/templates/site.css").read_text(encoding="utf-8")
 PAIR = r"light-dark\((#\w{6}), (#\w{6})\)"
 NAMED = {name: (light, dark) for name, light, dark in re.findall(rf"--([\w-]+): {PAIR}", STYLE)}
 # JupyterLab's pages and the site's.
@@ -76,7 +76,7 @@ def test_words_of_the_site(theme):
 
 
 def test_a_still_on_a_dark_page_is_dimmed_and_its_words_still_read():
-    page = (ROOT / "tools/pages/page.css").read_text(encoding="utf-8")
+    page = (ROOT / "mha_course/pages/templates/site.css").read_text(encoding="utf-8")
     shares = re.findall(r"img ?\{ ?filter: ?brightness\((\.\d+)\)", page + figures.DIMMED)
     assert len(shares) == 3 and len({*shares}) == 1  # the system's theme, the page's, JupyterLab's
     card, ink = ([float(shares[0]) * v for v in rgb(c)] for c in (figures.CARD, figures.INK))
