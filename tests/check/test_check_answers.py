@@ -23,14 +23,9 @@ NAMES = [e.name for e in (*check.EXERCISES, *check.SHORT)]
 pytestmark = pytest.mark.plain  # checked annotations take three times as long
 
 
-# Each takes half a second or more: two in three of these, and one that imports much, are `long`.
+# Each takes half a second or more: five in six of these, and one that imports much, are `long`.
 SLOW = [a for a in ANSWERS if a.right and a.exercise == "MultiHeadAttention"]
-LATER = [a.id for i, a in enumerate(SLOW) if i % 3] + ["attention-weights_as_a_gradient"]
-
-
-def test_there_are_enough_of_them() -> None:
-    assert sum(answer.right for answer in ANSWERS) >= 435
-    assert len(ANSWERS) >= 810
+LATER = [a.id for i, a in enumerate(SLOW) if i % 6] + ["attention-weights_as_a_gradient"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,17 +65,11 @@ def test_an_exercise_is_whole(exercise: Exercise) -> None:
 
 
 def test_contributing_draws_the_flow() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    drawn = re.search(
-        r"first of NAMERS(.*?)\n    right\? all of ASKED(.*?)\n    Report", text, re.S
-    )
-    assert drawn
-    for lines, functions in zip(drawn.groups(), (NAMERS, ASKED), strict=True):
-        rows = [re.split(r" {2,}", line.strip()) for line in lines.splitlines()[1:]]
-        named_in = [(name, files) for names, files in rows for name in names.split(", ")]
-        assert [name for name, _ in named_in] == [f.__name__ for f in functions]
-        for (_, files), function in zip(named_in, functions, strict=True):
-            assert f"{function.__module__.rpartition('.')[2]}.py" in files
+    """What explains a wrong answer and what a right one is asked, in the order of the code."""
+    blocks = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("```")
+    [drawing] = [block for block in blocks if "NAMERS" in block and "ASKED" in block]
+    drawn = [drawing.find(function.__name__) for function in (*NAMERS, *ASKED)]
+    assert drawn == sorted(drawn) and min(drawn) > 0
 
 
 def test_nearly_every_mistake_is_named() -> None:

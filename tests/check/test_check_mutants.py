@@ -12,7 +12,7 @@ pytestmark = pytest.mark.plain  # checked annotations take three times as long
 
 
 def test_no_wrong_mutant_of_a_right_answer_passes() -> None:
-    found = [(a.id, what) for a, what in survivors(all_answers(), share=0.01) if what]
+    found = [(a.id, what) for a, what in survivors(all_answers(), share=0.004) if what]
     assert found == []
 
 
@@ -24,5 +24,5 @@ def test_the_search_can_find_one() -> None:
     assert not is_wrong("split_heads", check.split_heads.right)
     answers = [a for a in all_answers() if a.right]
     sources = [s for a in answers if (s := changeable(a.function))]
-    assert sum(len(changes(s.tree)) for s in sources) > 20_000
+    assert sum(len(changes(s.tree)) for s in sources) > 20 * len(sources)
     assert len(sources) > 0.85 * len(answers)

@@ -256,9 +256,6 @@ def test_a_folded_cell_takes_no_name_that_a_cell_before_it_reads(path):
         read |= used
 
 
-TRAINS = re.compile(r"\b(two_sides_runs|learn|training\.train)\(|\blive=True")
-
-
 def with_what_they_need(code, wanted):
     """The wanted cells, and every cell that made or changed a name which one of them uses.
 
@@ -271,31 +268,6 @@ def with_what_they_need(code, wanted):
             chosen.insert(0, cell)
             missing = (missing - bound) | used
     return chosen
-
-
-def without_trainings(code):
-    """Without the cells that train, or make one wait, and those that use their results."""
-    kept, made = [], set()
-    for cell in code:
-        bound, used, changed = names(cell.source)
-        if TRAINS.search(cell.source) or minutes.wait_seconds(cell) or made & (used | changed):
-            made |= bound | changed
-        else:
-            made -= bound
-            kept.append(cell)
-    return kept
-
-
-def without_pictures(code, answers):
-    """Without the cells that make no name and use none that an answer has made."""
-    kept, of_answers = [], {*answers}
-    for cell in code:
-        bound, used, changed = names(cell.source)
-        if used & of_answers:
-            of_answers |= bound
-        if bound or changed or used & of_answers:
-            kept.append(cell)
-    return kept
 
 
 @each_notebook
@@ -311,11 +283,10 @@ def test_no_open_cell_reads_what_only_a_fold_makes(path):
             made[is_open] |= bound
 
 
-def test_solutions_pass_their_checks(request):
+@pytest.mark.long  # test_practice.py has every solution judged, one by one
+def test_solutions_pass_their_checks():
     """In one kernel, notebook after notebook: the open thread alone, with every solution in its
-    stub; then the exercises in folds, with the cells that they need. Cells that train, or neither
-    show a solution nor make a name, run under `--all` only."""
-    everything = request.config.getoption("--all")
+    stub; then the exercises in folds, with the cells that they need."""
     joined, n_exercises = nbformat.v4.new_notebook(metadata=notebooks.METADATA), 0
     for path in NOTEBOOKS:
         notebook = notebooks.read(path)
@@ -326,10 +297,9 @@ def test_solutions_pass_their_checks(request):
         code = [cell for cell in cells if cell.cell_type == "code"]
         open_ids = {cell.id for cell in minutes.thread(notebook)}
         thread = [cell for cell in code if cell.id in open_ids]
-        alone = thread if everything else without_pictures(without_trainings(thread), theirs)
         users = {cell.id for cell in code if cell.id in answers or theirs & names(cell.source)[1]}
         folded = with_what_they_need(code, users - open_ids)
-        for part in (alone, folded):
+        for part in (thread, folded):
             for cell in part:
                 joined.cells.append(copy(cell))
                 joined.cells[-1].id = f"{path.stem[:2]}-{len(joined.cells)}-{cell.id}"[:64]
