@@ -50,6 +50,12 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     print(sandbox.warning() or f"Sandbox: {kind}: {sandbox.MEANS[kind]}.")
     limits = Limits(options.seconds, options.memory, options.disk)
     rows = [Row(learner, names=names) for learner in learners]
+    count = sum(len(learner.notebooks) for learner in learners)
+    minutes = count * options.seconds / 60 / options.jobs
+    print(
+        f"{count} notebooks, at most {minutes:.0f} minutes on an idle machine, "
+        f"{8 * minutes:.0f} on the busiest; most take seconds each."
+    )
     try:
         grade(rows, options.out, limits, options.jobs)
     except KeyboardInterrupt:

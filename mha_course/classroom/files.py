@@ -5,6 +5,8 @@ import io
 import os
 import re
 import stat
+import subprocess
+import sys
 import unicodedata
 import zipfile
 import zlib
@@ -18,6 +20,9 @@ from mha_course.base.disk import NOTEBOOKS
 from mha_course.classroom.reading import read
 
 LARGEST = 32 * 2**20  # bytes of a notebook: two hundred times one of the course's
+USUAL = 4 * 2**20  # bytes up to which it is simply read
+PROBE = "import json, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
+PROBE += "json.loads(sys.stdin.buffer.read())"
 MOST_MEMBERS = 100  # notebooks that are taken out of a zip
 TOO_LARGE = (
     f"larger than {LARGEST // 2**20} MB, not read: clear its outputs (Kernel, Restart Kernel and "
@@ -37,6 +42,7 @@ NUMBERED = re.compile(r"^\d\d_[a-z]|(?<![0-9])\d\d_(?=[a-z])(?!.*[^0-9]\d\d_[a-z
 GIVEN = sorted(path.stem for path in NOTEBOOKS.glob("[0-9]*.ipynb"))
 FIRST = [stem[: (stem + "_").index("_", 3)] for stem in GIVEN]
 NAMED = re.compile(rf"(?<![0-9])(?:{'|'.join([*GIVEN, *FIRST]) or '(?!)'})(?![a-z])", re.I)
+LAST_NUMBER = re.compile(rf"(.*[^\W\d])[ _-]+({'|'.join(stem[:2] for stem in GIVEN) or '(?!)'})")
 UPDATED = re.compile(r"\.updated-[\d-]+", re.I)
 # What a browser, Jupyter and `make lab` add to a name that is there already.
 AGAIN = re.compile(r"(?: ?\(\d+\)|-copy\d*|\.updated-[\d-]+)+$", re.I)
@@ -169,8 +175,10 @@ def _whose(file: PurePath) -> tuple[str, str]:
 
 def _parted(stem: str) -> tuple[str, str]:
     """What a name says before the notebook's number, and the number; empty where there is none."""
-    match = NAMED.search(stem) or NUMBERED.search(stem)
-    return (stem[: match.start()].strip(" _-"), match[0][:2]) if match else ("", "")
+    if match := NAMED.search(stem) or NUMBERED.search(stem):
+        return stem[: match.start()].strip(" _-"), match[0][:2]
+    match = LAST_NUMBER.fullmatch(AGAIN.sub("", stem))  # anna_03, dörte 06
+    return (match[1], match[2]) if match else ("", "")
 
 
 def _unfit(path: Path) -> str | None:
@@ -201,10 +209,21 @@ def content(hand_in: HandIn) -> bytes:
         raw = file.read(LARGEST + 1)
     if hand_in.member and len(raw) <= LARGEST:
         with _opened(raw) as archive:
-            raw = archive.open(hand_in.member).read(LARGEST + 1)
-    if len(raw) > LARGEST:
+            raw = archive.open(hand_in.member).read(
+                LARGEST + 1
+            )  # what it says of itself is no limit
+    if len(raw) > LARGEST or (len(raw) > USUAL and not _fits(raw)):
         raise OSError(TOO_LARGE)
     return raw
+
+
+def _fits(raw: bytes) -> bool:
+    """Whether reading it takes no more memory and time than a notebook does: tried elsewhere."""
+    command = [sys.executable, "-P", "-S", "-c", PROBE]
+    try:
+        return subprocess.run(command, input=raw, capture_output=True, timeout=30).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _keep_the_latest(learner: Learner) -> None:
@@ -278,9 +297,26 @@ def _plain(text: str) -> str:
 
 
 def _on_roster(file: PurePath, listed: dict[str, list[str]]) -> str | None:
-    """Who on the roster the path names; the longest name wins (Ann, Ann-Marie)."""
-    own = file.with_name(NAMED.sub(" ", file.name))  # the course's words name nobody
-    words = f" {_plain(str(own))} "
+    """Whom the path names: the first folder that names somebody decides, else the file's name.
+
+    In a folder's name the longest name wins (Ann, Ann-Marie). A name of one word counts only where
+    the folder begins or ends with it: "homework due may 3" is not May's.
+    """
     pairs = [(text, name) for name, texts in listed.items() for text in texts]
-    hits = [(len(text), name) for text, name in pairs if f" {text} " in words]
-    return max(hits)[1] if hits else None
+    own = file.with_name(NAMED.sub(" ", file.stem))  # the course's words name nobody
+    for part in own.parts:
+        words = f" {_plain(part)} "
+        hits = [
+            (len(text), name)
+            for text, name in pairs
+            if (f" {text} " in words if " " in text else _at_an_end(text, words.strip()))
+        ]
+        if hits:
+            return max(hits)[1]
+    return None
+
+
+def _at_an_end(word: str, words: str) -> bool:
+    """Whether it is the first or the last word, numbers of a platform aside."""
+    named = [w for w in words.split() if not re.fullmatch(r"\d{3,}", w) or w == word]
+    return word in named[:1] + named[-1:]

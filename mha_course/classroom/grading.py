@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import sys
 import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +15,7 @@ from typing import Any
 import matplotlib
 
 from mha_course import check
-from mha_course.classroom import sandboxed, values
+from mha_course.classroom import sandboxed, signs, values
 from mha_course.classroom.files import HandIn, Learner, content, shown
 from mha_course.classroom.reading import Contents, course_cells, read
 from mha_course.classroom.sandbox import PROJECT, STOPPED, Limits, Outcome, run, strongest
@@ -30,12 +31,17 @@ BY_NOTEBOOK = {  # in the order of the course
     for book in sorted({*NOTEBOOK_OF.values()})
 }
 RESULTS = "results.jsonl"  # a line for each notebook that has been run
-MOST_CODE = 6_000  # characters of an answer that are shown
+MOST_CODE = 60_000  # characters of an answer that are shown; one that is longer gets no ✓
 OTHER_KERNEL = (
     "its kernel is {}, not Python; its code was read as Python all the same: choose Kernel, "
     "Change Kernel, Python 3, run it again and save it"
 )
 NOWHERE = "No cell of this file holds an answer, so a ✓ for it counts for nothing."
+TOO_LONG = f"Its code is longer than {MOST_CODE:,} characters, and not all of it stands here."
+NEWER = (
+    "It ran in Python {}, and this is {}, which cannot read its cell: judge it with that Python."
+)
+NOT_YET = "not judged yet: the run was interrupted"
 NOT_ITS_VALUES = (
     "The check called this answer right in the process where it ran, but the values that came out "
     "of there are not right. Read its code."
@@ -49,7 +55,8 @@ class Submission:
     Attributes:
         file: its path in the folder, as it is shown.
         notebook: its number, "03"; empty where nothing says one.
-        note: what its learner should know of the file: why it could not be read or judged.
+        note: what its learner should know of the file.
+        trouble: of that, why it could not be read or judged.
         seconds: how long it took.
         sandbox: in which it ran.
         states: for each exercise that it holds, one of `STATES`.
@@ -62,6 +69,7 @@ class Submission:
     file: str
     notebook: str = ""
     note: str = ""
+    trouble: str = ""
     seconds: float = 0
     sandbox: str = ""
     states: dict[str, str] = field(default_factory=dict)
@@ -155,6 +163,13 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
             stop.set()
             for future in ended:
                 keep(future)
+            for row, hand_in, _ in waiting:
+                if hand_in.file not in {s.file for s in row.submissions}:
+                    book = BY_NOTEBOOK.get(hand_in.notebook, ())
+                    row.submissions.append(
+                        Submission(hand_in.file, hand_in.notebook, NOT_YET, NOT_YET,
+                                   states=dict.fromkeys(book, UNKNOWN))
+                    )  # fmt: skip
 
 
 def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submission:
@@ -172,21 +187,21 @@ def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submissio
             outcome = _run(held.cells, submission, limits, stop or Event())
         submission.seconds = round(outcome.seconds, 1)
         _take(submission, outcome, held.cells)
-    fell_short = bool(submission.note)
+        _older_than_its_own(submission, held.python)
+    submission.trouble = submission.note
     kernel = OTHER_KERNEL.format(shown(held.language)) if held.language and held.cells else ""
     notes = (hand_in.note, kernel, submission.note)
     submission.note = "; ".join(dict.fromkeys(filter(None, notes)))
     for name in BY_NOTEBOOK.get(submission.notebook, ()):  # also those that nothing is said of
-        submission.states.setdefault(name, UNKNOWN if fell_short else OPEN)
+        submission.states.setdefault(name, UNKNOWN if submission.trouble else OPEN)
     return submission
 
 
 def _run(cells: list[str], submission: Submission, limits: Limits, stop: Event) -> Outcome:
     book = submission.notebook
     names = BY_NOTEBOOK.get(book, []) if book else NAMES
-    given = [number for number, cell in enumerate(cells) if cell.strip() in course_cells()]
     with tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True) as work:
-        asked = json.dumps({"cells": cells, "given": given, "names": names})
+        asked = json.dumps({"cells": cells, "given": sorted(_given(cells)), "names": names})
         Path(work, sandboxed.FILE).write_text(asked, encoding="utf-8")
         for fonts in Path(matplotlib.get_cachedir()).glob("fontlist-*.json"):
             shutil.copy(fonts, work)  # else each notebook searches the machine for them
@@ -195,7 +210,8 @@ def _run(cells: list[str], submission: Submission, limits: Limits, stop: Event) 
 
 def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
     """What was found out. Nothing is believed that can be looked up in the file, or computed."""
-    lines = _lines(outcome.report)
+    lines, given = _lines(outcome.report), _given(cells)
+    session = sandboxed.Session(cells, given, -1, 0, "")
     submission.note = outcome.note
     if not submission.note and not any(line.get("end") is True for line in lines):
         submission.note = "ended before all was judged"
@@ -203,12 +219,16 @@ def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
         name, state = str(line.get("name")), line.get("state")
         if name not in NAMES or submission.notebook not in ("", NOTEBOOK_OF[name]):
             continue
-        own = [cells[n] for n in _list(line.get("cells"), int) if 0 <= n < len(cells)]
-        words = line.get("words")
+        own = [cells[n] for n in _own_cells(session, name, line)]
+        words, code = line.get("words"), "\n\n".join(own)
         if state == DONE and not own:
             state, words = UNKNOWN, NOWHERE
+        elif state == DONE and len(code) > MOST_CODE:
+            state, words = UNKNOWN, TOO_LONG
         elif state == DONE and not values.right(getattr(check, name), line.get("values")):
             state, words = TRIED, NOT_ITS_VALUES
+        elif state == DONE and (why := signs.borrowed(name, cells, own)):
+            state, words = UNKNOWN, f"Right. {why}"
         if state not in (DONE, TRIED, OPEN, UNKNOWN):
             continue
         if STATES.index(state) > STATES.index(submission.states.get(name, MISSING)):
@@ -216,7 +236,33 @@ def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
         submission.states[name] = state
         submission.slips[name] = [shown(key) for key in _list(line.get("slips"), str)]
         submission.words[name] = _readable(words if isinstance(words, str) else "")
-        submission.code[name] = _readable("\n\n".join(own)[:MOST_CODE])
+        submission.code[name] = _readable(code[:MOST_CODE])
+
+
+def _given(cells: list[str]) -> set[int]:
+    """The numbers of the cells that are the course's own."""
+    return {number for number, cell in enumerate(cells) if cell.strip() in course_cells()}
+
+
+def _own_cells(session: sandboxed.Session, name: str, line: dict[str, Any]) -> list[int]:
+    """The cells of what was judged, read from the file: a report only says which candidate."""
+    number, cell = line.get("candidate"), line.get("cell")
+    if type(cell) is int and 0 <= cell < len(session.cells) and line.get("state") != DONE:
+        return [cell]
+    candidates = [*session.candidates(name)]
+    known = type(number) is int and 0 <= number < len(candidates)
+    return session.shown(candidates[number]) if known else []
+
+
+def _older_than_its_own(submission: Submission, python: tuple[int, ...]) -> None:
+    """A cell in a newer Python's syntax is no mistake: no verdict."""
+    if python <= sys.version_info[:2]:
+        return
+    for name, words in submission.words.items():
+        if submission.states[name] == TRIED and "stops with SyntaxError" in words:
+            versions = (".".join(map(str, v)) for v in (python, sys.version_info[:2]))
+            submission.states[name] = UNKNOWN
+            submission.words[name] = NEWER.format(*versions)
 
 
 def _lines(report: bytes) -> list[dict[str, Any]]:
@@ -257,7 +303,7 @@ def _course() -> str:
     """The checks, what runs them, and the questions."""
     package = PROJECT / "mha_course"
     files = [*(package / "check").rglob("*.py"), *(package / "classroom").glob("*.py")]
-    files += package.glob("predictions*")
+    files += package.glob("cells/*.toml")
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
 
 

@@ -1,10 +1,10 @@
 """What the teacher reads: tables for a spreadsheet, a page of the class and one a learner."""
 
 import csv
+import io
 import re
-from collections import defaultdict
+import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from mha_course.base.disk import NOTEBOOKS
+from mha_course.base.disk import NOTEBOOKS, write_whole
 from mha_course.base.prose import prose
 from mha_course.cells.predictions import questions
-from mha_course.classroom.grading import DONE, EXERCISES, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row
+from mha_course.classroom.grading import DONE, EXERCISES, MISSING, OPEN, TRIED, UNKNOWN, Row
+from mha_course.classroom.review import looks, slips
 from mha_course.classroom.sandbox import warning
 
 SHOWN = {  # state → its sign, what it means, and what its learner is told
@@ -23,39 +24,14 @@ SHOWN = {  # state → its sign, what it means, and what its learner is told
            "solved"),
     TRIED: ("✗", "tried, not right yet", "not right yet"),
     OPEN: ("·", "open: handed in, not attempted", "still open"),
-    UNKNOWN: ("!", "no verdict: handed in, and it has to be looked at", "could not be judged"),
+    UNKNOWN: ("?", "no verdict: somebody has to look at it; the reason stands with it",
+              "has to be looked at"),
     MISSING: ("–", "not handed in", "not handed in"),
 }  # fmt: skip
 SIGNS, MEANS, TO_LEARNERS = ({state: row[i] for state, row in SHOWN.items()} for i in range(3))
+MOST_GROUPS = 8  # that a terminal names; the page has all
 SECTION = re.compile(r"^\| `(\w+)` \| (\d\d), \*(.+?)\* \|$", re.M)
 LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in EXERCISES}
-
-
-@dataclass(frozen=True)
-class Slip:
-    """A mistake that the checks named, and the answers that make it: learner → code."""
-
-    exercise: str
-    key: str
-    does: str
-    asks: str
-    answers: dict[str, str]
-
-
-def slips(rows: list[Row]) -> list[Slip]:
-    """The class's mistakes, the most frequent first; each learner counts once."""
-    made: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-    for row in rows:
-        for name in row.names:
-            best = row.best(name)
-            if best and best.states[name] == TRIED:
-                for key in best.slips.get(name, []):
-                    made[name, key][row.learner.name] = best.code.get(name, "")
-    # A submission can say anything: what no check says is left out.
-    known = {(e.name, s.key): s for e in EXERCISES for s in e.slips}
-    common = [Slip(*pair, known[pair].does, known[pair].asks, answers)
-              for pair, answers in made.items() if pair in known]  # fmt: skip
-    return sorted(common, key=lambda s: (-len(s.answers), NAMES.index(s.exercise), s.key))
 
 
 def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
@@ -98,10 +74,16 @@ def save(rows: list[Row], out: Path) -> None:
             for name, count in guesses(rows).items() for label, n in count.items())
     )  # fmt: skip
     pages = page_names(rows)
+    for page in (out / "learners").glob("*.html"):
+        if page.name not in pages.values():
+            page.unlink()  # of somebody who has left the roster
     for row in rows:
-        page = out / "learners" / pages[row.learner.name]
-        page.write_text(learner_page(row), encoding="utf-8")
-    (out / "index.html").write_text(class_page(rows, pages), encoding="utf-8")
+        _write(out / "learners" / pages[row.learner.name], learner_page(row))
+    _write(out / "index.html", class_page(rows, pages))
+
+
+def _write(path: Path, text: str) -> None:
+    write_whole(path, text.encode("utf-8"))
 
 
 def sandbox(rows: list[Row]) -> str:
@@ -110,15 +92,17 @@ def sandbox(rows: list[Row]) -> str:
 
 
 def _table(path: Path, head: list[str], lines: Iterable[list[object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8-sig") as file:  # spreadsheets look for the mark
-        writer = csv.writer(file)
-        writer.writerow(head)
-        writer.writerows([_no_formula(cell) for cell in line] for line in lines)
+    file = io.StringIO(newline="")
+    writer = csv.writer(file)
+    writer.writerow(head)
+    writer.writerows([_no_formula(cell) for cell in line] for line in lines)
+    write_whole(path, file.getvalue().encode("utf-8-sig"))  # spreadsheets look for the mark
 
 
 def _no_formula(cell: object) -> object:
     """A spreadsheet must not take what a learner wrote for a formula."""
-    formula = isinstance(cell, str) and cell.lstrip()[:1] in ("=", "+", "-", "@", "|", "%")
+    first = unicodedata.normalize("NFKC", cell).lstrip()[:1] if isinstance(cell, str) else ""
+    formula = first != "" and first in "=+-@|%"  # also those of full width
     return f"'{cell}" if formula else cell
 
 
@@ -144,16 +128,32 @@ def words(rows: list[Row]) -> str:
         )
         return f"{name:{width}}  {marks}"
 
-    lines = [line("", numbers)]
+    lines = []
+    if found := looks(rows):
+        lines += [f"Look at {sum(len(look.answers) for look in found)}:"]
+        for look in found:
+            what = LABELS.get(look.exercise, "files")
+            lines.append(f"  {what}: {_first(look.why)} ({_some([*look.answers])})")
+    if groups := slips(rows):
+        lines += ["", "Teach again:"]
+        lines += [f"  {len(s.answers)} learner{'s' * (len(s.answers) > 1)}, "
+                  f"{LABELS[s.exercise]}: {s.does}" for s in groups[:MOST_GROUPS]]  # fmt: skip
+        if more := groups[MOST_GROUPS:]:
+            lines.append(f"  and {len(more)} groups more, in index.html")
+    lines += ["", line("", numbers)]
     lines += [line(r.learner.name, (SIGNS[r.state(n)] for n in asked)) for r in rows]
     lines += ["", *(f"  {SIGNS[state]} {means}" for state, means in MEANS.items())]
-    if notes := [f"  {r.learner.name}: {note}" for r in rows for note in r.notes]:
-        lines += ["", "Worth a look:", *notes]
-    if common := slips(rows)[:5]:
-        lines += ["", "What the class does most often, and a question to open with:"]
-    for slip in common:
-        lines.append(f"  {len(slip.answers)} × {slip.exercise}: {slip.does} {slip.asks}".rstrip())
     return "\n".join(lines)
+
+
+def _first(text: str) -> str:
+    """The first sentence of a reason."""
+    return text.splitlines()[0][:120] if text else ""
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
 
 
 # --- pages ---------------------------------------------------------------------------------------
@@ -163,6 +163,7 @@ def class_page(rows: list[Row], files: dict[str, str]) -> str:
     """Learners × exercises, what the class gets wrong, and what was handed in."""
     return _templates().get_template("class.html.j2").render(
         title="Who solved what", rows=rows, files=files, slips=slips(rows), guesses=guesses(rows),
+        looks=looks(rows), reread=sections(),
         questions=questions(), asked=rows[0].names, sandbox=sandbox(rows), warning=warning(),
         solved_by=[sum(r.state(n) == DONE for r in rows) for n in rows[0].names],
     )  # fmt: skip

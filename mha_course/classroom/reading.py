@@ -1,6 +1,7 @@
 """A notebook that was handed in, read as data: its cells, whose number it has, what was guessed."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +22,7 @@ class Contents:
         why: why there are none, in words; empty where there are.
         notebook: the number of the course's notebook that has most of its cells, "03"; or empty.
         language: of its kernel, where it is not Python.
+        python: the version that it ran in, (3, 14); empty where it does not say.
         guesses: what its outputs say was guessed before a picture.
     """
 
@@ -28,6 +30,7 @@ class Contents:
     why: str = ""
     notebook: str = ""
     language: str = ""
+    python: tuple[int, ...] = ()
     guesses: dict[str, str] = field(default_factory=dict)
 
 
@@ -36,7 +39,7 @@ def read(raw: bytes) -> Contents:
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return Contents(why=f"not readable: saved as UTF-16; a notebook is UTF-8: {AGAIN}")
     try:
-        content = json.loads(raw.decode("utf-8-sig"))
+        content = json.loads(raw.decode("utf-8-sig").rstrip("\0 \r\n\t"))
         cells = [(c["cell_type"], "".join(c["source"]).strip("\n")) for c in content["cells"]]
         code = [source for kind, source in cells if kind == "code" and source.strip()]
         return Contents(
@@ -44,6 +47,7 @@ def read(raw: bytes) -> Contents:
             "" if code else f"no code in it: {AGAIN}",
             _number({source.strip() for _, source in cells}),
             _language(content.get("metadata", {})),
+            _version(content.get("metadata", {})),
             _guesses(content["cells"]),
         )
     except UnicodeDecodeError:
@@ -59,7 +63,7 @@ def read(raw: bytes) -> Contents:
 
 def _guesses(cells: Any) -> dict[str, str]:
     guesses: dict[str, str] = {}
-    for output in (output for cell in cells for output in cell.get("outputs", ())):
+    for output in (output for cell in cells for output in cell.get("outputs") or ()):
         try:
             guesses |= guesses_in("".join(output.get("data", {}).get("text/plain", "")))
         except (TypeError, AttributeError):
@@ -74,6 +78,15 @@ def _language(metadata: Any) -> str:
         return "" if str(name).lower().startswith("python") else str(name)[:40]
     except (KeyError, TypeError, AttributeError):
         return ""
+
+
+def _version(metadata: Any) -> tuple[int, ...]:
+    """(3, 14) of "3.14.0", where the kernel is a Python."""
+    try:
+        version = re.match(r"(\d+)\.(\d+)", metadata["language_info"]["version"])
+        return tuple(map(int, version.groups())) if version and not _language(metadata) else ()
+    except (KeyError, TypeError, AttributeError):
+        return ()
 
 
 @cache

@@ -26,6 +26,7 @@ STOPPED = "stopped after"  # how a note on a timeout begins
 SAMPLE = 0.05  # seconds of work that tell how busy the machine is
 CHECK_EVERY = 0.2  # seconds between two looks at the disk
 MOST_FILES = 20_000
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # What of a Linux system a Python needs, wherever it comes from. No homes, no sockets, no /etc.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store",
           "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
@@ -76,6 +77,7 @@ def run(work: Path, limits: Limits, stop: Event) -> Outcome:
         "OMP_NUM_THREADS": "1",  # several may run side by side
         "MPLBACKEND": "Agg",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "TORCHDYNAMO_DISABLE": "1",  # what is compiled computes the same, and starts no compiler
     }
     silent, start = subprocess.DEVNULL, time.monotonic()
     with TemporaryFile() as report:
@@ -101,11 +103,13 @@ def _watch(process: subprocess.Popen, work: Path, limits: Limits, stop: Event) -
             return "interrupted"
         if (passed := time.monotonic() - start) > allowed:
             # On a busy machine the clock runs faster than the work.
-            allowed = max(allowed, limits.seconds * slowness())
+            allowed = max(allowed, limits.seconds * min(4.0, slowness()))
             if passed > allowed:
                 return f"{STOPPED} {passed:.0f} s"
         if _on_disk(work) + _without_name(process.pid) > limits.disk_mb * 1e6:
             return f"stopped: more than {limits.disk_mb:g} MB on the disk"
+        if _in_memory(process.pid) > limits.memory_gb * 2**30:
+            return f"stopped: more than {limits.memory_gb:g} GB of memory in all"
     return "" if process.returncode == 0 else "stopped before its end (memory, or a crash)"
 
 
@@ -122,14 +126,31 @@ def _on_disk(work: Path) -> float:
     return size
 
 
-def _without_name(first: int) -> float:
-    """Bytes of the files without a name that a run holds open, in memory or on the disk (Linux)."""
-    size: dict[tuple[int, int], int] = {}
+def _family(first: int) -> list[int]:
+    """The process and all that it has started, as far as they run still (Linux)."""
     family = [first]
     for process in family:
         with suppress(OSError, ValueError):  # it has ended meanwhile
             for task in os.scandir(f"/proc/{process}/task"):
                 family += map(int, Path(task.path, "children").read_text().split())
+    return family
+
+
+def _in_memory(first: int) -> float:
+    """Bytes that they hold, each for itself: what is shared with a file is left out."""
+    pages = 0
+    for process in _family(first):
+        with suppress(OSError, ValueError):
+            _, resident, shared, *_ = Path(f"/proc/{process}/statm").read_text().split()
+            pages += int(resident) - int(shared)
+    return pages * PAGE
+
+
+def _without_name(first: int) -> float:
+    """Bytes of the files without a name that a run holds open, in memory or on the disk (Linux)."""
+    size: dict[tuple[int, int], int] = {}
+    for process in _family(first):
+        with suppress(OSError, ValueError):  # it has ended meanwhile
             for link in os.scandir(f"/proc/{process}/fd"):
                 file = os.stat(link.path)
                 if stat.S_ISREG(file.st_mode) and file.st_nlink == 0:
@@ -181,7 +202,7 @@ def warning() -> str:
 
 
 def _bubblewrap() -> list[str]:
-    made = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    made = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     for path in filter(os.path.lexists, SYSTEM):
         link = os.path.islink(path) and not os.path.islink(os.path.dirname(path))
         made += ["--symlink", os.readlink(path), path] if link else ["--ro-bind", path, path]

@@ -7,6 +7,7 @@ password that the fork gets when the learner's code has ended. The values of a r
 handed on as well, and compared once more outside (`values`).
 """
 
+import ctypes
 import json
 import linecache
 import os
@@ -20,6 +21,7 @@ from contextlib import suppress
 from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 from mha_course.classroom.sandbox import slowness
 from mha_course.classroom.slices import Notebook, file_name
@@ -32,6 +34,11 @@ BELOW = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.li
          "os.chmod", "os.chown", "shutil.rmtree", "shutil.move", "shutil.copyfile")  # fmt: skip
 FILE = "submission.json"  # the cells, which of them are the course's own, and what is to be judged
 MOST_WORDS, MOST_SAID, MOST_ANSWERS = 4_000, 2**22, 20  # characters, bytes, answers of a statement
+# How it sounds where a statement that an answer needs did not run.
+MISSES = re.compile(
+    r"\b(?:NameError|KeyError|IndexError|AttributeError|UnboundLocalError|NoneType|no attribute|"
+    r"is not defined|NotImplementedError)"
+)
 NOTHING_SAID = {"state": "tried", "slips": []}
 HIDDEN = "A cell of yours mentions it, but no statement at its top level gives this name a value."
 ENDED = "Its process ended before the check did (os._exit, its memory, or a crash)."
@@ -51,6 +58,7 @@ def main(work: str, report: int, seconds: float, memory_gb: float) -> None:
     import mha_course.classroom.values  # noqa: F401  # once, before the forks
 
     _limit(memory_gb)
+    _reachable(False)
     with open(os.path.join(work, FILE), encoding="utf-8") as file:
         asked = json.load(file)
     cells, given = asked["cells"], {*asked["given"]}
@@ -79,19 +87,28 @@ class Session:
     def judge(self, name: str) -> None:
         """Reports what is found out about an exercise: right once is right, or else the last."""
         verdict: dict[str, Any] = {}
-        for candidate in self.candidates(name):
-            for _ in range(2):  # a busy machine is no verdict: what had to wait is tried once more
-                latest = self.in_a_fork(name, candidate)
-                if not latest.pop("waited", False):
-                    break
-            latest["cells"] = self.shown(candidate)
-            if latest["state"] == "done" and latest["cells"]:
+        for number, candidate in enumerate(self.candidates(name)):
+            latest = self.tried(name, candidate)
+            if latest["state"] != "done" and MISSES.search(latest.get("words", "")):
+                # Not all that it needs was found: once more, with all that stands above it.
+                above = candidate._replace(needs=tuple(range(candidate.until)))
+                if above != candidate and (wider := self.tried(name, above))["state"] == "done":
+                    latest = wider
+            latest["candidate"] = number
+            if latest["state"] == "done" and self.shown(candidate):
                 return self.write({"name": name, **latest})
             if latest["state"] == "done":
                 latest["state"] = "open"  # right, and the course's own
             verdict = verdict or latest
         if verdict := self.unread(name) or verdict:
             self.write({"name": name, **verdict})
+
+    def tried(self, name: str, candidate: Candidate) -> dict[str, Any]:
+        for _ in range(2):  # a busy machine is no verdict: what had to wait is tried once more
+            latest = self.in_a_fork(name, candidate)
+            if not latest.pop("waited", False):
+                break
+        return latest
 
     def candidates(self, name: str) -> Iterator[Candidate]:
         """What the name means at the end of the notebook, and what is checked.
@@ -125,9 +142,9 @@ class Session:
         meant = re.compile(rf"^\s*(?:(?:def|class)\s+{name}\b|{name}\s*[:=])", re.M)
         for cell in (n for n, text in enumerate(self.cells) if meant.search(text)):
             if cell in self.book.broken:
-                return {"cells": [cell], **_stopped(self.book.broken[cell])}
+                return {"cell": cell, **_stopped(self.book.broken[cell])}
             if cell not in self.given and not self.own(self.book.binding(name)):
-                return {"cells": [cell], "state": "not run", "words": HIDDEN}
+                return {"cell": cell, "state": "not run", "words": HIDDEN}
         return {}
 
     def verdict(self, name: str, candidate: Candidate) -> dict[str, Any]:
@@ -170,7 +187,7 @@ class Session:
         for number, text in enumerate(self.book.texts):
             file = file_name(number)
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        vars(module).update(display=print)
+        vars(module).update(display=print, get_ipython=lambda: Mock())
         sys.path.insert(0, self.work)
         return vars(module)
 
@@ -185,6 +202,7 @@ class Session:
                 try:
                     os.close(self.report)
                     os.close(target)
+                    _reachable(True)
                     _guard(self.work)
                     waited = _interrupt(self.seconds, waits)
                     try:
@@ -239,6 +257,15 @@ def _limit(memory_gb: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**28, 2**28))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _reachable(open_to_others: bool) -> None:
+    """Whether processes of the same user may look into this one, its files and its memory (Linux).
+
+    This one writes the report, so it is closed to those that it forks.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(4, int(open_to_others), 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def _guard(work: str) -> None:

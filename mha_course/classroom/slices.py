@@ -9,6 +9,8 @@ whatever changes its object in between. (A backward slice, in the words of compi
 import __future__
 
 import ast
+import asyncio
+import inspect
 import re
 import symtable
 from collections.abc import Iterator, Sequence
@@ -18,6 +20,7 @@ from typing import Any
 from IPython.core.inputtransformer2 import TransformerManager
 
 RUNS = re.compile(r"\A\s*%%(?:time|timeit|capture|prun)\b.*")  # magics that run the cell below them
+TIMED = re.compile(r"^(\s*)%(?:time|timeit|prun)\s+(?=[^\s-])", re.M)  # and the line behind them
 WRITES = re.compile(r"\s*%%(?:writefile|file)\s+(\w+)\.py\s*\n")
 BY_TEXT = {"exec", "eval", "globals", "vars", "locals", "setattr", "run_cell"}
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -77,6 +80,9 @@ def _statement(cell: int, tree: ast.stmt) -> Statement:
             texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
             may_bind |= {*re.findall(r"\w+", " ".join(t for t in texts if isinstance(t, str)))}
             changes |= {name for part in node.args[:1] for name in _root_name(part)}
+        for decorator in getattr(node, "decorator_list", ()):  # @add_to_class(MultiHeadAttention)
+            if isinstance(decorator, ast.Call):
+                changes |= {name for part in decorator.args for name in _root_name(part)}
         targets = getattr(node, "targets", [getattr(node, "target", None)])
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             targets = [node.value.func]
@@ -121,7 +127,8 @@ class Notebook:
             self.texts.append(cell[writes.end() :])
             return
         try:
-            text = TransformerManager().transform_cell(RUNS.sub("", cell, count=1))
+            plain = TIMED.sub(r"\1", RUNS.sub("", cell, count=1))
+            text = TransformerManager().transform_cell(plain)
             self.statements += [_statement(number, tree) for tree in ast.parse(text).body]
         except BROKEN as error:
             self.broken[number], text = error, cell
@@ -151,7 +158,12 @@ class Notebook:
                 file.write(self.texts[statement.cell])
             return
         tree, file = ast.Module([statement.tree], []), file_name(statement.cell)
-        exec(compile(tree, file, "exec", self.flags, dont_inherit=True), space)
+        flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(tree, file, "exec", flags, dont_inherit=True)
+        if code.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(eval(code, space))
+        else:
+            exec(code, space)
 
     def definition(self, name: str, before: int) -> list[int]:
         """The last statement that binds a name, and what may change it afterwards.

@@ -118,6 +118,13 @@ def by_name(folder, roster=None):
          {"Ada_Lovelace_12345_assignsubmission_file/03_splitting": "Ada Lovelace",
           "ann-marie lee/04_masking": "Ann-Marie Lee", "x_br_04_masking": "Bob Ray",
           "eve/x": "eve", "no file of hers": "Ann"}),
+        ("Eve\nAnn-Marie Lee\nBob Ray\nMay\nCem\n",
+         {"Eve/03_splitting (for Ann-Marie Lee)": "Eve",
+          "Bob Ray/03 with Ann-Marie Lee": "Bob Ray", "May/04_masking": "May",
+          "homework due may 3/Eve/04_masking": "Eve", "no file of hers": "Ann-Marie Lee",
+          "week 3/04_masking cem": "Cem", "homework due may 4/x": "homework due may 4"}),
+        (None, {"anna_01": "anna", "anna_03": "anna", "d\u00f6rte 06": "d\u00f6rte",
+                "anna_04 (1)": "anna", "bob_2026": "bob_2026"}),
         ("Name;Kennung\nJ\u00fcrgen M\u00fcller;jm7\n",
          {"Ju\u0308rgen Mu\u0308ller/03_splitting": "J\u00fcrgen M\u00fcller"}),
         ("Name;Kennung\nLovelace, Ada;ada17\nBabbage, Charles;bob3\n",
@@ -130,7 +137,8 @@ def by_name(folder, roster=None):
           "lovelaceada_LATE_12345_67891_04_masking-1": "Ada Lovelace",
           "no file of Bob's": "Ray", "no file of his": "Jürgen"}),
     ],
-    ids=["folders and names", "a Mac's", "Canvas and Moodle", "a roster", "semicolons",
+    ids=["folders and names", "a Mac's", "Canvas and Moodle", "a roster",
+         "the first folder that names somebody", "a number at the end", "semicolons",
          "commas in cells", "numbers and words of the course", "cp1252"],
 )  # fmt: skip
 def test_whose_file_it_is(tmp_path, roster, whose):
@@ -586,6 +594,7 @@ def test_a_slip_is_named_with_its_words_and_its_code(judge):
 
 BODY = SOLUTIONS["split_heads"].split(":", 1)[1]
 RIGHT = SOLUTIONS["split_heads"]
+TWO = RIGHT.replace("split_heads", "two", 1)
 
 
 @pytest.mark.parametrize(
@@ -611,6 +620,22 @@ RIGHT = SOLUTIONS["split_heads"]
         ((RIGHT, "while True: pass", "import threading\nthreading.Lock().acquire()",
           "import os; os._exit(0)", "1 / 0", "input()", "x = torch.ones(10 * 2**40)", "%%bash\nls",
           ASK), "def split_heads"),
+        (("REG = {}", "def register(f):\n    REG['it'] = f\n    return f", f"@register\n{TWO}",
+          "split_heads = REG['it']"), "split_heads = REG"),
+        (("fs = []", f"def mine(x, n_heads):{BODY}", "_ = fs.append(mine)", "split_heads = fs[0]"),
+         "split_heads = fs"),
+        (("def add(box, f):\n    box['f'] = f", "REG = {}", f"def mine(x, n_heads):{BODY}",
+          "add(REG, mine)", "def split_heads(x, n_heads):\n    return REG['f'](x, n_heads)"),
+         "def"),
+        (("def setup():\n    global AXES\n    AXES = (0, 2, 1, 3)", "setup()",
+          "def split_heads(x, n_heads):\n    return x.unflatten(-1, (n_heads, -1)).permute(AXES)"),
+         "def split_heads"),
+        (("async def f():\n    return 1", "AX = await f()",
+          "def split_heads(x, n_heads):\n"
+          "    return x.view(*x.shape[:2], n_heads, -1).transpose(AX, 2)"), "def split_heads"),
+        ((f"if get_ipython() is not None:\n    pass\n{RIGHT}",), "if get_ipython"),
+        (("%time f = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)", "split_heads = f"),
+         "split_heads = f"),
         (("N = 1\nN += 1", f"def split_heads(x, n_heads):\n    assert N == 2{BODY}"), "def split"),
     ],
 )  # fmt: skip
@@ -619,6 +644,51 @@ def test_a_right_answer_is_found_in_whatever_form_and_company(judge, cells, show
     made = judge(FIRST, *cells, seconds=20)
     assert made.states["split_heads"] == DONE, made
     assert made.code["split_heads"].startswith(shown), made
+
+
+def test_methods_that_a_decorator_adds_are_part_of_the_class(judge):
+    """A well-known book's idiom."""
+    name, code = "MultiHeadAttention", SOLUTIONS["MultiHeadAttention"]
+    head, forward = code.split("    def forward", 1)
+    adds = "def add_to_class(cls):\n    return lambda f: setattr(cls, f.__name__, f)"
+    method = re.sub(r"^    ", "", "    def forward" + forward, flags=re.M)
+    helpers = [SOLUTIONS[n] for n in ("split_heads", "merge_heads", "masked_softmax")]
+    made = judge(FIRST, *helpers, adds, head, f"@add_to_class({name})\n{method}", names=[name])
+    assert made.states == {name: DONE}, made.words
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        (
+            ("import mha_lesson as m\nsplit_heads = lambda x, n: m.split_heads(x, n)",),
+            "package's own",
+        ),
+        (
+            (
+                "import pathlib\ndef split_heads(x, n):\n    space = {}\n"
+                f"    open('mine.py', 'w').write({RIGHT!r})\n"
+                "    exec(open('mine.py').read(), space)\n"
+                "    return space['split_heads'](x, n)",
+            ),
+            "see where",
+        ),
+    ],
+)
+def test_a_right_answer_that_asks_the_package_is_no_tick(judge, cells, why):
+    made = judge(FIRST, *cells)
+    assert made.states["split_heads"] == UNKNOWN and why in made.words["split_heads"]
+
+
+def test_a_newer_pythons_syntax_is_no_mistake(tmp_path):
+    newer = ".".join(map(str, (sys.version_info[0], sys.version_info[1] + 1)))
+    for version, state in ((f"{newer}.0", UNKNOWN), ("3.9.1", TRIED)):
+        made = Submission("x.ipynb", "03", states={"split_heads": TRIED})
+        made.words = {"split_heads": "Its cell stops with SyntaxError: invalid syntax"}
+        content = json.loads(notebook("1"))
+        content["metadata"] = {"language_info": {"name": "python", "version": version}}
+        grading._older_than_its_own(made, reading.read(json.dumps(content).encode()).python)
+        assert made.states["split_heads"] == state
 
 
 def test_right_once_counts_and_else_the_last_counts(judge):
@@ -760,14 +830,15 @@ def test_a_tick_counts_with_its_values_and_with_a_cell_of_the_file():
     packed = values.pack(check.split_heads, lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2))
     others = values.pack(check.merge_heads, lambda x: x.transpose(1, 2).flatten(2))
     for told, state in [
-        ({"cells": [0], "values": packed}, DONE),
-        ({"cells": [0]}, TRIED),
-        ({"cells": [0], "values": packed[:-1]}, TRIED),
-        ({"cells": [0], "values": others}, TRIED),
-        ({"cells": [0], "values": [[1, {"tensor": "q"}]] * len(packed)}, TRIED),
-        ({"cells": [0], "values": [[1, {"tensor": "AAAA" * 9}]] * len(packed)}, TRIED),
-        ({"cells": [], "values": packed}, UNKNOWN),
-        ({"cells": [2, -1, "0", None], "values": packed, "code": RIGHT}, UNKNOWN),
+        ({"candidate": 0, "values": packed}, DONE),
+        ({"candidate": 0}, TRIED),
+        ({"candidate": 0, "values": packed[:-1]}, TRIED),
+        ({"candidate": 0, "values": others}, TRIED),
+        ({"candidate": 0, "values": [[1, {"tensor": "q"}]] * len(packed)}, TRIED),
+        ({"candidate": 0, "values": [[1, {"tensor": "AAAA" * 9}]] * len(packed)}, TRIED),
+        ({"values": packed}, UNKNOWN),
+        ({"cell": 0, "values": packed}, UNKNOWN),  # only what is wrong is shown so
+        *(({"candidate": n, "values": packed, "code": RIGHT}, UNKNOWN) for n in (1, -1, "0", None)),
     ]:
         made = Submission("x.ipynb", "03")
         line = json.dumps({**FORGED, **told}).encode()
@@ -1062,7 +1133,7 @@ def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
 def test_every_state_looks_different():
     assert len({*pages.SIGNS.values()}) == len(grading.STATES) == len({*pages.MEANS.values()})
     said = pages.words([row("ada", states={"split_heads": UNKNOWN, "merge_heads": OPEN})])
-    assert re.search(r"ada +(– +)+! +· +– ", said)
+    assert re.search(r"ada +(– +)+\? +· +– ", said)
 
 
 def test_every_exercise_has_a_section_to_reread():

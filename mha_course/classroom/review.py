@@ -1,0 +1,85 @@
+"""The first screen of a teacher: answers to look at, and what to teach again."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mha_course.classroom.grading import DONE, EXERCISES, NAMES, TRIED, UNKNOWN, Row
+from mha_course.classroom.signs import skeleton
+
+OTHERS = "others"  # the key of what no slip of a check names
+OTHERS_DO = "Other mistakes, each of its own kind: read what the check said."
+ALIKE = "The same code, names and comments aside; all keep their ✓."
+
+
+@dataclass
+class Look:
+    """Answers, or files, that somebody has to read: why, and learner → code."""
+
+    exercise: str  # empty for a file
+    why: str
+    answers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A mistake that the checks named, and the answers that make it: learner → code."""
+
+    exercise: str
+    key: str
+    does: str
+    asks: str
+    answers: dict[str, str]
+
+
+def looks(rows: list[Row]) -> list[Look]:
+    """What has no verdict and what is alike, by exercise and reason, in the order of the course."""
+    found: dict[tuple[str, str], Look] = {}
+    for exercise, why, learner, code in _unclear(rows):
+        found.setdefault((exercise, why), Look(exercise, why)).answers[learner] = code
+    order = ("", *NAMES)
+    return sorted((*found.values(), *_alike(rows)), key=lambda look: order.index(look.exercise))
+
+
+def _unclear(rows: list[Row]) -> Iterator[tuple[str, str, str, str]]:
+    for row in rows:
+        for submission in row.submissions:
+            if submission.trouble:
+                yield "", submission.trouble, row.learner.name, submission.file
+        for file, why in row.learner.others:
+            if "counts" not in why and why != "not assigned":
+                yield "", why, row.learner.name, file
+        for name in row.names:
+            best = row.best(name)
+            if best and best.states[name] == UNKNOWN and not best.trouble:
+                yield name, best.words.get(name, ""), row.learner.name, best.code.get(name, "")
+
+
+def _alike(rows: list[Row]) -> Iterator[Look]:
+    """Right answers that are long, and one another's but for names and comments."""
+    same: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for row in rows:
+        for name in row.names:
+            best = row.best(name)
+            if best and best.states[name] == DONE and (made := skeleton(best.code.get(name, ""))):
+                same[name, made][row.learner.name] = best.code[name]
+    for (name, _), answers in same.items():
+        if len(answers) > 1:
+            yield Look(name, ALIKE, answers)
+
+
+def slips(rows: list[Row]) -> list[Slip]:
+    """Every ✗ of the class in a group, the most frequent first; a learner counts once in each."""
+    # A submission can say anything: what no check says is left out.
+    known = {(e.name, s.key): (s.does, s.asks) for e in EXERCISES for s in e.slips}
+    made: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for row in rows:
+        for name in row.names:
+            best = row.best(name)
+            if best and best.states[name] == TRIED:
+                keys = [key for key in best.slips.get(name, []) if (name, key) in known]
+                for key in keys or [OTHERS]:
+                    made[name, key][row.learner.name] = best.code.get(name, "")
+    groups = [Slip(*pair, *known.get(pair, (OTHERS_DO, "")), answers)
+              for pair, answers in made.items()]  # fmt: skip
+    return sorted(groups, key=lambda s: (-len(s.answers), NAMES.index(s.exercise), s.key))
