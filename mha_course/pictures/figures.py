@@ -75,13 +75,13 @@ def html(thing: Any, height: float = math.inf) -> str:
     scene = scene_of(thing)
     tables = [panel for panel in scene.flat() if isinstance(panel, Table)]
     if len(tables) == len(scene.flat()):
-        made = "".join(table.html() for table in tables)
-        return f'<figure style="margin:0.6em 0">{made}{_caption(scene)}</figure>'
+        html = "".join(table.html() for table in tables)
+        return f'<figure style="margin:0.6em 0">{html}{_caption(scene)}</figure>'
     drawing = draw(scene, height=height)
     # WebP, lossless: every browser shows it, and it takes two thirds of PNG's bytes. The quality is
     # the effort: with 100 the file is 1.5% smaller, and takes twice as long to write.
-    made = _bytes(drawing, "webp", lossless=True, quality=90, method=4)
-    source = base64.b64encode(made).decode()
+    image = _bytes(drawing, "webp", lossless=True, quality=90, method=4)
+    source = base64.b64encode(image).decode()
     return (
         f'<figure style="margin:0.6em 0">{DIMMED}<img src="data:image/webp;base64,{source}" '
         f'alt="{escape(scene.alt)}" width="{_size(drawing)[0]}" '

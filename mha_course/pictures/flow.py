@@ -66,10 +66,10 @@ class Flow(Panel):
     sizeless = frozenset({"shown", "pick", "by_hand", "writes", "bias"})
 
     def _check(self) -> None:
-        made = {name: None if v is None else np.asarray(v, np.float32)
+        arrays = {name: None if v is None else np.asarray(v, np.float32)
                 for name in ("w_o", "writes", "bias") for v in [getattr(self, name)]}  # fmt: skip
         words = {"shown": tuple(self.shown), "words": tuple(self.words)}
-        self._set(blocks=dict(self.blocks), **words, **made)
+        self._set(blocks=dict(self.blocks), **words, **arrays)
 
     def _describe(self) -> str:
         names = [self.blocks[name].title for name in self.shown]

@@ -242,8 +242,10 @@ def _drawn(
     """The drawings with so much space for each column, and how wide the columns are."""
     for row in grid:
         _align(row, shares)
-    made = [[p.panel.draw(p, s) for p, s in zip(row, shares, strict=False)] for row in grid]
-    return made, [max(row[c].width for row in made if c < len(row)) for c in range(len(shares))]
+    drawings = [[p.panel.draw(p, s) for p, s in zip(row, shares, strict=False)] for row in grid]
+    return drawings, [
+        max(row[c].width for row in drawings if c < len(row)) for c in range(len(shares))
+    ]
 
 
 def _align(row: list[Piece], shares: Sequence[float]) -> None:

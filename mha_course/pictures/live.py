@@ -216,12 +216,12 @@ class Explorer:
         return _state(scene, (width,))
 
     def _described(self) -> list[dict[str, Any]]:
-        made = []
+        descriptions = []
         for key, control in self.controls.items():
             typed = [control.value] if isinstance(control, widgets.Text) else None
             positions = positions_of(control, typed)
-            made.append(described(key, control, positions, self._requests[key]))
-        return made
+            descriptions.append(described(key, control, positions, self._requests[key]))
+        return descriptions
 
     def _widen(self, _change: Any) -> None:
         self._sent.clear()

@@ -50,7 +50,7 @@ class Trial:
         outcome, tolerance = self.outcome, self.case.tolerance
         return isinstance(outcome, Returned) and same(outcome.value, result, tolerance)
 
-    def of(self, answer: Callable[..., Any]) -> "Trial":
+    def given_by(self, answer: Callable[..., Any]) -> "Trial":
         """The same case, tried with another answer."""
         return Trial(self.case, self.expected, run(answer, self.case.inputs, set()))
 
@@ -66,7 +66,7 @@ class Attempt:
     trials: list[Trial]
     _results: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def once(self, search: "Callable[[Attempt], T]") -> T:
+    def remembered(self, search: "Callable[[Attempt], T]") -> T:
         """What a search gives, which runs once, whoever asks for it."""
         if search not in self._results:
             self._results[search] = search(self)

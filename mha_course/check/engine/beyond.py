@@ -97,10 +97,10 @@ def _dtype_finding(attempt: Attempt, dtype: torch.dtype) -> Finding:
 def other_device(attempt: Attempt) -> Iterator[Finding]:
     """Every input is tried: a mask or a cache has lines of its own."""
     for case in attempt.bound.cases:
-        mine = [x for part in case.inputs for x in tensors(part)]
-        if not mine:
+        given = [x for part in case.inputs for x in tensors(part)]
+        if not given:
             continue
-        with OtherDevice(mine) as device:
+        with OtherDevice(given) as device:
             outcome = run(attempt.bound.answer, case.inputs, attempt.codes)
         if isinstance(outcome, Raised):
             finding = errors.explain(outcome)

@@ -40,8 +40,8 @@ def difference(yours: Any, expected: Any, tolerance: float = 0.0) -> Difference 
             return Difference("type", yours, expected)
         if len(yours) != len(expected):
             return Difference("count", yours, expected)
-        for part, (mine, theirs) in enumerate(zip(expected, yours, strict=True)):
-            if inner := difference(theirs, mine, tolerance):
+        for part, (one, right) in enumerate(zip(yours, expected, strict=True)):
+            if inner := difference(one, right, tolerance):
                 return replace(inner, part=part)
         return None
     if isinstance(expected, int):

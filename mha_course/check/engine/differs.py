@@ -89,8 +89,8 @@ def _what_differs(attempt: Attempt) -> Finding:
             "Which line changes the shape, and which axis goes wrong there?",
         )
     if differs.expected.ndim == 0:
-        mine, right = number(float(differs.yours)), number(float(differs.expected))
-        does = f"Your code gives {mine}; the right number is {right}.{does}"
+        given, right = number(float(differs.yours)), number(float(differs.expected))
+        does = f"Your code gives {given}; the right number is {right}.{does}"
         return Finding(key, does, "Take the smallest input: which terms go into the sum?")
     shape = problem.results[differs.part].shape
     return Finding(

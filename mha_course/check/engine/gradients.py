@@ -37,20 +37,20 @@ def gradient(attempt: Attempt) -> Iterator[Finding]:
 
 def _on(attempt: Attempt, case: Case) -> Finding | None:
     problem = attempt.problem
-    leaves, mine = _differentiated(problem, attempt.bound.answer, case, attempt.codes)
+    leaves, yours = _differentiated(problem, attempt.bound.answer, case, attempt.codes)
     if not leaves:
         return None
-    if isinstance(mine, Raised):
-        return errors.explain(mine, "in the backward pass, where the gradient is computed")
-    if mine is None or all(g is None for g in mine.values()):
+    if isinstance(yours, Raised):
+        return errors.explain(yours, "in the backward pass, where the gradient is computed")
+    if yours is None or all(g is None for g in yours.values()):
         return NONE
-    stops = [n for n, g in mine.items() if g is None and not n.startswith("`W_")]
+    stops = [n for n, g in yours.items() if g is None and not n.startswith("`W_")]
     if stops:
         does = f"The values are right, but no gradient reaches {' and '.join(stops)}."
         return Finding("gradient_stops", does, ASKS)
     _, right = _differentiated(problem, problem.right, case, set())
     assert isinstance(right, dict)
-    pairs = [(n, mine[n], g) for n, g in right.items() if g is not None]
+    pairs = [(n, yours[n], g) for n, g in right.items() if g is not None]
     finite = [(n, g, r) for n, g, r in pairs if g is not None and not g.isnan().any()]
     # Exercises 9 and 11 look for NaN.
     other = [n for n, g, r in finite if not close(g, r, TOLERANCE)]

@@ -39,11 +39,11 @@ def the_mend(attempt: Attempt) -> Change | None:
     listed = changes(source.tree)
 
     def mends(answer: Callable[..., Any]) -> bool:
-        return all(t.of(answer).difference is None for t in ordered)
+        return all(t.given_by(answer).difference is None for t in ordered)
 
     for change, made in versions(source, islice(listed, MOST_VERSIONS)):
         if mends(bounded(attempt.bound.rebind(made))):
-            around = [c for c in listed if c.kind == "much" and _holds(c, change)]
+            around = [c for c in listed if c.kind == "much" and _takes_out(c, change)]
             around.sort(key=lambda c: (not isinstance(c.node, ast.If), -listed.index(c)))
             for outer, other in versions(source, around):  # simpler: leave it out altogether
                 if mends(bounded(attempt.bound.rebind(other))):
@@ -54,10 +54,10 @@ def the_mend(attempt: Attempt) -> Change | None:
 
 def one_place(attempt: Attempt) -> Explanation | None:
     """The place that alone keeps the answer from being right; beside an error, as a note."""
-    change = attempt.once(the_mend)
+    change = attempt.remembered(the_mend)
     if change is None:
         return None
-    place = replace(_told(attempt.source, change), rest_right=True)
+    place = replace(_finding(attempt.source, change), rest_right=True)
     if attempt.stops or but_for_errors(attempt):
         said = slip_in_part(attempt) or Explanation((attempt.first_error,))
         return said._replace(notes=(place.sentence,))
@@ -154,13 +154,13 @@ def right_once_kept(attempt: Attempt, line: ast.Expr) -> bool:
     kept = (ast.Assign([ast.Name(name, ast.Store())], line.value) for name in names)
     made = versions(source, (Change("", *at, line, new) for new in kept))
     answers = (attempt.bound.rebind(version) for _, version in made)
-    return any(all(t.of(a).difference is None for t in attempt.trials) for a in answers)
+    return any(all(t.given_by(a).difference is None for t in attempt.trials) for a in answers)
 
 
 # --- what a change shows -------------------------------------------------------------------------
 
 
-def _holds(outer: Change, change: Change) -> bool:
+def _takes_out(outer: Change, change: Change) -> bool:
     """Whether a change takes out something around the place of another."""
     inside = any(node is change.node for node in ast.walk(outer.node))
     elsewhere = change.node is not outer.node and change.node is not outer.new
@@ -171,7 +171,7 @@ def _line(change: Change) -> int:
     return getattr(change.node, "lineno", 0)
 
 
-def _told(source: Source, change: Change) -> Finding:
+def _finding(source: Source, change: Change) -> Finding:
     what, asks = KINDS[change.kind]
     place = change.node
     line = source.line(place)

@@ -69,7 +69,7 @@ class StepRaised(Exception):
 class Memory(dict[tuple[Any, ...], Any]):
     """What has been computed on a case's inputs: answers with other slips share most steps."""
 
-    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def remembered(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         if key not in self:
             try:
                 self[key] = make()
@@ -82,7 +82,9 @@ class Memory(dict[tuple[Any, ...], Any]):
     def step(self, step: Step, *inputs: Any) -> Any:
         """What a step gives, computed once for the same inputs."""
         key = (step, *map(id, inputs))
-        return self.once(key, lambda: (step(*inputs), inputs))[0]  # holds them: no id comes twice
+        return self.remembered(key, lambda: (step(*inputs), inputs))[
+            0
+        ]  # holds them: no id comes twice
 
 
 @dataclass(frozen=True)
@@ -263,12 +265,12 @@ class Problem:
     def _read(self, block: Any, site: str, also: Mapping[str, Any]) -> None:
         choices = [x if isinstance(x, tuple) else (x,) for x in also.values()]
         given = ways(block, {s.key: s for s in self._known}) if callable(block) else block
-        mine = getattr(block, "__module__", "") == "__main__"
+        from_a_cell = getattr(block, "__module__", "") == "__main__"
         for key, does, asks, way in given:
             if not key:
                 self._steps.setdefault(site, way)
                 continue
-            if mine:  # a cell that runs again replaces its slips
+            if from_a_cell:  # a cell that runs again replaces its slips
                 self._known[:] = [s for s in self._known if s.key != key]
             for chosen in product(*choices):
                 more = {s: x for s, x in zip(also, chosen, strict=True) if x is not None}
@@ -313,7 +315,7 @@ class Problem:
         """The same on a case's inputs, computed once."""
         known, key = case.memory, (self, *slips)
         if slips:
-            return known.once(key, lambda: self.result_of(slips, case.inputs, known))
+            return known.remembered(key, lambda: self.result_of(slips, case.inputs, known))
         if key not in known:
             known[key] = self.result_of((), case.inputs)  # with errors of its own
         return known[key]

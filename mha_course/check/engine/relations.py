@@ -249,13 +249,13 @@ def experiment(attempt: Attempt, trials: list[Trial]) -> Finding | None:
         return None  # masks, NaN and ∞ change too seldom to tell anything
     before, part = (differs.yours, differs.expected), differs.part
     axes = problem.results[part].axes
-    mine = "your result" if len(problem.results) == 1 else f"your {problem.results[part].short}"
+    result = "your result" if len(problem.results) == 1 else f"your {problem.results[part].short}"
 
     def seen(at: int, x: Tensor) -> list[Any]:
         """What the answer and the right one give with another input; empty if a shape differs."""
         inputs = (*trial.case.inputs[:at], x, *trial.case.inputs[at + 1 :])
         right, case = problem.result_of((), inputs), replace(trial.case, inputs=inputs)
-        other = replace(trial, case=case, expected=right).of(attempt.bound.answer).outcome
+        other = replace(trial, case=case, expected=right).given_by(attempt.bound.answer).outcome
         both = (other.value if isinstance(other, Returned) else None, right)
         parts = [x[part] if isinstance(x, (tuple, list)) else x for x in both]
         fits = (isinstance(x, Tensor) and x.shape == before[1].shape for x in parts)
@@ -273,7 +273,7 @@ def experiment(attempt: Attempt, trials: list[Trial]) -> Finding | None:
                 continue
             yours, right = (~close_cells(*p, _TIGHT) for p in zip(pair, before, strict=True))
             for where, moves, should in _positions(yours, right, axes, trial.case.sizes):
-                does = f"When {what}{name} changes, {where}{mine} "
+                does = f"When {what}{name} changes, {where}{result} "
                 if should and not moves:
                     does += "stays as it is, but it should change."
                     return Finding("stays", does, "Which line should bring the change there?")

@@ -123,7 +123,7 @@ def arguments_exchanged(attempt: Attempt) -> Explanation | None:
         def other(*inputs: Any, order: tuple[int, ...] = order) -> Any:
             return attempt.bound.answer(*(inputs[i] for i in order))
 
-        if all(t.of(other).difference is None for t in attempt.trials):
+        if all(t.given_by(other).difference is None for t in attempt.trials):
             finding = Finding(
                 "arguments_exchanged",
                 "Everything is right once the arguments are given in the order "

@@ -47,7 +47,7 @@ def single(attempt: Attempt) -> Match:
 
 def one_slip(attempt: Attempt) -> Explanation | None:
     """A slip that gives what the answer gave on every input."""
-    slips, everywhere = attempt.once(single)
+    slips, everywhere = attempt.remembered(single)
     if not everywhere:
         return None
     if slips[0].key.startswith(BY_FIXED) and (named := attempt.source.from_the_notebook()):
@@ -58,7 +58,7 @@ def one_slip(attempt: Attempt) -> Explanation | None:
 
 def but_for_errors(attempt: Attempt) -> Slips:
     """The slip that gives what the answer gave, where it raises and the slip does not."""
-    slips, everywhere = attempt.once(single)
+    slips, everywhere = attempt.remembered(single)
     return () if everywhere else slips
 
 

@@ -78,10 +78,10 @@ _MAKES_NAN = {
 def leaves_float64(attempt: Attempt, exact: Case, rounded: Case) -> str:
     """A sentence about the first line whose numbers leave those in float64; or empty."""
     seen = (_watched(attempt, case).seen for case in (exact, rounded))
-    for (right, line), (mine, other) in zip(*seen, strict=False):
-        if line != other or mine.shape != right.shape:
+    for (right, line), (yours, other) in zip(*seen, strict=False):
+        if line != other or yours.shape != right.shape:
             return ""
-        if not close(mine, right, allowed(mine.dtype, rounded.tolerance)):
+        if not close(yours, right, allowed(yours.dtype, rounded.tolerance)):
             files = {code.co_filename for code in attempt.codes}
             text = linecache.getline(files.pop(), line).strip() if len(files) == 1 else "…"
             return (
