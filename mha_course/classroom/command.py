@@ -11,6 +11,8 @@ run goes on where it stopped.
 import argparse
 import os
 import re
+from datetime import datetime, timedelta
+from math import inf
 from pathlib import Path
 
 from mha_course.classroom import files, pages, sandbox
@@ -28,6 +30,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("folder", type=Path, help="holds the notebooks, at any depth")
     parser.add_argument("--roster", type=Path, help="CSV: name, then what names their files")
     parser.add_argument("--assigned", help="exercises, 1,2,5 or names; or a file that holds them")
+    parser.add_argument("--due", help="what changed after 2026-12-01 or 2026-12-01T18:00 is late")
     parser.add_argument("--out", type=Path, default=Path("classroom_report"))
     parser.add_argument("--seconds", type=float, default=300, help="for each notebook")
     parser.add_argument("--memory", type=float, default=6, help="GB for each notebook")
@@ -49,7 +52,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     kind = sandbox.strongest()
     print(sandbox.warning() or f"Sandbox: {kind}: {sandbox.MEANS[kind]}.")
     limits = Limits(options.seconds, options.memory, options.disk)
-    rows = [Row(learner, names=names) for learner in learners]
+    rows = [Row(learner, names=names, due=due(options.due)) for learner in learners]
     count = sum(len(learner.notebooks) for learner in learners)
     minutes = count * options.seconds / 60 / options.jobs
     print(
@@ -64,6 +67,17 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     print(pages.words(rows))
     print(f"\nSaved in {options.out}: index.html, learners/, five tables for a spreadsheet (CSV)")
     return rows
+
+
+def due(day: str | None) -> float:
+    """The end of a day, or a moment, on this machine's clock."""
+    if day is None:
+        return inf
+    try:
+        moment = datetime.fromisoformat(day)
+    except ValueError as error:
+        raise SystemExit(f"--due takes 2026-12-01 or 2026-12-01T18:00; got {day}.") from error
+    return (moment + timedelta(days=len(day) == len("2026-12-01"))).timestamp()
 
 
 def assigned(exercises: str | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from math import inf
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -86,6 +87,8 @@ class Row:
     learner: Learner
     submissions: list[Submission] = field(default_factory=list)
     names: tuple[str, ...] = NAMES  # what was assigned
+    due: float = inf  # when
+    new: bool = False  # judged now, where others had been judged before
 
     def best(self, name: str) -> Submission | None:
         """The first notebook in which this exercise's state is best."""
@@ -112,9 +115,15 @@ class Row:
         return sum(self.points.values())
 
     @property
+    def late(self) -> list[HandIn]:
+        """What was changed after the day that was given, by the file's own date."""
+        return [h for h in self.learner.notebooks if h.changed > self.due]
+
+    @property
     def notes(self) -> list[str]:
         """What the teacher should know besides."""
         notes = [f"{s.file}: {s.note}" for s in self.submissions if s.note]
+        notes += [f"{h.file}: late" for h in self.late]
         notes += [f"{file}: {why}" for file, why in self.learner.others]
         return notes if notes or self.submissions else ["nothing handed in"]
 
@@ -148,6 +157,7 @@ def grade(rows: list[Row], out: Path, limits: Limits, jobs: int = 1) -> None:
             with (out / RESULTS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps([key, asdict(submission)]) + "\n")
             del asked[future]
+            row.new = bool(kept)
             row.submissions.append(submission)
             row.submissions.sort(key=lambda s: s.file)
             bar.advance(submission.file)

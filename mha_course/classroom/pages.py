@@ -118,7 +118,7 @@ def page_names(rows: list[Row]) -> dict[str, str]:
 
 def words(rows: list[Row]) -> str:
     """The report in a terminal."""
-    width = max(len(row.learner.name) for row in rows)
+    width = max(len(row.learner.name) + 2 * row.new for row in rows)
     asked = rows[0].names
     numbers = [str(e.number or e.name[:2]) for e in EXERCISES if e.name in asked]
 
@@ -141,8 +141,9 @@ def words(rows: list[Row]) -> str:
         if more := groups[MOST_GROUPS:]:
             lines.append(f"  and {len(more)} groups more, in index.html")
     lines += ["", line("", numbers)]
-    lines += [line(r.learner.name, (SIGNS[r.state(n)] for n in asked)) for r in rows]
-    lines += ["", *(f"  {SIGNS[state]} {means}" for state, means in MEANS.items())]
+    lines += [line(r.learner.name + " *" * r.new, (SIGNS[r.state(n)] for n in asked)) for r in rows]
+    lines += ["", "  * judged now, the others before"] if any(r.new for r in rows) else [""]
+    lines += [*(f"  {SIGNS[state]} {means}" for state, means in MEANS.items())]
     return "\n".join(lines)
 
 

@@ -1109,6 +1109,36 @@ def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
         classroom.assigned("77,1")
 
 
+def test_what_came_late_and_what_is_new_are_marked(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(grading, "one", lambda h, *_: Submission(h.file, "03"))
+    command = [str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--due", "2026-12-01"]
+    end = classroom.due("2026-12-02T00:00")
+    for name, changed in (("ada", end - 60), ("bob", end + 60)):
+        os.utime(write(tmp_path / f"in/{name}/03_x.ipynb", name), (changed, changed))
+    ada, bob = classroom.main(command)
+    assert not ada.late and bob.notes == ["bob/03_x.ipynb: late"] and not (ada.new or bob.new)
+    write(tmp_path / "in/bob/03_x.ipynb", "again")
+    ada, bob = classroom.main(command)
+    assert bob.new and not ada.new and "bob *" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="--due takes"):
+        classroom.due("tomorrow")
+
+
+def test_every_wrong_answer_stands_in_a_group_and_what_is_alike_is_named():
+    long = "def f(x):\n" + "    x = x + x * x\n" * 9 + "    return x"
+    other = long.replace("x", "y").replace("def f", "def g") + "  # mine"
+    rows = [
+        row("ada", states={"split_heads": TRIED}, code={"split_heads": "1"}),
+        row("bob", states={"merge_heads": DONE}, code={"merge_heads": long}),
+        row("eve", states={"merge_heads": DONE}, code={"merge_heads": other}),
+    ]
+    assert [(s.exercise, s.key, [*s.answers]) for s in pages.slips(rows)] == [
+        ("split_heads", "others", ["ada"])
+    ]
+    [look] = pages.looks(rows)
+    assert (look.exercise, [*look.answers]) == ("merge_heads", ["bob", "eve"])
+
+
 def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
     code = "def split_heads(x): return '</code><script>alert(1)</script>'"
     made = [
