@@ -1,20 +1,16 @@
 """Predict, then look: questions that stand before a moving picture and are answered by it.
 
-`predictions.toml` holds the questions, their choices and an answer to each; the notebook computes
-which choice is right. The box is plain HTML that folds, and needs no script. Where scripts run the
-browser remembers the guesses; a running notebook also writes them below the box.
+`collection/questions.toml` holds the questions, their choices and an answer to each; the notebook
+computes which choice is right. The box is plain HTML that folds, and needs no script. Where scripts
+run the browser remembers the guesses; a running notebook also writes them below the box.
 """
 
 import json
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import anywidget
 import traitlets
@@ -22,10 +18,10 @@ from IPython.display import display
 
 from mha_course.base.prose import prose
 from mha_course.base.scripts import bundle
+from mha_course.collection.questions import SOURCE, known_guesses, questions
 from mha_course.pictures.live import EXPORT
 from mha_lesson.refusals import say
 
-SOURCE = Path(__file__).with_name("predictions.toml")
 SCRIPT = bundle(Path(__file__).with_suffix(".js"))
 PREFIX = "Guesses: "  # before them in a notebook's own output
 NO_GUESS = "In a running notebook your guesses are written here, and saved with it."
@@ -39,46 +35,6 @@ STYLE = """
 .mha-guess summary[data-mine]::after { content: " (your guess)"; font-style: italic }
 .mha-guess button { font: inherit; margin-top: .8em; min-height: 24px }
 """
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The answer to whoever chooses it, and the notebook and heading that explain it."""
-
-    says: str
-    notebook: str
-    heading: str
-
-
-@dataclass(frozen=True)
-class Question:
-    """One prediction: the question, what to do with the picture, and the choices in order."""
-
-    asks: str
-    look: str
-    choices: Mapping[str, Choice]
-
-
-@cache
-def questions() -> dict[str, Question]:
-    """All of the course by their names, in its order."""
-
-    def choice(text: str, where: str) -> Choice:
-        return Choice(text, *where.split(maxsplit=1))
-
-    return {
-        name: Question(
-            entry["asks"], entry["look"], {k: choice(*v) for k, v in entry["choices"].items()}
-        )
-        for name, entry in tomllib.loads(SOURCE.read_text("utf-8"))["question"].items()
-    }
-
-
-@cache
-def files() -> dict[str, str]:
-    """Number of a notebook -> its file, to link to."""
-    named: dict[str, str] = tomllib.loads(SOURCE.read_text(encoding="utf-8"))["notebooks"]
-    return named
 
 
 def predict(**right: str | int) -> "Predictions":
@@ -95,14 +51,6 @@ def predict(**right: str | int) -> "Predictions":
             labels = ", ".join(known[name].choices)
             raise ValueError(f"{name} must be one of its choices ({labels}); got {say(answer)}.")
     return Predictions({name: str(answer) for name, answer in right.items()})
-
-
-def known_guesses(guesses: Any) -> dict[str, str]:
-    """The guesses that name a question of the course and one of its choices."""
-    if not isinstance(guesses, dict):
-        return {}
-    known = questions()
-    return {n: c for n, c in guesses.items() if n in known and c in [*known[n].choices]}
 
 
 def guesses_in(text: str) -> dict[str, str]:
@@ -190,21 +138,11 @@ def script() -> str:
     return f'<script type="module">{SCRIPT}</script>'
 
 
-def link(choice: Choice) -> str:
-    """To the heading that explains a choice; its anchor is that of Jupyter and nbconvert."""
-    anchor = quote(choice.heading.replace("`", "").replace(" ", "-"), safe="?/:@!$&'()*+,;=")
-    return (
-        f'<a href="{files()[choice.notebook]}#{escape(anchor)}">notebook {int(choice.notebook)}, '
-        f"<em>{prose(choice.heading)}</em></a>"
-    )
-
-
 def _choices(name: str, right: str) -> str:
     question = questions()[name]
     return "".join(
         f'<details name="{name}"><summary>{escape(label)}</summary><p>{prose(question.look)}</p>'
-        f"<details><summary>I have looked</summary><p><strong>"
-        f"{'Right.' if label == right else 'Not so.'}</strong> {prose(choice.says)} → "
-        f"{link(choice)}</p></details></details>"
+        f"<details><summary>I have looked</summary>{choice.answer(label == right)}"
+        "</details></details>"
         for label, choice in question.choices.items()
     )

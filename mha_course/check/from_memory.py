@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from functools import cache, partial
+from html import escape
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_course.base.disk import NOTEBOOKS, free_path, write_whole
 from mha_course.base.numerals import counted
+from mha_course.base.prose import prose
+from mha_course.base.stored import tagged
 from mha_course.check import journal
 from mha_course.check.engine.judge import judge
 from mha_course.check.engine.report import Report
@@ -24,6 +27,7 @@ from mha_course.check.exercises import Exercise
 from mha_course.check.exercises.variants import VARIANTS
 from mha_course.check.journal import Attempt
 from mha_course.check.schedule import Due, due
+from mha_course.collection.questions import questions as predictions
 
 CLASS = "MultiHeadAttention"
 MOST = 3  # exercises in one sitting
@@ -32,13 +36,7 @@ MINUTES = 30  # that these took the first time; from memory it is about half
 SHORT_WAY = "06"  # the last notebook that it needs
 EXERCISE = re.compile(r"#+ (.*?)\n\n\*\w+, (\d+) minutes\.\* *(.*)", re.S)
 FOLDED = re.compile(r"<details.*?</details>", re.S)
-# Predictions that need no picture to be understood, as a stored output shows them.
-ALONE = {
-    "scaling_order", "scaling_spread", "projections_tied", "projections_products",
-    "projections_one", "memory_moves", "memory_stride", "masks_keep",
-}  # fmt: skip
-BOX = re.compile(r"<p>\d+\. (.*?)</p><div>(<details name=\"(\w+)\">.*?)</div>", re.S)
-LOOK = re.compile(r"(</summary>)<p>.*?<summary>I have looked</summary>(.*?)</details>", re.S)
+ASKED = re.compile(r"\b(\w+)=")  # the questions of a cell that calls predict
 BEGIN = """# From memory
 
 Write each answer without looking it up. Hints are folded below the question. Each time that
@@ -200,18 +198,30 @@ def questions(day: date, begun: frozenset[str]) -> list[str]:
 
 
 def _questions(begun: frozenset[str]) -> list[str]:
-    asked = []
+    asked: list[str] = []
+    alone = {name for name, question in predictions().items() if question.alone}
     for number, cell in _cells():
-        met = number <= SHORT_WAY and (number in begun or not begun)
-        tags = cell["metadata"].get("tags", ()) if met else ()
-        shown = (output.get("data", {}).get("text/html", "") for output in cell.get("outputs", ()))
-        html = "".join(line for lines in shown for line in lines)
-        if "prediction" in tags:
-            folded = BOX.findall(LOOK.sub(r"\1\2", html))
-            asked += [f"{text}\n\n{folds}" for text, folds, name in folded if name in ALONE]
-        elif "claim" in tags and html:
+        if number > SHORT_WAY or (begun and number not in begun):
+            continue
+        if tagged(cell, "prediction"):
+            named = ASKED.findall("".join(cell["source"]))
+            asked += [_question(name) for name in named if name in alone]
+        elif tagged(cell, "claim"):
+            shown = (output.get("data", {}).get("text/html", "") for output in cell["outputs"])
+            html = "".join(line for lines in shown for line in lines)
             asked.append("A claim.\n\n" + re.sub(r" style=(['\"]).*?\1", "", html))
     return [asked[i] for start in range(MIX) for i in range(start, len(asked), MIX)]
+
+
+def _question(name: str) -> str:
+    """A prediction with its choices, each of which opens to its answer."""
+    asked = predictions()[name]
+    folds = (
+        f'<details name="{name}"><summary>{escape(label)}</summary>'
+        f"{choice.answer(label == asked.alone)}</details>"
+        for label, choice in asked.choices.items()
+    )
+    return f"{prose(asked.asks)}\n\n{''.join(folds)}"
 
 
 def _cell(source: str, kind: str = "markdown") -> dict[str, Any]:

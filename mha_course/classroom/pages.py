@@ -14,10 +14,10 @@ from markupsafe import Markup
 
 from mha_course.base.disk import NOTEBOOKS, write_whole
 from mha_course.base.prose import prose
-from mha_course.cells.predictions import questions
 from mha_course.classroom.grading import DONE, EXERCISES, MISSING, OPEN, TRIED, UNKNOWN, Row
 from mha_course.classroom.review import looks, slips
 from mha_course.classroom.sandbox import warning
+from mha_course.collection.questions import questions
 
 SHOWN = {  # state → its sign, what it means, and what its learner is told
     DONE: ("✓", "solved: judged anew, and the values compared; the answer stands behind the sign",

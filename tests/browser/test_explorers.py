@@ -10,7 +10,7 @@ from screen import SETUP, assert_bar_in_sight, await_caption, middle, serious, s
 
 import lab
 from mha_course import explore
-from mha_course.cells import predictions
+from mha_course.collection import questions
 from mha_course.pictures import layout, live, panels
 from mha_course.pictures.marks import ColourBar, Text, text_width
 
@@ -478,11 +478,11 @@ def test_controls_and_sentence_stay_in_sight_in_a_notebook(page):
 
 def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyterlab):
     """JupyterLab itself would not open it, and stops short while cells are still measured."""
-    path = server.work / predictions.files()["06"]
+    path = server.work / questions.files()["06"]
     asked = 'from mha_course.cells.predictions import predict\npredict(heads_one="sharper")'
     made = nbformat.read(lab.notebook(path, [asked]), 4)
     around = ["between\n\n" * 30] * 20
-    label, choice = next(iter(predictions.questions()["heads_one"].choices.items()))
+    label, choice = next(iter(questions.questions()["heads_one"].choices.items()))
     sources = ["[a text's link](#Third)", *around, "## Second", f"### {choice.heading}", *around]
     sources += ["## Third", "within"]
     made.cells += [nbformat.v4.new_markdown_cell(source) for source in sources]

@@ -267,7 +267,7 @@ def test_a_question_is_short_and_every_choice_leads_somewhere(name):
             for line in re.findall(r"^#+ .*", "\n".join(texts), re.M)
             if line.lstrip("# ") == choice.heading
         ]
-        target = re.search('href="([^"]+)"', predictions.link(choice))[1]
+        target = re.search('href="([^"]+)"', choice.link())[1]
         file, anchor = target.split("#")
         assert (notebooks.FOLDER / file).exists() and file.startswith(choice.notebook)
         assert f'id="{anchor}"' in markdown2html_mistune(heading)

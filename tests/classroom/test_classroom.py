@@ -26,12 +26,12 @@ from matplotlib import font_manager, get_cachedir
 import notebooks
 from mha_course import check
 from mha_course.base.prose import prose
-from mha_course.cells.predictions import questions
 from mha_course.classroom import command as classroom
 from mha_course.classroom import files, grading, pages, reading, sandbox, sandboxed, values
 from mha_course.classroom.files import HandIn, Learner
 from mha_course.classroom.grading import DONE, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row, Submission
 from mha_course.classroom.sandbox import Limits, Outcome
+from mha_course.collection.questions import questions
 
 pytestmark = [
     pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS"),
