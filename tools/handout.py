@@ -20,7 +20,7 @@ from nbformat import NotebookNode, v4
 import notebooks
 from from_npm import BUILD, fetch
 from mha_course.base.stored import tagged
-from mha_course.lab.command import LINKED, RECORD, without_outputs
+from mha_course.lab.copies import LINKED, RECORD, without_outputs
 from mha_course.pages import slides as deck
 from mha_course.pages.folds import unfold
 from mha_course.pages.paper import SOLUTION, printed

@@ -3,6 +3,8 @@
 One for each stub, and named as the stub is. Each takes the learner's function (or class) and gives
 a report: `.passed` is True, False, or None where nothing was attempted yet; `str(report)` says it
 in words. `progress()` is the learner's table of all of them.
+
+For learners, and for teachers' reports. It stands on `collection`; nothing in it draws.
 """
 
 from mha_course.check import journal

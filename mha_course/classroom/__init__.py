@@ -1,1 +1,4 @@
-"""Who solved what: a teacher's report on a folder of submitted notebooks. See `command`."""
+"""Who solved what: a report on a folder of submitted notebooks. See `command`.
+
+For teachers. It stands on `check`, on `collection` for the questions, and on `cells` for guesses.
+"""

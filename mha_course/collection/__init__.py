@@ -1,4 +1,4 @@
-"""What the course has gathered: mistakes of public code with their threads, and trained runs.
+"""What the course has gathered: public mistakes with their threads, trained runs, the questions.
 
-For notebooks and for the rooms that compare, judge and draw. It stands on `base`.
+For notebooks and for the rooms that compare, judge, draw and ask. It stands on `base`.
 """

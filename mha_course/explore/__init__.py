@@ -2,6 +2,8 @@
 
 Each module holds a pure function that turns the sliders' values into a `Scene`, and a thin one that
 puts the sliders over it.
+
+For learners. It stands on `pictures`, and on `collection` for what was trained.
 """
 
 from mha_course.explore.n00_flow import flow

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import chdir
 
 from mha_course import check
-from mha_course.lab.command import working_copy
+from mha_course.lab.copies import working_copy
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -28,6 +28,7 @@ import install
 import minutes
 import pieces
 from mha_course.lab import command as lab
+from mha_course.lab import copies
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -178,9 +179,9 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(left=st.sampled_from([None, "", "[]", '{"a.ipynb": 3}', "{broken"]))
     def the_record_is_lost_and_all_counts_as_the_learners(self, left):
-        (self.mine / lab.RECORD).unlink(missing_ok=True)
+        (self.mine / copies.RECORD).unlink(missing_ok=True)
         if left is not None:
-            (self.mine / lab.RECORD).write_text(left)
+            (self.mine / copies.RECORD).write_text(left)
         before = contents(self.mine)
         lab.sync(self.source, self.mine, TODAY)
         assert before.items() <= contents(self.mine).items()

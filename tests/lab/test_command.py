@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -95,22 +94,6 @@ def test_without_jupyterlab_the_lab_says_how_to_get_it(started, monkeypatch):
     monkeypatch.setattr(lab, "find_spec", lambda _: None)
     with pytest.raises(SystemExit, match=r"pip install 'mha-lesson\[lab\]'"):
         command.main([])
-
-
-@pytest.mark.parametrize(
-    ("line", "old"),
-    [("from mha_lesson import MultiHeadAttention, check, explore", True),
-     ("from mha_lesson.course.claims import Claim", True),
-     ("from mha_lesson import cost, heads, rotate  # checked", False),
-     ("from mha_course import check, explore", False)],
-)  # fmt: skip
-def test_an_old_import_is_pointed_out(line, old, started, tmp_path, capsys):
-    made = {"cells": [{"cell_type": "code", "source": ["import torch\n", line]}]}
-    (tmp_path / lab.MINE / "folder.ipynb").mkdir(parents=True)
-    (tmp_path / lab.MINE / "mine.ipynb").write_text(json.dumps(made))
-    command.main([])
-    sentence = "Where mine.ipynb imports check, explore or a picture, write mha_course"
-    assert (sentence in capsys.readouterr().out) == old
 
 
 def test_another_torch_on_pythonpath_is_pointed_out(started, tmp_path, monkeypatch, capsys):

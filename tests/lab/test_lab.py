@@ -15,6 +15,7 @@ import notebooks
 from mha_course import check
 from mha_course.check import journal
 from mha_course.lab import command as lab
+from mha_course.lab import copies
 
 TODAY = date(2026, 11, 21)
 
@@ -42,7 +43,7 @@ def course(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def names(mine: Path) -> list[str]:
-    return sorted(path.name for path in mine.iterdir() if path.name != lab.RECORD)
+    return sorted(path.name for path in mine.iterdir() if path.name != copies.RECORD)
 
 
 def change(path: Path, how) -> None:
@@ -61,9 +62,9 @@ def test_the_copy_has_no_outputs_and_the_repository_keeps_them(course):
 
 
 def test_the_first_picture_of_the_course_is_there_before_anything_has_run():
-    first = json.loads(lab.without_outputs((lab.NOTEBOOKS / lab.FIRST).read_bytes()))
+    first = json.loads(copies.without_outputs((lab.NOTEBOOKS / lab.FIRST).read_bytes()))
     seen = [cell for cell in first["cells"] if "text/html" in str(cell.get("outputs"))]
-    assert [cell["id"] for cell in seen] == [lab.FIRST_PICTURE]
+    assert [cell["id"] for cell in seen] == [copies.FIRST_PICTURE]
 
 
 def test_the_lab_trusts_the_first_copy_as_it_was_written_and_none_that_was_changed(
@@ -99,7 +100,7 @@ def test_an_explorer_says_that_it_wants_to_be_run_and_saving_it_unrun_is_no_chan
     lab.sync(source, mine, TODAY)
     plain, moving = notebooks.read(mine / "a.ipynb").cells[1:]
     assert not plain.outputs
-    assert [output.data["text/plain"] for output in moving.outputs] == [lab.TO_RUN]
+    assert [output.data["text/plain"] for output in moving.outputs] == [copies.TO_RUN]
     nbformat.write(notebooks.read(mine / "a.ipynb"), mine / "a.ipynb")
     write(source, "a.ipynb", "explorer = 2", "explore.flow()")
     assert lab.sync(source, mine, TODAY) == ["Renewed, you had not changed it: a.ipynb"]
@@ -172,7 +173,7 @@ def test_a_page_that_is_no_notebook_is_renewed_or_put_beside(course):
 def test_the_copy_names_the_language_as_the_kernel_does():
     from ipykernel.ipkernel import IPythonKernel
 
-    assert IPythonKernel.language_info == lab.LANGUAGE
+    assert IPythonKernel.language_info == copies.LANGUAGE
 
 
 # --- one table over all notebooks -------------------------------------------------------------
@@ -200,7 +201,7 @@ def done() -> set[str]:
 
 
 def test_one_table_spans_all_notebooks_of_the_copy(course, kernel):
-    assert journal.COPY == lab.RECORD
+    assert journal.COPY == copies.RECORD
     check.split_heads(right)
     kernel()
     check.merge_heads(lambda x: x.transpose(1, 2).flatten(2))

@@ -28,6 +28,7 @@ from mha_course.base.disk import write_whole
 from mha_course.check import journal
 from mha_course.check.engine.report import Report
 from mha_course.lab import command as lab
+from mha_course.lab import copies
 
 resource = pytest.importorskip("resource", reason="Windows has no limit on the size of files")
 
@@ -394,7 +395,7 @@ def test_an_update_on_a_full_disk_changes_nothing(
     with full_disk(n_bytes), pytest.raises(OSError, match="large"):
         lab.sync(source, mine, TODAY)
     assert texts(mine) == {"a.ipynb": "first"}
-    assert {path.name for path in mine.iterdir()} == {"a.ipynb", lab.RECORD}
+    assert {path.name for path in mine.iterdir()} == {"a.ipynb", copies.RECORD}
     assert "Renewed" in lab.sync(source, mine, TODAY)[0]
 
 
