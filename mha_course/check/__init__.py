@@ -23,6 +23,7 @@ from mha_course.check.exercises.nb09_blocks import blockwise_attention
 from mha_course.check.exercises.nb10 import rotate
 from mha_course.check.exercises.nb11 import cached_attention, cached_mask, grouped_scores
 from mha_course.check.exercises.nb12 import WritingTests, test_attention
+from mha_course.check.exercises.nb13 import cache_bytes, select_keys
 from mha_course.check.exercises.short import silence, solved
 from mha_course.check.from_memory import Practice
 from mha_course.check.journal import Progress, table
@@ -48,6 +49,8 @@ EXERCISES: tuple[Exercise | WritingTests, ...] = (
     grouped_scores,
     cached_mask,
     test_attention,
+    select_keys,
+    cache_bytes,
 )
 # Exercise 20 asks for tests, and tests of one's own are written beside the class, not from memory.
 practice = Practice([e for e in EXERCISES if isinstance(e, Exercise)])

@@ -18,8 +18,9 @@ from mha_course.explore.n08_real_heads import real_heads
 from mha_course.explore.n09_cost import cost
 from mha_course.explore.n10_rotation import rotation
 from mha_course.explore.n11_cache import cache
+from mha_course.explore.n13_models import models
 
 __all__ = [
-    "cache", "cost", "flow", "head_writes", "heads", "masks", "memory", "projections", "real_heads",
-    "rotation", "scaling", "training",
+    "cache", "cost", "flow", "head_writes", "heads", "masks", "memory", "models", "projections",
+    "real_heads", "rotation", "scaling", "training",
 ]  # fmt: skip

@@ -158,6 +158,18 @@ def cases(name: str, chance: random.Random) -> tuple[tuple[Any, ...], Any]:
         cache = (k[:, :, :old], v[:, :, :old]) if old else None
         out, _ = reference.attention(q, k, v, later)
         return (q, k[:, :, old:], v[:, :, old:], cache), (out, (k, v))
+    if name == "select_keys":
+        lead, n_keep = chance.choice([(), (B,), (B, h)]), chance.randint(1, 7)
+        scores, out = _normal(*lead, T, T), torch.ones(*lead, T, T, dtype=torch.bool)
+        for *at, t in _indices(scores[..., 0]):
+            row = scores[(*at, t)].tolist()[: t + 1]
+            for j in sorted(range(t + 1), key=row.__getitem__)[-n_keep:]:
+                out[(*at, t, j)] = False
+        return (scores, n_keep), out
+    if name == "cache_bytes":
+        T, window, full, near, size = (chance.randint(1, 12) for _ in range(5))
+        rows = [range(T)] * full + [range(max(0, T - window), T)] * near
+        return (T, h, d, full, near, window, size), sum(2 * h * d * size for r in rows for _ in r)
     raise KeyError(name)
 
 
