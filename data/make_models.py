@@ -166,7 +166,7 @@ def models() -> list[list[Any]]:
     kinds = {"L": shared(*e2b, 256, near, 512), "G": shared(*e2b, 512, quarter),
              "l": shared(*e2b, 256, near, 512, own=0), "g": shared(*e2b, 512, quarter, own=0)}
     made += [["Gemma 4 E2B", "2026-04", kinds, "LLLLG" * 3 + "llllg" * 4,
-              "Gemma4TextConfig, with 35 layers, d_model 1,536, h_kv 1, 20 of them reusing", quoted]]
+              "Gemma4TextConfig, 35 layers, d_model 1,536, h_kv 1; 20 layers reuse", quoted]]
     c = config("DeepseekV4Config")
     kinds = {"L": one_tensor(c), "S": one_tensor(c, 4, select=True), "H": one_tensor(c, 128)}
     made += [["DeepSeek-V4 Flash", "2026-04", kinds, "LL" + "SH" * 20 + "S",

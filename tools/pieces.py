@@ -66,7 +66,7 @@ GPU = {
     "tests": ([*PYTEST, "--ignore=tests/browser", "--device", "cuda", "tests"], {}),
     "notebooks-00-06": ([*IN_TIME, *BOOKS[:7]], {}),
     "notebook-07": ([*IN_TIME, BOOKS[7]], {}),
-    "notebooks-08-12": ([*IN_TIME, *BOOKS[8:]], {}),
+    "notebooks-08-13": ([*IN_TIME, *BOOKS[8:]], {}),
     **{f"bench-{one}": ([*BENCH, one], {}) for one in ("speed", "decoding", "memory")},
 }
 

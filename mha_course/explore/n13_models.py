@@ -14,11 +14,12 @@ from mha_lesson import text
 LENGTHS = tuple(2**k for k in range(21))  # 1 … 1,048,576
 BYTES = 2  # of a number, everywhere: bfloat16
 IN_ROW = 12  # layers side by side
+ORDINALS = tuple((f"{n} kind", i) for i, n in enumerate(("first", "second", "third", "fourth")))
 SAYS = {
-    "all": "every token",
-    "some": "the chosen rows",
-    "few": "a row for several tokens",
-    "S": "what the state has kept",
+    "A": "all tokens",
+    "C": "chosen rows",
+    "R": "a row for several",
+    "S": "what a state kept",
     "–": "nothing",
 }
 
@@ -37,20 +38,11 @@ def models() -> Explorer:
         {
             "model": widgets.SelectionSlider(options=names, value="Gemma 3 4B"),
             "length": widgets.SelectionSlider(options=LENGTHS, value=2**13),
-            "layer": widgets.SelectionSlider(options=_layers(), value=0),
+            "layer": widgets.SelectionSlider(options=ORDINALS),
         },
         scene,
-        reach={"layer": lambda model, **_: _first_of_each(model)},
+        reach={"layer": lambda model, **_: ORDINALS[: len(published()[model]["kinds"])]},
     )
-
-
-def _first_of_each(model: str) -> list[int]:
-    pattern = published()[model]["pattern"]
-    return sorted(map(pattern.index, set(pattern)))
-
-
-def _layers() -> list[int]:
-    return sorted({layer for name in published() for layer in _first_of_each(name)})
 
 
 def rows_seen(kind: dict[str, Any], length: int) -> tuple[int, int]:
@@ -73,15 +65,15 @@ def operations(kind: dict[str, Any], length: int, phase: str) -> int:
 
 
 def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Scene:
-    """The layers by kind, what the newest token sees in the chosen one, and what all cost."""
+    """The layers by kind, what the newest token sees in the chosen kind, and what all cost."""
     about = published()[model]
     pattern, kinds = about["pattern"], about["kinds"]
-    layer = layer if layer in _first_of_each(model) else 0
     letters = sorted(kinds, key=pattern.index)
-    chosen = kinds[pattern[layer]]
+    letter = letters[min(layer, len(letters) - 1)]
+    chosen = kinds[letter]
 
     def total(of: Any) -> int:
-        return sum(of(kinds[letter]) for letter in pattern)
+        return sum(of(kinds[one]) for one in pattern)
 
     kept = total(lambda kind: numbers_kept(kind, length)) * BYTES
     grows = total(lambda k: k["kept_near"] * (length <= k["near"])) + total(
@@ -98,7 +90,7 @@ def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Sce
             ["cache, in all", f"{number(kept)}B"],
             ["operations a token, prefill", number(phases["prefill"])],
             ["operations a token, decode", number(phases["decode"])],
-            ["operations for each byte read", number(phases["decode"] / max(kept, 1))],
+            ["operations for a byte of cache", number(phases["decode"] / max(kept, 1))],
         ],
         header=[f"all {len(pattern)} layers", f"at {length:,} tokens"],
         title=f"{model}, {about['published']}",
@@ -106,24 +98,34 @@ def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Sce
     sees = Table(
         [
             [
-                f"{pattern.count(letter)} × {kinds[letter]['name']}",
-                _sees(kinds[letter]),
-                kinds[letter]["places"],
-                f"{number(numbers_kept(kinds[letter], length) * BYTES)}B",
+                f"{pattern.count(one)} × {kinds[one]['name']}",
+                _sees(kinds[one]),
+                kinds[one]["places"],
+                f"{number(numbers_kept(kinds[one], length) * BYTES)}B",
             ]
-            for letter in letters
+            for one in letters
         ],
         header=["layers", "a token sees", "places", "kept in each"],
-        strong=[letters.index(pattern[layer])],
+        strong=[letters.index(letter)],
         title="its kinds of layers",
     )
     return Scene(
         [
-            [Stack([[_grid(pattern, letters, kinds)], [_row(chosen, length)]], wide=1.0), work],
+            [
+                Stack(
+                    [
+                        [_grid(pattern, letters, kinds)],
+                        [_row(chosen, length, letters.index(letter))],
+                    ],
+                    wide=1.0,
+                ),
+                work,
+            ],
             [sees],
         ],
         caption=f"{model} after {counted(length, 'token')}: {number(kept)}B of cache. In layer "
-        f"{layer} ({chosen['name']}) the newest token attends to {counted(near + far, 'row')}.",
+        f"{pattern.index(letter)} ({chosen['name']}) the newest token attends to "
+        f"{near + far:,} row{'s' * (near + far != 1)}.",
     )
 
 
@@ -151,24 +153,19 @@ def _grid(pattern: str, letters: list[str], kinds: dict[str, Any]) -> Tiles:
     )
 
 
-def _row(kind: dict[str, Any], length: int) -> Tiles:
+def _row(kind: dict[str, Any], length: int, colour: int) -> Tiles:
     """What the newest token sees, by the distance back, which doubles from cell to cell."""
     near, _ = rows_seen(kind, length)
-    labels: list[str | None] = []
-    for start in (0, *LENGTHS[:-1]):
-        if start >= length:
-            labels.append(None)
-        elif start < near or (kind["far"] == 1 and not kind["most"]):
-            labels.append("all")
-        elif kind["far"] or kind["state"]:
-            labels.append("some" if kind["most"] else "few" if kind["far"] else "S")
-        else:
-            labels.append("–")
+    far = "–" if not kind["far"] else "C" if kind["most"] else "A" if kind["far"] == 1 else "R"
+    far = "S" if kind["state"] else far
+    starts = (0, *LENGTHS[:-1])
+    labels = [None if at >= length else "A" if at < near else far for at in starts]
+    used = [letter for letter in SAYS if letter in labels]
     return Tiles(
         [labels],
-        heads=[[0 if label in ("all", "some", "few", "S") else -1 for label in labels]],
+        heads=[[-1 if label in (None, "–") else colour for label in labels]],
         says=[[label and SAYS[label] for label in labels]],
-        columns=["0", *(number(n) for n in LENGTHS[:-1])],
+        columns=[number(n) for n in starts],
         column_name="tokens back, from",
-        title="what the newest token sees",
+        title="the newest token sees: " + ", ".join(f"{x} {SAYS[x]}" for x in used),
     )

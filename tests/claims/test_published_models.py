@@ -66,9 +66,13 @@ def published(model: str, name: str) -> Any:
 
 def settings(model: str, config: str, **more: Any) -> Any:
     sizes = {
-        "hidden_size": WIDTH, "num_attention_heads": HEADS, "num_key_value_heads": SHARED,
-        "head_dim": D, "num_hidden_layers": 8, "attn_implementation": "eager",
-    }  # fmt: skip
+        "hidden_size": WIDTH,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": SHARED,
+        "head_dim": D,
+        "num_hidden_layers": 8,
+        "attn_implementation": "eager",
+    }
     return published(model, f"configuration.{config}")(**(sizes | more))
 
 
@@ -123,8 +127,14 @@ def case(*names: str) -> Callable:
 @case("smollm3", "qwen3", "olmo3", "minimax_m2", "gemma3", "gemma3 local", "gemma2")
 def grouped_with_norms(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     model, _, local = name.partition(" ")
-    prefix = {"smollm3": "SmolLM3", "qwen3": "Qwen3", "olmo3": "Olmo3", "minimax_m2": "MiniMaxM2",
-              "gemma3": "Gemma3", "gemma2": "Gemma2"}[model]  # fmt: skip
+    prefix = {
+        "smollm3": "SmolLM3",
+        "qwen3": "Qwen3",
+        "olmo3": "Olmo3",
+        "minimax_m2": "MiniMaxM2",
+        "gemma3": "Gemma3",
+        "gemma2": "Gemma2",
+    }[model]
     kind = "sliding_attention" if local else "full_attention"
     more = {} if model in ("smollm3", "minimax_m2") else {"layer_types": [kind] * 8}
     more |= {"sliding_window": 4} if local else {}
@@ -132,8 +142,11 @@ def grouped_with_norms(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     more |= {"attn_logit_softcapping": 2.0} if model == "gemma2" else {}
     part = 4 if model == "minimax_m2" else D
     if part < D:
-        more["rope_parameters"] = {"rope_type": "default", "rope_theta": 5e6,
-                                   "partial_rotary_factor": part / D}  # fmt: skip
+        more["rope_parameters"] = {
+            "rope_type": "default",
+            "rope_theta": 5e6,
+            "partial_rotary_factor": part / D,
+        }
     text = "Text" if model == "gemma3" else ""
     c = settings(model, f"{prefix}{text}Config", **more)
     m = drawn(published(model, f"modeling.{prefix}Attention")(c, 0))
@@ -188,8 +201,15 @@ def sinks(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     return m.o_proj(merge_heads(weights @ v.repeat_interleave(HEADS // SHARED, dim=1))), theirs
 
 
-@case("deepseek_v3", "deepseek_v3 absorbed", "deepseek_v3 yarn", "deepseek_v32", "deepseek_v32 absorbed",
-      "kimi_linear", "kimi_linear absorbed")  # fmt: skip
+@case(
+    "deepseek_v3",
+    "deepseek_v3 absorbed",
+    "deepseek_v3 yarn",
+    "deepseek_v32",
+    "deepseek_v32 absorbed",
+    "kimi_linear",
+    "kimi_linear absorbed",
+)
 def latents(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     model, _, how = name.partition(" ")
     prefix = {
@@ -201,11 +221,27 @@ def latents(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     more: dict[str, Any] = {"index_topk": 3, "index_head_dim": 6, "index_n_heads": 5}
     more = more if model == "deepseek_v32" else {}
     if how == "yarn":
-        more["rope_parameters"] = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 40.0, "mscale": 1.0,
-                                   "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096,
-                                   "truncate": False}  # fmt: skip
-    c = settings(model, f"{prefix}Config", num_key_value_heads=HEADS, kv_lora_rank=dc, q_lora_rank=10, head_dim=r,
-                 qk_rope_head_dim=r, qk_nope_head_dim=d, v_head_dim=dv, **more)  # fmt: skip
+        more["rope_parameters"] = {
+            "rope_type": "yarn",
+            "rope_theta": 10_000.0,
+            "factor": 40.0,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "original_max_position_embeddings": 4096,
+            "truncate": False,
+        }
+    c = settings(
+        model,
+        f"{prefix}Config",
+        num_key_value_heads=HEADS,
+        kv_lora_rank=dc,
+        q_lora_rank=10,
+        head_dim=r,
+        qk_rope_head_dim=r,
+        qk_nope_head_dim=d,
+        v_head_dim=dv,
+        **more,
+    )
     m = drawn(published(model, f"modeling.{prefix}Attention")(c, 0))
     x, blocked = tokens(), causal_mask(T)
     if model == "kimi_linear":
@@ -239,14 +275,30 @@ def latents(ours: Any, name: str) -> tuple[Tensor, Tensor]:
 @case("deepseek_v4", "deepseek_v4 compressed", "deepseek_v4 compressed and selected")
 def one_tensor(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     kind = {
-        "deepseek_v4": "sliding_attention", "deepseek_v4 compressed": "heavily_compressed_attention",
-    }.get(name, "compressed_sparse_attention")  # fmt: skip
+        "deepseek_v4": "sliding_attention",
+        "deepseek_v4 compressed": "heavily_compressed_attention",
+    }.get(name, "compressed_sparse_attention")
     d, n, m_rate, window, long = 12, 4, 3, 4, 17
     positions = torch.arange(long)
-    c = settings("deepseek_v4", "DeepseekV4Config", head_dim=d, q_lora_rank=10, o_groups=2, o_lora_rank=5,
-                 num_key_value_heads=1, layer_types=[kind] * 8, sliding_window=window,
-                 compress_rates={"heavily_compressed_attention": m_rate, "compressed_sparse_attention": m_rate},
-                 partial_rotary_factor=n / d, index_topk=2, index_n_heads=5, index_head_dim=6)  # fmt: skip
+    c = settings(
+        "deepseek_v4",
+        "DeepseekV4Config",
+        head_dim=d,
+        q_lora_rank=10,
+        o_groups=2,
+        o_lora_rank=5,
+        num_key_value_heads=1,
+        layer_types=[kind] * 8,
+        sliding_window=window,
+        compress_rates={
+            "heavily_compressed_attention": m_rate,
+            "compressed_sparse_attention": m_rate,
+        },
+        partial_rotary_factor=n / d,
+        index_topk=2,
+        index_n_heads=5,
+        index_head_dim=6,
+    )
     for rope in ("main", "compress"):
         c.rope_parameters[rope]["partial_rotary_factor"] = n / d
     m = drawn(published("deepseek_v4", "modeling.DeepseekV4Attention")(c, 0))
@@ -292,9 +344,15 @@ def one_tensor(ours: Any, name: str) -> tuple[Tensor, Tensor]:
 def gemma4(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     local = name == "gemma4 local"
     kind = "sliding_attention" if local else "full_attention"
-    c = settings("gemma4", "Gemma4TextConfig", layer_types=["sliding_attention", "full_attention"] * 4, sliding_window=4,
-                 attention_k_eq_v=name != "gemma4 local", num_kv_shared_layers=4,
-                 full_attention={"head_dim": 2 * D, "num_key_value_heads": SHARED})  # fmt: skip
+    c = settings(
+        "gemma4",
+        "Gemma4TextConfig",
+        layer_types=["sliding_attention", "full_attention"] * 4,
+        sliding_window=4,
+        attention_k_eq_v=name != "gemma4 local",
+        num_kv_shared_layers=4,
+        full_attention={"head_dim": 2 * D, "num_key_value_heads": SHARED},
+    )
     make = published("gemma4", "modeling.Gemma4TextAttention")
     first = drawn(make(c, 2 if local else 3))
     wide = first.head_dim
@@ -378,14 +436,29 @@ def no_places(ours: Any, name: str) -> tuple[Tensor, Tensor]:
 @case("qwen3_next delta rule", "qwen3_5 delta rule", "kimi_linear delta rule")
 def delta_rule(ours: Any, name: str) -> tuple[Tensor, Tensor]:
     model = name.split()[0]
-    one = published(model, "modeling." + ("recurrent_kimi_delta_attention" if "kimi" in model
-                                          else "torch_recurrent_gated_delta_rule"))  # fmt: skip
+    one = published(
+        model,
+        "modeling."
+        + (
+            "recurrent_kimi_delta_attention"
+            if "kimi" in model
+            else "torch_recurrent_gated_delta_rule"
+        ),
+    )
     generator = torch.Generator().manual_seed(5)
     q, k, v = (torch.randn(B, T, 3, d, generator=generator) for d in (5, 5, 7))
     g = -torch.rand(B, T, 3, *([5] if "kimi" in model else []), generator=generator)
     beta = torch.rand(B, T, 3, generator=generator)
-    theirs, _ = one(q, k, v, g=g, beta=beta, initial_state=None, output_final_state=False,
-                    use_qk_l2norm_in_kernel=True)  # fmt: skip
+    theirs, _ = one(
+        q,
+        k,
+        v,
+        g=g,
+        beta=beta,
+        initial_state=None,
+        output_final_state=False,
+        use_qk_l2norm_in_kernel=True,
+    )
 
     q, k = (y * (y.pow(2).sum(-1, keepdim=True) + 1e-6).rsqrt() for y in (q, k))
     decay = g.exp() if g.ndim == 4 else g.exp()[..., None]

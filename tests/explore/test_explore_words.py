@@ -57,6 +57,28 @@ def test_what_a_cache_holds_and_saves():
         assert said == [t, T, h * now, h * made, kv * (now - 1), t + 1 - now]
 
 
+def test_what_published_models_keep():
+    """Against sums worked out by hand, in bytes of two each number."""
+    models = module("models")
+    T = 2**17
+    for name, numbers in {
+        "Llama 2 7B": 32 * 2 * 32 * 128 * T,
+        "Mistral 7B v0.1": 32 * 2 * 8 * 128 * 4096,
+        "Gemma 3 4B": 2 * 4 * 256 * (5 * T + 29 * 1024),
+        "gpt-oss 120B": 2 * 8 * 64 * (18 * T + 18 * 128),
+        "DeepSeek-V3": 61 * (512 + 64) * T,
+        "Gemma 4 E2B": 2 * (3 * 512 * T + 12 * 256 * 512),
+        "Gemma 4 31B": 2 * (10 * 4 * 512 * T + 50 * 16 * 256 * 1024),
+    }.items():
+        about = models.published()[name]
+        kept = sum(models.numbers_kept(about["kinds"][one], T) for one in about["pattern"])
+        assert kept == numbers, name
+        assert f"{number(2 * numbers)}B of cache" in models.scene(name, T).caption
+    piece = models.published()["Llama 4 Scout"]["kinds"]["C"]
+    seen = [models.rows_seen(piece, n)[0] for n in (1, 8192, 8193, 16384)]
+    assert seen == [1, 8192, 1, 8192]  # a piece begins anew
+
+
 def test_what_a_rotation_turns():
     rotation = module("rotation")
     for distance, d_k, base in itertools.product(

@@ -314,6 +314,11 @@ ROWS: dict[str, list[tuple[str, Callable[[], None] | None]]] = {
         ("Lowest", guesses_say(fate_lowest="softmax along the queries")),
         ("None", guesses_say(finds_scale="none")),
     ],
+    "13": [
+        ("Qwen3-Next", guesses_say(models_first="Qwen3-Next 80B-A3B")),
+        ("640", guesses_say(models_rows="640")),
+        ("E2B", guesses_say(models_reused="Gemma 4 E2B")),
+    ],
 }
 
 
