@@ -9,7 +9,13 @@ from safetensors.torch import load_file
 
 from mha_lesson import text
 
-MAKERS = {"make_sentence.py", "make_minilm_reference.py", "make_northanger.py", "make_runs.py"}
+MAKERS = {
+    "make_sentence.py",
+    "make_minilm_reference.py",
+    "make_models.py",
+    "make_northanger.py",
+    "make_runs.py",
+}
 PRONOUNS = {"he", "she", "it", "they"}
 WOMEN = {
     "queen", "mother", "aunt", "waitress", "girl", "daughter", "princess", "actress", "woman",
