@@ -17,9 +17,10 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import torch
 from bs4 import BeautifulSoup, Tag
@@ -33,9 +34,10 @@ import notebooks
 from from_npm import BUILD
 from mha_course import explore
 from mha_course.cells import predictions
-from mha_course.pages import folds
+from mha_course.pages import folds, published
 from mha_course.pages.exporter import asset, exporter_of, inline
 from mha_course.pictures import live
+from mha_lesson.pretrained import WeightsMissing
 
 ROOT = BUILD.parent
 SITE = BUILD / "site"
@@ -47,6 +49,11 @@ LEAD = (
 BEGIN = (
     '<p class="begin"><a href="notebooks/00_start_here.ipynb">Begin at notebook 0</a> '
     '<a href="notebooks/01_scaled_dot_product_attention.ipynb">Go on to notebook 1</a></p>'
+)
+TYPED = {"explore-real_heads", "explore-cut"}  # explorers with a place for one's own sentence
+TO_RUN = (
+    '<p class="run">Pictures move in this page. To run the code and have your answers checked, '
+    '<a href="index.html#begin">open the course in JupyterLab</a>.</p>'
 )
 FATES = (
     "What three mistakes that stood in public code do to the loss of a small language model: one "
@@ -128,7 +135,11 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
         ends |= bool(cell.metadata.get("fold_ends"))
         if "check" not in cell.metadata.get("tags", ()):
             cell.metadata["fold_ends"], ends = ends, False
-    notebook.cells = [c for c in notebook.cells if "check" not in c.metadata.get("tags", ())]
+    notebook.cells = [
+        cell
+        for cell in notebook.cells
+        if "check" not in cell.metadata.get("tags", ()) and cell.get("id") != "how-to-run"
+    ]
     for cell in notebook.cells:
         if "prediction" in cell.metadata.get("tags", ()):
             del cell.outputs[1:]  # what a running notebook writes below the box
@@ -262,17 +273,36 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
     # The other way round, since `training` takes longest.
     names = sorted({explorer_id(cell) for cell in cells} - {""}, reverse=True)
     with ProcessPoolExecutor(2, initializer=use_one_thread) as pool:
+        model = pool.submit(published.write, folder) if TYPED & {*names} else None
+        heads = pool.submit(published.pictures) if "explore-real_heads" in names else None
         scripts = [pool.submit(explorer_script, name) for name in names]
         write_pages(folder, made)  # while the states are made
         for name, script in zip(names, scripts, strict=True):
             (folder / f"{name}.js").write_text(script.result(), encoding="utf-8")
-    (folder / "explore.js").write_text(live.script(), encoding="utf-8")
+        shared = live.script() + offer(folder, model, heads)
+    (folder / "explore.js").write_text(shared, encoding="utf-8")
     style = "\n".join([CODE, asset("site.css"), asset("folds.css")])
     (folder / "page.css").write_text(style, encoding="utf-8")
     (folder / "page.js").write_text(asset("site.js"), encoding="utf-8")
     for name in {*LOCAL_IMAGE.findall((folder / "index.html").read_text(encoding="utf-8"))}:
         shutil.copy(ROOT / ".github" / name, folder)
-    return sorted(folder.iterdir())
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def offer(folder: Path, model: Future[dict[str, Any]] | None, heads: Future[str] | None) -> str:
+    """Writes the script of the published model, and gives what asks for it; "" without weights."""
+    try:
+        about = model.result() if model else None
+    except WeightsMissing as missing:
+        print(f"Nobody can type a sentence on this site: {missing}")
+        about = None
+    if about is None:
+        return ""
+    (folder / "typed.js").write_text(published.script(about), encoding="utf-8")
+    if heads:
+        path = folder / published.NAME / "heads.js"
+        path.write_text(heads.result(), encoding="utf-8")
+    return published.OFFER
 
 
 def add_description(soup: BeautifulSoup) -> None:
@@ -311,6 +341,7 @@ def write_pages(folder: Path, made: dict[str, tuple[str, NotebookNode]]) -> None
         soup = adapt(page, titles)
         add_description(soup)
         if path := files.get(name):
+            soup.main.section.append(BeautifulSoup(TO_RUN, "html.parser"))
             add_host_links(soup, badges.links(origin, "main", f"notebooks/{path.name}"))
         add_contents(soup)
         save_stills(soup, folder)
@@ -327,8 +358,12 @@ def write_pages(folder: Path, made: dict[str, tuple[str, NotebookNode]]) -> None
 
 def main() -> None:
     files = build(SITE, notebooks.paths(*sys.argv[1:]))
-    size = sum(file.stat().st_size for file in files)
-    print(f"{SITE.relative_to(ROOT)}: {len(files)} files, {size / 1e6:.1f} MB")
+    sizes = {file: file.stat().st_size / 1e6 for file in files}
+    on_demand = sum(size for file, size in sizes.items() if file.parent.name == published.NAME)
+    print(
+        f"{SITE.relative_to(ROOT)}: {len(files)} files, {sum(sizes.values()) - on_demand:.1f} MB, "
+        f"and {on_demand:.1f} MB of the published model, for who asks for it"
+    )
 
 
 if __name__ == "__main__":

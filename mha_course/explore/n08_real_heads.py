@@ -4,6 +4,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import ipywidgets as widgets
+import torch
 
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, Stack, Table, Words
@@ -13,6 +14,7 @@ from mha_lesson.text import LAYER, SENTENCE
 
 N_LAYERS, N_HEADS = 6, 12
 MOST_TOKENS = 48  # more cannot be read in a picture
+MOST_TYPED = 24  # on a page, which holds a picture for each length
 HEAD = 1  # of layer 3: it → creek
 OFFERED = (  # on a page, where nobody can type
     SENTENCE,
@@ -71,15 +73,20 @@ def scene(
         encoded = _encode(text)
     except WeightsMissing as error:
         return Scene(Table([[str(error)]]), caption="There are no weights to look at.")
-    large = _map(text, layer, head, hide_ends, title=f"layer {layer}, head {head}", wide=1.1)
+    return _picture(encoded, layer, head, hide_ends)
+
+
+def _picture(encoded: Encoded, layer: int, head: int, hide_ends: bool) -> Scene:
+    large = _map(encoded, layer, head, hide_ends, title=f"layer {layer}, head {head}", wide=1.1)
     it = large.rows.index("it") if "it" in large.rows else None
     lines = Words(large, row=it, head=head, title="what each word looks at")
     small = [
         _map(
-            text, layer, i, hide_ends, title=f"{i}", picks=("head", i), picked=i == head, bare=True
+            encoded, layer, i, hide_ends,
+            title=f"{i}", picks=("head", i), picked=i == head, bare=True,
         )
         for i in range(N_HEADS)
-    ]
+    ]  # fmt: skip
     weights = encoded.weights[layer, head].round(decimals=4)
     parked = float(weights[:, [0, -1]].sum(dim=-1).mean())
     link, most = large.largest(1)[0]
@@ -95,10 +102,38 @@ def scene(
     )  # fmt: skip
 
 
+def places() -> Explorer:
+    """The same picture with room for any sentence: a browser fills it (pages/model/heads.js).
+
+    Layer 0 has head i's place in every cell (i + 1) / 100; word k is named by `place`.
+    """
+    return Explorer(
+        {
+            "tokens": widgets.IntSlider(min=3, max=MOST_TYPED, value=3),
+            "head": widgets.IntSlider(max=N_HEADS - 1),
+            "hide_ends": widgets.Checkbox(value=False),
+        },
+        lambda tokens, head, hide_ends: _picture(_empty(tokens), 0, head, hide_ends),
+    )
+
+
+def place(k: int) -> str:
+    """A label as long as most words are, in whose place word k comes."""
+    return f"{k:02} {'–' * 6}"
+
+
+@cache
+def _empty(tokens: int) -> Encoded:
+    names = ("[CLS]", *map(place, range(1, tokens - 1)), "[SEP]")
+    numbers = torch.arange(1, N_HEADS + 1).float() / 100
+    weights = numbers.view(1, -1, 1, 1).expand(1, N_HEADS, tokens, tokens)
+    return Encoded("", names, (), (), torch.empty(1, tokens, 0), weights)
+
+
 @lru_cache(maxsize=1024)
-def _map(text: str, layer: int, head: int, hide_ends: bool, **more: Any) -> Heatmap:
+def _map(encoded: Encoded, layer: int, head: int, hide_ends: bool, **more: Any) -> Heatmap:
     """One head, cached: when a control moves, most maps of a layer stay the same."""
-    encoded, shown = _encode(text), slice(1, -1) if hide_ends else slice(None)
+    shown = slice(1, -1) if hide_ends else slice(None)
     weights, labels = encoded.weights[layer, head, shown, shown], encoded.labels[shown]
     weights = weights.round(decimals=4)
     return Heatmap(weights, labels, labels, limits=(0, 1), numbers=False, head=head, **more)

@@ -112,8 +112,10 @@ export async function mount(el, theme, bytes) {
   el.replaceChildren(bar, stage);
   const requests = new Requests(all);
   const ask = (k, position) => requests.ask(k, position, requests.left(states, k).length - 1);
-  const controls = { all, at: (k) => requests.resolved(states, k), set: (k, position) => { ask(k, position); apply(); } };
+  const controls = { all, at: (k) => requests.resolved(states, k), set: (k, position) => { ask(k, position); apply(); moved(); } };
+  const moved = () => el.dispatchEvent(new CustomEvent("mha-moved", { bubbles: true }));
   const view = new View(stage, theme, chooser(controls));
+  let place = null, own = null; // for a sentence that is typed; the pictures of what nobody has packed
   const inputs = all.map((c, k) => {
     const label = bar.appendChild(document.createElement("label")), now = document.createElement("output");
     const input = document.createElement(c.input === "select" ? "select" : "input");
@@ -121,7 +123,11 @@ export async function mount(el, theme, bytes) {
     else Object.assign(input, { type: c.input, min: 0, step: 1 });
     now.style.minWidth = longest(c);
     label.append(c.name, input, ...(c.input === "range" ? [now] : []));
-    if (c.typed) label.append("To type your own, open the notebook in JupyterLab: that needs a kernel.");
+    if (c.typed) {
+      place = Object.assign(bar.appendChild(document.createElement("div")), { className: "mha-typed" });
+      place.append("To type your own, open the notebook in JupyterLab: that needs a kernel.");
+      input.addEventListener("input", () => { own = null; });
+    }
     input.addEventListener("input", () => controls.set(k, Number(c.input === "checkbox" ? input.checked : input.value)));
     return { label, input, now };
   });
@@ -139,8 +145,10 @@ export async function mount(el, theme, bytes) {
       now.textContent = c.labels[position];
       if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.labels[position]));
     });
-    view.show(stateAt(states, requests.asked, stage.clientWidth));
+    const at = Object.fromEntries(all.map(({ key }, k) => [key, controls.at(k)]));
+    view.show(own?.(at, stage.clientWidth) ?? stateAt(states, requests.asked, stage.clientWidth));
   }
+  const use = (pictures) => { own = pictures; apply(); };
   all.forEach(({ key }, k) => { if (key in el.dataset) ask(k, Number(el.dataset[key])); });
   if (play) bar.append(player(controls, play).button);
   bar.append(view.head);
@@ -153,6 +161,7 @@ export async function mount(el, theme, bytes) {
   };
   new ResizeObserver(fit).observe(stage); // also the first time
   addEventListener("beforeprint", fit); // its fold may have been opened for paper only now
+  el.dispatchEvent(new CustomEvent("mha-mounted", { bubbles: true, detail: { el, view, controls, place, use } }));
 }
 
 export default { render };

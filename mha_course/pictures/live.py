@@ -42,7 +42,7 @@ from mha_course.pictures.states import Numbers, State
 from mha_course.pictures.tiles import BREAK
 from mha_course.pictures.words import FAINT
 
-__all__ = ["Explorer", "LiveView", "page", "script", "states_script"]
+__all__ = ["Explorer", "LiveView", "page", "script", "states_script", "whole"]
 
 SCRIPT = bundle(FilePath(__file__).with_suffix(".js"))
 EXPORT = "MHA_LESSON_EXPORT"  # set while a page is exported: explorers write themselves into it
@@ -316,11 +316,12 @@ def script() -> str:
 
 def states_script(explorer: Explorer, name: str) -> str:
     """What puts the explorer, with all its states, into the element of this id."""
-    states = base64.b64encode(_whole(explorer.pack())).decode()
+    states = base64.b64encode(whole(explorer.pack())).decode()
     return f'mhaShow.then((show) => show({json.dumps(name)}, "{states}"));'
 
 
-def _whole(making: Generator[None, None, bytes]) -> bytes:
+def whole(making: Generator[None, None, bytes]) -> bytes:
+    """What `pack` makes, once it is done."""
     while True:
         try:
             next(making)

@@ -6,6 +6,7 @@ import { colours, mapOf, parse } from "./colours.js";
 import { Flow, FLOW_STYLE } from "./flow.js";
 import { FRAME, mix, MOTION, origins, rests, still } from "./motion.js";
 import { number, sum } from "./numbers.js";
+import { savers } from "./save.js";
 
 const STYLE = `
 .mha-explorer,.mha-view{max-width:100%;font-size:13px;line-height:1.45;color:var(--mha-text)}
@@ -24,11 +25,12 @@ const STYLE = `
  background:var(--mha-text);color:var(--mha-page);white-space:nowrap;font-weight:600;z-index:2;opacity:0}
 .mha-view .mha-stale canvas{opacity:.35}
 .mha-view summary{cursor:pointer}
-.mha-view summary,.mha-view label,.mha-bar button{min-height:24px}
+.mha-view summary,.mha-view label,:is(.mha-bar,.mha-more) button{min-height:24px}
 .mha-view label{display:flex;gap:.5em;align-items:center;cursor:pointer}
 .mha-view table{border-collapse:collapse;margin:.3em 0}
 .mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;color:inherit;background:none}
 .mha-view .mha-more{display:flex;min-height:26px;gap:0 1.6em;align-items:flex-start;flex-wrap:wrap}
+.mha-view .mha-more button{font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer;padding:0 .6em}
 .mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
 .mha-controls label{min-width:0;max-width:100%;display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;min-height:28px}
 .mha-controls label[hidden]{display:none}
@@ -44,7 +46,7 @@ const STYLE = `
 .mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
 .mha-bar .widget-dropdown select{width:auto;padding-right:4px;appearance:auto;background-image:none}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
-@media print{.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
+@media print{.mha-more button{display:none}.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
 `;
 
 // ---- one view ---------------------------------------------------------------------------------------
@@ -66,6 +68,7 @@ export class View {
     [this.head, this.stage, this.canvas, this.reading] = [$(".mha-head"), $(".mha-stage"), $("canvas"), $(".mha-reading")];
     [this.alert, this.caption, this.details] = [$(".mha-alert"), $(".mha-caption"), $("details")];
     this.ownRange = $("input");
+    $(".mha-more").append(...savers(this));
     this.context = this.canvas.getContext("2d");
     this.cursor = this.pinned = null;
     this.tallest = 0;

@@ -362,3 +362,23 @@ def test_guesses_of_two_tabs_are_both_kept(browser, site):
         assert page.evaluate(kept) == names
     tabs[0].wait_for_function("document.querySelectorAll('[data-mine]').length === 2")
     context.close()
+
+
+def test_a_link_restores_where_the_controls_stood(window):
+    page = window(1366, "light")(SCALING)
+    explorer = page.locator("#explore-scaling")
+    explorer.scroll_into_view_if_needed()
+    slider = explorer.locator("input[type=range]").first
+    slider.focus()
+    page.keyboard.press("End")
+    caption = explorer.locator(".mha-caption").text_content()
+    link = page.url
+    page.goto("about:blank")
+    page.goto(link)
+    explorer.locator("canvas[aria-label]").wait_for()
+    page.wait_for_function(
+        "said => document.querySelector('#explore-scaling .mha-caption').textContent === said",
+        arg=caption,
+    )
+    assert slider.input_value() == slider.get_attribute("max")
+    assert "explore-scaling?" in link

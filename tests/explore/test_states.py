@@ -60,7 +60,7 @@ process.stdout.write(JSON.stringify(seen, write));
 """
 NAMES = [*explore.__all__, *(f"flow-{part}" for part in ("attention", "mask"))]
 ARRAYS = ("values", "blocked", "writes", "bias")  # what a mark, or a flow, may hold
-joined = live._whole
+joined = live.whole
 
 
 def look_up(

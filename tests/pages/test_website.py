@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from concurrent.futures import Future
 from functools import partial
 
 import pytest
@@ -17,6 +18,7 @@ from mha_course import explore
 from mha_course.explore import n07_training
 from mha_course.pages.formulas import typed, typeset
 from mha_course.pictures import live
+from mha_lesson.pretrained import WeightsMissing
 from sample_site import CHOSEN
 
 FORMULA = re.compile(r"\$\$.+?\$\$|\$.+?\$")
@@ -93,6 +95,26 @@ def test_an_exercise_says_where_to_type_and_keeps_its_answers_folded(soups):
             assert main.find(id=f"cell-{stub}")
             assert any(answer.strip() in text for text in folded)
         assert "attempted" not in " ".join(o.get_text() for o in main.select("[role=status]"))
+
+
+def test_a_notebook_s_page_says_how_to_run_it(soups):
+    for path in CHOSEN:
+        [note] = soups[f"{path.stem}.html"].select("main > section:first-of-type .run")
+        assert note.a["href"] == "index.html#begin"
+
+
+def test_words_for_a_kernel_are_left_out_of_a_page():
+    [path] = notebooks.paths("00")
+    cells = website.prepare(notebooks.read(path)).cells
+    assert not any("Shift + Enter" in cell.source for cell in cells)
+
+
+def test_a_site_without_the_published_weights_says_so(tmp_path, capsys):
+    model = Future()
+    model.set_exception(WeightsMissing("get them"))
+    assert website.offer(tmp_path, model, None) == ""
+    assert "get them" in capsys.readouterr().out
+    assert website.offer(tmp_path, None, None) == "" and not any(tmp_path.iterdir())
 
 
 def test_what_is_hidden_in_the_notebook_is_folded_on_the_page(soups):

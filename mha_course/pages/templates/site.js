@@ -49,6 +49,28 @@ async function search(query, list, status) {
   status.textContent = wanted.length ? found + (hits.length > 20 ? ", the first 20 are listed" : "") : "";
 }
 
+// ---- a link restores what one sees: #explore-cut?layer=3&head=1&text=… ----
+
+const [linked, asked] = location.hash.slice(1).split("?");
+
+document.addEventListener("mha-mounted", ({ detail }) => {
+  const { el, controls: { all, at, set }, view } = detail, given = new URLSearchParams(el.id === linked ? asked : "");
+  all.forEach(({ key, labels }, k) => { if (labels.includes(given.get(key))) set(k, labels.indexOf(given.get(key))); });
+  const text = given.get("text");
+  if (!all.some(({ labels }) => labels.includes(text))) detail.text = text; // it was typed: it waits for the model
+  const own = ["word", "cuts", "share"].filter((key) => given.has(key)).map((key) => [key, JSON.parse(given.get(key))]);
+  detail.restored = () => { if (own.length && view.cut && view.cut.state.text === (text ?? view.cut.state.text)) view.cut.state = { ...view.cut.state, ...Object.fromEntries(own.splice(0)) }; };
+  requestAnimationFrame(detail.restored);
+  const write = () => {
+    const seen = all.map(({ key, labels }, k) => [key, labels[at(k)]]), { text, word, cuts, share } = view.cut?.state ?? {};
+    const more = view.cut ? { word, cuts: JSON.stringify(cuts), share } : {};
+    const typed = text ?? detail.typed;
+    history.replaceState(null, "", `#${el.id}?${new URLSearchParams({ ...Object.fromEntries(seen), ...(typed ? { text: typed } : {}), ...more })}`);
+  };
+  el.addEventListener("mha-moved", write);
+  el.addEventListener("mha-state", write);
+});
+
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelector(".theme").addEventListener("click", toggleTheme);
   document.querySelector("nav details").open = matchMedia("(min-width: 70rem)").matches;
@@ -75,6 +97,7 @@ document.addEventListener("DOMContentLoaded", () => {
     load(target.id);
   }), { rootMargin: "300px" });
   document.querySelectorAll("[id^=explore-]").forEach((explorer) => near.observe(explorer));
+  if (asked) document.getElementById(linked)?.scrollIntoView();
 
   // on paper the folded code is open, since texts speak of it
   const folded = () => document.querySelectorAll(".folded:not([open])");

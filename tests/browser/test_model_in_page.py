@@ -1,0 +1,205 @@
+"""The published model in a page: tokens, weights and cuts as torch has them, in a real browser."""
+
+import random
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mha_course.explore.n08_real_heads import OFFERED
+from mha_course.pages import published
+from mha_lesson import pretrained
+from mha_lesson.text import SENTENCE
+
+SIGNS = (
+    "The creek was cold", "café naïve Ångström", "ΟΔΥΣΣΕΥΣ ΣΑΣ", "İstanbul ẞ ǅ", "漢字かな交じり",
+    "𠀀𪜀",
+    "한국어 조금", "😀 👩‍👩‍👧 🏽🇫🇷", "don't e.g. 3.14% #tag @me", "a\tb\nc\rd\u00a0e\u2003f",
+    "\u200b\ufeffzero\u00adwidth", "\x00\x07\x85bell", "`x^2 + y_1` = ~$z|<>",
+    "[MASK] and [CLS][SEP]", "[mask]", "x" * 100, "y" * 101, "antidisestablishmentarianism",
+    "नमस्ते दुनिया", "مرحبا بالعالم", "שָׁלוֹם", "ﬁne ½ ² ① Ⅳ", "𝔘𝔫𝔦", "— – … “q” ‘r’ «s»",
+    "１２３ＡＢＣ", "สวัสดี", "e\u0301 Q\u0323\u0307", "https://a.b/c?d=e&f", "CamelCase SHOUT", "",
+    " ", "\ue000private", "\u2028line\u2029par", "\ufffd?",
+    "spunky unbelievably hydroxychloroquine", "¿qué? ¡sí!", "№ € £ ¥ © ®",
+)  # fmt: skip
+MORE = (
+    "She poured the tea because it was ready.", "The bank raised its rates.",
+    "We sat on the bank of the river.", "Paul gave Peter the book he had promised him.",
+    "No dogs bark at night here.", "The horse raced past the barn fell.", "Rain, rain, go away!",
+    "I never said she stole my money.", "Who wrote the letter that you burned?",
+    "An apple a day keeps the doctor away.", "Colourless green ideas sleep furiously.",
+    "It is what it is.", "The man bit the dog.", "The dog bit the man.",
+    "My phone died, so I charged it.", "Add 2 and 3 to get 5.",
+    "Quantum chromodynamics describes quarks.", "Berlin is the capital of Germany.",
+    "Paris, not Lyon, is the capital.", "The cake that Ann baked was eaten by Tom.",
+    "Birds fly; fish swim; snakes crawl.", "He ran. She ran. They ran.",
+    "Buffalo buffalo buffalo buffalo.", "The lawyer questioned the witness; she was nervous.",
+    "café au lait", "How do I reset my password?", "I can't log in.", "Stop!",
+    "The sun, the moon and the stars.", "word " * 40,
+)  # fmt: skip
+PAGE = "<!doctype html><meta charset=utf-8><title>t</title><script src=model.js></script>"
+PLAIN = "WebAssembly.validate = () => false"  # what a browser without SIMD says
+OPEN = "async () => { window.m = (await mhaTyped).model; await m.open(); return m.core.simd; }"
+PASS = """async (text) => {
+  const s = await m.sentence(text);
+  return [s.labels, s.all.weights.map((w) => [...w]), [...s.last]];
+}"""
+
+
+@pytest.fixture(scope="module")
+def folder(once):
+    def write(place) -> None:
+        about = published.write(place)
+        (place / "model.js").write_text(published.script(about), encoding="utf-8")
+        (place / "index.html").write_text(PAGE, encoding="utf-8")
+
+    try:
+        pretrained.weights_path()
+    except pretrained.WeightsMissing as missing:
+        pytest.skip(str(missing))
+    return once("published model", write)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return pretrained.load()
+
+
+@pytest.fixture
+def opened(tab, folder):
+    """A page in which `m` is the model, and whether it computes with SIMD."""
+
+    def made(script=";"):
+        page = tab(script=script, offline=True)
+        page.goto((folder / "index.html").as_uri())
+        return page, page.evaluate(OPEN)
+
+    return made
+
+
+def cut_by_hand(model, text: str, cuts) -> tuple[torch.Tensor, torch.Tensor]:
+    """Last vectors of the whole model and of the cut one, (T, d_model); of every layer anew."""
+    encoder, ids = model.encoder, torch.tensor([model.tokenizer.encode(text).ids])
+    both = []
+    for chosen in ((), cuts):
+        x = encoder.embed(ids)
+        for number, layer in enumerate(encoder.layers):
+            attention = layer.attention
+            q, k, v = attention.w_qkv(x)[0].view(-1, 3, 12, 32).permute(1, 2, 0, 3)
+            weights = torch.softmax(q @ k.mT / 32**0.5, dim=-1)
+            for at, head, row, column in chosen:
+                places = [slice(None) if i is None else i for i in (head, row, column)]
+                if at == number:
+                    weights[places[0], places[1], places[2]] = 0
+            context = (weights @ v).transpose(0, 1).flatten(1)[None]
+            x = layer.norm_1(x + attention.w_o(context))
+            x = layer.norm_2(x + layer.narrow(F.gelu(layer.widen(x))))
+        both.append(x[0])
+    return both[0], both[1]
+
+
+def moved_by_hand(model, text: str, cuts) -> torch.Tensor:
+    whole, without = cut_by_hand(model, text, cuts)
+    return (without - whole).norm(dim=-1) / whole.norm(dim=-1)
+
+
+def test_texts_have_the_ids_of_the_model_s_own_tokenizer(opened, model):
+    drawn = random.Random(5)
+    joined = [
+        drawn.choice(("", " ")).join(drawn.choices(SIGNS, k=drawn.randint(2, 6)))
+        for _ in range(260)
+    ]
+    texts = [*SIGNS, *joined, "creek " * 126]
+    got = opened()[0].evaluate("texts => texts.map((text) => m.tokenizer.encode(text))", texts)
+    for text, ids in zip(texts, got, strict=True):
+        assert ids == model.tokenizer.encode(text).ids, repr(text)
+
+
+SAMPLE = OFFERED[:2]
+REST = [pytest.param(text, marks=pytest.mark.long) for text in (*OFFERED[2:], *MORE)]
+
+
+@pytest.mark.parametrize("text", [*SAMPLE, *REST])
+def test_weights_and_moves_are_torch_s(opened, model, text):
+    page, simd = opened()
+    assert simd
+    encoded = model.encode(text)
+    labels, weights, last = page.evaluate(PASS, text)
+    assert labels == list(encoded.labels)
+    weights = torch.tensor(weights).view(encoded.weights.shape)
+    torch.testing.assert_close(weights, encoded.weights, atol=0.002, rtol=0)
+    torch.testing.assert_close(
+        torch.tensor(last).view(-1, 384), encoded.hidden[-1], atol=0.03, rtol=0
+    )
+    T, drawn = len(labels), random.Random(text)
+    layer, head, row, column = (drawn.randrange(n) for n in (6, 12, T, T))
+    some = [[layer, head, row, column], [5, 7, row, 0], [layer, None, row, 1]]
+    for cuts in (some[:1], some, [[layer, head, None, None]], [[layer, None, None, None]]):
+        moves = torch.tensor(
+            page.evaluate(
+                "async ([text, cuts]) => [...(await m.sentence(text)).moved(cuts)]", [text, cuts]
+            )
+        )
+        torch.testing.assert_close(moves, moved_by_hand(model, text, cuts), atol=0.003, rtol=0)
+    effects = page.evaluate(
+        "async ([text, ...at]) => [...(await (await m.sentence(text)).effects(...at))]",
+        [text, layer, head, row],
+    )
+    alone = moved_by_hand(model, text, some[:1])[row]
+    assert effects[column] == pytest.approx(alone.item(), abs=0.003)
+
+
+def test_a_browser_without_simd_computes_the_same(opened, model):
+    page, simd = opened(PLAIN)
+    assert not simd
+    encoded = model.encode(SENTENCE)
+    weights = torch.tensor(page.evaluate(PASS, SENTENCE)[1]).view(encoded.weights.shape)
+    torch.testing.assert_close(weights, encoded.weights, atol=0.002, rtol=0)
+
+
+def test_what_cannot_be_a_sentence_says_why(opened):
+    page, _ = opened()
+    for text, word in (("", "no word"), ("𠀀" * 3, "English"), ("creek " * 30, "32 tokens")):
+        said = page.evaluate("text => m.sentence(text, 24).then(() => '', (e) => e.message)", text)
+        assert word in said
+
+
+def test_a_file_that_does_not_come_is_said_and_asked_for_again(tab, folder):
+    page, [lost] = tab(), folder.glob("*/layer-3-widen.js")
+    page.goto((folder / "index.html").as_uri())
+    away = lost.rename(lost.with_suffix(".away"))
+    try:
+        assert "network" in page.evaluate(f"({OPEN})().then(() => '', (e) => e.message)")
+    finally:
+        away.rename(lost)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    assert page.evaluate(OPEN)
+    assert [url.rsplit("/", 1)[1] for url in asked] == [lost.name]
+    assert page.evaluate("async () => (await m.sentence('A dog.')).labels.length") == 5
+
+
+def test_all_words_once_and_no_file_is_asked_for_again(opened):
+    page, _ = opened()
+    assert page.evaluate("async () => { await m.words(); return m.shards.size; }") == 239
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate("async () => { await m.sentence('Zebras hydroxylate quickly.'); }")
+    assert not asked
+
+
+def test_it_takes_the_memory_of_its_weights_and_no_more(opened):
+    page, _ = opened()
+    client = page.context.new_cdp_session(page)
+
+    def megabytes() -> float:
+        client.send("HeapProfiler.collectGarbage")
+        used = client.send("Runtime.getHeapUsage")
+        return (used["usedSize"] + used.get("backingStorageSize", 0)) / 1e6
+
+    at_first = megabytes()
+    page.evaluate(
+        "async () => { for (let i = 0; i < 30; i++) await m.sentence(`The dog saw ${i} cats.`); }"
+    )
+    assert at_first < 80
+    assert megabytes() < at_first + 8

@@ -1,0 +1,115 @@
+"""A sentence of one's own in a page: the field, a lost network, the picture, and saving it."""
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+from screen import view
+
+from mha_course.explore import n08_real_heads
+from mha_course.pages import published
+from mha_course.pictures import live
+from mha_lesson import pretrained
+from mha_lesson.text import SENTENCE
+
+OWN = "A dog ran."
+EXPLORER = "#explore-real_heads"
+
+
+@pytest.fixture(scope="module")
+def page_with_model(once):
+    """A page with one stored sentence, and room for typed ones of up to six tokens."""
+
+    def write(place) -> None:
+        explorer = n08_real_heads.real_heads()
+        explorer.reach["text"] = lambda **_: [SENTENCE]
+        about = published.write(place)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(n08_real_heads, "MOST_TYPED", 6)
+            (place / published.NAME / "heads.js").write_text(published.pictures(), encoding="utf-8")
+        (place / "typed.js").write_text(published.script(about), encoding="utf-8")
+        inside = f'<main id="explore-real_heads"></main><script>{live.script()}{published.OFFER}'
+        states = live.states_script(explorer, "explore-real_heads")
+        page = f"<!doctype html><meta charset=utf-8><title>t</title>{inside}{states}</script>"
+        (place / "page.html").write_text(page, encoding="utf-8")
+
+    try:
+        pretrained.weights_path()
+    except pretrained.WeightsMissing as missing:
+        pytest.skip(str(missing))
+    return once("typed", write) / "page.html"
+
+
+@pytest.fixture
+def offered(open_page, page_with_model):
+    page = open_page(page_with_model)
+    page.get_by_role("button", name="Type your own").wait_for()
+    return page
+
+
+def test_nothing_is_fetched_unasked_and_what_is_lost_can_be_asked_for_again(
+    offered, page_with_model
+):
+    asked, [lost] = [], page_with_model.parent.glob("*/layer-2-narrow.js")
+    offered.on("request", lambda request: asked.append(request.url))
+    offered.wait_for_timeout(100)
+    assert not asked
+    away = lost.rename(lost.with_suffix(".away"))
+    try:
+        offered.get_by_role("button", name=re.compile(r"Type your own: .* \d+ MB")).click()
+        offered.get_by_role("status").filter(has_text="network").wait_for()
+    finally:
+        away.rename(lost)
+    offered.get_by_role("button", name="Try once more").click()
+    offered.get_by_role("textbox", name="your own sentence").wait_for()
+
+
+def test_a_typed_sentence_is_drawn_as_python_draws_it(offered):
+    offered.get_by_role("button", name="Type your own").click()
+    field = offered.get_by_role("textbox", name="your own sentence")
+    field.fill(OWN)
+    field.press("Enter")
+    offered.get_by_role("status").filter(has_text="6 tokens").wait_for()
+    offered.get_by_role("slider", name="layer").fill("2")
+    offered.get_by_role("slider", name="head").fill("5")
+    scene = n08_real_heads.scene(2, 5, OWN)
+    caption = offered.locator(".mha-caption")
+    assert caption.text_content() == scene.caption
+    written = view(offered, EXPLORER, "v.scene.marks.filter(m => m.text).map(m => m.text)")
+    assert set(pretrained.load().encode(OWN).labels) <= set(written)
+    found = view(offered, EXPLORER, "v.scene.marks.filter(m => m.values).map(m => [...m.values])")
+    drawn = [panel.weights if hasattr(panel, "weights") else panel for panel in scene.flat()]
+    for values, panel in zip(found, drawn, strict=True):
+        assert np.allclose(values, panel.values.ravel(), atol=0.002)
+    assert view(offered, EXPLORER, "v.scene.alt") == scene.alt
+    field.fill("")
+    field.press("Enter")
+    offered.get_by_role("status").filter(has_text="no word").wait_for()
+
+
+def test_a_picture_is_saved_as_it_is_seen(offered, tmp_path):
+    saved = {}
+    for kind in ("PNG", "SVG"):
+        with offered.expect_download() as download:
+            offered.get_by_role("button", name=f"save {kind}").click()
+        saved[kind] = tmp_path / download.value.suggested_filename
+        download.value.save_as(saved[kind])
+    width, height = view(offered, EXPLORER, "[v.canvas.width, v.canvas.height]")
+    assert Image.open(saved["PNG"]).size == (width, height)
+    assert Image.open(saved["PNG"]).convert("RGBA").getextrema()[3] == (255, 255)
+    svg = ElementTree.parse(saved["SVG"]).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    written = sorted(text.text for text in svg.iter(f"{space}text"))
+    assert written == sorted(view(offered, EXPLORER, "v.drawn"))
+    assert svg.find(f"{space}title").text == view(offered, EXPLORER, "v.scene.alt")
+    offered.goto(saved["SVG"].as_uri())
+    offered.set_viewport_size({"width": width, "height": height})
+    offered.screenshot(path=tmp_path / "seen.png")
+    pictures = [
+        Image.open(path).convert("L").resize((width // 8, height // 8))
+        for path in (tmp_path / "seen.png", saved["PNG"])
+    ]
+    seen, canvas = (np.asarray(picture, float) for picture in pictures)
+    assert np.abs(seen - canvas).mean() < 2

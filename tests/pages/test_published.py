@@ -1,0 +1,79 @@
+"""The published model's files beside the pages, and the kernel that its source makes."""
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kernel
+from mha_course.pages import published
+from mha_lesson import pretrained
+
+HANDED_ON = re.compile(r'mhaPart\("(.+?)", (".*")\);\n', re.S)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    try:
+        return folder, published.write(folder)
+    except pretrained.WeightsMissing as missing:
+        pytest.skip(str(missing))
+
+
+def handed_on(path: Path) -> str:
+    name, text = HANDED_ON.fullmatch(path.read_text("utf-8")).groups()
+    assert name == path.stem
+    return json.loads(text)
+
+
+def numbers(path: Path) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(handed_on(path)), "<f2")
+
+
+def test_files_hold_every_number_once_in_float16(written):
+    folder, about = written
+    model = pretrained.load()
+    tensors, files = model.encoder.state_dict(), folder / about["folder"]
+    seen = set()
+    for part, listed in about["parts"].items():
+        values, at = numbers(files / f"{part}.js"), 0
+        for name, length in listed:
+            kept = tensors[f"{name}.weight" if name in ("positions", "segments") else name]
+            expected = kept.numpy().ravel()[:length].astype("<f2")
+            assert (values[at : at + length] == expected).all(), name
+            at += length
+            seen.add(name)
+        assert at == len(values)
+    layers = {name for name in tensors if name.startswith("layers.")}
+    assert seen == layers | {"positions", "segments", "norm.weight", "norm.bias"}
+    words = [numbers(files / f"words-{i}.js") for i in range(len([*files.glob("words-*.js")]))]
+    assert (np.concatenate(words) == tensors["words.weight"].numpy().ravel().astype("<f2")).all()
+
+
+def test_the_folder_is_named_after_the_model_and_its_sizes_are_true(written):
+    folder, about = written
+    files = {path: path.stat().st_size for path in (folder / about["folder"]).iterdir()}
+    assert about["folder"].endswith(pretrained.SHA256[pretrained.WEIGHTS][:12])
+    assert about["all"] == sum(files.values())
+    asked = [size for path, size in files.items() if not path.name.startswith("words-")]
+    assert about["bytes"] == sum(asked) and max(files.values()) < 2e6
+
+
+def test_the_vocabulary_has_every_piece_at_its_id(written):
+    folder, about = written
+    pieces = handed_on(folder / about["folder"] / "vocabulary.js").split("\n")
+    assert {piece: i for i, piece in enumerate(pieces)} == pretrained.tokenizer().get_vocab()
+
+
+@pytest.mark.long
+def test_the_kernel_is_what_its_source_makes(tmp_path):
+    try:
+        kernel.assemble(tmp_path / "kernel.wasm")
+    except SystemExit as no_npm:
+        pytest.skip(str(no_npm))
+    made = (tmp_path / "kernel.wasm").read_bytes()
+    assert made == (published.SCRIPTS / "kernel.wasm").read_bytes()
