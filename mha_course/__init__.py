@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mha_course.cells import selfcheck
     from mha_course.cells.claims import Claim
     from mha_course.cells.predictions import predict
-    from mha_course.collection import runs, shipped
+    from mha_course.collection import cost, runs, shipped
     from mha_course.comparison.compare import compare
     from mha_course.pictures.figures import show
     from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words
@@ -27,6 +27,7 @@ __all__ = [
     "Words",
     "check",
     "compare",
+    "cost",
     "explore",
     "predict",
     "runs",
@@ -44,6 +45,7 @@ _HOMES = dict.fromkeys(_PANELS, "pictures.panels") | {
 }
 
 _MODULES = {
+    "cost": "collection.cost",
     "runs": "collection.runs",
     "selfcheck": "cells.selfcheck",
     "shipped": "collection.shipped",

@@ -1,9 +1,13 @@
 """Multi-head attention, the subject of the course. To be read from the top:
 
 1. `textbook_attention`, the formula line by line;
-2. `scaled_dot_product_attention`, the same, faster;
+2. `scaled_dot_product_attention`, the same for everyday use, and its two ways: `explicit_attention`
+   writes every weight out, `fused_attention` leaves them to PyTorch's kernel;
 3. `split_heads` and `merge_heads`, by which all heads are computed at once;
-4. `MultiHeadAttention`, the module, and the way to PyTorch's and back.
+4. `MultiHeadAttention`, the module.
+
+What serves speed, adapters around the layers, and copies to and from PyTorch's module stands in
+`execution` and `conversion`.
 
 Axis letters, here and everywhere: B sequences in a batch, T tokens (T_q queries, T_k keys),
 h heads of d_k dimensions each, d_model dimensions of a token.
@@ -12,25 +16,24 @@ Source: Vaswani et al. (2017), Attention Is All You Need, section 3.2.
 """
 
 import math
-from operator import attrgetter
-from typing import Self
+from typing import TYPE_CHECKING, Literal, Self, overload
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from mha_lesson.attention_weights import attention_weights, fit_axes
+from mha_lesson import conversion
+from mha_lesson.execution import by_rows, in_full_precision, may_hold_true, plain_weight, thirds_of
+from mha_lesson.masks import fit_axes, out_of_reach
 from mha_lesson.refusals import (
-    describe,
     require_axes,
     require_bool,
     require_positive_int,
     require_probability,
-    say,
 )
 from mha_lesson.refusals.of_attention import (
     require_attention_call,
-    require_copied,
     require_divisible,
     require_module_call,
     require_output,
@@ -55,7 +58,19 @@ def textbook_attention(
     return weights @ value, weights  # (…, T_q, d_v)
 
 
-# 2. The same, faster
+# 2. The same for everyday use
+
+
+@overload
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
+    causal: bool = False, dropout: float = 0.0, return_weights: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
+    causal: bool = False, dropout: float = 0.0, return_weights: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 
 
 def scaled_dot_product_attention(
@@ -107,34 +122,79 @@ def attend(
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"] | None]:
     """The context, and the weights or None, of inputs that have been checked."""
     blocked_rows = None
+    if causal and (return_weights or mask is not None):
+        future = out_of_reach(query.shape[-2], device=query.device)
+        mask, causal = future if mask is None else fit_axes(mask, query.ndim) | future, False
     if mask is not None:
         mask = fit_axes(mask, query.ndim)
-        if causal:
-            future = mask.new_ones(query.shape[-2], key.shape[-2]).triu(diagonal=1)
-            mask, causal = mask | future, False
-        # A softmax over no key is NaN: these rows attend, and are set to zero below.
-        blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q or 1, 1)
-        # A last axis of 1 blocks whole rows only; a GPU's fused kernel cannot take it.
-        mask = None if mask.shape[-1] == 1 else mask & ~blocked_rows
+        blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q or 1, 1): queries without a key
+        if not may_hold_true(blocked_rows):
+            blocked_rows = None
+        elif mask.shape[-1] > 1:
+            # A softmax over no key is NaN: these rows look at every key, and are set to 0 below.
+            mask = mask & ~blocked_rows
+        if mask.shape[-1] == 1:
+            mask = None  # one cell for all keys of a row blocks the row, or nothing
 
     if return_weights:
-        # Every row is read T times below: lay out each head's rows in one piece, once.
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-        weights = attention_weights(query, key, mask, causal)
-        if blocked_rows is not None:
-            weights = weights.masked_fill(blocked_rows, 0.0)
-        weights = F.dropout(weights, dropout) if dropout else weights
-        context = weights @ value
+        context, weights = explicit_attention(query, key, value, mask, blocked_rows, dropout)
     else:
-        # Here, and only here, True = blocked is turned round: PyTorch's function wants
-        # True = keep, and on a GPU each row of it in one piece.
-        weights, keep = None, None if mask is None else ~mask.contiguous()
-        context = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
-        )
-    if blocked_rows is not None:  # of weights 0, too: a value may be NaN
+        context, weights = fused_attention(query, key, value, mask, causal, dropout), None
+    if blocked_rows is not None:  # not yet 0 where a value is NaN or infinite: 0 · NaN is NaN
         context = context.masked_fill(blocked_rows, 0.0)
     return context, weights
+
+
+def explicit_attention(
+    query: Float[Tensor, "*batch T_q d_k"],
+    key: Float[Tensor, "*batch T_k d_k"],
+    value: Float[Tensor, "*batch T_k d_v"],
+    mask: Bool[Tensor, "..."] | None,
+    blocked_rows: Bool[Tensor, "..."] | None,
+    dropout: float,
+) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]:
+    """Every weight is written out, in scores of at least float32; `mask` leaves each row a key."""
+    wide = torch.promote_types(query.dtype, torch.float32)
+    # Every row is read T times below: lay out each head's rows in one piece, once.
+    q, k, value = query.to(wide).contiguous(), key.to(wide).contiguous(), value.contiguous()
+    with in_full_precision(query.device):
+        weights = by_rows(attention_weights, q, k, mask, query.dtype)
+    if blocked_rows is not None:
+        weights = weights.masked_fill(blocked_rows, 0.0)
+    weights = F.dropout(weights, dropout) if dropout else weights
+    return weights @ value, weights
+
+
+def attention_weights(
+    query: Float[Tensor, "*batch T_q d_k"],
+    key: Float[Tensor, "*batch T_k d_k"],
+    mask: Bool[Tensor, "..."] | None,
+) -> Float[Tensor, "*batch T_q T_k"]:
+    """softmax(Q Kᵀ / √d_k)."""
+    scores = (query / math.sqrt(query.shape[-1])) @ key.mT  # T_q · d_k divisions, not T_q · T_k
+    if mask is not None:
+        # As masked_fill(mask, -inf), of finite scores, but added: five times as fast.
+        # In place: 0.7 of the time, but fails under torch.func.vmap over masks alone.
+        bias = torch.zeros_like(mask, dtype=scores.dtype)
+        scores += bias.masked_fill_(mask, -math.inf)
+    return scores.softmax(dim=-1)
+
+
+def fused_attention(
+    query: Float[Tensor, "*batch T_q d_k"],
+    key: Float[Tensor, "*batch T_k d_k"],
+    value: Float[Tensor, "*batch T_k d_v"],
+    mask: Bool[Tensor, "..."] | None,
+    causal: bool,
+    dropout: float,
+) -> Float[Tensor, "*batch T_q d_v"]:
+    """PyTorch's kernel, which need not hold T_q × T_k weights; `mask` leaves each row a key."""
+    # Here, and only here, True = blocked is turned round: PyTorch's function wants True = keep,
+    # and on a GPU each row of it in one piece.
+    keep = None if mask is None else ~mask.contiguous()
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
+    )
 
 
 # 3. All heads at once
@@ -208,13 +268,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         """Draws each of W^Q, W^K, W^V and W^O by Glorot's rule for that matrix; biases are 0.
 
-        Two other starts are narrower: that of `nn.MultiheadAttention`, which applies the rule to
-        the fused matrix, and that of separate `nn.Linear` layers. With one block the course's
-        language model learned more from them at each of three learning rates; after 600 steps at
-        the best rate it stood at 1.87 nats a character from this start, at 1.82 and 1.79 from
-        those. With two blocks they led at half that rate, by less at that rate, and at twice that
-        rate `nn.Linear`'s fell behind (tools/BENCHMARKS.md). This start stays, since all that
-        the course has trained began with it; `nn.init` draws another in a line.
+        All that the course trained began so, though `nn.Linear`'s narrower start ends a little
+        lower in one block (tools/BENCHMARKS.md).
 
         Args:
             d_model: dimensions of a token, in and out.
@@ -249,6 +304,18 @@ class MultiHeadAttention(nn.Module):
         if self.w_o.bias is not None:
             nn.init.zeros_(self.w_qkv.bias)
             nn.init.zeros_(self.w_o.bias)
+
+    @overload
+    def forward(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None, *, causal: bool = False,
+        return_weights: Literal[False] = False,
+    ) -> Tensor: ...  # fmt: skip
+    @overload
+    def forward(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None, *, causal: bool = False, return_weights: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 
     def forward(
         self,
@@ -289,7 +356,7 @@ class MultiHeadAttention(nn.Module):
         weight, sizes = plain_weight(self.w_qkv), (self.d_model, self.n_heads)
         require_module_call(query, key, value, mask, causal, return_weights, weight, sizes)
 
-        q, k, v = self._project(query, key, value, weight)  # (B, h, T, d_k) each
+        q, k, v = self._project(query, key, value)  # (B, h, T, d_k) each
         dropout = self.dropout if self.training else 0.0
         context, weights = attend(q, k, v, mask, causal, dropout, return_weights)
         output = self.w_o(merge_heads(context))  # (B, T_q, d_model)
@@ -300,24 +367,22 @@ class MultiHeadAttention(nn.Module):
             weights = None if weights is None else weights.squeeze(0)
         return output if weights is None else (output, weights)
 
-    def _project(
-        self, query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        """Q, K and V, each (B, h, T, d_k)."""
-        # The rows of w_qkv are 3h heads: h of queries, h of keys, h of values.
-        h, layer = self.n_heads, self.w_qkv
+    if TYPE_CHECKING:
+        __call__ = forward
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """Q, K and V, each (B, h, T, d_k): the rows of w_qkv are h heads of each."""
+        h = self.n_heads
         if query is key is value:
-            return project(layer, query, 3 * h, self.d_k, weight).chunk(3, dim=1)
-        if weight is None:  # the layer must be called, and gives all rows of each input
-            q = project(layer, query, 3 * h, self.d_k, None)
-            k = project(layer, key, 3 * h, self.d_k, None)
-            v = k if value is key else project(layer, value, 3 * h, self.d_k, None)
-            return q[:, :h], k[:, h : 2 * h], v[:, 2 * h :]
-        # Each input needs a third of the rows.
-        width, bias = h * self.d_k, layer.bias
-        thirds = weight.split(width), (None,) * 3 if bias is None else bias.split(width)
-        parts = zip((query, key, value), *thirds, strict=True)
-        return tuple(_split(_linear(x, w, b), h) for x, w, b in parts)
+            return heads_of(self.w_qkv, query, 3 * h, self.d_k).chunk(3, dim=1)
+        if plain_weight(self.w_qkv) is not None:
+            # Each input needs a third of the rows.
+            thirds = thirds_of(self.w_qkv, (query, key, value))
+            return tuple(_split(rows, h) for rows in thirds)
+        q = heads_of(self.w_qkv, query, 3 * h, self.d_k)
+        k = heads_of(self.w_qkv, key, 3 * h, self.d_k)
+        v = k if value is key else heads_of(self.w_qkv, value, 3 * h, self.d_k)
+        return q[:, :h], k[:, h : 2 * h], v[:, 2 * h :]
 
     @classmethod
     def from_torch(cls, other: nn.MultiheadAttention) -> Self:
@@ -331,26 +396,7 @@ class MultiHeadAttention(nn.Module):
             ValueError: it has what this class has not: kdim, vdim, add_bias_kv, add_zero_attn, a
                 dropout of 1, or a forward of its own with weights of its own.
         """
-        if not isinstance(other, nn.MultiheadAttention):
-            raise TypeError(f"other must be an nn.MultiheadAttention; got {describe(other)}.")
-        if other.in_proj_weight is None:
-            raise ValueError(
-                f"other must have one width for query, key and value; got embed_dim = "
-                f"{other.embed_dim}, kdim = {other.kdim}, vdim = {other.vdim}."
-            )
-        if other.bias_k is not None or other.add_zero_attn:
-            raise ValueError("other must be without add_bias_kv and add_zero_attn; it has one.")
-        extra = other.state_dict().keys() - _OUR_NAMES.keys()
-        if extra and type(other).forward is not nn.MultiheadAttention.forward:
-            raise ValueError(
-                f"other must have no weights but those of nn.MultiheadAttention; got one with "
-                f"{say(sorted(extra))}."
-            )
-        has_bias = other.in_proj_bias is not None
-        mha = cls(other.embed_dim, other.num_heads, bias=has_bias, dropout=other.dropout)
-        mha.to(other.in_proj_weight).train(other.training)
-        mha.load_state_dict(_renamed(other, {ours: name for name, ours in _OUR_NAMES.items()}))
-        return mha
+        return conversion.from_torch(cls, other)
 
     def to_torch(self) -> nn.MultiheadAttention:
         """A copy as PyTorch's module (batch_first=True), otherwise as `from_torch` makes ours.
@@ -359,80 +405,17 @@ class MultiHeadAttention(nn.Module):
             ValueError: h·d_k differs from d_model, which nn.MultiheadAttention cannot have, or a
                 layer was replaced, so that there is no weight to copy.
         """
-        require_copied(w_qkv=self.w_qkv, w_o=self.w_o)
-        if self.n_heads * self.d_k != self.d_model:
-            raise ValueError(
-                f"nn.MultiheadAttention needs n_heads * d_k = d_model; this module has "
-                f"{self.n_heads} * {self.d_k} and d_model = {self.d_model}."
-            )
-        other = nn.MultiheadAttention(
-            self.d_model,
-            self.n_heads,
-            dropout=self.dropout,
-            bias=self.w_o.bias is not None,
-            batch_first=True,
-        )
-        other.to(self.w_o.weight).train(self.training)
-        other.load_state_dict(_renamed(self, _OUR_NAMES))
-        return other
+        return conversion.to_torch(self)
 
     def extra_repr(self) -> str:
         sizes = f"d_model={self.d_model}, n_heads={self.n_heads}, d_k={self.d_k}"
         return sizes + (f", dropout={self.dropout}" if self.dropout else "")
 
 
-# PyTorch's name of a parameter → ours.
-_OUR_NAMES = {
-    "in_proj_weight": "w_qkv.weight",
-    "in_proj_bias": "w_qkv.bias",
-    "out_proj.weight": "w_o.weight",
-    "out_proj.bias": "w_o.bias",
-}
-
-
-def _renamed(module: nn.Module, names: dict[str, str]) -> dict[str, Tensor]:
-    """The weights in use by `module` under new names, `names` being new → own; biases if any."""
-    tensors = {new: attrgetter(own)(module) for new, own in names.items()}
-    return {new: x for new, x in tensors.items() if x is not None}
-
-
-def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
-    """The weight of an nn.Linear with nothing around it; None where the layer must be called.
-
-    So it must with hooks, adapters, pruning, norms, parametrizations, quantised and offloaded
-    weights. (Not with hooks on all modules at once, which only observe.)
-    """
-    weight = layer._parameters.get("weight")
-    plain = (
-        type(layer) is nn.Linear
-        and type(weight) in (nn.Parameter, Tensor)
-        and not layer._forward_pre_hooks
-        and not layer._forward_hooks
-        and not layer._backward_pre_hooks
-        and not layer._backward_hooks
-        and "forward" not in layer.__dict__
-    )
-    return weight if plain else None
-
-
-def project(
-    layer: nn.Module,
-    x: Float[Tensor, "*B T d_model"],
-    n_heads: int,
-    d_k: int,
-    weight: Float[Tensor, "width d_model"] | None,
+def heads_of(
+    layer: nn.Module, x: Float[Tensor, "*B T d_model"], n_heads: int, d_k: int
 ) -> Float[Tensor, "_ {n_heads} T {d_k}"]:
-    """Calls the layer and cuts what it gives into heads; `weight` as `plain_weight` says."""
+    """What the layer makes of x, cut into heads."""
     rows = layer(x)
-    if weight is None:  # something around the layer made them
-        require_rows(rows, (*x.shape[:-1], n_heads * d_k))
+    require_rows(rows, (*x.shape[:-1], n_heads * d_k))
     return _split(rows, n_heads)
-
-
-def _linear(
-    x: Float[Tensor, "*B T d_model"], weight: Tensor, bias: Tensor | None
-) -> Float[Tensor, "*B T width"]:
-    """A sequence expanded to a batch, such as learned queries, is projected once."""
-    if x.ndim == 3 and x.stride(0) == 0:
-        return F.linear(x[:1], weight, bias).expand(len(x), -1, -1)
-    return F.linear(x, weight, bias)

@@ -12,18 +12,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mha_lesson.refusals import (
-    FLOATS,
-    MOST,
-    describe,
-    listed,
-    listed_ints,
-    require_probability,
-    require_whole,
-    say,
-)
+from mha_lesson import refusals
+from mha_lesson.refusals import MOST, describe, say
 
-Link = tuple[int, int]  # (from, to): a query and the key that it should look at
+Link = tuple[int, int]  # (from, to): word numbers, "[CLS]" being 0
 
 # ---------------------------------------------------------------- how a head spreads its weight
 
@@ -70,7 +62,7 @@ def join_pieces(
     """
     _require_square(weights)
     T = weights.shape[-1]
-    of = listed_ints("word_of", word_of, 0, T - 1)
+    of = refusals.listed_ints("word_of", word_of, 0, T - 1)
     if len(of) != T or len(set(of)) != max(of) + 1:
         raise ValueError(
             f"word_of must hold T = {T} word numbers, each from 0 to the last one; got {say(of)}."
@@ -139,7 +131,7 @@ def prefers(
     """Whether word `query` gives more weight to word `this` than to word `other`."""
     _require_square(weights)
     for name, word in (("query", query), ("this", this), ("other", other)):
-        require_whole(name, word, 0, weights.shape[-1] - 1)
+        refusals.require_whole(name, word, 0, weights.shape[-1] - 1)
     return weights[..., query, this] > weights[..., query, other]
 
 
@@ -153,8 +145,8 @@ def interval(found: int, n: int) -> tuple[float, float]:
 
     Source: Wilson (1927), Probable Inference, the Law of Succession, and Statistical Inference.
     """
-    require_whole("n", n, 1, MOST)
-    require_whole("found", found, 0, n)
+    refusals.require_whole("n", n, 1, MOST)
+    refusals.require_whole("found", found, 0, n)
     found, n = int(found), int(n)
     z = 1.96  # 95% of a normal distribution lie within so many standard deviations
     middle = (found + z * z / 2) / (n + z * z)
@@ -172,9 +164,9 @@ def best_of_coins(n: int, chance: float, heads: int) -> float:
         chance: with which probability an answer of a coin is right.
         heads: how many heads toss.
     """
-    require_whole("n", n, 1, 1000)  # of more, a float cannot hold the number of ways
-    require_whole("heads", heads, 1, MOST)
-    require_probability("chance", chance)
+    refusals.require_whole("n", n, 1, 1000)  # of more, a float cannot hold the number of ways
+    refusals.require_whole("heads", heads, 1, MOST)
+    refusals.require_probability("chance", chance)
     n, heads = int(n), int(heads)
     one = [math.comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(n + 1)]
     # The mean of the best is the sum over k of P(best ≥ k), and P(best < k) is P(one < k)^heads.
@@ -189,8 +181,8 @@ def _at_offset(weights: Tensor, offset: int) -> Tensor:
 def _pairs(links: Sequence[Link], last: int) -> list[Link]:
     """The links, each checked to be two word numbers up to `last`."""
     pairs = []
-    for i, link in enumerate(listed("links", links, "(from, to) pairs")):
-        ends = listed_ints(f"links[{i}]", link, 0, last)
+    for i, link in enumerate(refusals.listed("links", links, "(from, to) pairs")):
+        ends = refusals.listed_ints(f"links[{i}]", link, 0, last)
         if len(ends) != 2:
             raise ValueError(f"links[{i}] must be a (from, to) pair; got {say(link)}.")
         pairs.append((ends[0], ends[1]))
@@ -206,7 +198,7 @@ def _require_tokens(weights: Tensor) -> None:
 def _require_square(weights: Tensor) -> None:
     if (
         not isinstance(weights, Tensor)
-        or weights.dtype not in FLOATS
+        or weights.dtype not in refusals.FLOATS
         or weights.ndim < 2
         or weights.shape[-1] != weights.shape[-2]
         or weights.shape[-1] == 0

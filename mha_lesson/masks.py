@@ -7,7 +7,7 @@ from jaxtyping import Bool, Integer
 from torch import Tensor
 
 from mha_lesson.refusals import require_device, require_positive_int
-from mha_lesson.refusals.of_attention import require_lengths
+from mha_lesson.refusals.of_attention import require_lengths, require_longest, whole_lengths
 
 
 def causal_mask(
@@ -29,7 +29,7 @@ def causal_mask(
     """
     require_positive_int("n_tokens", n_tokens)
     require_device("device", device)
-    return torch.ones(n_tokens, n_tokens, dtype=torch.bool, device=device).triu(diagonal=1)
+    return out_of_reach(int(n_tokens), device=device)
 
 
 def padding_mask(
@@ -49,6 +49,34 @@ def padding_mask(
         TypeError: `lengths` are not integers.
         ValueError: `lengths` has another shape than (B,), or one of them is outside 0 … T.
     """
-    lengths, n_tokens = require_lengths(lengths, n_tokens)
+    lengths = whole_lengths(lengths)
+    if n_tokens is None:
+        require_longest(lengths)
+        n_tokens = int(lengths.max())
+    require_lengths(lengths, n_tokens)
     positions = torch.arange(n_tokens, device=lengths.device)  # (T,)
     return (positions >= lengths[:, None])[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
+
+
+def out_of_reach(
+    n_new: int,
+    n_held: int = 0,
+    window: int | None = None,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "T_new T_k"]:
+    """True at the future, and at what lies `window` or more tokens back.
+
+    T_k = n_held + n_new: the new tokens stand behind those that are held.
+    """
+    query = torch.arange(n_held, n_held + n_new, device=device)[:, None]
+    key = torch.arange(n_held + n_new, device=device)
+    return key > query if window is None else (key > query) | (query - key >= window)
+
+
+def fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
+    """The mask in as many axes as the scores have: (B, T_q, T_k) becomes (B, 1, T_q, T_k)."""
+    while mask.ndim < n_axes:
+        mask = mask.unsqueeze(-3)  # every head, and every sequence, alike
+    while mask.ndim > n_axes:
+        mask = mask.squeeze(-3)  # no head axis, or no batch axis, to stand for
+    return mask

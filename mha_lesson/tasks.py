@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from mha_lesson.refusals import describe, require_axes, require_seed, require_sizes
+from mha_lesson import refusals
+from mha_lesson.refusals import describe
 
 
 def repeat_batches(
@@ -31,7 +32,7 @@ def repeat_batches(
     Raises:
         TypeError, ValueError: a size is not a positive integer, or the seed not a whole number.
     """
-    require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
+    refusals.require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
     return (ids.repeat(1, n_tokens) for ids in _random_ints(n_ids, (n_rows, 1), seed))
 
 
@@ -42,7 +43,7 @@ def letter_batches(
 
     Args, Yields, Raises: as `repeat_batches`; the answers are `both_sides` of a batch.
     """
-    require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
+    refusals.require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
     return _random_ints(n_letters, (n_rows, n_tokens), seed)
 
 
@@ -58,7 +59,7 @@ def both_sides(letters: Int[Tensor, "B T"]) -> Int[Tensor, "B inner 2"]:
     Raises:
         TypeError, ValueError: `letters` is not (B, T), or has no inner position.
     """
-    require_axes("letters", letters, 2, "(B, T)")
+    refusals.require_axes("letters", letters, 2, "(B, T)")
     if letters.shape[1] < 3:
         raise ValueError(f"letters must have T of at least 3; got {describe(letters)}.")
     return torch.stack([letters[:, :-2], letters[:, 2:]], dim=-1)
@@ -79,8 +80,8 @@ def text_batches(
     Raises:
         TypeError, ValueError: a size is not a positive integer, or the text is shorter than T.
     """
-    require_sizes(n_rows=n_rows, n_tokens=n_tokens)
-    require_axes("ids", ids, 1, "(N,)")
+    refusals.require_sizes(n_rows=n_rows, n_tokens=n_tokens)
+    refusals.require_axes("ids", ids, 1, "(N,)")
     if len(ids) < n_tokens:
         raise ValueError(f"ids must hold at least n_tokens = {n_tokens}; got {describe(ids)}.")
     windows = ids.unfold(0, n_tokens, 1)  # (N - T + 1, T), a view: no copy of the text
@@ -89,6 +90,6 @@ def text_batches(
 
 def _random_ints(n: int, size: tuple[int, ...], seed: int) -> Iterator[Tensor]:
     """Endless tensors of integers from 0 to n - 1; an unfit seed is refused at the call."""
-    require_seed(seed)
+    refusals.require_seed(seed)
     generator = torch.Generator().manual_seed(int(seed))
     return (torch.randint(n, size, generator=generator, device="cpu") for _ in repeat(None))

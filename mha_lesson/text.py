@@ -18,16 +18,9 @@ from jaxtyping import Float
 from safetensors import safe_open
 from torch import Tensor
 
+from mha_lesson import refusals
 from mha_lesson.attention import scaled_dot_product_attention, split_heads
-from mha_lesson.refusals import (
-    listed_texts,
-    require_device,
-    require_one_of,
-    require_seed,
-    require_sizes,
-    require_text,
-    require_whole,
-)
+from mha_lesson.heads import Link
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "data" if (HERE / "data").is_dir() else HERE.parent / "data"
@@ -52,7 +45,7 @@ def data_file(name: str) -> Path:
         ValueError: there is none of this name, or it is not the file that this version was made
             with.
     """
-    require_one_of("name", name, tuple(SHA256))
+    refusals.require_one_of("name", name, tuple(SHA256))
     path = DATA / name
     if not path.is_file():
         raise FileNotFoundError(
@@ -123,7 +116,7 @@ class Sentence:
         Raises:
             ValueError: this machine has no such device.
         """
-        require_device("device", device)
+        refusals.require_device("device", device)
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         moved: Any = {k: v.to(device) for k, v in values.items() if torch.is_tensor(v)}
         return replace(self, **moved)
@@ -139,7 +132,7 @@ class Sentence:
 
     def head(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
         """Q, K and V of head i, each (T, d_k)."""
-        require_whole("i", i, 0, self.n_heads - 1)
+        refusals.require_whole("i", i, 0, self.n_heads - 1)
         q, k, v = self.heads
         return q[i], k[i], v[i]
 
@@ -164,7 +157,7 @@ def sentence() -> Sentence:
 
 def labels(tokens: Sequence[str]) -> tuple[str, ...]:
     """Word pieces as pictures show them: ("spun", "##ky") becomes ("spun-", "-ky")."""
-    tokens = listed_texts("tokens", tokens)
+    tokens = refusals.listed_texts("tokens", tokens)
     following = (*tokens, "")[1:]
     return tuple(
         ("-" + token[2:] if token.startswith("##") else token) + "-" * after.startswith("##")
@@ -175,8 +168,6 @@ def labels(tokens: Sequence[str]) -> tuple[str, ...]:
 # ---------------------------------------------------------------- annotated sentences
 
 WORD = re.compile(r"\w+|[^\w\s]")  # punctuation marks are words of their own
-
-Link = tuple[int, int]  # from a word to a word, counted with "[CLS]" as word 0
 
 
 @dataclass(frozen=True)
@@ -230,7 +221,7 @@ def words(text: str) -> list[str]:
     >>> words("Over it.")
     ['Over', 'it', '.']
     """
-    require_text(text=text)
+    refusals.require_text(text=text)
     return WORD.findall(text)
 
 
@@ -270,8 +261,8 @@ def random_sentences(n_sentences: int, n_words: int, *, seed: int = 0) -> list[s
         n_sentences, n_words: how many sentences of how many words.
         seed: the same seed gives the same sentences.
     """
-    require_sizes(n_sentences=n_sentences, n_words=n_words)
-    require_seed(seed)
+    refusals.require_sizes(n_sentences=n_sentences, n_words=n_words)
+    refusals.require_seed(seed)
     vocabulary = sorted(
         {w.lower() for s in annotated_sentences() for w in words(s.text) if w.isalpha()}
     )

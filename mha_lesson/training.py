@@ -4,7 +4,6 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,25 +12,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from mha_lesson.attention import MultiHeadAttention
-from mha_lesson.models import TwoSidesModel
+from mha_lesson import refusals
+from mha_lesson.models import TwoSidesModel, attentions_of
 from mha_lesson.progress import Progress
-from mha_lesson.refusals import (
-    MOST,
-    describe,
-    is_whole,
-    listed_ints,
-    require_axes,
-    require_bool,
-    require_callable,
-    require_floats,
-    require_ids,
-    require_kind,
-    require_positive,
-    require_positive_int,
-    require_sizes,
-    say,
-)
+from mha_lesson.refusals import MOST, describe, say
 from mha_lesson.runtime import device
 from mha_lesson.tasks import both_sides, letter_batches
 
@@ -65,7 +49,7 @@ class Run:
         Raises:
             ValueError: no snapshot was taken there.
         """
-        if not (is_whole(step, 0, MOST) and step in self.snapshots):
+        if not (refusals.is_whole(step, 0, MOST) and step in self.snapshots):
             raise ValueError(f"step must be one of {sorted(self.snapshots)}; got {say(step)}.")
         model = copy.deepcopy(self.model)
         model.load_state_dict(self.snapshots[step])
@@ -108,14 +92,14 @@ def train(
             no scalar that depends on the model; the sentence says which.
     """
     where = _device_of(model)
-    require_callable("loss", loss)
-    require_positive_int("n_steps", n_steps)
-    require_positive("learning_rate", learning_rate)
-    require_bool("decay", decay)
+    refusals.require_callable("loss", loss)
+    refusals.require_positive_int("n_steps", n_steps)
+    refusals.require_positive("learning_rate", learning_rate)
+    refusals.require_bool("decay", decay)
     if snapshot_every is not None:
-        require_positive_int("snapshot_every", snapshot_every)
+        refusals.require_positive_int("snapshot_every", snapshot_every)
     if bar is not None:
-        require_kind("bar", bar, Progress)
+        refusals.require_kind("bar", bar, Progress)
     adam = torch.optim.Adam(model.parameters(), fused=True)  # one kernel for all parameters
     run = Run(model, n_steps)
     shown = Progress(n_steps, label) if bar is None else nullcontext(bar)
@@ -142,47 +126,12 @@ def train(
     return run
 
 
-class Plan(NamedTuple):
-    """How a run is made."""
-
-    fresh: Callable[[], nn.Module]
-    seed: int
-    batches: Callable[..., Iterator[Tensor]]
-    loss: Callable[[nn.Module, Tensor], Tensor]
-    n_steps: int
-    learning_rate: float
-    decay: bool = True
-
-    def start(self) -> nn.Module:
-        """The model before its training, its weights drawn from the seed, on the CPU."""
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            torch.manual_seed(self.seed)
-            return self.fresh()
-
-    def carry_out(
-        self, label: str, bar: Progress | None = None, snapshot_every: int | None = None
-    ) -> Run:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)  # a model may use random numbers
-            return train(
-                self.start().to(device),
-                self.batches(seed=self.seed),
-                self.loss,
-                n_steps=self.n_steps,
-                learning_rate=self.learning_rate,
-                decay=self.decay,
-                snapshot_every=snapshot_every,
-                label=label,
-                bar=bar,
-            )
-
-
 def _weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
 
 
 def _device_of(model: nn.Module) -> torch.device:
-    require_kind("model", model, nn.Module)
+    refusals.require_kind("model", model, nn.Module)
     for parameter in model.parameters():
         return parameter.device
     raise ValueError(f"model must have parameters; got a {type(model).__name__} without any.")
@@ -196,7 +145,7 @@ def _steps(batches: Iterable[Tensor], n_steps: int) -> Iterator[tuple[int, Tenso
         raise TypeError(f"batches must be a list or iterator; got {describe(batches)}.") from None
     step = 0
     for step, batch in enumerate(first, start=1):
-        require_kind("batches, each of them,", batch, Tensor)
+        refusals.require_kind("batches, each of them,", batch, Tensor)
         yield step - 1, batch
     if step < n_steps:
         raise ValueError(f"batches must last for {n_steps} steps; they end after {step}.")
@@ -217,11 +166,11 @@ def next_token_loss(
     Raises:
         TypeError, ValueError: a shape or dtype does not fit, or a token is not below V.
     """
-    require_floats("logits", logits, "(B, T, V)")
-    require_axes("logits", logits, 3, "(B, T, V)")
+    refusals.require_floats("logits", logits, "(B, T, V)")
+    refusals.require_axes("logits", logits, 3, "(B, T, V)")
     if logits.shape[2] == 0:
         raise ValueError(f"logits must have a V of at least 1; got {describe(logits)}.")
-    require_ids("tokens", tokens, 2, "(B, T)", logits.shape[-1])
+    refusals.require_ids("tokens", tokens, 2, "(B, T)", logits.shape[-1])
     if logits.shape[:2] != tokens.shape or tokens.shape[1] < 2:
         raise ValueError(
             f"logits and tokens must share B and T, T of at least 2; "
@@ -233,7 +182,7 @@ def next_token_loss(
 
 def predict_next(model: nn.Module, tokens: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
     """`next_token_loss` of a model, as `train` wants it."""
-    require_kind("model", model, nn.Module)
+    refusals.require_kind("model", model, nn.Module)
     return next_token_loss(model(tokens), tokens)
 
 
@@ -253,8 +202,8 @@ def two_sides_loss(
     Raises:
         TypeError, ValueError: `letters` or `sides` do not fit, or the model gives other scores.
     """
-    sides = listed_ints("sides", sides, 0, 1)
-    require_positive_int("the number of sides", len(sides))
+    sides = refusals.listed_ints("sides", sides, 0, 1)
+    refusals.require_positive_int("the number of sides", len(sides))
     answers = both_sides(letters)  # (B, T - 2, 2)
     scores = _scores(model, letters)  # (B, T - 2, 2, n_letters)
     if sides != [0, 1]:  # to pick both takes a tenth of a step's time
@@ -264,13 +213,13 @@ def two_sides_loss(
 
 def _scores(model: nn.Module, letters: Tensor) -> Float[Tensor, "B inner 2 n_letters"]:
     """What a `TwoSidesModel` says about the neighbours of the inner positions."""
-    require_kind("model", model, nn.Module)
+    refusals.require_kind("model", model, nn.Module)
     scores = model(letters)
     fits = isinstance(scores, Tensor) and scores.shape[:-1] == (*letters.shape, 2)
     if not fits or scores.shape[-1] == 0:
         raise ValueError(f"model must give scores (B, T, 2, n_letters); got {describe(scores)}.")
-    require_floats("the scores that model gives", scores, "(B, T, 2, n_letters)")
-    require_ids("letters", letters, 2, "(B, T)", scores.shape[-1])
+    refusals.require_floats("the scores that model gives", scores, "(B, T, 2, n_letters)")
+    refusals.require_ids("letters", letters, 2, "(B, T)", scores.shape[-1])
     return scores[:, 1:-1]
 
 
@@ -291,15 +240,25 @@ def two_sides_runs(
     Returns:
         A `Run` for each seed; fewer where somebody interrupted, and then finished ones only.
     """
-    seeds, runs = listed_ints("seeds", seeds, 0, 2**63 - 1), []
-    require_positive_int("the number of seeds", len(seeds))
-    require_sizes(n_heads=n_heads, n_steps=n_steps)
+    seeds, runs = refusals.listed_ints("seeds", seeds, 0, 2**63 - 1), []
+    refusals.require_positive_int("the number of seeds", len(seeds))
+    refusals.require_sizes(n_heads=n_heads, n_steps=n_steps)
     label = f"h = {n_heads}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
     with Progress(len(seeds) * int(n_steps), label) as bar:
         for seed in seeds:
-            fresh = partial(TwoSidesModel, n_heads)
-            plan = Plan(fresh, seed, letter_batches, two_sides_loss, n_steps, 5e-3)
-            run = plan.carry_out(label, bar, snapshot_every)
+            with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+                torch.manual_seed(seed)
+                model = TwoSidesModel(n_heads)
+            run = train(
+                model.to(device),
+                letter_batches(seed=seed),
+                two_sides_loss,
+                n_steps=n_steps,
+                learning_rate=5e-3,
+                snapshot_every=snapshot_every,
+                label=label,
+                bar=bar,
+            )
             if not run.finished:
                 break
             runs.append(run)
@@ -348,11 +307,11 @@ def with_uniform_attention(model: nn.Module) -> nn.Module:
     Raises:
         TypeError, ValueError: `model` is no model, or its W^Q and W^K are pruned or parametrised.
     """
-    require_kind("model", model, nn.Module)
-    for attention in _attentions(model):
+    refusals.require_kind("model", model, nn.Module)
+    for attention in attentions_of(model):
         _require_plain("w_qkv", attention.w_qkv)
     model = copy.deepcopy(model)
-    for attention in _attentions(model):
+    for attention in attentions_of(model):
         width = 2 * attention.n_heads * attention.d_k
         for parameter in attention.w_qkv.parameters():  # rows q, then k, then v
             parameter.data[:width] = 0
@@ -371,19 +330,19 @@ def silence_head(model: nn.Module, head: int, *, layer: int = 0) -> nn.Module:
         TypeError, ValueError: `model` is no model, there is no such layer or head, or its W^O is
             pruned or parametrised.
     """
-    require_kind("model", model, nn.Module)
-    attentions = _attentions(model)
+    refusals.require_kind("model", model, nn.Module)
+    attentions = attentions_of(model)
     if not attentions:
         raise ValueError("model must have a MultiHeadAttention in it; it has none.")
-    if not is_whole(layer, 0, len(attentions) - 1):
+    if not refusals.is_whole(layer, 0, len(attentions) - 1):
         raise ValueError(f"layer must lie between 0 and {len(attentions) - 1}; got {say(layer)}.")
     attention = attentions[layer]
-    if not is_whole(head, 0, attention.n_heads - 1):
+    if not refusals.is_whole(head, 0, attention.n_heads - 1):
         raise ValueError(f"head must lie between 0 and {attention.n_heads - 1}; got {say(head)}.")
     _require_plain("w_o", attention.w_o)
     model = copy.deepcopy(model)
     slab = slice(head * attention.d_k, (head + 1) * attention.d_k)
-    _attentions(model)[layer].w_o.weight.data[:, slab] = 0  # (d_model, h*d_k)
+    attentions_of(model)[layer].w_o.weight.data[:, slab] = 0  # (d_model, h*d_k)
     return model
 
 
@@ -402,8 +361,8 @@ def weight_by_offset(
     Raises:
         TypeError, ValueError: there is no such query, or the weights are not square.
     """
-    require_floats("weights", weights, "(..., T, T)")
-    offsets = listed_ints("offsets", offsets)
+    refusals.require_floats("weights", weights, "(..., T, T)")
+    offsets = refusals.listed_ints("offsets", offsets)
     T = weights.shape[-1] if weights.ndim else 0
     first, last = -min([0, *offsets]), T - max([0, *offsets])
     if not offsets or weights.ndim < 2 or weights.shape[-2] != T or first >= last:
@@ -414,10 +373,6 @@ def weight_by_offset(
     queries = torch.arange(first, last, device=weights.device)
     means = [weights[..., queries, queries + offset].mean(dim=-1) for offset in offsets]
     return torch.stack(means, dim=-1)
-
-
-def _attentions(model: nn.Module) -> list[MultiHeadAttention]:
-    return [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
 
 
 def _require_plain(name: str, layer: nn.Linear) -> None:

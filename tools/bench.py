@@ -25,7 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mha_lesson import GroupedQueryAttention, KVCache, MultiHeadAttention, causal_mask, cost
+from mha_course.collection import cost
+from mha_lesson import GroupedQueryAttention, KVCache, MultiHeadAttention, causal_mask
 
 SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
 BUDGET = 8.0  # seconds of one row

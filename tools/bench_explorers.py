@@ -26,7 +26,8 @@ BEFORE = {  # what the notebooks pass to an explorer
 CELL = """import time
 from IPython.display import display
 from mha_course import explore
-from mha_lesson import cost, training
+from mha_course import cost
+from mha_lesson import training
 {before}
 began = time.process_time()
 display(explore.{name}(*arguments))

@@ -15,10 +15,10 @@ from statistics import mean
 import torch
 from torch import Tensor, nn
 
-from mha_course.collection.runs import alphabet, novel_ids
-from mha_lesson.models import LanguageModel
+from mha_course.collection.runs import Plan, alphabet, novel_ids
+from mha_lesson.models import LanguageModel, pre_norm
 from mha_lesson.tasks import text_batches
-from mha_lesson.training import Plan, predict_next
+from mha_lesson.training import predict_next
 
 # The bound between which each draws uniformly, as a share of the package's.
 STARTS = {"Glorot's rule for each": 1.0, "for the fused matrix": 2**-0.5, "nn.Linear": 3**-0.5}
@@ -37,8 +37,8 @@ class Stacked(nn.Module):
         ends = self.blocks[0]
         x = ends._embed(ids)
         for block in self.blocks:
-            x = x + block.attention(block.norm_before_attention(x), causal=True)
-            x = x + block.feed_forward(block.norm_before_feed_forward(x))
+            norms = block.norm_before_attention, block.norm_before_feed_forward
+            x = pre_norm(x, norms, partial(block.attention, causal=True), block.feed_forward)
         return ends.reader(ends.norm_before_reader(x))
 
 

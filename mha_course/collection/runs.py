@@ -7,6 +7,7 @@ plan gave; with `live=True` the model is trained now. Tables are numbers of many
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from itertools import product
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,13 +24,48 @@ from mha_lesson.runtime import device
 from mha_lesson.tasks import letter_batches, repeat_batches, text_batches
 from mha_lesson.text import data_file, northanger_abbey
 from mha_lesson.training import (
-    Plan,
     Run,
     predict_next,
     side_accuracy,
+    train,
     two_sides_loss,
     with_uniform_attention,
 )
+
+
+class Plan(NamedTuple):
+    """How a run is made."""
+
+    fresh: Callable[[], nn.Module]
+    seed: int
+    batches: Callable[..., Iterator[Tensor]]
+    loss: Callable[[nn.Module, Tensor], Tensor]
+    n_steps: int
+    learning_rate: float
+    decay: bool = True
+
+    def start(self) -> nn.Module:
+        """The model before its training, its weights drawn from the seed, on the CPU."""
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.manual_seed(self.seed)
+            return self.fresh()
+
+    def carry_out(
+        self, label: str, bar: Progress | None = None, snapshot_every: int | None = None
+    ) -> Run:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)  # a model may use random numbers
+            return train(
+                self.start().to(device),
+                self.batches(seed=self.seed),
+                self.loss,
+                n_steps=self.n_steps,
+                learning_rate=self.learning_rate,
+                decay=self.decay,
+                snapshot_every=snapshot_every,
+                label=label,
+                bar=bar,
+            )
 
 
 def load(name: str, *, live: bool = False) -> Run:

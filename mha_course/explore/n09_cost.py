@@ -6,9 +6,9 @@ from functools import partial
 import ipywidgets as widgets
 
 from mha_course.base.numerals import axis_end
+from mha_course.collection.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Bars, Curve, Scene, Table
-from mha_lesson.cost import CORES, TEXTBOOK, Measured, core_bytes, core_seconds, flops
 from mha_lesson.refusals import say
 
 LENGTHS = tuple(2**k for k in range(6, 15))  # T = 64 … 16,384
@@ -22,11 +22,11 @@ def cost(measured: Measured | None = None) -> Explorer:
     """Sliders `T`, `d_model` and `h` over predicted cost.
 
     Args:
-        measured: a result of `mha_lesson.cost.measure`, drawn beside the prediction wherever
+        measured: a result of `mha_course.cost.measure`, drawn beside the prediction wherever
             the sliders stand at its sizes.
     """
     if measured is not None and not isinstance(measured, Measured):
-        raise TypeError(f"measured must come from mha_lesson.cost.measure; got {say(measured)}.")
+        raise TypeError(f"measured must come from mha_course.cost.measure; got {say(measured)}.")
     d_model, h = (512, 8) if measured is None else (measured.d_model, measured.n_heads)
     widths = sorted({w for w in WIDTHS if w % h == 0} | {d_model})
     heads = [n for n in sorted({*HEADS, h}) if all(w % n == 0 for w in widths)]

@@ -20,6 +20,9 @@ MOST = 2**31 - 1  # of any size: products of several must fit in 64 bits, or no 
 def describe(x: Any) -> str:
     """What came, in a few words: shape, dtype and device of a tensor, else the type and value."""
     if isinstance(x, Tensor):
+        if x.is_nested or x.layout != torch.strided:
+            kind = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
+            return f"a {kind} tensor of {x.dtype} on {x.device}"
         return f"a {x.dtype} tensor of shape {tuple(x.shape)} on {x.device}"
     return f"{type(x).__name__} {say(x)}"
 
@@ -153,6 +156,11 @@ def listed_texts(name: str, values: Any) -> list[str]:
 def require_tensor(name: str, x: Any, axes: str) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor of shape {axes}; got {describe(x)}.")
+    if x.is_nested or x.layout != torch.strided:
+        raise TypeError(
+            f"{name} must be a dense tensor of shape {axes}, padded where lengths differ; "
+            f"got {describe(x)}."
+        )
 
 
 def require_axes(name: str, x: Any, n_axes: int, axes: str) -> None:

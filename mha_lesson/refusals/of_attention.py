@@ -102,8 +102,8 @@ def require_module_call(
     _require_options(mask, causal, return_weights, query, scores)
 
 
-def require_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
-    """lengths (B,) of integers from 0 to T, as int64; and T, the largest of them if it is None."""
+def whole_lengths(lengths: Any) -> Tensor:
+    """lengths (B,) of integers, as int64, of which torch has a maximum."""
     if not isinstance(lengths, Tensor):
         try:
             lengths = torch.as_tensor(lengths)
@@ -111,25 +111,31 @@ def require_lengths(lengths: Any, n_tokens: Any) -> tuple[Tensor, int]:
             raise TypeError(
                 f"lengths must be integers, a tensor (B,) or a list; got {describe(lengths)}."
             ) from error
+    require_tensor("lengths", lengths, "(B,)")
     if lengths.ndim != 1 or len(lengths) == 0:
         raise ValueError(f"lengths must have shape (B,) with B > 0; got {describe(lengths)}.")
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(f"lengths must be integers; got {describe(lengths)}.")
-    lengths = lengths.long()  # torch has no max of unsigned integers
-    if n_tokens is None:
-        if lengths.is_meta:
-            raise ValueError("n_tokens must be given where lengths has no values (meta device).")
-        n_tokens = int(lengths.max())
-        if n_tokens < 1:
-            raise ValueError(
-                f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
-            )
+    return lengths.long()
+
+
+def require_longest(lengths: Tensor) -> None:
+    """Lengths whose largest can be the number of tokens."""
+    if lengths.is_meta:
+        raise ValueError("n_tokens must be given where lengths has no values (meta device).")
+    if int(lengths.max()) < 1:
+        raise ValueError(
+            f"n_tokens must be given where no length is above 0; got {say(lengths.tolist())}."
+        )
+
+
+def require_lengths(lengths: Tensor, n_tokens: Any) -> None:
+    """Lengths from 0 to n_tokens."""
     require_positive_int("n_tokens", n_tokens)
     if not lengths.is_meta and (int(lengths.min()) < 0 or int(lengths.max()) > n_tokens):
         raise ValueError(
             f"lengths must lie between 0 and n_tokens = {n_tokens}; got {lengths.tolist()}."
         )
-    return lengths, n_tokens
 
 
 def require_tokens_for(weight: Tensor | None, d_model: int, name: str, x: Tensor) -> None:
@@ -207,6 +213,7 @@ def require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
     """Bool, True = blocked: (T_q, T_k), (B, T_q, T_k), or broadcastable to (B, h, T_q, T_k)."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         raise TypeError(f"mask must be a bool tensor; got {describe(mask)}. {CONVENTION}")
+    require_tensor("mask", mask, "(B, h, T_q, T_k)")
     if mask.device != query.device:
         raise ValueError(
             f"mask must be on the device of query, {query.device}; got {describe(mask)}."

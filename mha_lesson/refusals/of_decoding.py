@@ -86,10 +86,12 @@ def require_step(
     require_tokens_for(weight, sizes[0], "x", x)
     if cache is not None:
         require_kind("cache", cache, kind)
-        if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
+        now = backward_pass()
+        if cache.length and now not in (-1, cache.backward):
             raise ValueError(
-                "cache must be None in a layer that torch.utils.checkpoint runs again in the "
-                "backward pass: it would hold the same tokens twice; got a KVCache."
+                f"cache must be None in a backward pass, or have been begun there; this one holds "
+                f"{cache.length} tokens from before, and a layer that torch.utils.checkpoint runs "
+                f"again would add its own a second time."
             )
     require_bool("return_weights", return_weights)
     if mask is not None:
@@ -98,8 +100,14 @@ def require_step(
         require_mask(mask, x, (B, sizes[1], n_new, n_all))
 
 
-def require_same_layer(held: Tensor, new: Tensor) -> None:
-    """The cache's keys (B, h_kv, T_held, d_k) and the new ones fit, but for their lengths."""
+def backward_pass() -> int:
+    """The number of the backward pass that is running, or −1."""
+    return -1 if torch.compiler.is_compiling() else torch._C._current_graph_task_id()
+
+
+def require_same_layer(first: Any, layer: Any, held: Tensor, new: Tensor) -> None:
+    """The cache's keys (B, h_kv, T_held, d_k) and the new ones fit, but for their lengths; and the
+    layer is the first that used it, if that is known."""
     if held.dtype != new.dtype:
         raise TypeError(f"x must have the dtype of the cache: {_two(held, new)}")
     if held.device != new.device:
@@ -108,6 +116,11 @@ def require_same_layer(held: Tensor, new: Tensor) -> None:
         raise ValueError(
             f"x and cache must agree in B, n_kv_heads and d_k; does the cache belong to another "
             f"layer or batch? {_two(held, new)}"
+        )
+    if first is not None and first is not layer:
+        raise ValueError(
+            "cache must be used by one layer, the first that used it; got the cache of another "
+            "layer. KVCache.for_layers(model) makes one for each."
         )
 
 

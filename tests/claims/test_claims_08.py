@@ -165,7 +165,7 @@ def test_layer_5_turns_the_mean_most_also_where_each_layer_ends():
     sentences = [s.text for s in ANNOTATED[1::12]]
     (ids, mask), means = model().batch(sentences), model().head_means(sentences)
     with torch.no_grad():
-        entering = model().encoder(ids, mask)[0][:-1]
+        entering = model().encoder(ids, mask)[:-1]
     for silence in (torch.zeros_like(means), means):
         turned = torch.zeros(6, 12)
         for i, (layer, x) in enumerate(zip(model().encoder.layers, entering, strict=True)):

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import notebooks
-from mha_lesson import MultiHeadAttention, cost, scaled_dot_product_attention
+from mha_course import cost
+from mha_lesson import MultiHeadAttention, scaled_dot_product_attention
 
 CPU = torch.device("cpu")
 # As many operations for every h: test_explore_words.py. Both paths one result: test_attention.py.

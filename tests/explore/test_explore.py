@@ -14,13 +14,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course import explore
+from mha_course.collection import cost
 from mha_course.pictures import controls
 from mha_course.pictures.colours import LOW
 from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.marks import Cells, Path, Text
 from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
-from mha_lesson import MultiHeadAttention, cost, scaled_dot_product_attention
+from mha_lesson import MultiHeadAttention, scaled_dot_product_attention
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, Sentence, sentence
 from mha_lesson.training import two_sides_runs
@@ -524,7 +525,9 @@ class TestCost:
         assert machine.flops_per_second == work[0] / 0.25
         assert machine.bytes_per_second == work[1] / 0.5
 
-    @pytest.mark.parametrize(("T", "d_model", "h"), [(192, 96, 3), (67, 30, 5), (23, 188, 2)])
+    @pytest.mark.parametrize(
+        ("T", "d_model", "h"), [(192, 96, 3), (67, 30, 5), (23, 188, 2), (701, 24, 4)]
+    )
     def test_bytes_as_measured(self, T: int, d_model: int, h: int) -> None:
         q, k, v = torch.randn(3, 1, h, T, d_model // h)
         for core in cost.CORES:

@@ -10,11 +10,12 @@ import pytest
 import torch
 from test_explore import module
 
+from mha_course.collection import cost
 from mha_course.pictures.colours import ROLES
 from mha_course.pictures.layout import draw
 from mha_course.pictures.marks import Cells, Path, Rect, Text
 from mha_course.pictures.panels import head_colour, number
-from mha_lesson import MultiHeadAttention, cost
+from mha_lesson import MultiHeadAttention
 from mha_lesson.text import sentence
 
 flow = importlib.import_module("mha_course.explore.n00_flow")

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 import mha_lesson
 from mha_course import check, explore
 from mha_course.cells import selfcheck
+from mha_course.collection.cost import peak_bytes
 from mha_lesson import pretrained
-from mha_lesson.cost import peak_bytes
 from mha_lesson.heads import breadth
 from mha_lesson.text import random_sentences
 from mha_lesson.training import two_sides_runs

@@ -17,12 +17,11 @@ FLOORS = (
     # what is taught, and what it stands on
     ("mha_lesson.refusals", "mha_lesson.refusals.of_attention", "mha_lesson.refusals.of_decoding",
      "mha_lesson.runtime"),
-    ("mha_lesson.masks", "mha_lesson.attention_weights", "mha_lesson.attention",
+    ("mha_lesson.masks", "mha_lesson.execution", "mha_lesson.conversion", "mha_lesson.attention",
      "mha_lesson.decoding"),
     # what is built around it, trained, loaded and measured
-    ("mha_lesson.progress", "mha_lesson.tasks", "mha_lesson.text", "mha_lesson.models",
-     "mha_lesson.heads", "mha_lesson.training", "mha_lesson.pretrained", "mha_lesson.cost",
-     "mha_lesson"),
+    ("mha_lesson.progress", "mha_lesson.tasks", "mha_lesson.heads", "mha_lesson.text",
+     "mha_lesson.models", "mha_lesson.training", "mha_lesson.pretrained", "mha_lesson"),
     # the course, room by room: files and words, what was gathered, what compares it and judges
     ("mha_course.base", "mha_course.collection", "mha_course.comparison", "mha_course.check"),
     # the lab; pictures, moving pictures, what else a cell shows

@@ -240,7 +240,7 @@ def sharing_keeps_scores() -> None:
 
 
 def h_costs_bytes() -> None:
-    from mha_lesson.cost import core_bytes, flops
+    from mha_course.collection.cost import core_bytes, flops
 
     assert flops(1024, 512, 1) == flops(1024, 512, 16)
     assert core_bytes(1024, 512, 16, "explicit") > 10 * core_bytes(1024, 512, 1, "explicit")

@@ -40,7 +40,7 @@ def difference(encoder, reference):
     lengths = reference["lengths"]
     blocked = padding_mask(lengths, reference["ids"].shape[1])  # (B, 1, 1, T)
     with torch.no_grad():
-        hidden, weights = encoder(reference["ids"], blocked)
+        hidden, weights = encoder(reference["ids"], blocked, return_weights=True)
     real = ~blocked[:, 0, 0]  # (B, T)
     gap = (torch.stack(hidden) - reference["hidden"]).abs()[:, real].max()
     gaps = (torch.stack(weights) - reference["weights"]).abs()  # (layers, B, h, T, T)
@@ -88,7 +88,7 @@ def test_a_batch_gives_what_each_text_gives_alone(model):
     texts = ["Over it.", text.SENTENCE, "A quokka yawned."]
     ids, mask = model.batch(texts)
     with torch.no_grad():
-        hidden, _ = model.encoder(ids, mask)
+        hidden = model.encoder(ids, mask)
     vectors = model.sentence_vectors(texts)
     for b, one in enumerate(texts):
         alone = model.encode(one).hidden
@@ -168,8 +168,8 @@ def test_a_causal_model_cannot_know_whether_it_is_tired_or_wide(model):
         [f"The animal did not cross because it was too {w}." for w in ("tired", "wide")]
     )
     with torch.no_grad():
-        _, both_ways = model.encoder(ids)
-        _, causal = model.encoder(ids, causal_mask(ids.shape[1]))
+        _, both_ways = model.encoder(ids, return_weights=True)
+        _, causal = model.encoder(ids, causal_mask(ids.shape[1]), return_weights=True)
     it = model.tokenizer.encode("The animal did not cross because it").tokens.index("it")
     for free, blind in zip(both_ways[1:], causal[1:], strict=True):
         assert not torch.allclose(free[0, :, it], free[1, :, it], atol=1e-3)

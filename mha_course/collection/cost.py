@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from mha_lesson.attention import scaled_dot_product_attention
+from mha_lesson.execution import SCORES_AT_ONCE
 from mha_lesson.progress import Progress
 from mha_lesson.refusals import (
     MOST,
@@ -80,14 +81,17 @@ def flops(T: int, d_model: int, n_heads: int) -> dict[str, int]:
 def core_bytes(T: int, d_model: int, n_heads: int, core: str) -> int:
     """The most bytes that a core holds at once beside Q, K and V, in float32 without a mask.
 
-    Explicit: scores and weights, h · T² each (as long as T ≥ d_k). Fused: the output and one
+    Explicit: the weights, h · T², and scores of as many queries as are taken at once (as long as
+    T ≥ d_k); where a gradient is recorded, all scores. Fused: the output and one
     number for each row; its work space, bounded as T grows and larger with more threads, is
     left out.
     """
     T, d_model, n_heads = _sizes(T, d_model, n_heads)
     require_one_of("core", core, CORES)
     if core == "explicit":
-        return FLOAT_BYTES * n_heads * T * (T + max(T, d_model // n_heads))
+        at_once = max(1, SCORES_AT_ONCE // (n_heads * T))
+        more = 2 * at_once if at_once < T else max(T, d_model // n_heads)
+        return FLOAT_BYTES * n_heads * T * (T + more)
     return FLOAT_BYTES * T * (d_model + n_heads)
 
 

@@ -1,0 +1,93 @@
+"""How attention is run: what stands around a layer, at what precision, in which pieces.
+
+Behind `attention`, which holds the formula; nothing here changes what comes out.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+
+SCORES_AT_ONCE = 2**18  # 1 MiB of float32: they stay in a processor's cache
+
+
+def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
+    """The weight of an nn.Linear with nothing around it; None where the layer must be called.
+
+    So it must with hooks, adapters, pruning, norms, parametrizations, quantised and offloaded
+    weights, and while a hook is on all modules.
+    """
+    weight = layer._parameters.get("weight")
+    plain = (
+        type(layer) is nn.Linear
+        and type(weight) in (nn.Parameter, Tensor)
+        and not layer._forward_pre_hooks
+        and not layer._forward_hooks
+        and not layer._backward_pre_hooks
+        and not layer._backward_hooks
+        and "forward" not in layer.__dict__
+        and not hooks._has_any_global_hook()
+    )
+    return weight if plain else None
+
+
+def thirds_of(layer: nn.Linear, inputs: tuple[Tensor, Tensor, Tensor]) -> Iterator[Tensor]:
+    """What the rows of q make of the first input, those of k of the second, of v of the third."""
+    biases = (None,) * 3 if layer.bias is None else layer.bias.chunk(3)
+    for x, weight, bias in zip(inputs, layer.weight.chunk(3), biases, strict=True):
+        if x.ndim == 3 and x.stride(0) == 0:  # one sequence, expanded to a batch: projected once
+            yield F.linear(x[:1], weight, bias).expand(len(x), -1, -1)
+        else:
+            yield F.linear(x, weight, bias)
+
+
+def may_hold_true(flags: Bool[Tensor, "..."]) -> bool:
+    """Whether one of them is True; True, too, where only waiting, or nothing, would tell."""
+    if flags.device.type != "cpu" or torch.compiler.is_compiling():
+        return True
+    try:
+        return bool(flags.any())
+    except RuntimeError:  # a batch of vmap, or a tensor without values
+        return True
+
+
+def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Switches autocast off: scores in float16 end at 65,504, in bfloat16 they have 8 bits."""
+    if device.type != "meta" and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
+def by_rows(
+    weights_of: Callable[[Tensor, Tensor, Tensor | None], Tensor],
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    dtype: torch.dtype,
+) -> Float[Tensor, "*batch T_q T_k"]:
+    """`weights_of(query, key, mask)`, rounded to `dtype`.
+
+    Where no gradient is recorded it is asked for some queries at a time: of all T_q × T_k pairs
+    the weights are held then, and no scores.
+    """
+    recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
+    if recorded or torch.compiler.is_compiling():  # traced sizes may be symbols
+        return weights_of(query, key, mask).to(dtype)
+    n = max(1, SCORES_AT_ONCE // max(1, math.prod(query.shape[:-2]) * key.shape[-2]))
+    queries = query.split(n, dim=-2)
+    each_row = mask is not None and mask.shape[-2] > 1
+    masks = mask.split(n, dim=-2) if mask is not None and each_row else [mask] * len(queries)
+    first = weights_of(queries[0], key, masks[0])
+    if len(queries) == 1:
+        return first.to(dtype)
+    weights = first.new_empty((*query.shape[:-1], key.shape[-2]), dtype=dtype)
+    weights[..., :n, :] = first
+    del first
+    for i in range(1, len(queries)):
+        weights[..., i * n : (i + 1) * n, :] = weights_of(queries[i], key, masks[i])
+    return weights
