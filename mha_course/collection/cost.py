@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from mha_lesson.attention import scaled_dot_product_attention
-from mha_lesson.execution import SCORES_AT_ONCE
+from mha_lesson.attention import attention_weights, fused_attention
 from mha_lesson.progress import Progress
 from mha_lesson.refusals import (
     MOST,
@@ -81,17 +80,14 @@ def flops(T: int, d_model: int, n_heads: int) -> dict[str, int]:
 def core_bytes(T: int, d_model: int, n_heads: int, core: str) -> int:
     """The most bytes that a core holds at once beside Q, K and V, in float32 without a mask.
 
-    Explicit: the weights, h · T², and scores of as many queries as are taken at once (as long as
-    T ≥ d_k); where a gradient is recorded, all scores. Fused: the output and one
+    Explicit: scores and weights, h · T² each (as long as T ≥ d_k). Fused: the output and one
     number for each row; its work space, bounded as T grows and larger with more threads, is
     left out.
     """
     T, d_model, n_heads = _sizes(T, d_model, n_heads)
     require_one_of("core", core, CORES)
     if core == "explicit":
-        at_once = max(1, SCORES_AT_ONCE // (n_heads * T))
-        more = 2 * at_once if at_once < T else max(T, d_model // n_heads)
-        return FLOAT_BYTES * n_heads * T * (T + more)
+        return FLOAT_BYTES * n_heads * T * (T + max(T, d_model // n_heads))
     return FLOAT_BYTES * T * (d_model + n_heads)
 
 
@@ -139,8 +135,7 @@ def measure(
             shape = (1, n_heads, T, d_model // n_heads)
             q, k, v = _random(3, *shape, device=device)
             for core in CORES:
-                explicit = core == "explicit"
-                run = partial(scaled_dot_product_attention, q, k, v, return_weights=explicit)
+                run = partial(run_core, core, q, k, v)
                 seconds[core] += (median_seconds(run, repeats, device),)
                 peaks[core] += (peak_bytes(run, device),)
             bar.advance(f"T = {T}")
@@ -149,6 +144,13 @@ def measure(
     name = torch.cuda.get_device_name(device) if cuda else f"CPU, {n} thread{'s' * (n > 1)}"
     machine = _machine_at_hand(device)
     return Measured(tuple(lengths), d_model, n_heads, name, machine, seconds, peaks)
+
+
+def run_core(core: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """One of the two, for all queries at once, without a mask."""
+    if core == "explicit":
+        return attention_weights(q, k, None) @ v
+    return fused_attention(q, k, v, None, False, 0.0)
 
 
 def _random(*shape: int, device: torch.device) -> torch.Tensor:

@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -21,7 +22,7 @@ from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.marks import Cells, Path, Text
 from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words, number
-from mha_lesson import MultiHeadAttention, scaled_dot_product_attention
+from mha_lesson import MultiHeadAttention
 from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, Sentence, sentence
 from mha_lesson.training import two_sides_runs
@@ -531,14 +532,9 @@ class TestCost:
     def test_bytes_as_measured(self, T: int, d_model: int, h: int) -> None:
         q, k, v = torch.randn(3, 1, h, T, d_model // h)
         for core in cost.CORES:
-            explicit = core == "explicit"
-
-            def run(explicit: bool = explicit) -> None:
-                scaled_dot_product_attention(q, k, v, return_weights=explicit)
-
-            peak = cost.peak_bytes(run, torch.device("cpu"))
+            peak = cost.peak_bytes(partial(cost.run_core, core, q, k, v), torch.device("cpu"))
             predicted = cost.core_bytes(T, d_model, h, core)
-            if explicit:
+            if core == "explicit":
                 assert peak == predicted
             else:  # and a work space that depends on the kernel
                 assert predicted <= peak <= predicted + 2**20

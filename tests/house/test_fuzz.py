@@ -34,10 +34,10 @@ import mha_lesson
 import notebooks
 from mha_course import check
 from mha_course.cells import claims
+from mha_course.collection import cost
 from mha_course.pictures import figures, live, panels
 from mha_lesson import (
     attention,
-    cost,
     decoding,
     heads,
     masks,
@@ -771,7 +771,9 @@ WRITTEN = {
 EXEMPT = {
     "attention.textbook_attention": "the formula alone, without checks",
     "attention.attend": "behind the checks of the function and the module",
-    "attention.project": "behind the checks of the module",
+    "attention.attention_weights": "behind the checks of the function and the module",
+    "attention.explicit_attention": "behind the checks of the function and the module",
+    "attention.fused_attention": "behind the checks of the function and the module",
     "decoding.KVCache.joined": "behind the checks of the layer",
     "decoding.KVCache.hold": "behind the checks of the layer",
     "panels.Module": "one picture of the course; what notebooks write is nn.Module",

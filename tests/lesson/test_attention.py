@@ -458,6 +458,26 @@ def test_the_softmax_is_taken_in_at_least_float32(dtype, masked):
     assert torch.equal(weights, scores.softmax(dim=-1).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_asking_for_weights_changes_only_how_the_last_product_is_rounded(dtype):
+    """At scores of standard deviation 9, which bfloat16 would round by up to 0.1."""
+    query, key, value = (3 * torch.randn(2, 3, 31, 16).to(dtype) for _ in range(3))
+    exact = scaled_dot_product_attention(query.double(), key.double(), value.double())
+    context, _ = scaled_dot_product_attention(query, key, value, return_weights=True)
+    assert (context - exact).abs().max() < 2 * torch.finfo(dtype).eps * exact.abs().max()
+
+
+@pytest.mark.parametrize("how", [{}, {"causal": True}], ids=["whole", "causal"])
+def test_without_a_gradient_some_rows_at_a_time(monkeypatch, how):
+    query, key, value = (torch.randn(2, 3, 11, 7) for _ in range(3))
+    mask = torch.rand(2, 1, 11, 11) < 0.5
+    whole = scaled_dot_product_attention(query, key, value, mask, return_weights=True, **how)
+    monkeypatch.setattr("mha_lesson.execution.SCORES_AT_ONCE", 2 * 2 * 3 * 11)
+    rows = scaled_dot_product_attention(query, key, value, mask, return_weights=True, **how)
+    for ours, theirs in zip(rows, whole, strict=True):
+        assert_near(ours, theirs)
+
+
 @BOTH_PATHS
 @pytest.mark.parametrize("sizes", [(0, 3, 5), (2, 0, 5), (2, 3, 0), (2, 0, 0)], ids=str)
 def test_nothing_to_attend(return_weights, sizes):

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.ao.quantization import quantize_dynamic
+from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 from torch.testing import assert_close
 
@@ -170,6 +171,19 @@ def test_what_stands_around_a_layer_counts_on_every_path(names, around):
             output = result if isinstance(result, Tensor) else result[0]
             assert_close(output, expected)
             assert_close(torch.autograd.grad(output.square().sum(), x)[0], gradient, **nearly)
+
+
+def test_a_hook_on_all_modules_counts_on_every_path():
+    x, y, z = (torch.randn(B, T, D_MODEL) for T in (7, 11, 7))
+    for bare, _, _, call in paths(x, y, z):
+        module = copy.deepcopy(bare)
+        hook = register_module_forward_hook(
+            lambda layer, _, out, mine=module.w_qkv: out**3 if layer is mine else None
+        )
+        found = call(module)
+        hook.remove()
+        module.w_qkv.register_forward_hook(lambda _, x, out: out**3)
+        assert_close(found, call(module))
 
 
 @pytest.mark.plain

@@ -4,6 +4,7 @@ import cmath
 import copy
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -327,6 +328,39 @@ def test_a_copy_goes_on_alone_and_gradients_go_back_through_it():
     assert copy.deepcopy(KVCache()).keys is None
 
 
+def test_a_cache_belongs_to_the_layer_that_first_used_it():
+    """Another one of the same sizes would read its keys in silence."""
+    model = torch.nn.ModuleList([layer(2), layer(2)])
+    caches, x = KVCache.for_layers(model), tokens(4)
+    assert len(caches) == 2
+    for module, cache in zip(model, caches, strict=True):
+        module(x, cache)
+    kept = pickle.loads(pickle.dumps(caches[0]))  # a file does not hold the layer
+    model[0](x, copy.copy(caches[0]))
+    twins, copies = copy.deepcopy((model, caches))
+    twins[0](x, copies[0])
+    for cache in (caches[0], copy.copy(caches[0]), copy.deepcopy(caches[0]), copies[0]):
+        with pytest.raises(ValueError, match=r"^cache must be used by one layer"):
+            model[1](x, cache)
+    model[1](x, kept)
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_memory_to_spare_is_shared_with_no_copy_and_no_gradient(window):
+    """Branches write behind one and the same past, and modes of autograd take turns."""
+    module, x = layer(2, rope_base=100.0, window=window), tokens()
+    expected, other, cache = module(x), tokens(2, seed=1), KVCache()
+    modes = [torch.inference_mode, torch.no_grad, torch.enable_grad, torch.no_grad]
+    for start, mode in zip(range(0, T, 3), modes, strict=True):
+        for t in range(start, start + 3):
+            with mode():
+                module(other[:, :1], copy.copy(cache))
+                module(other, copy.deepcopy(cache))
+                output = module(x[:, t : t + 1], cache)
+            torch.testing.assert_close(output, expected[:, t : t + 1])
+            assert output.requires_grad == (mode is torch.enable_grad)
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_a_checkpointed_layer_takes_no_cache(reentrant):
     """Its second run, in the backward pass, would hold every token twice."""
@@ -338,6 +372,14 @@ def test_a_checkpointed_layer_takes_no_cache(reentrant):
     assert cache.length == cache.keys.shape[2] == 3
     checkpoint(module, x, use_reentrant=reentrant).sum().backward()
     assert x.grad.any()
+
+
+def test_a_cache_that_is_begun_in_a_backward_pass_goes_on_there():
+    module, x, written = layer(2), tokens(5), []
+    leaf = torch.zeros(1, requires_grad=True)
+    leaf.register_hook(lambda _: written.append(in_pieces(module, x, [3, 1, 1])[0]))
+    leaf.sum().backward()
+    torch.testing.assert_close(written[0], module(x))
 
 
 def test_a_refusal_leaves_the_cache_as_it_was():

@@ -1,6 +1,8 @@
 """Bad input gets a sentence of ours: the argument, what was expected, what came."""
 
+import itertools
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from mha_lesson import (
     causal_mask,
     merge_heads,
     padding_mask,
+    rotate,
     scaled_dot_product_attention,
     split_heads,
 )
@@ -180,6 +183,24 @@ def test_refused(case):
         assert re.search(whole_words, message), f"{phrase!r} is missing: {message}"
     assert message[-1] in ".)" and "\n" not in message, f"one sentence or two: {message}"
     assert "mha_lesson" in caught.traceback[-1].path.parts, "raised by this package"
+
+
+def test_nested_and_sparse_tensors_are_refused():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls nested tensors a prototype
+        rows = [x(3, 6), x(5, 6)]
+        odd = [torch.nested.nested_tensor(rows, layout=how) for how in (None, torch.jagged)]
+        odd.append(x(2, 5, 6).to_sparse())
+        calls = {
+            "query": (mha, lambda q: attend(q, q, q)),
+            "key": (lambda k: mha(x(2, 5, 6), k), lambda k: attend(x(2, 5, 6), k, k)),
+            "x": (lambda y: split_heads(y, 2), lambda y: rotate(y, torch.arange(5))),
+            "mask": (lambda m: mha(x(2, 5, 6), mask=m.bool()),),
+        }
+        for name, several in calls.items():
+            for call, given in itertools.product(several, odd):
+                with pytest.raises(TypeError, match=rf"^{name} must be a dense .*(nested|sparse)"):
+                    call(given)
 
 
 def test_a_long_value_is_cut_short():
