@@ -477,3 +477,9 @@ def test_the_notebooks_lines_are_equal_to_published_code(name: str) -> None:
         mine, theirs = CASES[name](ours)
     assert theirs.dtype == torch.float64 and theirs.abs().mean() > 0.05
     assert (mine - theirs).abs().max() < 1e-6
+
+
+def test_the_table_in_the_notebook_names_what_is_compared_here() -> None:
+    table = re.findall(r'"\| ([a-z0-9_, ]+) \|', BOOK.read_text("utf-8"))
+    told = {name for row in table for name in row.split(", ")} - {"module"}
+    assert told == {name.split()[0] for name in CASES}
