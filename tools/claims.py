@@ -14,8 +14,8 @@ HEAD = """\
 # Claims, put to the test
 
 What is often said about attention, and what came out when a notebook of this series tried it.
-Where a claim names a paper, a page or a repository, it stands there; where it names none, it is what
-learners and lessons say, in these or other words. Each figure was computed in the notebook named.
+Where a claim names a paper, a page or a repository, it stands there; where it names none, it is
+what is said in classes, in these or other words. Each figure was computed in the notebook named.
 This file is made from the notebooks by `python tools/claims.py`.
 
 | claim | notebook | holds | what is true | measured |
