@@ -33,8 +33,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         if in_notebook():
-            from IPython.display import display
-
+            display = sys.modules["IPython.display"].display
             self._output = display({"text/html": ""}, raw=True, display_id=True)
         return self
 
@@ -70,8 +69,5 @@ class Progress:
 
 def in_notebook() -> bool:
     """Whether this runs in a Jupyter kernel, which can show HTML and change it afterwards."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return False
-    return hasattr(get_ipython(), "kernel")
+    ipython = sys.modules.get("IPython")  # a kernel has loaded it; here nothing does
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
