@@ -16,11 +16,13 @@ HEAD = """\
 What is often said about attention, and what came out when a notebook of this series tried it.
 Where a claim names a paper, a page or a repository, it stands there; where it names none, it is
 what is said in classes, in these or other words. Each figure was computed in the notebook named.
+“no” needs a test that could have said yes; where it could not, the claim is not decided.
 This file is made from the notebooks by `python tools/claims.py`.
 
 | claim | notebook | holds | what is true | measured |
 |---|---|---|---|---|
 """
+HOLDS = {"It holds": "yes", "Not in general": "no", "Not decided": "not decided"}
 
 
 def claims() -> list[tuple[Path, str]]:
@@ -37,7 +39,7 @@ def claims() -> list[tuple[Path, str]]:
 
 def row(path: Path, card: str) -> str:
     claim, verdict, measured = (line.split(": ", 1) for line in card.splitlines())
-    holds = "yes" if verdict[0] == "It holds" else "no"
+    holds = HOLDS[verdict[0]]
     words = (claim[1], f"[{path.stem[:2]}]({path.name})", holds, verdict[1], measured[1])
     return "| " + " | ".join(word.replace("|", "\\|") for word in words) + " |\n"
 

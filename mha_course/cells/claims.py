@@ -7,6 +7,11 @@ from mha_course.base.prose import prose
 from mha_lesson.refusals import require_text, say
 
 QUOTED = re.compile(r": [“\"']")  # whose claim it is stands before, the claim itself is in quotes
+VERDICTS = {  # the word and its colour
+    True: ("It holds", "#009E73"),
+    False: ("Not in general", "#D55E00"),
+    None: ("Not decided", "#0072B2"),
+}
 GUESS = "Your guess: does it hold in general? The verdict is inside."
 
 
@@ -19,32 +24,53 @@ class Claim:
     Attributes:
         text: whose claim it is, and the claim in the words in which it is usually made:
             "Many tutorials: “…”". Without a colon and a quotation the whole text is quoted.
-        holds: the outcome of the test, computed in the notebook.
+        holds: the outcome of the test, computed in the notebook. False needs a test that could
+            have said True; None where it could not tell the two apart.
         verdict: what is true, in a sentence that can be read by itself.
-        measured: the figures behind it.
+        measured: the figures behind it, and on how much.
+        null: what chance alone would give, or the best of as many tries by chance.
+        interval: where the figure lies, 95% of the time.
+        power: the smallest effect that this would have shown; needed where holds is None.
     """
 
     text: str
-    holds: bool
+    holds: bool | None
     verdict: str
     measured: str
+    null: str = ""
+    interval: str = ""
+    power: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.holds, bool):
-            raise TypeError(f"holds must be True or False; got {say(self.holds)}.")
-        require_text(text=self.text, verdict=self.verdict, measured=self.measured)
+        if not isinstance(self.holds, bool | None):
+            raise TypeError(f"holds must be True, False or None; got {say(self.holds)}.")
+        require_text(
+            text=self.text, verdict=self.verdict, measured=self.measured,
+            null=self.null, interval=self.interval, power=self.power,
+        )  # fmt: skip
+        if self.holds is None and not self.power:
+            raise ValueError(
+                "power must say which effect would have been seen, since holds is None; got ''."
+            )
 
     @property
     def word(self) -> str:
-        return "It holds" if self.holds else "Not in general"
+        return VERDICTS[self.holds][0]
+
+    @property
+    def figures(self) -> str:
+        """All that was measured, in one line."""
+        test = {"by chance": self.null, "interval": self.interval, "would show": self.power}
+        said = [f"{name} {figure}" for name, figure in test.items() if figure]
+        return "; ".join([self.measured, *said])
 
     def __str__(self) -> str:
-        return f"Claim: {self.text}\n{self.word}: {self.verdict}\nMeasured: {self.measured}"
+        return f"Claim: {self.text}\n{self.word}: {self.verdict}\nMeasured: {self.figures}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        colour = "#009E73" if self.holds else "#D55E00"
+        colour = VERDICTS[self.holds][1]
         quoted = self.text if QUOTED.search(self.text) else f"“{self.text}”"
         return (
             '<div style="border:1px solid #808080;padding:.4em 1em;max-width:48em">'
@@ -52,5 +78,5 @@ class Claim:
             f"<details style='margin:.3em 0'><summary style='cursor:pointer'>{GUESS}</summary>"
             f"<div style='border-left:4px solid {colour};padding-left:.8em;margin:.4em 0'>"
             f"<p style='margin:.2em 0'><strong>{self.word}:</strong> {prose(self.verdict)}</p>"
-            f"<p style='margin:.2em 0'>Measured: {prose(self.measured)}</p></div></details></div>"
+            f"<p style='margin:.2em 0'>Measured: {prose(self.figures)}</p></div></details></div>"
         )

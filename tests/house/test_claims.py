@@ -6,6 +6,8 @@ import claims
 import notebooks
 from mha_course.cells.claims import Claim
 
+WORDS = {True: "It holds", False: "Not in general", None: "Not decided"}
+
 
 def test_the_list_says_what_the_notebooks_say():
     assert claims.FILE.read_text(encoding="utf-8") == claims.text(), "run: python tools/claims.py"
@@ -21,14 +23,20 @@ def test_every_claim_has_a_verdict():
     assert len(claims.claims()) == len(tagged) > 0
 
 
-@pytest.mark.parametrize("holds", [True, False])
+@pytest.mark.parametrize("holds", WORDS)
 def test_a_claim_says_the_same_in_words_and_in_html(holds):
-    claim = Claim("a < b", holds, "it <depends>.", "3 & 4")
+    claim = Claim("a < b", holds, "it <depends>.", "3 & 4", "< 2", "1 to 5", "> 6")
     assert str(claim) == repr(claim)
-    assert ("It holds" in str(claim)) == holds
     html = claim._repr_html_()
-    assert "a &lt; b" in html and "it &lt;depends&gt;." in html and "3 &amp; 4" in html
-    assert ("Not in general" in html) == ("Not in general" in str(claim)) != holds
+    assert "a &lt; b" in html and "it &lt;depends&gt;." in html
+    assert "Measured: 3 &amp; 4; by chance &lt; 2; interval 1 to 5; would show &gt; 6" in html
+    for other, word in WORDS.items():
+        assert (word in html) == (word in str(claim)) == (other is holds)
+
+
+def test_a_claim_that_is_not_decided_says_what_would_have_been_seen():
+    with pytest.raises(ValueError, match="power"):
+        Claim("a", None, "b.", "c")
 
 
 @pytest.mark.parametrize("holds", [True, False])
@@ -53,4 +61,6 @@ def test_stored_cards_are_what_claims_show_now():
 def card_of(words: str) -> str:
     """The card of a claim that is stored in plain words."""
     text, verdict, measured = (line.split(": ", 1) for line in words.splitlines())
-    return Claim(text[1], verdict[0] == "It holds", verdict[1], measured[1])._repr_html_()
+    holds = next(holds for holds, word in WORDS.items() if word == verdict[0])
+    figures, _, power = measured[1].partition("; would show ")
+    return Claim(text[1], holds, verdict[1], figures, power=power)._repr_html_()
