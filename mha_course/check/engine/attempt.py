@@ -135,6 +135,11 @@ def wrong_only(attempt: Attempt) -> str:
     return ", and ".join(notes) if right and clear else ""
 
 
+SINGLE_MATRICES = (
+    "It is right for single matrices, and goes wrong with axes (B, h) in front of them."
+)
+
+
 def where_right(attempt: Attempt) -> str:
     """On which inputs all is right, as a sentence; empty where that cannot be said in short."""
     right = [t for t in attempt.trials if t.difference is None]
@@ -144,7 +149,7 @@ def where_right(attempt: Attempt) -> str:
         {getattr(t.case.inputs[0], "ndim", 0) for t in some} for some in (right, attempt.wrong)
     )
     if max(of_right) == 2 < min(of_wrong):
-        return "It is right for single matrices, and goes wrong with axes (B, h) in front of them."
+        return SINGLE_MATRICES
     if of_right.isdisjoint(of_wrong):
         return f"It is right where the first input has {' or '.join(map(str, of_right))} axes."
     if words := wrong_only(attempt):

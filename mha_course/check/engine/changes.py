@@ -11,7 +11,7 @@ OPERATORS: dict[type, tuple[type, ...]] = {
     ast.Mult: (ast.Add, ast.Div, ast.FloorDiv, ast.MatMult), ast.MatMult: (ast.Mult,),
     ast.Div: (ast.Mult, ast.FloorDiv), ast.FloorDiv: (ast.Div, ast.Mult, ast.Mod),
     ast.Mod: (ast.FloorDiv,), ast.Pow: (ast.Mult,),
-    ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,), ast.BitXor: (ast.BitOr,),
+    ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,), ast.BitXor: (ast.BitOr, ast.Pow),
     ast.Lt: (ast.LtE, ast.Gt, ast.GtE), ast.LtE: (ast.Lt, ast.Gt, ast.GtE),
     ast.Gt: (ast.GtE, ast.Lt, ast.LtE), ast.GtE: (ast.Gt, ast.Lt, ast.LtE),
     ast.Eq: (ast.NotEq, ast.GtE, ast.LtE), ast.NotEq: (ast.Eq,),
@@ -56,7 +56,10 @@ KINDS = {
     "missing": ("something is still missing there", "Which sign, or which order of axes?"),
     "much": ("something does not belong there", "What would be left without it?"),
     "argument": ("an argument is missing there", "Along which axis should it work?"),
-    "kept": ("the axis it works along is lost", "What keeps an axis, with size 1?"),
+    "kept": (
+        "the axis it works along is dropped, so the rest lines up with other axes",
+        "What does `keepdim` do to the axis that a sum, a maximum or `all` runs along?",
+    ),
     "size": ("something else belongs under the root", "Which axis is meant? Print its length."),
 }
 

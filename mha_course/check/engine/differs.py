@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mha_course.check.engine import errors, relations
@@ -27,10 +28,40 @@ def another_type(attempt: Attempt) -> Explanation | None:
     first, differs = attempt.wrong[0].difference, attempt.shown.difference
     assert first is not None and differs is not None
     if all(t.only_float_width for t in attempt.wrong):
-        return Explanation((wrong_dtype(part_of(attempt.problem, first), first),), shows=False)
+        part = part_of(attempt.problem, first)
+        finding = _made_as_float32(attempt, part, first) or wrong_dtype(part, first)
+        return Explanation((finding,), shows=False)
     if not attempt.stops and differs.kind == "type" and type(differs.yours).__name__ == "ndarray":
         return Explanation((_of_type(attempt, differs),), (where_right(attempt),))
     return None
+
+
+def _made_as_float32(attempt: Attempt, part: str, differs: Difference) -> Finding | None:
+    node = attempt.source.made_without_dtype()
+    if node is None or differs.yours.dtype != torch.float32:
+        return None
+    want = str(differs.expected.dtype).removeprefix("torch.")
+    return Finding(
+        "fixed_dtype",
+        f"Line {node.lineno}, `{attempt.source.line(node)}`, says no dtype, and so makes float32 "
+        f"numbers: {part.lower()} has dtype float32 for {want} input.",
+        "How can the new tensor take its dtype from the input?",
+    )
+
+
+def _in_the_inputs_dtype(attempt: Attempt) -> Attempt | None:
+    """The same with its numbers in the right floating dtype, where that is another one."""
+    trials = [t for t in attempt.trials if isinstance(t.outcome, Returned)]
+    if not (differs := attempt.shown.difference) or differs.kind != "dtype":
+        return None
+    whole = all(isinstance(t.outcome.value, Tensor) for t in trials)  # type: ignore[union-attr]
+    if not whole or not all(x.is_floating_point() for x in (differs.yours, differs.expected)):
+        return None
+    cast = [
+        replace(t, outcome=Returned(t.outcome.value.to(t.expected.dtype)))  # type: ignore[union-attr]
+        for t in trials
+    ]
+    return replace(attempt, trials=cast)
 
 
 MOVED = "relation:moved_axes"  # explains the whole result: no experiment adds to it
@@ -38,6 +69,14 @@ MOVED = "relation:moved_axes"  # explains the whole result: no experiment adds t
 
 def what_differs(attempt: Attempt) -> Explanation:
     """The last resort: what is wrong with the result, and what it depends on."""
+    if (
+        (cast := _in_the_inputs_dtype(attempt))
+        and cast.wrong
+        and (first := attempt.shown.difference)
+    ):
+        said = what_differs(cast)
+        width = wrong_dtype(part_of(attempt.problem, first), first)
+        return said._replace(findings=(*said.findings, width))
     finding = _what_differs(attempt)
     if finding.key == "nan":
         case = next(t.case for t in attempt.wrong if t.difference and t.difference.kind == "nan")

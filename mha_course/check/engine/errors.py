@@ -251,6 +251,14 @@ no_parts / is not iterable|has no len\(\)|is not subscriptable
 It counts, indexes or runs through something that has no parts, such as a single number. | What does
 that name hold at this line? Print it.
 
+no_power / unsupported operand type\(s\) for \^
+In Python `^` is no power: it compares two whole numbers bit by bit. | Which sign, or which
+function, raises to a power?
+
+layer_not_called / unsupported operand .*'(Linear|Parameter|\w*Attention)'
+A layer stands beside a sign as if it were its weight matrix. | A layer is a function: how is it
+given the tokens?
+
 sign_between / unsupported operand|bad operand|can only concatenate|can't multiply sequence
 A sign stands between two things that it cannot combine. | What is to the left and to the right of
 it: a tensor, a number, a list?

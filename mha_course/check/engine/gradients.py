@@ -15,6 +15,7 @@ from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, fresh, run
 
 TOLERANCE = 1e-4  # a float32 √d_k is allowed in float64, and gradients are sums
+CUT_OFF = ("no_gradient", "gradient_stops", "gradient_differs")  # keys of what is found
 ASKS = "Which line takes numbers out of the tensors that torch keeps track of?"
 NONE = Finding(
     "no_gradient",

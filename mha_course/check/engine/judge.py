@@ -12,8 +12,9 @@ from torch import Tensor
 
 from mha_course.check.engine import beyond, differs, errors, places, rules, safely, search
 from mha_course.check.engine.attempt import Attempt, Explanation, Namer, Trial
+from mha_course.check.engine.cells_run import stale
 from mha_course.check.engine.compare import allowed, close_cells
-from mha_course.check.engine.gradients import gradient
+from mha_course.check.engine.gradients import CUT_OFF, gradient
 from mha_course.check.engine.problem import Bound, Problem
 from mha_course.check.engine.report import Finding, Picture, Report, picture
 from mha_course.check.engine.safely import Outcome, Raised, Returned, codes_of, on_the_cpu, run
@@ -53,6 +54,8 @@ def judge(problem: Problem, answer: Any) -> Report:
 
 
 def _judged(problem: Problem, answer: Any) -> Report:
+    if finding := stale(answer):
+        return Report(problem.name, None, (finding,))
     bound = _bound(problem, answer)
     attempt = bound if isinstance(bound, Report) else _attempted(problem, answer, bound)
     if isinstance(attempt, Report):
@@ -65,8 +68,14 @@ def _judged(problem: Problem, answer: Any) -> Report:
         by_key.setdefault(finding.key, finding)
     notes = () if by_key else tuple(_remarks(attempt, answer))
     findings = tuple(sorted(by_key.values(), key=lambda f: f.key == "fixed_dtype"))  # that one last
+    if not by_key.keys().isdisjoint(OF_NUMPY) and (finding := attempt.source.by_numpy()):
+        findings = (finding, *(f for f in findings if f.key not in (*OF_NUMPY, "fixed_dtype")))
     report = Report(problem.name, not findings, findings, notes, checked=len(attempt.trials))
     return _with_writes(attempt, report, writes)
+
+
+# What comes of leaving torch for numpy.
+OF_NUMPY = ("error:numpy_lacks_dtype", "error:numpy_of_learning", "fixed_device", *CUT_OFF)
 
 
 def _bound(problem: Problem, answer: Any) -> Bound | Report:

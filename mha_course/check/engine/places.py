@@ -171,8 +171,37 @@ def _line(change: Change) -> int:
     return getattr(change.node, "lineno", 0)
 
 
+SOFTMAX = (
+    "the softmax runs along another axis than the keys', so that what sums to 1 is no row of "
+    "weights",
+    "Each query shares out a weight of 1 among the keys. Along which axis do the keys lie?",
+)
+TURNED = (
+    "True and False are exchanged there",
+    "True means *blocked* in this course: what is True on each side of that sign, and which of the "
+    "two does the line want?",
+)
+NOT_TURNED = (
+    "True and False would have to be exchanged there",
+    "True means *blocked* in this course: what does it mean to whatever gets this mask?",
+)
+
+
+def _meaning(source: Source, change: Change) -> tuple[str, str] | None:
+    """What a number or a sign is about, where that can be seen."""
+    around: Any = source.parents.get(change.node)
+    around = source.parents.get(around) if isinstance(around, ast.keyword) else around
+    name = getattr(getattr(around, "func", None), "attr", "")
+    if change.kind == "number" and name in ("softmax", "log_softmax"):
+        return SOFTMAX
+    if isinstance(getattr(change.node, "op", None), ast.Invert):
+        return TURNED if change.kind == "sign" else None
+    turned = change.kind == "missing" and isinstance(getattr(change.new, "op", None), ast.Invert)
+    return NOT_TURNED if turned else None
+
+
 def _finding(source: Source, change: Change) -> Finding:
-    what, asks = KINDS[change.kind]
+    what, asks = _meaning(source, change) or KINDS[change.kind]
     place = change.node
     line = source.line(place)
     part = ast.unparse(place).splitlines()[0]

@@ -31,6 +31,7 @@ from mha_course.check.engine.report import Finding
 MOST_PAIRS = 1700  # all pairs that people made are among these
 WHOLE = "whole"  # the site of a slip that replaces the right answer as a whole
 Step = Callable[..., Any]
+HOMES: dict[str, str] = {}  # of each exercise's stub, its notebook
 
 
 @dataclass(frozen=True, eq=False)

@@ -164,7 +164,7 @@ class Report:
     @property
     def verdict(self) -> str:
         if self.passed is None:
-            return "not attempted yet"
+            return "not judged" if self.findings else "not attempted yet"
         return "right" if self.passed else "not right yet"
 
     @property

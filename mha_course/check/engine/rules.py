@@ -1,17 +1,20 @@
 """Explanations that need no search: chance, what stands in the learner's lines, an error."""
 
+import math
 from itertools import permutations
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mha_course.check.engine import errors
-from mha_course.check.engine.attempt import Attempt, Explanation, where_right
+from mha_course.check.engine.attempt import SINGLE_MATRICES, Attempt, Explanation, where_right
 from mha_course.check.engine.compare import same
 from mha_course.check.engine.places import right_once_kept
+from mha_course.check.engine.problem import HOMES
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Outcome, Raised, Returned, on_the_cpu, run, seed
-from mha_course.check.engine.search import but_for_errors
+from mha_course.check.engine.search import but_for_errors, single
 
 
 def three_dots(attempt: Attempt) -> Explanation | None:
@@ -63,8 +66,31 @@ REMEMBERS = Finding(
 
 
 def _fresh_weights(attempt: Attempt) -> Finding | None:
-    problem = attempt.problem
-    return None if problem.bind else attempt.source.fresh_weights(problem.arguments)
+    problem, source = attempt.problem, attempt.source
+    return source.layer_in_forward() if problem.bind else source.fresh_weights(problem.arguments)
+
+
+def _of_bools(attempt: Attempt) -> bool:
+    """Whether it asks for True and False, which `^` may rightly compare."""
+    return getattr(attempt.shown.expected, "dtype", None) == torch.bool
+
+
+def _of_elsewhere(raised: Raised) -> Finding | None:
+    """A name without a value that is an exercise's, or stands in a module that it needs."""
+    name = getattr(raised.error, "name", None) or ""
+    line = f"Line {raised.number}, `{raised.source}`: `{name}` has no value in this notebook. "
+    if name in HOMES:
+        return Finding(
+            "error:another_notebook",
+            f"{line}Each notebook has a memory of its own, and knows only what its own cells have "
+            f"made since it was opened. (It is an exercise of notebook {int(HOMES[name])}.)",
+            "Did its cell run in this notebook, or does it have to be copied or imported here?",
+        )
+    for module, short in ((math, "math"), (torch.nn.functional, "F"), (torch, "torch")):
+        if callable(getattr(module, name, None)):
+            does = f"{line}There is a function of that name in `{short}`."
+            return Finding("error:unknown_name", does, "What has to stand in front of it?")
+    return None
 
 
 def kept_nothing(attempt: Attempt) -> Explanation | None:
@@ -96,13 +122,15 @@ def in_the_lines(attempt: Attempt) -> Explanation | None:
     if key == "error:truth_of_a_tensor" and first:
         finding = source.truth_of_a_tensor(first.number)
     elif key == "error:unknown_name" and first:
-        finding = source.without_self(first)
+        finding = source.without_self(first) or _of_elsewhere(first)
     elif key == "error:module_called":
         finding = source.module_called()
     elif key == "error:none_used":
         finding = source.a_stub_is_called()
     elif key in ("error:dtype_mix", "error:matrix_shapes"):
         finding = _fresh_weights(attempt)
+    elif not key and isinstance(attempt.shown.expected, (int, Tensor)) and not _of_bools(attempt):
+        finding = None if attempt.remembered(single).slips else source.no_power()
     if key in OF_TENSORS and not finding:
         finding = source.from_the_notebook(Tensor)
     if finding:
@@ -137,4 +165,20 @@ def arguments_exchanged(attempt: Attempt) -> Explanation | None:
 
 def its_error(attempt: Attempt) -> Explanation | None:
     """What its error means, where the error is what the report has to explain."""
-    return Explanation((attempt.first_error,), (where_right(attempt),)) if attempt.stops else None
+    if not attempt.stops:
+        return None
+    error, where = attempt.first_error, where_right(attempt)
+    first = attempt.raised[0].outcome
+    if where == SINGLE_MATRICES and error.key in OF_SHAPES | OF_TENSORS:
+        line = f" (line {first.number})" if isinstance(first, Raised) and first.number else ""
+        finding = Finding(
+            "single_matrices",
+            f"{where} There it stops{line}: what is one row, or one number, of a single matrix is "
+            "a whole matrix of each sequence.",
+            "How do you name the last two axes, however many come before them?",
+        )
+        return Explanation((finding,), (error.does,))
+    dropped = ""
+    if error.key == "error:broadcast_shapes" and isinstance(first, Raised):
+        dropped = attempt.source.axis_dropped(first.number)
+    return Explanation((error,), (dropped, where))

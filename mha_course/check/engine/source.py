@@ -25,6 +25,8 @@ _FRESH = frozenset(["Linear", "Parameter", "randn", "rand", "randn_like", "rand_
 
 
 _CHANCE = re.compile("rand|rng|drop|noise|normal|shuffle|generator|bernoulli|empty|time", re.I)
+_REDUCE = frozenset(["sum", "mean", "all", "any", "amax", "amin", "norm", "logsumexp"])
+_MADE = frozenset(["zeros", "ones", "empty", "full", "eye"])  # float32, unless one says otherwise
 STOP = (ast.Subscript, ast.arg)  # three dots below these are an index, or an annotation
 
 
@@ -154,6 +156,73 @@ class Source:
                 )
         return None
 
+    def layer_in_forward(self, on_self: bool = False) -> Finding | None:
+        """A layer made anew at each call; `on_self` asks for one that `self` keeps, in any case."""
+        for method in self.nodes(ast.FunctionDef):
+            for node in ast.walk(method) if method.name == "forward" else ():
+                name = getattr(getattr(node, "func", None), "attr", "")
+                statement: Any = self.statement(node)
+                kept = isinstance(statement, ast.Assign) and statement in method.body
+                if (
+                    name in _FRESH - {"Dropout"}
+                    and (kept and "self." in self.line(node)) >= on_self
+                ):
+                    return Finding(
+                        "layer_in_forward",
+                        f"Line {node.lineno} makes new weights each time `forward` is called, "
+                        f"`{self.line(node)}`: whatever these learn is lost at the next call.",
+                        "Which method runs only once, and is there to make the layers?",
+                    )
+        return None
+
+    def by_numpy(self) -> Finding | None:
+        """Work that is handed to numpy."""
+        names = {n for n, m in _globals_of(self.answer, ModuleType) if m.__name__ == "numpy"}
+        for node in self.nodes((ast.Call, ast.Attribute)):
+            function: Any = getattr(node, "func", node)
+            while isinstance(function, ast.Attribute) and function.attr != "numpy":
+                function = function.value
+            if getattr(function, "id", "") in names or getattr(function, "attr", "") == "numpy":
+                return Finding(
+                    "by_numpy",
+                    f"Line {node.lineno} leaves torch for numpy, `{self.line(node)}`. The numbers "
+                    "are right; but nothing can learn through it, since no gradient comes back.",
+                    "Which functions of torch do the same?",
+                )
+        return None
+
+    def no_power(self) -> Finding | None:
+        for node in self.nodes(ast.BinOp):
+            if isinstance(node.op, ast.BitXor):
+                return Finding(
+                    "no_power",
+                    f"Line {node.lineno}, `{self.line(node)}`: in Python `^` is no power; it "
+                    "compares two whole numbers bit by bit.",
+                    "Which sign, or which function, raises to a power?",
+                )
+        return None
+
+    def axis_dropped(self, number: int | None) -> str:
+        """What a line does that sums along an axis, or the like, and does not keep it."""
+        for node in self.nodes(ast.Call):
+            reduces = getattr(node.func, "attr", "") in _REDUCE and (node.args or node.keywords)
+            kept = any(k.arg == "keepdim" for k in node.keywords)
+            if reduces and not kept and node.lineno == number:
+                part = ast.unparse(node)
+                return (
+                    f"`{part}` drops the axis that it runs along, so what is left lines up with "
+                    "other axes. (`keepdim` would keep that axis, with size 1.)"
+                )
+        return ""
+
+    def made_without_dtype(self) -> ast.Call | None:
+        """A tensor made without a dtype: then it holds float32 numbers."""
+        for node in self.nodes(ast.Call):
+            name = getattr(node.func, "attr", "")
+            if name in _MADE and not any(k.arg == "dtype" for k in node.keywords):
+                return node
+        return None
+
     def truth_of_a_tensor(self, number: int | None) -> Finding | None:
         """`and`, `or`, `not` and `if` want one truth value."""
         words = {
@@ -179,7 +248,7 @@ class Source:
 
     def from_the_notebook(self, kind: Any = (Tensor, int, float, list, tuple)) -> Finding | None:
         """A tensor or a number that comes from another cell, and not from the arguments."""
-        for name, value in _globals_of(self.answer, kind):
+        for name, value in (*_globals_of(self.answer, kind), *self._held_by_globals(kind)):
             if _is_constant(name, value):
                 continue
             asks = "of its sizes"
@@ -199,6 +268,20 @@ class Source:
             )
         return None
 
+    def _held_by_globals(self, kind: Any) -> Iterator[tuple[str, Any]]:
+        """What is asked of an object of another cell, as `creek.hidden`."""
+        things = dict(_globals_of(self.answer, object))
+        for node in self.nodes(ast.Attribute):
+            thing = things.get(getattr(node.value, "id", ""))
+            if thing is None or isinstance(thing, (ModuleType, type, FunctionType, Tensor)):
+                continue
+            try:
+                value = getattr(thing, node.attr)
+            except Exception:  # a property of the learner's
+                continue
+            if isinstance(value, kind):
+                yield ast.unparse(node), value
+
     def draws(self) -> bool:
         """Whether a name in it speaks of chance."""
         names = [getattr(n, "attr", getattr(n, "id", "")) for n in self.nodes(ast.expr)]
@@ -210,6 +293,7 @@ class Source:
         called = {f.attr for f in functions if isinstance(f, ast.Attribute) and not _of_self(f)}
         own = {n for n, f in _globals_of(self.answer, (FunctionType, type)) if not _theirs(f)}
         own.add(safe_text(getattr(self.answer, "__name__", ""), str))  # it calls itself
+        own |= {node.name for node in self.nodes(ast.FunctionDef)}  # a helper within it
         called |= {f.id for f in functions if isinstance(f, ast.Name)} - own
         return tuple(name for name in names if name in called)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from mha_course.check import journal
 from mha_course.check.engine.judge import judge
-from mha_course.check.engine.problem import WHOLE, Bound, Case, Problem, Slip, Step
+from mha_course.check.engine.problem import HOMES, WHOLE, Bound, Case, Problem, Slip, Step
 from mha_course.check.engine.report import Report
 
-__all__ = ["WHOLE", "Bound", "Case", "Exercise", "Slip", "exercise"]
+__all__ = ["WHOLE", "Bound", "Case", "Exercise", "Slip", "Step", "exercise"]
 
 
 class Exercise(Problem):
@@ -27,6 +27,10 @@ def exercise(number: int, notebook: str, **more: Any) -> Callable[[Step], Exerci
 
     def make(in_steps: Step) -> Exercise:
         made = Exercise(in_steps, number, notebook, **more)
+        if made.notebook and not hasattr(
+            in_steps, "__wrapped__"
+        ):  # a variant stands in no notebook
+            HOMES[made.name] = made.notebook
         made.__doc__ = f"Exercise {number}, notebook {notebook}: {in_steps.__doc__}"
         return made
 

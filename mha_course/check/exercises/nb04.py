@@ -294,8 +294,14 @@ def nan_on_the_way(attempt: Attempt) -> str:
     return (
         f"On the way an empty row is NaN. {first} It leaves no trace here, in weights or "
         "gradients, because −∞ was filled in; added, it would spoil the gradients. Can you do "
-        "without NaN?"
+        f"without NaN?{HIDES if attempt.source.calls(('nan_to_num',)) else ''}"
     )
+
+
+HIDES = (
+    " And `nan_to_num` makes *every* NaN a 0: one that comes in with the scores, from a mistake "
+    "elsewhere, goes unseen."
+)
 
 
 @exercise(
@@ -441,6 +447,15 @@ def empty_after(weights, mask):
     """After the softmax the weights are multiplied by the mask itself: only blocked keys keep their
     weight. | True means *blocked* in this course. In which row of your result do you see the
     opposite?"""
+    gone = mask.all(-1, keepdim=True)
+    infinity_after = (weights.masked_fill(mask, n) for n in (-math.inf, -1e9, -1e4))
+    """−∞, or a number nearly as low, is put in after the softmax, among the *weights*: there it is
+    multiplied with a value like any other weight. | −∞ is the score whose weight is 0. On which
+    side of the softmax do scores stand?"""
+    infinity_after_cleared = (
+        weights.masked_fill(mask, n).masked_fill(gone, 0.0) for n in (-math.inf, -1e9)
+    )
+    "= infinity_after"
     renormalised_after = shares(kept)
     """The mask comes after the softmax, and rows are divided by what is left: where nothing is left
     (no key is open, or the open ones score far below the blocked ones) that is 0/0."""

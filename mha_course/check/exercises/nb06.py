@@ -18,7 +18,7 @@ from mha_course.check.engine.gradients import has_nan
 from mha_course.check.engine.inputs import unchanged
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, Returned, run
-from mha_course.check.exercises import WHOLE, Case, Exercise, exercise, nb01, nb03, nb04
+from mha_course.check.exercises import WHOLE, Case, Exercise, Step, exercise, nb01, nb03, nb04
 from mha_course.check.exercises.nb06_layers import NAMES, Layers, bind, call, scoring_low
 
 
@@ -185,6 +185,35 @@ def without_cut(x, h, which):
     not_split = x[:, None]
     """There is only one head: attention runs over all d_model dimensions at once, and n_heads is
     not used. | Where should x be cut into heads?"""
+
+
+@MultiHeadAttention.step(at="split", order=(None, unchanged))
+def left_in_place(x, h, which):
+    not_transposed = x.unflatten(-1, (h, -1))
+    """The heads are cut, but T and h do not change places: the axes are (B, T, h, d_k), and the
+    heads of one token look at each other where its tokens should. | Attention works on the last two
+    axes. Which two should they be, and which call brings them there?"""
+
+
+def to_the_wrong_place() -> Iterator[tuple[Way, tuple[Step, ...], tuple[Step | None, ...]]]:
+    """Axes exchanged after the cut, but not T and h; the ways to scale there, and to go back."""
+    for key, (a, b), axes in (("1_3", (1, 3), "(B, d_k, h, T)"), ("2_3", (2, 3), "(B, T, d_k, h)")):
+
+        def split(x: Tensor, h: int, which: str, a: int = a, b: int = b) -> Tensor:
+            return x.unflatten(-1, (h, -1)).transpose(a, b)
+
+        def scale(scores: Tensor, Q: Tensor, K: Tensor, at: int = 4 - b if a == 1 else a) -> Tensor:
+            return scores / math.sqrt(Q.shape[at])
+
+        does = f"After the cut axes {a} and {b} change places: they are {axes} then, and no head "
+        asks = "Attention works on the last two axes. Which two should they be?"
+        way = f"transposed_{key}", f"{does}has all tokens in its rows.", asks, split
+        back = partial(torch.transpose, dim0=a, dim1=b)
+        yield way, (scale,), (None, unchanged, back)
+
+
+for way, scales, orders in to_the_wrong_place():
+    MultiHeadAttention.step([way], at="split", scale=(None, *scales), order=orders)
 
 
 @MultiHeadAttention.step(at="split", order=lambda context: context.permute(0, 2, 3, 1))

@@ -16,8 +16,10 @@ from mha_course.check.engine import errors
 from mha_course.check.engine.inputs import normal, strided
 from mha_course.check.engine.report import Finding
 from mha_course.check.engine.safely import Raised, codes_of, run
+from mha_course.check.engine.source import Source
 from mha_course.check.exercises import Bound, Case
 from mha_course.check.exercises.nb04 import future
+from mha_course.check.exercises.nb06_lines import exchanged, in_its_lines, of_the_package
 
 NAMES = ("w_q", "w_k", "w_v", "w_o")
 
@@ -72,6 +74,17 @@ class Layers:
 
 
 def bind(cls: Any) -> Bound | Finding | None:
+    """What was built of the learner's class; else what keeps it from that, None for a stub."""
+    bound = _built(cls)
+    if isinstance(bound, Bound):
+        made = Source(cls).layer_in_forward(on_self=True)
+        return made or (of_the_package(cls) if "forward" not in vars(cls) else None) or bound
+    if bound is None or not isinstance(cls, type):
+        return bound
+    return of_the_package(cls) or in_its_lines(cls) or bound
+
+
+def _built(cls: Any) -> Bound | Finding | None:
     """Builds modules of the learner's class; a finding where that fails, None for a stub."""
     if not isinstance(cls, type):
         return Finding(
@@ -85,7 +98,9 @@ def bind(cls: Any) -> Bound | Finding | None:
         d_model, n_heads = sizes["d_model"], sizes["n_heads"]
         outcome = run(cls, (d_model, n_heads), codes)
         if isinstance(outcome, Raised):
-            return None if outcome.not_written else errors.explain(outcome)
+            if outcome.not_written:
+                return None
+            return exchanged(cls, d_model, n_heads, codes) or errors.explain(outcome)
         module = outcome.value
         if not isinstance(module, nn.Module):
             return Finding(
@@ -94,11 +109,14 @@ def bind(cls: Any) -> Bound | Finding | None:
                 "What stands in brackets behind the name of the class in the stub?",
             )
         if number == 0 and (forward := _forward_is_open(module, d_model, codes)):
+            if forward not in (FORWARD_OPEN, NOTHING_RETURNED):
+                return forward
             if not any(isinstance(part, nn.Linear) for part in module.modules()):
                 return None
             return _layers(module, d_model) or forward
         if finding := _layers(module, d_model):
-            return finding
+            sizes_fit = finding.key == "layer_sizes" and exchanged(cls, d_model, n_heads, codes)
+            return sizes_fit or finding
         layers = Layers(module.to(torch.float64), n_heads, partial(cls, d_model, n_heads))
         cases += _cases(layers, sizes, masks, number)
         if _degenerate(module):  # constant or equal weights hide mistakes
@@ -118,7 +136,7 @@ def _of_version(cls: Any, x: Tensor, mask: Tensor | None, layers: Layers) -> Any
 
 
 def _forward_is_open(module: nn.Module, d_model: int, codes: set[Any]) -> Finding | None:
-    """What is to be said of a `forward` that gives nothing, or says that it is not written."""
+    """What is to be said of a `forward` that gives nothing, or cannot be called at all."""
     called: list[nn.Module] = []
     linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
     hooks = [part.register_forward_pre_hook(lambda at, _: called.append(at)) for part in linear]
@@ -127,7 +145,9 @@ def _forward_is_open(module: nn.Module, d_model: int, codes: set[Any]) -> Findin
         for inputs in ((x,), (x, mask)):  # what returns with a mask only was attempted
             outcome = run(lambda *given: module(*given), inputs, codes)
             if isinstance(outcome, Raised):
-                return FORWARD_OPEN if outcome.not_written else None
+                if outcome.not_written:
+                    return FORWARD_OPEN
+                return of_the_package(type(module)) or in_its_lines(type(module))
             if outcome.value is not None and outcome.value is not ...:
                 return None
     finally:
