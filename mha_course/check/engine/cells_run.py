@@ -28,12 +28,12 @@ def stale(answer: Any) -> Finding | None:
     except AttributeError:  # a shell of another kind
         return None
     own = "".join(linecache.getlines(_file(answer))).rstrip("\n")
-    for cell in reversed(cells):
-        if cell.rstrip("\n") == own:
-            return None
-        if name in cell and _was_to_define(cell, name):
-            return _failed(name) if own in (c.rstrip("\n") for c in cells) else None
-    return None
+    since = [cell.rstrip("\n") for cell in cells]
+    if not own or own not in since:  # made by a magic, or elsewhere
+        return None
+    since = since[len(since) - since[::-1].index(own) :]
+    later = any(name in cell and _was_to_define(cell, name) for cell in since)
+    return _failed(name) if later else None
 
 
 def _file(answer: Any) -> str:

@@ -181,7 +181,7 @@ def merge_cat_tensor(x):
     return torch.cat(heads, dim=-1)
 
 
-@slips("fixed_dtype")
+@slips("stays", "fixed_dtype")
 def merge_overwriting(x):
     B, H, T, d = x.shape
     out = torch.zeros(B, T, H * d)

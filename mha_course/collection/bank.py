@@ -1,0 +1,73 @@
+"""The bank: questions on what the course says, for notebooks, for practice and for a final test.
+
+`bank.toml` holds them, by notebook. Which of them has a right answer that can be computed, and
+that it is the one that stands there, is a matter of the tests.
+"""
+
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SOURCE = Path(__file__).with_suffix(".toml")
+
+
+class Wrong(NamedTuple):
+    """A wrong choice: a mistake with a name, what is true, and where it is mended."""
+
+    choice: str
+    says: str
+    where: str  # number of a notebook, and the heading
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question; `kind` is "choose", "number" or "say"."""
+
+    name: str  # of the notebook and itself: "01.why_root"
+    at: str  # the heading where it is answered
+    level: int
+    asks: str
+    answer: str
+    must: tuple[str, ...]
+    right: str = ""
+    wrong: tuple[Wrong, ...] = ()
+    number: float | None = None
+    computed: str = ""
+    needs: tuple[str, ...] = ()
+
+    @property
+    def notebook(self) -> str:
+        return self.name[:2]
+
+    @property
+    def kind(self) -> str:
+        return "choose" if self.right else "say" if self.number is None else "number"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All choices, in an order of their own: the right one has no place of its own."""
+        return tuple(sorted((self.right, *(w.choice for w in self.wrong)))) if self.right else ()
+
+    def known_with(self, notebooks: Collection[str]) -> bool:
+        """Whether these notebooks hold all that it needs."""
+        return {self.notebook, *self.needs} <= {*notebooks}
+
+
+@cache
+def bank() -> Mapping[str, Question]:
+    """All questions by their names, notebook by notebook."""
+    books = tomllib.loads(SOURCE.read_text(encoding="utf-8"))
+    return {
+        f"{book}.{name}": _question(f"{book}.{name}", **entry)
+        for book, some in books.items()
+        for name, entry in some.items()
+    }
+
+
+def _question(name: str, **entry: Any) -> Question:
+    wrong = tuple(Wrong(*one) for one in entry.pop("wrong", ()))
+    lists = {key: tuple(entry.pop(key, ())) for key in ("must", "needs")}
+    return Question(name, wrong=wrong, **entry, **lists)

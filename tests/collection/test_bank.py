@@ -1,0 +1,81 @@
+"""The bank: every question can be read alone, is answered where it says, and computes right."""
+
+import json
+import math
+import re
+from collections import Counter
+
+import pytest
+import torch
+
+from mha_course.base.disk import NOTEBOOKS
+from mha_course.collection.bank import Question, bank
+
+TORN = re.compile(
+    r"\b(this|the) (example|figure|notebook|cell|card|table above)\b|\bthe picture|below", re.I
+)
+ALL = pytest.mark.parametrize("question", bank().values(), ids=[*bank()])
+
+
+def headings() -> dict[str, set[str]]:
+    of: dict[str, set[str]] = {}
+    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        of[path.name[:2]] = {m[1] for text in texts if (m := re.match(r"##+ (.*)", text))}
+    return of
+
+
+HEADINGS = headings()
+
+
+@ALL
+def test_a_question_can_be_read_alone(question: Question) -> None:
+    assert not TORN.search(question.asks), question.asks
+    assert question.asks.rstrip()[-1] in "?.”"
+    assert question.answer[-1] == ".", question.answer
+    assert question.answer.count(". ") <= 4 and question.level in (1, 2, 3)
+    assert 1 <= len(question.must) <= 4
+    words = len(question.asks.split())
+    assert 6 <= words <= 60, words
+
+
+@ALL
+def test_a_question_stands_where_it_is_answered(question: Question) -> None:
+    assert question.at in HEADINGS[question.notebook], question.at
+    assert all(book < question.notebook for book in question.needs)
+
+
+@ALL
+def test_wrong_choices_are_mistakes_that_are_mended_somewhere(question: Question) -> None:
+    choices = [question.right, *(w.choice for w in question.wrong)]
+    assert len({*choices}) == len(choices)
+    assert (question.kind == "choose") == (len(question.wrong) >= 2)
+    for wrong in question.wrong:
+        book, heading = wrong.where.split(maxsplit=1)
+        assert heading in HEADINGS[book] and wrong.says[-1] in ".?", wrong
+
+
+@ALL
+def test_a_right_answer_that_can_be_computed_is_right(question: Question) -> None:
+    assert (question.kind != "number") or question.computed
+    if question.computed:
+        torch.manual_seed(0)
+        value = eval(question.computed, {"math": math, "torch": torch})
+        if question.kind == "number":
+            assert value == pytest.approx(question.number)
+            said = question.answer.replace(",", "") + " ".join(question.must)
+            spelled = ("nine", "five")  # as small numbers are, in a sentence
+            shown = f"{question.number:.0f}"
+            assert shown in said or any(word in said.lower() for word in spelled), question.answer
+        else:
+            assert value == question.right
+
+
+def test_there_are_enough_of_each_kind() -> None:
+    assert len(bank()) >= 90
+    books = Counter(q.notebook for q in bank().values())
+    assert all(books[f"{n:02}"] >= 7 for n in range(13)), books
+    assert min(Counter(q.kind for q in bank().values()).values()) >= 15
+    for book in books:
+        assert {q.level for q in bank().values() if q.notebook == book} >= {1, 2, 3}
