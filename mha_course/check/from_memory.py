@@ -8,18 +8,18 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from functools import cache, partial
-from html import escape
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from mha_course.base.disk import NOTEBOOKS, free_path, write_whole
 from mha_course.base.numerals import counted
-from mha_course.base.prose import prose
-from mha_course.base.stored import tagged
+from mha_course.check import asked as asked_of
 from mha_course.check import journal
 from mha_course.check.engine.judge import judge
 from mha_course.check.engine.report import Report
@@ -27,21 +27,22 @@ from mha_course.check.exercises import Exercise
 from mha_course.check.exercises.variants import VARIANTS
 from mha_course.check.journal import Attempt
 from mha_course.check.schedule import Due, due
-from mha_course.collection.questions import questions as predictions
 
 CLASS = "MultiHeadAttention"
 MOST = 3  # exercises in one sitting
-MIX = 7  # neighbours in the course are seven apart
 MINUTES = 30  # that these took the first time; from memory it is about half
-SHORT_WAY = "06"  # the last notebook that it needs
 EXERCISE = re.compile(r"#+ (.*?)\n\n\*\w+, (\d+) minutes\.\* *(.*)", re.S)
 FOLDED = re.compile(r"<details.*?</details>", re.S)
-ASKED = re.compile(r"\b(\w+)=")  # the questions of a cell that calls predict
 BEGIN = """# From memory
 
 Write each answer without looking it up. Hints are folded below the question. Each time that
-you solve an exercise at the first try, the wait until it returns doubles; an exercise that you do
-not solve returns tomorrow."""
+you know something at the first try, the wait until it returns doubles; what you do not know
+returns tomorrow. A file in which nothing was written is cleared away after its day."""
+NOTHING = (
+    "Nothing is due: practice asks for what you have met, and no exercise was tried yet in your "
+    "notebooks. Begin with notebook 1, and come back tomorrow."
+)
+AS_IN_THE_COURSE = "*The hints speak of the exercise as the course has it.*"
 WHOLE_CLASS = """# The whole class, from an empty page
 
 Twenty minutes, from memory. The first cell starts a clock that you need not look at."""
@@ -68,6 +69,28 @@ class Written(NamedTuple):
         return f'<a href="{self.path.name}">{self.path.name}</a> lies beside your notebooks.'
 
 
+class Nothing:
+    """That there is nothing to practise yet."""
+
+    def __repr__(self) -> str:
+        return NOTHING
+
+
+def clear_away(folder: Path, day: date) -> None:
+    """Removes practice files of earlier days in which nobody has written anything."""
+    for path in folder.glob("practice_????-??-??*.ipynb"):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            notebook = json.loads(path.read_text(encoding="utf-8"))
+            untouched = notebook["metadata"]["practice"] == fingerprint(notebook["cells"])
+            if untouched and date.fromisoformat(path.name[9:19]) < day:
+                path.unlink()
+
+
+def fingerprint(cells: list[dict[str, Any]]) -> int:
+    """Of all that can be written into a notebook's cells."""
+    return crc32(repr(["".join(cell["source"]) for cell in cells]).encode())
+
+
 class Practice:
     def __init__(self, exercises: list[Exercise]) -> None:
         self.exercises = {e.name: e for e in exercises}
@@ -76,12 +99,16 @@ class Practice:
             for problem in (exercise, *VARIANTS.get(exercise.name, ())):
                 setattr(self, problem.name, partial(self._judged, exercise.name, problem))
 
-    def __call__(self, *, whole_class: bool = False) -> Written:
+    def __call__(self, *, whole_class: bool = False) -> "Written | Nothing":
         """Writes a notebook with what is due into the learner's folder, and never over another.
 
-        With `whole_class` it asks for the class of exercise 11 alone, from an empty page.
+        With `whole_class` it asks for the class of exercise 11 alone, from an empty page. Where
+        nothing was met yet there is nothing to ask, and no file.
         """
         here, day = journal.folder(), journal.today()
+        clear_away(here, day)
+        if not whole_class and not self.due():
+            return Nothing()
         if not (here / journal.FILE).exists():
             journal.table([], keep=True)  # practice needs to know what was solved when
         notebook = self.notebook([Due(CLASS, day)] if whole_class else self.chosen(day), day)
@@ -97,16 +124,17 @@ class Practice:
         """Starts the clock of a sitting."""
         self.begun = time.monotonic()
 
+    def answer(self, name: str, answer: Any = ...) -> asked_of.Said:
+        """Judges the answer to a question, and notes whether it was known."""
+        return asked_of.answered(name, answer)
+
     def due(self) -> list[Due]:
         return due(journal.attempts(), journal.states(), [*self.exercises])
 
     def chosen(self, day: date) -> list[Due]:
         """At most three that fit into a sitting; the class fills one, and so comes alone."""
-        met = {d.name: d for d in self.due()}
-        short = [e.name for e in self.exercises.values() if e.notebook <= SHORT_WAY]
-        ordered = [*met.values(), *(Due(name, day) for name in short if name not in met)]
         chosen: list[Due] = []
-        for one in sorted(ordered, key=lambda d: d.day > day):  # what is not due yet comes last
+        for one in sorted(self.due(), key=lambda d: d.day > day):  # what is not due yet comes last
             minutes = sum(statements()[c.name].minutes for c in (*chosen, one))
             if len(chosen) < MOST and minutes <= MINUTES:
                 chosen.append(one)
@@ -119,7 +147,7 @@ class Practice:
 
     def _judged(self, name: str, problem: Exercise, answer: Any) -> Report:
         report = judge(problem, answer)
-        past = [a for a in journal.attempts() if a.name == name and a.day < journal.today()]
+        past = [a for a in journal.attempts() if a.name == name]
         minutes = 0 if self.begun is None else round((time.monotonic() - self.begun) / 60)
         journal.remember(report, name, minutes)
         return replace(report, notes=(*report.notes, *_since(problem, report, past, minutes)))
@@ -129,23 +157,32 @@ class Practice:
         cells = [_cell(WHOLE_CLASS if whole else BEGIN), _cell(SETUP, "code")]
         for one in chosen:
             problem, asked = self.in_its_layout(one), statements()[one.name]
-            if problem.name != one.name:  # the hints speak of the exercise itself
+            if problem.name != one.name:
+                hints = FOLDED.findall(asked.text)
                 title = problem.name.replace("_", " ").capitalize()
                 stub = f"def {problem.name}({', '.join(problem.arguments)}):\n    ..."
-                asked = Asked(f"## {title}\n\n{getdoc(problem.in_steps)}", stub, 0)
+                parts = [f"## {title}", getdoc(problem.in_steps) or "", *hints]
+                parts += [AS_IN_THE_COURSE] * bool(hints)
+                asked = Asked("\n\n".join(parts), stub, 0)
             calls = f"check.practice.{problem.name}({problem.name})"
             cells += [_cell(asked.text), _cell(asked.stub, "code"), _cell(calls, "code")]
         if not whole:
-            solving = journal.states().keys() & self.exercises.keys()
-            begun = frozenset(self.exercises[name].notebook for name in solving)
-            cells += map(_cell, ["## Three questions", *questions(day, begun)])
+            met = journal.states().keys() & self.exercises.keys()
+            books = {"00", *(self.exercises[name].notebook for name in met)}
+            questions = asked_of.chosen(day, books, MOST)
+            cells += [_cell("## Questions")]
+            for text, code in asked_of.cells(questions):
+                cells += [_cell(text), _cell(code, "code")]
         kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-        head = {"metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+        kept = {"kernelspec": kernel, "practice": fingerprint(cells)}
+        head = {"metadata": kept, "nbformat": 4, "nbformat_minor": 5}
         return {"cells": [{**cell, "id": f"cell-{i}"} for i, cell in enumerate(cells)], **head}
 
 
 def _since(problem: Exercise, report: Report, past: list[Attempt], minutes: int) -> Iterator[str]:
     """What has changed since the last day on which it was tried."""
+    today = {key for a in past if a.day == journal.today() for key in a.slips}
+    past = [a for a in past if a.day < journal.today()]
     last = past[-1] if past else Attempt(journal.today(), problem.name, False)
     on = f"{last.day:%A}, {last.day.day} {last.day:%B}"
     keys = dict.fromkeys(key for a in past if a.day == last.day for key in a.slips)
@@ -153,7 +190,8 @@ def _since(problem: Exercise, report: Report, past: list[Attempt], minutes: int)
         yield f"The same as on {on}."
     if report.passed:
         does = {slip.key: slip.does for slip in problem.slips}
-        yield from (f"On {on} it was: “{does[key]}” Not today." for key in keys if key in does)
+        for key in filter(does.get, keys):
+            yield f"On {on} it was: “{does[key]}” {'Mended now' if key in today else 'Not today'}."
     if minutes and report.passed and problem.name == CLASS:
         before = f", and {last.minutes} on {on}" if last.minutes else ""
         yield f"It took {counted(minutes, 'minute')}{before}."
@@ -189,39 +227,6 @@ def statements() -> dict[str, Asked]:
             _, name = source.partition("(")[0].split()
             asked[name] = Asked("\n\n".join(parts), source, int(minutes))
     return asked
-
-
-def questions(day: date, begun: frozenset[str]) -> list[str]:
-    """Three predictions and claims, every day others, of the notebooks begun or the short way."""
-    asked, first = _questions(begun) or _questions(frozenset()), day.toordinal() * MOST
-    return [f"**{i + 1}.** {asked[(first + i) % len(asked)]}" for i in range(MOST)]
-
-
-def _questions(begun: frozenset[str]) -> list[str]:
-    asked: list[str] = []
-    alone = {name for name, question in predictions().items() if question.alone}
-    for number, cell in _cells():
-        if number > SHORT_WAY or (begun and number not in begun):
-            continue
-        if tagged(cell, "prediction"):
-            named = ASKED.findall("".join(cell["source"]))
-            asked += [_question(name) for name in named if name in alone]
-        elif tagged(cell, "claim"):
-            shown = (output.get("data", {}).get("text/html", "") for output in cell["outputs"])
-            html = "".join(line for lines in shown for line in lines)
-            asked.append("A claim.\n\n" + re.sub(r" style=(['\"]).*?\1", "", html))
-    return [asked[i] for start in range(MIX) for i in range(start, len(asked), MIX)]
-
-
-def _question(name: str) -> str:
-    """A prediction with its choices, each of which opens to its answer."""
-    asked = predictions()[name]
-    folds = (
-        f'<details name="{name}"><summary>{escape(label)}</summary>'
-        f"{choice.answer(label == asked.alone)}</details>"
-        for label, choice in asked.choices.items()
-    )
-    return f"{prose(asked.asks)}\n\n{''.join(folds)}"
 
 
 def _cell(source: str, kind: str = "markdown") -> dict[str, Any]:

@@ -90,9 +90,14 @@ def remember(report: Report, name: str = "", minutes: int = 0) -> None:
     if _state.get(done) != "done":
         _state[done] = state
     asked = report.name if name else ""
-    _attempts.append(Attempt(today(), done, state == "done", report.slips, asked, minutes))
+    note(Attempt(today(), done, state == "done", report.slips, asked, minutes))
+
+
+def note(attempt: Attempt) -> None:
+    """Adds a line to the log; a question of practice stands there alone, outside the table."""
+    _attempts.append(attempt)
     if _wanted():
-        _save(_attempts[-1])
+        _save(attempt)
 
 
 def attempts() -> list[Attempt]:
@@ -104,7 +109,8 @@ def attempts() -> list[Attempt]:
                 read = json.loads(line)  # that may be cut off, or somebody else's
                 day, slips = date.fromisoformat(read.pop("day")), tuple(read.pop("slips"))
                 kept.append(Attempt(day, slips=slips, **read))
-    return kept or [*_attempts]
+    kept = kept or [*_attempts]  # of a clock that was put back, days that are still to come
+    return sorted((a._replace(day=min(a.day, today())) for a in kept), key=lambda a: a.day)
 
 
 def states() -> dict[str, str]:
@@ -186,8 +192,10 @@ def _save(attempt: Attempt | None = None) -> bool:
             write_whole(here / FILE, content.encode())
             if attempt:
                 line = json.dumps(attempt._asdict(), default=str, ensure_ascii=False)
-                with (here / LOG).open("a", encoding="utf-8") as log:
-                    log.write(f"{line}\n")
+                with (here / LOG).open("ab+") as log:
+                    torn = log.seek(0, os.SEEK_END) and log.seek(-1, os.SEEK_END) is not None
+                    start = "\n" if torn and log.read(1) != b"\n" else ""  # of one cut off
+                    log.write(f"{start}{line}\n".encode())
     except OSError:
         return False
     return True

@@ -197,7 +197,7 @@ def test_no_trace_in_the_global_state() -> None:
     before = _states()
     report = check.split_heads(answer)
     assert _states() == before
-    assert report.slips == ("no_gradient",)
+    assert report.slips == ("by_numpy",)
 
 
 def test_a_long_search_leaves_no_rubbish_behind() -> None:

@@ -166,7 +166,8 @@ def test_right_for_matrices_only() -> None:
         return out
 
     report = check.attention_scores(loops)
-    assert any(note.startswith("It is right for single matrices") for note in report.notes)
+    assert report.slips == ("single_matrices",)
+    assert report.findings[0].does.startswith("It is right for single matrices")
 
 
 def test_right_for_three_axes_only() -> None:

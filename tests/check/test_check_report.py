@@ -660,6 +660,8 @@ STOPS: dict[str, Callable[[], Any]] = {
     ),
     "error:written_into": lambda: _write_into((1, 2)),
     "error:no_parts": lambda: len(3),  # type: ignore[arg-type]
+    "error:no_power": lambda: 3 ^ 0.5,  # type: ignore[operator]
+    "error:layer_not_called": lambda: nn.Linear(1, 1) @ _x,  # type: ignore[operator]
     "error:sign_between": lambda: [_x] @ _x,  # type: ignore[operator]
     "error:half_not_implemented": lambda: torch.ones(2).bool().softmax(0),
     "error:nothing_to_reduce": lambda: torch.ones(2, 0).amax(-1),

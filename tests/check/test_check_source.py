@@ -139,7 +139,7 @@ OF_A_CLASS = [
     ("(self.cut(", "(cut(", "`self.` is missing in front of `cut`, a method"),
     ("self.n_heads", "n_heads", "`n_heads` is an argument of `__init__`, but no other method"),
     ("keepdim=True", "keepdim=False", "`False` in `gone = mask.all(-1, keepdim=False)`: the opp"),
-    (", keepdim=True", "", "`gone = mask.all(-1)`: the axis it works along is lost"),
+    (", keepdim=True", "", "`gone = mask.all(-1)`: the axis it works along is dropped"),
     ("context = ", "mixed = ", "`context` (a tensor of shape (2, 3)) is not one of your arguments"),
     (ATTEND + "        context = (weights @ V)", "        context = attention(Q, K, V)",
         "It holds `textbook_attention` and `scaled_dot_product_attention`."),

@@ -100,7 +100,9 @@ def fresh(x: Any) -> Any:
 def codes_of(answer: Any) -> set[CodeType]:
     """The code objects that the learner wrote: of a function, or of a class's methods."""
     if isinstance(answer, type):
-        own = [c for c in answer.__mro__[:-1] if not c.__module__.startswith(("torch", "mha_"))]
+        own = [
+            c for c in answer.__mro__[:-1] if not c.__module__.startswith(("torch", "mha_lesson."))
+        ]
         members = [m for c in own for m in vars(c).values()]
     else:
         inner = getattr(inspect.unwrap(answer), "func", inspect.unwrap(answer))  # of a partial

@@ -86,7 +86,8 @@ def exchanged(cls: Any, d_model: int, n_heads: int, codes: set[Any]) -> Finding 
 def of_the_package(cls: type) -> Finding | None:
     """A class that is made from the package's own."""
     for base in cls.__mro__[1:]:
-        if safe_text(base.__module__, str).startswith("mha_"):
+        home = safe_text(base.__module__, str)
+        if home.startswith("mha_lesson.") and base.__name__ == cls.__name__:
             return Finding(
                 "of_the_package",
                 f"Your class inherits from the package's `{base.__name__}`, and runs its lines "

@@ -15,7 +15,6 @@ import torch
 from mha_course.check.engine.families import orders_of_axes
 from mha_course.check.engine.inputs import normal, unchanged
 from mha_course.check.engine.problem import Case, Step
-from mha_course.check.engine.report import Finding
 from mha_course.check.exercises import Exercise, exercise, nb01, nb02, nb03, nb04, nb05, nb07, nb11
 from mha_course.check.exercises.nb10 import rotate
 
@@ -71,7 +70,7 @@ def variant(
 )
 def scores_tokens_first(course, Q, K):
     """Tokens come first, as in PyTorch's layers by default: Q is $(T_q, B, d_k)$, K is
-    $(T_k, B, d_k)$. Give the scaled scores $(B, T_q, T_k)$, by one `torch.einsum`."""
+    $(T_k, B, d_k)$. Give the scaled scores $(B, T_q, T_k)$."""
     "Which axis of Q counts the sequences?"
     across_the_batch = course(Q, K)
     "Sequences are compared with each other: the axis in front, of tokens, is taken for the batch."
@@ -79,16 +78,6 @@ def scores_tokens_first(course, Q, K):
     queries_first = scores.transpose(0, 1)
     "The scores have shape (T_q, B, T_k). | Which axis should come first?"
     return scores
-
-
-def by_einsum(answer: Step, cases: list[Case]) -> Finding | None:
-    with torch.no_grad(), nb02.Products() as products:
-        answer(*cases[0].inputs)
-    other = Finding("not_einsum", "Right, but not by one `torch.einsum`.", "Which letter is T_q?")
-    return None if [name for name, _ in products.calls] == ["einsum"] else other
-
-
-scores_tokens_first.further = (by_einsum,)
 
 
 @variant(

@@ -1,4 +1,4 @@
-"""Beginners' answers, each a plain right one with some words replaced: see `beginners.toml`."""
+"""Beginners' answers, each a plain right one with some words replaced: see `variations.toml`."""
 
 import linecache
 import math
