@@ -122,11 +122,12 @@ def attend(
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"] | None]:
     """The context, and the weights or None, of inputs that have been checked."""
     blocked_rows = None
-    if causal and (return_weights or mask is not None):
-        future = out_of_reach(query.shape[-2], device=query.device)
-        mask, causal = future if mask is None else fit_axes(mask, query.ndim) | future, False
-    if mask is not None:
+    if mask is None and causal and return_weights:
+        mask = out_of_reach(query.shape[-2], device=query.device)  # every row has its own key
+    elif mask is not None:
         mask = fit_axes(mask, query.ndim)
+        if causal:
+            mask, causal = mask | out_of_reach(query.shape[-2], device=query.device), False
         blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q or 1, 1): queries without a key
         if not may_hold_true(blocked_rows):
             blocked_rows = None

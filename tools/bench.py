@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from copy import copy
+from copy import deepcopy
 from functools import partial
 from itertools import product
 
@@ -55,24 +55,45 @@ class MinimalBlock(nn.Module):
         return self.w_o(context.transpose(1, 2).reshape(B, T, d_model))
 
 
-class MinimalDecoder(nn.Module):
-    """What a writing model needs of a layer, and no more: all at once, or one token and a cache."""
+class LeastCode(nn.Module):
+    """What writing takes, and no more: memory for all tokens, a table of angles, no checks."""
 
-    def __init__(self, layer: GroupedQueryAttention) -> None:
+    def __init__(self, layer: GroupedQueryAttention, B: int, n_tokens: int) -> None:
         super().__init__()
-        self.w_qkv, self.w_o, self.parts = layer.w_qkv, layer.w_o, layer.parts
-        self.d_k, self.shared = layer.d_k, layer.n_kv_heads < layer.n_heads
+        self.w_qkv, self.w_o, self.parts, self.d_k = layer.w_qkv, layer.w_o, layer.parts, layer.d_k
+        self.shared, self.window = layer.n_kv_heads < layer.n_heads, layer.window
+        like = layer.w_o.weight
+        self.k, self.v = like.new_zeros(2, B, layer.n_kv_heads, n_tokens, self.d_k)
+        self.cos = None
+        if layer.rope_base is not None:
+            half = self.d_k // 2
+            speed = layer.rope_base ** (-torch.arange(half, device=like.device) / half)
+            angle = torch.arange(n_tokens, device=like.device)[:, None] * speed
+            self.cos = torch.cat((angle.cos(), angle.cos()), dim=-1)
+            self.sin = torch.cat((-angle.sin(), angle.sin()), dim=-1)
 
-    def forward(self, x: Tensor, cached: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def heads(self, x: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Q, K and V of the tokens x at places n, n + 1, …"""
         B, T, _ = x.shape
         q, k, v = (part.view(B, T, -1, self.d_k).transpose(1, 2)
                    for part in self.w_qkv(x).split(self.parts, dim=-1))  # fmt: skip
-        if cached is not None:
-            k, v = torch.cat((cached[0], k), dim=2), torch.cat((cached[1], v), dim=2)
+        if self.cos is None:
+            return q, k, v
+        cos, sin = self.cos[n : n + T], self.sin[n : n + T]
+        q, k = (y * cos + y.roll(self.d_k // 2, -1) * sin for y in (q, k))
+        return q, k, v
+
+    def output(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         context = F.scaled_dot_product_attention(
-            q, k, v, is_causal=cached is None, enable_gqa=self.shared
+            q, k, v, attn_mask=attn_mask, enable_gqa=self.shared
         )
-        return self.w_o(context.transpose(1, 2).reshape(B, T, -1))
+        return self.w_o(context.transpose(1, 2).flatten(2))
+
+    def forward(self, x: Tensor, n: int) -> Tensor:
+        """One token, at place n."""
+        q, self.k[:, :, n : n + 1], self.v[:, :, n : n + 1] = self.heads(x, n)
+        start = 0 if self.window is None else max(0, n + 1 - self.window)
+        return self.output(q, self.k[:, :, start : n + 1], self.v[:, :, start : n + 1])
 
 
 def contestants(size: tuple[int, ...], x: Tensor, backward: bool) -> dict[str, Callable]:
@@ -188,36 +209,94 @@ def speed(device: str) -> None:
         print_row(", ".join(map(str, size)), name, way, f"{1e3 * base:.3g}", *cells)
 
 
-def writers(n_kv_heads: int, T: int, device: str) -> dict[str, tuple[Callable, Callable]]:
-    """Ours and the minimal one, by what they do: T tokens at once, and one with T in the cache."""
-    x = torch.randn(1, T + 1, 512, device=device)
-    layer = GroupedQueryAttention(512, 8, n_kv_heads).to(device).eval()
-    minimal, full = MinimalDecoder(layer), KVCache()
-    with torch.no_grad():
-        layer(x[:, :T], full)
-    cached = (full.keys, full.values)
+N_WRITTEN = 32
+WRITERS = [  # B, d_model, h, h_kv, tokens held, window
+    (1, 64, 4, 4, 256, None), (1, 64, 4, 4, 1024, None), (1, 512, 8, 8, 1024, None),
+    (1, 512, 8, 2, 1024, None), (1, 512, 8, 8, 1024, 256), (8, 512, 8, 8, 1024, None),
+    (8, 512, 8, 8, 1024, 256),
+]  # fmt: skip
+
+
+@torch.no_grad()
+def writing(size: tuple[int, ...], rope_base: float | None, device: str) -> tuple[float, dict]:
+    """Milliseconds a token of the least code, and the others' ratios to it, least by least."""
+    B, d_model, h, h_kv, n_held, window = size
+    layer = GroupedQueryAttention(d_model, h, h_kv, rope_base=rope_base, window=window)
+    layer = layer.to(device).eval()
+    x = torch.randn(B, n_held + N_WRITTEN, d_model, device=device)
+    steps, least = x[:, n_held:].split(1, dim=1), LeastCode(layer, B, n_held + N_WRITTEN)
+    full = KVCache()
+    layer(x[:, :n_held], full)
+    _, k, v = least.heads(x[:, :n_held], 0)
+    makers: dict[str, Callable[[], Callable[[Tensor, int], Tensor]]] = {
+        "base": lambda: least,
+        "ours": lambda: partial(one_step, layer, deepcopy(full)),
+    }
+    least.k[:, :, :n_held], least.v[:, :, :n_held] = k, v
+    if window is None:
+        for name, make in caches_of_transformers(layer, n_held + N_WRITTEN).items():
+            makers[name] = partial(filled, make, least, k, v)
+    taken: dict[str, list[float]] = {name: [] for name in makers}
+    for _ in range(15):
+        for name, make in makers.items():
+            step = make()
+            start = time.perf_counter()
+            for i, token in enumerate(steps):
+                step(token, n_held + i)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            taken[name].append((time.perf_counter() - start) / N_WRITTEN)
+    base = min(taken.pop("base"))
+    return 1e3 * base, {name: min(seconds) / base for name, seconds in taken.items()}
+
+
+def one_step(layer: GroupedQueryAttention, cache: KVCache, token: Tensor, n: int) -> Tensor:
+    return layer(token, cache)
+
+
+def caches_of_transformers(layer: GroupedQueryAttention, n_tokens: int) -> dict[str, Callable]:
+    """Makers of its two caches, if the library is there."""
+    try:
+        from transformers import DynamicCache, LlamaConfig, StaticCache
+    except ImportError:
+        return {}
+    config = LlamaConfig(
+        num_hidden_layers=1, num_attention_heads=layer.n_heads, hidden_size=layer.d_model,
+        num_key_value_heads=layer.n_kv_heads, head_dim=layer.d_k,
+    )  # fmt: skip
     return {
-        f"{T:,} tokens at once": (lambda: layer(x[:, :T]), lambda: minimal(x[:, :T])),
-        f"one token after {T:,}": (
-            lambda: layer(x[:, T:], copy(full)),  # the step takes a new cache, and leaves `full`
-            lambda: minimal(x[:, T:], cached),
-        ),
+        "DynamicCache": DynamicCache,
+        "StaticCache": partial(StaticCache, config=config, max_cache_len=n_tokens),
     }
 
 
+def filled(make: Callable, least: LeastCode, k: Tensor, v: Tensor) -> Callable:
+    """A step of the least code with a cache of the library `transformers` that holds k and v."""
+    cache = make()
+    cache.update(k, v, 0, {"cache_position": torch.arange(k.shape[2], device=k.device)})
+
+    def step(token: Tensor, n: int) -> Tensor:
+        q, new_k, new_v = least.heads(token, n)
+        at = torch.arange(n, n + 1, device=k.device)
+        keys, values = cache.update(new_k, new_v, 0, {"cache_position": at})
+        mask = None
+        if keys.shape[2] > n + 1:  # a static cache gives all its places
+            mask = (torch.arange(keys.shape[2], device=k.device) <= n)[None]
+        return least.output(q, keys, values, attn_mask=mask)
+
+    return step
+
+
 def decoding(device: str) -> None:
-    """`GroupedQueryAttention` beside the smallest layer that does the same."""
-    print("\nForward, float32, B, d_model, h = 1, 512, 8:\n")
-    print_header("what", "h_kv", "minimal, ms", "minimal again", "GroupedQueryAttention")
-    for n_kv_heads in (8, 2, 1):
-        for what, (ours, base) in writers(n_kv_heads, 1024, device).items():
-            torch.testing.assert_close(ours(), base())
-            calls = {"base": base, "again": base, "ours": ours}
-            on_device = torch.zeros(0, device=device)
-            timers = {name: timer(call, on_device, False) for name, call in calls.items()}
-            taken, samples = in_turns(timers)
-            ratios = [f"{ratio(samples[name], taken):.2f}" for name in ("again", "ours")]
-            print_row(what, str(n_kv_heads), f"{1e3 * statistics.median(taken):.3g}", *ratios)
+    """`GroupedQueryAttention` beside the least code, and that with the caches of `transformers`."""
+    print(f"\nOne token in eval mode, float32, the least of 15 samples of {N_WRITTEN} tokens:\n")
+    columns = ["ours", "DynamicCache", "StaticCache"]
+    names = "B, d_model, h, h_kv, held, window"
+    print_header(names, "rotated", "least code, ms", *columns)
+    for size, base in product(WRITERS, (None, 10_000.0)):
+        ms, ratios = writing(size, base, device)
+        cells = [f"{ratios[name]:.2f}" if name in ratios else "–" for name in columns]
+        print_row(", ".join(map(str, size)), "no" if base is None else "yes", f"{ms:.3g}", *cells)
 
 
 def memory(device: str) -> None:
