@@ -1,4 +1,9 @@
 """Who solved what: a report on a folder of submitted notebooks. See `command`.
 
 For teachers. It stands on `check`, on `collection` for the questions, and on `cells` for guesses.
+
+In the order of the work: `files` (whose file it is, and which counts), `reading` (its cells),
+`grading` (has each judged, keeps the results), `sandbox` (time, memory, disk, network), in it
+`sandboxed` with `slices` (the statements that an answer needs), outside it again `values` (a right
+answer's values, compared once more), `pages` with `templates/` (what the teacher reads).
 """

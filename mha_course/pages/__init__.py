@@ -1,4 +1,7 @@
 """Notebooks as pages to hand out: moving pages, paper, slides, the site.
 
 For teachers. It stands on `cells` and `pictures`.
+
+`exporter` runs a notebook and writes it as HTML for all kinds of pages, each with its template in
+`templates/`; `folds`: second readings, `formulas`: LaTeX as MathML.
 """

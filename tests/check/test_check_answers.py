@@ -10,6 +10,7 @@ from answers import Answer, all_answers
 from answers.pairs import PAIRS
 from diagnose import judge, named
 from mha_course import check
+from mha_course.check import engine
 from mha_course.check.engine.judge import ASKED, NAMERS
 from mha_course.check.exercises import Exercise, nb12
 from mutants import is_wrong
@@ -64,11 +65,9 @@ def test_an_exercise_is_whole(exercise: Exercise) -> None:
     assert re.search(rf"^(def|class) {exercise.name}\b", "\n".join(stubs), re.M)
 
 
-def test_contributing_draws_the_flow() -> None:
+def test_the_engine_draws_the_flow() -> None:
     """What explains a wrong answer and what a right one is asked, in the order of the code."""
-    blocks = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("```")
-    [drawing] = [block for block in blocks if "NAMERS" in block and "ASKED" in block]
-    drawn = [drawing.find(function.__name__) for function in (*NAMERS, *ASKED)]
+    drawn = [str(engine.__doc__).find(function.__name__) for function in (*NAMERS, *ASKED)]
     assert drawn == sorted(drawn) and min(drawn) > 0
 
 
