@@ -132,7 +132,7 @@ def attend(
         if not may_hold_true(blocked_rows):
             blocked_rows = None
         elif mask.shape[-1] > 1:
-            # A softmax over no key is NaN: these rows look at every key, and are set to 0 below.
+            # A softmax over no key is NaN: these rows see all keys, and are 0 below.
             mask = mask & ~blocked_rows
         if mask.shape[-1] == 1:
             mask = None  # one cell for all keys of a row blocks the row, or nothing

@@ -1,6 +1,7 @@
 """What is built around the taught class: models small enough to train while you watch."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -235,7 +236,8 @@ class Writer(nn.Module):
         """
         refusals.require_ids("ids", ids, 2, "(B, T)", self.embedding.num_embeddings)
         x = self.embedding(ids)  # (B, T, d_model)
-        x = pre_norm(x, self.norms[:2], lambda y: self.attention(y, cache), self.feed_forward)
+        attend = partial(self.attention, cache=cache)
+        x = pre_norm(x, self.norms[:2], attend, self.feed_forward)
         return self.reader(self.norms[2](x))
 
 

@@ -220,10 +220,10 @@ def drawable(panel: type) -> Callable[..., Any]:
 EXPLORERS = {name: getattr(mha_course.explore, name) for name in mha_course.explore.__all__}
 
 
-def filled_cache() -> decoding.KVCache:
+def filled_cache(layer: decoding.GroupedQueryAttention) -> decoding.KVCache:
     held = decoding.KVCache()
     with torch.no_grad():
-        GROUPED(normal(2, 3, 6), held)
+        layer(normal(2, 3, layer.d_model), held)
     return held
 
 
@@ -299,8 +299,8 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
         "rope_base": 100.0, "window": 3,
     },
     "decoding.GroupedQueryAttention.forward": lambda: {
-        "x": normal(2, 5, 6), "cache": filled_cache(), "mask": normal(2, 8, 13)[:, :5, :8] > 1,
-        "return_weights": True,
+        "x": normal(2, 5, 6), "cache": filled_cache(GROUPED), "return_weights": True,
+        "mask": normal(2, 8, 13)[:, :5, :8] > 1,
     },
     "masks.causal_mask": lambda: {"n_tokens": 5, "device": "cpu"},
     "masks.padding_mask": lambda: {"lengths": [2, 3], "n_tokens": 5},
@@ -319,7 +319,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "models.Writer": lambda: {
         "n_symbols": 7, "n_heads": 4, "n_kv_heads": 2, "d_model": 6, "d_k": 4,
     },
-    "models.Writer.forward": lambda: {"ids": ids(2, 5), "cache": filled_cache()},
+    "models.Writer.forward": lambda: {"ids": ids(2, 5), "cache": filled_cache(WRITER.attention)},
     "models.bigram_log_probabilities": lambda: {"ids": ids(11), "n_symbols": 7},
     "models.Encoder.forward": lambda: {"ids": ids(2, 5), "mask": normal(2, 5, 5) > 1},
     # ------------------------------------------------------------ tasks and texts
