@@ -16,19 +16,19 @@ EXERCISE = "MultiHeadAttention"
 class _Base(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
-        self.h, self.d_k = n_heads, d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
+        self.n_heads, self.d_k = n_heads, d_model // n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def heads(self, x):
+        return [self.split(w(x)) for w in (self.w_q, self.w_k, self.w_v)]
 
     def split(self, x):
         B, T, _ = x.shape
-        return x.view(B, T, self.h, self.d_k).transpose(1, 2)
+        return x.view(B, T, self.n_heads, self.d_k).transpose(1, 2)
 
     def merge(self, x):
         B, _, T, _ = x.shape
-        return x.transpose(1, 2).reshape(B, T, self.h * self.d_k)
+        return x.transpose(1, 2).reshape(B, T, self.n_heads * self.d_k)
 
     def weights(self, scores, mask):
         if mask is not None:
@@ -84,26 +84,21 @@ class LoopOverHeads(_Base):
     def forward(self, x, mask=None):
         q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
         outs = []
-        for i in range(self.h):
+        for i in range(self.n_heads):
             cut = slice(i * self.d_k, (i + 1) * self.d_k)
             s = q[..., cut] @ k[..., cut].mT / math.sqrt(self.d_k)
             m = None
             if mask is not None:
-                full = mask.expand(x.shape[0], self.h, x.shape[1], x.shape[1])
+                full = mask.expand(x.shape[0], self.n_heads, x.shape[1], x.shape[1])
                 m = full[:, i]
             outs.append(self.weights(s, m) @ v[..., cut])
         return self.w_o(torch.cat(outs, -1))
 
 
-class WithSdpa_2(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.h = n_heads
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
-
+class WithSdpa_2(_Base):
     def forward(self, x, mask=None):
         q, k, v = (
-            rearrange(w(x), "b t (h d) -> b h t d", h=self.h)
+            rearrange(w(x), "b t (h d) -> b h t d", h=self.n_heads)
             for w in (self.w_q, self.w_k, self.w_v)
         )
         if mask is None:
@@ -170,18 +165,7 @@ class FoldedBatch(nn.Module):
         return self.w_o(torch.cat(context.unbind(1), -1))
 
 
-class _Plain(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads, self.d_k = n_heads, d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def cut(self, x):
-        return x.view(*x.shape[:2], self.n_heads, self.d_k).transpose(1, 2)
-
+class _Plain(_Base):
     def scale(self, scores):
         return scores / math.sqrt(self.d_k)
 
@@ -191,16 +175,13 @@ class _Plain(nn.Module):
         w = scores.masked_fill(mask, float("-inf")).softmax(-1)
         return w.nan_to_num(0.0)
 
-    def join(self, x):
-        return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1)
-
     def project(self, x):
         return self.w_q(x), self.w_k(x), self.w_v(x)
 
     def forward(self, x, mask=None):
-        q, k, v = (self.cut(part) for part in self.project(x))
+        q, k, v = (self.split(part) for part in self.project(x))
         w = self.weigh(self.scale(q @ k.transpose(-2, -1)), mask)
-        return self.w_o(self.join(w @ v))
+        return self.w_o(self.merge(w @ v))
 
 
 class Inherited(_Plain):
@@ -248,28 +229,23 @@ class AllZeroAtFirst(_Plain):
         nn.init.zeros_(self.w_o.weight)
 
 
-class OverTorch(nn.Module):
+class OverTorch(_Base):
     """PyTorch's own function, with the weights of the four layers."""
-
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.h = n_heads
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
 
     def forward(self, x, mask=None):
         B, T, D = x.shape
         blocked = None
         if mask is not None:
-            full = mask.expand(B, self.h, T, T)
+            full = mask.expand(B, self.n_heads, T, T)
             if full.all(-1).any():
                 return self.by_hand(x, full)
-            blocked = full.reshape(B * self.h, T, T)
+            blocked = full.reshape(B * self.n_heads, T, T)
         out, _ = F.multi_head_attention_forward(
             x.transpose(0, 1),
             x.transpose(0, 1),
             x.transpose(0, 1),
             D,
-            self.h,
+            self.n_heads,
             torch.cat([self.w_q.weight, self.w_k.weight, self.w_v.weight]),
             torch.cat([self.w_q.bias, self.w_k.bias, self.w_v.bias]),
             None,
@@ -285,9 +261,9 @@ class OverTorch(nn.Module):
     def by_hand(self, x, mask):
         outs = []
         for q, k, v, m in zip(
-            self.w_q(x).chunk(self.h, -1),
-            self.w_k(x).chunk(self.h, -1),
-            self.w_v(x).chunk(self.h, -1),
+            self.w_q(x).chunk(self.n_heads, -1),
+            self.w_k(x).chunk(self.n_heads, -1),
+            self.w_v(x).chunk(self.n_heads, -1),
             mask.unbind(1),
             strict=True,
         ):
@@ -320,16 +296,11 @@ class WithBuffers(nn.Module):
         return self.w_o(torch.cat(torch.einsum("bhij,bhjd->bhid", w, v).unbind(1), -1))
 
 
-class KeepsItsWeights(nn.Module):
+class KeepsItsWeights(_Base):
     """Stores the last attention weights, as one does to plot them."""
 
     def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
+        super().__init__(d_model, n_heads)
         self.attention_weights = None
 
     def forward(self, x, mask=None):
@@ -373,16 +344,7 @@ class ByHeads(nn.Module):
         return self.w_o(torch.cat(contexts, -1))
 
 
-class MhaLoopOverHeads(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_k = d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
+class MhaLoopOverHeads(_Base):
     def forward(self, x, mask=None):
         B, T, C = x.shape
         q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
@@ -423,15 +385,7 @@ class MhaNoBias(nn.Module):
         return self.w_o((w @ v).transpose(1, 2).flatten(-2))
 
 
-class MhaMaskInPlace(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
+class MhaMaskInPlace(_Base):
     def forward(self, x, mask=None):
         q, k, v = (
             f(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
@@ -446,14 +400,9 @@ class MhaMaskInPlace(nn.Module):
         return self.w_o((w @ v).transpose(1, 2).flatten(-2))
 
 
-class MhaEinsum(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.h = n_heads
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
-
+class MhaEinsum(_Base):
     def forward(self, x, mask=None):
-        q, k, v = (w(x).unflatten(-1, (self.h, -1)) for w in (self.w_q, self.w_k, self.w_v))
+        q, k, v = (w(x).unflatten(-1, (self.n_heads, -1)) for w in (self.w_q, self.w_k, self.w_v))
         s = torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
         if mask is not None:
             s = torch.where(mask, torch.finfo(s.dtype).min, s)
@@ -463,16 +412,7 @@ class MhaEinsum(nn.Module):
         return self.w_o(torch.einsum("bhqk,bkhd->bqhd", w, v).flatten(-2))
 
 
-class MhaFusedCall(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_k = d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
+class MhaFusedCall(_Base):
     def heads(self, t):
         return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
 
@@ -489,15 +429,7 @@ class MhaFusedCall(nn.Module):
         return self.w_o(self.merge(y.masked_fill(dead, 0.0)))
 
 
-class MaskInPlace(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
+class MaskInPlace(_Base):
     def forward(self, x, mask=None):
         B, T, d_model = x.shape
         q, k, v = (
@@ -529,25 +461,7 @@ class OneLineEach(nn.Module):
         return self.w_o(torch.cat((w @ v).unbind(1), -1))
 
 
-class _Whole(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        if d_model % n_heads:
-            raise ValueError("d_model must be divisible by n_heads")
-        self.d_model, self.n_heads, self.d_k = d_model, n_heads, d_model // n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def split(self, y):
-        B, T, _ = y.shape
-        return y.view(B, T, self.n_heads, self.d_k).transpose(1, 2)
-
-    def merge(self, y):
-        B, _, T, _ = y.shape
-        return y.transpose(1, 2).reshape(B, T, self.d_model)
-
+class _Whole(_Base):
     def safe_softmax(self, scores, mask):
         if mask is None:
             return scores.softmax(dim=-1)
@@ -568,13 +482,7 @@ class PytorchInside(_Whole):
         return self.w_o(torch.cat([y[:, i] for i in range(self.n_heads)], dim=-1))
 
 
-class MHAPerHeadLoop(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        for name in ("w_q", "w_k", "w_v", "w_o"):
-            setattr(self, name, nn.Linear(d_model, d_model))
-
+class MHAPerHeadLoop(_Base):
     def forward(self, x, mask=None):
         B, T, D = x.shape
         h = self.n_heads
@@ -590,13 +498,7 @@ class MHAPerHeadLoop(nn.Module):
         return self.w_o(torch.cat(outs, dim=-1))
 
 
-class MHAHeadByHead(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads, self.d_k = n_heads, d_model // n_heads
-        for name in ("w_q", "w_k", "w_v", "w_o"):
-            self.add_module(name, nn.Linear(d_model, d_model))
-
+class MHAHeadByHead(_Base):
     def forward(self, x, mask=None):
         B, T, _ = x.shape
         if mask is None:
@@ -612,12 +514,7 @@ class MHAHeadByHead(nn.Module):
         return self.w_o(torch.cat(out, dim=2))
 
 
-class _Short(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
-
+class _Short(_Base):
     def forward(self, x, mask=None):
         B, T, D = x.shape
         made = (self.w_q(x), self.w_k(x), self.w_v(x))
@@ -734,7 +631,7 @@ class OneFusedLayer(nn.Module):
 
 
 @slips("error:self_missing")
-class SelfForgotten(nn.Module):
+class SelfForgotten(nn.Module):  # its layers in the class itself
     def __init__(self, d_model, n_heads):
         super().__init__()
         self.n_heads = n_heads
@@ -768,19 +665,7 @@ class HeadsAttendHeads(_Whole):
         return self.w_o((s.softmax(-1) @ v).reshape(B, T, C))
 
 
-class _WithEinops(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.h, self.d_k = n_heads, d_model // n_heads
-        for name in ("w_q", "w_k", "w_v", "w_o"):
-            self.add_module(name, nn.Linear(d_model, d_model))
-
-    def cut(self, y):
-        return rearrange(y, "b t (h d) -> b h t d", h=self.h)
-
-    def join(self, y):
-        return rearrange(y, "b h t d -> b t (h d)")
-
+class _WithEinops(_Base):
     def core(self, q, k, v, mask):
         if mask is None:
             return F.scaled_dot_product_attention(q, k, v)
@@ -793,21 +678,21 @@ class _WithEinops(nn.Module):
 @slips("one_place")
 class NoneWithoutMask(_WithEinops):
     def forward(self, x, mask=None):
-        q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        q, k, v = self.heads(x)
         if mask is not None:
-            return self.w_o(self.join(self.core(q, k, v, mask)))
+            return self.w_o(self.merge(self.core(q, k, v, mask)))
 
 
 @slips("one_place")
 class ReluAtTheEnd(_Base):
     def forward(self, x, mask=None):
-        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        q, k, v = self.heads(x)
         context = self.weights(q @ k.mT / math.sqrt(q.shape[-1]), mask) @ v
         return F.relu(self.w_o(context.transpose(1, 2).flatten(2)))
 
 
 class _K4(_Plain):
-    def join(self, x):
+    def merge(self, x):
         return x.reshape(x.shape[0], x.shape[2], -1)
 
 
@@ -871,7 +756,7 @@ class OneLayerForThree(_Base):
 @slips("error:broadcast_shapes")
 class MHAMaskUnsqueezed(_Whole):
     def forward(self, x, mask=None):
-        q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_v(x)))
+        q, k, v = self.heads(x)
         scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / q.shape[-1] ** 0.5
         if mask is not None:
             mask = mask.unsqueeze(1)
@@ -883,19 +768,19 @@ class MHAMaskUnsqueezed(_Whole):
 @slips("truth_of_a_tensor")
 class TruthOfMask(_WithEinops):
     def forward(self, x, mask=None):
-        q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        q, k, v = self.heads(x)
         keep = ~mask if mask else None
-        return self.w_o(self.join(F.scaled_dot_product_attention(q, k, v, attn_mask=keep)))
+        return self.w_o(self.merge(F.scaled_dot_product_attention(q, k, v, attn_mask=keep)))
 
 
 @slips("mask_ignored", "thrown_away")
 class MaskThrownAway(_WithEinops):
     def forward(self, x, mask=None):
-        q, k, v = (self.cut(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        q, k, v = self.heads(x)
         s = q @ k.mT * self.d_k**-0.5
         if mask is not None:
             s.masked_fill(mask, -math.inf)
-        return self.w_o(self.join(s.softmax(-1) @ v))
+        return self.w_o(self.merge(s.softmax(-1) @ v))
 
 
 @slips("gradient_stops")
@@ -909,9 +794,9 @@ class DetachedBesideAMask(_Base):
 @slips("values")
 class OutputOnValues(_WithEinops):
     def forward(self, x, mask=None):
-        q, k = self.cut(self.w_q(x)), self.cut(self.w_k(x))
-        v = self.cut(self.w_o(self.w_v(x)))
-        return self.join(self.core(q, k, v, mask))
+        q, k = self.split(self.w_q(x)), self.split(self.w_k(x))
+        v = self.split(self.w_o(self.w_v(x)))
+        return self.merge(self.core(q, k, v, mask))
 
 
 @slips("made_by_qkk", "no_scale")
@@ -932,21 +817,13 @@ class MhaOneHead(_Whole):
 
 
 @slips("remembers")
-class MhaStateful(nn.Module):
+class MhaStateful(_Base):
     def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
+        super().__init__(d_model, n_heads)
         self.k_cache = self.v_cache = None
 
     def forward(self, x, mask=None):
-        q, k, v = (
-            f(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-            for f in (self.w_q, self.w_k, self.w_v)
-        )
+        q, k, v = self.heads(x)
         if self.k_cache is not None and self.k_cache.shape[0] == k.shape[0]:
             k = torch.cat((self.k_cache, k), dim=2)
             v = torch.cat((self.v_cache, v), dim=2)
@@ -962,7 +839,7 @@ class MhaStateful(nn.Module):
 @slips("nan_gradient")
 class MhaNanGradient(_Whole):
     def forward(self, x, mask=None):
-        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        q, k, v = self.heads(x)
         s = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
         if mask is not None:
             bias = torch.zeros(mask.shape, dtype=s.dtype, device=s.device)
@@ -973,7 +850,7 @@ class MhaNanGradient(_Whole):
 @slips("returns_tuple")
 class MhaPairAveraged(_Whole):
     def forward(self, x, mask=None):
-        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        q, k, v = self.heads(x)
         w = self.safe_softmax(q @ k.transpose(-2, -1) / math.sqrt(self.d_k), mask).mean(
             1, keepdim=True
         )
@@ -1022,10 +899,7 @@ class NumpyHeads(_Whole):
 class GivesPair(_Whole):
     def forward(self, x, mask=None):
         B, T, d = x.shape
-        q, k, v = (
-            w(x).view(B, T, self.n_heads, -1).transpose(1, 2)
-            for w in (self.w_q, self.w_k, self.w_v)
-        )
+        q, k, v = self.heads(x)
         s = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
         if mask is None:
             mask = torch.zeros_like(s, dtype=torch.bool)
@@ -1035,15 +909,10 @@ class GivesPair(_Whole):
 
 
 @slips("mask_ignored", "error:broadcast_shapes")
-class KeepsFirstMask(nn.Module):
+class KeepsFirstMask(_Base):
     def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
+        super().__init__(d_model, n_heads)
         self.mask = None
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
 
     def forward(self, x, mask=None):
         B, T, d_model = x.shape
@@ -1051,10 +920,7 @@ class KeepsFirstMask(nn.Module):
             if mask is None:
                 mask = torch.zeros(T, T, dtype=torch.bool, device=x.device)
             self.mask = mask
-        q, k, v = (
-            w(x).view(B, T, self.n_heads, -1).transpose(1, 2)
-            for w in (self.w_q, self.w_k, self.w_v)
-        )
+        q, k, v = self.heads(x)
         scores = q @ k.mT / math.sqrt(q.shape[-1])
         dead = self.mask.all(dim=-1, keepdim=True)
         scores = scores.masked_fill(self.mask & ~dead, -math.inf)
@@ -1066,10 +932,7 @@ class KeepsFirstMask(nn.Module):
 class ScaleNotKept(_Whole):
     def forward(self, x, mask=None):
         B, T, d_model = x.shape
-        q, k, v = (
-            w(x).view(B, T, self.n_heads, -1).transpose(1, 2)
-            for w in (self.w_q, self.w_k, self.w_v)
-        )
+        q, k, v = self.heads(x)
         scores = q @ k.mT
         scores / math.sqrt(q.shape[-1])
         if mask is None:
@@ -1082,7 +945,7 @@ class ScaleNotKept(_Whole):
 @slips("without_w_o")
 class EndsEarlyWithoutAMask(_Base):
     def forward(self, x, mask=None):
-        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        q, k, v = self.heads(x)
         scores = q @ k.mT / math.sqrt(self.d_k)
         if mask is None:
             return self.merge(scores.softmax(-1) @ v)
@@ -1100,7 +963,7 @@ class LowForHalf(_Short):
 @slips("scale_after_softmax")
 class ScaledAfterwards(_Whole):
     def forward(self, x, mask=None):
-        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        q, k, v = self.heads(x)
         scores = q @ k.mT
         if mask is not None:
             scores = scores.masked_fill(mask, -1e9)
