@@ -280,13 +280,13 @@ def _projections(drawing: Drawing, panel: Flow, at: Blocks) -> None:
     """Arrows from X to Q, K and V, in their colours; what each makes is cut into heads, not X."""
     x, q = at["x"], at["q"]
     for name, start, end in (("k", x.x - 6, at["k"].right + 8), ("v", x.right + 6, at["v"].x - 8)):
-        made, middle = at[name], (start + end) / 2
+        target, middle = at[name], (start + end) / 2
         drawing.add(Text(middle, x.across - 10, f"W^{name.upper()}", align="center"))
         if panel.cut:
             _heads(drawing, panel, middle - SLICES / 2, x.across + 5, SLICES)
         route = [(start, x.across), (end, x.across)]
-        if made.y > x.across:  # a low block: from above
-            route[1:] = [(made.middle, x.across), (made.middle, made.y - TITLE)]
+        if target.y > x.across:  # a low block: from above
+            route[1:] = [(target.middle, x.across), (target.middle, target.y - TITLE)]
         arrow(drawing, route, ROLES[ROLE[name]])
     down, lane = x.x + 14, q.y - TITLE
     turn = lane - 8
@@ -320,11 +320,11 @@ def _after(drawing: Drawing, panel: Flow, at: Blocks) -> None:
     T = len(context.block.values)
     deep = 3.0 if T > 8 else at["weights"].high
     most = page - 4 if page < FOLDED else (page - 80) / 2
-    for made in (concat, output):
-        made.y, made.high = context.bottom + NAMED + 4 + TITLE, deep
-        made.wide = min(_column(made.block), most / made.block.values.shape[1])
-        if _numbered(made.block):
-            made.wide, made.high = at["weights"].wide, at["weights"].high
+    for placed in (concat, output):
+        placed.y, placed.high = context.bottom + NAMED + 4 + TITLE, deep
+        placed.wide = min(_column(placed.block), most / placed.block.values.shape[1])
+        if _numbered(placed.block):
+            placed.wide, placed.high = at["weights"].wide, at["weights"].high
     output.x = page - max(output.title, output.width)
     middle, end = concat.y + T * deep / 2, concat.y + T * deep
     if output.x - concat.width >= SPACE:

@@ -196,11 +196,11 @@ def _fit(grid: list[list[Piece]], width: float) -> tuple[list[list[Drawing]], li
         tuple((p.panel.size_key, p.rows, p.columns, p.bar, p.page, p.sizes) for p in row)
         for row in grid
     )
-    made, widths = _drawn(grid, _shares(_Sized(key, grid), width))
+    drawings, widths = _drawn(grid, _shares(_Sized(key, grid), width))
     lefts = [0.0]
     for w, gap in zip(widths, _gaps(grid)[1:], strict=False):
         lefts.append(float(round(lefts[-1] + w + gap)))
-    return made, lefts
+    return drawings, lefts
 
 
 @lru_cache(16384)

@@ -280,8 +280,8 @@ class Explorer:
         while True:
             try:
                 next(making)
-            except StopIteration as made:
-                self._sent, self.view.prefetched = known, made.value
+            except StopIteration as done:
+                self._sent, self.view.prefetched = known, done.value
                 return
             await asyncio.sleep(0)  # whatever else the kernel has to do goes first
 
@@ -325,5 +325,5 @@ def whole(making: Generator[None, None, bytes]) -> bytes:
     while True:
         try:
             next(making)
-        except StopIteration as made:
-            return bytes(made.value)
+        except StopIteration as done:
+            return bytes(done.value)

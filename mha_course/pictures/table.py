@@ -47,8 +47,8 @@ class Table(Panel):
     def html(self) -> str:
         def row(cells: Sequence[str], tag: str, weight: str) -> str:
             style = f'style="text-align:left;font-weight:{weight}"'
-            made = "".join(f"<{tag} {style}>{escape(cell)}</{tag}>" for cell in cells)
-            return f"<tr>{made}</tr>"
+            written = "".join(f"<{tag} {style}>{escape(cell)}</{tag}>" for cell in cells)
+            return f"<tr>{written}</tr>"
 
         head = f"<thead>{row(self.header, 'th', 'bold')}</thead>" if self.header else ""
         body = "".join(

@@ -57,10 +57,10 @@ def ways(block: Any, known: Mapping[str, Finding]) -> Iterator[Way]:
             shared.append(statement)
             continue
         for own in each:
-            made = ast.copy_location(copy.copy(node), statement)  # with the block's arguments
-            made.name, made.body, made.decorator_list = f"way_{len(parts)}", [*shared, *own], []
-            parts.append((name, " ".join((words or "").split()), made))
-    tree = ast.fix_missing_locations(ast.Module([made for *_, made in parts], []))
+            clone = ast.copy_location(copy.copy(node), statement)  # with the block's arguments
+            clone.name, clone.body, clone.decorator_list = f"way_{len(parts)}", [*shared, *own], []
+            parts.append((name, " ".join((words or "").split()), clone))
+    tree = ast.fix_missing_locations(ast.Module([clone for *_, clone in parts], []))
     made_of: dict[str, Any] = {}
     exec(compile(tree, function.__code__.co_filename, "exec"), function.__globals__, made_of)
     words_of = {key: (finding.does, finding.asks) for key, finding in known.items()}
@@ -83,9 +83,9 @@ def _each(value: ast.expr, function: FunctionType) -> list[list[ast.stmt]]:
     """What gives the value, or each of a generator's."""
     if not isinstance(value, ast.GeneratorExp):
         return [[ast.Return(value)]]
-    [made] = value.generators
-    numbers = map(ast.Constant, eval(ast.unparse(made.iter), function.__globals__))
-    return [[ast.Assign([made.target], number), ast.Return(value.elt)] for number in numbers]
+    [loop] = value.generators
+    numbers = map(ast.Constant, eval(ast.unparse(loop.iter), function.__globals__))
+    return [[ast.Assign([loop.target], number), ast.Return(value.elt)] for number in numbers]
 
 
 def _text(node: ast.stmt | None) -> str:

@@ -74,9 +74,9 @@ def what_differs(attempt: Attempt) -> Explanation:
         and cast.wrong
         and (first := attempt.shown.difference)
     ):
-        said = what_differs(cast)
+        explanation = what_differs(cast)
         width = wrong_dtype(part_of(attempt.problem, first), first)
-        return said._replace(findings=(*said.findings, width))
+        return explanation._replace(findings=(*explanation.findings, width))
     finding = _what_differs(attempt)
     if finding.key == "nan":
         case = next(t.case for t in attempt.wrong if t.difference and t.difference.kind == "nan")

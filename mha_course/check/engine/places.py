@@ -41,8 +41,8 @@ def the_mend(attempt: Attempt) -> Change | None:
     def mends(answer: Callable[..., Any]) -> bool:
         return all(t.given_by(answer).difference is None for t in ordered)
 
-    for change, made in versions(source, islice(listed, MOST_VERSIONS)):
-        if mends(bounded(attempt.bound.rebind(made))):
+    for change, version in versions(source, islice(listed, MOST_VERSIONS)):
+        if mends(bounded(attempt.bound.rebind(version))):
             around = [c for c in listed if c.kind == "much" and _takes_out(c, change)]
             around.sort(key=lambda c: (not isinstance(c.node, ast.If), -listed.index(c)))
             for outer, other in versions(source, around):  # simpler: leave it out altogether
@@ -59,8 +59,8 @@ def one_place(attempt: Attempt) -> Explanation | None:
         return None
     place = replace(_finding(attempt.source, change), rest_right=True)
     if attempt.stops or but_for_errors(attempt):
-        said = slip_in_part(attempt) or Explanation((attempt.first_error,))
-        return said._replace(notes=(place.sentence,))
+        explanation = slip_in_part(attempt) or Explanation((attempt.first_error,))
+        return explanation._replace(notes=(place.sentence,))
     return Explanation((place,))
 
 
@@ -83,17 +83,17 @@ def versions(source: Source, some: Iterable[Change] | None = None) -> Iterator[t
         top.decorator_list = []
         if part := part_of.get(id(change.node)):  # a class over the learner's compiles faster
             top.body, top.bases = [part], own
-        made: dict[str, Any] = {}
-        around = home | made if calls_itself else home
+        namespace: dict[str, Any] = {}
+        around = home | namespace if calls_itself else home
         try:
-            exec(compile(tree, CHANGED, "exec"), around, made)
+            exec(compile(tree, CHANGED, "exec"), around, namespace)
         except Exception:
             continue
         finally:
             change.holder[change.key] = change.node
             top.body, top.bases, top.decorator_list = whole, bases, decorators
-        around |= made if calls_itself else {}
-        yield change, made[top.name]
+        around |= namespace if calls_itself else {}
+        yield change, namespace[top.name]
 
 
 def _home(answer: Any) -> dict[str, Any]:
@@ -152,8 +152,8 @@ def right_once_kept(attempt: Attempt, line: ast.Expr) -> bool:
     at = next((h, k) for h, k, node in slots(source.tree) if node is line)
     names = dict.fromkeys(n.id for n in ast.walk(line) if isinstance(n, ast.Name))
     kept = (ast.Assign([ast.Name(name, ast.Store())], line.value) for name in names)
-    made = versions(source, (Change("", *at, line, new) for new in kept))
-    answers = (attempt.bound.rebind(version) for _, version in made)
+    changed = versions(source, (Change("", *at, line, new) for new in kept))
+    answers = (attempt.bound.rebind(version) for _, version in changed)
     return any(all(t.given_by(a).difference is None for t in attempt.trials) for a in answers)
 
 
