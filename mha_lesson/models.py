@@ -304,8 +304,14 @@ class _EncoderLayer(nn.Module):
             update, weights = self.attention(x, mask=mask, return_weights=True)
         else:
             update = self.attention(x, mask=mask)
+        return self.after(x, update), weights
+
+    def after(
+        self, x: Float[Tensor, "B T d_model"], update: Float[Tensor, "B T d_model"]
+    ) -> Float[Tensor, "B T d_model"]:
+        """What leaves the layer, where attention has made `update` of x."""
         x = self.norm_1(x + update)
-        return self.norm_2(x + self.narrow(F.gelu(self.widen(x)))), weights
+        return self.norm_2(x + self.narrow(F.gelu(self.widen(x))))
 
 
 class Encoder(nn.Module):

@@ -6,6 +6,7 @@ puts the sliders over it.
 For learners. It stands on `pictures`, and on `collection` for what was trained.
 """
 
+from mha_course.explore.n00_cut import cut
 from mha_course.explore.n00_flow import flow
 from mha_course.explore.n01_scaling import scaling
 from mha_course.explore.n02_projections import projections
@@ -21,6 +22,7 @@ from mha_course.explore.n11_cache import cache
 from mha_course.explore.n13_models import models
 
 __all__ = [
-    "cache", "cost", "flow", "head_writes", "heads", "masks", "memory", "models", "projections",
+    "cache", "cost", "cut", "flow", "head_writes", "heads", "masks", "memory", "models",
+    "projections",
     "real_heads", "rotation", "scaling", "training",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ function linksOf({ values, blocked, columns }, faint) {
 
 // A grid of cells: where each lies (`box`), which one is `hit`, and what it says. `m` is its mark; `pair(r, c)`, where
 // it shows pairs of words, is the row and the column of such a map that a cell stands for.
-class Area {
+export class Area {
   constructor(m, theme, rows, columns) { Object.assign(this, { m, theme, rows, columns }); }
   gaps(index, every) { return every ? this.theme.break * Math.floor(index / every) : 0; }
   box(r, c) {

@@ -22,7 +22,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.patches import Circle, PathPatch, Rectangle
+from matplotlib.patches import Circle, PathPatch, Polygon, Rectangle
 from matplotlib.path import Path as Line
 from PIL import Image
 
@@ -227,6 +227,9 @@ def _write_in(axes: Axes, mark: Cells, corner: Any, text: str, colour: str) -> N
 
 @_draw.register
 def _(mark: Path, axes: Axes) -> None:
+    if mark.filled:
+        axes.add_patch(Polygon(mark.points, fc=mark.colour, lw=0))
+        return
     axes.plot(
         *np.array(mark.points).T,
         color=mark.colour or INK,

@@ -34,6 +34,7 @@ from mha_course.pictures.controls import (
     requested,
     resolved,
 )
+from mha_course.pictures.cut import Cut
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
 from mha_course.pictures.marks import SCRIPT_SIZE, SHIFTS, OwnMark, Path
@@ -86,14 +87,20 @@ def _state(scene: Scene, widths: Sequence[float]) -> State:
         return tuple(mark.sent(put).items()) if isinstance(mark, OwnMark) else mark
 
     flow = next((panel for panel in scene.flat() if isinstance(panel, Flow)), None)
+    cut = next((panel for panel in scene.flat() if isinstance(panel, Cut)), None)
     words = {
         "caption": scene.caption,
         "alt": scene.alt,
         "text": [list(row) for row in scene.text()],
         "flow": flow and flow.sent(put),
+        "cut": cut and cut.sent(put),
     }
     layouts = [
-        (_rounded(drawn.width), _rounded(drawn.height), [*map(hashable, drawn.marks)])
+        (
+            _rounded(drawn.width),
+            _rounded(drawn.height),
+            [*map(hashable, () if cut else drawn.marks)],
+        )
         for drawn in (draw(scene, width, SCREEN) for width in widths)
     ]
     return State(words, [*arrays], layouts)

@@ -52,6 +52,7 @@ class Path:
     colour: str = ""  # "" is the colour of text, faint
     dashed: bool = False
     width: float = 2.0
+    filled: bool = False  # the area that it surrounds, not a line
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 import { AREAS, areaOf, cornersOf, Items } from "./areas.js";
 import { colours, mapOf, parse } from "./colours.js";
+import { Cut, CUT_STYLE } from "./cut.js";
 import { Flow, FLOW_STYLE } from "./flow.js";
 import { FRAME, mix, MOTION, origins, rests, still } from "./motion.js";
 import { number, sum } from "./numbers.js";
@@ -58,7 +59,7 @@ export class View {
     this.el = el;
     this.choose = choose;
     el.classList.add("mha-view");
-    el.innerHTML = `<style>${STYLE}${FLOW_STYLE}</style><div class="mha-head"><p class="mha-alert" role="alert"></p>
+    el.innerHTML = `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}</style><div class="mha-head"><p class="mha-alert" role="alert"></p>
       <p class="mha-caption" aria-live="polite"></p></div><div class="mha-stage"><canvas tabindex="0" role="application"
       aria-roledescription="picture" data-lm-suppress-shortcuts="true"></canvas></div><div class="mha-reading"
       role="status" aria-live="polite"></div><div class="mha-more"><details><summary>Values in words
@@ -104,6 +105,7 @@ export class View {
 
   // `scene` as `fill` makes it.
   show(scene) {
+    if (scene.cut) scene = (this.cut ??= new Cut(this)).filled(scene);
     const copies = (marks) => marks?.some((m) => m.copied);
     const before = still.matches || !this.shown || this.resized ? null : origins(this.shown, scene.marks);
     this.resized = false;
@@ -270,14 +272,15 @@ export class View {
     else g.fillRect(x, y, w, h);
   }
 
-  path(g, { points, colour, dashed, width }) {
+  path(g, { points, colour, dashed, width, filled }) {
     g.strokeStyle = this.shade(colour) || (dashed ? this.colours.hatch : this.colours.faint);
     g.lineWidth = width;
     g.setLineDash(dashed ? [4 * width, 3 * width] : []);
     g.lineJoin = "round";
     g.beginPath();
     for (let i = 0; i < points.length; i += 2) g.lineTo(points[i], points[i + 1]);
-    g.stroke();
+    if (filled) { g.fillStyle = g.strokeStyle; g.fill(); }
+    else g.stroke();
     g.setLineDash([]);
   }
 
@@ -367,7 +370,7 @@ export class View {
     const box = this.canvas.getBoundingClientRect();
     const scale = (this.scene.width + 4) / box.width;
     const cursor = this.at((e.clientX - box.left) * scale - 2, (e.clientY - box.top) * scale - 2);
-    this.canvas.style.cursor = cursor && this.fields[cursor[0]].m.picks ? "pointer" : "";
+    this.canvas.style.cursor = cursor && (this.cut || this.fields[cursor[0]].m.picks) ? "pointer" : "";
     this.move(cursor ?? this.pinned);
   }
 
@@ -375,6 +378,8 @@ export class View {
   // any other cell is kept until it is pressed again.
   press() {
     if (!this.cursor) return;
+    const [i, ...cell] = this.cursor;
+    if (this.cut) return this.cut.press(this.fields[i], ...cell);
     const picks = this.fields[this.cursor[0]].m.picks;
     if (picks) return this.choose(...picks);
     this.pinned = String(this.pinned) === String(this.cursor) ? null : this.cursor;
@@ -452,6 +457,7 @@ export class View {
   read() {
     const { reading, cursor } = this;
     if (this.flow) return this.flow.read();
+    if (this.cut) return this.cut.read();
     if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
     const [i, r, c] = cursor, f = this.fields[i], words = f.says(r, c) ?? "";
     const title = f.pair && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";

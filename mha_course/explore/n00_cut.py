@@ -1,0 +1,201 @@
+"""Cut a ribbon of the published model, and see how far the last vectors move."""
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import ClassVar
+
+import ipywidgets as widgets
+from safetensors import safe_open
+from torch import Tensor
+
+from mha_course.pictures.cut import Cut
+from mha_course.pictures.live import EXPORT, Explorer
+from mha_course.pictures.panels import Scene, Table
+from mha_lesson.pretrained import PretrainedModel, WeightsMissing, load
+from mha_lesson.refusals import require_text
+from mha_lesson.text import LAYER, SENTENCE, data_file
+
+N_LAYERS, N_HEADS = 6, 12
+HEAD = 1  # of layer 3: it → creek
+MOST_TOKENS = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """The ribbons of one token in some heads (…), and what cutting each of them does.
+
+    Attributes:
+        labels: T tokens as pictures show them.
+        word: which of them takes.
+        widest: (n_layers, h): the widest ribbon in every head that is not to [CLS] or [SEP].
+        weights: (…, T): the ribbons.
+        own: (…, T): how far that token's last vector moves when a ribbon is cut.
+        rescaled: the same, had the rest of the row been made to add up to 1 again.
+        moves: (…, T + 2, T): how far each token's last vector moves when a ribbon, the whole
+            head, or the whole layer is cut.
+    """
+
+    SCALES: ClassVar = {  # whole numbers in the file
+        "widest": 10_000, "weights": 10_000, "own": 10_000, "rescaled": 10_000, "moves": 1000,
+    }  # fmt: skip
+    labels: tuple[str, ...]
+    word: int
+    widest: Tensor
+    weights: Tensor
+    own: Tensor
+    rescaled: Tensor
+    moves: Tensor
+
+    def head(self, layer: int, head: int) -> "Effects":
+        """Those of one head, of all."""
+        per_head = {"weights", "own", "rescaled", "moves"}
+        values = {k: v[layer, head] if k in per_head else v for k, v in vars(self).items()}
+        return Effects(**values)
+
+
+def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
+    """A sentence's ribbons in a head of all-MiniLM-L6-v2; a click cuts one, the model runs on.
+
+    Sliders `layer` and `head`; in the picture one from weights to what a cut does. In a notebook
+    the sentence may be typed and any of its words chosen, if the published weights are there.
+
+    Args:
+        text: the sentence to begin with.
+        offered: how many of the sentences whose cuts are stored a page has; all if None.
+    """
+    require_text(text=text)
+    texts = [*dict.fromkeys((text, *[*stored()][:offered]))]
+    return Explorer(
+        {
+            "text": widgets.Text(
+                value=text,
+                description="sentence",
+                continuous_update=False,
+                layout={"width": "40em", "max_width": "100%"},
+            ),
+            "word": widgets.Dropdown(options=_words(text)),
+            "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1),
+            "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1),
+        },
+        scene,
+        reach={"text": lambda **_: texts, "word": lambda text: _words(text)},
+    )
+
+
+def scene(
+    text: str = SENTENCE,
+    word: int | None = None,
+    layer: int = LAYER,
+    head: int = HEAD,
+    cut: int | None = None,
+    share: float = 0.0,
+) -> Scene:
+    """What one token takes in a head, and what the model loses once a ribbon is cut.
+
+    Args:
+        text: the sentence.
+        word: the number of a token; the one whose cuts are stored, or the first word, if None.
+        layer, head: which head.
+        cut: the key whose ribbon is cut; T is the whole head, T + 1 the whole layer.
+        share: 0 draws the ribbons as wide as their weights, 1 as what a cut of each does.
+
+    Raises:
+        ValueError: the sentence cannot be shown; it says why.
+    """
+    words = [number for _, number in _words(text)]
+    word = words[0] if word is None else word
+    try:
+        seen = effects(text, word, layer, head)
+    except WeightsMissing as error:
+        return Scene(Table([[str(error)]]), caption="The model is not there to be run.")
+    panel = Cut(
+        seen.labels, text=text, word=word, layer=layer, head=head, widest=seen.widest,
+        weights=seen.weights, own=seen.own, rescaled=seen.rescaled, moves=seen.moves,
+        words=words, cut=cut, share=share,
+    )  # fmt: skip
+    return Scene(panel, caption=panel.says())
+
+
+@lru_cache(maxsize=512)
+def effects(text: str, word: int, layer: int, head: int) -> Effects:
+    """One head's: read, where they are stored, else computed and rounded as those are."""
+    known = stored().get(text)
+    if known is not None and known.word == word:
+        return known.head(layer, head)
+    _labels(text)  # refuses what cannot be shown
+    found = computed(_model(), text, word, layer, head)
+    rounded = {k: (getattr(found, k) * n).round() / n for k, n in Effects.SCALES.items()}
+    return Effects(found.labels, word, **rounded)
+
+
+def computed(model: PretrainedModel, text: str, word: int, layer: int, head: int) -> Effects:
+    """The model run again for every cut."""
+    encoded = model.encode(text)
+    T, words = len(encoded.labels), slice(1, -1)
+    ribbons = [[(layer, head, word, key)] for key in range(T)]
+    wholes = [[(layer, head, None, None)], [(layer, None, None, None)]]
+    moves = model.moves(text, [*ribbons, *wholes])
+    return Effects(
+        encoded.labels, word,
+        widest=encoded.weights[:, :, word, words].amax(dim=-1),
+        weights=encoded.weights[layer, head, word],
+        own=moves[:T, word],
+        rescaled=model.moves(text, ribbons, rescaled=True)[:, word],
+        moves=moves,
+    )  # fmt: skip
+
+
+@cache
+def stored() -> dict[str, Effects]:
+    """By sentence, of all heads, the effects that data/cuts.safetensors holds."""
+    found = {}
+    with safe_open(data_file("cuts.safetensors"), framework="pt") as file:
+        sentences = json.loads(file.metadata()["sentences"])
+        for i, (text, labels, word) in enumerate(sentences):
+            values = {k: file.get_tensor(f"{i} {k}") / n for k, n in Effects.SCALES.items()}
+            found[text] = Effects(tuple(labels), word, **values)
+    return found
+
+
+def _words(text: str) -> list[tuple[str, int]]:
+    """The tokens that can be chosen, the one to begin with first; on a page there is but that."""
+    known = stored().get(text)
+    if known is not None and (os.environ.get(EXPORT) or not _there()):
+        return [(known.labels[known.word], known.word)]
+    try:
+        labels = _labels(text)
+    except (WeightsMissing, ValueError):  # `scene` says it
+        return [("", 1)]
+    first = known.word if known else labels.index("it") if "it" in labels else len(labels) - 2
+    numbers = sorted(range(len(labels)), key=lambda i: i != first)
+    return [(labels[i], i) for i in numbers]
+
+
+def _there() -> bool:
+    try:
+        return bool(_model())
+    except WeightsMissing:
+        return False
+
+
+@lru_cache(maxsize=32)
+def _labels(text: str) -> tuple[str, ...]:
+    """The tokens of a sentence that can be shown.
+
+    Raises:
+        ValueError: there is no word in it, or too many.
+    """
+    labels = _model().encode(text).labels
+    if len(labels) > MOST_TOKENS:
+        raise ValueError(
+            f"The sentence must be at most {MOST_TOKENS} tokens long to be read in a picture; "
+            f"this one has {len(labels)}, [CLS] and [SEP] included."
+        )
+    return labels
+
+
+@cache
+def _model() -> PretrainedModel:
+    return load()

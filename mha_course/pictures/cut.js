@@ -1,0 +1,325 @@
+// Ribbons to cut: the marks of mha_course.pictures.cut, of the numbers that Python sent or of another source, and what
+// the reader does with them.
+
+// A cut is [layer, head, row, column]; null is all of them. A source answers for one sentence:
+//   text, labels, weights(layer, head) row by row, effects(layer, head, row): how far that word's last vector moves
+//   without each ribbon, moved(cuts): how far each word's does; the last two at once or as a promise.
+
+import { Area, AREAS } from "./areas.js";
+import { number } from "./numbers.js";
+
+const TOP = 42, CELL = 22, BESIDE = 760, FULL = 0.5, STEPS = 24;
+const GUESSES = [0.01, 0.1, 0.4, 0.85];
+const percent = (share) => `${share < 0.0005 ? 0 : number(100 * share, 1)}%`;
+const shortened = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
+const sameCut = (a, b) => String(a) === String(b);
+
+// From (left, a) to (right, b), level at both ends.
+function curveOf(left, right, a, b) {
+  const points = [];
+  for (let i = 0; i <= STEPS; i++) {
+    const t = i / STEPS;
+    points.push([left + (right - left) * (1.5 * t - 1.5 * t * t + t ** 3), a + (b - a) * (3 * t * t - 2 * t ** 3)]);
+  }
+  return points;
+}
+
+// The marks, and where things stand. `seen` has labels, word, layer, head, share, weights, own, widest (n_layers, h), and
+// `moved`, or null; `cut(j)` whether a ribbon is.
+export function cutMarks(seen, page, heads, ink, colour) {
+  const { labels, word, layer, head, share, weights, own, widest, moved, cut } = seen, T = labels.length, h = 12, n = 6;
+  const wide = page >= BESIDE, pitch = wide ? Math.max(15, Math.min(22, Math.floor(374 / T))) : 24;
+  const words = labels.map((label) => shortened(label, wide ? 14 : 9));
+  const margin = Math.ceil(7.6 * Math.max(...words.map((w) => w.length))) + 8, numbers = page >= 480 ? 44 : 0;
+  const free = page - (wide ? h * CELL + 64 : 0) - 2 * margin - numbers - 60;
+  const width = Math.max(60, Math.min(200, Math.floor(0.6 * free))), right = margin + width, bars = right + margin + numbers;
+  const longest = Math.max(24, Math.min(160, free - width)), tall = T * pitch, y = (j) => TOP + (j + 0.5) * pitch;
+  const marks = [], text = (x, at, words, more = {}) => marks.push({ kind: "text", x, y: at, text: words, size: 12, align: "left", turned: false, bold: false, ...more });
+  const rect = (x, at, w, high, fill, hollow = false) => marks.push({ kind: "rect", x, y: at, width: w, height: high, colour: fill, hollow, says: "", panel: 0 });
+  rect(0, 4, 12, 12, heads[head % heads.length], head >= 8);
+  text(18, 10, `layer ${layer}, head ${head}`, { size: 13, bold: true });
+  text(margin - 8, 31, "takes", { align: "right" });
+  text(right + 8, 31, "from");
+  if (numbers) text(bars - 12, 31, "weight", { align: "right" });
+  text(bars, 31, numbers ? "last vector moves" : "moves");
+  const high = Math.min(0.36 * tall, 136), sum = Math.max(1e-12, own.reduce((a, b) => a + b, 0)), scissors = [], ribbons = [];
+  let at = Math.min(Math.max(y(word) - high / 2, TOP), TOP + tall - high);
+  for (let j = 0; j < T; j++) {
+    const size = ((1 - share) * weights[j] + (share * own[j]) / sum) * high, a = at + size / 2, b = y(j);
+    at += size;
+    const upper = curveOf(margin, right, a - size / 2, b - size / 2), lower = curveOf(margin, right, a + size / 2, b + size / 2);
+    marks.push({ kind: "path", points: [...upper, ...lower.reverse()].flat(), colour: cut(j) ? `${ink}55` : `${heads[head % heads.length]}CC`, dashed: false, width: 2, filled: true });
+    ribbons.push({ a, b, size });
+    scissors.push([margin + width / 2, (a + b) / 2, cut(j) === 1 ? "✂" : "", { size: 18, align: "center", bold: true }]);
+  }
+  words.forEach((label, j) => {
+    text(margin - 8, y(j), label, { align: "right", bold: j === word });
+    text(right + 8, y(j), label);
+    if (numbers) text(bars - 12, y(j), weights[j] >= 0.005 ? number(weights[j], 2) : "", { align: "right" });
+  });
+  words.forEach((_, j) => {
+    const length = longest * Math.min(1, (moved?.[j] ?? 0) / FULL);
+    rect(bars, y(j) - 6, Math.max(length, 0.01), 12, colour);
+    text(bars + length + 6, y(j), moved ? percent(moved[j]) : "", { bold: j === word });
+  });
+  for (const sign of scissors) text(...sign);
+  const left = wide ? page - h * CELL - 4 : 34, above = wide ? 0 : TOP + tall + 14, top = above + TOP;
+  text(left - 30, above + 10, `widest ribbon of “${labels[word]}” in each head`, { size: 13, bold: true });
+  text(left - 30, top + (n * CELL) / 2, "layer", { align: "center", turned: true });
+  text(left + (h * CELL) / 2, top + n * CELL + 30, "head", { align: "center" });
+  for (let i = 0; i < n; i++) {
+    text(left - 8, top + (i + 0.5) * CELL, String(i), { align: "right" });
+    for (let j = 0; j < h; j++) {
+      const side = (CELL - 4) * Math.sqrt(Math.max(0, widest[i * h + j])), [x, z] = [left + (j + 0.5) * CELL, top + (i + 0.5) * CELL];
+      rect(x - CELL / 2 + 1, z - CELL / 2 + 1, CELL - 2, CELL - 2, `${ink}22`);
+      rect(x - side / 2, z - side / 2, side, side, heads[j % heads.length]);
+    }
+  }
+  for (let j = 0; j < h; j++) text(left + (j + 0.5) * CELL, top + n * CELL + 12, String(j), { align: "center" });
+  rect(left + head * CELL - 1, top + layer * CELL - 1, CELL + 2, CELL + 2, ink, true);
+  const places = { margin, right, pitch, tall, ribbons, bars, left, top, longest };
+  return { marks, places, width: page, height: Math.max(TOP + tall, top + n * CELL + 30) + 4 };
+}
+
+// The words: in the last column each one's ribbon, which is cut, before it, where words can be chosen, the word itself.
+class CutWords extends Area {
+  constructor(m, theme) { super(m, theme, m.cut.seen.labels.length, m.cut.chooses ? 2 : 1); }
+  box(r, c) {
+    const { margin, right, pitch, bars } = this.m.places, y = TOP + r * pitch;
+    return c === this.columns - 1 ? [right + 3, y + 1, bars - right - 8, pitch - 2] : [1, y + 1, margin - 4, pitch - 2];
+  }
+  hit(x, y) {
+    const { margin, right, pitch, tall, ribbons, bars } = this.m.places, r = Math.floor((y - TOP) / pitch), last = this.columns - 1;
+    if (y < TOP || y >= TOP + tall || x > bars + this.m.places.longest + 50) return null;
+    if (x >= right) return [r, last];
+    if (x <= margin) return last ? [r, 0] : null;
+    const t = (x - margin) / (right - margin), eased = 3 * t * t - 2 * t ** 3;
+    const near = ribbons.map(({ a, b, size }, j) => [Math.abs(y - a - (b - a) * eased), size, j]).filter(([far, size]) => far <= Math.max(size / 2, 5));
+    return near.length ? [near.sort((p, q) => p[1] - q[1])[0][2], last] : null;
+  }
+  says(r, c) { return this.m.cut.of(r, c === this.columns - 1); }
+  draw() {}
+}
+
+class CutMap extends Area {
+  constructor(m, theme) { super(m, theme, 6, 12); }
+  box(r, c) { return [this.m.places.left + c * CELL, this.m.places.top + r * CELL, CELL, CELL]; }
+  hit(x, y) {
+    const { left, top } = this.m.places, [r, c] = [Math.floor((y - top) / CELL), Math.floor((x - left) / CELL)];
+    return r >= 0 && r < 6 && c >= 0 && c < 12 ? [r, c] : null;
+  }
+  says(r, c) { return `layer ${r}, head ${c}: widest ribbon ${number(this.m.cut.seen.widest[12 * r + c], 2)}`; }
+  draw() {}
+}
+Object.assign(AREAS, { cutwords: CutWords, cutmap: CutMap });
+
+export class Cut {
+  constructor(view) {
+    this.view = view;
+    [this.share, this.cuts, this.moved, this.guess, this.source] = [0, [], null, null, null];
+    view.el.classList.add("mha-cut");
+    const tools = document.createElement("div");
+    tools.className = "mha-tools";
+    tools.innerHTML = `<p class="mha-now" role="status"></p><label>ribbons: weight <input type="range" min="0" max="1" step="0.05" value="0"
+      aria-label="ribbons from weight, 0, to what a cut does, 1" data-lm-suppress-shortcuts="true"> what a cut does</label><span></span>`;
+    view.head.append(tools);
+    this.note = document.createElement("p");
+    this.note.className = "mha-note";
+    view.stage.after(this.note);
+    [this.now, this.buttons] = [tools.querySelector("p"), tools.querySelector("span")];
+    this.slider = tools.querySelector("input");
+    this.slider.addEventListener("input", () => { this.share = Number(this.slider.value); this.again(); });
+  }
+
+  // ---- what is seen ----
+
+  // The scene that Python sent, with the marks of what the reader has done.
+  filled(scene) {
+    const { cut } = scene, before = this.sent;
+    [this.given, this.sent] = [scene, cut];
+    if (before && before.text !== cut.text) this.source = null;
+    if (before && (before.text !== cut.text || before.word !== cut.word)) this.forget();
+    const seen = this.look(), page = Math.max(300, Math.min(860, (this.view.el.clientWidth || 868) - 8)), { theme } = this.view;
+    const { marks, places, width, height } = cutMarks(seen, page, theme.heads, theme.ink, theme.roles.output);
+    const own = ["cutwords", "cutmap"].map((kind) => ({ kind, cut: this, places }));
+    this.tell();
+    this.note.textContent = this.remark();
+    return { ...scene, marks: [...marks, ...own], width, height, caption: this.sentence(), text: this.inWords() };
+  }
+
+  look() {
+    const { sent, source } = this, { layer, head } = sent, base = source ? this.fromSource(layer, head) : sent;
+    this.seen = { ...base, layer, head, share: this.share, moved: this.cuts.length ? this.moved : null, cut: (j) => this.isCut(j, base.word) };
+    return this.seen;
+  }
+
+  fromSource(layer, head) {
+    const { source } = this, { labels } = source, T = labels.length, row = (l, h) => source.weights(l, h).slice(this.word * T, (this.word + 1) * T);
+    const key = [layer, head, this.word].join();
+    this.effects ??= {};
+    if (!this.effects[key]) {
+      this.effects[key] = new Float32Array(T);
+      this.effects[key].waits = true;
+      Promise.resolve(source.effects(layer, head, this.word)).then((own) => { this.effects[key] = own; if (this.source === source) this.again(); });
+    }
+    this.wide ??= Float32Array.from({ length: 72 }, (_, i) => Math.max(...row(Math.floor(i / 12), i % 12).slice(1, -1)));
+    const own = this.effects[key], weights = row(layer, head);
+    return { labels, word: this.word, weights, own: own.waits ? weights : own, widest: this.wide };
+  }
+
+  get many() { return this.source ? this.source.many !== false : false; }
+  get chooses() { return Boolean(this.source) || this.sent.words.length > 1; }
+
+  // 1 where this ribbon itself is cut, 2 where its head or layer is, else 0.
+  isCut(j, word) {
+    const { layer, head } = this.sent;
+    if (this.cuts.some((cut) => sameCut(cut, [layer, head, word, j]))) return 1;
+    return this.cuts.some(([l, h, row]) => l === layer && row === null && (h === null || h === head)) ? 2 : 0;
+  }
+
+  again() { if (this.given) this.view.show(this.given); }
+
+  forget() { [this.cuts, this.moved, this.guess, this.effects, this.wide] = [[], null, null, null, null]; }
+
+  // ---- what the reader does ----
+
+  press(field, r, c) {
+    const { seen, sent } = this;
+    if (field instanceof CutMap) { // both sliders move
+      this.view.choose("layer", r);
+      return this.view.choose("head", c);
+    }
+    if (c === field.columns - 1) return this.toggle([sent.layer, sent.head, seen.word, r]);
+    if (!this.source) return this.view.choose("word", this.sent.words.indexOf(r));
+    this.forget();
+    this.word = r;
+    this.changed();
+  }
+
+  toggle(cut) {
+    const rest = this.cuts.filter((other) => !sameCut(other, cut));
+    this.set(rest.length < this.cuts.length ? rest : this.many ? [...rest, cut] : [cut]);
+  }
+
+  set(cuts) {
+    this.cuts = cuts;
+    const done = (moved) => { if (this.cuts === cuts) { this.moved = moved; this.again(); } };
+    if (!cuts.length) this.moved = null;
+    else if (this.source) Promise.resolve(this.source.moved(cuts)).then(done);
+    else this.moved = this.stored(cuts[0]);
+    this.changed();
+  }
+
+  // What Python has sent of a cut in the head that is seen; of another head what is seen already.
+  stored([layer, head, row, column]) {
+    const { sent } = this, T = sent.labels.length, at = column ?? (head === null ? T + 1 : T);
+    const here = layer === sent.layer && (head === null || head === sent.head) && (row === null || row === sent.word);
+    return here ? sent.moves.slice(at * T, (at + 1) * T) : this.moved;
+  }
+
+  changed() {
+    this.again();
+    this.view.canvas.dispatchEvent(new CustomEvent("mha-state", { detail: this.state, bubbles: true }));
+  }
+
+  // Another source; null: what Python has sent.
+  use(source) {
+    this.forget();
+    this.source = source;
+    if (source) {
+      const it = source.labels.indexOf("it");
+      this.word = it > 0 ? it : source.labels.length - 2;
+    }
+    this.changed();
+  }
+
+  get state() {
+    const { seen, cuts, share } = this;
+    return { text: this.source?.text ?? this.sent.text, layer: seen.layer, head: seen.head, word: seen.word, cuts, share };
+  }
+  set state({ text, layer, head, word, cuts = [], share = 0 }) {
+    this.slider.value = this.share = share;
+    this.view.choose("layer", layer);
+    this.view.choose("head", head);
+    if (text === (this.source?.text ?? this.sent.text)) {
+      if (this.source) this.word = word;
+      if (this.seen.word === word || this.source) this.set(cuts);
+    }
+    this.again();
+  }
+
+  // ---- what is said ----
+
+  of(r, ribbon) {
+    const { seen } = this, [word, other] = [seen.labels[seen.word], seen.labels[r]];
+    if (!ribbon) return `press to see what “${other}” takes`;
+    const done = seen.cut(r) === 1, first = `${word} → ${other}: weight ${number(seen.weights[r], 2)}`;
+    return done ? `${first}; cut: press to mend it` : `${first}; press to cut it`;
+  }
+
+  sentence() {
+    const { seen, cuts, guess } = this, { labels, word, layer, weights } = seen, it = `“${labels[word]}”`;
+    if (!cuts.length) {
+      const top = weights.indexOf(Math.max(...weights)), first = `Here ${it} takes most from “${labels[top]}”: ${number(weights[top], 2)}. `;
+      if (guess === null) return `${first}How far does its last vector move without that ribbon? Guess, then cut it.`;
+      return `${first}Your guess: by ${number(100 * guess)}%. Now cut it: press on the ribbon.`;
+    }
+    if (!seen.moved) return "The model runs again …";
+    const [l, h, row, j] = cuts.at(-1), moved = `the last vector of ${it} moves by ${percent(seen.moved[word])}.`;
+    if (cuts.length > 1) return `With ${cuts.length} cuts ${moved}`;
+    if (row === null) return `Without layer ${l}${h === null ? "" : `, head ${h},`} ${moved}`;
+    if (l !== layer || h !== seen.head) return `Without ${labels[row]} → ${labels[j]} in layer ${l}, head ${h}, ${moved}`;
+    return `Without ${labels[word]} → ${labels[j]} (${number(weights[j], 2)}) ${moved}${guess === null ? "" : ` Your guess: ${number(100 * guess)}%.`}`;
+  }
+
+  // What stands below the picture once one ribbon of this head is cut.
+  remark() {
+    const { seen, cuts, sent } = this, { labels, weights, own, layer, head, word } = seen, T = labels.length;
+    if (cuts.length !== 1 || !seen.moved || !sameCut(cuts[0].slice(0, 3), [layer, head, word])) return "";
+    const j = cuts[0][3], by = (list) => 1 + list.filter((v) => v > list[j]).length;
+    const rank = `Of the ${T} ribbons of “${labels[word]}” in this head it is number ${by([...weights])} by weight, and number ${by([...own])} by what a cut does.`;
+    const row = this.source ? "The rest of the row stays as it was." : `The rest of the row stays as it was; made to add up to 1 again, it would move by ${percent(sent.rescaled[j])}.`;
+    return `${rank} ${row}${layer === 5 ? " No layer follows layer 5, so no other word moves." : ""}`;
+  }
+
+  inWords() {
+    const { labels, word, weights, moved } = this.seen;
+    return labels.map((label, j) => [`${labels[word]} → ${label}`, number(weights[j], 2), moved ? `last vector of ${label} moves by ${percent(moved[j])}` : ""]);
+  }
+
+  tell() {
+    const { buttons, sent } = this, button = (text, press) => {
+      const made = document.createElement("button");
+      Object.assign(made, { textContent: text, type: "button", onclick: press });
+      made.setAttribute("data-lm-suppress-shortcuts", "true");
+      return made;
+    };
+    const guesses = this.cuts.length || this.guess !== null ? [] : ["Guess: ", ...GUESSES.map((g) => button(`${100 * g}%`, () => { this.guess = g; this.again(); }))];
+    const whole = [button("cut the head", () => this.toggle([sent.layer, sent.head, null, null])),
+                   button("cut the layer", () => this.toggle([sent.layer, null, null, null]))];
+    const undo = this.cuts.length ? [button("undo", () => this.set(this.cuts.slice(0, -1)))] : [];
+    const made = [...guesses, ...whole, ...undo], names = made.map((b) => b.textContent ?? b).join();
+    if (names === this.names && this.layer === sent.layer && this.head === sent.head) return;
+    const focus = [...buttons.children].indexOf(document.activeElement) >= 0;
+    [this.names, this.layer, this.head] = [names, sent.layer, sent.head];
+    buttons.replaceChildren(...made);
+    if (focus) (buttons.lastElementChild ?? this.slider).focus();
+  }
+
+  read() {
+    const { cursor, fields } = this.view, words = cursor ? fields[cursor[0]].says(cursor[1], cursor[2]) ?? "" : "";
+    const idle = "Press on a ribbon: the model runs on without it.";
+    if (this.now.textContent !== (words || idle)) this.now.textContent = words || idle;
+  }
+}
+
+export const CUT_STYLE = `
+.mha-cut .mha-reading,.mha-cut .mha-more label{display:none}
+.mha-tools{display:flex;flex-wrap:wrap;gap:2px 1.4em;align-items:center}
+.mha-tools p{flex:1 0 100%;margin:0;color:var(--mha-text)}
+.mha-tools label{display:flex;gap:.5em;align-items:center;min-height:28px}
+.mha-tools span{display:flex;flex-wrap:wrap;gap:4px .5em;align-items:center}
+.mha-tools button{min-width:3em;min-height:26px}
+.mha-note{min-height:2.9em;margin:.2em 0;max-width:120ch}
+@media (max-width:480px){.mha-tools p{min-height:2.9em}.mha-note{min-height:7.3em}}
+`;

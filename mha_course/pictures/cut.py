@@ -1,0 +1,222 @@
+"""One token's ribbons in one head, and how far every last vector moves once one of them is cut.
+
+In the browser `cut.js` draws the same marks, of these numbers or of those that it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mha_course.base.numerals import number
+from mha_course.pictures.colours import INK, ROLES, head_colour
+from mha_course.pictures.fields import array_of, labels_of
+from mha_course.pictures.labels import write_title
+from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, short
+from mha_course.pictures.panel import Panel, Piece
+from mha_lesson.refusals import MOST, require_whole
+
+TOP, CELL = 42.0, 22.0  # where the words begin; a head in the small map
+BESIDE = 760  # from this width on the map stands beside the words
+FULL = 0.5  # a bar for half of a vector's length, or more, is full
+STEPS = 24  # straight pieces of a ribbon
+CUT, FIELD = INK + "55", INK + "22"
+
+
+@dataclass(frozen=True, eq=False)
+class Cut(Panel):
+    """What a token takes in one head, as ribbons, and what the model loses without one.
+
+    Attributes:
+        labels: T tokens.
+        text: the sentence; word: the number of the token that takes; layer: which one.
+        widest: (n_layers, h): its widest ribbon to a word in every head.
+        weights: (T,): its ribbons in this head.
+        own: (T,): how far its last vector moves when a ribbon is cut; rescaled: the same, had the
+            row been made to add up to 1 again.
+        moves: (T + 2, T): how far every token's moves when a ribbon, the head, or the layer is cut.
+        words: the numbers of tokens that can be chosen, in the order of the control `word`.
+        cut: which of these it is, if any.
+        share: 0: ribbons as wide as their weights; 1: as what a cut of each does.
+    """
+
+    labels: Any
+    _: KW_ONLY
+    text: str
+    word: int
+    layer: int
+    widest: Any
+    weights: Any
+    own: Any
+    rescaled: Any
+    moves: Any
+    words: Sequence[int] = ()
+    cut: int | None = None
+    share: float = 0.0
+
+    looks: ClassVar[str] = "sentence with ribbons to cut"
+    sizeless = frozenset(
+        {
+            "weights",
+            "own",
+            "rescaled",
+            "moves",
+            "widest",
+            "cut",
+            "share",
+            "word",
+            "text",
+            "layer",
+            "words",
+        }
+    )
+
+    def _check(self) -> None:
+        T = len(self.labels)
+        require_whole("word", self.word, 0, T - 1)
+        require_whole("layer", self.layer, 0, MOST)
+        if self.cut is not None:
+            require_whole("cut", self.cut, 0, T + 1)
+        rows = {name: array_of(getattr(self, name), name, (1,)) for name in
+                ("weights", "own", "rescaled")}  # fmt: skip
+        tables = {name: array_of(getattr(self, name), name, (2,)) for name in ("widest", "moves")}
+        self._set(labels=labels_of(self.labels, "labels", T), **rows, **tables)
+
+    def says(self) -> str:
+        """What is seen, in a sentence or two: `cut.js` says the same."""
+        word, top = self.labels[self.word], int(self.weights.argmax())
+        if self.cut is None:
+            return (
+                f"Here “{word}” takes most from “{self.labels[top]}”: "
+                f"{number(self.weights[top], 2)}. How far does its last vector move without that "
+                "ribbon? Guess, then cut it."
+            )
+        moved = f"the last vector of “{word}” moves by {percent(self.moves[self.cut, self.word])}."
+        T = len(self.labels)
+        if self.cut >= T:
+            whole = f", head {self.head}," if self.cut == T else ""
+            return f"Without layer {self.layer}{whole} {moved}"
+        return f"Without {word} → {self.labels[self.cut]} {moved}"
+
+    def _describe(self) -> str:
+        return f"what {self.labels[self.word]} takes in layer {self.layer}, head {self.head}"
+
+    def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
+        """What the browser draws, and computes with."""
+        arrays = ("widest", "weights", "own", "rescaled", "moves")
+        return {
+            "labels": list(self.labels), "text": self.text, "word": self.word,
+            "layer": self.layer, "head": self.head,
+            "words": list(self.words),
+            "arrays": {name: put(getattr(self, name)) for name in arrays},
+        }  # fmt: skip
+
+    @property
+    def shares(self) -> np.ndarray:
+        """How wide each ribbon is, as a share of all."""
+        own = self.own / max(self.own.sum(), 1e-12)
+        return (1 - self.share) * self.weights + self.share * own
+
+    def draw(self, piece: Piece, space: float) -> Drawing:
+        page, T, h = piece.page, len(self.labels), self.widest.shape[1]
+        wide = page >= BESIDE
+        pitch = max(15.0, min(22.0, math.floor(374 / T))) if wide else 24.0
+        words = [short(label, 14 if wide else 9) for label in self.labels]
+        margin = math.ceil(7.6 * max(map(len, words))) + 8.0
+        beside = h * CELL + 64 if wide else 0.0  # the map with its labels
+        numbers = 44.0 if page >= 480 else 0.0  # the weights'
+        free = page - beside - 2 * margin - numbers - 60
+        width = max(60.0, min(200.0, math.floor(0.6 * free)))
+        right = margin + width
+        bars = right + margin + numbers
+        longest = max(24.0, min(160.0, free - width))
+        tall = T * pitch
+
+        def y(j: int) -> float:
+            return TOP + (j + 0.5) * pitch
+
+        drawing = Drawing()
+        self._set(title=f"layer {self.layer}, head {self.head}")
+        write_title(drawing, self)
+        heads = [(margin - 8, "takes", "right"), (right + 8, "from", "left")]
+        heads += [(bars - 12, "weight", "right")] * (numbers > 0)
+        heads += [(bars, "last vector moves" if page >= 480 else "moves", "left")]
+        drawing.add(*(Text(x, 31, name, align=align) for x, name, align in heads))
+        high = min(0.36 * tall, 136.0)  # of all ribbons together
+        at = min(max(y(self.word) - high / 2, TOP), TOP + tall - high)
+        cut = set(range(T)) if (self.cut or 0) >= T else {self.cut}
+        scissors = []
+        for j, share in enumerate(self.shares):
+            a, b = at + share * high / 2, y(j)
+            at += share * high
+            colour = CUT if j in cut else head_colour(self.head or 0) + "CC"
+            edges = [
+                _curve(margin, right, a + d, b + d) for d in (-share * high / 2, share * high / 2)
+            ]
+            drawing.add(Path((*edges[0], *edges[1][::-1]), colour, filled=True))
+            sign = "✂" if j == self.cut else ""
+            scissors.append(Text(margin + width / 2, (a + b) / 2, sign, 18, "center", bold=True))
+        for j, word in enumerate(words):
+            drawing.add(Text(margin - 8, y(j), word, align="right", bold=j == self.word))
+            drawing.add(Text(right + 8, y(j), word))
+            if numbers:
+                weight = self.weights[j]
+                said = number(weight, 2) if weight >= 0.005 else ""
+                drawing.add(Text(bars - 12, y(j), said, align="right"))
+        moved = np.zeros(T) if self.cut is None else self.moves[self.cut]
+        for j, share in enumerate(moved.tolist()):
+            length = longest * min(1.0, share / FULL)
+            said = "" if self.cut is None else percent(share)
+            drawing.add(
+                Rect(bars, y(j) - 6, max(length, 0.01), 12, ROLES["output"]),
+                Text(bars + length + 6, y(j), said, bold=j == self.word),
+            )
+        drawing.add(*scissors)
+        if wide:
+            left, top = page - h * CELL - 4, 0.0
+        else:
+            left, top = 34.0, TOP + tall + 14
+        self._map(drawing, left, top)
+        drawing.width, drawing.height = page, max(TOP + tall, top + TOP + 6 * CELL + 30) + 4
+        return drawing
+
+    def _map(self, drawing: Drawing, left: float, top: float) -> None:
+        """Every head as a square, as large as the widest ribbon there."""
+        n_layers, h = self.widest.shape
+        title = f"widest ribbon of “{self.labels[self.word]}” in each head"
+        drawing.add(Text(left - 30, top + 10, title, BODY, bold=True))
+        top += TOP
+        drawing.add(
+            Text(left - 30, top + n_layers * CELL / 2, "layer", align="center", turned=True)
+        )
+        drawing.add(Text(left + h * CELL / 2, top + n_layers * CELL + 30, "head", align="center"))
+        for i in range(n_layers):
+            drawing.add(Text(left - 8, top + (i + 0.5) * CELL, str(i), align="right"))
+            for j in range(h):
+                side = (CELL - 4) * math.sqrt(max(0.0, self.widest[i, j]))
+                x, y = left + (j + 0.5) * CELL, top + (i + 0.5) * CELL
+                drawing.add(Rect(x - CELL / 2 + 1, y - CELL / 2 + 1, CELL - 2, CELL - 2, FIELD))
+                drawing.add(Rect(x - side / 2, y - side / 2, side, side, head_colour(j)))
+        for j in range(h):
+            y = top + n_layers * CELL + 12
+            drawing.add(Text(left + (j + 0.5) * CELL, y, str(j), align="center"))
+        x, y = left + (self.head or 0) * CELL, top + self.layer * CELL
+        drawing.add(Rect(x - 1, y - 1, CELL + 2, CELL + 2, INK, hollow=True))
+
+
+def percent(share: float) -> str:
+    return f"{0 if share < 0.0005 else number(100 * share, 1)}%"
+
+
+def _curve(left: float, right: float, a: float, b: float) -> tuple[tuple[float, float], ...]:
+    """From (left, a) to (right, b), level at both ends."""
+    steps = [i / STEPS for i in range(STEPS + 1)]
+    eased = [3 * t * t - 2 * t**3 for t in steps]
+    along = [1.5 * t - 1.5 * t * t + t**3 for t in steps]
+    return tuple(
+        (left + (right - left) * x, a + (b - a) * e) for x, e in zip(along, eased, strict=True)
+    )
