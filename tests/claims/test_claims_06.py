@@ -186,12 +186,12 @@ RIGHT = [a for a in all_answers() if a.exercise == "MultiHeadAttention" and a.ri
 
 
 CELLS = ("imports", "head", "version-1", "version-2", "same-code", "same-rows", "same-check",
-         "meet-code", "yours-code", "yours-weights", "yours-digits")  # fmt: skip
+         "meet-code")  # fmt: skip
 
 
 @pytest.mark.parametrize("answer", RIGHT, ids=lambda answer: answer.id)
-def test_any_right_class_draws_the_published_layer(answer):
-    """What notebook 06 does with the learner's class; of those without biases it says so."""
+def test_any_right_class_is_the_same_as_version_1(answer):
+    """What notebook 06 does with the learner's class."""
     [path] = notebooks.paths("06")
     code = {cell.id: cell.source for cell in notebooks.read(path).cells}
     names = {"MultiHeadAttention": answer.function}
@@ -201,14 +201,7 @@ def test_any_right_class_draws_the_published_layer(answer):
             names["check"] = SimpleNamespace(
                 MultiHeadAttention=lambda _: SimpleNamespace(passed=True)
             )
-    told = said.getvalue()
-    first, second, third = told.splitlines()[:3]
-    assert first == "your class and version 1 agree to 1e-6: True"
-    assert second == "the first sequence stays: True; the second changes: True"
-    assert third == "This is your class."
-    if answer.id.endswith(("-HeadByHead", "-WithoutBiases")):  # they multiply with weights alone
-        assert told.endswith("no biases to add, and the published layer has.\n")
-    else:
-        own = names["own_weights"].transpose(0, 1)
-        assert_close(own, names["creek"].weights, atol=1e-5, rtol=0)
-        assert "it → creek in head 1: 0.8541; by" in told and told.count("most 0.00000\n") == 2
+    assert said.getvalue().splitlines() == [
+        "your class and version 1 agree to 1e-6: True",
+        "the first sequence stays: True; the second changes: True",
+    ]

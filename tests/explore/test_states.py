@@ -100,6 +100,10 @@ def expected(state: states.State) -> Iterator[dict]:
         scene = json.loads(json.dumps(scene))
         for thing in [*scene["marks"], scene["flow"] or {}]:
             thing |= {k: digest(state.arrays[thing[k]]) for k in ARRAYS if thing.get(k) is not None}
+        if scene["cut"]:
+            numbers = scene["cut"]["arrays"]
+            scene["cut"] |= {k: digest(state.arrays[i]) for k, i in numbers.items()}
+        for thing in scene["marks"]:
             if thing.get("kind") == "arrows":
                 thing["steps"] = np.frombuffer(state.arrays[thing["steps"]], np.float32).tolist()
         yield scene

@@ -1,0 +1,281 @@
+"""A learner's own class in all layers of the published model, whole or broken in one place."""
+
+import copy
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from html import escape
+from typing import Any
+
+import ipywidgets as widgets
+import torch
+from torch import Tensor, nn
+
+from mha_course.base.numerals import number
+from mha_course.check import MultiHeadAttention as exercise
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.panels import Heatmap, Scene, Table, Words
+from mha_lesson.attention import merge_heads, split_heads
+from mha_lesson.masks import causal_mask
+from mha_lesson.pretrained import PretrainedModel, WeightsMissing, load
+from mha_lesson.text import LAYER, SENTENCE, data_file, sentence
+
+N_HEADS, D_K, HEAD = 12, 32, 1
+MOST_TOKENS = 24
+SIX = (  # the first means what the sentence of the course means
+    "A lively dog was about to leap across a chilly stream.",
+    "The cold cat slept beside the warm creek.",
+    "Dogs are not allowed to swim in the lake.",
+    "She jumped over the fence to catch the bus.",
+    "Stock prices fell sharply on Monday.",
+    "The soup was cold and nobody wanted to eat it.",
+)
+Change = Callable[[Tensor], Tensor]
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+@dataclass(frozen=True)
+class Break:
+    """One mistake, made around a class whose own lines still run.
+
+    Attributes:
+        scale: of the queries.
+        rows: what becomes of the rows of Q, K and V, (B, T, h·d_k) each.
+        contexts: what becomes of what W^O takes, (B, T, h·d_k).
+        mask: what becomes of the mask (B, 1, 1, T).
+    """
+
+    scale: float = 1.0
+    rows: Change = _same
+    contexts: Change = _same
+    mask: Change = _same
+
+
+def _not_transposed(rows: Tensor) -> Tensor:
+    B, T, _ = rows.shape
+    return merge_heads(rows.view(B, N_HEADS, T, D_K))
+
+
+def _not_transposed_back(contexts: Tensor) -> Tensor:
+    return split_heads(contexts, N_HEADS).reshape(contexts.shape)
+
+
+def _reversed(contexts: Tensor) -> Tensor:
+    return contexts.unflatten(-1, (N_HEADS, D_K)).flip(-2).flatten(-2)
+
+
+def _without_head(contexts: Tensor) -> Tensor:
+    kept = contexts.unflatten(-1, (N_HEADS, D_K)).clone()
+    kept[..., HEAD, :] = 0
+    return kept.flatten(-2)
+
+
+def _causal(mask: Tensor) -> Tensor:
+    return mask | causal_mask(mask.shape[-1])
+
+
+WHOLE = "as you wrote it"
+BREAKS = {
+    WHOLE: Break(),
+    "without √d_k": Break(scale=D_K**0.5),
+    "view, but no transpose": Break(rows=_not_transposed),
+    "merged without the transpose": Break(contexts=_not_transposed_back),
+    "heads merged in reverse order": Break(contexts=_reversed),
+    "mask upside down": Break(mask=torch.logical_not),
+    "causal, as a decoder": Break(mask=_causal),
+    "head 1 of every layer cut": Break(contexts=_without_head),
+}
+
+
+class _Wrapped(nn.Linear):
+    """A published layer; something becomes of what comes in, or of what goes out."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, before: Change, after: Change) -> None:
+        super().__init__(weight.shape[1], weight.shape[0], device="meta")
+        self.weight, self.bias = nn.Parameter(weight, False), nn.Parameter(bias, False)
+        self.before, self.after = before, after
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.after(super().forward(self.before(input)))
+
+
+class _Names(nn.Module):
+    """Values that name their token: in every head the value of token j is 1 at place j."""
+
+    def __init__(self, after: Change) -> None:
+        super().__init__()
+        self.after = after
+
+    def forward(self, x: Tensor) -> Tensor:
+        B, T, _ = x.shape
+        return self.after(torch.eye(D_K)[:T].repeat(1, N_HEADS).expand(B, -1, -1))
+
+
+class _InModel(nn.Module):
+    """The learner's class where the model's own stood."""
+
+    def __init__(self, made: nn.Module, change: Change) -> None:
+        super().__init__()
+        self.made, self.change = made, change
+
+    def forward(self, x: Tensor, *, mask: Tensor, return_weights: bool) -> tuple[Tensor, Tensor]:
+        B, T, _ = x.shape
+        return self.made(x, self.change(mask)), x.new_empty(B, 0, T, T)  # weights it keeps
+
+
+class Line:
+    """A sentence as the last line of a cell."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.text)}</p>"
+
+
+def in_model(kind: type[nn.Module], text: str = SENTENCE) -> Explorer | Line:
+    """The learner's class in all six layers of the published model, on a sentence to be typed.
+
+    Before exercise 11 is solved there is only a line that says so.
+
+    Args:
+        kind: the class of exercise 11.
+        text: the sentence to begin with.
+    """
+    if not exercise(kind).passed:
+        return Line("Once exercise 11 passes, your class goes into a published model here.")
+    return Explorer(
+        {
+            "text": widgets.Text(
+                value=text, description="sentence", continuous_update=False,
+                layout={"width": "40em", "max_width": "100%"},
+            ),
+            "broken": widgets.Dropdown(options=[*BREAKS], description="your class"),
+        },
+        partial(scene, kind),
+        reach={"text": lambda **_: [text]},
+    )  # fmt: skip
+
+
+def scene(kind: type[nn.Module], text: str = SENTENCE, broken: str = WHOLE) -> Scene:
+    """Ribbons that the class draws in layer 3, head 1, and which of six sentences it finds.
+
+    Raises:
+        ValueError: the sentence cannot be shown; it says why.
+    """
+    try:
+        model = _model()
+    except WeightsMissing as error:
+        return _on_the_stored_layer(kind, broken, str(error))
+    tokens = model.encode(text).labels
+    if len(tokens) > MOST_TOKENS:
+        raise ValueError(
+            f"The sentence must be at most {MOST_TOKENS} tokens long to be read in a picture; "
+            f"this one has {len(tokens)}, [CLS] and [SEP] included."
+        )
+    yours, texts = placed(kind, model, BREAKS[broken]), [text, *SIX]
+    vectors = yours.sentence_vectors(texts)
+    alike = (vectors[1:] @ vectors[0]).tolist()
+    best = max(range(len(SIX)), key=alike.__getitem__)
+    rows = [[number(alike[i], 2), other, "← nearest" * (i == best)] for i, other in enumerate(SIX)]
+    ids, mask = model.batch(texts)
+    hidden, theirs = ([x[:1] for x in one.encoder(ids, mask)[0]] for one in (yours, model))
+    apart = float((hidden[-1] - theirs[-1])[0, : len(tokens)].abs().max())
+    layer: Any = yours.encoder.layers[LAYER]
+    weights = drawn(layer.attention.made, hidden[LAYER], BREAKS[broken].mask(mask[:1]))
+    table = Table(rows, title="how near in meaning", wide=1.6)
+    panels = [table] if weights is None else [_ribbons(weights, tokens), table]
+    so = "less than .00001" if apart < 1e-5 else number(apart, 2 if apart >= 0.01 else None)
+    alone = "" if weights is not None else (
+        " (Your class takes the weights of its layers and does not call them, so nobody sees its "
+        "ribbons, and most mistakes cannot be made around it.)"
+    )  # fmt: skip
+    caption = (
+        f"Your class in all six layers{'' if broken == WHOLE else f', {broken}'}: its last vectors "
+        f"differ from the published model's by {so}. Nearest: “{SIX[best]}”{alone}"
+    )
+    return Scene([panels], caption=caption)
+
+
+def found(kind: type[nn.Module]) -> dict[str, int]:
+    """For how many of the thirty sentences in data/paraphrases.tsv the class finds, among thirty,
+    the one that means the same: whole, and broken in each place.
+    """
+    model, counts = _model(), {}
+    with data_file("paraphrases.tsv").open(encoding="utf-8", newline="") as file:
+        pairs = [*csv.DictReader(file, delimiter="\t")]
+    firsts, seconds = ([pair[name] for pair in pairs] for name in ("sentence", "paraphrase"))
+    for name, broken in BREAKS.items():
+        vectors = placed(kind, model, broken).sentence_vectors([*firsts, *seconds])
+        alike = vectors[: len(pairs)] @ vectors[len(pairs) :].T
+        counts[name] = int((alike.argmax(dim=1) == torch.arange(len(pairs))).sum())
+    return counts
+
+
+def placed(kind: type[nn.Module], model: PretrainedModel, broken: Break) -> PretrainedModel:
+    """The model with that class in every layer, given the rows of the layer's projections."""
+    shared = {id(p): p for p in model.encoder.parameters()}
+    encoder: Any = copy.deepcopy(model.encoder, shared)
+    for layer in encoder.layers:
+        published = layer.attention
+        rows = zip(published.w_qkv.weight.chunk(3), published.w_qkv.bias.chunk(3), strict=True)
+        made = _filled(kind, [*rows, (published.w_o.weight, published.w_o.bias)], broken)
+        layer.attention = _InModel(made, broken.mask)
+    return PretrainedModel(encoder.eval(), model.tokenizer)
+
+
+def _filled(kind: Any, pairs: list[tuple[Tensor, Tensor]], broken: Break) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):  # a learner's random numbers stay as they are
+        made = kind(N_HEADS * D_K, N_HEADS)
+    for name, (weight, bias) in zip("qkv", pairs, strict=False):
+        size = broken.scale if name == "q" else 1.0
+        setattr(made, f"w_{name}", _Wrapped(weight * size, bias * size, _same, broken.rows))
+    made.w_o = _Wrapped(*pairs[3], broken.contexts, _same)
+    return made.eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def drawn(made: Any, x: Tensor, mask: Tensor) -> Tensor | None:
+    """(T, T): what each token gets of each in head 1, told by values that name it; None where
+    the class does not call its layers.
+    """
+    probe = copy.copy(made)
+    probe._modules = dict(made._modules)
+    probe.w_v = _Names(made.w_v.after)
+    eye = torch.eye(N_HEADS * D_K)
+    probe.w_o = _Wrapped(eye, torch.zeros(N_HEADS * D_K), made.w_o.before, _same)
+    try:
+        told = probe(x, mask)
+    except AttributeError:  # of a weight that names have not
+        return None
+    return told[0].unflatten(-1, (N_HEADS, D_K))[:, HEAD, : x.shape[1]]
+
+
+def _ribbons(weights: Tensor, tokens: tuple[str, ...]) -> Words:
+    it, T = tokens.index("it") if "it" in tokens else len(tokens) - 2, len(tokens)
+    of_it = torch.zeros(T, T)
+    of_it[it] = weights[it, :T].clamp(0, 1)
+    heat = Heatmap(of_it, tokens, tokens, head=HEAD, limits=(0, 1))
+    return Words(heat, row=it, head=HEAD, title=f"“{tokens[it]}”, drawn by your class")
+
+
+def _on_the_stored_layer(kind: type[nn.Module], broken: str, missing: str) -> Scene:
+    """Without the model: the stored layer, on the sentence of the course."""
+    creek, change = sentence(), BREAKS[broken]
+    pairs = [(getattr(creek, f"w_{n}"), getattr(creek, f"b_{n}")) for n in "qkvo"]
+    mask = change.mask(torch.zeros(1, 1, 1, len(creek.tokens), dtype=torch.bool))
+    weights = drawn(_filled(kind, pairs, change), creek.hidden[None], mask)
+    shown = Table([["no ribbons"]]) if weights is None else _ribbons(weights, creek.labels)
+    return Scene(shown, caption=f"Layer 3 alone, on the sentence of the course: {missing}.")
+
+
+@cache
+def _model() -> PretrainedModel:
+    return load()

