@@ -84,7 +84,7 @@ def first_page() -> NotebookNode:
     title, text = section[""].split("\n", 1)
     look, ribbons, answer, step, flow = (
         without_code("00", name)
-        for name in ("first-look", "ribbons", "ribbons-reading", "flow-text", "flow")
+        for name in ("first-look", "cut", "ribbons-reading", "flow-text", "flow")
     )
     look.source = look.source.replace("The picture below", "The picture")  # or beside
     folded = f"<details><summary>Answer</summary>\n\n{answer.source}\n\n</details>"
