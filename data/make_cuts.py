@@ -1,4 +1,4 @@
-"""Writes cuts.safetensors: what cutting a ribbon does, in every sentence that an explorer offers.
+"""Writes cuts.safetensors: what a cut of a ribbon does, in the first sentences that are offered.
 
     python data/make_cuts.py
 
@@ -18,14 +18,14 @@ from mha_course.explore.n08_real_heads import OFFERED
 from mha_lesson import pretrained
 
 FILE = Path(__file__).parent / "cuts.safetensors"
-WORDS = (14, 7, 7, 2, 10, 10, 5, 3, 8, 6, 5, 5, 8, 4, 4)  # the token of each sentence that takes
+WORDS = (14, 7, 7, 2)  # of the first sentences that are offered: the token that takes
 
 
 def main(path: Path = FILE) -> None:
     torch.set_num_threads(1)
     model = pretrained.load()
     tensors, sentences = {}, []
-    for i, (text, word) in enumerate(zip(OFFERED, WORDS, strict=True)):
+    for i, (text, word) in enumerate(zip(OFFERED, WORDS, strict=False)):
         heads = [
             [computed(model, text, word, layer, head) for head in range(N_HEADS)]
             for layer in range(N_LAYERS)

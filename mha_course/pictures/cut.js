@@ -156,14 +156,16 @@ export class Cut {
   fromSource(layer, head) {
     const { source } = this, { labels } = source, T = labels.length, row = (l, h) => source.weights(l, h).slice(this.word * T, (this.word + 1) * T);
     const key = [layer, head, this.word].join();
-    this.effects ??= {};
-    if (!this.effects[key]) {
-      this.effects[key] = new Float32Array(T);
-      this.effects[key].waits = true;
-      Promise.resolve(source.effects(layer, head, this.word)).then((own) => { this.effects[key] = own; if (this.source === source) this.again(); });
+    const effects = this.effects ??= {};
+    if (!effects[key]) {
+      effects[key] = { waits: true };
+      Promise.resolve(source.effects(layer, head, this.word)).then((own) => { // null: another head was asked for meanwhile
+        effects[key] = own;
+        if (own && this.effects === effects) this.again();
+      });
     }
     this.wide ??= Float32Array.from({ length: 72 }, (_, i) => Math.max(...row(Math.floor(i / 12), i % 12).slice(1, -1)));
-    const own = this.effects[key], weights = row(layer, head);
+    const own = effects[key], weights = row(layer, head);
     return { labels, word: this.word, weights, own: own.waits ? weights : own, widest: this.wide };
   }
 

