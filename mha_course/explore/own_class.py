@@ -122,9 +122,8 @@ class _InModel(nn.Module):
         super().__init__()
         self.made, self.change = made, change
 
-    def forward(self, x: Tensor, *, mask: Tensor, return_weights: bool) -> tuple[Tensor, Tensor]:
-        B, T, _ = x.shape
-        return self.made(x, self.change(mask)), x.new_empty(B, 0, T, T)  # weights it keeps
+    def forward(self, x: Tensor, *, mask: Tensor) -> Tensor:
+        return self.made(x, self.change(mask))
 
 
 class Line:
@@ -186,7 +185,7 @@ def scene(kind: type[nn.Module], text: str = SENTENCE, broken: str = WHOLE) -> S
     best = max(range(len(SIX)), key=alike.__getitem__)
     rows = [[number(alike[i], 2), other, "← nearest" * (i == best)] for i, other in enumerate(SIX)]
     ids, mask = model.batch(texts)
-    hidden, theirs = ([x[:1] for x in one.encoder(ids, mask)[0]] for one in (yours, model))
+    hidden, theirs = ([x[:1] for x in one.encoder(ids, mask)] for one in (yours, model))
     apart = float((hidden[-1] - theirs[-1])[0, : len(tokens)].abs().max())
     layer: Any = yours.encoder.layers[LAYER]
     weights = drawn(layer.attention.made, hidden[LAYER], BREAKS[broken].mask(mask[:1]))

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from mha_lesson import text
 
 MAKERS = {
+    "make_cuts.py",
     "make_sentence.py",
     "make_minilm_reference.py",
     "make_models.py",

@@ -62,7 +62,7 @@ def moves_by_hand(model, text, cuts, rescaled=False):
     """Each head's write, less what the cut weights handed over, taken off attention's output."""
     encoder = model.encoder
     ids = torch.tensor([model.tokenizer.encode(text).ids])
-    x, kept = encoder.embed(ids), encoder(ids)[0][-1][0]
+    x, kept = encoder.embed(ids), encoder(ids)[-1][0]
     for number, layer in enumerate(encoder.layers):
         attention = layer.attention
         update, weights = attention(x, return_weights=True)
