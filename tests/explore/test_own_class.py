@@ -114,5 +114,8 @@ def test_nothing_shows_before_the_exercise_is_solved(monkeypatch):
 def test_as_many_of_thirty_sentences_are_found_as_notebook_06_says():
     [path] = notebooks.paths("06")
     text = next(c.source for c in notebooks.read(path).cells if c.id == "in-model-break")
-    said = {name: int(n) for name, n in re.findall(r"^\| (.+?) \| (\d+) \|$", text, re.M)}
+    said = {
+        name: int(n)
+        for name, n in re.findall(r"^\| (.+?) \| (\d+) \|$", text.replace("$", ""), re.M)
+    }
     assert own_class.found(ONE) == said
