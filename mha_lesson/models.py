@@ -306,9 +306,7 @@ class _EncoderLayer(nn.Module):
             update = self.attention(x, mask=mask)
         return self.after(x, update), weights
 
-    def after(
-        self, x: Float[Tensor, "B T d_model"], update: Float[Tensor, "B T d_model"]
-    ) -> Float[Tensor, "B T d_model"]:
+    def after(self, x: Tensor, update: Tensor) -> Float[Tensor, "B T d_model"]:
         """What leaves the layer, where attention has made `update` of x."""
         x = self.norm_1(x + update)
         return self.norm_2(x + self.narrow(F.gelu(self.widen(x))))

@@ -3,6 +3,8 @@
 Each module holds a pure function that turns the sliders' values into a `Scene`, and a thin one that
 puts the sliders over it.
 
+`own_class` puts a learner's class into the published model.
+
 For learners. It stands on `pictures`, and on `collection` for what was trained.
 """
 
