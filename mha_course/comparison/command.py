@@ -27,13 +27,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         "module", help="package.module:factory or folder/file.py:factory; it makes an nn.Module"
     )
     parser.add_argument("--call", help="the same for call(module, x), which gives the output")
+    parser.add_argument("--causal", choices=("yes", "no"), help="what it must be, called like this")
+    parser.add_argument(
+        "--true-means", choices=("blocked", "keep"), help="what True must mean in its masks"
+    )
+    parser.add_argument(
+        "--layers", metavar="w_q=NAME,…", help="where w_q, w_k, w_v (or w_qkv) and w_o are"
+    )
     parser.add_argument("--n-heads", type=int, help="h, where the module does not say it")
     args = parser.parse_args(argv)
     try:
         module = load(args.module)
         module = module if isinstance(module, nn.Module) else module()
         call = None if args.call is None else load(args.call)
-        comparison = compare(module, call, n_heads=args.n_heads)
+        comparison = compare(
+            module,
+            call,
+            causal={"yes": True, "no": False}.get(args.causal),
+            true_means=args.true_means,
+            n_heads=args.n_heads,
+            layers=None if args.layers is None else _layers(args.layers),
+        )
     except Exception as error:  # also of the file, or of the factory
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return UNKNOWN
@@ -51,3 +65,11 @@ def load(target: str) -> Any:
         folder, where = Path(where).parent, Path(where).stem
     sys.path.insert(0, str(folder.resolve()))
     return attrgetter(name)(importlib.import_module(where))
+
+
+def _layers(text: str) -> dict[str, list[str]]:
+    """Of "w_q=a.query,w_k=a.key"; the layers of single heads are parted by +."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name and layers for name, _, layers in pairs):
+        raise ValueError(f"--layers must be w_q=NAME,w_k=NAME,…; got {text!r}.")
+    return {name.strip(): layers.strip().split("+") for name, _, layers in pairs}

@@ -8,11 +8,10 @@ import copy
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import permutations, product
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,80 +19,30 @@ from torch import Tensor, nn
 from mha_course.collection import shipped
 from mha_course.collection.shipped import Bug
 from mha_course.comparison import layers as layers_of
+from mha_course.comparison.answer import KEYS, Comparison, sizes_in_words
+from mha_course.comparison.drops import Drops, in_words
 from mha_course.comparison.layers import Reading, Roles
+from mha_course.comparison.mask_trials import FEW, Masks, Taken
 from mha_course.comparison.subject import COARSE, SAME, Subject, raised
 from mha_lesson.refusals import describe, require_positive_int
 
 FIRST = ((3, 7), (2, 5))  # B and T of what every candidate is tried on
-MORE = ((1, 1), (1, 2), (4, 3), (2, 9), (6, 4), (1, 17), (9, 2), (1, 33), (5, 6), (1, 65),
-        (1, 129), (1, 257), (1, 513))  # and of what those left over are tried on  # fmt: skip
-MOST_SCORES = 2**21
+LENGTHS = (1, 2, 3, 5, 8, 9, 10, 16, 17, 24, 31, 32, 33, 64, 65, 127, 128, 129, 256, 257, 512, 513)
+SEVERAL = (*((B, T) for B in (2, 3, 4, 5, 6) for T in (1, 2, 3, 5, 8)), (8, 8), (2, 10), (6, 10),
+           (4, 16), (16, 3), (2, 17), (6, 17), (3, 32), (5, 33), (2, 64), (6, 65), (4, 128),
+           (2, 129), (2, 512))  # fmt: skip
+MOST_SCORES = 2**22
+LONG = 128  # longer ones are tried in evaluation only, but for one
 LARGER = [2**i for i in range(1, 11)]  # times x; scores grow with the square
+FINER = 4  # times the step between two of them is halved
 DIGITS_BETTER = 3  # by so many digits one candidate beats another
 RIGHT = Bug("right", "", "", (), "", True, ())
-KEYS = Bug("scale_n_keys", "scale", "The scores are divided by the root of the number of keys.",
-           (), "", False, [("math.sqrt(d_k)", "math.sqrt(T)")])  # fmt: skip
 NO_EFFECT = "mask_dropped"  # seen from the mask that `call` gives
+CLAIMS = ("causal", "autoregressive", "mask_future", "masked")  # attributes, if True
 USUAL = r"|`\w+` is read as \(h, \d, d_k\) of (q, k, v|k, v|q, k)"  # what a usual reading notes
-MEANT = {  # kind of mistake → where it is none
-    "scale": "If the scale stands elsewhere on purpose (in the initialisation, in a norm, in a "
-    "factor that is learned), it is a choice, not a mistake.",
-    "layer missing": "If W^O is in another module, let `call` apply both.",
-    "batch axis": "If the module wants tokens first, as nn.MultiheadAttention does without "
-    "batch_first, let `call` turn the axes: x.transpose(0, 1), and back.",
-    "fused order": "If the weights are stored head by head, it is a choice, not a mistake.",
-    "mask convention": "If True means “keep” in this module, let `call` give ~mask.",
-    "heads": "If one head is meant, say n_heads=1.",
-}
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What came out; `str` puts it into words.
-
-    Attributes:
-        found: "right" where all that was tried agrees; the name of a published mistake, or of
-            two, "a, b"; "partly" where only some of it agrees; "drawn" where two runs in
-            evaluation differ; "" where nothing fits.
-        digits: to how many digits outputs agree with that.
-        causal: whether it agrees with a causal mask.
-        below: up to which scores; ∞ where it agrees with all that were tried.
-        seen: what else came out, what was tried and what was not, in sentences.
-    """
-
-    found: str = ""
-    digits: int = 0
-    causal: bool = False
-    below: float = math.inf
-    seen: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        what = "multi-head attention" + " with a causal mask" * self.causal
-        below = "" if self.below == math.inf else f" below scores of {self.below:,.0f}"
-        lost = shipped.bug("rotated_by_head").threads[0]
-        first = {
-            "": f"Neither {what} nor one of the published mistakes gives these outputs.",
-            "right": f"Right{below} for a class without positions: {what}, to {self.digits} "
-            f"digits. If it gives positions in `call`, they are lost, as in {lost}.",
-            "partly": "It agrees with what is right, or with a mistake, on only a part of what "
-            "was tried.",
-            "drawn": "Two runs of the same input differ in evaluation.",
-        }.get(self.found)
-        if first is None:
-            bugs = [KEYS if n == KEYS.name else shipped.bug(n) for n in self.found.split(", ")]
-            points = f"{len(bugs)} point{'s' * (len(bugs) > 1)}"
-            first = f"Its outputs are those of {what}, changed in {points}:"
-            first = "\n".join([first, *map(_described, bugs)])
-        return "\n".join([first, *(f"- {note}" for note in self.seen)])
-
-
-def _described(bug: Bug) -> str:
-    mended = ", before it was mended" * bug.mended
-    thread = f"\nSo did {bug.threads[0]}{mended}: {bug.summary}" if bug.threads else ""
-    return f"{bug.does}{thread}\n{MEANT.get(bug.kind, 'If it is meant, it is not a mistake.')}"
-
-
-Run = tuple[Tensor, Tensor, bool]  # an input, the module's output, and whether in training
+Run = tuple[Tensor, Tensor]  # an input, and the module's output
 
 
 class Candidate(NamedTuple):
@@ -109,21 +58,32 @@ class Candidate(NamedTuple):
         missing = ["no_w_o"] * ("w_o" not in self.reading.roles)
         return ", ".join(missing + [self.bug.name] * (self.bug is not RIGHT)) or "right"
 
-    def output(self, x: Tensor, training: bool) -> Tensor:
+    def output(self, x: Tensor, blocked: Tensor | None = None) -> Tensor:
+        """Its output; `blocked` beside what it blocks by itself."""
         module = copy.copy(_without_weights(x.shape[2], self.reading.h))
         module.__class__ = self.bug.build  # no mistake changes how the layers are made
         for letter, rows in self.reading.rows.items():
             own = getattr(module, f"w_{letter}")._parameters
             own["weight"], own["bias"] = rows[:, :-1], rows[:, -1]
-        blocked = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        return module.train(training)(x, blocked if self.causal else None)
+        if self.causal:
+            later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+            blocked = later if blocked is None else later | blocked
+        return module.eval()(x, blocked)
 
-    def digits(self, x: Tensor, y: Tensor, training: bool) -> int:
+    def digits(self, x: Tensor, y: Tensor) -> int:
         """To how many digits, of y's largest number, it gives y."""
-        own = self.output(x, training)
+        return self.agree(self.output(x), y)
+
+    def agree(self, own: Tensor, y: Tensor) -> int:
         if self.causal and self.bug.kind == "mask convention":  # the last sees nothing: any fill
             own, y = own[:, :-1], y[:, :-1]
         return digits(own, y)
+
+    def largest_score(self, x: Tensor) -> float:
+        q, k = (x @ self.reading.rows[letter][:, :-1].T + self.reading.rows[letter][:, -1]
+                for letter in "qk")  # fmt: skip
+        q, k = (part.unflatten(-1, (self.reading.h, -1)).transpose(1, 2) for part in (q, k))
+        return ((q @ k.mT).abs().max() / q.shape[-1] ** 0.5).item()
 
 
 @lru_cache
@@ -137,8 +97,11 @@ def gradient(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Of the sum of all outputs, each times its token's place from 1."""
     with torch.enable_grad():
         x = x.clone().requires_grad_()
-        places = torch.arange(1.0, x.shape[1] + 1)[:, None]
-        return torch.autograd.grad((run(x) * places).sum(), x)[0]
+        return torch.autograd.grad(_weighted(run(x)), x)[0]
+
+
+def _weighted(y: Tensor) -> Tensor:
+    return (y * torch.arange(1.0, y.shape[1] + 1)[:, None]).sum()
 
 
 def digits(own: Tensor, y: Tensor) -> int:
@@ -146,26 +109,43 @@ def digits(own: Tensor, y: Tensor) -> int:
     return int(-math.log10(max(far, 1e-16))) if math.isfinite(far) else 0
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """For small tensors more of them only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@_one_thread()
 @torch.random.fork_rng(devices=[])
 @torch.no_grad()
 def compare(
     module: nn.Module,
     call: Callable[[nn.Module, Tensor], Any] | None = None,
     *,
+    causal: bool | None = None,
+    true_means: Literal["blocked", "keep"] | None = None,
     n_heads: int | None = None,
     layers: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Comparison:
     """Says whether a module's self-attention is right, or which published mistake it makes.
 
-    In a test suite: `assert compare(MyAttention(64, 4)).found == "right"`.
+    In a test suite: `assert compare(MyAttention(64, 4), causal=False).found == "right"`.
 
     Args:
         module: any attention with W^Q, W^K, W^V (or several of them in one) and W^O,
             h·d_k = d_model.
         call: `call(module, x)` gives its output for x (B, T, d_model), or a tuple that begins with
             it; `module(x)` if None. It may give a causal mask, turn axes, and take away positions,
-            a norm or a residual path. It is called with batches of 1 to 9 and with 1 to 513 tokens
-            (of which a mask is as long); what raises an error there is said and left out.
+            a norm or a residual path. Masks that the method which it calls takes, or gets from it,
+            are tried in other forms, too. What raises an error at some size is said and left out.
+        causal: whether the module, called like this, must be causal; the answer says what it is
+            if None.
+        true_means: what True means in its masks of bools; the answer says it if None.
         n_heads: h; read from the module's attributes, or tried, if None.
         layers: "w_q", "w_k", "w_v" or "w_qkv" (or "w_q" and "w_kv"), and "w_o" → the name of the
             layer or parameter in `module`, or the names of one for each head; guessed from names
@@ -173,8 +153,9 @@ def compare(
 
     Returns:
         A `Comparison`. The module is left as it is: a copy is tried, on the CPU in float64 and
-        float32, with weights of ordinary size, in evaluation and in training, where its dropout
-        drops nothing. Its answer holds for what it says was tried, with this `call` alone.
+        float32, with weights of ordinary size, in evaluation and in training, where its dropout is
+        noted and drops nothing. Frozen parameters and buffers keep their values. The answer lists
+        what was tried, with this `call` alone.
 
     Raises:
         TypeError, ValueError: heads or layers are not found or fit no multi-head attention, or the
@@ -183,6 +164,10 @@ def compare(
     if not isinstance(module, nn.Module):
         made = f" that is made, {module.__name__}(…)" if isinstance(module, type) else ""
         raise TypeError(f"module must be an nn.Module{made}; got {describe(module)}.")
+    if causal not in (None, True, False):
+        raise TypeError(f"causal must be True, False or None; got {describe(causal)}.")
+    if true_means not in (None, "blocked", "keep"):
+        raise ValueError(f'true_means must be "blocked" or "keep"; got {true_means!r}.')
     if n_heads is not None:
         require_positive_int("n_heads", n_heads)
     subject = Subject(module, call)
@@ -196,15 +181,23 @@ def compare(
     h, sure = (n_heads, True) if n_heads else layers_of.heads_of(subject.module, ways[0])
     if n_heads and d_model % n_heads:
         raise ValueError(f"n_heads must divide d_model = {d_model}; got {n_heads}.")
-    return _Trial(subject, ways, d_model, h, sure).result()
+    return _Trial(subject, ways, d_model, h, sure, causal, true_means).result()
 
 
 class _Trial:
     """One module, and whatever could give its outputs."""
 
     def __init__(
-        self, subject: Subject, ways: list[Roles], d_model: int, h: int | None, sure: bool
+        self,
+        subject: Subject,
+        ways: list[Roles],
+        d_model: int,
+        h: int | None,
+        sure: bool,
+        causal: bool | None,
+        true_means: str | None,
     ) -> None:
+        self.demanded, self.true_means = causal, true_means
         self.subject, self.ways, self.d_model = subject, ways, d_model
         divisors = [n for n in range(1, d_model + 1) if d_model % n == 0]
         self.h = h if h in divisors else None
@@ -217,8 +210,9 @@ class _Trial:
         self.own = layers_of.parameters_of(subject.module, self.ways)
         layers_of.draw(self.own, self.d_model)
         subject.start(x)
-        self.masked = subject.masked(x)
-        runs = [(x, subject(x), False) for x in self.inputs]
+        self.slots = subject.slots(x)
+        self.masked = subject.masked(x, self.slots)
+        runs = [(x, subject(x)) for x in self.inputs]
         if (how := subject.repeats(x)) is not None:
             return Comparison("drawn", seen=(how,))
         later = x.clone()
@@ -275,67 +269,236 @@ class _Trial:
         exact = [min(c.digits(*run) for run in runs) for c in best]
         best = [c for c, n in zip(best, exact, strict=True) if n > max(exact) - DIGITS_BETTER]
         agreed = min(best[0].digits(*run) for run in runs)
-        modes = (False, True) if subject.trains(self.inputs[0]) else (False,)
-        small = [(B, T) for B, T in MORE if best[0].reading.h * B * T**2 <= MOST_SCORES]
-        sizes, refused, part = [*FIRST], "", ""
-        for (B, T), training in [*product(FIRST, modes[1:]), *product(small, modes)]:
+        modes, told, part = self._training(best[0])
+        sizes, refused = [tuple(x.shape[:2]) for x in self.inputs], ""
+        for B, T in [] if part else self._sizes(best[0]):
             x = shipped.draw(B, T, self.d_model, seed=B + T)
-            try:
-                y = subject(x, training)
-            except ValueError as error:
-                refused = refused or f"For B = {B} and T = {T} {raised(error)}"
-                continue
-            if not (still := [c for c in best if c.digits(x, y, training) >= subject.same]):
-                part = f"for B = {B} and T = {T} in {'training' if training else 'evaluation'}"
+            owns = [c.output(x) for c in best]
+            for training in modes[: 1 if T > LONG and B * T != 512 else 2]:
+                try:
+                    y = subject(x, training)
+                except ValueError as error:
+                    refused = refused or f"For B = {B} and T = {T} {raised(error)}"
+                    break
+                alive = [c.agree(own, y) >= subject.same for c, own in zip(best, owns, strict=True)]
+                if not any(alive):
+                    mode = "training" if training else "evaluation"
+                    part = f"for B = {B} and T = {T} in {mode}"
+                    break
+                best = [c for c, lives in zip(best, alive, strict=True) if lives]
+                owns = [own for own, lives in zip(owns, alive, strict=True) if lives]
+            else:
+                sizes.append((B, T))
+            if part:
                 break
-            best, sizes = still, [*sizes, (B, T)]
-        part = part or self._other_ways(best[0], modes[-1])
-        below, enough = math.inf, COARSE if subject.coarse else SAME
-        for size in LARGER[: 5 if subject.coarse else 10] if not part else ():
-            large = [(size * x, subject(size * x, t), t) for x in self.inputs for t in modes]
-            still = [c for c in best if min(c.digits(*run) for run in large) >= enough]
-            if not still:
-                below = float(size**2)
-                break
-            best = still
-        batches, lengths = zip(*sizes, strict=True)
-        also = " and in training" * (True in modes)
+        part = part or self._other_ways(best[0], modes[-1], runs)
+        below, up_to = math.inf, 0.0
+        if not part:
+            best, below, up_to = self._large(best, modes)
         precisions = str(subject.dtype).removeprefix("torch.") + subject.also
+        also = " and in training" * (True in modes)
         tried = [
-            f"Tried: {min(batches)} to {max(batches)} sequences of {min(lengths)} to {max(lengths)}"
-            f" tokens, in evaluation{also}, in {precisions}, self-attention only."
+            f"Tried, sequences × tokens: {sizes_in_words(sizes)}; in evaluation{also} (more than "
+            f"{LONG} tokens mostly in evaluation), in {precisions}, scores up to {up_to:,.0f}, "
+            "inputs that are not contiguous, two calls in a row, self-attention only."
         ]
-        if not also:
-            tried.append("Not tried: training, where two runs of the same input differ.")
-        tried += [*filter(None, [refused]), *subject.notes]
+        tried += [*filter(None, [told, refused]), *subject.notes]
         return self._in_words(best, agreed, below, part, tried)
 
-    def _other_ways(self, c: Candidate, mode: bool) -> str:
-        """In which of these it does not agree: gradients, float32, parameters that are not read."""
-        subject, x, y = self.subject, self.inputs[0], None
-        if c.bug.kind != "mask convention":
-            with suppress(Exception):  # a class need not give any
-                y = gradient(lambda x: subject.run(x, mode), x)
-                subject.also += " with gradients"
-        if y is not None and digits(gradient(lambda x: c.output(x, mode), x), y) < COARSE:
-            return "for gradients: something is detached"
-        if (y := subject.in_float32(x)) is not None and c.digits(x, y, False) < COARSE:
+    def _sizes(self, c: Candidate) -> list[tuple[int, int]]:
+        h = c.reading.h
+        sizes = [*((1, T) for T in LENGTHS), *SEVERAL, (2, h), (h, 4)]
+        if c.name != "right":
+            sizes = [(B, T) for B, T in sizes if B * T <= LONG // 2]
+        return [(B, T) for B, T in dict.fromkeys(sizes) if h * B * T**2 <= MOST_SCORES]
+
+    def _training(self, c: Candidate) -> tuple[tuple[bool, ...], str, str]:
+        """The modes to try, what is told of training, and in what it is wrong."""
+        h = c.reading.h
+        n = next(n for n in (6, 7, 9, 10, 11) if n not in (h, self.d_model // h, self.d_model))
+        x = shipped.draw(2, n, self.d_model, seed=n)
+        try:
+            (y, drops), (again, _) = self.subject.draws(x), self.subject.draws(x)
+            if torch.allclose(y, again, equal_nan=True):
+                told, wrong = in_words(drops.seen)
+                return (False, True), told, wrong
+            some, all_ = (self.subject.draws(x, drawn)[0] for drawn in (0.0, 1 - 1e-7))
+        except ValueError as error:
+            return (False,), f"Not tried: training, where {raised(error)}", ""
+        own, bias = c.output(x), c.reading.rows["o"][:, -1]
+        for kept, none in ((some, all_), (all_, some)):
+            times = ((kept - bias).norm() / (own - bias).norm()).item()
+            scaled = digits(bias + times * (own - bias), kept) >= COARSE and times > 1 - 1e-6
+            if scaled and digits(bias.expand_as(none), none) >= COARSE:
+                told = f"In training it drops {1 - 1 / times:.2g} of the weights, by itself."
+                return (False,), told, ""
+        return (False,), "", "in training: two runs differ by more than dropout on the weights"
+
+    def _large(
+        self, best: list[Candidate], modes: Sequence[bool]
+    ) -> tuple[list[Candidate], float, float]:
+        """Who is left with larger scores, from which on nobody is, and how far it went."""
+        subject, enough, up_to = self.subject, COARSE if self.subject.coarse else SAME, 0.0
+
+        def left(size: float) -> list[Candidate]:
+            runs = [(size * x, subject(size * x, t)) for x in self.inputs for t in modes]
+            return [c for c in best if min(c.digits(*run) for run in runs) >= enough]
+
+        def score(size: float) -> float:
+            return max(best[0].largest_score(size * x) for x in self.inputs)
+
+        for size in LARGER[: 5 if subject.coarse else 10]:
+            if not (still := left(size)):
+                low, high = size / 2, float(size)
+                for _ in range(FINER):
+                    middle = (low * high) ** 0.5
+                    low, high = (middle, high) if left(middle) else (low, middle)
+                return best, score(high), score(low)
+            best, up_to = still, score(size)
+        return best, math.inf, up_to
+
+    def _other_ways(self, c: Candidate, mode: bool, runs: list[Run]) -> str:
+        """In which it does not: two calls, strides, gradients, float32, other parameters."""
+        subject, x = self.subject, self.inputs[0]
+        if any(c.agree(subject(x), y) < subject.same for x, y in runs):
+            return "when it is called again: something is kept"
+        apart = torch.stack((x, x), dim=-1)[..., 0]
+        for odd in (x.transpose(0, 1).contiguous().transpose(0, 1), apart, x[:1].expand(2, -1, -1)):
+            try:
+                if c.digits(odd, subject.run(odd, False)) < subject.same:
+                    return f"for x of strides {odd.stride()}"
+            except ValueError as error:
+                subject.notes.append(f"For x that is not contiguous {raised(error)}")
+                break
+        if c.bug.kind != "mask convention" and (part := self._gradients(c, mode)):
+            return part
+        if subject.changes_input:
+            return "for x afterwards: it is changed in place"
+        if (y := subject.in_float32(x)) is not None and c.digits(x, y) < COARSE:
             return "in float32"
-        further = {n: p for n, p in subject.module.named_parameters() if n not in self.own}
-        layers_of.draw(further, self.d_model, seed=1)
-        with suppress(ValueError):
-            if not further or c.digits(x, subject(x), False) >= subject.same:
-                return ""
-        return f"once {', '.join(further)} are not what they are at the start"
+        return self._opened(c)
+
+    def _gradients(self, c: Candidate, mode: bool) -> str:
+        subject, x = self.subject, self.inputs[0].clone()
+        used = [n for names in c.reading.roles.values() for n in names]
+        weights = {n: p for n, p in layers_of.matrices_of(subject.module).items()
+                   if n in used and p.requires_grad}  # fmt: skip
+        try:
+            with torch.enable_grad(), Drops(x.shape[1]):
+                out = subject.run(x.requires_grad_(), mode)
+                own, *of = torch.autograd.grad(
+                    _weighted(out), (x, *weights.values()), allow_unused=True
+                )
+        except (ValueError, RuntimeError) as error:
+            why = raised(error) if isinstance(error, ValueError) else str(error).splitlines()[0]
+            return f"where gradients are asked for: {why[:120]}"
+        subject.also += " with gradients"
+        if own is None or digits(gradient(c.output, self.inputs[0]), own) < COARSE:
+            return "for gradients: something is detached"
+        none = [name for name, grad in zip(weights, of, strict=True) if grad is None]
+        unused = bool(none) and c.name == "right"  # a mistake may leave a layer out
+        return f"for gradients: none reach {', '.join(none)}" * unused
+
+    def _opened(self, c: Candidate) -> str:
+        """What other parameters do once trained; what frozen ones would do is only told."""
+        subject, x = self.subject, self.inputs[0]
+        others = {n: p for n, p in subject.module.named_parameters() if n not in self.own}
+        trained = {n: p for n, p in others.items() if p.requires_grad}
+        still = dict(subject.module.named_buffers()) | {
+            n: p for n, p in others.items() if not p.requires_grad
+        }
+        neutral = {n: t for n, t in still.items() if t.is_floating_point() and t.numel()
+                   and ((t == 0).all() or (t == 1).all())}  # fmt: skip
+
+        def differs(tensors: Mapping[str, Tensor]) -> bool:
+            with subject.restored(), suppress(ValueError):
+                layers_of.draw(tensors, self.d_model, seed=1)
+                return c.digits(x, subject(x)) < subject.same
+            return False
+
+        if neutral and differs(neutral):
+            subject.notes.append(
+                f"With other numbers in {', '.join(neutral)} (not trained) it gives something else."
+            )
+        if trained and differs(trained):
+            return f"with other values of {', '.join(trained)}, which training may change"
+        return ""
+
+    def _masks(self, c: Candidate) -> list[Taken]:
+        """What comes of each mask in the signature."""
+
+        def own(x: Tensor, blocked: Tensor | None, mistake: str) -> Tensor:
+            if mistake == "mean":
+                flat = c.reading.rows | {"k": torch.zeros_like(c.reading.rows["k"])}
+                reading = c.reading._replace(rows=flat)
+                return c._replace(reading=reading, causal=False).output(x, blocked)
+            bug = RIGHT if mistake == "right" else shipped.bug(mistake)
+            inner = c.causal and not self.masked
+            return c._replace(bug=bug, causal=inner).output(x, blocked)
+
+        subject = self.subject
+        causal = c.causal and not self.masked
+        masks = Masks(subject, own, c.largest_score, self.d_model, c.reading.h, causal)
+        return [*masks.taken(self.slots)]
+
+    def _not_as_demanded(self, c: Candidate) -> tuple[str, str]:
+        """Whether it is causal where it must not be, or the other way round; and a sentence."""
+        says = next((f"`{name}`" for part in self.subject.module.modules()
+                     for name, value in vars(part).items()
+                     if value is True and name in CLAIMS), "")  # fmt: skip
+        demanded = self.demanded
+        if demanded is None and says and not c.causal:
+            demanded = True
+        if demanded is None or demanded == c.causal:
+            return "", ""
+        why = f" Its {says} is True; if that is meant, say causal=False." if says else ""
+        if c.causal:
+            return "causal", "It is causal: no token sees a later one."
+        i, j = self._leak()
+        return "not_causal", f"It is not causal: token {i} sees token {j}, counted from 0.{why}"
+
+    def _leak(self) -> tuple[int, int]:
+        """A token and a later one that it sees."""
+        x = shipped.draw(1, 9, self.d_model, seed=9)
+        y = self.subject(x)
+        for i, j in ((3, 7), *((i, j) for i, j in product(range(9), repeat=2) if i < j)):
+            other = x.clone()
+            other[:, j] += 1
+            if not torch.allclose(self.subject(other)[:, i], y[:, i]):
+                return i, j
+        return 0, 1
 
     def _in_words(
         self, best: list[Candidate], agreed: int, below: float, part: str, tried: list[str]
     ) -> Comparison:
         first, *others = best  # what is right comes first
-        name, notes = first.name, [f"Not tried: {'padding' if first.causal else 'masks'}."]
-        if self.masked and not first.causal and first.bug.kind != "batch axis":
+        name, notes, masks = first.name, list[str](), tuple[str, ...]()
+        dropped = self.masked and not first.causal and first.bug.kind != "batch axis"
+        if dropped:
             name = NO_EFFECT if name == "right" else f"{name}, {NO_EFFECT}"
             notes = ["`call` gives a mask, but tokens see later ones as they do without it."]
+        elif name == "right" and not first.causal and self.subject.fills:
+            name = NO_EFFECT
+            notes = ["It fills scores by a mask, and tokens see later ones all the same."]
+        broken, sentence = self._not_as_demanded(first)
+        if broken:
+            notes.insert(0, sentence)
+            name = broken if name == "right" else name
+        if first.name == "right" and not part and name in ("right", "not_causal", "causal"):
+            taken = self._masks(first)
+            masks = tuple(str(t) for t in taken if t.forms)
+            notes += [note for t in taken for note in t.notes]
+            wrong = [self._mistake_of(t) for t in taken]
+            for t, mistake in zip(taken, wrong, strict=True):
+                if mistake and not t.notes:
+                    notes.append(f"That is {t.slot.said}.")
+            if mistakes := ", ".join(dict.fromkeys(filter(None, wrong))):
+                name = mistakes if name == "right" else name
+        elif not first.causal or self.slots:
+            notes.append("Not tried: masks.")
+        if self.subject.turns:
+            lost = shipped.bug("rotated_by_head").threads[0]
+            notes.append(f"It computes sines, but gives tokens no positions: lost, as in {lost}?")
         reading = first.reading
         if reading.h != self.h:
             if self.sure:
@@ -359,9 +522,17 @@ class _Trial:
         if part:
             what = "It is right" if name == "right" else f"It gives what {name} gives"
             notes.insert(0, f"{what}, but not {part}.")
-        if part or below < 100:
+        if part or (below < FEW and name == "right"):
             name = "partly"
-        return Comparison(name, agreed, first.causal, below, (*notes, *tried))
+        return Comparison(name, agreed, first.causal, below, masks, (*notes, *tried))
+
+    def _mistake_of(self, taken: Taken) -> str:
+        """What is wrong with a mask, its convention included where one is demanded."""
+        meant = {"blocked": "True = blocked", "keep": "True = keep"}.get(self.true_means or "")
+        bools = {form.meaning for form in taken.forms} & {"True = blocked", "True = keep"}
+        if not taken.found and meant and bools and meant not in bools:
+            return "mask_inverted"
+        return taken.found
 
 
 def _listed(roles: Roles) -> str:

@@ -1,15 +1,16 @@
 """A copy of any module, run in such ways that what it does on its own account is seen."""
 
 import copy
-import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from mha_course.comparison.drops import Drops
+from mha_course.comparison.handed import Handed, Slot, blocks_some
 from mha_course.comparison.layers import draw
 from mha_lesson.refusals import describe
 
@@ -22,6 +23,7 @@ class Subject:
 
     def __init__(self, module: nn.Module, call: Call | None) -> None:
         self.call, self.coarse, self.dtype, self.also = call, False, torch.float64, ""
+        self.changes_input = False
         halves = {str(p.dtype) for p in module.parameters()} & {"torch.float16", "torch.bfloat16"}
         self.notes = [f"Tried in float64, not in {dtype}." for dtype in sorted(halves)]
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
@@ -31,24 +33,33 @@ class Subject:
         try:
             copied = copy.deepcopy(module, {id(t): t.detach().clone() for t in kept})
             self.module = copied.to("cpu", torch.float64)
+            self.handed = Handed(self.module)
         except Exception as error:
             raise ValueError(
                 f"module must be one that can be copied to the CPU in float64; "
                 f"copy.deepcopy or .to raised {type(error).__name__}: {error}"
             ) from error
 
-    def __call__(self, x: Tensor, training: bool = False) -> Tensor:
-        """Its output (B, T, d_model), in float64; in training as its own training runs it."""
-        with torch.set_grad_enabled(training):
-            return self.run(x.clone(), training).detach()
+    def __call__(
+        self, x: Tensor, training: bool = False, masks: Mapping[Slot, Any] | None = None
+    ) -> Tensor:
+        """Its output (B, T, d_model), in float64; in training nothing is dropped."""
+        self.handed.instead = {} if masks is None else masks
+        with torch.set_grad_enabled(training), Drops(x.shape[1]) if training else nullcontext():
+            try:
+                return self.run(x.clone(), training).detach()
+            finally:
+                self.handed.instead = {}
 
     def run(self, x: Tensor, training: bool) -> Tensor:
         """Its output in float64, with its graph where gradients are asked for."""
         self.module.train(training)
         default = torch.get_default_dtype()
         torch.set_default_dtype(self.dtype)  # of what it makes inside
+        self.handed.entries.clear()
         try:
             x = x.to(self.dtype)
+            before = x.detach().clone()
             out = self.module(x) if self.call is None else self.call(self.module, x)
         except Exception as error:
             raise ValueError(
@@ -58,6 +69,7 @@ class Subject:
             ) from error
         finally:
             torch.set_default_dtype(default)
+        self.changes_input |= not torch.equal(x.detach(), before)
         out = out[0] if isinstance(out, tuple | list) else out
         if not isinstance(out, Tensor) or out.shape != x.shape:
             raise ValueError(f"call must give a tensor of x's shape; got {describe(out)}.")
@@ -81,6 +93,7 @@ class Subject:
             self.notes.append("Tried in float32 only: in float64 " + raised(first))
         with _Watch() as watch:
             self(x)
+        self.turns, self.fills = watch.turns, watch.fills
         inside = sorted(str(dtype) for dtype in watch.dtypes - {self.dtype, torch.float64})
         self.coarse = self.dtype == torch.float32 or bool(inside)
         if inside:
@@ -119,20 +132,16 @@ class Subject:
                 return dict(matrices)
         return live
 
-    def masked(self, x: Tensor) -> bool:
-        """Whether `call` gives the module a mask that blocks some pairs and not others."""
-        blocks: list[bool] = []
+    def slots(self, x: Tensor) -> list[Slot]:
+        """Where masks may be handed over."""
+        self(x)
+        return [*self.handed.heard(x)]
 
-        def listen(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            blocks.extend(kwargs.get(name) is True for name in ("causal", "is_causal"))
-            for t in (*args, *kwargs.values()):
-                if isinstance(t, Tensor) and t.shape != x.shape:
-                    is_mask = t.dtype == torch.bool or t.shape[-2:] == (x.shape[1], x.shape[1])
-                    blocks.append(is_mask and len(t.unique()) > 1)
-
-        with self.module.register_forward_pre_hook(listen, with_kwargs=True):
-            self(x)
-        return any(blocks)
+    def masked(self, x: Tensor, slots: list[Slot]) -> bool:
+        """Whether `call` hands over a mask that blocks some pairs and not others."""
+        given = [(slot, self.handed.given(slot)) for slot in slots]
+        flags = [slot for slot, value in given if value is True and "causal" in slot.name]
+        return bool(flags) or any(blocks_some(value, x) for _, value in given)
 
     def repeats(self, x: Tensor) -> str | None:
         """What differs between two runs in evaluation, or None."""
@@ -145,16 +154,10 @@ class Subject:
             return "Often it is dropout, as in karpathy/nanoGPT#240."
         return "It is not by chance: something is kept from one call to the next."
 
-    def trains(self, x: Tensor) -> bool:
-        """Whether two runs in training agree; dropout is made to drop nothing."""
-        for part in self.module.modules():
-            for name, value in [*vars(part).items()]:
-                if isinstance(value, float) and value and re.search("drop|^p$", name):
-                    setattr(part, name, 1e-12)
-        try:
-            return torch.allclose(self(x, True), self(x, True), equal_nan=True)
-        except ValueError:
-            return False
+    def draws(self, x: Tensor, drawn: float | None = None) -> tuple[Tensor, Drops]:
+        """Its output in training where nothing is dropped, and what would have been."""
+        with Drops(x.shape[1], drawn) as drops:
+            return self.run(x.clone(), True).detach(), drops
 
     def in_float32(self, x: Tensor) -> Tensor | None:
         """Its output in float32; None where that is tried already, or fails."""
@@ -180,14 +183,19 @@ def raised(error: ValueError) -> str:
 
 
 class _Watch(TorchFunctionMode):
-    """Notes in which floating types anything is computed."""
+    """Notes in which floating types anything is computed, and whether it turns or fills."""
 
     def __init__(self) -> None:
         super().__init__()
         self.dtypes: set[torch.dtype] = set()
+        self.turns = self.fills = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        self.turns |= name in ("sin", "cos", "polar")
+        if name in ("masked_fill", "masked_fill_") and len(args) > 1 and args[0].ndim > 2:
+            self.fills |= len(args[1].unique()) > 1
         if isinstance(out, Tensor) and out.is_floating_point():
             self.dtypes.add(out.dtype)
         return out

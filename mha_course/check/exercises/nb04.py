@@ -502,5 +502,6 @@ def filled_too_high(scores, mask):
         scores.masked_fill(mask, -n)
         for n in (1e4, 9999, 5000, 1000, 999, 500, 100, 99, 50, 20, 10, 5, 2, 1)
     )
-    """Blocked scores become a negative number that is not low enough: real scores can be as low as
-    −1e4, and then blocked keys get weight. | Which value lies below every possible score?"""
+    """Blocked scores become a number that is not low enough (0, where the scores are multiplied by
+    the mask): real scores can be as low as −1e4, and then the blocked ones take the weight. | Which
+    value lies below every possible score?"""

@@ -6,13 +6,14 @@ such a class can make: in random order, and all of one make. What the tests chan
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
 from random import SystemRandom
-from threading import Event, Thread, get_ident
+from threading import Thread
 from time import monotonic, process_time
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from mha_course.collection import shipped
 
 SEEDS = 3  # chance differs among them
 SECONDS = 5.0  # of processor time for one class, a hundred times and more what plain tests take
-ALL_SECONDS = 40.0  # for all of them, ten times that
+ALL_SECONDS = 160.0  # for all of them: `compare` as a test takes half of it
 WAITING = 4  # times as long by the clock, for what sleeps
 
 # ---------------------------------------------------------------- right, in many styles
@@ -71,14 +72,15 @@ class HeadByHead(Layers):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         (B, T, d_model), h = x.shape, self.n_heads
-        d_k, out = d_model // h, self.w_o.bias
+        d_k, bias = d_model // h, self.w_o(torch.zeros_like(x))
+        out = bias
         for i in range(h):
             own = slice(i * d_k, (i + 1) * d_k)
-            layers = self.w_q, self.w_k, self.w_v
-            q, k, v = (F.linear(x, layer.weight[own], layer.bias[own]) for layer in layers)
+            q, k, v = (layer(x)[..., own] for layer in (self.w_q, self.w_k, self.w_v))
             blocked = None if mask is None else mask.expand(B, h, T, T)[:, i]
-            context = shares(q @ k.mT / d_k**0.5, blocked) @ v
-            out = out + context @ self.w_o.weight[:, own].T
+            context = torch.zeros_like(x)
+            context[..., own] = shares(q @ k.mT / d_k**0.5, blocked) @ v
+            out = out + self.w_o(context) - bias
         return out
 
 
@@ -119,12 +121,10 @@ class Additive(Layers):
 
 
 class Stacked(Layers):
-    """with one product of stacked weights"""
+    """with the three projections in one tensor"""
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        layers = self.w_q, self.w_k, self.w_v
-        weight = torch.cat([layer.weight for layer in layers])
-        all_three = F.linear(x, weight, torch.cat([layer.bias for layer in layers]))
+        all_three = torch.cat([layer(x) for layer in (self.w_q, self.w_k, self.w_v)], dim=-1)
         q, k, v = all_three.unflatten(-1, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
         return self.merged(shares(q @ k.mT / q.shape[-1] ** 0.5, mask) @ v)
 
@@ -260,6 +260,21 @@ ACCUSES = Finding(
 )
 
 
+PEEKS = Finding(
+    "peeks",
+    "Your tests look at how a class is written, or who calls them, not at what it computes.",
+    "Which input would show the same?",
+)
+INSIDE = Finding(
+    "inside_the_class",
+    "One of the classes stops inside its own `forward`, after what your tests did with it.",
+    "Do your tests keep its layers, and give x and mask of the kinds that the exercise promises?",
+)
+LOOKS = {"__code__", "__closure__", "__globals__", "_getframe", "_current_frames", "currentframe",
+         "f_back", "f_locals", "tb_frame", "getsource", "getclosurevars", "get_objects",
+         "get_referrers", "get_referents", "settrace", "setprofile"}  # fmt: skip
+
+
 EXPECTED = "Are the numbers that you expect there right: does True block, or keep?"
 
 
@@ -275,6 +290,7 @@ class Result:
     built: bool
     changed: bool
     returned: bool
+    inside: bool = False  # raised by the class itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +310,7 @@ class WritingTests:
     def slips(self) -> list[Finding]:
         """What a report can name, for the statistics of a class."""
         kinds = ACCUSES, BY_CHANCE, CHANGES, HANGS, SLOW, RETURNS, OTHER_ERROR, BUILDS_NONE
-        return [*kinds, NO_BIAS, *map(_missed, MISTAKES)]
+        return [*kinds, NO_BIAS, PEEKS, INSIDE, *map(_missed, MISTAKES)]
 
     def __call__(self, answer: Any) -> Report:
         """Says what the tests accuse and what they let through; never raises."""
@@ -313,6 +329,8 @@ class WritingTests:
             what = type(answer).__name__
             words = f"The check got an object of type {what} instead of your function."
             return self._fail(Finding("not_a_function", words))
+        if _names(answer) & LOOKS:
+            return self._fail(PEEKS)
         with suppress(AssertionError):  # its first failure imports for seconds
             torch.testing.assert_close(1.0, 2.0)
         codes, right = codes_of(answer), [shipped.right(), *STYLES]
@@ -345,8 +363,11 @@ class WritingTests:
         by_hand = all(bug.kind == BY_HAND for bug in missed)
         if missed and (not by_hand or _names(answer) & READY_MADE):
             [first, *_] = sorted(missed, key=lambda bug: bug.kind == BY_HAND)
-            others = [t.raised for t in of_wrong[MISTAKES.index(first)] if t.raised]
+            results = of_wrong[MISTAKES.index(first)]
+            others = [t.raised for t in results if t.raised]
             if len(others) == SEEDS:
+                if all(t.inside for t in results):
+                    return self._fail(replace(INSIDE, does=f"{score} {INSIDE.does}"))
                 name = next(one.kind for one in others if not _accuses(one))
                 return self._fail(replace(OTHER_ERROR, does=f"{score} {OTHER_ERROR.does} ({name})"))
             finding, why = _missed(first), " Level 1 takes no ready-made attention." * by_hand
@@ -361,33 +382,101 @@ class WritingTests:
 
 
 def _result_of(answer: Any, cls: type[nn.Module], number: int, codes: set[CodeType]) -> Result:
+    """The tests run in a thread of their own; this one computes what the class gives.
+
+    So nothing that the tests can reach, neither code nor frames, says which class it is.
+    """
     built: list[nn.Module] = []
-    given = _given(cls, built)
+    asked, raised = SimpleQueue[Any](), list[BaseException]()
+    given = _given(getattr(cls, "bias", True), built, asked)
     before, put_back = dict(vars(given)), _snapshot()
+    outcomes = list[Any]()
+
+    def tests() -> None:
+        torch.set_num_threads(1)  # of this thread: a forked kernel must start no others
+        try:
+            outcomes.append(run(answer, (given,), codes))
+        except BaseException as error:  # that `TooLong` comes late
+            outcomes.append(Raised(error))
+        asked.put(None)
+
     seed(number)
-    with _at_most(SECONDS):
-        outcome = run(answer, (given,), codes)
+    thread = Thread(target=tests, daemon=True)
+    thread.start()
+    try:
+        _answer_all(asked, cls, thread, raised)
+    except KeyboardInterrupt as stopped:
+        outcomes[:] = [Raised(stopped)]
+    left = outcomes[0] if outcomes else Raised(TooLong())
     changed = put_back() or dict(vars(given)) != before
-    if isinstance(outcome, Raised):
-        return Result(outcome, bool(built), changed, False)
-    return Result(None, bool(built), changed, outcome.value is not None)
+    if isinstance(left, Raised):
+        return Result(left, bool(built), changed, False, any(left.error is e for e in raised))
+    return Result(None, bool(built), changed, left.value is not None)
 
 
-def _given(cls: type[nn.Module], built: list[nn.Module]) -> type[nn.Module]:
-    """A new class with this one's `forward`, and no name by which right and wrong differ."""
+def _answer_all(
+    asked: SimpleQueue[Any], cls: type[nn.Module], thread: Thread, raised: list[BaseException]
+) -> None:
+    """Computes `forward` for the tests until they end, or for as long as they may take."""
+    spent, started = process_time() + SECONDS, monotonic()
+    end = started + WAITING * SECONDS
+    try:
+        while True:
+            request: Any = ()
+            with suppress(Empty):
+                request = asked.get(timeout=0.1)
+            if request is None or monotonic() > 2 * end - started:  # nothing ends it
+                return
+            if request:
+                _compute(cls, raised, *request)
+            if process_time() > spent or monotonic() > end:
+                _stop(thread)
+                spent = math.inf
+    except BaseException:  # somebody stops the cell
+        _stop(thread)
+        raise
+
+
+def _compute(
+    cls: type[nn.Module], raised: list[BaseException], out: SimpleQueue[Any],
+    modes: tuple[bool, bool], *args: Any,
+) -> None:  # fmt: skip
+    with torch.set_grad_enabled(modes[0]), torch.inference_mode(modes[1]):
+        try:
+            out.put((cls.forward(*args), None))
+        except Exception as error:
+            raised.append(error)
+            out.put((None, error.with_traceback(None)))
+
+
+def _stop(thread: Thread) -> None:
+    """Raises `TooLong` between two of its steps of Python."""
+    if thread.ident is not None:
+        late = ctypes.py_object(TooLong)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), late)
+
+
+def _given(with_bias: bool, built: list[nn.Module], asked: SimpleQueue[Any]) -> type[nn.Module]:
+    """A new class, the same for all; its `forward` asks the judge's thread."""
 
     class Attention(Layers):
-        bias = getattr(cls, "bias", True)
+        bias = with_bias
 
         def __init__(self, d_model: int, n_heads: int) -> None:
             super().__init__(d_model, n_heads)
             built.append(self)
 
-    Attention.__init__.__qualname__ = "Attention.__init__"  # as errors call it
-    names = {"co_filename": "<attention>", "co_qualname": "Attention.forward", "co_firstlineno": 1}
-    code = cls.forward.__code__.replace(**names)
-    space = {"math": math, "torch": torch, "F": F, "shares": shares, "__builtins__": __builtins__}
-    Attention.forward = FunctionType(code, space, None, (None,))
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            out = SimpleQueue[Any]()
+            modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+            asked.put((out, modes, self, x, mask))
+            value, error = out.get()
+            if error is not None:
+                raise error
+            return value
+
+    for method in (Attention.__init__, Attention.forward):
+        method.__qualname__ = f"Attention.{method.__name__}"  # as errors call it
     return Attention
 
 
@@ -397,12 +486,11 @@ def _snapshot() -> Callable[[], bool]:
     before = [(owner, dict(vars(owner))) for owner in owners]
     hooks = [(held, dict(held)) for name, held in vars(nn.modules.module).items()
              if name.startswith("_global_") and isinstance(held, dict)]  # fmt: skip
-    n_modes = torch._C._len_torch_function_stack()
+    dtype = torch.get_default_dtype()
 
     def put_back() -> bool:
         changed = False
-        while torch._C._len_torch_function_stack() > n_modes:
-            changed = bool(torch._C._pop_torch_function_stack())
+        torch.set_default_dtype(dtype)  # the next class is made as this one was
         for held, entries in hooks:
             changed |= held != entries
             held.clear()
@@ -417,27 +505,6 @@ def _snapshot() -> Callable[[], bool]:
         return changed
 
     return put_back
-
-
-@contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Raises `TooLong` between two steps of Python, also where no line follows."""
-    thread, late = ctypes.c_ulong(get_ident()), ctypes.py_object(TooLong)
-    done, spent, end = Event(), process_time() + seconds, monotonic() + WAITING * seconds
-
-    def watch() -> None:
-        while not done.wait(0.1):
-            if process_time() > spent or monotonic() > end:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, late)
-                return
-
-    watcher = Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
 
 
 def _stops(result: Result) -> Finding | None:
@@ -497,7 +564,8 @@ def _names(answer: Any) -> set[str]:
     while todo:
         code = todo.pop()
         todo += [part for part in code.co_consts if isinstance(part, CodeType)]
-        new = {*code.co_names, *code.co_freevars} - names
+        said = {part for part in code.co_consts if isinstance(part, str)}
+        new = {*code.co_names, *code.co_freevars, *said} - names
         names |= new
         todo += [c for name in new for c in codes_of(known.get(name))]
     return names
