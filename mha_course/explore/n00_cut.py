@@ -80,18 +80,18 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
                 continuous_update=False,
                 layout={"width": "40em", "max_width": "100%"},
             ),
-            "word": widgets.Dropdown(options=_words(text)),
+            "word": widgets.Dropdown(options=_choices(text)),
             "layer": widgets.IntSlider(value=LAYER, max=N_LAYERS - 1),
             "head": widgets.IntSlider(value=HEAD, max=N_HEADS - 1),
         },
         scene,
-        reach={"text": lambda **_: texts, "word": lambda text: _words(text)},
+        reach={"text": lambda **_: texts, "word": _choices},
     )
 
 
 def scene(
     text: str = SENTENCE,
-    word: int | None = None,
+    word: int = 0,
     layer: int = LAYER,
     head: int = HEAD,
     cut: int | None = None,
@@ -101,7 +101,7 @@ def scene(
 
     Args:
         text: the sentence.
-        word: the number of a token; the one whose cuts are stored, or the first word, if None.
+        word: which of the tokens that can be chosen; 0 is the one to begin with.
         layer, head: which head.
         cut: the key whose ribbon is cut; T is the whole head, T + 1 the whole layer.
         share: 0 draws the ribbons as wide as their weights, 1 as what a cut of each does.
@@ -110,7 +110,7 @@ def scene(
         ValueError: the sentence cannot be shown; it says why.
     """
     words = [number for _, number in _words(text)]
-    word = words[0] if word is None else word
+    word = words[word]
     try:
         seen = effects(text, word, layer, head)
     except WeightsMissing as error:
@@ -224,6 +224,11 @@ def _words(text: str) -> list[tuple[str, int]]:
     first = known.word if known else labels.index("it") if "it" in labels else len(labels) - 2
     numbers = sorted(range(len(labels)), key=lambda i: i != first)
     return [(labels[i], i) for i in numbers]
+
+
+def _choices(text: str) -> list[tuple[str, int]]:
+    """The same as positions of a control: what can be chosen in one sentence, by its rank."""
+    return [(label, rank) for rank, (label, _) in enumerate(_words(text))]
 
 
 def _there() -> bool:

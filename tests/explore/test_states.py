@@ -159,6 +159,7 @@ def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
 def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytestconfig):
     """Of 100 at random, or (`--all`) of 1,000: caption, labels and values."""
     monkeypatch.setattr(live, "draw", only_words)
+    monkeypatch.setenv(live.EXPORT, "1")
     explorer = explorer_of(name)
     every, most = positions(explorer), 1000 if pytestconfig.getoption("--all") else 100
     numbers = random.Random(name).sample(range(len(every)), min(most, len(every)))
@@ -190,6 +191,7 @@ def test_the_browser_finds_the_picture_laid_out_for_each_width(name, monkeypatch
 
     for home in (controls, states):
         monkeypatch.setattr(home, "positions_of", first)
+    monkeypatch.setenv(live.EXPORT, "1")
     explorer = explorer_of(name)
     every = positions(explorer)
     sample = random.Random(name).sample(every, min(3, len(every)))
