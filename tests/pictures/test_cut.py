@@ -98,9 +98,10 @@ def test_ribbons_are_as_wide_as_weights_or_as_what_a_cut_does(share):
 def test_bars_and_numbers_say_how_far_each_vector_moves(cut):
     one = panel(7, cut=cut)
     bars = [mark for mark in marks_of(one, Rect) if mark.colour == ROLES["output"]]
-    full = [min(1.0, move / FULL) for move in one.moves[cut]]
-    np.testing.assert_allclose([bar.width / bars[0].width for bar in bars],
-                               np.array(full) / full[0], atol=1e-6)  # fmt: skip
+    full = np.minimum(1.0, one.moves[cut] / FULL)
+    longest = bars[int(full.argmax())].width / full.max()
+    widths = [bar.width for bar in bars]  # one that says 0 is there as well
+    np.testing.assert_allclose(widths, np.maximum(0.01, longest * full), atol=1e-9)
     said = [mark.text for mark in marks_of(one, Text) if mark.text.endswith("%")]
     assert said == [f"{100 * move:.1f}%".removeprefix("0") if move >= 0.0005 else "0%"
                     for move in one.moves[cut]]  # fmt: skip
