@@ -27,8 +27,8 @@ from mha_course.check.engine.safely import Raised, codes_of, run, safe_text, see
 from mha_course.collection import shipped
 
 SEEDS = 3  # chance differs among them
-SECONDS = 5.0  # of processor time for one class, a hundred times and more what plain tests take
-ALL_SECONDS = 160.0  # for all of them: `compare` as a test takes half of it
+SECONDS = 10.0  # of processor time for one class: `compare` as a test takes up to two
+ALL_SECONDS = 240.0  # for all of them: half of it for `compare`
 WAITING = 4  # times as long by the clock, for what sleeps
 
 # ---------------------------------------------------------------- right, in many styles
