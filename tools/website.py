@@ -42,6 +42,7 @@ from mha_lesson.pretrained import WeightsMissing
 ROOT = BUILD.parent
 SITE = BUILD / "site"
 README_SECTIONS = ("What you will be able to do", "Two ways through it", "Begin", "Licence")
+CUT = "\n\n**Each ribbon is a number in a real model. Cut one: what does the model lose?**"
 LEAD = (
     '<p class="lead">Attention is the step in which a model lets every word of a text look at all '
     "the others, and take from each as much as it needs.</p>"
@@ -77,24 +78,17 @@ FLOW_OF_05 = 'explore.flow(until="output")'
 
 
 def first_page() -> NotebookNode:
-    """The first page: the beginning of 00, the three fates of 12, and sections of the README."""
+    """The first page: a ribbon to cut, a picture of 00, the fates of 12, sections of the README."""
     readme = IMAGE_LINE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     parts = re.split(r"^## (.*)\n", readme, flags=re.M)
     section = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
     title, text = section[""].split("\n", 1)
-    look, ribbons, answer, step, flow = (
-        without_code("00", name)
-        for name in ("first-look", "cut", "ribbons-reading", "flow-text", "flow")
-    )
-    look.source = look.source.replace("The picture below", "The picture")  # or beside
-    folded = f"<details><summary>Answer</summary>\n\n{answer.source}\n\n</details>"
+    cut, step, flow = (without_code("00", name) for name in ("cut", "flow-text", "flow"))
     button = '<button type="button" class="next" hidden>next step</button>'
-    first, then = (
-        [v4.new_markdown_cell(part) for part in parts]
-        for parts in ((title, LEAD), (button, BEGIN, text, FATES))
+    head, lead, *then = (
+        v4.new_markdown_cell(part) for part in (title + CUT, LEAD, button, BEGIN, text, FATES)
     )
-    cells = [*first, look, ribbons, v4.new_markdown_cell(folded), step, flow, *then]
-    cells.append(without_code("12", "three"))
+    cells = [head, cut, lead, step, flow, *then, without_code("12", "three")]
     for name in README_SECTIONS:
         cells.append(v4.new_markdown_cell(f"## {name}\n" + section[name].split("\n### ")[0]))
     return v4.new_notebook(cells=cells)

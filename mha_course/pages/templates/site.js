@@ -107,7 +107,7 @@ document.addEventListener("DOMContentLoaded", () => {
   // a button among the controls of the first page's picture takes the next step
   const next = document.querySelector("button.next");
   const addButton = (records, observer) => {
-    const step = document.querySelector("#main input[type=range]");
+    const step = document.querySelector("[id^=explore-flow] input[type=range]");
     if (!step) return;
     observer.disconnect();
     const explorer = step.closest(".mha-explorer");
