@@ -18,7 +18,7 @@ from mha_course.pictures.live import EXPORT, Explorer
 from mha_course.pictures.panels import Scene, Table
 from mha_lesson.attention import merge_heads, scaled_dot_product_attention, split_heads
 from mha_lesson.pretrained import PretrainedModel, WeightsMissing, load
-from mha_lesson.refusals import require_text, require_whole, say
+from mha_lesson.refusals import require_positive_int, require_text, require_whole, say
 from mha_lesson.text import LAYER, SENTENCE, data_file
 
 N_LAYERS, N_HEADS = 6, 12
@@ -71,6 +71,8 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
         offered: how many of the sentences whose cuts are stored a page has; all if None.
     """
     require_text(text=text)
+    if offered is not None:
+        require_positive_int("offered", offered)
     texts = [*dict.fromkeys((text, *[*stored()][:offered]))]
     return Explorer(
         {

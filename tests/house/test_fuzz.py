@@ -426,6 +426,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "explore.heads.heads": lambda: {"mha": MHA, "x": normal(5, 6), "tokens": list("abcde")},
     "explore.real_heads.real_heads": lambda: {"text": "The dog."},
+    "explore.cut.cut": lambda: {"text": "The dog.", "offered": 2},
     "explore.training.training": lambda: {"runs": runs()[:2]},
 }  # fmt: skip
 
@@ -482,6 +483,7 @@ EVERY = dict.fromkeys(CALLS, 3) | {
     "cost.measure": 5,
     "explore.heads.heads": 5,
     "explore.real_heads.real_heads": 5,
+    "explore.cut.cut": 5,
     "explore.training.training": 5,
     "figures.show": 5,
 }
@@ -489,6 +491,7 @@ EVERY = dict.fromkeys(CALLS, 3) | {
 OTHER_NAMES = {
     "figures.show": ("panels",),
     "explore.real_heads.real_heads": ("sentence",),
+    "explore.cut.cut": ("sentence",),
     "training.predict_next": ("ids", "logits"),
     "training.train": ("ids", "logits"),
 }
