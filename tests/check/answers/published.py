@@ -1,4 +1,4 @@
-"""The mistakes of mha_course/shipped.toml that an exercise can contain, put into it.
+"""The mistakes of mha_course/collection/shipped.toml that an exercise can contain, put into it.
 
 Two names stand beside each other: that of the published mistake, in a whole class (such as
 `scale_forgotten`), and that of the slip which a check names in one step (`no_scale`).
