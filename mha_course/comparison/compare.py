@@ -198,6 +198,7 @@ class _Trial:
         true_means: str | None,
     ) -> None:
         self.demanded, self.true_means = causal, true_means
+        self.modes: tuple[bool, ...] = (False, True)
         self.subject, self.ways, self.d_model = subject, ways, d_model
         divisors = [n for n in range(1, d_model + 1) if d_model % n == 0]
         self.h = h if h in divisors else None
@@ -270,6 +271,7 @@ class _Trial:
         best = [c for c, n in zip(best, exact, strict=True) if n > max(exact) - DIGITS_BETTER]
         agreed = min(best[0].digits(*run) for run in runs)
         modes, told, part = self._training(best[0])
+        self.modes = modes
         sizes, refused = [tuple(x.shape[:2]) for x in self.inputs], ""
         for B, T in [] if part else self._sizes(best[0]):
             x = shipped.draw(B, T, self.d_model, seed=B + T)
@@ -438,7 +440,7 @@ class _Trial:
 
         subject = self.subject
         causal = c.causal and not self.masked
-        masks = Masks(subject, own, c.largest_score, self.d_model, c.reading.h, causal)
+        masks = Masks(subject, own, c.largest_score, self.d_model, c.reading.h, causal, self.modes)
         return [*masks.taken(self.slots)]
 
     def _not_as_demanded(self, c: Candidate) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Masks of a module's signature: which it takes, by which convention, and what comes of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -126,9 +126,10 @@ class Masks:
         d_model: int,
         h: int,
         causal: bool,
+        modes: Sequence[bool],  # in training only where the module draws nothing by itself
     ) -> None:
         self.subject, self.right, self.score, self.d_model = subject, right, score, d_model
-        self.h, self.causal, self.same = h, causal, subject.same
+        self.h, self.causal, self.same, self.modes = h, causal, subject.same, modes
         self.B = 2 if h != 2 else 3  # neither h nor T, which broadcasting would take for it
         self.T = 5 if h != 5 else 6
         self.x = shipped.draw(self.B, self.T, d_model, seed=5)
@@ -271,7 +272,7 @@ class Masks:
             before = mask.clone() if isinstance(mask, Tensor) else None
             own = self.right(x, None if form.kind == "none" else blocked, "right")
             rows = ~blocked[:, 0, 0] if form.kind in ("keys", "lengths") else slice(None)
-            for training in (False, True):
+            for training in self.modes:
                 try:
                     y = self.subject(x, training, {slot: mask})
                 except ValueError:
