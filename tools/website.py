@@ -12,6 +12,7 @@ import gc
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -252,8 +253,9 @@ def explorer_script(name: str) -> str:
     return live.states_script(getattr(explore, kind)(**options), name)
 
 
-def use_one_thread() -> None:
-    """Of each of the two processes that make states; they end before garbage matters."""
+def begin_process() -> None:
+    """Of each of the two that make states, for pages; they end before garbage matters."""
+    os.environ[live.EXPORT] = "1"
     torch.set_num_threads(1)
     gc.disable()
 
@@ -266,7 +268,7 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
     cells = [cell for _, notebook in made.values() for cell in notebook.cells]
     # The other way round, since `training` takes longest.
     names = sorted({explorer_id(cell) for cell in cells} - {""}, reverse=True)
-    with ProcessPoolExecutor(2, initializer=use_one_thread) as pool:
+    with ProcessPoolExecutor(2, initializer=begin_process) as pool:
         model = pool.submit(published.write, folder) if TYPED & {*names} else None
         heads = pool.submit(published.pictures) if "explore-real_heads" in names else None
         scripts = [pool.submit(explorer_script, name) for name in names]
