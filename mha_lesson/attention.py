@@ -121,28 +121,30 @@ def attend(
     return_weights: bool,
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"] | None]:
     """The context, and the weights or None, of inputs that have been checked."""
-    blocked_rows = None
+    empty = None
     if mask is None and causal and return_weights:
-        mask = out_of_reach(query.shape[-2], device=query.device)  # every row has its own key
+        mask = out_of_reach(query.shape[-2], device=query.device)  # none is empty
     elif mask is not None:
         mask = fit_axes(mask, query.ndim)
         if causal:
-            mask, causal = mask | out_of_reach(query.shape[-2], device=query.device), False
-        blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q or 1, 1): queries without a key
-        if not may_hold_true(blocked_rows):
-            blocked_rows = None
+            mask = mask | out_of_reach(query.shape[-2], device=query.device)
+            causal = False
+        empty = mask.all(dim=-1, keepdim=True)  # queries without a key
+        if not may_hold_true(empty):
+            empty = None
         elif mask.shape[-1] > 1:
             # A softmax over no key is NaN: these rows see all keys, and are 0 below.
-            mask = mask & ~blocked_rows
+            mask = mask & ~empty
         if mask.shape[-1] == 1:
             mask = None  # one cell for all keys of a row blocks the row, or nothing
 
     if return_weights:
-        context, weights = explicit_attention(query, key, value, mask, blocked_rows, dropout)
+        context, weights = explicit_attention(query, key, value, mask, empty, dropout)
     else:
-        context, weights = fused_attention(query, key, value, mask, causal, dropout), None
-    if blocked_rows is not None:  # not yet 0 where a value is NaN or infinite: 0 · NaN is NaN
-        context = context.masked_fill(blocked_rows, 0.0)
+        weights = None
+        context = fused_attention(query, key, value, mask, causal, dropout)
+    if empty is not None:  # not yet 0 where a value is NaN: 0 · NaN is NaN
+        context = context.masked_fill(empty, 0.0)
     return context, weights
 
 
