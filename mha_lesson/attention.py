@@ -127,8 +127,7 @@ def attend(
     elif mask is not None:
         mask = fit_axes(mask, query.ndim)
         if causal:
-            mask = mask | out_of_reach(query.shape[-2], device=query.device)
-            causal = False
+            mask, causal = mask | out_of_reach(query.shape[-2], query.device), False
         empty = mask.all(dim=-1, keepdim=True)  # queries without a key
         if not may_hold_true(empty):
             empty = None
