@@ -127,7 +127,7 @@ def attend(
     elif mask is not None:
         mask = fit_axes(mask, query.ndim)
         if causal:
-            mask, causal = mask | out_of_reach(query.shape[-2], query.device), False
+            mask, causal = mask | out_of_reach(key.shape[-2], device=key.device), False
         empty = mask.all(dim=-1, keepdim=True)  # queries without a key
         if not may_hold_true(empty):
             empty = None
