@@ -123,7 +123,7 @@ def attend(
     """The context, and the weights or None, of inputs that have been checked."""
     empty = None
     if mask is None and causal and return_weights:
-        mask = out_of_reach(query.shape[-2], device=query.device)  # none is empty
+        mask = out_of_reach(query.shape[-2], device=query.device)  # no row is empty
     elif mask is not None:
         mask = fit_axes(mask, query.ndim)
         if causal:
@@ -155,10 +155,11 @@ def explicit_attention(
     blocked_rows: Bool[Tensor, "..."] | None,
     dropout: float,
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]:
-    """Every weight is written out, in scores of at least float32; `mask` leaves each row a key."""
+    """All weights, of scores in at least float32; `mask` leaves each row a key."""
     wide = torch.promote_types(query.dtype, torch.float32)
     # Every row is read T times below: lay out each head's rows in one piece, once.
-    q, k, value = query.to(wide).contiguous(), key.to(wide).contiguous(), value.contiguous()
+    q, k = query.to(wide).contiguous(), key.to(wide).contiguous()
+    value = value.contiguous()
     with in_full_precision(query.device):
         weights = by_rows(attention_weights, q, k, mask, query.dtype)
     if blocked_rows is not None:
@@ -173,7 +174,7 @@ def attention_weights(
     mask: Bool[Tensor, "..."] | None,
 ) -> Float[Tensor, "*batch T_q T_k"]:
     """softmax(Q Kᵀ / √d_k)."""
-    scores = (query / math.sqrt(query.shape[-1])) @ key.mT  # T_q · d_k divisions, not T_q · T_k
+    scores = (query / math.sqrt(query.shape[-1])) @ key.mT  # fewer divisions so
     if mask is not None:
         # As masked_fill(mask, -inf), of finite scores, but added: five times as fast.
         # In place: 0.7 of the time, but fails under torch.func.vmap over masks alone.
@@ -190,9 +191,8 @@ def fused_attention(
     causal: bool,
     dropout: float,
 ) -> Float[Tensor, "*batch T_q d_v"]:
-    """PyTorch's kernel, which need not hold T_q × T_k weights; `mask` leaves each row a key."""
-    # Here, and only here, True = blocked is turned round: PyTorch's function wants True = keep,
-    # and on a GPU each row of it in one piece.
+    """PyTorch's kernel, which holds no T_q × T_k; `mask` leaves each row a key."""
+    # Only here it is turned round: PyTorch wants True = keep, in one piece on a GPU.
     keep = None if mask is None else ~mask.contiguous()
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal

@@ -4,7 +4,7 @@ Behind `attention`, which holds the formula; nothing here changes what comes out
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -36,11 +36,11 @@ def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
     return weight if plain else None
 
 
-def thirds_of(layer: nn.Linear, inputs: tuple[Tensor, Tensor, Tensor]) -> Iterator[Tensor]:
-    """What the rows of q make of the first input, those of k of the second, of v of the third."""
+def thirds_of(layer: nn.Linear, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
+    """What q's rows make of the first input, k's of the second, v's of the third."""
     biases = (None,) * 3 if layer.bias is None else layer.bias.chunk(3)
     for x, weight, bias in zip(inputs, layer.weight.chunk(3), biases, strict=True):
-        if x.ndim == 3 and x.stride(0) == 0:  # one sequence, expanded to a batch: projected once
+        if x.ndim == 3 and x.stride(0) == 0:  # one expanded sequence: projected once
             yield F.linear(x[:1], weight, bias).expand(len(x), -1, -1)
         else:
             yield F.linear(x, weight, bias)
@@ -72,8 +72,8 @@ def by_rows(
 ) -> Float[Tensor, "*batch T_q T_k"]:
     """`weights_of(query, key, mask)`, rounded to `dtype`.
 
-    Where no gradient is recorded it is asked for some queries at a time: of all T_q × T_k pairs
-    the weights are held then, and no scores.
+    Where no gradient is recorded it is asked for some queries at a time: of all
+    T_q × T_k pairs the weights are held then, and no scores.
     """
     recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
     if recorded or torch.compiler.is_compiling():  # traced sizes may be symbols
@@ -81,7 +81,7 @@ def by_rows(
     n = max(1, SCORES_AT_ONCE // max(1, math.prod(query.shape[:-2]) * key.shape[-2]))
     queries = query.split(n, dim=-2)
     each_row = mask is not None and mask.shape[-2] > 1
-    masks = mask.split(n, dim=-2) if mask is not None and each_row else [mask] * len(queries)
+    masks = mask.split(n, dim=-2) if each_row else [mask] * len(queries)
     first = weights_of(queries[0], key, masks[0])
     if len(queries) == 1:
         return first.to(dtype)

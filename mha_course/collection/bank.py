@@ -70,4 +70,5 @@ def bank() -> Mapping[str, Question]:
 def _question(name: str, **entry: Any) -> Question:
     wrong = tuple(Wrong(*one) for one in entry.pop("wrong", ()))
     lists = {key: tuple(entry.pop(key, ())) for key in ("must", "needs")}
-    return Question(name, wrong=wrong, **entry, **lists)
+    parts: dict[str, Any] = entry | lists
+    return Question(name, wrong=wrong, **parts)

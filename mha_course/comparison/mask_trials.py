@@ -93,7 +93,8 @@ def _added(blocked: Tensor, value: float) -> Tensor:
 
 
 def _listed(axes: list[str]) -> str:
-    return " or ".join(filter(None, [", ".join(axes[:-1]), *axes[-1:]]))
+    parts = (", ".join(axes[:-1]), *axes[-1:])
+    return " or ".join(part for part in parts if part)
 
 
 def blocked_pairs(kind: str, B: int, h: int, T: int, seed: int = 0) -> Tensor:

@@ -28,7 +28,7 @@ function curveOf(left, right, a, b) {
 // `moved`, or null; `cut(j)` whether a ribbon is.
 export function cutMarks(seen, page, heads, ink, colour) {
   const { labels, word, layer, head, share, weights, own, widest, moved, cut } = seen, T = labels.length, h = 12, n = 6;
-  const wide = page >= BESIDE, pitch = wide ? Math.max(15, Math.min(22, Math.floor(374 / T))) : 24;
+  const wide = page >= BESIDE, pitch = wide ? Math.max(15, Math.min(22, Math.floor(272 / T))) : 24;
   const words = labels.map((label) => shortened(label, wide ? 14 : 9));
   const margin = Math.ceil(7.6 * Math.max(...words.map((w) => w.length))) + 8, numbers = page >= 480 ? 44 : 0;
   const free = page - (wide ? h * CELL + 64 : 0) - 2 * margin - numbers - 60;

@@ -124,7 +124,7 @@ class Cut(Panel):
     def draw(self, piece: Piece, space: float) -> Drawing:
         page, T, h = piece.page, len(self.labels), self.widest.shape[1]
         wide = page >= BESIDE
-        pitch = max(15.0, min(22.0, math.floor(374 / T))) if wide else 24.0
+        pitch = max(15.0, min(22.0, math.floor(272 / T))) if wide else 24.0
         words = [short(label, 14 if wide else 9) for label in self.labels]
         margin = math.ceil(7.6 * max(map(len, words))) + 8.0
         beside = h * CELL + 64 if wide else 0.0  # the map with its labels

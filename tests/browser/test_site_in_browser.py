@@ -184,10 +184,10 @@ def test_an_explorer_moves_and_a_cell_is_read(opened):
 
 # Whether the whole block of the step, and the button, are within sight.
 STEP_IS_SEEN = """label => {
-  const { flow, canvas, stage } = document.querySelector('canvas[aria-label]').mha;
+  const { flow, canvas, stage } = document.querySelector('[id^=explore-flow] canvas').mha;
   const f = flow.fields[flow.flow.last], [x] = f.box(0, 0), [end, , w] = f.box(0, f.columns - 1);
   const left = canvas.getBoundingClientRect().left, place = stage.getBoundingClientRect();
-  const button = document.querySelector('.mha-bar button.next');
+  const button = document.querySelector('[id^=explore-flow] button.next');
   return button.textContent === label && button.getBoundingClientRect().top >= 0
     && left + x >= place.left - 2 && left + end + w <= place.right + 2
     && canvas.getBoundingClientRect().top + f.box(f.rows - 1, 0)[1] + f.box(0, 0)[3] <= innerHeight;

@@ -159,8 +159,9 @@ class Source:
     def layer_in_forward(self, on_self: bool = False) -> Finding | None:
         """A layer made anew at each call; `on_self` asks for one that `self` keeps, in any case."""
         for method in self.nodes(ast.FunctionDef):
-            for node in ast.walk(method) if method.name == "forward" else ():
-                name = getattr(getattr(node, "func", None), "attr", "")
+            calls = (n for n in ast.walk(method) if isinstance(n, ast.Call))
+            for node in calls if method.name == "forward" else ():
+                name = getattr(node.func, "attr", "")
                 statement: Any = self.statement(node)
                 kept = isinstance(statement, ast.Assign) and statement in method.body
                 if (
