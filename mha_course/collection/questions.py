@@ -38,15 +38,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, what to do with the picture, and the choices in their order.
-
-    `alone` is the right choice of a question that can be asked without its picture, else "".
-    """
+    """What is asked, what to do with the picture, and the choices in their order."""
 
     asks: str
     look: str
     choices: Mapping[str, Choice]
-    alone: str = ""
 
 
 @cache
@@ -61,7 +57,6 @@ def questions() -> dict[str, Question]:
             entry["asks"],
             entry["look"],
             {k: choice(*v) for k, v in entry["choices"].items()},
-            entry.get("alone", ""),
         )
         for name, entry in tomllib.loads(SOURCE.read_text("utf-8"))["question"].items()
     }
