@@ -5,6 +5,7 @@
 It reads the stored outputs of the cells tagged `claim` and runs nothing.
 """
 
+import re
 from pathlib import Path
 
 import notebooks
@@ -14,14 +15,17 @@ HEAD = """\
 # Claims, put to the test
 
 What is often said about attention, and what came out when a notebook of this series tried it.
-Where a claim names a paper, a page or a repository, it stands there; where it names none, it is
-what is said in classes, in these or other words. Each figure was computed in the notebook named.
+“stands in” names a place where one can read it, in these or other words (looked up in November
+2026); *a lesson* has no address that we know, *classes* is where one hears it. Each figure was
+computed in the notebook named.
 “no” needs a test that could have said yes; where it could not, the claim is not decided.
 This file is made from the notebooks by `python tools/claims.py`.
 
-| claim | notebook | holds | what is true | measured |
-|---|---|---|---|---|
+| claim | stands in | notebook | holds | what is true | measured |
+|---|---|---|---|---|---|
 """
+PLACES = Path(__file__).with_name("claim_sources.tsv")
+NAMED = re.compile(r"\b(19|20)\d\d\b|^README of")  # a paper, a repository, or this course itself
 HOLDS = {"It holds": "yes", "Not in general": "no", "Not decided": "not decided"}
 
 
@@ -37,10 +41,23 @@ def claims() -> list[tuple[Path, str]]:
     ]
 
 
+def places() -> dict[str, str]:
+    """How a claim begins, within its quotation marks: where it stands."""
+    return dict(line.split("\t") for line in PLACES.read_text("utf-8").splitlines())
+
+
+def place(claim: str) -> str:
+    said = [where for start, where in places().items() if f"“{start}" in claim]
+    whose = claim.split("“")[0]
+    if said or NAMED.search(whose):
+        return said[0] if said else "the place named"
+    return "a lesson" if re.search("lesson|utorial", whose) else "classes"
+
+
 def row(path: Path, card: str) -> str:
     claim, verdict, measured = (line.split(": ", 1) for line in card.splitlines())
-    holds = HOLDS[verdict[0]]
-    words = (claim[1], f"[{path.stem[:2]}]({path.name})", holds, verdict[1], measured[1])
+    holds, notebook = HOLDS[verdict[0]], f"[{path.stem[:2]}]({path.name})"
+    words = (claim[1], place(claim[1]), notebook, holds, verdict[1], measured[1])
     return "| " + " | ".join(word.replace("|", "\\|") for word in words) + " |\n"
 
 

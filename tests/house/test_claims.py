@@ -64,3 +64,9 @@ def card_of(words: str) -> str:
     holds = next(holds for holds, word in WORDS.items() if word == verdict[0])
     figures, _, power = measured[1].partition("; would show ")
     return Claim(text[1], holds, verdict[1], figures, power=power)._repr_html_()
+
+
+def test_every_place_belongs_to_one_claim() -> None:
+    cards = [card.splitlines()[0] for _, card in claims.claims()]
+    for start in claims.places():
+        assert sum(f"“{start}" in card for card in cards) == 1, start
