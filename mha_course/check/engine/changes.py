@@ -77,7 +77,7 @@ def changes(tree: ast.AST) -> list[Change]:
         for part in within
         for names in [_names(part)]
         for holder, key, node in slots(part)
-        for kind, new in _instead(node, names)
+        for kind, new in _replacements(node, names)
         if not (kind == "number" and _twice(holder, key, new))
     ]
     ranks = list(KINDS)
@@ -147,7 +147,7 @@ def number_at(node: ast.AST) -> int | float | None:
     return value if is_number else None
 
 
-def _instead(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:
+def _replacements(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:
     """(kind, node) for everything that could stand in its place."""
     number = number_at(node)
     if number is not None:
@@ -195,7 +195,7 @@ def _instead(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AS
     elif isinstance(node, ast.stmt):
         yield from _other_statements(node)
     if isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-        yield from _more(node, names)
+        yield from _names_and_signs(node, names)
 
 
 def _other_functions(node: ast.expr) -> Iterator[ast.expr]:
@@ -205,7 +205,7 @@ def _other_functions(node: ast.expr) -> Iterator[ast.expr]:
                 yield ast.Attribute(node.value, name, node.ctx)
 
 
-def _more(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:
+def _names_and_signs(node: ast.AST, names: dict[str, int]) -> Iterator[tuple[str, ast.AST]]:
     """Another name, or something done to it."""
     if isinstance(node, ast.Name):
         if node.id not in names:

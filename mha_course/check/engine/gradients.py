@@ -31,12 +31,12 @@ def gradient(attempt: Attempt) -> Iterator[Finding]:
     To weights that come as an argument no gradient is asked for: they may be put into a layer.
     """
     for case in attempt.bound.cases[:2] if attempt.problem.gradient else ():
-        if finding := _on(attempt, case):
+        if finding := _gradient_on(attempt, case):
             yield finding
             return
 
 
-def _on(attempt: Attempt, case: Case) -> Finding | None:
+def _gradient_on(attempt: Attempt, case: Case) -> Finding | None:
     problem = attempt.problem
     leaves, yours = _differentiated(problem, attempt.bound.answer, case, attempt.codes)
     if not leaves:

@@ -27,7 +27,7 @@ LOOPS = (ast.For, ast.While, ast.comprehension)  # which a change may keep from 
 MOST_VERSIONS = 1_000
 
 
-def the_mend(attempt: Attempt) -> Change | None:
+def first_mend(attempt: Attempt) -> Change | None:
     """The first change that makes every input come out right."""
     source = attempt.source
     if source.tree is None or not can_be_changed(source):
@@ -54,7 +54,7 @@ def the_mend(attempt: Attempt) -> Change | None:
 
 def one_place(attempt: Attempt) -> Explanation | None:
     """The place that alone keeps the answer from being right; beside an error, as a note."""
-    change = attempt.remembered(the_mend)
+    change = attempt.remembered(first_mend)
     if change is None:
         return None
     place = replace(_finding(attempt.source, change), rest_right=True)

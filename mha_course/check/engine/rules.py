@@ -70,12 +70,12 @@ def _fresh_weights(attempt: Attempt) -> Finding | None:
     return source.layer_in_forward() if problem.bind else source.fresh_weights(problem.arguments)
 
 
-def _of_bools(attempt: Attempt) -> bool:
+def _is_bool(attempt: Attempt) -> bool:
     """Whether it asks for True and False, which `^` may rightly compare."""
     return getattr(attempt.shown.expected, "dtype", None) == torch.bool
 
 
-def _of_elsewhere(raised: Raised) -> Finding | None:
+def _from_another_notebook(raised: Raised) -> Finding | None:
     """A name without a value that is an exercise's, or stands in a module that it needs."""
     name = getattr(raised.error, "name", None) or ""
     line = f"Line {raised.number}, `{raised.source}`: `{name}` has no value in this notebook. "
@@ -122,14 +122,14 @@ def in_the_lines(attempt: Attempt) -> Explanation | None:
     if key == "error:truth_of_a_tensor" and first:
         finding = source.truth_of_a_tensor(first.number)
     elif key == "error:unknown_name" and first:
-        finding = source.without_self(first) or _of_elsewhere(first)
+        finding = source.without_self(first) or _from_another_notebook(first)
     elif key == "error:module_called":
         finding = source.module_called()
     elif key == "error:none_used":
         finding = source.a_stub_is_called()
     elif key in ("error:dtype_mix", "error:matrix_shapes"):
         finding = _fresh_weights(attempt)
-    elif not key and isinstance(attempt.shown.expected, (int, Tensor)) and not _of_bools(attempt):
+    elif not key and isinstance(attempt.shown.expected, (int, Tensor)) and not _is_bool(attempt):
         finding = None if attempt.remembered(single).slips else source.no_power()
     if key in OF_TENSORS and not finding:
         finding = source.from_the_notebook(Tensor)

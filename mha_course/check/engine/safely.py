@@ -204,10 +204,10 @@ def seed(number: int) -> None:
 def forget_recipes() -> None:
     """einops keeps what it made of 2.0, an error, for 2 as well: a mended line would still fail."""
     if einops := sys.modules.get("einops.einops"):
-        for part in _that_remember(einops):
+        for part in _caches_of(einops):
             part.cache_clear()
 
 
 @cache
-def _that_remember(module: ModuleType) -> list[Any]:
+def _caches_of(module: ModuleType) -> list[Any]:
     return [part for part in vars(module).values() if hasattr(part, "cache_clear")]

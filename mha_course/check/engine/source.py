@@ -292,7 +292,7 @@ class Source:
         """Which of these functions of somebody else it calls; the learner's own are none."""
         functions = [n.func for n in self.nodes(ast.Call)]
         called = {f.attr for f in functions if isinstance(f, ast.Attribute) and not _of_self(f)}
-        own = {n for n, f in _globals_of(self.answer, (FunctionType, type)) if not _theirs(f)}
+        own = {n for n, f in _globals_of(self.answer, (FunctionType, type)) if not _of_a_library(f)}
         own.add(safe_text(getattr(self.answer, "__name__", ""), str))  # it calls itself
         own |= {node.name for node in self.nodes(ast.FunctionDef)}  # a helper within it
         called |= {f.id for f in functions if isinstance(f, ast.Name)} - own
@@ -350,7 +350,7 @@ def _of_self(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def _theirs(function: Any) -> bool:
+def _of_a_library(function: Any) -> bool:
     home = safe_text(getattr(function, "__module__", ""), str)
     return home.split(".")[0] in ("mha_lesson", "torch")
 
