@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import is_
 from queue import Empty, SimpleQueue
 from random import SystemRandom
 from threading import Thread
@@ -498,6 +499,8 @@ def _snapshot() -> Callable[[], bool]:
             held.update(entries)
         for owner, names in before:
             now = dict(vars(owner))
+            if now.keys() == names.keys() and all(map(is_, now.values(), names.values())):
+                continue  # the usual case, quickly
             for name in names | now if isinstance(owner, type) else names:  # modules may import
                 old, new = names.get(name), now.get(name)
                 if old is not new and (callable(old) or callable(new)):
