@@ -13,12 +13,6 @@ from answers import slips
 EXERCISE = "attention"
 
 
-d_k = 2
-
-
-Q = K = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-
-
 def by_the_book(Q, K, V):
     d_k = Q.size(-1)
     scores = torch.matmul(Q, K.transpose(-2, -1)) / math.sqrt(d_k)
@@ -170,12 +164,6 @@ def with_dropout(Q, K, V):
     return w @ V, w
 
 
-@slips("returns_dict")
-def a_dict_comes_back(Q, K, V):
-    w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
-    return {"output": w @ V, "weights": w}
-
-
 @slips("fresh_weights")
 def dropout_on_the_weights(Q, K, V):
     w = (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1)
@@ -266,14 +254,6 @@ def attention_detached(q, k, v):
 def attention_softmax_twice(q, k, v):
     w = (q @ k.mT).softmax(-1).softmax(-1)
     return w @ v, w
-
-
-@slips("error:broadcast_shapes")
-def attention_no_keepdim(Q, K, V):
-    scores = Q @ K.mT / math.sqrt(Q.size(-1))
-    e = torch.exp(scores - scores.max())
-    weights = e / e.sum(-1)
-    return weights @ V, weights
 
 
 @slips("shape")

@@ -196,11 +196,6 @@ def scores_by_columns(Q, K):
     return torch.stack(columns, dim=-1).div(Q.size(-1) ** 0.5)
 
 
-@slips("fixed_dtype")
-def a_float_detour_stays_float(Q, K):
-    return Q.float() @ K.float().mT / math.sqrt(Q.shape[-1])
-
-
 @slips("one_place")
 def root_of_a_half_d(Q, K):
     return Q @ K.mT / math.sqrt(Q.shape[-1] / 2)
@@ -228,17 +223,6 @@ def through_numpy_back_on_the(Q, K):
     if Q.dtype == torch.bfloat16:
         return (Q.float() @ K.float().mT / K.shape[-1] ** 0.5).bfloat16()
     return torch.tensor((Q @ K.mT / K.shape[-1] ** 0.5).tolist(), dtype=Q.dtype)
-
-
-@slips("error:unknown_name")
-def a_name_that_is_not(Q, K):
-    return Q @ K.mT / math.sqrt(depth)  # noqa: F821
-
-
-@slips("no_return")
-def no_return(Q, K):
-    scores = Q @ K.mT
-    scores = scores / math.sqrt(Q.shape[-1])
 
 
 @slips("error:exits")
@@ -290,22 +274,10 @@ def without_gradients(Q, K):
     return torch.einsum("...ij,...kj->...ik", [Q, K]) / K.shape[-1] ** 0.5
 
 
-d_k = 2
-
-
-@slips("from_the_notebook")
-def scores_global_d_k(Q, K):
-    scores = Q @ K.transpose(-2, -1)
-    return scores / math.sqrt(d_k)
-
-
 @slips("relation:near")
 def scores_half(q, k):
     s = q.bfloat16() @ k.bfloat16().mT
     return (s * q.shape[-1] ** -0.5).to(q.dtype)
-
-
-Q = K = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 
 
 @slips("three_dots")
@@ -324,13 +296,6 @@ def scores_root_of_all(Q, K):
     return torch.sqrt(Q @ K.transpose(-2, -1) / Q.shape[-1])
 
 
-@slips("by_numpy")
-def scores_numpy(Q, K):
-    q, k = Q.detach().numpy(), K.detach().numpy()
-    s = np.matmul(q, np.swapaxes(k, -1, -2)) / np.sqrt(q.shape[-1])
-    return torch.from_numpy(s.astype(q.dtype))
-
-
 @slips("shape")
 def scores_inner(Q, K):
     return torch.inner(Q, K) / math.sqrt(K.shape[-1])
@@ -339,12 +304,6 @@ def scores_inner(Q, K):
 @slips("not_doubled")
 def scores_distance(Q, K):
     return -torch.cdist(Q, K) / math.sqrt(Q.shape[-1])
-
-
-@slips("changes_too")
-def scores_standardised(Q, K):
-    s = Q @ K.transpose(-2, -1)
-    return s / s.std(dim=-1, keepdim=True)
 
 
 @slips("error:unpacking")
@@ -369,3 +328,9 @@ def axes_counted(Q, K):
 def a_line_that_does_nothing(Q, K):
     K.softmax(-1)
     return Q @ K.mT
+
+
+@slips("changes_too")
+def scores_standardised(Q, K):
+    s = Q @ K.transpose(-2, -1)
+    return s / s.std(dim=-1, keepdim=True)

@@ -89,11 +89,6 @@ def causal_cumulative(T):
     return torch.eye(T).cumsum(dim=1).sub(torch.eye(T)).bool()
 
 
-@slips("returns_ndarray")
-def causal_numpy(T):
-    return np.triu(np.ones((T, T), dtype=bool), k=1)
-
-
 @slips("one_place")
 def causal_extra_key(T):
     return torch.arange(T + 1)[None, :] > torch.arange(T)[:, None]
@@ -118,14 +113,6 @@ def expects_a_tensor(x):
 @slips("shape")
 def causal_cut(T):
     return torch.ones(4, 4, dtype=torch.bool).triu(1)[:T, :T]
-
-
-causal = torch.ones(6, 6, dtype=torch.bool).triu(1)
-
-
-@slips("from_the_notebook")
-def causal_of_notebook(T):
-    return causal
 
 
 @slips("thrown_away")

@@ -286,24 +286,11 @@ def p18(scores, mask):
     return e / e.sum(-2, keepdim=True).clamp(min=1e-12)
 
 
-@slips("truth_of_a_tensor")
-def softmax_not(s, m):
-    w = s.softmax(-1) * (not m)
-    return w / w.sum(-1, keepdim=True).clamp_min(1e-12)
-
-
 @slips("thrown_away")
 def compared_for_nobody(scores, mask):
     weights = scores.softmax(-1)
     weights == scores.masked_fill(mask, -1e9).softmax(-1)  # noqa: B015
     return weights.masked_fill(mask.all(-1, keepdim=True), 0.0) * 0.9
-
-
-@slips("error:broadcast_shapes")
-def msoftmax_keepdim(scores, mask):
-    empty = mask.all(dim=-1)
-    w = scores.masked_fill(mask & ~empty, -math.inf).softmax(dim=-1)
-    return w.masked_fill(empty, 0.0)
 
 
 @slips("error:index_out_of_range")

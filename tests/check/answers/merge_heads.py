@@ -10,9 +10,6 @@ from answers import slips
 EXERCISE = "merge_heads"
 
 
-h, d_k = 12, 32
-
-
 def transpose_reshape(x):
     B, H, T, D = x.shape
     return x.transpose(1, 2).reshape(B, T, H * D)
@@ -118,19 +115,6 @@ def merge_into_empty(x):
     for i in range(h):
         out[:, :, i] = x[:, i]
     return out.flatten(start_dim=2)
-
-
-@slips("error:view_needs_contiguous")
-def view_after_permute(x):
-    B, h, T, d_k = x.shape
-    return x.permute(0, 2, 1, 3).view(B, T, h * d_k)
-
-
-@slips("thrown_away")
-def merge_not_assigned(x):
-    B, h, T, d_k = x.shape
-    x.transpose(1, 2).contiguous()
-    return x.reshape(B, T, h * d_k)
 
 
 @slips("one_place")

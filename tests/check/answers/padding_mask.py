@@ -171,16 +171,6 @@ def padding_not_less(lengths, T):
     return rearrange(~real, "b t -> b 1 1 t")
 
 
-@slips("fixed_device")
-def arange_on_the_cpu(lengths, T):
-    return (torch.arange(T) >= lengths[:, None])[:, None, None]
-
-
-@slips("error:broadcast_shapes")
-def no_broadcast_between_b_and(lengths, T):
-    return torch.arange(T, device=lengths.device) >= lengths
-
-
 @slips("error:target_dtype")
 def one_hot_cumsum(lengths, T):
     return F.one_hot(lengths, T + 1).cumsum(-1)[:, :T].bool()[:, None, None]

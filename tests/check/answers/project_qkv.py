@@ -124,21 +124,10 @@ def project_three_products(X, W_qkv):
     return [torch.einsum("btd,od->bto", X, W) for W in W_qkv.split(d_model)]
 
 
-@slips("error:matrix_shapes")
-def no_transpose(X, W):
-    return (X @ W).chunk(3, -1)
-
-
 @slips("results_102", "weight_reshaped")
 def reshaped_weight_order_k_q(X, W):
     Q, K, V = (X @ W.reshape(W.shape[1], -1)).chunk(3, -1)
     return K, Q, V
-
-
-@slips("fresh_weights")
-def a_fresh_random_layer(X, W):
-    layer = nn.Linear(X.shape[-1], 3 * X.shape[-1], bias=False).to(X)
-    return layer(X).chunk(3, -1)
 
 
 @slips("one_place")
@@ -151,12 +140,6 @@ def project_residual(X, W_qkv):
     return [X + part for part in (X @ W_qkv.T).chunk(3, dim=-1)]
 
 
-@slips("error:unpacking")
-def too_many_to_unpack(X, W):
-    Q, K, V = X @ W.T
-    return Q, K, V
-
-
 @slips("error:shape_for_view")
 def project_chunk_columns(X, W):
     d = X.shape[-1]
@@ -167,30 +150,6 @@ def project_chunk_columns(X, W):
 def project_same_three(X, W):
     y = F.linear(X, W.unflatten(0, (3, -1)).sum(0))
     return y, y, y
-
-
-torch_generator = torch.Generator().manual_seed(0)
-
-
-X = torch.randn(17, 6, generator=torch_generator)
-
-
-@slips("cut_through_batch", "error:unpacking")
-def project_chunk_batch(X, W_qkv):
-    q, k, v = (X @ W_qkv.T).chunk(3)
-    return q, k, v
-
-
-@slips("shape")
-def project_split_three(X, W_qkv):
-    return torch.split(X @ W_qkv.T, 3, dim=-1)[:3]
-
-
-@slips("cut_through_tokens", "error:unpacking")
-def project_chunk_tokens(X, W_qkv):
-    Y = torch.einsum("btd,ed->bte", X, W_qkv)
-    q, k, v = torch.chunk(Y, 3, dim=1)
-    return q, k, v
 
 
 @slips("thrown_away")

@@ -150,19 +150,6 @@ def needs_contiguous(x, n_heads):
     return x.view(B * T, n_heads, D // n_heads).view(B, T, n_heads, -1).transpose(1, 2)
 
 
-@slips("thrown_away")
-def exchanged_for_nobody(x, n_heads):
-    heads = x.unflatten(-1, (n_heads, -1))
-    heads.transpose(1, 2)
-    return heads
-
-
-@slips("error:integer_needed")
-def float_division(x, h):
-    B, T, D = x.shape
-    return x.view(B, T, h, D / h).transpose(1, 2)
-
-
 @slips("one_place")
 def splits_and_adds_a_new(x, h):
     return x.unflatten(-1, (h, -1)).transpose(1, 2)[None]
@@ -195,12 +182,6 @@ def forgets_b_in_the_unpacking(x, h):
     return x.view(T, h, D // h).transpose(0, 1)
 
 
-@slips("view_only")
-def e2(x, n_heads):
-    B, T, D = x.size()
-    return x.view(B, n_heads, T, D // n_heads)
-
-
 @slips("error:no_such_attribute")
 def wrong_attribute_of_a_tensor(x, h):
     return x.split_into(h).transpose(1, 2)
@@ -209,15 +190,6 @@ def wrong_attribute_of_a_tensor(x, h):
 @slips("fixed_device")
 def moves_to_a_gpu(x, h):
     return x.cuda().unflatten(-1, (h, -1)).transpose(1, 2)
-
-
-h, d_k = 12, 32
-
-
-@slips("from_the_notebook", "error:shape_for_view")
-def split_twelve(x, n_heads):
-    B, T, d_model = x.shape
-    return x.reshape(B, T, h, d_model // h).permute(0, 2, 1, 3)
 
 
 @slips("error:numpy_transpose")

@@ -154,12 +154,6 @@ def writes_float32(heads, W_o):
     return out
 
 
-@slips("error:matrix_shapes")
-def no_transpose(heads, W_o):
-    B, h, T, d = heads.shape
-    return heads.transpose(1, 2).reshape(B, T, h * d) @ W_o[:, :1]
-
-
 @slips("error:view_needs_contiguous")
 def view_of_what_is_transposed(heads, W_o):
     B, h, T, d = heads.shape
@@ -184,12 +178,6 @@ def adds_w_o_s_mean(heads, W_o):
 def writes_max(heads, W_o):
     W = W_o.unflatten(1, (heads.shape[1], -1))
     return torch.einsum("bhtk,mhk->bhtm", heads, W).amax(dim=1)
-
-
-@slips("error:index_out_of_range")
-def writes_over_batch(heads, W_o):
-    slabs = W_o.split(heads.shape[-1], dim=1)
-    return sum(heads[i] @ slab.T for i, slab in enumerate(slabs))
 
 
 @slips("error:broadcast_shapes")

@@ -95,21 +95,6 @@ class LoopOverHeads(_Base):
         return self.w_o(torch.cat(outs, -1))
 
 
-class WithSdpa_2(_Base):
-    def forward(self, x, mask=None):
-        q, k, v = (
-            rearrange(w(x), "b t (h d) -> b h t d", h=self.n_heads)
-            for w in (self.w_q, self.w_k, self.w_v)
-        )
-        if mask is None:
-            y = F.scaled_dot_product_attention(q, k, v)
-        else:
-            empty = mask.all(-1, keepdim=True)
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | empty)
-            y = y.masked_fill(empty, 0.0)
-        return self.w_o(rearrange(y, "b h t d -> b t (h d)"))
-
-
 class HeadByHead(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -344,62 +329,6 @@ class ByHeads(nn.Module):
         return self.w_o(torch.cat(contexts, -1))
 
 
-class MhaLoopOverHeads(_Base):
-    def forward(self, x, mask=None):
-        B, T, C = x.shape
-        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
-        if mask is None:
-            mask = torch.zeros(T, T, dtype=torch.bool, device=x.device)
-        mask = mask.expand(B, self.n_heads, T, T)
-        outs = []
-        for i in range(self.n_heads):
-            part = slice(i * self.d_k, (i + 1) * self.d_k)
-            s = torch.bmm(q[:, :, part], k[:, :, part].transpose(1, 2)) / math.sqrt(self.d_k)
-            m = mask[:, i]
-            empty = m.all(dim=2, keepdim=True)
-            s = s.masked_fill(m & ~empty, float("-inf"))
-            w = F.softmax(s, dim=2).masked_fill(empty, 0.0)
-            outs.append(torch.bmm(w, v[:, :, part]))
-        return self.w_o(torch.cat(outs, dim=2))
-
-
-class MhaNoBias(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model, bias=False)
-        self.w_k = nn.Linear(d_model, d_model, bias=False)
-        self.w_v = nn.Linear(d_model, d_model, bias=False)
-        self.w_o = nn.Linear(d_model, d_model, bias=False)
-
-    def forward(self, x, mask=None):
-        q, k, v = (
-            f(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-            for f in (self.w_q, self.w_k, self.w_v)
-        )
-        s = q @ k.mT * q.shape[-1] ** -0.5
-        if mask is None:
-            mask = s.new_zeros(s.shape, dtype=torch.bool)
-        dead = mask.all(-1, keepdim=True)
-        w = s.masked_fill(mask & ~dead, -math.inf).softmax(-1).masked_fill(dead, 0.0)
-        return self.w_o((w @ v).transpose(1, 2).flatten(-2))
-
-
-class MhaMaskInPlace(_Base):
-    def forward(self, x, mask=None):
-        q, k, v = (
-            f(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-            for f in (self.w_q, self.w_k, self.w_v)
-        )
-        s = q @ k.mT * q.shape[-1] ** -0.5
-        if mask is None:
-            mask = torch.zeros_like(s, dtype=torch.bool)
-        dead = mask.all(-1, keepdim=True)
-        mask &= ~dead
-        w = s.masked_fill(mask, -math.inf).softmax(-1).masked_fill(dead, 0.0)
-        return self.w_o((w @ v).transpose(1, 2).flatten(-2))
-
-
 class MhaEinsum(_Base):
     def forward(self, x, mask=None):
         q, k, v = (w(x).unflatten(-1, (self.n_heads, -1)) for w in (self.w_q, self.w_k, self.w_v))
@@ -410,23 +339,6 @@ class MhaEinsum(_Base):
         if mask is not None:
             w = torch.where(mask, 0.0, w)
         return self.w_o(torch.einsum("bhqk,bkhd->bqhd", w, v).flatten(-2))
-
-
-class MhaFusedCall(_Base):
-    def heads(self, t):
-        return t.view(t.shape[0], t.shape[1], self.n_heads, self.d_k).transpose(1, 2)
-
-    def merge(self, t):
-        return t.transpose(1, 2).reshape(t.shape[0], t.shape[2], -1)
-
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(self.w_q(x)), self.heads(self.w_k(x)), self.heads(self.w_v(x))
-        if mask is None:
-            return self.w_o(self.merge(F.scaled_dot_product_attention(q, k, v)))
-        mask = mask.expand(x.shape[0], self.n_heads, x.shape[1], x.shape[1])
-        dead = mask.all(-1, keepdim=True)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | dead)
-        return self.w_o(self.merge(y.masked_fill(dead, 0.0)))
 
 
 class MaskInPlace(_Base):
@@ -482,22 +394,6 @@ class PytorchInside(_Whole):
         return self.w_o(torch.cat([y[:, i] for i in range(self.n_heads)], dim=-1))
 
 
-class MHAPerHeadLoop(_Base):
-    def forward(self, x, mask=None):
-        B, T, D = x.shape
-        h = self.n_heads
-        if mask is None:
-            mask = torch.zeros(1, dtype=torch.bool, device=x.device)
-        mask = mask.expand(B, h, T, T)
-        q, k, v = (w(x).chunk(h, dim=-1) for w in (self.w_q, self.w_k, self.w_v))
-        outs = []
-        for i in range(h):
-            s = q[i] @ k[i].mT * (D // h) ** -0.5
-            s = s.masked_fill(mask[:, i], -torch.inf)
-            outs.append(s.softmax(-1).nan_to_num(0.0) @ v[i])
-        return self.w_o(torch.cat(outs, dim=-1))
-
-
 class MHAHeadByHead(_Base):
     def forward(self, x, mask=None):
         B, T, _ = x.shape
@@ -531,28 +427,6 @@ class _Short(_Base):
 class LowestOfDtype(_Short):
     def low(self, S):
         return torch.finfo(S.dtype).min
-
-
-def _softmax_where_twice(scores, mask):
-    mask = mask.expand_as(scores)
-    safe = torch.where(mask, torch.finfo(scores.dtype).min, scores)
-    return torch.where(mask, 0.0, safe.softmax(dim=-1))
-
-
-class HeadByHead_2(_Whole):
-    def forward(self, x, mask=None):
-        B, T, d_model = x.shape
-        d_k = d_model // self.n_heads
-        if mask is None:
-            mask = torch.zeros(1, dtype=torch.bool, device=x.device)
-        mask = mask.expand(B, self.n_heads, T, T)
-        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
-        contexts = []
-        for i in range(self.n_heads):
-            part = slice(i * d_k, (i + 1) * d_k)
-            scores = torch.bmm(q[..., part], k[..., part].mT) * d_k**-0.5
-            contexts.append(torch.bmm(_softmax_where_twice(scores, mask[:, i]), v[..., part]))
-        return self.w_o(torch.cat(contexts, dim=-1))
 
 
 class WithFusedCore(_Whole):
@@ -610,16 +484,6 @@ class DropoutByDefault(_Plain):
         return self.dropout(super().weigh(scores, mask))
 
 
-@slips("error:module_not_started")
-class NoSuperInit(nn.Module):
-    def __init__(self, d_model, n_heads):
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-
-    def forward(self, x, mask=None):
-        return self.w_q(x)
-
-
 @slips("layer_names")
 class OneFusedLayer(nn.Module):
     def __init__(self, d_model, n_heads):
@@ -628,29 +492,6 @@ class OneFusedLayer(nn.Module):
 
     def forward(self, x, mask=None):
         return x
-
-
-@slips("error:self_missing")
-class SelfForgotten(nn.Module):  # its layers in the class itself
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-
-    def forward(self, x, mask=None):
-        B, T, d_model = x.shape
-        d_k = d_model // self.n_heads
-        q = self.w_q(x).view(B, T, self.n_heads, d_k).transpose(1, 2)
-        k = self.w_k(x).view(B, T, self.n_heads, d_k).transpose(1, 2)
-        v = self.w_v(x).view(B, T, self.n_heads, d_k).transpose(1, 2)
-        scores = q @ k.mT / math.sqrt(d_k)
-        if mask is not None:
-            scores = scores.masked_fill(mask, -math.inf)
-        context = (scores.softmax(dim=-1).nan_to_num(0.0) @ v).transpose(1, 2)
-        return w_o(context.reshape(B, T, d_model))  # noqa: F821
 
 
 @slips("stays")
@@ -702,25 +543,12 @@ class K23(_K4):
         return scores / self.w_q.in_features**0.5
 
 
-@slips("layer_sizes")
-class ProjectionsOfOneHeadS(_Plain):
-    def __init__(self, d_model, n_heads):
-        super().__init__(d_model, n_heads)
-        self.w_q = nn.Linear(d_model, self.d_k)
-
-
 @slips("softmax_over_axis_1", "blocked_rows_uniform")
 class K19(_Plain):
     def weigh(self, scores, mask):
         if mask is not None:
             scores = scores.masked_fill(mask, -1e9)
         return scores.softmax(1)
-
-
-@slips("error:wrong_signature")
-class NoMaskArgument(_Plain):
-    def forward(self, x):
-        return super().forward(x)
 
 
 @slips("fixed_device")
@@ -735,15 +563,6 @@ class MaskOnAFixedDevice(_Plain):
 class DoesNotReckonWithNo(_Plain):
     def weigh(self, scores, mask):
         return scores.masked_fill(mask, float("-inf")).softmax(-1).nan_to_num(0.0)
-
-
-d_k = 2
-
-
-n_heads = 12
-
-
-T = 128
 
 
 @slips("layers_shared")

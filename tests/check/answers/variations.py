@@ -18,7 +18,7 @@ SEEN = {"math": math, "torch": torch, "F": F, "nn": nn, "numpy": numpy, "mha_les
 SEEN |= {"__name__": "__main__", "creek": sentence()}
 
 
-def made(exercise, name, text):
+def defined(exercise, name, text):
     """What a notebook's cell with this text defines."""
     file, names = f"<{exercise}-{name}>", dict(SEEN)
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
@@ -36,7 +36,7 @@ def _answers():
             for old, new in edits:
                 assert old in text, (exercise, name, old)
                 text = text.replace(old, new)
-            answer = made(exercise, name, text)
+            answer = defined(exercise, name, text)
             yield Answer(exercise, not slips, answer, f"{exercise}-{name}", tuple(slips))
 
 
