@@ -26,7 +26,7 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 	$(LUCK) MHA_LESSON_SEED=$$seed
 
 .PHONY: help setup lab test test-all checks test-changed test-quick test-code ruff test-again test-device \
-	test-processors test-gpu notebooks slides print site diagnose pins wheel audit oldest
+	test-processors test-gpu notebooks slides print site diagnose mutants pins wheel audit oldest
 .NOTPARALLEL:
 
 help:  ## this list
@@ -104,6 +104,10 @@ notebooks: $(FOR_TESTS)  ## run the notebooks anew and store their outputs; one 
 
 diagnose: $(FOR_TESTS)  ## how the checks judge and name 850 answers and 82,000 mutants
 	@$(PY) tools/diagnose.py --mutants
+
+mutants: $(FOR_TESTS)  ## breaks of core and checks that no test notices, hours; a part: OF='mha_lesson.masks*'
+	@$(PY) -m pip install -q mutmut -c constraints.txt
+	@OMP_NUM_THREADS=1 $(PY) -m mutmut run $(OF); $(PY) -m mutmut results
 
 slides: $(SET_UP)  ## open threads as slides, a file each, in build/slides; one only: make slides NB=03
 	@$(PY) tools/handout.py slides $(NB)
