@@ -111,8 +111,9 @@ def gap_without(*off: int) -> float:
     return number_in(words, r"(\d+)% of the whole")
 
 
-def lengths(h: int) -> np.ndarray:
-    return maps("05", h=h)["how much each head writes, and where"]
+def lengths(**state) -> np.ndarray:
+    """How much each head writes, and where: the first map."""
+    return next(iter(maps("05", **state).values()))
 
 
 def head_maps(**state) -> np.ndarray:
@@ -194,9 +195,9 @@ CONDITIONS = {
         lambda: 5 < gap_without(5) < 15 and min(range(12), key=gap_without) == 5),
     "writes_alone": ("more than 75%", lambda: 75 < gap_without(*range(9), 10, 11) < 100),
     "writes_off": ("zeros",
-        lambda: not maps("05", on=(False,) * 12)["how much each head writes, and where"].any()),
+        lambda: not lengths(on=(False,) * 12).any()),
     "writes_one": ("less than half",
-        lambda: lengths(1)[-1].mean() < lengths(12)[-1].mean() / 2),
+        lambda: lengths(h=1)[-1].mean() < lengths(h=12)[-1].mean() / 2),
     "heads_one": ("sharper",
         lambda: head_maps(h=1).max(-1).mean() > head_maps(h=12).max(-1).mean()),
     "heads_which": ("in one",

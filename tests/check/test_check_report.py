@@ -240,9 +240,8 @@ def test_a_factor_is_named_letters_of_all(power: float, share: float, sign: int)
     x = random(3, 5)
     finding = relate([(x * ratio, x, {"T": 3, "d": d, "B": 1}) for d, ratio in ratios.items()])
     word = "−" * (sign < 0) + {1: "", 2: "2·", 0.5: "½·"}[share] + POWERS[power]
-    assert finding == Finding(
-        "relation:factor", f"Every number of yours is {word} times the right one."
-    )
+    assert finding is not None and finding.key == "relation:factor"
+    assert f" {word} times" in finding.does
 
 
 THIRD = torch.arange(5)[:, None] == 2
@@ -283,8 +282,8 @@ def test_a_relation_is_said_of_one_input_and_of_many(change: Any, key: str, word
 def test_only_what_is_true_of_every_input_is_said() -> None:
     x, y = random(5, 7), random(5, 7)
     pairs: list[tuple[Tensor, Tensor, str | None]] = [
-        (x * 2, y * 3, "Every number of yours is the right one times the same factor."),
-        (x.flip(0), y.roll(1, 0), "right numbers in the wrong places: only their order is lost"),
+        (x * 2, y * 3, "the same factor"),
+        (x.flip(0), y.roll(1, 0), "order"),
         (torch.where(THIRD, 9, x), torch.where(THIRD, 8, y), "except position 2."),
         (x**3, y**3, None),
     ]
@@ -410,9 +409,8 @@ def test_the_simplest_term_is_said_halves_too() -> None:
 @pytest.mark.parametrize("share", [0.25, 2, 3])
 def test_a_count_that_is_a_share_of_the_right_one(share: float) -> None:
     finding = relate_numbers([(int(share * 4 * n), 4 * n, {"n": n}) for n in (2, 5, 11)])
-    assert finding == Finding(
-        "relation:factor", f"Your number is always {number(share)} times the right one."
-    )
+    assert finding is not None and finding.key == "relation:factor"
+    assert f" {number(share)} times" in finding.does
 
 
 def test_counts_without_a_relation() -> None:
@@ -851,8 +849,7 @@ def count(n: int) -> int:
     (squares, lambda x: (x * x).long(), "fixed_dtype", "has dtype int64 for float64 input"),
     (squares, lambda x: x.exp() * x.sin(), "values",
         "Your result has the right shape, (B, T, d), but the wrong numbers."),
-    (squares, lambda x: x * x * 3, "relation:factor",
-        "but the wrong numbers. Every number of yours is 3 times the right one."),
+    (squares, lambda x: x * x * 3, "relation:factor", " 3 times "),
     (squares, lambda x: (x * x).sum(1), "shape",
         "has shape (B, d) = (2, 3), but it should be (B, T, d) = (2, 5, 3)."),
     (squares, lambda x: x.exp().unsqueeze(0).expand(11, *x.shape), "shape",
