@@ -2,16 +2,17 @@
 
 - Annotations: jaxtyping's import hook puts beartype around the functions of the modules that name
   axes, so a wrong axis in an annotation, or a function that returns another shape than it says,
-  fails a test. Learners never pay for it. It would also refuse a wrong call before the package's
-  own refusals can, so tests of refusals are marked `plain` (a test, a class, or a module by
-  `pytestmark = pytest.mark.plain`): they get the errors that learners get.
+  fails a test. It takes three times as long, so only the tests of these rooms (`CHECKED`) do it.
+  It would also refuse a wrong call before the package's own refusals can, so tests of refusals are
+  marked `plain` (a test, a class, or a module by `pytestmark = pytest.mark.plain`): they get the
+  errors that learners get.
 - `device`: the device under test, the CPU unless `--device cuda` (or `pretend`, see `device/`);
   then only tests that use this fixture run, and `mha_lesson.device` is that one. Tests that use
   `no_cpu` (in `device/`) need such a device, and are left out on the CPU.
 - `--absent` proves that a room's tests need no room above it (`house/test_house.py`).
 - `long` marks what only `--all` runs (`make test-all`): trainings with other seeds, every position
   of every explorer, and what else CONTRIBUTING lists.
-- `once` makes what several files need, whichever worker runs them.
+- `shared_folder` makes what several files need, whichever worker runs them.
 - `--forked-kernels` spares kernels most of their imports (see forks.py).
 - The garbage collector skips all that was imported, and runs seldom: with Python's own settings it
   takes a tenth of the tests' time, and an eighth of the collection's.
@@ -46,6 +47,7 @@ LONGEST = [
     "05_concatenation_and_output_projection", "test_website", "test_runs",
 ]  # fmt: skip
 
+CHECKED = ("lesson", "collection")
 jaxtyping.install_import_hook(checked.NAMES_AXES, "checked.check_annotations")
 gc.disable()  # until all tests are collected
 gc.freeze()  # at its end, pytest collects five times
@@ -55,7 +57,8 @@ torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
 torch.set_float32_matmul_precision("highest")
 
 # The same examples in every run; `--hypothesis-profile=explore` looks further.
-settings.register_profile("fixed", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("fixed", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("all", settings.get_profile("fixed"), max_examples=50)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("fixed")
 
@@ -69,6 +72,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     sys.modules.update(dict.fromkeys(filter(None, config.getoption("--absent").split(","))))
+    if config.getoption("--all"):
+        settings.load_profile("all")
     name = config.getoption("--device")
     if name == "cpu":
         # A process that has looked at a GPU, or macOS's own parts, can't be forked.
@@ -113,8 +118,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    plain = item.get_closest_marker("plain") is not None
-    jaxtyping.config.update("jaxtyping_disable", plain)
+    plain = item.get_closest_marker("plain") or item.path.parent.name not in CHECKED
+    jaxtyping.config.update("jaxtyping_disable", bool(plain))
 
 
 @pytest.fixture(scope="session")
@@ -123,12 +128,12 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 @pytest.fixture(scope="session")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`once(name, make)`: the folder of this name, which `make(folder)` fills once in a run."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`shared_folder(name, make)`: of this name, which `make(folder)` fills once in a run."""
     own = tmp_path_factory.getbasetemp()
     root = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
-    def made(name: str, make: Callable[[Path], object]) -> Path:
+    def folder_of(name: str, make: Callable[[Path], object]) -> Path:
         with FileLock(root / f"{name}.lock"):
             if not (root / name).exists():
                 unfinished = root / f"{name}.part"
@@ -137,7 +142,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
                 unfinished.rename(root / name)
         return root / name
 
-    return made
+    return folder_of
 
 
 @pytest.fixture(autouse=True)

@@ -39,9 +39,9 @@ report("draw", hash=hashlib.sha256(picture).hexdigest())
 """
 
 
-def after(once: Callable[..., Path], step: str) -> dict[str, Any]:
+def after(shared_folder: Callable[..., Path], step: str) -> dict[str, Any]:
     """The results of a step, and `loaded`: the names of all modules that are imported then."""
-    folder = once("new_process", _run)
+    folder = shared_folder("new_process", _run)
     results = dict(map(json.loads, (folder / "results").read_text(encoding="utf-8").splitlines()))
     assert step in results, (folder / "errors").read_text(encoding="utf-8", errors="replace")
     return results[step]

@@ -55,7 +55,7 @@ def open_page(tab):
 
 
 @pytest.fixture(scope="session")
-def page_of(once):
+def page_of(shared_folder):
     """`page_of(name, explorer)`: the path of the page that shows what `explorer()` makes."""
 
     def written(name: str, explorer, frame: str = "<!doctype html><title>t</title>{}"):
@@ -63,6 +63,6 @@ def page_of(once):
             made = frame.format(live.page(explorer()))
             (folder / "page.html").write_text(made, encoding="utf-8")
 
-        return once(f"page of {name}", write) / "page.html"
+        return shared_folder(f"page of {name}", write) / "page.html"
 
     return written

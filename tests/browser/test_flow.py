@@ -11,8 +11,6 @@ from mha_course.pictures import live
 from mha_lesson import causal_mask, scaled_dot_product_attention
 from mha_lesson.text import sentence
 
-pytestmark = pytest.mark.plain
-
 PAGE = (
     '<!doctype html><html lang="en" style="color-scheme:light dark"><title>flow</title>'
     '<body style="font:14px sans-serif;'

@@ -47,7 +47,7 @@ PASS = """async (text) => {
 
 
 @pytest.fixture(scope="module")
-def folder(once):
+def folder(shared_folder):
     def write(place) -> None:
         about = published.write(place)
         (place / "model.js").write_text(published.script(about), encoding="utf-8")
@@ -57,7 +57,7 @@ def folder(once):
         pretrained.weights_path()
     except pretrained.WeightsMissing as missing:
         pytest.skip(str(missing))
-    return once("published model", write)
+    return shared_folder("published model", write)
 
 
 @pytest.fixture(scope="module")

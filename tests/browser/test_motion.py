@@ -56,7 +56,6 @@ def picture(page) -> str:
     return page.locator("canvas").evaluate("c => c.toDataURL()")
 
 
-@pytest.mark.plain
 @pytest.mark.parametrize("what", MOVES)
 def test_a_move_is_animated_but_not_with_reduced_motion(opened, what):
     _, *move = MOVES[what]
@@ -176,7 +175,6 @@ def test_a_change_of_colours_alone_is_not_animated(opened):
     assert picture(page) != before and page.evaluate("waiting()") == 0
 
 
-@pytest.mark.plain
 def test_a_change_of_width_is_not_animated(opened):
     page = opened("moving")
     page.evaluate("pass_time(300)")

@@ -66,8 +66,8 @@ ALL_ELSE = {CONTRAST: {"enabled": False}}
 
 
 @pytest.fixture(scope="module")
-def site(once):
-    return once("site", sample_site.build)
+def site(shared_folder):
+    return shared_folder("site", sample_site.build)
 
 
 @pytest.fixture
@@ -154,9 +154,9 @@ def test_axe_finds_nothing_serious_where_controls_were_moved(window):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", notebooks.paths(), ids=lambda path: path.stem[:2])
 def test_axe_finds_nothing_serious_on_any_page_where_all_was_opened_and_moved(
-    tab, once, path, scheme
+    tab, shared_folder, path, scheme
 ):
-    site = once("whole site", lambda place: website.build(place, notebooks.paths()))
+    site = shared_folder("whole site", lambda place: website.build(place, notebooks.paths()))
     page = tab(viewport={"width": 1366, "height": 700})
     page.emulate_media(color_scheme=scheme)
     page.goto((site / f"{path.stem}.html").as_uri())

@@ -19,7 +19,7 @@ EXPLORER = "#explore-real_heads"
 
 
 @pytest.fixture(scope="module")
-def page_with_model(once):
+def page_with_model(shared_folder):
     """A page with one stored sentence, and room for typed ones of up to six tokens."""
 
     def write(place) -> None:
@@ -39,7 +39,7 @@ def page_with_model(once):
         pretrained.weights_path()
     except pretrained.WeightsMissing as missing:
         pytest.skip(str(missing))
-    return once("typed", write) / "page.html"
+    return shared_folder("typed", write) / "page.html"
 
 
 @pytest.fixture

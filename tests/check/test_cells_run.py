@@ -7,8 +7,6 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from mha_course import check
 
-pytestmark = pytest.mark.plain
-
 RIGHT = "def causal_mask(T):\n    return torch.ones(T, T, dtype=torch.bool).triu(1)"
 FAILS = {
     "no colon": "def causal_mask(T)\n    return None",

@@ -31,7 +31,6 @@ IN_STEPS = [e for e in (*check.EXERCISES, *check.SHORT) if isinstance(e, Exercis
 each_exercise = pytest.mark.parametrize(
     "exercise", [e for e in IN_STEPS if e.number], ids=lambda e: e.name
 )
-many = pytest.mark.plain  # checked annotations take three times as long
 
 
 def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
@@ -107,7 +106,6 @@ def test_words_are_sentences_and_ask(exercise: Exercise) -> None:
         assert slip.does.count("`") % 2 == slip.asks.count("`") % 2 == 0, slip.does
 
 
-@many
 @each_exercise
 def test_a_slip_is_a_mistake_and_returns_somewhere(exercise: Exercise) -> None:
     cases, right = cases_of(exercise), results(exercise, ())
@@ -117,7 +115,6 @@ def test_a_slip_is_a_mistake_and_returns_somewhere(exercise: Exercise) -> None:
         assert any(x is not None for x in found), f"{slip.key} always raises"
 
 
-@many
 @pytest.mark.parametrize("exercise", IN_STEPS, ids=lambda e: e.name)
 def test_every_slip_is_reported_as_itself(exercise: Exercise) -> None:
     """Under its own key, or a declared twin's, by its own words: values decide that alone.
@@ -136,7 +133,6 @@ def test_every_slip_is_reported_as_itself(exercise: Exercise) -> None:
         assert [(s.key, s.does) for s in found] == [(slip.key, slip.does)] * shows
 
 
-@many
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairs_that_people_made_are_named(name: str) -> None:
     exercise = getattr(check, name)

@@ -769,8 +769,8 @@ def test_progress_in_html_says_the_same() -> None:
 # --- weight --------------------------------------------------------------------------------------
 
 
-def test_a_check_imports_nothing_heavy(once) -> None:
-    loaded = new_process.after(once, "check")["loaded"]
+def test_a_check_imports_nothing_heavy(shared_folder) -> None:
+    loaded = new_process.after(shared_folder, "check")["loaded"]
     assert not {"matplotlib", "sympy", "torch._dynamo", "ipywidgets"} & {*loaded}
 
 

@@ -1,14 +1,11 @@
 """A sample of the search for false passes; `tools/diagnose.py --mutants` does all of it."""
 
-import pytest
 import torch
 
 from answers import all_answers
 from mha_course import check
 from mha_course.check.engine.changes import changes
 from mutants import changeable, is_wrong, survivors
-
-pytestmark = pytest.mark.plain  # checked annotations take three times as long
 
 
 def test_no_wrong_mutant_of_a_right_answer_passes() -> None:

@@ -19,8 +19,6 @@ from mha_course.check.exercises.nb11 import cached_mask
 from mha_course.check.exercises.nb12 import Layers
 from typed import typed
 
-pytestmark = pytest.mark.plain  # checked annotations take three times as long
-
 
 class SoftmaxOverHeads(Layers):
     def forward(self, x, mask=None):

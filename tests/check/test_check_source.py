@@ -13,8 +13,6 @@ from mha_course import check
 from mha_lesson import attention
 from typed import typed
 
-pytestmark = pytest.mark.plain  # checked annotations take three times as long
-
 LEFT = {  # by other cells
     "math": math,
     "d_k": 2,

@@ -16,7 +16,6 @@ from mha_course.check.exercises.nb12 import KeysByQueries
 from mha_course.collection.shipped import bugs, draw, right, with_same_weights
 from mha_lesson import causal_mask, padding_mask
 
-pytestmark = pytest.mark.plain
 B, T, D, H = 3, 5, 14, 2
 OF_THE_CLASS = [bug for bug in bugs().values() if bug.of == "Attention"]
 
@@ -205,7 +204,10 @@ def test_what_does_nothing_is_no_attempt_and_what_is_slow_ends(monkeypatch):
     assert slow.slips == ("slow",)
 
 
-@pytest.mark.parametrize("style", nb12.STYLES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "style", [s if i % 3 == 0 else pytest.param(s, marks=pytest.mark.long)
+              for i, s in enumerate(nb12.STYLES)], ids=lambda cls: cls.__name__,
+)  # fmt: skip
 def test_compare_accuses_no_style(style):
     """So that its five lines, handed in as an answer, reach the second level."""
     assert compare(style(12, 3), causal=False, true_means="blocked").found == "right"

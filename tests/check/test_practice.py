@@ -22,8 +22,6 @@ from mha_course.check.exercises.variants import VARIANTS
 from mha_course.check.journal import Attempt
 from mha_course.collection.bank import bank
 
-pytestmark = pytest.mark.plain
-
 MONDAY = date(2026, 3, 2)
 COURSE = [name for name in check.practice.exercises]
 ALL = {v.name: v for variants in VARIANTS.values() for v in variants}

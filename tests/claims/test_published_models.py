@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_lesson import causal_mask, merge_heads, rotate, split_heads
 
-pytestmark = [pytest.mark.long, pytest.mark.plain]
+pytestmark = pytest.mark.long
 BOOK = Path(__file__).parents[2] / "notebooks/13_todays_models.ipynb"
 B, T, WIDTH, HEADS, SHARED, D = 2, 11, 24, 6, 2, 8
 POSITIONS = torch.arange(T)

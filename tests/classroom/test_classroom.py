@@ -33,10 +33,7 @@ from mha_course.classroom.grading import DONE, MISSING, NAMES, OPEN, TRIED, UNKN
 from mha_course.classroom.sandbox import Limits, Outcome
 from mha_course.collection.questions import questions
 
-pytestmark = [
-    pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS"),
-    pytest.mark.plain,  # the forks would build the checkers of all annotations, each anew
-]
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS")
 
 # The right answer to each exercise, as the notebooks' own folded solutions have it.
 SOLUTIONS = {
@@ -882,7 +879,7 @@ def graded(tmp_path_factory):
           f"import pathlib\npathlib.Path({str(outside)!r}).touch()", "import os; os.system('true')",
           "import socket; socket.create_connection(('127.0.0.1', 9))",
           "open('mine.txt', 'w').write('x')",
-          "for _ in range(2000): check.causal_mask(3)",
+          "for _ in range(300): check.causal_mask(3)",
           "exec(\"def merge_heads(x):\\n    return x.transpose(1, 2).flatten(2)\")",
           "check.merge_heads(merge_heads)", "import os; os._exit(0)")  # fmt: skip
     write(folder / "zoe/01_scaled.ipynb")

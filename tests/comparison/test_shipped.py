@@ -13,7 +13,6 @@ from mha_course.collection.shipped import bugs, draw, not_bugs, right, with_same
 from mha_course.comparison import command as compare_command
 from mha_lesson import MultiHeadAttention, causal_mask, padding_mask
 
-pytestmark = pytest.mark.plain
 B, T, D, H = 3, 5, 14, 2
 OF_THE_CLASS = [bug for bug in bugs().values() if bug.of == "Attention"]
 OF_THE_WRITER = [bug for bug in bugs().values() if bug.of == "Writer"]
@@ -316,7 +315,7 @@ def test_a_fill_is_right_only_up_to_scores_like_it(fill):
     found = compared([("torch.finfo(scores.dtype).min", str(fill)), (ZEROED, "")], call=with_causal)
     assert found.causal and 4 <= found.below <= -3 * fill
     assert found.found == ("right" if found.below >= 100 else "mask_leaks")
-    assert f"It gives something else where scores reach about {found.below:,.0f}." in found.seen
+    assert any(f" {found.below:,.0f}." in line for line in found.seen)
 
 
 SCORES = "        scores = q @ k.mT / math.sqrt(d_k)\n"

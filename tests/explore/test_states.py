@@ -154,7 +154,6 @@ def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
     return drawing
 
 
-@pytest.mark.plain
 @pytest.mark.parametrize("name", NAMES)
 def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytestconfig):
     """Of 100 at random, or (`--all`) of 1,000: caption, labels and values."""
@@ -180,7 +179,6 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytest
         assert shown_scene(state["scene"]) == next(expected(made[tuple(at.values())])), at
 
 
-@pytest.mark.plain
 @pytest.mark.parametrize("name", NAMES)
 def test_the_browser_finds_the_picture_laid_out_for_each_width(name, monkeypatch):
     """At two positions of each control, with X at three; and what each cell says."""

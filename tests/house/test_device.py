@@ -96,7 +96,6 @@ PUBLIC: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.plain  # the checks of annotations take most of the time there
 @pytest.mark.parametrize("name", PUBLIC)
 def test_works_where_the_device_is_the_default(name: str, no_cpu: torch.device) -> None:
     """As after torch.set_default_device("cuda"), which some write in their first cell."""

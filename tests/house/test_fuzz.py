@@ -48,8 +48,6 @@ from mha_lesson import (
     training,
 )
 
-pytestmark = pytest.mark.plain
-
 PACKAGES = tuple(str(Path(package.__file__).parent) for package in (mha_lesson, mha_course))
 
 # ---------------------------------------------------------------- what is passed

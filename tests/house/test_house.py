@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 import mha_course
 import mha_lesson
+import new_process
 
 HOUSE = Path(mha_lesson.__file__).parents[1]
 FLOORS = (
@@ -38,6 +40,7 @@ def room_of(module: str) -> str:
     return max((r for r in ORDER if f"{module}.".startswith(f"{r}.")), key=len, default="")
 
 
+@cache
 def imports(path: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -79,10 +82,10 @@ def test_no_circle_among_files():
 
 @pytest.mark.parametrize(
     "room",
-    [pytest.param(r, marks=[pytest.mark.long] if r != "collection" else []) for r in TESTED],
+    [pytest.param(r, marks=[pytest.mark.long] if r != "base" else []) for r in TESTED],
 )
 def test_the_tests_of_a_room_need_no_room_above_it(room):
-    """They pass where those cannot be imported: one room here, all with `--all`."""
+    """They pass where those cannot be imported: the lowest room's here, all with `--all`."""
     above = ROOMS[FOLDERS.index(room) :]
     words = [sys.executable, "-m", "pytest", "-q", f"--absent={','.join(above)}", f"tests/{room}"]
     done = subprocess.run(words, cwd=HOUSE, capture_output=True, text=True)
@@ -101,17 +104,16 @@ def test_tests_stand_beside_what_they_test():
                     assert there not in ROOMS[FOLDERS.index(room) :], f"{path.name}: {name}"
 
 
-def test_what_is_taught_is_small_and_stands_alone():
+def test_what_is_taught_is_small_and_stands_alone(shared_folder):
     """No file of it names the course or imports IPython, which a kernel has loaded anyway."""
     lesson = sorted((HOUSE / "mha_lesson").rglob("*.py"))
     texts = [path.read_text(encoding="utf-8") for path in lesson]
     assert len(texts) <= 18 and sum(text.count("\n") for text in texts) <= 3600
     assert not [p.name for p, text in zip(lesson, texts, strict=True) if "mha_course" in text]
     assert not [text for text in texts if re.search(r"^\s*(from|import) IPython", text, re.M)]
-    code = "import sys, mha_lesson; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert not {"matplotlib", "ipywidgets", "anywidget", "IPython"} & {*loaded.stdout.split()}
-    assert "mha_lesson.attention" in loaded.stdout.split()
+    loaded = {*new_process.after(shared_folder, "import mha_lesson")["loaded"]}
+    assert not {"matplotlib", "ipywidgets", "anywidget", "IPython"} & loaded
+    assert "mha_lesson.attention" in loaded
 
 
 def test_no_file_is_too_long():

@@ -84,6 +84,7 @@ def test_is_stored_as_it_ran_from_top_to_bottom(path):
 def test_is_stored_in_the_normal_form(path):
     """`make notebooks` would change no more than a new run does."""
     stored = notebooks.read(path)
+    nbformat.validate(stored)
     assert stored == notebooks.normalise(notebooks.read(path))
     assert set(stored.metadata) == {"kernelspec", "language_info"}
 

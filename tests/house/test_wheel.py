@@ -29,8 +29,8 @@ def _build(folder: Path) -> None:
 
 
 @pytest.fixture
-def archives(once: Callable[..., Path]) -> Path:
-    return once("archives", _build)
+def archives(shared_folder: Callable[..., Path]) -> Path:
+    return shared_folder("archives", _build)
 
 
 def tracked(*folders: str) -> set[str]:

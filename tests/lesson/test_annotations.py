@@ -44,8 +44,8 @@ def test_every_public_function_is_annotated_and_tensors_name_their_axes(module):
             assert Tensor not in parts(annotation), f"{where}: a bare Tensor names no axis"
 
 
-def test_a_plain_import_brings_no_checker_and_no_pictures(once):
-    new = new_process.after(once, "import mha_lesson")
+def test_a_plain_import_brings_no_checker_and_no_pictures(shared_folder):
+    new = new_process.after(shared_folder, "import mha_lesson")
     heavy = {"beartype", "typeguard", "matplotlib", "ipywidgets", "anywidget", "IPython"}
     assert heavy & {*new["loaded"]} == set() and not new["checked"]
     assert new["frozen"] == 0  # nor does it freeze what is the caller's

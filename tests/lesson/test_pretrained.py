@@ -238,8 +238,8 @@ def test_the_maker_writes_the_same_bytes_again(maker, tmp_path):
     assert again.read_bytes() == script["FILE"].read_bytes()
 
 
-def test_loading_does_not_wait_for_the_compiler(once):
+def test_loading_does_not_wait_for_the_compiler(shared_folder):
     steps = "import pretrained", "load the weights"
-    before, after = (new_process.after(once, step) for step in steps)
+    before, after = (new_process.after(shared_folder, step) for step in steps)
     assert FOLDER not in after["loaded"] and "safetensors" in after["loaded"]
     assert ("torch._dynamo" in after["loaded"]) == ("torch._dynamo" in before["loaded"])

@@ -78,8 +78,8 @@ def test_a_narrow_cell_gets_a_narrower_picture(width):
     assert layout.draw(heads(4), width).width <= width + 1
 
 
-def test_bytes_are_the_same_in_another_process(once):
-    other = new_process.after(once, "draw")["hash"]
+def test_bytes_are_the_same_in_another_process(shared_folder):
+    other = new_process.after(shared_folder, "draw")["hash"]
     assert other == hashlib.sha256(figures.png(heads(8))).hexdigest()
 
 

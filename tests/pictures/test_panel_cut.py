@@ -39,7 +39,6 @@ def panel(T: int, **more: object) -> Cut:
     return Cut([f"word{'s' * (i % 13)}" for i in range(T)], **(values | more))
 
 
-@pytest.mark.plain
 def test_the_browser_draws_the_marks_of_paper():
     panels = [
         panel(T, cut=cut, share=share)

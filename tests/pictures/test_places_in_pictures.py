@@ -27,15 +27,13 @@ from mha_course.pictures.panels import (
 from mha_course.pictures.walk import Arrows
 from mha_course.pictures.words import Ribbons
 
-pytestmark = pytest.mark.plain
 
-
-def of(kind, thing, width=860):
+def marks_of(kind, thing, width=860):
     return [m for m in draw(Scene(thing), width).marks if isinstance(m, kind)]
 
 
 def texts_of(thing):
-    return {m.text: m for m in of(Text, thing)}
+    return {m.text: m for m in marks_of(Text, thing)}
 
 
 def pixels(thing):
@@ -49,14 +47,14 @@ def at(image, x, y):
 def test_labels_stand_at_their_rows_and_columns():
     heat = Heatmap(np.arange(15.0).reshape(3, 5), list("abc"), list("vwxyz"), row_name="from",
                    column_name="into", numbers=False)  # fmt: skip
-    [cells], texts = of(Cells, heat), texts_of(heat)
+    [cells], texts = marks_of(Cells, heat), texts_of(heat)
     for r, label in enumerate("abc"):
         assert texts[label].y == cells.at(r, 0)[1] + cells.height / 2
     for c, label in enumerate("vwxyz"):
         assert texts[label].x == cells.at(0, c)[0] + cells.width / 2
     assert texts["from"].turned and not texts["into"].turned
     tiles = Tiles([["1", "2"], ["3", "4"], ["5", "6"]], rows=list("abc"))
-    [cells], texts = of(Cells, tiles), texts_of(tiles)
+    [cells], texts = marks_of(Cells, tiles), texts_of(tiles)
     for r, label in enumerate("abc"):
         assert cells.at(r, 0)[1] < texts[label].y < cells.at(r, 0)[1] + cells.height
     words = Words(Heatmap(np.eye(2), ["a", "b"], ["v", "w"], row_name="from", column_name="into"))
@@ -68,22 +66,24 @@ def test_labels_stand_at_their_rows_and_columns():
 def test_ticks_marker_and_names_stand_where_their_values_do():
     curve = Curve([1, 2, 3, 5], {"up": [0, 20, 40, 50], "down": [50, 40, 20, 0]}, marker=3,
                   dashed=["down"])  # fmt: skip
-    dots, texts = {m.says: m for m in of(Dot, curve)}, texts_of(curve)
+    dots, texts = {m.says: m for m in marks_of(Dot, curve)}, texts_of(curve)
     for x in (1, 2, 3, 5):
         assert texts[f"{x}"].x == pytest.approx(dots[curve.text(0, [1, 2, 3, 5].index(x))].x)
     for k, y in enumerate((0, 20, 40)):
         assert texts[f"{y}"].y == pytest.approx(dots[curve.text(0, k)].y)
-    rules = [m for m in of(Path, curve) if m.dashed and m.points[0][0] == m.points[1][0]]
+    rules = [m for m in marks_of(Path, curve) if m.dashed and m.points[0][0] == m.points[1][0]]
     assert [m.points[0][0] for m in rules] == [pytest.approx(dots[curve.text(0, 2)].x)]
     for i, name in enumerate(curve.lines):
-        swatch = [m for m in of(Path, curve) if m.points[1] == (texts[name].x - 4, texts[name].y)]
+        swatch = [
+            m for m in marks_of(Path, curve) if m.points[1] == (texts[name].x - 4, texts[name].y)
+        ]
         assert [m.colour for m in swatch] == [dots[curve.text(i, 0)].colour]
 
 
 def test_numbers_and_legend_belong_to_their_bars():
     bars = Bars([[1.25, 3.5, 2.75], [4.25, 0.5, 1.75]], list("abc"), series=("one", "two"),
                 limits=(0, 7), reference=(3, "here"))  # fmt: skip
-    rects, texts = of(Rect, bars), of(Text, bars)
+    rects, texts = marks_of(Rect, bars), marks_of(Text, bars)
     chips, marks = rects[:2], {m.says: m for m in rects[2:]}
     for s, r in itertools.product(range(2), range(3)):
         bar, value = marks[bars.text(s, r)], bars.values[s, r]
@@ -92,14 +92,14 @@ def test_numbers_and_legend_belong_to_their_bars():
         chip = next(t for t in texts if t.text == bars.series[s])
         assert [c.colour for c in chips if abs(c.x - chip.x + 18) < 1] == [bar.colour]
     unit = marks["a, two = 4.25"].height / 4.25
-    [rule] = [m for m in of(Path, bars) if m.colour == LOW]
+    [rule] = [m for m in marks_of(Path, bars) if m.colour == LOW]
     bar = marks["b, one = 3.50"]
     assert bar.y + bar.height - rule.points[0][1] == pytest.approx(3 * unit)
 
 
 def test_a_walk_goes_up_where_it_says_up_in_the_colours_of_the_heads():
     walk = Walk([[1, 2], [3, -1], [-2, 0.5], [0, 0], *[[-0.5, -0.5]] * 6], (-2, 5, -2, 3))
-    [arrows] = of(Arrows, walk)
+    [arrows] = marks_of(Arrows, walk)
     total, *lines = [line for line, _ in arrows.parts()]
     assert [line.dashed for line in (total, *lines)] == [True] + [False] * 10
     assert [n.text for n in arrows.numbers()] == list("012456789")  # 3 has no length
@@ -119,15 +119,15 @@ def test_a_walk_goes_up_where_it_says_up_in_the_colours_of_the_heads():
 
 def test_maps_of_other_scales_have_bars_of_their_own_with_both_ends():
     maps = [Heatmap([[0.5]], limits=(0, far), numbers=False) for far in (3, 7)]
-    assert [m.end for m in of(ColourBar, maps)] == ["3", "7"]
+    assert [m.end for m in marks_of(ColourBar, maps)] == ["3", "7"]
     bar = Heatmap([[2.0]], limits=(-13, 17), numbers=False)
-    [ramp], texts = of(ColourBar, bar), texts_of(bar)
+    [ramp], texts = marks_of(ColourBar, bar), texts_of(bar)
     assert texts["−13"].x < ramp.x and ramp.end == "17"
 
 
 def test_a_ribbon_goes_from_the_query_to_the_key_and_the_row_stands_out():
     words = Words(Heatmap([[0.0, 1.0], [0.9, 0.0], [0.0, 0.0]]), row=0)
-    [mark], image = of(Ribbons, words), pixels(words)
+    [mark], image = marks_of(Ribbons, words), pixels(words)
     ink = lambda x, n: int(np.ptp(at(image, x, mark.y + (n + 0.5) * mark.pitch)))  # noqa: E731
     left, right = ([ink(x, n) for n in range(3)] for x in (mark.x + 2, mark.x + mark.width - 2))
     assert left[0] > left[1] > 10 > left[2]  # of query 0, of query 1, none
@@ -144,7 +144,7 @@ def test_each_cell_has_its_own_number_or_none(monkeypatch):
 
     monkeypatch.setattr(figures.Axes, "text", write)
     figures.png(panel)
-    [cells] = of(Cells, panel)
+    [cells] = marks_of(Cells, panel)
     width, height = cells.width - cells.gap, cells.height - cells.gap
     for (r, c), value in np.ndenumerate(panel.values):
         x, y = cells.at(r, c)
@@ -156,7 +156,7 @@ def test_each_cell_has_its_own_number_or_none(monkeypatch):
 
 def test_a_still_is_as_wide_as_it_says_and_its_bar_grows_to_the_right():
     heat = Heatmap(np.eye(3), limits=(0, 1), numbers=False)
-    image, [bar] = pixels(heat), of(ColourBar, heat)
+    image, [bar] = pixels(heat), marks_of(ColourBar, heat)
     y = bar.y + bar.height / 2
     assert at(image, bar.x + 5, y)[0] > at(image, bar.x + bar.width - 5, y)[0] + 100
     said = re.search(r'width="(\d+)"', figures.html(heat))
@@ -164,7 +164,7 @@ def test_a_still_is_as_wide_as_it_says_and_its_bar_grows_to_the_right():
     page = figures.html(Table([["a", "b"], ["c", "d"]], strong=[1]))
     assert re.findall(r"font-weight:(\w+)", page) == ["normal"] * 2 + ["bold"] * 2
     chips = [Heatmap([[1]], head=h, title="t", limits=(0, 1), numbers=False) for h in (1, 9)]
-    image, (full, hollow) = pixels(Scene(chips)), of(Rect, chips)
+    image, (full, hollow) = pixels(Scene(chips)), marks_of(Rect, chips)
     filled = [np.ptp(at(image, m.x + 6, m.y + 6)) > 30 for m in (full, hollow)]
     assert filled == [True, False]
 
