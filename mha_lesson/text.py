@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE / "data" if (HERE / "data").is_dir() else HERE.parent / "data"
 
 SHA256 = {
-    "cuts.safetensors": "921c48a75ca3c0fd633198fc9c897646ea8226220a66588103f340fac187d799",
+    "cuts.safetensors": "9a84ffd33d469f8d6ccb077ac5caf32df89d4b66a41ba704ee526a053600e2d8",
     "judges.tsv": "fa223f0a2ef9d60b0165c33f53a5547e7fd44ebd2790697cffc02726556d43b4",
     "links.tsv": "517f55160b9534beb92e3d33f3a880b5f6ab0adf9962136f4322eb144b1a6c3f",
     "minilm_reference.safetensors": "28f9c9ee686b88e4e782b3c906e86c931c11fe2bb9b060ddf90767adb42aa2d3",  # noqa: E501
