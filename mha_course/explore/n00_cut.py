@@ -14,7 +14,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from mha_course.pictures.cut import Cut
-from mha_course.pictures.live import EXPORT, Explorer
+from mha_course.pictures.live import EXPORT, Explorer, LiveView
 from mha_course.pictures.panels import Scene, Table
 from mha_lesson.attention import merge_heads, scaled_dot_product_attention, split_heads
 from mha_lesson.pretrained import PretrainedModel, WeightsMissing, load
@@ -74,7 +74,7 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
     if offered is not None:
         require_positive_int("offered", offered)
     texts = [*dict.fromkeys((text, *[*stored()][:offered]))]
-    return Explorer(
+    made = Explorer(
         {
             "text": widgets.Text(
                 value=text,
@@ -89,6 +89,14 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
         scene,
         reach={"text": lambda **_: texts, "word": _choices},
     )
+    made.view.on_msg(_answer)
+    return made
+
+
+def _answer(view: LiveView, asked: dict[str, Any], _buffers: Any) -> None:
+    """Tells a picture what several cuts at once do."""
+    [moved] = moves(_model(), asked["text"], [[tuple(cut) for cut in asked["cuts"]]])
+    view.send({"cuts": asked["cuts"], "moved": moved.tolist()})
 
 
 def scene(

@@ -4,6 +4,7 @@
 // A cut is [layer, head, row, column]; null is all of them. A source answers for one sentence:
 //   text, labels, weights(layer, head) row by row, effects(layer, head, row): how far that word's last vector moves
 //   without each ribbon, moved(cuts): how far each word's does; the last two at once or as a promise.
+// Without one a kernel with the model is asked about what Python has not sent.
 
 import { Area, AREAS } from "./areas.js";
 import { number } from "./numbers.js";
@@ -116,17 +117,21 @@ Object.assign(AREAS, { cutwords: CutWords, cutmap: CutMap });
 export class Cut {
   constructor(view) {
     this.view = view;
-    [this.share, this.cuts, this.moved, this.guess, this.source] = [0, [], null, null, null];
+    [this.share, this.source] = [0, null];
+    this.forget();
     view.el.classList.add("mha-cut");
     const tools = document.createElement("div");
     tools.className = "mha-tools";
-    tools.innerHTML = `<p class="mha-now" role="status"></p><label>ribbons: weight <input type="range" min="0" max="1" step="0.05" value="0"
-      aria-label="ribbons from weight, 0, to what a cut does, 1" data-lm-suppress-shortcuts="true"> what a cut does</label><span></span>`;
+    tools.innerHTML = `<p role="status"></p><label>ribbons: weight <input type="range" min="0" max="1" step="0.05" value="0"
+      aria-label="ribbons from weight, 0, to what a cut does, 1" data-lm-suppress-shortcuts="true"> what a cut does</label><span class="mha-presses"></span><span class="mha-presses"></span>`;
     view.head.append(tools);
     this.note = document.createElement("p");
     this.note.className = "mha-note";
     view.stage.after(this.note);
-    [this.now, this.buttons] = [tools.querySelector("p"), tools.querySelector("span")];
+    [this.now, this.buttons, this.wholes] = tools.querySelectorAll("p,span");
+    this.tools = tools;
+    this.wholes.append(this.button("cut the head", () => this.toggle([this.sent.layer, this.sent.head, null, null])),
+                       this.button("cut the layer", () => this.toggle([this.sent.layer, null, null, null])));
     this.slider = tools.querySelector("input");
     this.slider.addEventListener("input", () => { this.share = Number(this.slider.value); this.again(); });
   }
@@ -142,6 +147,11 @@ export class Cut {
     const seen = this.look(), page = Math.max(300, Math.min(860, (this.view.el.clientWidth || 868) - 8)), { theme } = this.view;
     const { marks, places, width, height } = cutMarks(seen, page, theme.heads, theme.ink, theme.roles.output);
     const own = ["cutwords", "cutmap"].map((kind) => ({ kind, cut: this, places }));
+    if (this.isWide !== page >= BESIDE) { // on a phone the ribbons shall be high
+      this.isWide = page >= BESIDE;
+      if (this.isWide) this.tools.append(this.wholes);
+      else this.note.before(this.wholes);
+    }
     this.tell();
     this.note.textContent = this.remark();
     return { ...scene, marks: [...marks, ...own], width, height, caption: this.sentence(), text: this.inWords() };
@@ -169,19 +179,19 @@ export class Cut {
     return { labels, word: this.word, weights, own: own.waits ? weights : own, widest: this.wide };
   }
 
-  get many() { return this.source ? this.source.many !== false : false; }
+  get many() { return Boolean(this.source || (this.view.ask && this.sent.words.length > 1)); }
   get chooses() { return Boolean(this.source) || this.sent.words.length > 1; }
 
   // 1 where this ribbon itself is cut, 2 where its head or layer is, else 0.
   isCut(j, word) {
-    const { layer, head } = this.sent;
-    if (this.cuts.some((cut) => sameCut(cut, [layer, head, word, j]))) return 1;
-    return this.cuts.some(([l, h, row]) => l === layer && row === null && (h === null || h === head)) ? 2 : 0;
+    const here = [this.sent.layer, this.sent.head, word, j];
+    const cuts = this.cuts.filter((cut) => cut.every((at, i) => at === null || at === here[i]));
+    return cuts.some((cut) => cut[3] === j) ? 1 : cuts.length ? 2 : 0;
   }
 
   again() { if (this.given) this.view.show(this.given); }
 
-  forget() { [this.cuts, this.moved, this.guess, this.effects, this.wide] = [[], null, null, null, null]; }
+  forget() { [this.cuts, this.done, this.moved, this.guess, this.effects, this.wide] = [[], [], null, null, null, null]; }
 
   // ---- what the reader does ----
 
@@ -203,20 +213,39 @@ export class Cut {
     this.set(rest.length < this.cuts.length ? rest : this.many ? [...rest, cut] : [cut]);
   }
 
-  set(cuts) {
+  set(cuts, before = [this.cuts]) {
+    this.done.push(...before);
     this.cuts = cuts;
     const done = (moved) => { if (this.cuts === cuts) { this.moved = moved; this.again(); } };
     if (!cuts.length) this.moved = null;
     else if (this.source) Promise.resolve(this.source.moved(cuts)).then(done);
-    else this.moved = this.stored(cuts[0]);
+    else if (cuts.length === 1 && this.isHere(cuts[0])) this.moved = this.stored(cuts[0]);
+    else {
+      this.moved = null;
+      this.view.ask({ text: this.sent.text, cuts });
+    }
     this.changed();
   }
 
-  // What Python has sent of a cut in the head that is seen; of another head what is seen already.
-  stored([layer, head, row, column]) {
+  isHere([layer, head, row]) {
+    const { sent } = this;
+    return layer === sent.layer && (head === null || head === sent.head) && (row === null || row === sent.word);
+  }
+
+  // Whether what these cuts do can be shown now: without a model, of one in the head that is seen.
+  knows(cuts) { return this.many || cuts.length < 2 && cuts.every((cut) => this.isHere(cut)); }
+
+  // What Python has sent of a cut in the head that is seen.
+  stored([, head, , column]) {
     const { sent } = this, T = sent.labels.length, at = column ?? (head === null ? T + 1 : T);
-    const here = layer === sent.layer && (head === null || head === sent.head) && (row === null || row === sent.word);
-    return here ? sent.moves.slice(at * T, (at + 1) * T) : this.moved;
+    return sent.moves.slice(at * T, (at + 1) * T);
+  }
+
+  // What the kernel answers.
+  told({ cuts, moved }) {
+    if (!sameCut(cuts, this.cuts)) return;
+    this.moved = moved;
+    this.again();
   }
 
   changed() {
@@ -224,15 +253,13 @@ export class Cut {
     this.view.canvas.dispatchEvent(new CustomEvent("mha-state", { detail: this.state, bubbles: true }));
   }
 
-  // Another source; null: what Python has sent.
+  // Another source. Of the sentence that is seen already the cuts stay.
   use(source) {
+    const { seen, cuts } = this, stays = source.text === this.state.text, it = source.labels.indexOf("it");
     this.forget();
     this.source = source;
-    if (source) {
-      const it = source.labels.indexOf("it");
-      this.word = it > 0 ? it : source.labels.length - 2;
-    }
-    this.changed();
+    this.word = stays ? seen.word : it > 0 ? it : source.labels.length - 2;
+    this.set(stays ? cuts : []);
   }
 
   get state() {
@@ -268,6 +295,7 @@ export class Cut {
     }
     if (!seen.moved) return "The model runs again …";
     const [l, h, row, j] = cuts.at(-1), moved = `the last vector of ${it} moves by ${percent(seen.moved[word])}.`;
+    if (cuts.length === 6 && cuts.every((cut, i) => sameCut(cut, [i, null, row, j]))) return `Without ${labels[row]} → ${labels[j]} in all 72 heads ${moved}`;
     if (cuts.length > 1) return `With ${cuts.length} cuts ${moved}`;
     if (row === null) return `Without layer ${l}${h === null ? "" : `, head ${h},`} ${moved}`;
     if (l !== layer || h !== seen.head) return `Without ${labels[row]} → ${labels[j]} in layer ${l}, head ${h}, ${moved}`;
@@ -289,23 +317,25 @@ export class Cut {
     return labels.map((label, j) => [`${labels[word]} → ${label}`, number(weights[j], 2), moved ? `last vector of ${label} moves by ${percent(moved[j])}` : ""]);
   }
 
+  button(text, press) {
+    const made = Object.assign(document.createElement("button"), { textContent: text, type: "button", onclick: press });
+    made.setAttribute("data-lm-suppress-shortcuts", "true");
+    return made;
+  }
+
+  // First there is a guess to make; later the last cut may be taken back, or be made in all heads.
   tell() {
-    const { buttons, sent } = this, button = (text, press) => {
-      const made = document.createElement("button");
-      Object.assign(made, { textContent: text, type: "button", onclick: press });
-      made.setAttribute("data-lm-suppress-shortcuts", "true");
-      return made;
-    };
-    const guesses = this.cuts.length || this.guess !== null ? [] : ["Guess: ", ...GUESSES.map((g) => button(`${100 * g}%`, () => { this.guess = g; this.again(); }))];
-    const whole = [button("cut the head", () => this.toggle([sent.layer, sent.head, null, null])),
-                   button("cut the layer", () => this.toggle([sent.layer, null, null, null]))];
-    const undo = this.cuts.length ? [button("undo", () => this.set(this.cuts.slice(0, -1)))] : [];
-    const made = [...guesses, ...whole, ...undo], names = made.map((b) => b.textContent ?? b).join();
-    if (names === this.names && this.layer === sent.layer && this.head === sent.head) return;
+    const { buttons, cuts, seen, many } = this, [, , row, j] = cuts.at(-1) ?? [], made = [];
+    if (!cuts.length && this.guess === null) made.push("Guess: ", ...GUESSES.map((g) => this.button(`${100 * g}%`, () => { this.guess = g; this.again(); })));
+    if (cuts.length) made.push(this.button("undo", () => this.set(this.done.pop(), [])));
+    if (many && cuts.length === 1 && j !== null)
+      made.push(this.button(`cut “${seen.labels[j]}” in all heads`, () => this.set([0, 1, 2, 3, 4, 5].map((l) => [l, null, row, j]))));
+    const names = made.map((b) => b.textContent ?? b).join();
+    if (names === this.names) return;
     const focus = [...buttons.children].indexOf(document.activeElement) >= 0;
-    [this.names, this.layer, this.head] = [names, sent.layer, sent.head];
+    this.names = names;
     buttons.replaceChildren(...made);
-    if (focus) (buttons.lastElementChild ?? this.slider).focus();
+    if (focus) (buttons.firstElementChild ?? this.slider).focus();
   }
 
   read() {
@@ -320,8 +350,8 @@ export const CUT_STYLE = `
 .mha-tools{display:flex;flex-wrap:wrap;gap:2px 1.4em;align-items:center}
 .mha-tools p{flex:1 0 100%;margin:0;color:var(--mha-text)}
 .mha-tools label{display:flex;gap:.5em;align-items:center;min-height:28px}
-.mha-tools span{display:flex;flex-wrap:wrap;gap:4px .5em;align-items:center}
-.mha-tools button{min-width:3em;min-height:26px}
+.mha-presses{display:flex;flex-wrap:wrap;gap:4px .5em;align-items:center}
+.mha-presses button{min-width:3em;min-height:26px}
 .mha-note{min-height:2.9em;margin:.2em 0;max-width:120ch}
-@media (max-width:480px){.mha-tools p{min-height:2.9em}.mha-note{min-height:7.3em}}
+@media (max-width:480px){.mha-note{min-height:7.3em}}
 `;

@@ -85,6 +85,8 @@ async function render({ model, el }) {
     listen(model, "change:scene", answered);
     listen(model, "change:prefetched", arrive);
     listen(model, "change:error", fail);
+    view.ask = (question) => model.send(question);
+    listen(model, "msg:custom", (answer) => view.cut?.told(answer));
     answered();
     if (bar?.closest(".jp-Cell")?.nextElementSibling?.matches(".jp-mod-active")) setTimeout(comeOut, 300, view, bar);
     arrive();
@@ -122,7 +124,7 @@ export async function mount(el, theme, bytes) {
     if (c.input === "select") input.append(...c.labels.map((label, i) => new Option(label, i)));
     else Object.assign(input, { type: c.input, min: 0, step: 1 });
     now.style.minWidth = longest(c);
-    label.append(c.name, input, ...(c.input === "range" ? [now] : []));
+    label.append(...(c.input === "checkbox" ? [input, c.name] : [c.name, input]), ...(c.input === "range" ? [now] : []));
     if (c.typed) {
       place = Object.assign(bar.appendChild(document.createElement("div")), { className: "mha-typed" });
       place.append("To type your own, open the notebook in JupyterLab: that needs a kernel.");

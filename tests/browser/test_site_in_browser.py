@@ -9,7 +9,10 @@ import notebooks
 import sample_site
 import website
 from mha_course.cells import predictions
+from mha_course.explore import n00_cut
 from mha_course.explore.n01_scaling import scene
+from mha_course.pictures.cut import percent
+from mha_lesson.text import SENTENCE
 
 SCALING = "01_scaled_dot_product_attention"
 # What reaches beyond the window, but for what lies in a part that moves sideways by itself.
@@ -197,8 +200,8 @@ STEP_IS_SEEN = """label => {
 def test_a_phone_shows_what_the_next_step_adds(window):
     page = window(360, "light")("index")
     page.locator("[id^=explore-flow]").scroll_into_view_if_needed()
-    for said in ("next step", "next step", "next step", "from the start"):
-        page.get_by_role("button", name="next step").click()
+    for said in (*["next step"] * 4, "from the start"):
+        page.locator("button.next").click()
         page.wait_for_function(STEP_IS_SEEN, arg=said)
 
 
@@ -382,3 +385,42 @@ def test_a_link_restores_where_the_controls_stood(window):
     )
     assert slider.input_value() == slider.get_attribute("max")
     assert "explore-scaling?" in link
+
+
+CUT, CREEK = "[id^=explore-cut]", 2  # the token
+
+
+def test_a_ribbon_of_the_first_picture_is_cut_above_the_fold_and_a_link_restores_it(opened):
+    page = opened("index")
+    canvas, caption = page.locator(f"{CUT} canvas[aria-label]"), page.locator(f"{CUT} .mha-caption")
+    canvas.wait_for()
+    where = middle(canvas, "v.fields[0]", CREEK, 0)
+    box = canvas.bounding_box()
+    assert box["y"] + where["y"] < page.viewport_size["height"]
+    page.mouse.click(box["x"] + where["x"], box["y"] + where["y"])
+    said = n00_cut.scene(cut=CREEK).caption.rsplit(" ", 1)[1]
+    caption.filter(has_text=said).wait_for()
+    link = page.url
+    page.get_by_role("button", name="undo").click()
+    caption.filter(has_text="Guess").wait_for()
+    page.goto("about:blank")
+    page.goto(link)
+    caption.filter(has_text=said).wait_for()
+    drawn = "c => c.mha.drawn.filter(text => text.endsWith('%'))"
+    moved = n00_cut.stored()[SENTENCE].moves[3, 1, CREEK].tolist()
+    assert canvas.evaluate(drawn) == [percent(share) for share in moved]
+
+
+def test_keys_choose_a_head_and_cut_its_layer(window):
+    page = window(1366, "light")("index")
+    canvas = page.locator(f"{CUT} canvas[aria-label]")
+    canvas.focus()
+    for key in ("PageDown", *["ArrowDown"] * 5, *["ArrowRight"] * 7, "Enter"):
+        page.keyboard.press(key)
+    caption = page.locator(f"{CUT} .mha-caption")
+    caption.filter(has_text=n00_cut.scene(layer=5, head=7).caption[:40]).wait_for()
+    page.get_by_role("button", name="cut the layer").focus()
+    page.keyboard.press("Enter")
+    T = len(n00_cut.stored()[SENTENCE].labels)
+    said = n00_cut.scene(layer=5, head=7, cut=T + 1).caption.rsplit(" ", 1)[1]
+    caption.filter(has_text=f"Without layer 5 the last vector of “it” moves by {said}").wait_for()

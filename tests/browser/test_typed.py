@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from PIL import Image
-from screen import view
+from screen import await_caption, middle, view
 
-from mha_course.explore import n08_real_heads
+from mha_course.explore import n00_cut, n08_real_heads
 from mha_course.pages import published
 from mha_course.pictures import live
 from mha_lesson import pretrained
@@ -31,9 +31,12 @@ def page_with_model(shared_folder):
             (place / published.NAME / "heads.js").write_text(published.pictures(), encoding="utf-8")
         (place / "typed.js").write_text(published.script(about), encoding="utf-8")
         inside = f'<main id="explore-real_heads"></main><script>{live.script()}{published.OFFER}'
-        states = live.states_script(explorer, "explore-real_heads")
-        page = f"<!doctype html><meta charset=utf-8><title>t</title>{inside}{states}</script>"
-        (place / "page.html").write_text(page, encoding="utf-8")
+        for name, made in (("page", explorer), ("cut", n00_cut.cut(offered=1))):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv(live.EXPORT, "1")
+                states = live.states_script(made, "explore-real_heads")
+            page = f"<!doctype html><meta charset=utf-8><title>t</title>{inside}{states}</script>"
+            (place / f"{name}.html").write_text(page, encoding="utf-8")
 
     try:
         pretrained.weights_path()
@@ -87,6 +90,33 @@ def test_a_typed_sentence_is_drawn_as_python_draws_it(offered):
     field.fill("")
     field.press("Enter")
     offered.get_by_role("status").filter(has_text="no word").wait_for()
+
+
+def test_several_ribbons_are_cut_one_in_all_heads_and_all_of_it_is_undone(
+    open_page, page_with_model
+):
+    page = open_page(page_with_model.with_name("cut.html"))
+    page.get_by_role("button", name="Type your own").click()
+    page.get_by_role("status").filter(has_text="17 tokens").wait_for()
+    canvas, words = page.locator("canvas"), pretrained.load().encode(SENTENCE).labels
+    it, creek, dog = (words.index(word) for word in ("it", "creek", "dog"))
+    one, other = ((3, 1, it, to) for to in (creek, dog))
+
+    def awaited(before: str, *cuts: n00_cut.OneCut) -> None:
+        await_caption(page, EXPLORER, f"{before} the last vector of “it” moves by ")
+        [said] = re.findall(r"([\d.]+)%", page.locator(".mha-caption").text_content())
+        moved = n00_cut.moves(pretrained.load(), SENTENCE, [cuts])[0, it].item()
+        assert float(said) == pytest.approx(100 * moved, abs=0.3)
+
+    canvas.click(position=middle(canvas, "v.fields[0]", creek, 1))
+    awaited("Without it → creek (.85)", one)
+    canvas.click(position=middle(canvas, "v.fields[0]", dog, 1))
+    awaited("With 2 cuts", one, other)
+    page.get_by_role("button", name="undo").click()
+    page.get_by_role("button", name="cut “creek” in all heads").click()
+    awaited("Without it → creek in all 72 heads", *((i, None, it, creek) for i in range(6)))
+    page.get_by_role("button", name="undo").click()
+    awaited("Without it → creek (.85)", one)
 
 
 def test_a_picture_is_saved_as_it_is_seen(offered, tmp_path):

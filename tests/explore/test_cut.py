@@ -60,6 +60,15 @@ def test_the_ribbon_of_the_course_moves_it_by_seven_percent():
     assert torch.corrcoef(torch.stack(ranks))[0, 1] == pytest.approx(0.81, abs=0.01)
 
 
+def test_two_ribbons_of_the_famous_sentence_are_as_wide_and_not_as_strong():
+    """Figures of notebook 08."""
+    [*_, famous] = n00_cut.stored().values()
+    animal = famous.labels.index("animal")
+    for (layer, head), (weight, moved) in {(3, 1): (0.68, 0.10), (5, 11): (0.67, 0.455)}.items():
+        assert famous.weights[layer, head, animal] == pytest.approx(weight, abs=0.005)
+        assert famous.own[layer, head, animal] == pytest.approx(moved, abs=0.005)
+
+
 def test_a_page_has_the_stored_word_and_a_kernel_every_word(monkeypatch):
     monkeypatch.setenv(n00_cut.EXPORT, "1")
     assert n00_cut._words(SENTENCE) == [("it", 14)]

@@ -37,23 +37,23 @@ export class Typed {
         button.disabled = false;
       }
     };
-    const get = async () => {
+    const get = async (asked) => {
       if (!(await waits((progress) => model.open(progress), "Try once more"))) return;
       button.textContent = `Get every word, ${megabytes(about.all - about.bytes)}: then no network is needed`;
       button.onclick = async () => { if (await waits((progress) => model.words(undefined, progress), button.textContent)) button.remove(); };
-      this.field(explorer, status, button);
+      this.field(explorer, status, button, asked);
     };
-    button.onclick = get;
+    button.onclick = () => get(true);
     place.replaceChildren(button, bar, status);
-    if (model.ready) get();
-    return get;
+    if (model.ready) get(false);
   }
 
   // The field itself. `explorer.place` gets it; the last sentence that is typed is shown, however fast one types.
-  field(explorer, status, button) {
-    const input = make("input", { type: "text", value: explorer.text ?? "", placeholder: "your own sentence", autocomplete: "off" });
+  field(explorer, status, button, asked) {
+    const { all, at } = explorer.controls, k = all.findIndex(({ key }) => key === "text"), chosen = () => all[k].labels[at(k)];
+    const input = make("input", { type: "text", value: explorer.text ?? chosen(), placeholder: "your own sentence", autocomplete: "off" });
     input.setAttribute("aria-label", "your own sentence");
-    let latest = "", timer = 0;
+    let latest = "", timer = 0, offered = chosen();
     const take = async () => {
       const text = latest = input.value;
       try {
@@ -70,10 +70,15 @@ export class Typed {
       timer = setTimeout(take, PAUSE);
     });
     input.addEventListener("keydown", (e) => { if (e.key === "Enter") { clearTimeout(timer); take(); } });
+    explorer.el.addEventListener("mha-moved", () => { // another of the offered ones
+      if (chosen() === offered) return;
+      input.value = offered = chosen();
+      take();
+    });
     explorer.place.replaceChildren(input, status);
     explorer.el.querySelector(".mha-more").append(button); // the field stays in view, and shall be low
-    if (input.value) return take();
-    input.focus();
+    if (asked) input.select(); // a key replaces what is seen
+    return take();
   }
 
   // Draws a sentence: a view that takes any source does it itself, the picture of all heads is filled here.

@@ -59,7 +59,10 @@ document.addEventListener("mha-mounted", ({ detail }) => {
   const text = given.get("text");
   if (!all.some(({ labels }) => labels.includes(text))) detail.text = text; // it was typed: it waits for the model
   const own = ["word", "cuts", "share"].filter((key) => given.has(key)).map((key) => [key, JSON.parse(given.get(key))]);
-  detail.restored = () => { if (own.length && view.cut && view.cut.state.text === (text ?? view.cut.state.text)) view.cut.state = { ...view.cut.state, ...Object.fromEntries(own.splice(0)) }; };
+  detail.restored = () => {
+    const { state } = view.cut ?? {}, then = { ...state, ...Object.fromEntries(own) };
+    if (own.length && state && state.text === (text ?? state.text) && view.cut.knows(then.cuts)) { view.cut.state = then; own.length = 0; }
+  };
   requestAnimationFrame(detail.restored);
   const write = () => {
     const seen = all.map(({ key, labels }, k) => [key, labels[at(k)]]), { text, word, cuts, share } = view.cut?.state ?? {};
@@ -112,7 +115,9 @@ document.addEventListener("DOMContentLoaded", () => {
     observer.disconnect();
     const explorer = step.closest(".mha-explorer");
     const moveTo = (position) => { step.value = position; step.dispatchEvent(new Event("input", { bubbles: true })); };
-    step.addEventListener("input", () => { next.textContent = step.value === step.max ? "from the start" : "next step"; });
+    const named = () => { next.textContent = step.value === step.max ? "from the start" : "next step"; };
+    step.addEventListener("input", named);
+    named();
     step.closest("label").after(next);
     next.hidden = false;
     next.addEventListener("click", () => {
