@@ -88,7 +88,8 @@ def flow(
     first, *_ = sources
     *_, last = sources.values()
     steps = _steps(_blocks(sources[first], 0, False, until))  # by hand there is no X
-    start = {"mask": "mask", "output": steps[-1]}.get(opens_as, "Q, K, V")
+    opens = {"attention": steps[-1], "mask": "mask", "output": steps[-1]}
+    start = opens.get(opens_as, "Q, K, V")
     controls: dict[str, Any] = {
         "example": widgets.Dropdown(options=[*sources]),
         "step": widgets.SelectionSlider(options=steps, value=start),

@@ -161,11 +161,11 @@ def test_factors_stand_where_their_product_is_read():
 
 def test_controls_begin_by_hand_and_go_on_head_by_head():
     begin = {"step": "Q, K, V", "head": 0, "example": flow.BY_HAND}
-    first = explore.flow(until="attention")
-    assert first.values == begin
+    first, full = explore.flow(until="attention"), {"step": "weights · V"}
+    assert first.values == begin | full
     assert first.controls["head"].layout.display == "none"  # one head: nothing to choose
     first.controls["example"].value = flow.SENTENCE
-    assert first.values == begin | {"example": flow.SENTENCE, "head": 1}
+    assert first.values == begin | full | {"example": flow.SENTENCE, "head": 1}
     whole = explore.flow()
     step, head, example = (whole.controls[name] for name in ("step", "head", "example"))
     assert whole.values == begin | {"head": 1, "causal": False}
@@ -184,7 +184,7 @@ def test_controls_begin_by_hand_and_go_on_head_by_head():
     assert yours.controls["step"].options[:2] == STEPS[:2]  # X stands alone at first
     assert yours.controls["head"].max == mha.n_heads - 1
     opens = {until: explore.flow(until=until).values["step"] for until in flow.PARTS}
-    about = ["Q, K, V"] * 3 + ["mask", "Wᴼ"]  # where the notebook speaks of it
+    about = ["weights · V", "Q, K, V", "Q, K, V", "mask", "Wᴼ"]  # where the notebook speaks of it
     assert [*opens.values()] == about and explore.flow(mha, x).values["step"] == "Wᴼ"
     shown = [explore.flow(until=until).first.flat()[0].shown for until in flow.PARTS]
     assert [names[-1] for names in shown] == ["context"] * 4 + ["output"]  # a still shows all
