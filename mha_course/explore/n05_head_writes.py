@@ -48,16 +48,17 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     everywhere = Heatmap(
         lengths, rows, creek.labels, limits=(0, _longest()), numbers=False, quantity="length",
         row_name="written by", column_name="token", title="how much each head writes, and where",
+        picks=("head", None),
     )  # fmt: skip
     into_it = Heatmap(
         numbers, rows, range(N_SHOWN), limits=(-1, 1), numbers=False, quantity="value",
         row_name="written by", column_name=f"first {N_SHOWN} dimensions",
-        title="what they write into “it”",
+        title="what they write into “it”", picks=("head", None),
     )  # fmt: skip
     across = f", ↑ where heads {one} and {other} differ" if h > 1 else ""
     walk = Walk(
         writes[:, it] @ plane.mT, frame, x_name=f"→ along the sum{across}",
-        title="the same, projected, tip to tail", wide=1.6,
+        title="the same, projected, tip to tail", wide=1.6, picks="head",
     )  # fmt: skip
     missing = float((full - total).norm() / full.norm())
     sum_is = (

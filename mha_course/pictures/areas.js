@@ -96,8 +96,8 @@ class Heatmap extends Area {
     const { m, rows, columns } = this;
     g.strokeStyle = view.colours.text;
     g.lineWidth = 1;
-    if (row !== null && !m.picks) g.strokeRect(m.x - 1, m.y + row * m.h - 1, columns * m.w + 1, m.h + 1);
-    if (column !== null && !m.picks) g.strokeRect(m.x + column * m.w - 1, m.y - 1, m.w + 1, rows * m.h + 1);
+    if (row !== null) g.strokeRect(m.x - 1, m.y + row * m.h - 1, columns * m.w + 1, m.h + 1);
+    if (column !== null) g.strokeRect(m.x + column * m.w - 1, m.y - 1, m.w + 1, rows * m.h + 1);
     return row === null || column === null ? [] : [[row, column]];
   }
 }
@@ -140,6 +140,8 @@ class Ribbons extends Area {
     const m = this.m;
     return [c ? m.x + m.w + 2 : m.x - m.margin + 2, m.y + r * m.h, m.margin - 4, m.h];
   }
+  // What is said of a word hides none of the others.
+  beside(r, c) { return [this.box(r, c)[0], this.m.y, this.m.margin, this.rows * this.m.h]; }
   hit(x, y) {
     const m = this.m, r = Math.floor((y - m.y) / m.h), c = Number(x > m.x + m.w / 2);
     return x > m.x - m.margin && x < m.x + m.w + m.margin && this.says(r, c) ? [r, c] : null;

@@ -14,10 +14,10 @@ export class Requests {
   resolved(states, k) { return possible(this.controls[k], this.asked[k], this.left(states, k)); }
 }
 
-// Controls are { all, at(k), set(k, position) }. `chooser` moves one of them by its key.
+// Controls are { all, at(k), set(k, position) }. `chooser` moves one of them by its key; a box turns round.
 export const chooser = (controls) => (key, position) => {
   const k = controls.all.findIndex((c) => c.key === key);
-  if (k >= 0) controls.set(k, position);
+  if (k >= 0) controls.set(k, position ?? 1 - controls.at(k));
 };
 
 // A button that moves one control through its positions once, until somebody else moves the control.

@@ -43,7 +43,7 @@ class Heatmap(Panel):
     panel's own range. `marks` are (row, column) cells to frame. `numbers` None writes values where
     they fit. A `mask` is of bools: True is hatched, False empty. A map that `picks` (control,
     position) moves an explorer's control there when it is pressed; the one that is `picked` is
-    framed.
+    framed. With None as position each row turns the box of its own name: row "head 3" head_3.
     """
 
     values: Any
@@ -60,7 +60,7 @@ class Heatmap(Panel):
     numbers: bool | None = None
     decimals: int | None = None
     mask: bool = False
-    picks: tuple[str, int] | None = None
+    picks: tuple[str, int | None] | None = None
     picked: bool = False
 
     looks: ClassVar[str] = "heatmap"

@@ -38,6 +38,7 @@ const STYLE = `
 .mha-controls label:has([type=checkbox]),.mha-explorer .mha-bar .widget-checkbox{min-width:6.6em}
 .mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit;text-overflow:ellipsis}
 .mha-controls input[type=range]{width:clamp(84px,26vw,128px)}
+@media (max-width:480px){.mha-controls{gap:0 .8em}.mha-controls label{gap:0 .4em}.mha-controls select{flex:1 1 12em;min-width:0}.mha-controls input[type=range]{width:84px}}
 .mha-controls input[type=checkbox]{width:18px;height:18px}
 .mha-explorer .noUi-handle{min-width:24px;min-height:24px;transform:translate(4px,-4px)}
 .mha-explorer .mha-bar{gap:0 1.6em;align-items:center}
@@ -126,8 +127,8 @@ export class View {
         if (!items.has(panel)) items.set(panel, []);
         items.get(panel).push({ box, says });
       }
-      if (kind === "arrows") items.set(mark, cornersOf(mark).slice(1).map(([a, b], i) => (
-        { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })));
+      if (kind === "arrows") items.set(mark, Object.assign(cornersOf(mark).slice(1).map(([a, b], i) => (
+        { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })), { picks: mark.picks }));
     }
     for (const list of items.values()) this.fields.push(new Items(list, this.theme));
     if (this.pinned && this.fields[i]?.names(...kept) !== named) { // another pair now: nobody has kept that
@@ -380,7 +381,8 @@ export class View {
     if (!this.cursor) return;
     const [i, ...cell] = this.cursor;
     if (this.cut) return this.cut.press(this.fields[i], ...cell);
-    const picks = this.fields[this.cursor[0]].m.picks;
+    const { m: { picks, rows } } = this.fields[i];
+    if (picks?.[1] === null) return this.choose(rows ? rows[cell[0]].replace(" ", "_") : `${picks[0]}_${cell[1]}`);
     if (picks) return this.choose(...picks);
     this.pinned = String(this.pinned) === String(this.cursor) ? null : this.cursor;
     this.move(this.pinned);
@@ -463,7 +465,7 @@ export class View {
     const title = f.pair && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
     if (reading.textContent !== title + words) reading.textContent = title + words;
     reading.style.opacity = words ? 1 : 0;
-    const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.box(r, c);
+    const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.beside?.(r, c) ?? f.box(r, c);
     const left = Math.min((x + w / 2) * scale - this.stage.scrollLeft, this.stage.clientWidth - reading.offsetWidth - 4);
     const above = y * scale - reading.offsetHeight - 8, top = this.stage.offsetTop + (above >= 0 ? above : (y + h) * scale + 10);
     reading.style.transform = `translate(${Math.max(0, left)}px, ${top}px)`;

@@ -23,13 +23,14 @@ class Walk(Panel):
     """Numbered arrows in a plane, each from the tip of the one before; one is dashed: their sum.
 
     `steps` is (n, 2), the arrow of head 0 first. `frame` is (left, right, lowest, highest): what
-    of the plane is shown.
+    of the plane is shown. Arrow i moves the control `picks`_i, if any.
     """
 
     steps: Any
     frame: Any
     _: KW_ONLY
     x_name: str = ""
+    picks: str = ""
 
     looks: ClassVar[str] = "walk of arrows"
     sizeless = frozenset({"steps"})
@@ -100,8 +101,9 @@ class Arrows(OwnMark):
                 yield Text(x, y, str(i), align="center")
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
-        steps = put(self.panel.steps)
-        return {"kind": "arrows", "x": self.x, "y": self.y, "unit": self.unit, "steps": steps}
+        picks = (self.panel.picks, None) if self.panel.picks else None
+        return {"kind": "arrows", "x": self.x, "y": self.y, "unit": self.unit,
+                "steps": put(self.panel.steps), "picks": picks}  # fmt: skip
 
 
 def _with_tip(
