@@ -2,7 +2,7 @@
 
 import copy
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from html import escape
@@ -45,12 +45,14 @@ class Break:
     Attributes:
         scale: of the queries.
         rows: what becomes of the rows of Q, K and V, (B, T, h·d_k) each.
+        values: what becomes of those of V, if of V's alone.
         contexts: what becomes of what W^O takes, (B, T, h·d_k).
         mask: what becomes of the mask (B, 1, 1, T).
     """
 
     scale: float = 1.0
     rows: Change = _same
+    values: Change = _same
     contexts: Change = _same
     mask: Change = _same
 
@@ -78,6 +80,17 @@ def _causal(mask: Tensor) -> Tensor:
     return mask | causal_mask(mask.shape[-1])
 
 
+def _without_value(number: int) -> Change:
+    """A token of the first sentence of a batch hands nothing over."""
+
+    def change(rows: Tensor) -> Tensor:
+        kept = rows.clone()
+        kept[0, number] = 0
+        return kept
+
+    return change
+
+
 WHOLE = "as you wrote it"
 BREAKS = {
     WHOLE: Break(),
@@ -89,6 +102,7 @@ BREAKS = {
     "causal, as a decoder": Break(mask=_causal),
     "head 1 of every layer cut": Break(contexts=_without_head),
 }
+N_WORDS = 2000  # that a token is compared with: the commonest of the model's vocabulary
 
 
 class _Wrapped(nn.Linear):
@@ -127,7 +141,7 @@ class _InModel(nn.Module):
 
 
 class Line:
-    """A sentence as the last line of a cell."""
+    """Sentences as the last line of a cell."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -136,7 +150,7 @@ class Line:
         return self.text
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self.text)}</p>"
+        return "".join(f"<p>{escape(line)}</p>" for line in self.text.splitlines())
 
 
 def in_model(kind: type[nn.Module], text: str = SENTENCE) -> Explorer | Line:
@@ -156,7 +170,9 @@ def in_model(kind: type[nn.Module], text: str = SENTENCE) -> Explorer | Line:
                 value=text, description="sentence", continuous_update=False,
                 layout={"width": "40em", "max_width": "100%"},
             ),
-            "broken": widgets.Dropdown(options=[*BREAKS], description="your class"),
+            "broken": widgets.RadioButtons(
+                options=[*BREAKS], description="your class", layout={"width": "auto"}
+            ),
         },
         partial(scene, kind),
         reach={"text": lambda **_: [text]},
@@ -203,6 +219,37 @@ def scene(kind: type[nn.Module], text: str = SENTENCE, broken: str = WHOLE) -> S
     return Scene([panels], caption=caption)
 
 
+def without_values(
+    kind: type[nn.Module],
+    text: str = SENTENCE,
+    of: str = "it",
+    silent: Sequence[str] = ("creek", "dog"),
+) -> Line:
+    """Which words a token of the sentence ends nearest to, and once another token hands nothing
+    over: its value is 0 in every head and layer.
+
+    Args:
+        kind: the class of exercise 11.
+        text: the sentence; of: the token; silent: the others, one at a time.
+    """
+    if not exercise(kind).passed:
+        return Line("Once exercise 11 passes, it says here what “it” becomes.")
+    try:
+        model = _model()
+    except WeightsMissing as error:
+        return Line(str(error))
+    labels, (ids, mask) = model.encode(text).labels, model.batch([text])
+    (words, vectors), said = _words(), []
+    for name in ("", *silent):
+        change = Break(values=_without_value(labels.index(name))) if name else Break()
+        vector = placed(kind, model, change).encoder(ids, mask)[-1][0, labels.index(of)]
+        four = ", ".join(words[i] for i in (vectors @ vector).topk(4).indices.tolist())
+        said.append(
+            f"{f'without the value of “{name}”' if name else f'“{of}” is nearest to'}: {four}"
+        )
+    return Line("\n".join(said))
+
+
 def found(kind: type[nn.Module]) -> dict[str, int]:
     """For how many of the thirty sentences in data/paraphrases.tsv the class finds, among thirty,
     the one that means the same: whole, and broken in each place.
@@ -236,6 +283,8 @@ def _filled(kind: Any, pairs: list[tuple[Tensor, Tensor]], broken: Break) -> nn.
     for name, (weight, bias) in zip("qkv", pairs, strict=False):
         size = broken.scale if name == "q" else 1.0
         setattr(made, f"w_{name}", _Wrapped(weight * size, bias * size, _same, broken.rows))
+    if broken.values is not _same:
+        made.w_v.after = broken.values
     made.w_o = _Wrapped(*pairs[3], broken.contexts, _same)
     return made.eval().requires_grad_(False)
 
@@ -257,10 +306,18 @@ def drawn(made: Any, x: Tensor, mask: Tensor) -> Tensor | None:
     return told[0].unflatten(-1, (N_HEADS, D_K))[:, HEAD, : x.shape[1]]
 
 
+@cache
+def _words() -> tuple[list[str], Tensor]:
+    numbers = _model().tokenizer.get_vocab()  # the commoner, the lower
+    whole = [word for word in numbers if len(word) > 2 and word.isascii() and word.isalpha()]
+    words = sorted(whole, key=lambda word: numbers[word])[:N_WORDS]
+    return words, _model().sentence_vectors(words)
+
+
 def _ribbons(weights: Tensor, tokens: tuple[str, ...]) -> Words:
-    it, T = tokens.index("it") if "it" in tokens else len(tokens) - 2, len(tokens)
-    of_it = torch.zeros(T, T)
-    of_it[it] = weights[it, :T].clamp(0, 1)
+    it = tokens.index("it") if "it" in tokens else len(tokens) - 2
+    of_it = torch.zeros(len(tokens), len(tokens))
+    of_it[it] = weights[it, : len(tokens)].clamp(0, 1)
     heat = Heatmap(of_it, tokens, tokens, head=HEAD, limits=(0, 1))
     return Words(heat, row=it, head=HEAD, title=f"“{tokens[it]}”, drawn by your class")
 

@@ -100,6 +100,30 @@ def test_each_mistake_is_that_mistake(name):
     assert (name == own_class.WHOLE) == torch.allclose(expected, whole, atol=1e-3)
 
 
+def test_a_value_of_zero_hands_nothing_over_and_leaves_the_other_weights():
+    creek, x = sentence(), sentence().hidden[None]
+    pairs = [(getattr(creek, f"w_{n}"), getattr(creek, f"b_{n}")) for n in "qkvo"]
+    made = own_class._filled(ONE, pairs, own_class.Break(values=own_class._without_value(CREEK)))
+    mask = torch.zeros(1, 1, 1, x.shape[1], dtype=torch.bool)
+    q, k, v = (split_heads(x @ w.T + b, 12) for w, b in pairs[:3])
+    weights = (q @ k.mT / math.sqrt(32)).softmax(-1)
+    weights[..., CREEK] = 0
+    expected = merge_heads(weights @ v) @ creek.w_o.T + creek.b_o
+    assert_close(made(x, mask), expected, atol=2e-5, rtol=0)
+    assert_close(own_class.drawn(made, x, mask), weights[0, 1], atol=1e-5, rtol=0)
+
+
+@NEEDS_WEIGHTS
+def test_without_the_value_of_creek_it_is_nearest_to_other_words():
+    said = [line.split(": ") for line in repr(own_class.without_values(ONE)).splitlines()]
+    assert [before for before, _ in said] == [
+        "“it” is nearest to", "without the value of “creek”", "without the value of “dog”",
+    ]  # fmt: skip
+    whole, creek, dog = (words.split(", ") for _, words in said)
+    assert whole[0] == dog[0] == "creek" and "creek" not in creek and {"animal", "dog"} <= {*creek}
+    assert not {"animal", "dog"} & {*dog}
+
+
 def test_nothing_shows_before_the_exercise_is_solved(monkeypatch):
     for passed, kind in ((False, own_class.Line), (True, own_class.Explorer)):
         monkeypatch.setattr(own_class, "exercise", lambda _, p=passed: SimpleNamespace(passed=p))
@@ -113,7 +137,7 @@ def test_nothing_shows_before_the_exercise_is_solved(monkeypatch):
 @pytest.mark.long
 def test_as_many_of_thirty_sentences_are_found_as_notebook_06_says():
     [path] = notebooks.paths("06")
-    text = next(c.source for c in notebooks.read(path).cells if c.id == "in-model-break")
+    text = next(c.source for c in notebooks.read(path).cells if c.id == "in-model-thirty")
     said = {
         name: int(n)
         for name, n in re.findall(r"^\| (.+?) \| (\d+) \|$", text.replace("$", ""), re.M)
