@@ -35,6 +35,7 @@ import notebooks
 from from_npm import BUILD
 from mha_course import explore
 from mha_course.cells import predictions
+from mha_course.explore import n00_cut
 from mha_course.pages import folds, published
 from mha_course.pages.exporter import asset, exporter_of, inline
 from mha_course.pictures import live
@@ -122,6 +123,14 @@ def explorer_id(cell: NotebookNode) -> str:
     return "-".join(filter(None, ("explore", *call.groups()))) if call else ""
 
 
+def begins(cell: NotebookNode) -> str:
+    """Where its explorer begins, if not where it does on other pages."""
+    texts = [i for i, text in enumerate(n00_cut.stored()) if f'"{text}"' in cell.source]
+    if FLOW_OF_05 in cell.source:
+        return ' data-example="1"'
+    return f' data-text="{texts[0]}"' if texts else ""
+
+
 def prepare(notebook: NotebookNode) -> NotebookNode:
     """Explorers become places for their scripts; checks, which have not run, are left out."""
     folds.fold(notebook)
@@ -140,8 +149,7 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
             del cell.outputs[1:]  # what a running notebook writes below the box
         if name := explorer_id(cell):
             still = "".join(o.data.get("text/html", "") for o in cell.outputs if "data" in o)
-            example = ' data-example="1"' if FLOW_OF_05 in cell.source else ""
-            made = f'<div id="{name}"{example}>{still}</div>'  # page.js fetches its script
+            made = f'<div id="{name}"{begins(cell)}>{still}</div>'  # page.js fetches its script
             cell.outputs = [v4.new_output("display_data", {"text/html": made})]
     return notebook
 

@@ -11,8 +11,12 @@ from screen import SETUP, assert_bar_in_sight, await_caption, middle, serious, s
 import lab
 from mha_course import explore
 from mha_course.collection import questions
+from mha_course.explore import n00_cut
 from mha_course.pictures import layout, live, panels
+from mha_course.pictures.cut import percent
 from mha_course.pictures.marks import ColourBar, Text, text_width
+from mha_lesson import pretrained
+from mha_lesson.text import SENTENCE
 
 COMPUTED, STORED = ".mha-explorer >> nth=0", ".mha-explorer >> nth=1"
 DESK = {"width": 1400, "height": 1100}
@@ -133,6 +137,40 @@ def test_every_explorer_stands_on_a_laptop_s_screen(gallery):
     for explorer in gallery.locator(".mha-explorer").all():
         assert explorer.evaluate("e => e.offsetHeight") <= 560
         assert explorer.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
+
+
+def test_a_row_of_a_head_is_its_switch(gallery):
+    shown = gallery.locator(".mha-explorer").nth(explore.__all__.index("head_writes"))
+    canvas, box = shown.locator("canvas"), shown.get_by_label("head 3", exact=True)
+    for on in (False, True):
+        canvas.click(position=middle(canvas, "v.fields[0]", 3, 5))
+        shown.get_by_text(f"Heads that write: {11 + on} of 12.").wait_for()
+        assert box.is_checked() == on
+
+
+def test_what_is_said_of_a_word_hides_no_word(gallery):
+    shown = gallery.locator(".mha-explorer").nth(explore.__all__.index("real_heads"))
+    canvas, reading = shown.locator("canvas"), shown.locator(".mha-reading")
+    canvas.hover(position=middle(canvas, "v.fields[0]", 9, 0))
+    reading.filter(has_text="dog →").wait_for()
+    said, first = reading.bounding_box(), middle(canvas, "v.fields[0]", 0, 0)
+    assert said["y"] + said["height"] < canvas.bounding_box()["y"] + first["y"] - 6
+
+
+def test_the_kernel_is_asked_what_two_cuts_do(gallery):
+    try:
+        model = pretrained.load()
+    except pretrained.WeightsMissing as missing:
+        pytest.skip(str(missing))
+    shown = gallery.locator(".mha-explorer").nth(explore.__all__.index("cut"))
+    canvas, [it, creek, dog] = shown.locator("canvas"), (14, 2, 9)
+    for word in (creek, dog):
+        canvas.click(position=middle(canvas, "v.fields[0]", word, 1))
+    cuts = [(3, 1, it, creek), (3, 1, it, dog)]
+    moved = n00_cut.moves(model, SENTENCE, [cuts])[0, it]
+    said = f"With 2 cuts the last vector of “it” moves by {percent(moved.item())}."
+    shown.locator(".mha-caption").filter(has_text=said).wait_for()
+    shown.get_by_role("button", name="undo").click()
 
 
 def test_a_thumbnail_moves_the_slider(gallery):
