@@ -50,7 +50,7 @@ export class Flow {
     flow.blocks.forEach((name, i) => { this.fields[name] = view.fields[i]; });
     this.names = new Map(flow.blocks.map((name, i) => [view.fields[i], name]));
     if (other) [this.pick, this.column] = [flow.pick.slice(), {}];
-    if (!before && flow.by_hand) view.cursor = [flow.blocks.indexOf("q"), flow.pick[0], 0]; // to be dragged
+    if (!before && flow.by_hand && flow.last === "context") view.cursor = [flow.blocks.indexOf("q"), flow.pick[0], 0]; // to be dragged
     view.canvas.style.touchAction = flow.by_hand ? "pan-x" : "";
     if (flow.by_hand) this.again();
     const known = !still.matches && !other ? before.blocks : flow.blocks;
