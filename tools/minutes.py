@@ -3,8 +3,8 @@
 120 words a minute, 15 seconds for each visible line of code, the minutes that an exercise states
 (with two wrong tries, hints and solution), the seconds of waiting in a cell's tag `wait-N`, and for
 each question of a prediction its words and 15 seconds for the guess. Looking at pictures is not
-counted, but plans add a minute for each explorer. `make notebooks` writes the minutes into
-notebooks, README and TEACHING.
+counted, but plans add a minute for each explorer, and half of one for a picture or a claim.
+`make notebooks` writes the minutes into notebooks, README and TEACHING.
 """
 
 import re
@@ -13,7 +13,7 @@ from math import ceil
 from nbformat import NotebookNode
 
 from mha_course.base.numerals import counted
-from mha_course.base.stored import EXPLORER
+from mha_course.base.stored import EXPLORER, tagged
 from mha_course.pages.folds import folds
 
 WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15
@@ -25,9 +25,13 @@ OPENING = 5  # of each session: everybody opens the notebook
 BREAK, UNBROKEN = 10, 90  # a session of more than 90 minutes has a break
 ALOUD = 1.5  # for a question that the teacher's guide puts to the class before an explorer moves
 MOVED = 1  # for an explorer
+SEEN = 0.5  # for a picture that stands still, and for a claim's verdict
 QUESTION_TABLE = re.compile(r"^\| ask before [`*](.*)[`*] \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
-SESSION = re.compile(r"^(\| \d+ \| )(\d\d\b[^|]*)( \| )\d+ \| [^|]*( \|)", re.M)
-PART = re.compile(r"(\d\d)(?: from \*([^*]+)\* on)?(?: up to \*([^*]+)\*)?(?:, |$)")
+SESSION = re.compile(r"^(\| \d+ \| )((?:from memory, )?\d\d\b[^|]*)( \| )\d+ \| [^|]*( \|)", re.M)
+RECALL = 10  # for three exercises from memory, at the start of a session
+PART = re.compile(
+    r"(\d\d)(?: from \*([^*]+)\* on)?(?: up to \*([^*]+)\*)?(?: with \*([^*]+)\*)?(?:, |$)"
+)
 ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all folded sections \d+\.")
 ON_A_FOLD = re.compile(r"(?<=^\*Second reading, )\d+ minutes?", re.M)
 
@@ -125,13 +129,27 @@ def between(cells: list[NotebookNode], start: str, end: str) -> list[NotebookNod
     return cells[first : headings[f"## {end}"] if end else len(cells)]
 
 
+def fold(notebook: NotebookNode, heading: str) -> list[NotebookNode]:
+    """The cells of a second reading; none without a heading."""
+    found = (cells for cells in folds(notebook) if cells[0].source.startswith(f"## {heading}\n"))
+    return next(found, []) if heading else []
+
+
 def in_class(cells: list[NotebookNode], questions: list[tuple[str, str]]) -> float:
-    """Minutes of cells in a lesson: with its explorers and the questions put aloud before them."""
-    code = [cell.source for cell in cells if cell.cell_type == "code"]
-    moved = sum(len(EXPLORER.findall(source)) for source in code)
+    """Minutes of cells in a lesson: with its pictures, and the questions put aloud before them."""
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    moved = sum(len(EXPLORER.findall(cell.source)) for cell in code)
+    seen = sum(tagged(cell, "claim") or _stands_still(cell) for cell in code)
     lines = "\n".join(["", *(cell.source.removeprefix("## ") for cell in cells)])
     aloud = [rows for before, rows in questions if f"\n{before}" in lines]
-    return seconds(cells) / 60 + MOVED * moved + ALOUD * "".join(aloud).count("\n")
+    asked = "".join(aloud).count("\n")
+    return seconds(cells) / 60 + MOVED * moved + SEEN * seen + ALOUD * asked
+
+
+def _stands_still(cell: NotebookNode) -> bool:
+    """Whether a cell shows a picture that nobody moves."""
+    shown = ["".join(output.get("data", {}).get("text/html", "")) for output in cell.outputs]
+    return any(html.startswith("<figure") for html in shown) and not EXPLORER.search(cell.source)
 
 
 def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[str, list]) -> str:
@@ -140,6 +158,7 @@ def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[s
     A break stands where half of the time is over.
     """
     everything = plan.startswith("Everything")
+    of = {name[:2]: name for name in books}
     cells = {name[:2]: book.cells if everything else thread(book) for name, book in books.items()}
 
     def fives(minute: float) -> int:
@@ -147,9 +166,13 @@ def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[s
 
     def session(row: re.Match[str]) -> str:
         parts = PART.findall(row[2])
-        lengths = [in_class(between(cells[book], *at), questions[book]) for book, *at in parts]
-        total = OPENING + sum(lengths)
-        now, rests, marks = float(OPENING), total > UNBROKEN, []
+        lengths = [
+            in_class(between(cells[book], *at) + fold(books[of[book]], also), questions[book])
+            for book, *at, also in parts
+        ]
+        first = OPENING + RECALL * row[2].startswith("from memory")
+        total = first + sum(lengths)
+        now, rests, marks = float(first), total > UNBROKEN, []
         for (book, *_), minutes in zip(parts, lengths, strict=True):
             if marks and rests and 2 * now + minutes > total:
                 marks.append(f"break at {fives(now)}")

@@ -404,7 +404,7 @@ def test_the_hubs_configuration_adds_and_overwrites_nothing():
 # --- the plans ---------------------------------------------------------------------------------
 
 PLANS = {
-    title: re.findall(r"^\| \d+ \| (\d\d\b[^|]*) \| (\d+) \|", plan, re.M)
+    title: re.findall(r"^\| \d+ \| ((?:from memory, )?\d\d\b[^|]*) \| (\d+) \|", plan, re.M)
     for title, plan in re.findall(r"### ([^\n]*\d minutes)\n(.*?)(?=\n##)", GUIDE, re.S)
 }
 WHOLE_WAYS = [title for title in PLANS if "essions of" in title and "Two" not in title]
@@ -421,8 +421,21 @@ def test_a_plan_leaves_nothing_out_and_takes_nothing_twice(title):
     everything = title.startswith("Everything")
     cells = {b: n.cells if everything else minutes.thread(n) for b, n in BOOKS.items() if b > "00"}
     parts = [part for books, _ in PLANS[title] for part in minutes.PART.findall(books)]
-    taken = [cell.id for book, *at in parts for cell in minutes.between(cells[book], *at)]
+    taken = [cell.id for book, *at, _ in parts for cell in minutes.between(cells[book], *at)]
     assert taken == [cell.id for book in cells for cell in cells[book]] and len(WHOLE_WAYS) == 4
+
+
+@pytest.mark.parametrize("title", [title for title in PLANS if "45" in title])
+def test_each_session_holds_what_learners_do_and_fills_its_time(title):
+    for books, total in PLANS[title]:
+        parts = minutes.PART.findall(books)
+        cells = [c for b, *at, _ in parts for c in minutes.between(minutes.thread(BOOKS[b]), *at)]
+        folds = [c for b, *_, also in parts for c in minutes.fold(BOOKS[b], also)]
+        assert all(bool(also) <= bool(minutes.fold(BOOKS[b], also)) for b, *_, also in parts), books
+        does = [
+            c for c in cells + folds if {"exercise", "prediction"} & {*c.metadata.get("tags", ())}
+        ]
+        assert (does or books.startswith("from memory")) and 35 <= int(total) <= 45, books
 
 
 def test_what_is_asked_aloud_is_counted_at_a_cell_that_is_open():
