@@ -31,6 +31,11 @@ class Slip:
     asks: str
     answers: dict[str, str]
 
+    @property
+    def shortest(self) -> str:
+        """The one to show, without its learner's name."""
+        return min(filter(None, self.answers.values()), key=len, default="")
+
 
 def looks(rows: list[Row]) -> list[Look]:
     """What has no verdict and what is alike, by exercise and reason, in the order of the course."""

@@ -1125,13 +1125,17 @@ def test_every_wrong_answer_stands_in_a_group_and_what_is_alike_is_named():
     long = "def f(x):\n" + "    x = x + x * x\n" * 9 + "    return x"
     other = long.replace("x", "y").replace("def f", "def g") + "  # mine"
     rows = [
-        row("ada", states={"split_heads": TRIED}, code={"split_heads": "1"}),
+        row("ada", states={"split_heads": TRIED}, code={"split_heads": "'longer'"}),
+        row("abe", states={"split_heads": TRIED}, code={"split_heads": "1"}),
+        row("amy", states={"split_heads": TRIED}),
         row("bob", states={"merge_heads": DONE}, code={"merge_heads": long}),
         row("eve", states={"merge_heads": DONE}, code={"merge_heads": other}),
     ]
     assert [(s.exercise, s.key, [*s.answers]) for s in pages.slips(rows)] == [
-        ("split_heads", "others", ["ada"])
+        ("split_heads", "others", ["ada", "abe", "amy"])
     ]
+    page = pages.class_page(rows, dict.fromkeys(["ada", "abe", "amy", "bob", "eve"], "a.html"))
+    assert "<p>One answer:</p><pre><code>1</code></pre>" in page
     [look] = pages.looks(rows)
     assert (look.exercise, [*look.answers]) == ("merge_heads", ["bob", "eve"])
 
