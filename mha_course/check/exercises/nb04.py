@@ -83,6 +83,12 @@ def axes(mask):
     "The mask has axes of size 1 in front; (T, T) is asked for, and broadcasting adds them anyway."
     one_more_axis = mask[None]
     "The mask has an axis of size 1 in front; (T, T) is asked for, broadcasting adds it anyway."
+    axis_behind = mask[..., None]
+    """The mask has an axis of size 1 at its end, (T, T, 1): against scores (..., T_q, T_k) its
+    columns would line up with the queries."""
+    axis_between = mask[:, None]
+    """The mask has an axis of size 1 in the middle, (T, 1, T): against scores (h, T_q, T_k) its
+    rows would line up with the heads."""
     return mask
 
 
@@ -143,6 +149,9 @@ def axes_of_padding(mask):
     one_axis_short = mask[:, None, :]
     """The mask has shape (B, 1, T): the axis for the heads is missing, and B would line up with the
     heads."""
+    axis_behind = mask[..., None]
+    """The mask has shape (B, T, 1): against scores (B, h, T, T) its T would line up with the
+    *queries*, and its B with the heads."""
     queries_blocked = mask[:, None, :, None]
     """The mask has shape (B, 1, T, 1): T is on the axis of the *queries*, so whole rows are blocked
     and padding keys can still be seen. | Should the padding be unseen, or unseeing?"""

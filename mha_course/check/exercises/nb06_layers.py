@@ -63,7 +63,8 @@ class Layers:
 
     def apply(self, name: str, x: Tensor) -> Tensor:
         layer = getattr(self.module, name)
-        return F.linear(x, layer.weight, layer.bias)
+        own = type(layer) is not nn.Linear  # one that the learner wrote may keep its weight turned
+        return layer(x) if own else F.linear(x, layer.weight, layer.bias)
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of a case's x: computed once, asked for by every slip."""
@@ -169,11 +170,14 @@ FORWARD_OPEN = Finding(
 
 
 def _layers(module: nn.Module, d_model: int) -> Finding | None:
-    """Four nn.Linear of their own, under their names, d_model to d_model."""
-    missing = [name for name in NAMES if not isinstance(getattr(module, name, None), nn.Linear)]
+    """Four linear layers, under their names, d_model to d_model; self-written ones, too."""
+    missing = [name for name in NAMES if not _has_weight(getattr(module, name, None))]
     if missing:
         have = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-        named = f"there is {', '.join(f'`{n}`' for n in have)}" if have else "there is none"
+        held = {type(getattr(module, name, None)).__name__ for name in missing} - {"NoneType"}
+        named = (f"there is {', '.join(f'`{n}`' for n in have)}" if have
+                 else f"what stands there is {' and '.join(sorted(held))}" if held
+                 else "there is none")  # fmt: skip
         return Finding(
             "layer_names",
             f"The module has no `nn.Linear` named {', '.join(f'`{n}`' for n in missing)}; {named}.",
@@ -187,15 +191,37 @@ def _layers(module: nn.Module, d_model: int) -> Finding | None:
         )
     for name in NAMES:
         layer = getattr(module, name)
-        if (layer.in_features, layer.out_features) != (d_model, d_model):
+        if layer.weight.shape != (d_model, d_model):
+            rows, columns = layer.weight.shape
             return Finding(
                 "layer_sizes",
-                f"`{name}` leads from {layer.in_features} to {layer.out_features} dimensions where "
-                f"d_model = {d_model}.",
+                f"`{name}` leads from {columns} to {rows} dimensions where d_model = {d_model}.",
                 "All heads together are as wide as d_model: how wide is each projection of all "
                 "heads?",
             )
+        if type(layer) is not nn.Linear and not _is_linear(layer, d_model):
+            return Finding(
+                "own_layer",
+                f"`{name}` is a layer of your own, and does not map x to x W + b.",
+                "What does it give for 2x, less what it gives for 0?",
+            )
     return None
+
+
+def _has_weight(part: Any) -> bool:
+    weight = getattr(part, "weight", None)
+    return isinstance(part, nn.Module) and isinstance(weight, Tensor) and weight.ndim == 2
+
+
+@torch.no_grad()
+def _is_linear(layer: nn.Module, d_model: int) -> bool:
+    """But for a bias."""
+    try:
+        x = normal(2, 3, d_model, seed=7).float()
+        zero, one, two = (layer(n * x) for n in (0, 1, 2))
+        return one.shape == x.shape and torch.allclose(two - zero, 2 * (one - zero), atol=1e-4)
+    except Exception:
+        return False
 
 
 def _degenerate(module: nn.Module) -> bool:

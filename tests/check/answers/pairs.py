@@ -41,6 +41,8 @@ PAIRS = {
     ),
     "causal_mask": (
         ("keep_mask", "one_more_axis"),
+        ("keep_mask", "axis_behind"),
+        ("keep_mask", "axis_between"),
         ("as_minus_infinity", "two_more_axes"),
         ("diagonal_blocked", "as_integers"),
         ("diagonal_blocked", "as_large_negative"),
@@ -105,6 +107,7 @@ PAIRS = {
     ),
     "padding_mask": (
         ("tokens_marked", "queries_blocked"),
+        ("tokens_marked", "axis_behind"),
         ("pad_one_early", "queries_blocked"),
         ("pad_one_late", "queries_blocked"),
         ("tokens_marked", "as_floats"),

@@ -494,6 +494,64 @@ class OneFusedLayer(nn.Module):
         return x
 
 
+class _OwnLayer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight, self.bias = (
+            nn.Parameter(torch.randn(width, width)),
+            nn.Parameter(torch.randn(width)),
+        )
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class _Adapted(nn.Linear):
+    def __init__(self, width):
+        super().__init__(width, width)
+        self.down, self.up = (nn.Parameter(torch.randn(*s)) for s in ((width, 2), (2, width)))
+
+    def forward(self, x):
+        return super().forward(x) + x @ self.down @ self.up
+
+
+class OfOwnLayers(_Plain):
+    layer = _OwnLayer
+
+    def __init__(self, d_model, n_heads):
+        super().__init__(d_model, n_heads)
+        self.w_q, self.w_k, self.w_v, self.w_o = (self.layer(d_model) for _ in range(4))
+
+
+class OfAdaptedLayers(OfOwnLayers):
+    layer = _Adapted
+
+
+@slips("by_root_d_model")
+class OfOwnLayersByRootDModel(OfOwnLayers):
+    def scale(self, scores):
+        return scores / math.sqrt(len(self.w_q.weight))
+
+
+@slips("own_layer")
+class OfLayersWithATanh(OfOwnLayers):
+    class layer(_OwnLayer):
+        def forward(self, x):
+            return super().forward(x).tanh()
+
+
+@slips("layer_names")
+class OfParameters(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.w_q, self.w_k, self.w_v, self.w_o = (
+            nn.Parameter(torch.randn(d_model, d_model)) for _ in range(4)
+        )
+
+    def forward(self, x, mask=None):
+        return x @ self.w_q @ self.w_o
+
+
 @slips("stays")
 class HeadsAttendHeads(_Whole):
     def forward(self, x, mask=None):
