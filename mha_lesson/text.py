@@ -27,7 +27,7 @@ DATA = HERE / "data" if (HERE / "data").is_dir() else HERE.parent / "data"
 
 SHA256 = {
     "cuts.safetensors": "9a84ffd33d469f8d6ccb077ac5caf32df89d4b66a41ba704ee526a053600e2d8",
-    "judges.tsv": "fa223f0a2ef9d60b0165c33f53a5547e7fd44ebd2790697cffc02726556d43b4",
+    "judges.tsv": "64da7ba50f7ecee6d16f21830aee85b3ce1bc4456d6d99193114b6332f3f2693",
     "links.tsv": "517f55160b9534beb92e3d33f3a880b5f6ab0adf9962136f4322eb144b1a6c3f",
     "minilm_reference.safetensors": "28f9c9ee686b88e4e782b3c906e86c931c11fe2bb9b060ddf90767adb42aa2d3",  # noqa: E501
     "models.json": "7d90f2ec8c9570fb0e8a92069b4dac9c6f3e5b84091103db06a40d4b28b9e2e2",

@@ -219,7 +219,8 @@ def _losses(kinds: tuple[tuple[int, int, int], ...], n_seeds: int) -> Float[Tens
 
 # With one causal mask, and scores as training makes them, these compute what is right.
 RIGHT_HERE = ("fill_too_high", "mask_tiled", "mask_of_the_first")
-UNTRAINED = ("weights_scaled", "scale_times_half_d_k", "heads_never_split", "one_layer_for_all")
+UNTRAINED = ("weights_scaled", "scale_times_half_d_k", "heads_never_split", "one_layer_for_all",
+             "w_k_for_values", "dropout_on_scores")  # fmt: skip
 TRAINED = ("right", *(
     name for name, bug in shipped.bugs().items()
     if bug.of == "Attention" and name not in RIGHT_HERE + UNTRAINED

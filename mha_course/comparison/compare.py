@@ -271,7 +271,8 @@ class _Trial:
         best = [c for c, n in zip(best, exact, strict=True) if n > max(exact) - DIGITS_BETTER]
         agreed = min(best[0].digits(*run) for run in runs)
         modes, told, part = self._training(best[0])
-        self.modes = modes
+        self.modes, self.dropped = modes, part * (part in shipped.bugs())
+        part = part * (not self.dropped)
         sizes, refused = [tuple(x.shape[:2]) for x in self.inputs], ""
         for B, T in [] if part else self._sizes(best[0]):
             x = shipped.draw(B, T, self.d_model, seed=B + T)
@@ -293,16 +294,19 @@ class _Trial:
                 sizes.append((B, T))
             if part:
                 break
-        part = part or self._other_ways(best[0], modes[-1], runs)
+        part = part or self._other_ways(best[0], runs)
         below, up_to = math.inf, 0.0
         if not part:
             best, below, up_to = self._large(best, modes)
+            part = self._overflows(best[0], below)
         precisions = str(subject.dtype).removeprefix("torch.") + subject.also
         also = " and in training" * (True in modes)
         tried = [
             f"Tried, sequences × tokens: {sizes_in_words(sizes)}; in evaluation{also} (more than "
             f"{LONG} tokens mostly in evaluation), in {precisions}, scores up to {up_to:,.0f}, "
-            "inputs that are not contiguous, two calls in a row, self-attention only."
+            "inputs that are not contiguous, a token of zeros, equal tokens, two calls in a row. "
+            "What was not tried may differ: another h or d_model, other lengths, other numbers, "
+            "half precision, another device, keys of another sequence, a cache."
         ]
         tried += [*filter(None, [told, refused]), *subject.notes]
         return self._in_words(best, agreed, below, part, tried)
@@ -322,7 +326,9 @@ class _Trial:
         try:
             (y, drops), (again, _) = self.subject.draws(x), self.subject.draws(x)
             if torch.allclose(y, again, equal_nan=True):
-                told, wrong = in_words(drops.seen)
+                told, wrong = in_words(drops.seen, 2 * h * n**2)
+                if wrong and torch.equal(y, self.subject.draws(x, but="scores")[0]):
+                    wrong = wrong * (wrong not in shipped.bugs())  # it is thrown away
                 return (False, True), told, wrong
             some, all_ = (self.subject.draws(x, drawn)[0] for drawn in (0.0, 1 - 1e-7))
         except ValueError as error:
@@ -359,11 +365,16 @@ class _Trial:
             best, up_to = still, score(size)
         return best, math.inf, up_to
 
-    def _other_ways(self, c: Candidate, mode: bool, runs: list[Run]) -> str:
+    def _other_ways(self, c: Candidate, runs: list[Run]) -> str:
         """In which it does not: two calls, strides, gradients, float32, other parameters."""
         subject, x = self.subject, self.inputs[0]
+        zero, alike = x.clone(), x[:, :1].expand_as(x).contiguous()
+        zero[:, 1] = 0.0
         if any(c.agree(subject(x), y) < subject.same for x, y in runs):
             return "when it is called again: something is kept"
+        for odd, what in ((zero, "a token is all zeros"), (alike, "all tokens are alike")):
+            if c.digits(odd, subject(odd)) < subject.same:
+                return f"where {what}"
         apart = torch.stack((x, x), dim=-1)[..., 0]
         for odd in (x.transpose(0, 1).contiguous().transpose(0, 1), apart, x[:1].expand(2, -1, -1)):
             try:
@@ -372,16 +383,28 @@ class _Trial:
             except ValueError as error:
                 subject.notes.append(f"For x that is not contiguous {raised(error)}")
                 break
-        if c.bug.kind != "mask convention" and (part := self._gradients(c, mode)):
-            return part
+        if c.bug.kind != "mask convention":
+            for mode in self.modes:
+                if part := self._gradients(c, mode):
+                    return part
         if subject.changes_input:
             return "for x afterwards: it is changed in place"
         if (y := subject.in_float32(x)) is not None and c.digits(x, y) < COARSE:
             return "in float32"
         return self._opened(c)
 
+    def _overflows(self, c: Candidate, below: float) -> str:
+        """Whether it does not with scores of hundreds in float32, where exp ends at 88."""
+        x = next((n * self.inputs[0] for n in LARGER
+                  if c.largest_score(n * self.inputs[0]) > 3 * FEW), self.inputs[0])  # fmt: skip
+        score = c.largest_score(x)
+        if self.subject.coarse or score > below or (y := self.subject.in_float32(x)) is None:
+            return ""
+        return f"in float32 where scores reach {score:,.0f}" * (c.digits(x, y) < COARSE - 1)
+
     def _gradients(self, c: Candidate, mode: bool) -> str:
         subject, x = self.subject, self.inputs[0].clone()
+        how = "in training" if mode else "in evaluation"
         used = [n for names in c.reading.roles.values() for n in names]
         weights = {n: p for n, p in layers_of.matrices_of(subject.module).items()
                    if n in used and p.requires_grad}  # fmt: skip
@@ -393,8 +416,11 @@ class _Trial:
                 )
         except (ValueError, RuntimeError) as error:
             why = raised(error) if isinstance(error, ValueError) else str(error).splitlines()[0]
-            return f"where gradients are asked for: {why[:120]}"
-        subject.also += " with gradients"
+            return f"where gradients are asked for {how}: {why[:120]}"
+        if c.digits(self.inputs[0], out.detach()) < subject.same:
+            return f"{how}, where gradients are asked for"
+        if " with gradients" not in subject.also:
+            subject.also += " with gradients"
         if own is None or digits(gradient(c.output, self.inputs[0]), own) < COARSE:
             return "for gradients: something is detached"
         none = [name for name, grad in zip(weights, of, strict=True) if grad is None]
@@ -426,8 +452,8 @@ class _Trial:
             return f"with other values of {', '.join(trained)}, which training may change"
         return ""
 
-    def _masks(self, c: Candidate) -> list[Taken]:
-        """What comes of each mask in the signature."""
+    def _masks(self, c: Candidate, below: float) -> list[Taken]:
+        """What comes of each mask in the signature, with scores at which the class holds."""
 
         def own(x: Tensor, blocked: Tensor | None, mistake: str) -> Tensor:
             if mistake == "mean":
@@ -440,7 +466,8 @@ class _Trial:
 
         subject = self.subject
         causal = c.causal and not self.masked
-        masks = Masks(subject, own, c.largest_score, self.d_model, c.reading.h, causal, self.modes)
+        h, modes = c.reading.h, self.modes
+        masks = Masks(subject, own, c.largest_score, below, self.d_model, h, causal, modes)
         return [*masks.taken(self.slots)]
 
     def _not_as_demanded(self, c: Candidate) -> tuple[str, str]:
@@ -486,8 +513,10 @@ class _Trial:
         if broken:
             notes.insert(0, sentence)
             name = broken if name == "right" else name
+        if self.dropped:
+            name = self.dropped if name == "right" else f"{name}, {self.dropped}"
         if first.name == "right" and not part and name in ("right", "not_causal", "causal"):
-            taken = self._masks(first)
+            taken = self._masks(first, below)
             masks = tuple(str(t) for t in taken if t.forms)
             notes += [note for t in taken for note in t.notes]
             wrong = [self._mistake_of(t) for t in taken]

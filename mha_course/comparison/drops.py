@@ -12,6 +12,7 @@ DROPOUTS = {"dropout", "dropout_", "alpha_dropout", "feature_dropout", "dropout1
             "native_dropout"}  # fmt: skip
 WITH_ONE = {F.scaled_dot_product_attention: ("dropout_p", 4),
             F.multi_head_attention_forward: ("dropout_p", 10)}  # fmt: skip
+Drop = tuple[str, float, int]
 UNIFORM = {"rand", "rand_like", "uniform_", "bernoulli", "bernoulli_"}
 
 
@@ -19,13 +20,15 @@ class Drops(TorchFunctionMode):
     """Within it PyTorch's dropout drops nothing, and is noted.
 
     Attributes:
-        seen: (place, p) of each: "weights", "scores", or a shape.
+        seen: (place, p, how many numbers) of each; a place is "weights", "scores", or a shape.
         drawn: what `UNIFORM` gives instead, 0 or almost 1, for a dropout of one's own; or None.
+        but: the place where it drops all the same.
     """
 
-    def __init__(self, n_tokens: int, drawn: float | None = None) -> None:
+    def __init__(self, n_tokens: int, drawn: float | None = None, but: str = "") -> None:
         super().__init__()
-        self.seen, self.n_tokens, self.drawn = list[tuple[str, float]](), n_tokens, drawn
+        self.but = but
+        self.seen, self.n_tokens, self.drawn = list[Drop](), n_tokens, drawn
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -36,13 +39,17 @@ class Drops(TorchFunctionMode):
             p = kwargs.get("p", 0.5 if p is None else p)
             on = kwargs.get("training", kwargs.get("train", training))
             if (on or on is None) and p:
-                self.seen.append((self._place(x), float(p)))
+                self.seen.append((self._place(x), float(p), x.numel()))
+                if self.seen[-1][0] == self.but:
+                    return func(*args, **kwargs)
             return (x, torch.ones_like(x, dtype=torch.bool)) if name == "native_dropout" else x
         if func in WITH_ONE:
             word, place = WITH_ONE[func]
             p = kwargs.get(word, args[place] if len(args) > place else 0.0)
             if p and kwargs.get("training", True):
-                self.seen.append(("weights", float(p)))
+                heads = kwargs.get("num_heads", args[4] if place > 4 < len(args) else 1)
+                rows = (args[0] if args else kwargs["query"]).shape[:-1].numel() * heads
+                self.seen.append(("weights", float(p), rows * self.n_tokens))
             args = tuple(0.0 if i == place else value for i, value in enumerate(args))
             kwargs = kwargs | ({word: 0.0} if len(args) <= place else {})
         out = func(*args, **kwargs)
@@ -58,13 +65,16 @@ class Drops(TorchFunctionMode):
         return "weights" if (x >= 0).all() and any(w.all() for w in whole) else "scores"
 
 
-def in_words(seen: list[tuple[str, float]]) -> tuple[str, str]:
-    """What is told of them, and what is wrong with them, or ""."""
-    told = [f"{p:g} of {'the weights' if place == 'weights' else place}" for place, p in seen]
-    places = Counter(place for place, _ in seen)
+def in_words(seen: list[Drop], n_weights: int) -> tuple[str, str]:
+    """What is told of them; and what is wrong, as a published mistake's name or in words, or ""."""
+    told = dict.fromkeys(f"{p:g} of {'the weights' if place == 'weights' else place}"
+                         for place, p, _ in seen)  # fmt: skip
+    places = Counter[str]()
+    for place, _, n in seen:
+        places[place] += n
     wrong = ""
     if places["scores"]:
-        wrong = "in training: dropout falls on the scores, where 0 is a score like any other"
-    elif places["weights"] > 1:
+        wrong = "dropout_on_scores"
+    elif places["weights"] > n_weights:
         wrong = "in training: dropout falls on the weights twice"
     return ("In training it drops " + ", and ".join(told) + ".") * bool(told), wrong

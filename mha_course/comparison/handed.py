@@ -121,6 +121,8 @@ def _slots(entry: Entry, x: Tensor) -> Iterator[Slot]:
                 yield from (Slot(p.name, (n,)) for n in entry.asked_for if n not in (value or {}))
         elif p.name in entry.arguments and _may_be_mask(value, x):
             yield Slot(p.name)
+        elif value is None and isinstance(p.default, Tensor):
+            yield from [Slot(p.name)] * bool(SAYS_MASK.search(p.name.lower()))
         elif value is None and p.default in (None, True, False, inspect.Parameter.empty):
             yield Slot(p.name, default=p.default)
         elif isinstance(value, bool) and SAYS_MASK.search(p.name.lower()):

@@ -75,7 +75,7 @@ def chosen(matrices: Mapping[str, Tensor], layers: Mapping[str, str | Sequence[s
 def options(
     matrices: Mapping[str, Tensor], live: Mapping[str, Tensor], d_model: int
 ) -> list[Roles]:
-    """Ways to give roles, likely ones first; those of layers that have an effect before all."""
+    """Ways to give roles, likely ones first: with a W^O, and of layers that have an effect."""
     ways: list[Roles] = []
     for some in (live, matrices):
         for roles in islice(_guessed(some, d_model), MOST):
@@ -89,7 +89,7 @@ def options(
             f"among {sizes or 'its parameters, which are not matrices'}. Shared or narrower keys, "
             f"and an h·d_k other than d_model, are not compared."
         )
-    return ways
+    return sorted(ways, key=lambda roles: "w_o" not in roles)
 
 
 def heads_of(module: nn.Module, roles: Roles) -> tuple[int | None, bool]:

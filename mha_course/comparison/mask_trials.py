@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from mha_course.collection import shipped
 from mha_course.comparison.handed import ELSEWHERE, Slot
@@ -23,6 +24,8 @@ AXES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {  # of what, and bloc
     "(B, 1, 1, T)": ("keys", lambda b: b[:, :1, :1]),
     "(B, h, T, T)": ("heads", lambda b: b),
     "(B·h, T, T)": ("heads", lambda b: b.flatten(0, 1)),
+    "(T, T, 1)": ("pairs", lambda b: b[0, 0, :, :, None]),
+    "(T, T, B)": ("sequences", lambda b: b[:, 0].permute(1, 2, 0)),
 }
 MEANINGS: dict[str, Callable[[Tensor], Tensor]] = {
     "True = blocked": lambda b: b,
@@ -34,12 +37,13 @@ MEANINGS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 LENGTHS, FLAG, NO_FLAG = "lengths", "True = causal", "False = not causal"
 SIZES = ((1, 2), (4, 16), (2, 17), (5, 8), (2, 33), (3, 64), (1, 128))
-SCALES = (2, 4, 16, 128, 1024)
+SCALES = (2, 4, 6, 16, 128, 1024)
 FEW = 100  # scores below which a trained model's may not stay
 BATCHED = ("sequences", "keys")  # with an axis of length 1 in front another rank may fit
 ONES = ("mask applied", "mask filled", "mask repeated", "mask built", "mask convention")
 OWN = {  # what a mask can do wrong, beside the published mistakes
     "mask_leaks": "What is blocked still takes part, if less.",
+    "mask_made_causal": "Any mask that is given becomes the causal one, whatever it blocks.",
     "mask_unknown": "A mask changes the outputs, but blocks by no convention that was tried.",
     "mask_untried": "It raised an error whatever was tried, so *right* would say too much.",
 }
@@ -124,12 +128,14 @@ class Masks:
         subject: Subject,
         right: Run,
         score: Callable[[Tensor], float],
+        below: float,
         d_model: int,
         h: int,
         causal: bool,
         modes: Sequence[bool],  # in training only where the module draws nothing by itself
     ) -> None:
-        self.subject, self.right, self.score, self.d_model = subject, right, score, d_model
+        self.subject, self.right, self.score, self.below = subject, right, score, below
+        self.d_model = d_model
         self.h, self.causal, self.same, self.modes = h, causal, subject.same, modes
         self.B = 2 if h != 2 else 3  # neither h nor T, which broadcasting would take for it
         self.T = 5 if h != 5 else 6
@@ -222,6 +228,9 @@ class Masks:
         open_ = self.right(self.x, None, "right")
         if all(_digits(y, open_) >= self.same for y in ran.values()):
             return "mask_dropped"
+        causal = self.right(self.x, self._blocked("causal"), "right")
+        if all(_digits(y, causal) >= self.same for y in ran.values()):
+            return "mask_made_causal"
         names = [b.name for b in shipped.bugs().values() if b.of == "Attention" and b.kind in ONES]
         fit = {
             name: _digits(self.right(self.x, self._blocked(form.kind), name), y)
@@ -243,8 +252,10 @@ class Masks:
     ) -> Taken:
         good = [form for form in good if self._trains(slot, form, others)] or good
         meanings = {form.meaning for form in good}
+        most = self._axes(slot, good[0], others)  # a mask of more has made a mess of them
         odd = {form: y for form, y in ran.items() if form not in good and form.kind in BATCHED
-               and form.meaning in meanings and not form.meaning.startswith("1 = ")}  # fmt: skip
+               and form.meaning in meanings and not form.meaning.startswith("1 = ")
+               and self._axes(slot, form, others) <= most}  # fmt: skip
         if odd:
             axes = _listed([form.axes for form in odd])
             return Taken(slot, (*good,), self._mistake(odd),
@@ -252,6 +263,12 @@ class Masks:
         if part := self._part(slot, good, others):
             return Taken(slot, (*good,), *part)
         return Taken(slot, (*good,), notes=(*self._without_a_key(slot, good, others),))
+
+    def _axes(self, slot: Slot, form: Form, others: dict[Slot, Any]) -> int:
+        """The most that anything has on the way."""
+        with _Ranks() as ranks:
+            self._output(slot, form, others)
+        return ranks.most
 
     def _trains(self, slot: Slot, form: Form, others: dict[Slot, Any]) -> bool:
         """Whether it is taken in training, too: in evaluation fused kernels ask for less."""
@@ -286,7 +303,7 @@ class Masks:
                                           "gives something else.",)  # fmt: skip
         for size, form in product(SCALES if not self.subject.coarse else (), kinds):
             x, blocked = self.x * size, self._blocked(form.kind)
-            if form.kind == "none" or form.meaning.startswith("-1e9"):
+            if form.kind == "none" or form.meaning.startswith("-1e9") or self.score(x) > self.below:
                 continue
             y = self.subject(x, False, {slot: form.made(blocked), **others})
             own = self.right(x, blocked, "right")
@@ -343,6 +360,15 @@ class Masks:
             one_wins = any(taken.forms[0].meaning == FLAG for taken in good)  # a flag may yield
             found = "" if one_wins else "mask_unknown"
             yield Taken(good[0].slot, (), found, (f"Together {names} do not add up.",))
+
+
+class _Ranks(TorchFunctionMode):
+    most = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.most = max(self.most, out.ndim if isinstance(out, Tensor) else 0)
+        return out
 
 
 def _digits(own: Tensor, y: Tensor) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized, remove_parametrizations
 from torch.overrides import TorchFunctionMode
 
 from mha_course.comparison.drops import Drops
@@ -33,6 +34,10 @@ class Subject:
         try:
             copied = copy.deepcopy(module, {id(t): t.detach().clone() for t in kept})
             self.module = copied.to("cpu", torch.float64)
+            with torch.enable_grad():  # else they would be no parameters
+                for part in [m for m in self.module.modules() if is_parametrized(m)]:
+                    for name in [*part.parametrizations]:  # such as a weight norm: baked in
+                        remove_parametrizations(part, name)
             self.handed = Handed(self.module)
         except Exception as error:
             raise ValueError(
@@ -154,9 +159,9 @@ class Subject:
             return "Often it is dropout, as in karpathy/nanoGPT#240."
         return "It is not by chance: something is kept from one call to the next."
 
-    def draws(self, x: Tensor, drawn: float | None = None) -> tuple[Tensor, Drops]:
+    def draws(self, x: Tensor, drawn: float | None = None, but: str = "") -> tuple[Tensor, Drops]:
         """Its output in training where nothing is dropped, and what would have been."""
-        with Drops(x.shape[1], drawn) as drops:
+        with Drops(x.shape[1], drawn, but) as drops:
             return self.run(x.clone(), True).detach(), drops
 
     def in_float32(self, x: Tensor) -> Tensor | None:
@@ -173,7 +178,7 @@ class Subject:
                 return None
             finally:
                 self.dtype = torch.float64
-        self.also += " and float32"
+        self.also = self.also.removesuffix(" and float32") + " and float32"
         return y
 
 

@@ -66,6 +66,16 @@ WRONG_SOMEWHERE = {
         ("self.w_k(x)", "F.linear(x, self.w_k.weight.data, self.w_k.bias)"),
     ),
     "no gradient": (("return self.w_o(context)", "return self.w_o(context).detach()"),),
+    "gradients in evaluation": scores(
+        "scores = scores * (1 + (torch.is_grad_enabled() and not self.training))"
+    ),
+    "a token of zeros": scores("scores[(x == 0).all(-1)[:, None, None].expand_as(scores)] = -1e9"),
+    "exp of large scores in float32": (
+        (WEIGHTS, "        weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)\n"),
+    ),
+    "as many tokens as heads, among the heads": (
+        (WEIGHTS, "        weights = scores.softmax(dim=1 if T == h and B > 1 else -1)\n"),
+    ),
     "a second call": ((START, "+        self.n = getattr(self, 'n', 0) + 1\n"),
                       (SCORES, "+        scores = scores * (1 + (self.n > 40))\n")),
     "a mask of the last call": (
@@ -78,6 +88,9 @@ WRONG_SOMEWHERE = {
     "a mask that leaks less": filled("scores = scores.masked_fill(mask, -20.0)"),
     "masks of other sequences": filled("scores = scores.masked_fill(mask.roll(1, 0), -1e9)"),
     "a mask of one head": filled("scores[:, 0] = scores.masked_fill(mask, -1e9)[:, 0]"),
+    "a mask of all keys but the last": filled(
+        FILL.replace("mask,", "mask & (torch.arange(T) < T - 1),")
+    ),
     "a mask filled and thrown away": filled("scores.masked_fill(mask, -1e9)"),
 }  # fmt: skip
 
@@ -140,6 +153,7 @@ CONVENTIONS = {  # how the fill reads the mask → what is told
     "mask < 0.5": "True = keep",
     "mask[:, None]": "(B, T, T)",
     "mask[:, None, None]": "(B, T)",
+    "mask.permute(2, 0, 1)[:, None]": "(T, T, B)",
     "(torch.arange(T) >= mask[:, None])[:, None, None]": "lengths",
 }
 
@@ -193,6 +207,15 @@ def test_flags_are_tried():
     assert "`causal` (True = causal)" in str(found.masks)
 
 
+def test_a_mask_that_only_says_causal_is_named():
+    class Hinted(right()):
+        def forward(self, x, mask=None):
+            later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+            return super().forward(x, None if mask is None else later)
+
+    assert compare(Hinted(D, H)).found == "mask_made_causal"
+
+
 def test_a_mask_that_cannot_be_tried_is_not_right():
     class Strict(right()):
         def forward(self, x, mask=None):
@@ -244,7 +267,45 @@ class Fused(right()):
         return self.w_o(out.transpose(1, 2).flatten(2))
 
 
+def with_a_weight_norm():
+    module = right()(D, H)
+    nn.utils.parametrizations.weight_norm(module.w_q)
+    return module
+
+
+class HeadByHead(right()):
+    """With a dropout for every head, and a mask of no numbers for none."""
+
+    def forward(self, x, mask=torch.ones(0, 0, dtype=torch.bool)):  # noqa: B008
+        q, k, v = (w(x).unflatten(-1, (H, -1)).unbind(2) for w in (self.w_q, self.w_k, self.w_v))
+        heads = []
+        for one in range(H):
+            scores = q[one] @ k[one].mT / math.sqrt(D // H)
+            weights = (
+                scores.masked_fill(mask, -1e30).softmax(-1) if len(mask) else scores.softmax(-1)
+            )
+            heads.append(F.dropout(weights, 0.1, self.training) @ v[one])
+        return self.w_o(torch.cat(heads, dim=-1))
+
+
+class ForTwoAxes(right()):
+    """Its mask (T, T) gets two axes, and one that has four gets six; a dropout is thrown away."""
+
+    def forward(self, x, mask=None):
+        q, k, v = (w(x).unflatten(-1, (H, -1)).transpose(1, 2)
+                   for w in (self.w_q, self.w_k, self.w_v))  # fmt: skip
+        scores = q @ k.mT / math.sqrt(D // H)
+        if mask is not None:
+            scores = scores.masked_fill(mask[None, None], -1e30)
+        context = (scores.softmax(-1) @ v).transpose(1, 2)
+        F.dropout(scores, 0.1, self.training)
+        return self.w_o(context.reshape(x.shape))
+
+
 RIGHT = {
+    "for two axes": lambda: ForTwoAxes(D, H),
+    "a weight norm": with_a_weight_norm,
+    "head by head": lambda: HeadByHead(D, H),
     "own dropout": lambda: OwnDropout(D, H),
     "fused": lambda: Fused(D, H),
     "dropout": lambda: changed(*weights("weights = F.dropout(weights, 0.2, self.training)"))(D, H),

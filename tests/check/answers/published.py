@@ -356,6 +356,8 @@ for name, slips in {
     "values_of_keys": ("values_of_keys",),
     "fused_rows_by_head": ("thirds_of_each_head",),
     "dropout_in_evaluation": ("random",),
+    "w_k_for_values": ("made_by_qkk",),
+    "dropout_on_scores": ("random",),
 }.items():
     published("MultiHeadAttention", name, *slips)(bug(name).build)
 
