@@ -1,8 +1,11 @@
 """Exercise 20: a learner's tests, tried on right classes and on published mistakes."""
 
+import gc
 import inspect
 import re
+import sys
 import time
+import traceback
 
 import pytest
 import torch
@@ -69,7 +72,7 @@ def test_a_loose_end_is_said_with_its_question_and_its_level():
         return module
 
     report = check.test_attention(no_padding)
-    assert "accuse 0 of 10 right classes and catch 21 of 30" in str(report)
+    assert "accuse 0 of 10 right classes and catch 23 of 32" in str(report)
     [bug] = [bug for bug in OF_THE_CLASS if f"missed:{bug.name}" in report.slips]
     assert bug.does in str(report) and str(report).endswith("?")
     assert {slip.key for slip in check.test_attention.slips} > set(report.slips)
@@ -113,6 +116,7 @@ def test_what_tests_leave_behind_is_undone_and_reported():
 
 
 def test_classes_differ_in_nothing_but_their_results(monkeypatch):
+    monkeypatch.setattr(nb12, "AUDITED", set())
     tried, looks, inner = [], set(), nb12._result_of
     monkeypatch.setattr(
         nb12, "_result_of", lambda a, cls, *rest: tried.append(cls) or inner(a, cls, *rest)
@@ -154,24 +158,79 @@ def test_what_hangs_is_stopped_by_the_processors_time(monkeypatch):
     assert result.raised is None and result.built
 
 
-def test_tests_that_look_at_the_code_are_told_so():
-    """Names that are put together at run time get through, and see the same of every class."""
+def called(owner, *parts):
+    """What an object holds under a name that is put together at run time."""
+    return getattr(owner, "".join(parts))
 
-    def by_code(Attention):
-        assert Attention.forward.__code__ == right().forward.__code__
 
-    def by_frames(Attention):
-        import sys
+def from_inside(look):
+    """Looks from within `forward`, where a layer of one's own runs."""
 
-        assert getattr(sys, "_getframe")(1).f_locals["index"] < 10  # noqa: B009
+    class Own(nn.Module):
+        def forward(self, x):
+            return look() and x
 
-    for peeking in (by_code, by_frames):
-        assert check.test_attention(peeking).slips == ("peeks",)
+    def tests(Attention):
+        module = Attention(12, 3)
+        module.w_q = Own()
+        module(torch.randn(2, 5, 12))
+
+    return tests
+
+
+def of_an_error():
+    try:
+        raise ValueError
+    except ValueError as error:
+        return called(error.__traceback__, "tb_", "frame")
+
+
+def generated():
+    yield
+
+
+PEEKING = {
+    "code": lambda Attention: Attention.forward.__code__ == right().forward.__code__,
+    "frame": lambda Attention: sys._getframe(1).f_locals["index"],
+    "graph": lambda Attention: Attention(12, 3)(torch.randn(2, 5, 12)).grad_fn,
+    "code, its name hidden": lambda Attention: called(Attention.forward, "__co", "de__"),
+    "frames of all threads": lambda Attention: called(sys, "_current", "_frames")(),
+    "objects": lambda Attention: called(gc, "get_", "objects")(),
+    "frame inside": from_inside(lambda: called(sys, "_get", "frame")()),
+    "stack inside": from_inside(lambda: inspect.stack()),
+    "stack as text inside": from_inside(lambda: traceback.extract_stack()),
+    "an error's frame inside": from_inside(of_an_error),
+    "a generator's frame": lambda Attention: called(generated(), "gi_", "frame"),
+    "in a string": lambda Attention: exec("import sys; getattr(sys, '_get' + 'frame')()", {}),
+}
+
+
+@pytest.mark.parametrize("peeking", PEEKING.values(), ids=PEEKING)
+def test_tests_that_look_at_code_or_frames_are_told_so(peeking):
+    assert check.test_attention(peeking).slips == ("peeks",)
+
+
+def spied(owner, name):
+    """Tests that accuse what a spy in the judge's place, gone at the end, does not know."""
+
+    def tests(Attention):
+        inner, seen = getattr(owner, name), []
+        setattr(owner, name, lambda *args: seen.append(args) or inner(*args))
+        try:
+            Attention(12, 3)(torch.randn(2, 5, 12))
+        finally:
+            setattr(owner, name, inner)
+        assert seen
+
+    return tests
+
+
+@pytest.mark.parametrize("spy", [spied(nb12, "_compute"), spied(right(), "forward")])
+def test_what_the_judge_calls_cannot_be_replaced(spy):
+    assert "catch 32 of 32" in str(report := check.test_attention(spy)) and not report.passed
 
 
 def frames_of_the_judge(Attention):
-    import sys
-
     frame, seen = getattr(sys, "".join(("_get", "frame")))(), []
     while frame is not None:
         held = getattr(frame, "".join(("f_lo", "cals")))

@@ -6,9 +6,11 @@ such a class can make: in random order, and all of one make. What the tests chan
 
 import ctypes
 import math
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from operator import is_
 from queue import Empty, SimpleQueue
 from random import SystemRandom
@@ -203,6 +205,7 @@ ASKS = {
     "mask built": "Would your mask be the same if rows and columns changed places?",
     "layer missing": "What must come out when w_o holds nothing but zeros?",
     "layer unused": "What must change when w_k does?",
+    "layer twice": "What must change when w_v does?",
     "layer shared": "Which numbers of w_v take part? What if you set all but one to zero?",
     "layer input": "What must come out when w_k holds nothing but zeros?",
     "fused order": "What must come out when w_q and w_k hold nothing but zeros?",
@@ -246,8 +249,8 @@ NO_BIAS = Finding(
 )
 CHANGES = Finding(
     "changes_the_class",
-    "Your tests change the class that they are given, or PyTorch itself: whoever uses it next gets "
-    "the changed one. (It has been restored.)",
+    "Your tests change the class that they are given, PyTorch or the check: whoever uses it next "
+    "gets the changed one. (It has been restored.)",
     "What could you do to one module of the class, and leave all else alone?",
 )
 BY_CHANCE = Finding(
@@ -274,7 +277,11 @@ INSIDE = Finding(
 )
 LOOKS = {"__code__", "__closure__", "__globals__", "_getframe", "_current_frames", "currentframe",
          "f_back", "f_locals", "tb_frame", "getsource", "getclosurevars", "get_objects",
-         "get_referrers", "get_referents", "settrace", "setprofile"}  # fmt: skip
+         "get_referrers", "get_referents", "settrace", "setprofile", "grad_fn",
+         "next_functions"}  # fmt: skip
+AUDITED = {"object.__getattr__", "sys._getframe", "sys._current_frames", "sys._current_exceptions",
+           "sys.settrace", "sys.setprofile", "gc.get_objects", "gc.get_referrers",
+           "gc.get_referents"}  # fmt: skip  # such looks by any name, as Python reports them
 
 
 EXPECTED = "Are the numbers that you expect there right: does True block, or keep?"
@@ -331,10 +338,12 @@ class WritingTests:
             what = type(answer).__name__
             words = f"The check got an object of type {what} instead of your function."
             return self._fail(Finding("not_a_function", words))
-        if _names(answer) & LOOKS:
+        names, files = _read(answer)
+        if names & LOOKS:
             return self._fail(PEEKS)
         with suppress(AssertionError):  # its first failure imports for seconds
             torch.testing.assert_close(1.0, 2.0)
+        _listen()
         codes, right = codes_of(answer), [shipped.right(), *STYLES]
         tried = [*right, *(bug.build for bug in MISTAKES)]
         of_all: list[list[Result]] = [[] for _ in tried]
@@ -344,13 +353,17 @@ class WritingTests:
         for index, number in trials:
             if process_time() - spent > ALL_SECONDS or monotonic() > end:
                 return self._fail(SLOW)
+            LOOKING.files, LOOKING.seen = files, False
             result = _result_of(answer, tried[index], number, codes)
+            LOOKING.files = frozenset()
+            if LOOKING.seen:
+                return self._fail(PEEKS)
             if finding := _stops(result):
                 return self._fail(finding)
             of_all[index].append(result)
         of_right, of_wrong = of_all[: len(right)], of_all[len(right) :]
         if not any(r.built or r.raised or r.returned for results in of_all for r in results):
-            return self._fail(BUILDS_NONE) if _names(answer) else Report(self.name, None)
+            return self._fail(BUILDS_NONE) if names else Report(self.name, None)
         judged = zip(right, of_right, strict=True)
         accused = [(cls, results) for cls, results in judged if any(r.raised for r in results)]
         missed = [bug for bug, results in zip(MISTAKES, of_wrong, strict=True) if not _all(results)]
@@ -363,7 +376,7 @@ class WritingTests:
             return self._fail(replace(RETURNS, does=f"{score} {RETURNS.does}"))
         level = 2 if not missed else 1
         by_hand = all(bug.kind == BY_HAND for bug in missed)
-        if missed and (not by_hand or _names(answer) & READY_MADE):
+        if missed and (not by_hand or names & READY_MADE):
             [first, *_] = sorted(missed, key=lambda bug: bug.kind == BY_HAND)
             results = of_wrong[MISTAKES.index(first)]
             others = [t.raised for t in results if t.raised]
@@ -404,7 +417,6 @@ def _result_of(answer: Any, cls: type[nn.Module], number: int, codes: set[CodeTy
 
     seed(number)
     thread = Thread(target=tests, daemon=True)
-    thread.start()
     try:
         _answer_all(asked, cls, thread, raised)
     except KeyboardInterrupt as stopped:
@@ -422,6 +434,8 @@ def _answer_all(
     """Computes `forward` for the tests until they end, or for as long as they may take."""
     spent, started = process_time() + SECONDS, monotonic()
     end = started + WAITING * SECONDS
+    compute, forward = _compute, cls.forward  # as they are before the tests reach them
+    thread.start()
     try:
         while True:
             request: Any = ()
@@ -430,7 +444,7 @@ def _answer_all(
             if request is None or monotonic() > 2 * end - started:  # nothing ends it
                 return
             if request:
-                _compute(cls, raised, *request)
+                compute(forward, raised, *request)
             if process_time() > spent or monotonic() > end:
                 _stop(thread)
                 spent = math.inf
@@ -440,12 +454,12 @@ def _answer_all(
 
 
 def _compute(
-    cls: type[nn.Module], raised: list[BaseException], out: SimpleQueue[Any],
+    forward: Callable[..., Any], raised: list[BaseException], out: SimpleQueue[Any],
     modes: tuple[bool, bool], *args: Any,
 ) -> None:  # fmt: skip
     with torch.set_grad_enabled(modes[0]), torch.inference_mode(modes[1]):
         try:
-            out.put((cls.forward(*args), None))
+            out.put((forward(*args), None))
         except Exception as error:
             raised.append(error)
             out.put((None, error.with_traceback(None)))
@@ -484,7 +498,8 @@ def _given(with_bias: bool, built: list[nn.Module], asked: SimpleQueue[Any]) -> 
 
 def _snapshot() -> Callable[[], bool]:
     """What tests might replace; the function that comes back undoes it, and says if they did."""
-    owners = torch, nn, F, nn.init, torch.testing, math, torch.Tensor, nn.Module, nn.Linear, Layers
+    owners = (torch, nn, F, nn.init, torch.testing, math, torch.Tensor, nn.Module, nn.Linear,
+              Layers, shipped, sys.modules[__name__])  # fmt: skip
     before = [(owner, dict(vars(owner))) for owner in owners]
     hooks = [(held, dict(held)) for name, held in vars(nn.modules.module).items()
              if name.startswith("_global_") and isinstance(held, dict)]  # fmt: skip
@@ -561,18 +576,45 @@ def _missed(bug: shipped.Bug) -> Finding:
     )
 
 
-def _names(answer: Any) -> set[str]:
-    """The names that the tests use, those of the learner's own functions included."""
-    todo, names = [*codes_of(answer)], set[str]()
+class _Looking:
+    """Code of these files is heard when it looks at frames or code objects."""
+
+    files: frozenset[str] = frozenset()
+    seen = False
+
+    def hear(self, event: str, _: tuple[Any, ...]) -> None:
+        if event not in AUDITED or not (files := self.files):
+            return
+        self.files = frozenset()  # what follows is heard by nobody
+        frame = sys._getframe(1)
+        while frame.f_back and frame.f_globals.get("__name__") in ("inspect", "traceback"):
+            frame = frame.f_back
+        self.seen |= frame.f_code.co_filename in files
+        self.files = files
+
+
+LOOKING = _Looking()
+
+
+@cache
+def _listen() -> None:
+    """Once for all: Python forgets no such hook."""
+    sys.addaudithook(LOOKING.hear)
+
+
+def _read(answer: Any) -> tuple[set[str], frozenset[str]]:
+    """The names that the tests and the learner's own functions use, and the files of these."""
+    todo, names, files = [*codes_of(answer)], set[str](), {"<string>"}
     known = getattr(answer, "__globals__", {})
     while todo:
         code = todo.pop()
+        files.add(code.co_filename)
         todo += [part for part in code.co_consts if isinstance(part, CodeType)]
         said = {part for part in code.co_consts if isinstance(part, str)}
         new = {*code.co_names, *code.co_freevars, *said} - names
         names |= new
         todo += [c for name in new for c in codes_of(known.get(name))]
-    return names
+    return names, frozenset(files)
 
 
 test_attention = WritingTests()
