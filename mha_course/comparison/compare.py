@@ -395,8 +395,7 @@ class _Trial:
 
     def _overflows(self, c: Candidate, below: float) -> str:
         """Whether it does not with scores of hundreds in float32, where exp ends at 88."""
-        x = next((n * self.inputs[0] for n in LARGER
-                  if c.largest_score(n * self.inputs[0]) > 3 * FEW), self.inputs[0])  # fmt: skip
+        x = 16 * self.inputs[0]
         score = c.largest_score(x)
         if self.subject.coarse or score > below or (y := self.subject.in_float32(x)) is None:
             return ""
@@ -466,8 +465,8 @@ class _Trial:
 
         subject = self.subject
         causal = c.causal and not self.masked
-        h, modes = c.reading.h, self.modes
-        masks = Masks(subject, own, c.largest_score, below, self.d_model, h, causal, modes)
+        sizes = self.d_model, c.reading.h
+        masks = Masks(subject, own, c.largest_score, below, *sizes, causal, self.modes)
         return [*masks.taken(self.slots)]
 
     def _not_as_demanded(self, c: Candidate) -> tuple[str, str]:

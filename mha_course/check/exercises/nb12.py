@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import is_
 from queue import Empty, SimpleQueue
 from random import SystemRandom
@@ -24,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mha_course.check import journal
-from mha_course.check.engine import errors
+from mha_course.check.engine import errors, looking
 from mha_course.check.engine.report import Finding, Report
 from mha_course.check.engine.safely import Raised, codes_of, run, safe_text, seed, undisturbed
 from mha_course.collection import shipped
@@ -279,9 +278,6 @@ LOOKS = {"__code__", "__closure__", "__globals__", "_getframe", "_current_frames
          "f_back", "f_locals", "tb_frame", "getsource", "getclosurevars", "get_objects",
          "get_referrers", "get_referents", "settrace", "setprofile", "grad_fn",
          "next_functions"}  # fmt: skip
-AUDITED = {"object.__getattr__", "sys._getframe", "sys._current_frames", "sys._current_exceptions",
-           "sys.settrace", "sys.setprofile", "gc.get_objects", "gc.get_referrers",
-           "gc.get_referents"}  # fmt: skip  # such looks by any name, as Python reports them
 
 
 EXPECTED = "Are the numbers that you expect there right: does True block, or keep?"
@@ -343,7 +339,6 @@ class WritingTests:
             return self._fail(PEEKS)
         with suppress(AssertionError):  # its first failure imports for seconds
             torch.testing.assert_close(1.0, 2.0)
-        _listen()
         codes, right = codes_of(answer), [shipped.right(), *STYLES]
         tried = [*right, *(bug.build for bug in MISTAKES)]
         of_all: list[list[Result]] = [[] for _ in tried]
@@ -353,10 +348,9 @@ class WritingTests:
         for index, number in trials:
             if process_time() - spent > ALL_SECONDS or monotonic() > end:
                 return self._fail(SLOW)
-            LOOKING.files, LOOKING.seen = files, False
-            result = _result_of(answer, tried[index], number, codes)
-            LOOKING.files = frozenset()
-            if LOOKING.seen:
+            with looking.heard(files) as looks:
+                result = _result_of(answer, tried[index], number, codes)
+            if looks:
                 return self._fail(PEEKS)
             if finding := _stops(result):
                 return self._fail(finding)
@@ -574,32 +568,6 @@ def _missed(bug: shipped.Bug) -> Finding:
         f"A mistake that you let through was in {repository}: {bug.does}",
         ASKS[bug.kind],
     )
-
-
-class _Looking:
-    """Code of these files is heard when it looks at frames or code objects."""
-
-    files: frozenset[str] = frozenset()
-    seen = False
-
-    def hear(self, event: str, _: tuple[Any, ...]) -> None:
-        if event not in AUDITED or not (files := self.files):
-            return
-        self.files = frozenset()  # what follows is heard by nobody
-        frame = sys._getframe(1)
-        while frame.f_back and frame.f_globals.get("__name__") in ("inspect", "traceback"):
-            frame = frame.f_back
-        self.seen |= frame.f_code.co_filename in files
-        self.files = files
-
-
-LOOKING = _Looking()
-
-
-@cache
-def _listen() -> None:
-    """Once for all: Python forgets no such hook."""
-    sys.addaudithook(LOOKING.hear)
 
 
 def _read(answer: Any) -> tuple[set[str], frozenset[str]]:
