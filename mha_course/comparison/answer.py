@@ -55,6 +55,8 @@ class Comparison:
             "right": f"{is_}{masks}. Right: multi-head attention, to {self.digits} digits{below}.",
             "partly": f"{is_}{masks}. A part of what was tried agrees with multi-head attention, "
             "or with a mistake, and a part does not:",
+            "mask_untried": f"{is_}. Multi-head attention in all that was tried, but *right* would "
+            "say too much:",
             "drawn": "Two runs of the same input differ in evaluation.",
             "not_causal": f"It is not causal{masks}, and causal was demanded. Beside that it is "
             "multi-head attention:",

@@ -225,6 +225,7 @@ def test_a_mask_that_cannot_be_tried_is_not_right():
 
     found = compare(Strict(D, H))
     assert found.found == "mask_untried" and "a BlockMask is wanted" in str(found)
+    assert "changed in" not in str(found)
 
 
 def test_what_is_frozen_or_neutral_accuses_nobody():
