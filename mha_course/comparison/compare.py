@@ -395,7 +395,7 @@ class _Trial:
 
     def _overflows(self, c: Candidate, below: float) -> str:
         """Whether it does not with scores of hundreds in float32, where exp ends at 88."""
-        x = 16 * self.inputs[0]
+        x = self.inputs[0] * (3 * FEW / c.largest_score(self.inputs[0])) ** 0.5
         score = c.largest_score(x)
         if self.subject.coarse or score > below or (y := self.subject.in_float32(x)) is None:
             return ""
