@@ -4,7 +4,7 @@
 
 Needs the pretrained weights. The model runs once for each cut, in float32; then the numbers are
 rounded, so that another processor may write a last digit that differs by one: a test makes one
-head's anew. One core takes some three minutes.
+head's anew. One core takes some four minutes.
 """
 
 import json
