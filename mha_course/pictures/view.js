@@ -46,6 +46,7 @@ const STYLE = `
 .mha-explorer .mha-bar .widget-label{width:auto;margin:0 4px 0 0;overflow:visible}
 .mha-explorer .mha-bar .slider-container{flex:0 0 128px;margin:0 16px 0 20px}
 .mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
+.mha-bar :is(.widget-radio,.widget-radio-box){display:flex;flex-flow:row wrap;gap:0 1.2em;width:auto;height:auto;margin:0;padding:0}
 .mha-bar .widget-dropdown select{width:auto;padding-right:4px;appearance:auto;background-image:none}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
 @media print{.mha-more button{display:none}.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
