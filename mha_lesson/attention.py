@@ -6,8 +6,8 @@
 3. `split_heads` and `merge_heads`, by which all heads are computed at once;
 4. `MultiHeadAttention`, the module.
 
-What serves speed, adapters around the layers, and copies to and from PyTorch's module stands in
-`execution` and `conversion`.
+What serves speed and adapters stands in `execution`, weights of other classes in `conversion`,
+and what a writing model adds in `decoding`: shared keys (GQA), rotated positions, a cache.
 
 Axis letters, here and everywhere: B sequences in a batch, T tokens (T_q queries, T_k keys),
 h heads of d_k dimensions each, d_model dimensions of a token.
@@ -16,6 +16,7 @@ Source: Vaswani et al. (2017), Attention Is All You Need, section 3.2.
 """
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Self, overload
 
 import torch
@@ -25,16 +26,17 @@ from torch import Tensor, nn
 
 from mha_lesson import conversion
 from mha_lesson.execution import by_rows, in_full_precision, may_hold_true, plain_weight, thirds_of
-from mha_lesson.masks import fit_axes, out_of_reach
+from mha_lesson.masks import as_bias, fit_axes, out_of_reach
 from mha_lesson.refusals import (
     require_axes,
-    require_bool,
+    require_placement,
     require_positive_int,
     require_probability,
 )
 from mha_lesson.refusals.of_attention import (
     require_attention_call,
     require_divisible,
+    require_layer_sizes,
     require_module_call,
     require_output,
     require_rows,
@@ -156,12 +158,11 @@ def explicit_attention(
     dropout: float,
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]:
     """All weights, of scores in at least float32; `mask` leaves each row a key."""
-    wide = torch.promote_types(query.dtype, torch.float32)
-    # Every row is read T times below: lay out each head's rows in one piece, once.
-    q, k = query.to(wide).contiguous(), key.to(wide).contiguous()
-    value = value.contiguous()
+    # All keys are read for every few queries: lay out each head's in one piece, once.
+    wide = key.to(torch.promote_types(key.dtype, torch.float32)).contiguous()
     with in_full_precision(query.device):
-        weights = by_rows(attention_weights, q, k, mask, query.dtype)
+        weights = by_rows(attention_weights, query, wide, mask, query.dtype)
+    del wide
     if blocked_rows is not None:
         weights = weights.masked_fill(blocked_rows, 0.0)
     weights = F.dropout(weights, dropout) if dropout else weights
@@ -173,13 +174,11 @@ def attention_weights(
     key: Float[Tensor, "*batch T_k d_k"],
     mask: Bool[Tensor, "..."] | None,
 ) -> Float[Tensor, "*batch T_q T_k"]:
-    """softmax(Q Kᵀ / √d_k)."""
-    scores = (query / math.sqrt(query.shape[-1])) @ key.mT  # fewer divisions so
+    """softmax(Q Kᵀ / √d_k), in the dtype of `key`."""
+    query = query.to(key.dtype) / math.sqrt(query.shape[-1])  # fewer divisions than of scores
+    scores = query @ key.transpose(-2, -1)  # .mT, for which the older ONNX export has no operator
     if mask is not None:
-        # As masked_fill(mask, -inf), of finite scores, but added: five times as fast.
-        # In place: 0.7 of the time, but fails under torch.func.vmap over masks alone.
-        bias = torch.zeros_like(mask, dtype=scores.dtype)
-        scores += bias.masked_fill_(mask, -math.inf)
+        scores += as_bias(mask, scores.dtype)  # in place: no vmap over masks alone
     return scores.softmax(dim=-1)
 
 
@@ -192,10 +191,10 @@ def fused_attention(
     dropout: float,
 ) -> Float[Tensor, "*batch T_q d_v"]:
     """PyTorch's kernel, which holds no T_q × T_k; `mask` leaves each row a key."""
-    # Only here it is turned round: PyTorch wants True = keep, in one piece on a GPU.
-    keep = None if mask is None else ~mask.contiguous()
+    # Not the mask itself: there True means keep, and PyTorch would make this bias of it.
+    bias = None if mask is None else as_bias(mask, query.dtype)
     return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
+        query, key, value, attn_mask=bias, dropout_p=dropout, is_causal=causal
     )
 
 
@@ -267,11 +266,13 @@ class MultiHeadAttention(nn.Module):
         d_k: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         """Draws each of W^Q, W^K, W^V and W^O by Glorot's rule for that matrix; biases are 0.
 
-        All that the course trained began so, though `nn.Linear`'s narrower start ends a little
-        lower in one block (tools/BENCHMARKS.md).
+        So tokens of variance 1 have queries, keys and scores of variance 1, as √d_k presumes. From
+        `nn.Linear`'s start scores have 1/9, though small models end lower (tools/BENCHMARKS.md).
 
         Args:
             d_model: dimensions of a token, in and out.
@@ -279,24 +280,18 @@ class MultiHeadAttention(nn.Module):
             d_k: dimensions of a head; d_model / n_heads if None, else free.
             bias: whether the projections add a bias.
             dropout: the share of attention weights dropped in training, in [0, 1).
+            device, dtype: of the weights; PyTorch's defaults if None.
 
         Raises:
-            TypeError, ValueError: a size is not a positive integer, n_heads does not divide
-                d_model while d_k is None, or dropout lies outside [0, 1).
+            TypeError, ValueError: an argument does not fit; the sentence says which and why.
         """
         super().__init__()
-        require_positive_int("d_model", d_model)
-        require_positive_int("n_heads", n_heads)
-        require_bool("bias", bias)
+        d_model, n_heads, d_k = require_layer_sizes(d_model, n_heads, d_k, bias)
         require_probability("dropout", dropout)
-        if d_k is None:
-            require_divisible(d_model, n_heads)
-            d_k = d_model // n_heads
-        require_positive_int("d_k", d_k)
-        d_model, n_heads, d_k = int(d_model), int(n_heads), int(d_k)  # torch wants Python's own
         self.d_model, self.n_heads, self.d_k, self.dropout = d_model, n_heads, d_k, float(dropout)
-        self.w_qkv = nn.Linear(d_model, 3 * n_heads * d_k, bias=bias)
-        self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias)
+        like = require_placement(device, dtype)
+        self.w_qkv = nn.Linear(d_model, 3 * n_heads * d_k, bias=bias, **like)
+        self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias, **like)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -399,6 +394,18 @@ class MultiHeadAttention(nn.Module):
                 dropout of 1, or a forward of its own with weights of its own.
         """
         return conversion.from_torch(cls, other)
+
+    def load_layout(self, state_dict: Mapping[str, Tensor]) -> str:
+        """Loads one attention layer of another class, whatever its layout, and says which it was.
+
+        Read are q, k and v fused (rows q, k, v; "turned" if they are columns), separate, or by
+        head, by the names in use, `in_proj_weight`, `q_proj.weight`, `heads.0.W_query.weight` and
+        the like, with biases or without: one that is missing is 0. Causal masks are skipped.
+
+        Raises:
+            TypeError, ValueError: it is no such layer, or of other sizes; the sentence says which.
+        """
+        return conversion.load_layout(self, state_dict)
 
     def to_torch(self) -> nn.MultiheadAttention:
         """A copy as PyTorch's module (batch_first=True), otherwise as `from_torch` makes ours.

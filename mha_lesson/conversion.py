@@ -1,12 +1,14 @@
-"""The taught class from PyTorch's, and back: what stands behind `from_torch` and `to_torch`."""
+"""Weights from elsewhere, and back: behind `from_torch`, `to_torch` and `load_layout`."""
 
+import re
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from mha_lesson.refusals import describe, say
-from mha_lesson.refusals.of_attention import require_copied
+from mha_lesson.refusals import describe, require_kind, say
 
 # PyTorch's name of a parameter → ours.
 _OUR_NAMES = {
@@ -35,15 +37,26 @@ def from_torch(cls: type, other: Any) -> Any:
             f"{say(sorted(extra))}."
         )
     has_bias = other.in_proj_bias is not None
-    mha = cls(other.embed_dim, other.num_heads, bias=has_bias, dropout=other.dropout)
-    mha.to(other.in_proj_weight).train(other.training)
-    mha.load_state_dict(_renamed(other, {ours: name for name, ours in _OUR_NAMES.items()}))
+    ours = _renamed(other, {own: name for name, own in _OUR_NAMES.items()})
+    try:
+        mha = cls(other.embed_dim, other.num_heads, bias=has_bias, dropout=other.dropout)
+        mha.to(other.in_proj_weight).train(other.training)
+        mha.load_state_dict(mha.state_dict() | ours)  # what a subclass adds stays as it starts
+    except (TypeError, RuntimeError) as error:
+        raise TypeError(
+            f"{cls.__name__} must be made by (d_model, n_heads, bias=…, dropout=…) and keep w_qkv "
+            f"and w_o, to be made from PyTorch's module: {error}"
+        ) from error
     return mha
 
 
 def to_torch(mha: Any) -> nn.MultiheadAttention:
     """A copy of a `MultiHeadAttention`; see its `to_torch`."""
-    require_copied(w_qkv=mha.w_qkv, w_o=mha.w_o)
+    for name, layer in (("w_qkv", mha.w_qkv), ("w_o", mha.w_o)):
+        if getattr(layer.forward, "__func__", None) is not nn.Linear.forward:
+            raise ValueError(
+                f"{name} must be an nn.Linear, whose weight can be copied; got {describe(layer)}."
+            )
     if mha.n_heads * mha.d_k != mha.d_model:
         raise ValueError(
             f"nn.MultiheadAttention needs n_heads * d_k = d_model; this module has "
@@ -62,3 +75,71 @@ def _renamed(module: nn.Module, names: dict[str, str]) -> dict[str, Tensor]:
     """The weights in use by `module` under new names, `names` being new → own; biases if any."""
     tensors = {new: attrgetter(own)(module) for new, own in names.items()}
     return {new: x for new, x in tensors.items() if x is not None}
+
+
+# What a projection is called in a file, without "weight" or "bias".
+_ROLE = re.compile(
+    r"(?:[wb]_?|to_|c_|linear_)?"
+    r"(?:(?P<qkv>qkv|attn|in(?=_))|(?P<q>q|quer(?:y|ies))|(?P<k>k|keys?)|(?P<v>v|values?)"
+    r"|(?P<o>o|out|output|proj|dense))(?:_?(?:proj|lin|linear))?"
+)
+
+
+def load_layout(mha: Any, state_dict: Any) -> str:
+    """Loads the weights of another class into `mha`; see `MultiHeadAttention.load_layout`."""
+    ours = {name: torch.zeros_like(x) for name, x in mha.state_dict().items()}
+    if not {"w_qkv.weight", "w_o.weight"} <= ours.keys() <= {*_OUR_NAMES.values()}:
+        raise ValueError(f"w_qkv and w_o must hold a weight and a bias; they hold {say([*ours])}.")
+    places = {}  # (role, kind) → where it goes
+    for kind in ("weight", "bias") if "w_o.bias" in ours else ("weight",):
+        rows = ours[f"w_qkv.{kind}"]
+        places |= {("qkv", kind): rows, ("o", kind): ours[f"w_o.{kind}"]}
+        places |= zip(((role, kind) for role in "qkv"), rows.chunk(3), strict=True)
+    parts = _parts(state_dict)
+    roles = {role for role, kind in parts if kind == "weight"}
+    if roles not in ({*"qkvo"}, {"qkv", "o"}):
+        raise ValueError(f"{_WANTED}; got weights of {say(sorted(roles)) if roles else 'none'}.")
+    rows = ours["w_qkv.weight"]
+    by_head = any(len(heads) > 1 or heads[0].ndim == 3 for heads in parts.values())
+    turned = [x.shape for x in parts.get(("qkv", "weight"), ())] == [rows.shape[::-1]]
+    layout = "by head" if by_head else "separate" if "q" in roles else "fused"
+    layout += ", turned" if turned else ""
+    layout += ", with biases" if len(parts) > len(roles) else ", without biases"
+    for (role, kind), heads in parts.items():
+        x, place = torch.cat(heads), places.get((role, kind))
+        if x.ndim == 3:  # (h, d_model, d_k), and of the output (h, d_k, d_model)
+            x = x.flatten(0, 1).mT if role == "o" else x.mT.flatten(0, 1)
+        x = x.flatten() if kind == "bias" else x.mT if turned else x
+        if place is None or x.shape != place.shape:
+            wanted = "none" if place is None else f"{tuple(place.shape)}"
+            raise ValueError(
+                f"state_dict was read as {layout}; for this module the {kind} of {role} must be "
+                f"{wanted}, and is {tuple(x.shape)}."
+            )
+        place.copy_(x)
+    mha.load_state_dict(ours)
+    return layout
+
+
+_WANTED = (
+    "state_dict must hold one attention layer: output, and q, k and v, fused or each by itself"
+)
+
+
+def _parts(state_dict: Any) -> dict[tuple[str, str], list[Tensor]]:
+    """(role, kind) → its tensor, or one for each head; without causal masks stored beside them."""
+    require_kind("state_dict", state_dict, Mapping)
+    found: dict[tuple[str, str], dict[int, Tensor]] = {}
+    for name, x in state_dict.items():
+        require_kind(f"state_dict[{say(name)}]", x, Tensor)
+        last = re.sub(r"(\.0)?[._](weight|bias)$", "", name).lower().rpartition(".")[2]
+        if x.ndim in (0, 4) or last in ("mask", "tril"):
+            continue
+        role, head = _ROLE.fullmatch(last), re.search(r"heads?\.(\d+)\.", name)
+        kind = "bias" if name.endswith("bias") or last.startswith("b_") else "weight"
+        heads = found.setdefault((str(role and role.lastgroup), kind), {})
+        number = int(head[1]) if head else 0
+        if role is None or number in heads:
+            raise ValueError(f"{_WANTED}; got {say(name)}, another thing or one of these again.")
+        heads[number] = x.detach()
+    return {part: [heads[i] for i in sorted(heads)] for part, heads in found.items()}

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from mha_lesson.attention import attend, heads_of, merge_heads
-from mha_lesson.execution import plain_weight
+from mha_lesson.execution import is_traced, plain_weight
 from mha_lesson.masks import fit_axes, out_of_reach
-from mha_lesson.refusals import require_ids, require_kind
+from mha_lesson.refusals import require_ids, require_kind, require_placement
 from mha_lesson.refusals.of_attention import require_output
 from mha_lesson.refusals.of_decoding import (
     backward_pass,
@@ -94,7 +94,7 @@ def _angles(n_seen: int, n_new: int, base: float, like: Tensor) -> tuple[Tensor,
     """`_cos_and_sin` of the positions from n_seen on, for the rows of `like`."""
     d_k = like.shape[-1]
     # A tensor of another class has no values, or is traced: what it makes must not be kept.
-    if type(like) is Tensor and not torch.compiler.is_compiling():
+    if type(like) is Tensor and not is_traced():
         number, row = divmod(n_seen, _PAGE)
         if row + n_new <= _PAGE:
             cos, sin = _page(number, d_k, base, like.dtype, like.device)
@@ -274,7 +274,7 @@ def _with_spare(n: int) -> int:
 
 def _recorded(*tensors: Tensor) -> bool:
     """Whether a gradient or a graph is recorded, which memory that changes would spoil."""
-    if torch.compiler.is_compiling():
+    if is_traced():
         return True
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
@@ -304,6 +304,8 @@ class GroupedQueryAttention(nn.Module):
         bias: bool = False,
         rope_base: float | None = None,
         window: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         """Draws the weights of q, k, v and W^O by Glorot's rule, one by one; biases are 0.
 
@@ -316,21 +318,21 @@ class GroupedQueryAttention(nn.Module):
             rope_base: queries and keys are rotated with this base; they are not if None.
             window: a token looks at itself and at the window − 1 tokens before it; at all of
                 them if None.
+            device, dtype: of the weights; PyTorch's defaults if None.
 
         Raises:
-            TypeError, ValueError: a size is not a positive integer, or one does not divide another.
+            TypeError, ValueError: an argument does not fit; the sentence says which and why.
         """
         super().__init__()
-        require_layer(d_model, n_heads, n_kv_heads, d_k, bias, rope_base, window)
-        d_k = d_model // n_heads if d_k is None else d_k
-        # torch wants Python's own numbers
-        d_model, n_heads, n_kv_heads, d_k = map(int, (d_model, n_heads, n_kv_heads, d_k))
+        sizes = require_layer(d_model, n_heads, n_kv_heads, d_k, bias, rope_base, window)
+        (d_model, n_heads, d_k), n_kv_heads = sizes, int(n_kv_heads)
         self.d_model, self.n_heads, self.n_kv_heads, self.d_k = d_model, n_heads, n_kv_heads, d_k
         self.rope_base = None if rope_base is None else float(rope_base)
         self.window = None if window is None else int(window)
         self.parts = (n_heads * d_k, n_kv_heads * d_k, n_kv_heads * d_k)  # rows of q, k and v
-        self.w_qkv = nn.Linear(d_model, sum(self.parts), bias=bias)
-        self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias)
+        like = require_placement(device, dtype)
+        self.w_qkv = nn.Linear(d_model, sum(self.parts), bias=bias, **like)
+        self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias, **like)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -423,7 +425,7 @@ class GroupedQueryAttention(nn.Module):
 def _window_hides_nothing(n_tokens: int, window: int | None) -> bool:
     """Whether the window blocks no earlier token. False where lengths are symbols, so that one
     graph serves any length."""
-    known = type(n_tokens) is int and not torch.compiler.is_compiling()
+    known = type(n_tokens) is int and not is_traced()
     return window is None or (known and n_tokens <= window)
 
 

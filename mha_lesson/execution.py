@@ -48,12 +48,17 @@ def thirds_of(layer: nn.Linear, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
 
 def may_hold_true(flags: Bool[Tensor, "..."]) -> bool:
     """Whether one of them is True; True, too, where only waiting, or nothing, would tell."""
-    if flags.device.type != "cpu" or torch.compiler.is_compiling():
+    if not flags.is_cpu or is_traced():
         return True
     try:
         return bool(flags.any())
     except RuntimeError:  # a batch of vmap, or a tensor without values
         return True
+
+
+def is_traced() -> bool:
+    """Whether a graph is being made, for other values than those at hand."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
@@ -76,7 +81,7 @@ def by_rows(
     T_q × T_k pairs the weights are held then, and no scores.
     """
     recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
-    if recorded or torch.compiler.is_compiling():  # traced sizes may be symbols
+    if recorded or is_traced():  # traced sizes may be symbols
         return weights_of(query, key, mask).to(dtype)
     n = max(1, SCORES_AT_ONCE // max(1, math.prod(query.shape[:-2]) * key.shape[-2]))
     queries = query.split(n, dim=-2)

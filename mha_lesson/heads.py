@@ -73,11 +73,7 @@ def join_pieces(
 
 
 def strongest_word(weights: Float[Tensor, "*heads W W"]) -> Tensor:
-    """(…, W) the word each word looks at most, leaving out itself, "[CLS]" and "[SEP]".
-
-    Raises:
-        TypeError, ValueError: `weights` are not (…, W, W), or W is below 4: a word has no other.
-    """
+    """(…, W) the word each word looks at most, leaving out itself, "[CLS]" and "[SEP]"."""
     _require_square(weights)
     if weights.shape[-1] < 4:
         raise ValueError(
@@ -108,14 +104,11 @@ def best_offset(links: Sequence[Link]) -> tuple[int, float]:
     """What needs no head at all: the distance that explains most links, and its share of them.
 
     Args:
-        links: (from, to) word numbers, of one sentence or of many.
+        links: (from, to) word numbers, at least one link, of one sentence or of many.
 
     Returns:
         The offset (1: the word after), and from 0 to 1 how many links have it. Of several that
         explain as many it is the nearest, and of two as near the one after.
-
-    Raises:
-        ValueError: there are no links.
     """
     pairs = _pairs(links, MOST)
     if not pairs:

@@ -1,4 +1,8 @@
-"""What is built around the taught class: models small enough to train while you watch."""
+"""What is built around the taught class: models small enough to train while you watch.
+
+What does not fit (ids of another shape, too many of them, or outside the vocabulary) is refused
+with a TypeError or ValueError that says why.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -34,12 +38,7 @@ class RepeatModel(nn.Module):
         self.reader = nn.Linear(d_model, n_ids)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T n_ids"]:
-        """Scores for the next id at every position.
-
-        Raises:
-            TypeError, ValueError: `ids` is not (B, T), T exceeds the positions there are, or an id
-                is not in the vocabulary.
-        """
+        """Scores for the next id at every position."""
         return self.reader(self.attention(self._embed(ids), causal=True))
 
     @torch.no_grad()
@@ -74,12 +73,7 @@ class TwoSidesModel(nn.Module):
         self.read_right = nn.Linear(d_model, n_letters)
 
     def forward(self, letters: Int[Tensor, "B T"]) -> Float[Tensor, "B T 2 n_letters"]:
-        """Scores for the letter on the left, [:, :, 0], and on the right, [:, :, 1].
-
-        Raises:
-            TypeError, ValueError: `letters` is not (B, T), T exceeds the positions there are, or
-                there is no such letter.
-        """
+        """Scores for the letter on the left, [:, :, 0], and on the right, [:, :, 1]."""
         positions = _positions("letters", letters, self.letter_embedding, self.position_embedding)
         positions = positions.expand(len(letters), -1, -1)
         gathered = self.attention(positions, positions, self.letter_embedding(letters))
@@ -142,12 +136,7 @@ class LanguageModel(nn.Module):
             nn.init.normal_(embedding.weight, std=0.1)  # small beside what the block will add
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T n_symbols"]:
-        """Scores for the next symbol at every position; no position sees a later one.
-
-        Raises:
-            TypeError, ValueError: `ids` is not (B, T), T exceeds n_tokens, or an id is not in the
-                alphabet.
-        """
+        """Scores for the next symbol at every position; no position sees a later one."""
         x = self._embed(ids)  # (B, T, d_model)
         norms = self.norm_before_attention, self.norm_before_feed_forward
         x = pre_norm(x, norms, lambda y: self.attention(y, causal=True), self.feed_forward)
@@ -173,10 +162,6 @@ class LanguageModel(nn.Module):
 
         Returns:
             (T0 + n_more,) ids, on the CPU.
-
-        Raises:
-            TypeError, ValueError: `ids` is not (T0,), is empty, or an id is not in the alphabet;
-                n_more is negative; or the temperature is not positive.
         """
         refusals.require_ids("ids", ids, 1, "(T0,)", self.symbol_embedding.num_embeddings)
         if len(ids) == 0:
@@ -228,12 +213,7 @@ class Writer(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], cache: KVCache | None = None
     ) -> Float[Tensor, "B T n_symbols"]:
-        """Scores for the next symbol at every position; a cache holds all earlier ones.
-
-        Raises:
-            TypeError, ValueError: `ids` is not (B, T), an id is not in the alphabet, or the cache
-                does not fit.
-        """
+        """Scores for the next symbol at every position; a cache holds all earlier ones."""
         refusals.require_ids("ids", ids, 2, "(B, T)", self.embedding.num_embeddings)
         x = self.embedding(ids)  # (B, T, d_model)
         attend = partial(self.attention, cache=cache)
@@ -253,9 +233,6 @@ def bigram_log_probabilities(
     Returns:
         (n_symbols, n_symbols): row i, column j is log P(next is j | this is i), with one added
         to every count, so that no pair is impossible.
-
-    Raises:
-        TypeError, ValueError: `ids` is not (N,), or one is not below n_symbols.
     """
     refusals.require_sizes(n_symbols=n_symbols)
     refusals.require_ids("ids", ids, 1, "(N,)", n_symbols)
@@ -325,10 +302,8 @@ class Encoder(nn.Module):
         n_positions: int = 512,
     ) -> None:
         super().__init__()
-        refusals.require_sizes(
-            n_layers=n_layers, d_model=d_model, n_heads=n_heads, d_hidden=d_hidden
-        )
-        refusals.require_sizes(n_words=n_words, n_positions=n_positions)
+        refusals.require_sizes(n_layers=n_layers, n_words=n_words, n_positions=n_positions)
+        refusals.require_sizes(d_model=d_model, n_heads=n_heads, d_hidden=d_hidden)
         self.words = nn.Embedding(n_words, d_model)
         self.positions = nn.Embedding(n_positions, d_model)
         self.segments = nn.Embedding(2, d_model)

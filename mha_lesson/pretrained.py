@@ -2,7 +2,7 @@
 
 The weights come with a package that is never imported; two of its files are read, safetensors and
 JSON, and only if their SHA-256 are the ones below. They lie in the environment or in the user's
-data folder.
+data folder; what needs them raises `WeightsMissing` where they are not.
 """
 
 import hashlib
@@ -90,8 +90,7 @@ class PretrainedModel:
         """Hidden states and weights for one text.
 
         Raises:
-            TypeError: `text` is not a string.
-            ValueError: it is empty, longer than 512 tokens, or made of unknown signs only.
+            TypeError, ValueError: it is no string, empty, of unknown signs, or over 512 tokens.
         """
         encoding = self._tokenized("text", text)
         if len(encoding.ids) <= 2:
@@ -121,8 +120,7 @@ class PretrainedModel:
         """Token numbers, padded with 0, and the mask that blocks the padding.
 
         Raises:
-            TypeError: `texts` are not strings.
-            ValueError: there is none, or one is longer than 512 tokens.
+            TypeError, ValueError: there is none, or one is no string or over 512 tokens long.
         """
         texts = refusals.listed_texts("texts", texts)
         if not texts:
@@ -221,20 +219,12 @@ def _sentence_vectors(
 
 
 def weights_path() -> Path:
-    """The published file, its hash compared.
-
-    Raises:
-        WeightsMissing: it is not installed, or it is another file.
-    """
+    """The published file, its hash compared."""
     return _published(WEIGHTS)
 
 
 def load() -> PretrainedModel:
-    """The model with its published weights, in evaluation mode, on the CPU.
-
-    Raises:
-        WeightsMissing: the weights are not installed, or not the published ones.
-    """
+    """The model with its published weights, in evaluation mode, on the CPU."""
     with torch.device("meta"), _SkippedDraws():  # a learner's random numbers stay as they are
         encoder = Encoder()
     with torch.device("cpu"):  # whatever the default device is
@@ -252,13 +242,8 @@ class _SkippedDraws(TorchFunctionMode):
 
 
 def load_untrained(seed: int = 0) -> PretrainedModel:
-    """The control: the same numbers in every tensor, but in random order, so all learning is gone.
-
-    Args:
-        seed: the same seed gives the same order.
-
-    Raises:
-        WeightsMissing: as `load`.
+    """The control: the same numbers in every tensor, but in the seed's random order, so all
+    learning is gone.
     """
     refusals.require_seed(seed)
     model = load()
@@ -271,11 +256,7 @@ def load_untrained(seed: int = 0) -> PretrainedModel:
 
 
 def tokenizer() -> Tokenizer:
-    """The model's own tokenizer, without the padding and cutting that its file asks for.
-
-    Raises:
-        WeightsMissing: as `load`.
-    """
+    """The model's own tokenizer, without the padding and cutting that its file asks for."""
     made = Tokenizer.from_file(str(_published(TOKENIZER)))
     made.no_padding()
     made.no_truncation()

@@ -15,12 +15,7 @@ from mha_lesson.refusals import require_positive_int, require_text
 
 
 class Progress:
-    """`with Progress(600, "two sides") as bar: … bar.advance("loss 1.23")`, once for each step.
-
-    Args:
-        total: how many steps there are.
-        label: what is being done, in front of the bar.
-    """
+    """`with Progress(600, "two sides") as bar: … bar.advance("loss 1.23")`, once for each step."""
 
     redraw_after = 0.25  # seconds: more often, and drawing slows down what it reports
 

@@ -1,7 +1,7 @@
 """Small tasks to train on, drawn by seeded generators on the CPU, so every machine sees the same.
 
 Every `…_batches` function is endless and starts afresh from its seed; `training.train` takes from
-it and moves each batch to the model's device.
+it and moves each batch to the model's device. What does not fit is refused by name.
 """
 
 from collections.abc import Iterator
@@ -28,9 +28,6 @@ def repeat_batches(
 
     Yields:
         (B, T) ids from 0 to n_ids - 1.
-
-    Raises:
-        TypeError, ValueError: a size is not a positive integer, or the seed not a whole number.
     """
     refusals.require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_ids=n_ids)
     return (ids.repeat(1, n_tokens) for ids in _random_ints(n_ids, (n_rows, 1), seed))
@@ -41,7 +38,7 @@ def letter_batches(
 ) -> Iterator[Int[Tensor, "B T"]]:
     """The rows of the two-sides task: random letters, each independent of the others.
 
-    Args, Yields, Raises: as `repeat_batches`; the answers are `both_sides` of a batch.
+    Args, Yields: as `repeat_batches`; the answers are `both_sides` of a batch.
     """
     refusals.require_sizes(n_rows=n_rows, n_tokens=n_tokens, n_letters=n_letters)
     return _random_ints(n_letters, (n_rows, n_tokens), seed)
@@ -55,9 +52,6 @@ def both_sides(letters: Int[Tensor, "B T"]) -> Int[Tensor, "B inner 2"]:
 
     Returns:
         (B, T - 2, 2): [..., 0] the letter on the left, [..., 1] the one on the right.
-
-    Raises:
-        TypeError, ValueError: `letters` is not (B, T), or has no inner position.
     """
     refusals.require_axes("letters", letters, 2, "(B, T)")
     if letters.shape[1] < 3:
@@ -73,12 +67,6 @@ def text_batches(
     Args:
         ids: (N,) the text, one id for each symbol.
         n_rows, n_tokens, seed: as `repeat_batches`.
-
-    Yields:
-        (B, T) ids.
-
-    Raises:
-        TypeError, ValueError: a size is not a positive integer, or the text is shorter than T.
     """
     refusals.require_sizes(n_rows=n_rows, n_tokens=n_tokens)
     refusals.require_axes("ids", ids, 1, "(N,)")

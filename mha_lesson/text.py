@@ -1,6 +1,6 @@
 """The texts of the course, read from `data/`, which a wheel holds inside this package.
 
-data/README.md says where each comes from.
+data/README.md says where each comes from. All that is read raises what `data_file` raises.
 """
 
 import csv
@@ -113,11 +113,7 @@ class Sentence:
         return labels(self.tokens)
 
     def to(self, device: str | torch.device) -> Self:
-        """The same sentence, its tensors on `device`.
-
-        Raises:
-            ValueError: this machine has no such device.
-        """
+        """The same sentence, its tensors on `device`, which this machine must have."""
         refusals.require_device("device", device)
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         moved: Any = {k: v.to(device) for k, v in values.items() if torch.is_tensor(v)}
@@ -146,11 +142,7 @@ class Sentence:
 
 @cache
 def sentence() -> Sentence:
-    """ "The creek was cold and the spunky dog wanted to jump over it.", with its real vectors.
-
-    Raises:
-        FileNotFoundError, ValueError: as `data_file`.
-    """
+    """ "The creek was cold and the spunky dog wanted to jump over it.", with its real vectors."""
     with safe_open(data_file("sentence.safetensors"), framework="pt") as file:
         words = json.loads(file.metadata()["sentence"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -229,11 +221,7 @@ def words(text: str) -> list[str]:
 
 @cache
 def annotated_sentences() -> tuple[Annotated, ...]:
-    """The sentences of data/links.tsv.
-
-    Raises:
-        FileNotFoundError, ValueError: as `data_file`.
-    """
+    """The sentences of data/links.tsv."""
     found = []
     for row in _rows("links.tsv"):
         text, links = row.pop("sentence"), {}
@@ -245,11 +233,7 @@ def annotated_sentences() -> tuple[Annotated, ...]:
 
 @cache
 def pronoun_pairs() -> tuple[Pair, ...]:
-    """The pairs of data/pairs.tsv.
-
-    Raises:
-        FileNotFoundError, ValueError: as `data_file`.
-    """
+    """The pairs of data/pairs.tsv."""
     return tuple(
         Pair(row["kind"], row["part"] == "held out", _pronouns(row["sentence"], row["candidates"]))
         for row in _rows("pairs.tsv")
@@ -257,12 +241,7 @@ def pronoun_pairs() -> tuple[Pair, ...]:
 
 
 def random_sentences(n_sentences: int, n_words: int, *, seed: int = 0) -> list[str]:
-    """Words of the annotated sentences in random order: no grammar, and nothing to understand.
-
-    Args:
-        n_sentences, n_words: how many sentences of how many words.
-        seed: the same seed gives the same sentences.
-    """
+    """Words of the annotated sentences in random order: no grammar, and nothing to understand."""
     refusals.require_sizes(n_sentences=n_sentences, n_words=n_words)
     refusals.require_seed(seed)
     vocabulary = sorted(
@@ -309,9 +288,5 @@ def _pronoun(marked: str, meant: str, other: str) -> Pronoun:
 
 @cache
 def northanger_abbey() -> str:
-    """Jane Austen's *Northanger Abbey*, to train a small language model on.
-
-    Raises:
-        FileNotFoundError, ValueError: as `data_file`.
-    """
+    """Jane Austen's *Northanger Abbey*, to train a small language model on."""
     return data_file("northanger_abbey.txt").read_text(encoding="ascii")

@@ -1,4 +1,7 @@
-"""One training loop for all models of the course, and measures of the models it has trained."""
+"""One training loop for all models of the course, and measures of the models it has trained.
+
+What does not fit is refused with a TypeError or ValueError that names it.
+"""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,11 +47,7 @@ class Run:
         return len(self.losses) == self.n_steps
 
     def at(self, step: int) -> nn.Module:
-        """A copy of the model as it was after `step` steps.
-
-        Raises:
-            ValueError: no snapshot was taken there.
-        """
+        """A copy of the model as it was after `step` steps, if a snapshot was taken there."""
         if not (refusals.is_whole(step, 0, MOST) and step in self.snapshots):
             raise ValueError(f"step must be one of {sorted(self.snapshots)}; got {say(step)}.")
         model = copy.deepcopy(self.model)
@@ -86,10 +85,6 @@ def train(
 
     Returns:
         The `Run`; `run.finished` is False where it was interrupted.
-
-    Raises:
-        TypeError, ValueError: an argument does not fit, the batches do not last, or the loss is
-            no scalar that depends on the model; the sentence says which.
     """
     where = _device_of(model)
     refusals.require_callable("loss", loss)
@@ -162,9 +157,6 @@ def next_token_loss(
     Args:
         logits: (B, T, V); those at position i are about token i + 1.
         tokens: (B, T) with T of at least 2.
-
-    Raises:
-        TypeError, ValueError: a shape or dtype does not fit, or a token is not below V.
     """
     refusals.require_floats("logits", logits, "(B, T, V)")
     refusals.require_axes("logits", logits, 3, "(B, T, V)")
@@ -198,9 +190,6 @@ def two_sides_loss(
         model: a `TwoSidesModel`.
         letters: (B, T).
         sides: which neighbours are asked for: 0 the left one, 1 the right one.
-
-    Raises:
-        TypeError, ValueError: `letters` or `sides` do not fit, or the model gives other scores.
     """
     sides = refusals.listed_ints("sides", sides, 0, 1)
     refusals.require_positive_int("the number of sides", len(sides))
@@ -278,12 +267,7 @@ class SideAccuracy(NamedTuple):
 
 @torch.no_grad()
 def side_accuracy(model: nn.Module, letters: Int[Tensor, "B T"]) -> SideAccuracy:
-    """How often a `TwoSidesModel` names the neighbours of the inner positions.
-
-    Args:
-        model: a `TwoSidesModel`.
-        letters: (B, T), on any device.
-    """
+    """How often a `TwoSidesModel` names the neighbours of the inner positions."""
     answers = both_sides(letters).to(_device_of(model))
     right = _scores(model, letters.to(answers.device)).argmax(dim=-1) == answers  # (B, T - 2, 2)
     differ = answers[..., 0] != answers[..., 1]
@@ -303,9 +287,6 @@ def with_uniform_attention(model: nn.Module) -> nn.Module:
     With W^Q, W^K and their biases at zero every score is zero, and the softmax shares equally
     among all keys that are not blocked. The gradient of each has the other as a factor, so that
     both stay zero. Nothing else changes.
-
-    Raises:
-        TypeError, ValueError: `model` is no model, or its W^Q and W^K are pruned or parametrised.
     """
     refusals.require_kind("model", model, nn.Module)
     for attention in attentions_of(model):
@@ -325,10 +306,6 @@ def silence_head(model: nn.Module, head: int, *, layer: int = 0) -> nn.Module:
         model: anything with a MultiHeadAttention in it.
         head: from 0 to h - 1.
         layer: which MultiHeadAttention, counted from 0 in the order of the model.
-
-    Raises:
-        TypeError, ValueError: `model` is no model, there is no such layer or head, or its W^O is
-            pruned or parametrised.
     """
     refusals.require_kind("model", model, nn.Module)
     attentions = attentions_of(model)
@@ -357,9 +334,6 @@ def weight_by_offset(
 
     Returns:
         (…, offsets): the mean over those queries for which every offset lies in the sequence.
-
-    Raises:
-        TypeError, ValueError: there is no such query, or the weights are not square.
     """
     refusals.require_floats("weights", weights, "(..., T, T)")
     offsets = refusals.listed_ints("offsets", offsets)

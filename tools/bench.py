@@ -26,13 +26,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mha_course.collection import cost
-from mha_lesson import GroupedQueryAttention, KVCache, MultiHeadAttention, causal_mask
+from mha_lesson import (
+    GroupedQueryAttention,
+    KVCache,
+    MultiHeadAttention,
+    causal_mask,
+    padding_mask,
+    scaled_dot_product_attention,
+)
 
 SIZES = [(1, 16, 64, 4), (8, 128, 512, 8), (1, 1024, 512, 8), (1, 4096, 512, 8)]
 BUDGET = 8.0  # seconds of one row
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CONTESTANTS = {
     "block": "the minimal block against itself: the noise of this run",
+    "three layers": "the minimal block with three projection layers in place of one",
     "fused": "mha_lesson, without weights",
     "explicit": "mha_lesson, with every head's weights",
     "torch": "nn.MultiheadAttention(need_weights=False)",
@@ -42,17 +50,36 @@ CONTESTANTS = {
 
 
 class MinimalBlock(nn.Module):
-    """Causal self-attention in seven lines: what the others are measured by."""
+    """Self-attention in seven lines, causal or with a mask: what the others are measured by."""
 
     def __init__(self, mha: MultiHeadAttention) -> None:
         super().__init__()
         self.w_qkv, self.w_o, self.n_heads = mha.w_qkv, mha.w_o, mha.n_heads
 
-    def forward(self, x: Tensor) -> Tensor:
+    def heads(self, x: Tensor) -> tuple[Tensor, ...]:
+        B, T, _ = x.shape
+        return self.w_qkv(x).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
         B, T, d_model = x.shape
-        q, k, v = self.w_qkv(x).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        q, k, v = self.heads(x)
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=keep, is_causal=keep is None)
         return self.w_o(context.transpose(1, 2).reshape(B, T, d_model))
+
+
+class ThreeLayers(MinimalBlock):
+    """The same with a layer each for Q, K and V in place of the fused one."""
+
+    def __init__(self, mha: MultiHeadAttention) -> None:
+        super().__init__(mha)
+        rows = zip(mha.w_qkv.weight.chunk(3), mha.w_qkv.bias.chunk(3), strict=True)
+        self.three = [(nn.Parameter(weight), nn.Parameter(bias)) for weight, bias in rows]
+
+    def heads(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(
+            F.linear(x, *layer).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+            for layer in self.three
+        )
 
 
 class LeastCode(nn.Module):
@@ -100,7 +127,7 @@ def contestants(size: tuple[int, ...], x: Tensor, backward: bool) -> dict[str, C
     """What takes turns, by name: functions without arguments that return the output."""
     _, T, d_model, n_heads = size
     mha = MultiHeadAttention(d_model, n_heads).to(x).train(backward)
-    block, theirs = MinimalBlock(mha), mha.to_torch()
+    block, three, theirs = MinimalBlock(mha), ThreeLayers(mha), mha.to_torch()
     blocked = causal_mask(T, x.device)
 
     def torch_module(fast_path: bool = False, **how: bool) -> Callable:
@@ -113,6 +140,7 @@ def contestants(size: tuple[int, ...], x: Tensor, backward: bool) -> dict[str, C
     calls = {
         "base": lambda: block(x),
         "block": lambda: block(x),
+        "three layers": lambda: three(x),
         "fused": lambda: mha(x, causal=True),
         "explicit": lambda: mha(x, causal=True, return_weights=True)[0],
         "torch": torch_module(need_weights=False, is_causal=True),
@@ -209,6 +237,52 @@ def speed(device: str) -> None:
         print_row(", ".join(map(str, size)), name, way, f"{1e3 * base:.3g}", *cells)
 
 
+PADDED = [(4, 16, 64, 4), (8, 64, 256, 8), (8, 128, 512, 8), (4, 512, 512, 8)]
+
+
+def padded(size: tuple[int, ...], device: str, backward: bool) -> tuple[float, dict[str, float]]:
+    """Seconds of the minimal block, and the ratios to it, and to PyTorch's function."""
+    B, T, d_model, n_heads = size
+    x = torch.randn(B, T, d_model, device=device, requires_grad=backward)
+    heads = torch.randn(3, B, T, n_heads, d_model // n_heads, device=device).transpose(2, 3)
+    q, k, v = (part.requires_grad_(backward) for part in heads)
+    mha = MultiHeadAttention(d_model, n_heads).to(device).train(backward)
+    block, theirs = MinimalBlock(mha), mha.to_torch()
+    mask = padding_mask(torch.linspace(T // 4, T, B, device=device).long(), T)
+    keep, how = ~mask, {"key_padding_mask": mask[:, 0, 0]}
+    modules: dict[str, Callable] = {
+        "base": lambda: block(x, keep),
+        "module": lambda: mha(x, mask=mask),
+        "nn.MHA": lambda: theirs(x, x, x, need_weights=False, **how)[0],
+        "module, weights": lambda: mha(x, mask=mask, return_weights=True)[0],
+        "nn.MHA, weights": lambda: theirs(x, x, x, average_attn_weights=False, **how)[0],
+    }
+    functions: dict[str, Callable] = {
+        "base": lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=keep),
+        "function": lambda: scaled_dot_product_attention(q, k, v, mask),
+    }
+    found, bases = {}, []
+    for calls in (modules, functions):
+        base, samples = in_turns({name: timer(c, x, backward) for name, c in calls.items()})
+        found |= {name: ratio(taken, base) for name, taken in samples.items()}
+        bases.append(statistics.median(base))
+    return bases[0], found
+
+
+def padding(device: str) -> None:
+    """A batch of several lengths, beside PyTorch's function with a mask turned round before."""
+    print("\nA padded batch, float32: the modules beside the minimal block, the function beside")
+    print("F.scaled_dot_product_attention, both with a mask where True = keep, made beforehand:\n")
+    columns = ["module", "nn.MHA", "function", "module, weights", "nn.MHA, weights"]
+    print_header("B, T, d_model, h", "pass", "base, ms", *columns)
+    torch.backends.mha.set_fastpath_enabled(False)
+    for size, backward in product(PADDED, (False, True)):
+        base, ratios = padded(size, device, backward)
+        cells = [f"{ratios[name]:.2f}" for name in columns]
+        way = "forward + backward" if backward else "forward"
+        print_row(", ".join(map(str, size)), way, f"{1e3 * base:.3g}", *cells)
+
+
 N_WRITTEN = 32
 WRITERS = [  # B, d_model, h, h_kv, tokens held, window
     (1, 64, 4, 4, 256, None), (1, 64, 4, 4, 1024, None), (1, 512, 8, 8, 1024, None),
@@ -301,30 +375,29 @@ def decoding(device: str) -> None:
 
 def memory(device: str) -> None:
     print("\nMemory of one forward pass at its peak, B, d_model, h = 1, 512, 8, float32, MiB:\n")
-    print_header("T", "fused", "explicit")
+    print_header("T", "fused", "explicit", "nn.MHA, weights")
     mha = MultiHeadAttention(512, 8).to(device).eval()
     for T in (512, 1024, 2048, 4096, 8192):
         x = torch.randn(1, T, 512, device=device)
-        calls = (partial(mha, x, causal=True, return_weights=which) for which in (False, True))
+        calls = [partial(mha, x, causal=True, return_weights=which) for which in (False, True)]
+        calls.append(partial(mha.to_torch(), x, x, x, average_attn_weights=False))
         peaks = [cost.peak_bytes(call, x.device) for call in calls]
         print_row(str(T), *(f"{peak / 2**20:,.0f}" for peak in peaks))
+
+
+PARTS = {"speed": speed, "padding": padding, "decoding": decoding, "memory": memory}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--only", choices=["speed", "decoding", "memory"], help="default: all")
+    parser.add_argument("--only", choices=PARTS, help="default: all")
     args = parser.parse_args()
     name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
     print(f"torch {torch.__version__}, {name}, {torch.get_num_threads()} CPU threads, causal\n")
     keep_freed_memory()
-    parts = [args.only] if args.only else ["speed", "decoding", "memory"]
-    if "speed" in parts:
-        speed(args.device)
-    if "decoding" in parts:
-        decoding(args.device)
-    if "memory" in parts:
-        memory(args.device)
+    for name in [args.only] if args.only else PARTS:
+        PARTS[name](args.device)
 
 
 if __name__ == "__main__":

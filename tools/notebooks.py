@@ -26,7 +26,7 @@ METADATA = {
         "language": "python",
         "name": "python3",
     },
-    "language_info": {"name": "python"},
+    "language_info": {"file_extension": ".py", "name": "python"},  # what nbconvert calls a script
 }
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 CLOSED = "jp-MarkdownHeadingCollapsed"

@@ -68,14 +68,15 @@ def _update(original: Path, mine: Path, record: dict[str, str], today: date) -> 
     """Adds one file, renews it, puts it beside the learner's, or leaves all as it is."""
     content, copy = without_outputs(original.read_bytes()), mine / original.name
     newest, current = _fingerprint(content), copy.read_bytes() if copy.exists() else None
+    now = None if current is None else _fingerprint(_as_it_came(current, content))
     beside = f"{copy.stem}.updated-"
     family = [name for name in record if name == copy.name or name.startswith(beside)]
     updates = mine.glob(f"{beside}*{copy.suffix}")  # also one that the record lost
-    as_copied = current is not None and record.get(copy.name) == _fingerprint(current)
+    as_copied = current is not None and record.get(copy.name) == now
 
     if current is None:
         line = f"New: {copy.name}"
-    elif _fingerprint(current) == newest:
+    elif now == newest:
         record[copy.name] = newest
         return None
     elif as_copied and write_whole(copy, content, current):
@@ -135,6 +136,16 @@ def without_outputs(content: bytes) -> bytes:
             cell |= {"outputs": made, "execution_count": None}
     notebook.setdefault("metadata", {})["language_info"] = LANGUAGE
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _as_it_came(current: bytes, content: bytes) -> bytes:
+    """A copy whose outputs a tool has cleared, with those of `content`; any other as it is."""
+    notebook, newest = _notebook(current), _notebook(content)
+    if not notebook or not newest or any(cell.get("outputs") for cell in notebook["cells"]):
+        return current
+    came = {cell.get("id"): cell.get("outputs") for cell in newest["cells"]}
+    cells = [cell | {"outputs": came.get(cell.get("id"))} for cell in notebook["cells"]]
+    return json.dumps(notebook | {"cells": cells}).encode()
 
 
 def _fingerprint(content: bytes) -> str:

@@ -196,3 +196,11 @@ def require_device(name: str, device: Any) -> None:
         torch.empty(0, device=device)
     except Exception as error:  # its kind depends on the device that is missing
         raise ValueError(f"{name} must be a device of this machine; got {say(device)}.") from error
+
+
+def require_placement(device: Any, dtype: Any) -> dict[str, Any]:
+    """A device and a floating-point dtype, or None, as the keywords of PyTorch's layers."""
+    require_device("device", device)
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype in FLOATS):
+        raise TypeError(f"dtype must be a floating-point dtype; got {describe(dtype)}.")
+    return {"device": device, "dtype": dtype}

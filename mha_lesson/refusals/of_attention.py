@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mha_lesson.refusals import (
     describe,
@@ -11,6 +11,7 @@ from mha_lesson.refusals import (
     require_floats,
     require_positive_int,
     require_probability,
+    require_sizes,
     require_tensor,
     say,
 )
@@ -26,6 +27,17 @@ def require_divisible(d_model: int, n_heads: int) -> None:
             f"dimensions; got d_model = {d_model} and n_heads = {n_heads}, "
             f"which leaves a remainder of {remainder}."
         )
+
+
+def require_layer_sizes(d_model: Any, n_heads: Any, d_k: Any, bias: Any) -> tuple[int, int, int]:
+    """d_model, h and d_k as Python's own numbers, which torch wants."""
+    require_sizes(d_model=d_model, n_heads=n_heads)
+    require_bool("bias", bias)
+    if d_k is None:
+        require_divisible(d_model, n_heads)
+        d_k = d_model // n_heads
+    require_sizes(d_k=d_k)
+    return int(d_model), int(n_heads), int(d_k)
 
 
 def require_attention_call(
@@ -106,7 +118,7 @@ def whole_lengths(lengths: Any) -> Tensor:
     """lengths (B,) of integers, as int64, of which torch has a maximum."""
     if not isinstance(lengths, Tensor):
         try:
-            lengths = torch.as_tensor(lengths)
+            lengths = torch.as_tensor(lengths, device="cpu")  # whatever the default is
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise TypeError(
                 f"lengths must be integers, a tensor (B,) or a list; got {describe(lengths)}."
@@ -173,15 +185,6 @@ def require_output(output: Any) -> None:
         raise ValueError(f"w_o must give a tensor (B, T, d_model); it gave {describe(output)}.")
 
 
-def require_copied(**layers: nn.Module) -> None:
-    """Layers that are their weight and bias, pruned or parametrised as they may be."""
-    for name, layer in layers.items():
-        if getattr(layer.forward, "__func__", None) is not nn.Linear.forward:
-            raise ValueError(
-                f"{name} must be an nn.Linear, whose weight can be copied; got {describe(layer)}."
-            )
-
-
 def _autocast_takes(*tensors: Tensor) -> bool:
     """Whether they are cast to one dtype now; float64 never is, and nothing on the meta device."""
     return all(
@@ -219,7 +222,7 @@ def require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
             f"mask must be on the device of query, {query.device}; got {describe(mask)}."
         )
     B, _, t_q, t_k = scores
-    fits = tuple(mask.shape) in ((t_q, t_k), (B, t_q, t_k)) or (
+    fits = tuple(mask.shape) in ((B, 1, 1, t_k), (t_q, t_k), (B, t_q, t_k)) or (
         mask.ndim == 4
         and all(have in (1, want) for have, want in zip(mask.shape, scores, strict=True))
     )

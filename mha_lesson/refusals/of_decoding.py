@@ -15,7 +15,11 @@ from mha_lesson.refusals import (
     require_positive,
     require_sizes,
 )
-from mha_lesson.refusals.of_attention import require_divisible, require_mask, require_tokens_for
+from mha_lesson.refusals.of_attention import (
+    require_layer_sizes,
+    require_mask,
+    require_tokens_for,
+)
 
 
 def _require_even(name: str, size: int) -> None:
@@ -49,24 +53,21 @@ def require_rotation(x: Any, positions: Any, base: Any) -> None:
 
 def require_layer(
     d_model: Any, n_heads: Any, n_kv_heads: Any, d_k: Any, bias: Any, rope_base: Any, window: Any
-) -> None:
-    """Sizes that fit each other, and options."""
-    require_sizes(d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads)
+) -> tuple[int, int, int]:
+    """Sizes that fit each other, and options; d_model, h and d_k as Python's own numbers."""
+    require_sizes(n_heads=n_heads, n_kv_heads=n_kv_heads)
     if n_heads % n_kv_heads:
         raise ValueError(
             f"n_heads must be a multiple of n_kv_heads, so that every head of keys and values "
             f"serves as many query heads; got n_heads = {n_heads} and n_kv_heads = {n_kv_heads}."
         )
-    require_bool("bias", bias)
-    if d_k is None:
-        require_divisible(d_model, n_heads)
-        d_k = d_model // n_heads
-    require_sizes(d_k=d_k)
+    sizes = require_layer_sizes(d_model, n_heads, d_k, bias)
     if rope_base is not None:
         require_positive("rope_base", rope_base)
-        _require_even("d_k", d_k)
+        _require_even("d_k", sizes[2])
     if window is not None:
         require_sizes(window=window)
+    return sizes
 
 
 def require_step(

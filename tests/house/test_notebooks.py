@@ -87,6 +87,7 @@ def test_is_stored_in_the_normal_form(path):
     nbformat.validate(stored)
     assert stored == notebooks.normalise(notebooks.read(path))
     assert set(stored.metadata) == {"kernelspec", "language_info"}
+    assert stored.metadata.language_info.file_extension == ".py"  # nbconvert --to script writes it
 
 
 @each_notebook

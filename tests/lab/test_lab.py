@@ -102,6 +102,8 @@ def test_an_explorer_says_that_it_wants_to_be_run_and_saving_it_unrun_is_no_chan
     assert not plain.outputs
     assert [output.data["text/plain"] for output in moving.outputs] == [copies.TO_RUN]
     nbformat.write(notebooks.read(mine / "a.ipynb"), mine / "a.ipynb")
+    change(mine / "a.ipynb", cleared)  # as nbstripout does: no change either
+    assert lab.sync(source, mine, TODAY) == []
     write(source, "a.ipynb", "explorer = 2", "explore.flow()")
     assert lab.sync(source, mine, TODAY) == ["Renewed, you had not changed it: a.ipynb"]
 
@@ -125,6 +127,11 @@ def opened(notebook) -> None:
 
 def ran(notebook) -> None:
     notebook["cells"][1]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "1.7 s"}]
+
+
+def cleared(notebook) -> None:
+    for cell in notebook["cells"]:
+        cell |= {"outputs": []} if cell["cell_type"] == "code" else {}
 
 
 def wrote(notebook) -> None:

@@ -605,6 +605,9 @@ def test_each_projection_starts_by_glorots_rule_for_itself():
         assert 0.98 * bound < weight.abs().max() <= bound
         assert abs(weight.std() - bound / math.sqrt(3)) < 0.05 * bound
     assert not mha.w_qkv.bias.any() and not mha.w_o.bias.any()
+    q, k, _ = MultiHeadAttention(64, 1).w_qkv(torch.randn(501, 64)).chunk(3, dim=-1)
+    for x in (q, k, q @ k.mT / 8):  # as the docstring says, and √d_k presumes
+        assert 0.8 < x.var() < 1.25
     before = mha.w_qkv.weight.clone()
     nn.init.ones_(mha.w_o.bias)
     mha.reset_parameters()
