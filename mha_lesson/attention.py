@@ -175,8 +175,8 @@ def attention_weights(
     mask: Bool[Tensor, "..."] | None,
 ) -> Float[Tensor, "*batch T_q T_k"]:
     """softmax(Q Kᵀ / √d_k), in the dtype of `key`."""
-    query = query.to(key.dtype) / math.sqrt(query.shape[-1])  # fewer divisions than of scores
-    scores = query @ key.transpose(-2, -1)  # .mT, for which the older ONNX export has no operator
+    query = query.to(key.dtype) / math.sqrt(query.shape[-1])  # fewer than scores
+    scores = query @ key.transpose(-2, -1)  # .mT is unknown to the older ONNX export
     if mask is not None:
         scores += as_bias(mask, scores.dtype)  # in place: no vmap over masks alone
     return scores.softmax(dim=-1)
@@ -356,6 +356,7 @@ class MultiHeadAttention(nn.Module):
         q, k, v = self._project(query, key, value)  # (B, h, T, d_k) each
         dropout = self.dropout if self.training else 0.0
         context, weights = attend(q, k, v, mask, causal, dropout, return_weights)
+        del q, k, v  # their memory, for what comes
         output = self.w_o(merge_heads(context))  # (B, T_q, d_model)
         require_output(output)
 
