@@ -191,7 +191,7 @@ def fused_attention(
     dropout: float,
 ) -> Float[Tensor, "*batch T_q d_v"]:
     """PyTorch's kernel, which holds no T_q × T_k; `mask` leaves each row a key."""
-    # Not the mask itself: there True means keep, and PyTorch would make this bias of it.
+    # Not the mask itself: there True means keep, and would be turned into this.
     bias = None if mask is None else as_bias(mask, query.dtype)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=bias, dropout_p=dropout, is_causal=causal
