@@ -7,4 +7,5 @@ In the order of the work: `files` (whose file it is, and which counts), `reading
 `sandboxed` with `slices` (the statements that an answer needs), outside it again `values` (a right
 answer's values, compared once more) and `signs` (what in a right answer makes one look), `review`
 (what to look at and to teach again), `pages` with `templates/` (what the teacher reads).
+`final_test` writes what a class hands in at the end.
 """

@@ -16,7 +16,7 @@ from math import inf
 from pathlib import Path
 
 from mha_course.classroom import files, pages, sandbox
-from mha_course.classroom.grading import EXERCISES, NAMES, Row, grade
+from mha_course.classroom.grading import ALL, EXERCISES, NAMES, Row, grade
 from mha_course.classroom.sandbox import Limits
 from mha_lesson.refusals import require_positive, require_positive_int
 
@@ -87,10 +87,11 @@ def assigned(exercises: str | None) -> tuple[str, ...]:
     path = Path(exercises)
     text = path.read_text(encoding="utf-8-sig") if path.is_file() else exercises
     words = {*re.findall(r"\w+", text)}
-    known = {e.name: {e.name, str(e.number)} for e in EXERCISES}
+    known = {name: {name} for name in ALL}
+    known |= {e.name: {e.name, str(e.number)} for e in EXERCISES}
     if unknown := sorted(words - set().union(*known.values())):
         raise SystemExit(
             f"--assigned takes numbers of exercises and their names, {NAMES[0]} or silence; "
             f"got {', '.join(unknown)}."
         )
-    return tuple(name for name in NAMES if words & known[name])
+    return tuple(name for name in ALL if words & known[name])

@@ -16,6 +16,7 @@ from typing import Any
 import matplotlib
 
 from mha_course import check
+from mha_course.check.exercises.variants import named
 from mha_course.classroom import sandboxed, signs, values
 from mha_course.classroom.files import HandIn, Learner, content, shown
 from mha_course.classroom.reading import Contents, course_cells, read
@@ -26,7 +27,8 @@ from mha_lesson.progress import Progress
 DONE, TRIED, OPEN, UNKNOWN, MISSING = STATES = ("done", "tried", "open", "not run", "missing")
 EXERCISES = (*check.EXERCISES, *check.SHORT)
 NAMES = tuple(exercise.name for exercise in EXERCISES)
-NOTEBOOK_OF = {exercise.name: exercise.notebook for exercise in EXERCISES}
+ALL = {exercise.name: exercise for exercise in EXERCISES} | named()  # and those of a final test
+NOTEBOOK_OF = {name: exercise.notebook for name, exercise in ALL.items()}
 BY_NOTEBOOK = {  # in the order of the course
     book: [name for name in NAMES if NOTEBOOK_OF[name] == book]
     for book in sorted({*NOTEBOOK_OF.values()})
@@ -102,7 +104,7 @@ class Row:
     @property
     def books(self) -> dict[str, list[str]]:
         """Notebook -> what was assigned of it."""
-        assigned = {b: [n for n in names if n in self.names] for b, names in BY_NOTEBOOK.items()}
+        assigned = {b: [n for n in self.names if NOTEBOOK_OF[n] == b] for b in BY_NOTEBOOK}
         return {book: names for book, names in assigned.items() if names}
 
     @property
@@ -209,7 +211,7 @@ def one(hand_in: HandIn, limits: Limits, stop: Event | None = None) -> Submissio
 
 def _run(cells: list[str], submission: Submission, limits: Limits, stop: Event) -> Outcome:
     book = submission.notebook
-    names = BY_NOTEBOOK.get(book, []) if book else NAMES
+    names = BY_NOTEBOOK.get(book, []) if book else [*ALL]
     with tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True) as work:
         asked = json.dumps({"cells": cells, "given": sorted(_given(cells)), "names": names})
         Path(work, sandboxed.FILE).write_text(asked, encoding="utf-8")
@@ -227,7 +229,7 @@ def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
         submission.note = "ended before all was judged"
     for line in lines:
         name, state = str(line.get("name")), line.get("state")
-        if name not in NAMES or submission.notebook not in ("", NOTEBOOK_OF[name]):
+        if name not in ALL or submission.notebook not in ("", NOTEBOOK_OF[name]):
             continue
         own = [cells[n] for n in _own_cells(session, name, line)]
         words, code = line.get("words"), "\n\n".join(own)
@@ -235,7 +237,7 @@ def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
             state, words = UNKNOWN, NOWHERE
         elif state == DONE and len(code) > MOST_CODE:
             state, words = UNKNOWN, TOO_LONG
-        elif state == DONE and not values.right(getattr(check, name), line.get("values")):
+        elif state == DONE and not values.right(ALL[name], line.get("values")):
             state, words = TRIED, NOT_ITS_VALUES
         elif state == DONE and (why := signs.borrowed(name, cells, own)):
             state, words = UNKNOWN, f"Right. {why}"

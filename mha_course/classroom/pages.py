@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from mha_course.base.disk import NOTEBOOKS, write_whole
 from mha_course.base.prose import prose
-from mha_course.classroom.grading import DONE, EXERCISES, MISSING, OPEN, TRIED, UNKNOWN, Row
+from mha_course.classroom.grading import ALL, DONE, MISSING, OPEN, TRIED, UNKNOWN, Row
 from mha_course.classroom.review import looks, slips
 from mha_course.classroom.sandbox import warning
 from mha_course.collection.questions import questions
@@ -31,7 +31,7 @@ SHOWN = {  # state → its sign, what it means, and what its learner is told
 SIGNS, MEANS, TO_LEARNERS = ({state: row[i] for state, row in SHOWN.items()} for i in range(3))
 MOST_GROUPS = 8  # that a terminal names; the page has all
 SECTION = re.compile(r"^\| `(\w+)` \| (\d\d), \*(.+?)\* \|$", re.M)
-LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in EXERCISES}
+LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in ALL.values()}
 
 
 def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
@@ -120,7 +120,7 @@ def words(rows: list[Row]) -> str:
     """The report in a terminal."""
     width = max(len(row.learner.name) + 2 * row.new for row in rows)
     asked = rows[0].names
-    numbers = [str(e.number or e.name[:2]) for e in EXERCISES if e.name in asked]
+    numbers = [str(e.number or e.name[:2]) for e in ALL.values() if e.name in asked]
 
     def line(name: str, cells: Iterable[str]) -> str:
         marks = " ".join(

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mha_course.classroom.grading import DONE, EXERCISES, NAMES, TRIED, UNKNOWN, Row
+from mha_course.classroom.grading import ALL, DONE, TRIED, UNKNOWN, Row
 from mha_course.classroom.signs import skeleton
 
 OTHERS = "others"  # the key of what no slip of a check names
@@ -42,7 +42,7 @@ def looks(rows: list[Row]) -> list[Look]:
     found: dict[tuple[str, str], Look] = {}
     for exercise, why, learner, code in _unclear(rows):
         found.setdefault((exercise, why), Look(exercise, why)).answers[learner] = code
-    order = ("", *NAMES)
+    order = ("", *ALL)
     return sorted((*found.values(), *_alike(rows)), key=lambda look: order.index(look.exercise))
 
 
@@ -76,7 +76,7 @@ def _alike(rows: list[Row]) -> Iterator[Look]:
 def slips(rows: list[Row]) -> list[Slip]:
     """Every ✗ of the class in a group, the most frequent first; a learner counts once in each."""
     # A submission can say anything: what no check says is left out.
-    known = {(e.name, s.key): (s.does, s.asks) for e in EXERCISES for s in e.slips}
+    known = {(e.name, s.key): (s.does, s.asks) for e in ALL.values() for s in e.slips}
     made: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for row in rows:
         for name in row.names:
@@ -85,6 +85,7 @@ def slips(rows: list[Row]) -> list[Slip]:
                 keys = [key for key in best.slips.get(name, []) if (name, key) in known]
                 for key in keys or [OTHERS]:
                     made[name, key][row.learner.name] = best.code.get(name, "")
+    order = [*ALL]
     groups = [Slip(*pair, *known.get(pair, (OTHERS_DO, "")), answers)
               for pair, answers in made.items()]  # fmt: skip
-    return sorted(groups, key=lambda s: (-len(s.answers), NAMES.index(s.exercise), s.key))
+    return sorted(groups, key=lambda s: (-len(s.answers), order.index(s.exercise), s.key))

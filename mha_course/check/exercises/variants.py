@@ -260,3 +260,8 @@ def spread_keys(course, k, h):
     r"""k is $(B, h_{kv}, T_k, d_k)$, h a multiple of $h_{kv}$. Give the keys $(B, h, T_k, d_k)$
     that h query heads use: query head i those of key head i // $(h / h_{kv})$."""
     return course(k.new_empty(1, h), k, product=lambda q, k: k, scale=unchanged)
+
+
+def named() -> dict[str, Exercise]:
+    """All of them by their own names."""
+    return {problem.name: problem for some in VARIANTS.values() for problem in some}

@@ -1,0 +1,73 @@
+"""A final test: drawn from what was learned, never over another file, and judged as handed in."""
+
+import inspect
+import os
+
+import nbformat
+import pytest
+
+from mha_course.check.exercises import variants_solved
+from mha_course.classroom import command, final_test
+from mha_course.classroom.grading import DONE, OPEN, TRIED
+
+pytestmark = pytest.mark.plain
+
+
+def read(folder):
+    return nbformat.read(folder / f"{folder.name}.ipynb", as_version=4)
+
+
+def test_a_seed_gives_one_test_of_what_was_learned(tmp_path):
+    books = final_test.books("02-05")
+    drawn = [final_test.chosen(books, seed) for seed in range(20)]
+    assert drawn[7] == final_test.chosen(books, 7) and len({str(one) for one in drawn}) == 20
+    for exercises, questions in drawn:
+        assert (len(exercises), len(questions)) == (3, 9)
+        assert {e.notebook for e in exercises} <= {*books} == {q.notebook for q in questions}
+        assert not any(question.aloud for question in questions)
+    assert final_test.chosen(["12"], 0)[0] == []
+    folder, _ = final_test.write(books, 7, tmp_path)
+    written = folder / "final_test7.ipynb"
+    written.write_text("a learner's")
+    again, _ = final_test.write(books, 7, tmp_path)
+    assert written.read_text() == "a learner's" and again.name == "final_test7-2"
+    page, key = (again / f"{again.name}{end}.html" for end in ("", "_key"))
+    for _, questions in [drawn[7]]:
+        for question in questions:
+            assert question.answer[:20] not in page.read_text("utf-8") + str(read(again))
+    assert "permute" in key.read_text("utf-8") or "def " in key.read_text("utf-8")
+
+
+@pytest.mark.parametrize("given", ["6-1", "01-99", "six", "01-", ""])
+def test_what_are_no_notebooks_is_refused(given):
+    with pytest.raises(ValueError, match=f"--notebooks takes .* got {given}"):
+        final_test.main(["--notebooks", given])
+    with pytest.raises(ValueError, match="--seed takes a whole number"):
+        final_test.main(["--seed", "-1"])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS")
+def test_what_is_handed_in_is_judged_by_the_line_that_it_prints(tmp_path, capsys):
+    """One right, one with a wrong answer, one as it was given out."""
+    final_test.main(["--notebooks", "03", "--seed", "1", "--out", str(tmp_path)])
+    line = capsys.readouterr().out.splitlines()[-1]
+    names = line.split("--assigned ")[1]
+    wrong = names.split(",")[0]
+    for who in ("ada", "bob", "leo"):
+        made = read(tmp_path / "final_test1")
+        for cell in (c for c in made.cells if c.source.startswith("def ") and who != "leo"):
+            name = cell.source[4 : cell.source.index("(")]
+            cell.source = inspect.getsource(getattr(variants_solved, name))
+            if (who, name) == ("bob", wrong):
+                cell.source = cell.source.replace(".permute(", ".transpose(0, 1).permute(")
+        (tmp_path / "in" / who).mkdir(parents=True)
+        nbformat.write(made, tmp_path / "in" / who / "final_test1.ipynb")
+    out = ["--out", str(tmp_path / "report")]
+    rows = command.main([str(tmp_path / "in"), "--assigned", names, *out])
+    states = {row.learner.name: [row.state(name) for name in names.split(",")] for row in rows}
+    assert states == {
+        "ada": [DONE, DONE],
+        "bob": [TRIED, DONE],
+        "leo": [OPEN, OPEN],
+    }
+    assert wrong in (tmp_path / "report/index.html").read_text("utf-8")
