@@ -2,9 +2,9 @@
 
 120 words a minute, 15 seconds for each visible line of code, the minutes that an exercise states
 (with two wrong tries, hints and solution), the seconds of waiting in a cell's tag `wait-N`, and for
-each question of a prediction its words and 15 seconds for the guess. Looking at pictures is not
-counted, but plans add a minute for each explorer, and half of one for a picture or a claim.
-`make notebooks` writes the minutes into notebooks, README and TEACHING.
+each question, of a prediction or said aloud, its words and 15 seconds for the answer. Looking at
+pictures is not counted, but plans add a minute for each explorer, and half of one for a picture or
+a claim. `make notebooks` writes the minutes into notebooks, README and TEACHING.
 """
 
 import re
@@ -18,7 +18,7 @@ from mha_course.pages.folds import folds
 
 WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15
 STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes?\.\*", re.M)
-HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution).*?</details>", re.S)
+HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution|Said it).*?</details>", re.S)
 END = r'(?:$|\\n|")'  # of a line, in a notebook's file, too
 SUM = re.compile(rf"(\| \*\*(\d+)–(\d+)\*\* \|.*\| )\d+( \| )\d+(?= \|{END})", re.M)
 OPENING = 5  # of each session: everybody opens the notebook
@@ -52,7 +52,8 @@ def _seconds(cell: NotebookNode) -> float:
     if cell.cell_type == "markdown":
         text = HELP.sub("", cell.source)
         exercise = sum(int(minutes) for minutes in STATED.findall(text))
-        return 60 * (exercise + len(words(text)) / WORDS_A_MINUTE)
+        aloud = SECONDS_A_GUESS * cell.source.count("<summary>Said it")
+        return 60 * (exercise + len(words(text)) / WORDS_A_MINUTE) + aloud
     folded = cell.metadata.get("jupyter", {}).get("source_hidden")
     hidden = folded or {"exercise", "check"} & {*tags}
     lines = 0 if hidden else sum(bool(line.strip()) for line in cell.source.splitlines())

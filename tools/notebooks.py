@@ -29,6 +29,7 @@ METADATA = {
     "language_info": {"file_extension": ".py", "name": "python"},  # what nbconvert calls a script
 }
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+IN_WORDS = re.compile(r"(^### In words\n\n(?:[^|\n].*\n|\n)*)(?:\|.*\n)+", re.M)
 CLOSED = "jp-MarkdownHeadingCollapsed"
 SOLUTION = re.compile(
     r"<details[^>]*>\s*<summary>[^<]*Solution[^<]*</summary>\s*```python\n(.*?)^```", re.S | re.M
@@ -79,6 +80,18 @@ def keep_measured(stored: NotebookNode, made: NotebookNode) -> NotebookNode:
     return made
 
 
+def with_questions(notebook: NotebookNode, book: str) -> NotebookNode:
+    """The notebook with the bank's questions for it in the cells `say-first-1` to `-3`."""
+    from mha_course.check.asked import aloud
+    from mha_course.collection.bank import bank
+
+    chosen = [q for q in bank().values() if q.aloud and q.notebook == book]
+    texts = {f"say-first-{i}": f"**{i}.** {aloud(q)}" for i, q in enumerate(chosen, 1)}
+    for cell in notebook.cells:
+        cell.source = texts.get(cell.id, cell.source)
+    return notebook
+
+
 def store(path: Path) -> str:
     """Run one notebook, write its normal form, and say what happened in one line."""
     # They stand on what the lab and the pages are made of.
@@ -86,7 +99,8 @@ def store(path: Path) -> str:
     from minutes import with_minutes
 
     before = path.read_text(encoding="utf-8")
-    made = with_minutes(keep_measured(read(path), normalise(run(read(path), FOLDER))))
+    made = keep_measured(read(path), normalise(run(read(path), FOLDER)))
+    made = with_minutes(with_questions(made, path.name[:2]))
     after = nbformat.writes(made).rstrip("\n") + "\n"
     if after == before:
         return f"{path.name}: the same"
@@ -120,13 +134,26 @@ def with_solutions(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
+def with_questions_in_words(guide: str) -> str:
+    """The teacher's guide with the table of the bank's questions, under *In words*."""
+    from mha_course.collection.bank import bank
+
+    rows = [
+        f"| {q.notebook} | {q.asks} | {q.answer} | “{q.often[0]}” {q.often[1]} |"
+        for q in bank().values()
+        if q.often
+    ]
+    head = "| | question | a good answer | a wrong one, and what it shows |\n|---|---|---|---|\n"
+    return IN_WORDS.sub(lambda found: found[1] + head + "\n".join(rows) + "\n", guide)
+
+
 def renew_tables() -> None:
-    """The minutes in the map of 00, the README and the teacher's guide."""
+    """The minutes in the map of 00, the README and the teacher's guide; the guide's questions."""
     from minutes import with_new_tables
 
     books = {path.stem: read(path) for path in paths()}
     for path in TABLES:
-        text = path.read_text(encoding="utf-8")
+        text = with_questions_in_words(path.read_text(encoding="utf-8"))
         path.write_text(with_new_tables(text, books), encoding="utf-8", newline="\n")
 
 

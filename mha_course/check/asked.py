@@ -1,6 +1,7 @@
 """Questions of the bank in practice: what is known by now, and how it was answered last time."""
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -20,6 +21,8 @@ HOW = {
     "number": "the number",
     "say": "how many of its points your answer lacked (0 if it had all)",
 }
+# √d_k, W_qᵀ; not in code
+SYMBOL = re.compile(r"`[^`]*`|(√?)\b([A-Za-z])([_^])([A-Za-z]+)(ᵀ?)")
 
 
 @cache
@@ -55,17 +58,39 @@ def chosen(day: date, notebooks: Collection[str], most: int) -> list[Question]:
     return (back[:room] + sorted(mixed, key=lambda q: q.level))[:most]
 
 
+def formulas(text: str) -> str:
+    """A plain sentence for a text cell: √d_k as a formula."""
+
+    def set_one(found: re.Match[str]) -> str:
+        root, letter, sign, small, turned = found.groups()
+        if letter is None:
+            return found[0]
+        small = rf"\text{{{small}}}" if len(small) > 1 else small
+        symbol = f"{letter}{sign}{small}{'^T' if turned else ''}"
+        return rf"$\sqrt{{{symbol}}}$" if root else f"${symbol}$"
+
+    return SYMBOL.sub(set_one, text)
+
+
+def aloud(question: Question) -> str:
+    """The question as it is asked aloud; an answer and what it holds are folded."""
+    points = "".join(f"\n- {point}" for point in question.must)
+    return formulas(
+        f"{question.asks}\n\n<details><summary>Said it aloud? An answer, and its points</summary>"
+        f"\n\n{question.answer}\n{points}\n\n</details>"
+    )
+
+
+def asks(question: Question) -> str:
+    """The question, with its choices if it has some."""
+    choices = [f"{i}. {choice}" for i, choice in enumerate(question.choices, 1)]
+    return formulas("\n".join([question.asks, "", *choices]).rstrip())
+
+
 def text(question: Question) -> str:
-    """The question as a cell of a notebook: its choices, and folded what a full answer holds."""
-    choices = "".join(f"\n{i}. {choice}" for i, choice in enumerate(question.choices, 1))
-    parts = [question.asks, *[choices] * bool(choices)]
-    if question.kind == "say":
-        points = "".join(f"\n- {point}" for point in question.must)
-        parts.append(
-            "<details><summary>Said it aloud? An answer, and its points</summary>\n\n"
-            f"{question.answer}\n{points}\n\n</details>"
-        )
-    return "\n\n".join([*parts, f"*Replace the dots by {HOW[question.kind]}.*"])
+    """The question as a cell of a notebook of practice."""
+    asked = aloud(question) if question.kind == "say" else asks(question)
+    return f"{asked}\n\n*Replace the dots by {HOW[question.kind]}.*"
 
 
 @dataclass(frozen=True)

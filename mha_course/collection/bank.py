@@ -37,6 +37,8 @@ class Question:
     number: float | None = None
     computed: str = ""
     needs: tuple[str, ...] = ()
+    aloud: bool = False
+    often: tuple[str, ...] = ()
 
     @property
     def notebook(self) -> str:
@@ -69,6 +71,6 @@ def bank() -> Mapping[str, Question]:
 
 def _question(name: str, **entry: Any) -> Question:
     wrong = tuple(Wrong(*one) for one in entry.pop("wrong", ()))
-    lists = {key: tuple(entry.pop(key, ())) for key in ("must", "needs")}
+    lists = {key: tuple(entry.pop(key, ())) for key in ("must", "needs", "often")}
     parts: dict[str, Any] = entry | lists
     return Question(name, wrong=wrong, **parts)

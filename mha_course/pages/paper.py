@@ -1,6 +1,7 @@
-"""A notebook on paper: hints and verdicts open, solutions at the end, predictions to be ticked."""
+"""A notebook on paper: hints and verdicts open, answers at the end, predictions to be ticked."""
 
 import re
+from collections import defaultdict
 
 from nbformat import NotebookNode, v4
 
@@ -8,25 +9,31 @@ from mha_course.base.stored import tagged
 from mha_course.pages.exporter import LINK, written
 
 SOLUTION = re.compile(r"<details>\s*<summary>Solution.*?</details>", re.S)
+LAST = re.compile(r"<details>\s*<summary>(?:Solution|Said it aloud).*?</details>", re.S)
 GUIDE_LINK = re.compile(r'<a href="\w+\.md\b[^>]*>(.*?)</a>', re.S)
 
 
 def printed(notebook: NotebookNode, name: str) -> str:
     """The page of a notebook, in one file."""
-    heading, solutions = "", []
+    heading, solutions = "", defaultdict[str, list[str]](list)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             if cell.source.startswith("#"):
                 heading = cell.source.splitlines()[0].lstrip("# ")
-            solutions += [f"### {heading}: solution\n\n{s}" for s in SOLUTION.findall(cell.source)]
+            solutions[heading] += LAST.findall(cell.source)
             # After a blank line, else Markdown reads it as part of the hint's HTML.
-            cell.source = SOLUTION.sub("\n*The solution stands at the end.*", cell.source)
+            cell.source = LAST.sub("\n*The answer stands at the end.*", cell.source)
             cell.source = cell.source.replace("<details>", "<details open>")
         elif tagged(cell, "claim"):
             for output in cell.outputs:
                 html = output.data["text/html"]
                 output.data["text/html"] = html.replace("<details ", "<details open ")
-    if solutions:
-        last = "\n\n".join(["## Solutions", *solutions]).replace("<details>", "<details open>")
+    last = "\n\n".join(
+        "\n\n".join([f"### {heading}: solution", *some])
+        for heading, some in solutions.items()
+        if some
+    )
+    if last:
+        last = f"## Solutions\n\n{last}".replace("<details>", "<details open>")
         notebook.cells.append(v4.new_markdown_cell(last))
     return LINK.sub(r"\1.html", GUIDE_LINK.sub(r"\1", written("paper", notebook, name)))

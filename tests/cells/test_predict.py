@@ -176,9 +176,6 @@ COMPUTED = {
     "scaling_sharp": first_over_nine_tenths,
     "scaling_spread": spread,
     "heads_it": lambda: f"at {text.sentence().tokens[head_maps(h=1)[0, it_creek()[0]].argmax()]}",
-    "heads_few": lambda: str(
-        min(d for d in range(1, 33) if head_maps(h=12, d_k=d)[1][it_creek()] > 0.25)
-    ),
     # No second route that takes less than training anew: the film's cell computes it under nbval.
     "training_eight": lambda: "about as soon",
 }
@@ -194,12 +191,17 @@ CONDITIONS = {
     "writes_least": ("about 10%, the least of all",
         lambda: 5 < gap_without(5) < 15 and min(range(12), key=gap_without) == 5),
     "writes_alone": ("more than 75%", lambda: 75 < gap_without(*range(9), 10, 11) < 100),
+    "writes_others": ("they stay", lambda: np.array_equal(
+        *(np.delete(maps("05", on=tuple(on))["how much each head writes, and where"], (3, 12), 0)
+          for on in ([True] * 12, [i != 3 for i in range(12)])))),
     "writes_off": ("zeros",
         lambda: not lengths(on=(False,) * 12).any()),
     "writes_one": ("less than half",
         lambda: lengths(h=1)[-1].mean() < lengths(h=12)[-1].mean() / 2),
     "heads_one": ("sharper",
         lambda: head_maps(h=1).max(-1).mean() > head_maps(h=12).max(-1).mean()),
+    "heads_orders": ("2: an order and its reverse",
+        lambda: max(len({*q.sign().tolist()}) for q in text.sentence().heads[0][..., 0]) == 2),
     "heads_which": ("in one",
         lambda: (head_maps(h=12)[:, it_creek()[0]].argmax(-1) == it_creek()[1]).sum() == 1),
     "heads_flat": ("flatter",

@@ -420,3 +420,12 @@ def test_no_open_cell_makes_one_wait(path):
         for cells in (minutes.thread(notebook), notebook.cells)
     ]
     assert max(waits[0]) <= 10 and sum(waits[0]) <= 30 and sum(waits[1]) - sum(waits[0]) <= 60
+
+
+@each_notebook
+def test_three_questions_are_said_first_as_the_bank_has_them(path):
+    notebook = notebooks.read(path)
+    said = [cell.source for cell in minutes.thread(notebook) if cell.id.startswith("say-first-")]
+    assert len(said) == len({*said}) == 3
+    again = notebooks.with_questions(notebooks.read(path), path.name[:2])
+    assert [cell.source for cell in again.cells] == [cell.source for cell in notebook.cells]

@@ -287,7 +287,7 @@ ROWS: dict[str, list[tuple[str, Callable[[], None] | None]]] = {
     "05": [("2.5 to 3.6", writes_against), ("head 9", head_9)],
     "06": [
         ("first, last", first_and_last_row),
-        ("ten of 32", None),
+        ("Two", None),
         (".98, .58", loudest_wins),
     ],
     "07": [("", None), ("", None)],
@@ -338,7 +338,8 @@ def test_what_they_will_see_is_what_is_computed(book):
             computed()
 
 
-def test_each_notebook_has_two_questions_to_be_answered_in_words():
+def test_the_questions_to_be_answered_in_words_are_the_banks():
+    assert notebooks.with_questions_in_words(GUIDE) == GUIDE
     row = r"^\| (\d\d) \| ([^|]+) \| [^|]+ \| [^|]+ \|$"
     rows = re.findall(row, GUIDE.split("### In words\n")[1].split("\n### ")[0], re.M)
     assert [row[0] for row in rows] == [book for book in BOOKS for _ in range(2)]
