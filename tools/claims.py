@@ -19,6 +19,8 @@ What is often said about attention, and what came out when a notebook of this se
 2026); *a lesson* has no address that we know, *classes* is where one hears it. Each figure was
 computed in the notebook named.
 “no” needs a test that could have said yes; where it could not, the claim is not decided.
+Each row says what chance alone would give and where the figure lies; “exact” where chance plays
+no part. {counts}
 This file is made from the notebooks by `python tools/claims.py`.
 
 | claim | stands in | notebook | holds | what is true | measured |
@@ -62,7 +64,9 @@ def row(path: Path, card: str) -> str:
 
 
 def text() -> str:
-    return HEAD + "".join(row(path, card) for path, card in claims())
+    rows = [row(path, card) for path, card in claims()]
+    counts = [f"{sum(f' | {word} | ' in line for line in rows)} {word}" for word in HOLDS.values()]
+    return HEAD.format(counts=f"Of {len(rows)} claims: {', '.join(counts)}.") + "".join(rows)
 
 
 if __name__ == "__main__":

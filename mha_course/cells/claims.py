@@ -1,6 +1,7 @@
 """A claim that tutorials repeat, put to the test: what was said, whether it holds, the figures."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mha_course.base.prose import prose
@@ -29,7 +30,8 @@ class Claim:
         verdict: what is true, in a sentence that can be read by itself.
         measured: the figures behind it, and on how much.
         null: what chance alone would give, or the best of as many tries by chance.
-        interval: where the figure lies, 95% of the time.
+        interval: where the figure lies, 95% of the time, or from the lowest run to the highest.
+        exact: why chance plays no part, in place of null and interval: "one counterexample".
         power: the smallest effect that this would have shown; needed where holds is None.
     """
 
@@ -40,18 +42,25 @@ class Claim:
     null: str = ""
     interval: str = ""
     power: str = ""
+    exact: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.holds, bool | None):
             raise TypeError(f"holds must be True, False or None; got {say(self.holds)}.")
         require_text(
             text=self.text, verdict=self.verdict, measured=self.measured,
-            null=self.null, interval=self.interval, power=self.power,
+            null=self.null, interval=self.interval, power=self.power, exact=self.exact,
         )  # fmt: skip
         if self.holds is None and not self.power:
             raise ValueError(
                 "power must say which effect would have been seen, since holds is None; got ''."
             )
+
+    @staticmethod
+    def span(figures: Iterable[float], places: int = 2) -> str:
+        """0.41 to 0.48: from the lowest figure to the highest, as words for `null`, `interval`."""
+        low, *_, high = sorted(figures)
+        return f"{low:.{places}f} to {high:.{places}f}"
 
     @property
     def word(self) -> str:
@@ -60,7 +69,8 @@ class Claim:
     @property
     def figures(self) -> str:
         """All that was measured, in one line."""
-        test = {"by chance": self.null, "interval": self.interval, "would show": self.power}
+        test = {"exact:": self.exact, "by chance": self.null, "interval": self.interval,
+                "would show": self.power}  # fmt: skip
         said = [f"{name} {figure}" for name, figure in test.items() if figure]
         return "; ".join([self.measured, *said])
 

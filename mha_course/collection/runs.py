@@ -156,6 +156,16 @@ def _language(part: str | None = None, uniform: bool = False) -> Plan:
     return Plan(fresh, 0, partial(_novel_batches, 24), predict_next, 600, 6e-3)
 
 
+def _parts() -> Float[Tensor, "part seed"]:
+    """Loss on unread text: whole, without one part, and with uniform shares after training."""
+    windows = novel_ids()[1][: 902 * 48].view(-1, 48).to(device)
+    parts = _language(), _language(uniform=True), _language("attention"), _language("feed_forward")
+    plans = [plan._replace(seed=seed) for plan in parts for seed in range(3)]
+    models = [run.model for run in _train_all(plans, "language models, part by part")]
+    models += [with_uniform_attention(model) for model in models[:3]]
+    return torch.tensor([predict_next(model, windows).item() for model in models]).view(5, 3)
+
+
 class WithoutRoot(TwoSidesModel):
     """Its queries are √d_k times as long, which undoes the division by √d_k."""
 
@@ -227,6 +237,7 @@ TRAINED = ("right", *(
 ))  # fmt: skip
 CONTEXTS = (11, 23, 35, 47)  # characters before an honest prediction
 ON_THE_WAY = ("right", "scale_d_model", "softmax_over_queries", "softmax_over_heads")
+RATES = (2e-3, 6e-3, 1.2e-2)  # learning rates
 CURVE_STEP = 30  # steps between two points of a curve
 
 
@@ -302,6 +313,15 @@ def fates(
     return torch.tensor(ends).view(len(names), len(seeds), 3).mT
 
 
+def _starts() -> Float[Tensor, "draw rate seed"]:
+    plans = [
+        _with("right", seed, glorot=glorot)._replace(learning_rate=rate)
+        for glorot, rate, seed in product((False, True), RATES, range(3))
+    ]
+    runs = _train_all(plans, "two draws at three rates")
+    return torch.tensor([reported_and_honest(run.model)[0] for run in runs]).view(2, 3, 3)
+
+
 def _curves() -> Float[Tensor, "name 2 point"]:
     runs = [_with(name).carry_out(name, snapshot_every=CURVE_STEP) for name in ON_THE_WAY]
     points = [[reported_and_honest(run.at(step), 5) for step in run.snapshots] for run in runs]
@@ -315,7 +335,7 @@ PLANS: dict[str, Plan] = {
     **{f"repeat, uniform, seed {s}": _repeat(4, s, uniform=True) for s in range(3)},
     **{
         f"two sides, h = {h}, seed {s}": _two_sides(h, s)
-        for h, seeds in {1: (1, 2, 7), 2: (1, 2, 7), 4: (1,), 8: (1,)}.items()
+        for h, seeds in {1: (1, 2, 7), 2: (1, 2, 7), 4: (1,), 8: (1, 2)}.items()
         for s in seeds
     },
     "two sides, only left": _two_sides(1, 0, (0,), 300),
@@ -331,6 +351,8 @@ PLANS: dict[str, Plan] = {
 TABLES: dict[str, Callable[[], Tensor]] = {
     # left letters right: (with the root, without), d_k = 16 and 128, seeds 0 to 2
     "root": _root,
+    # loss: whole, uniform, no attention, no feed-forward, swapped in, seeds 0 to 2
+    "language, parts": _parts,
     # loss: (h, h_kv) = (4, 4), (4, 2), (4, 1), (1, 1) at d_k = 12, seeds 0 to 2
     "shared keys": partial(_losses, ((4, 4, 12), (4, 2, 12), (4, 1, 12), (1, 1, 12)), 3),
     # loss: h = 1, 2, 4, 8, 12 with d_k = 48 / h, seeds 0 and 1
@@ -340,6 +362,8 @@ TABLES: dict[str, Callable[[], Tensor]] = {
     # the same from Glorot's draw of the weights, seeds 0 and 1; and of two, seeds 0 to 4
     "fates, Glorot's draw": partial(fates, seeds=range(2), glorot=True),
     "two fates, Glorot's draw": partial(fates, ON_THE_WAY[:2], glorot=True),
+    # loss, reported, of the right class: from nn.Linear's draw and Glorot's, `RATES`, seeds 0 to 2
+    "two draws": _starts,
     # loss, reported and honest, of `ON_THE_WAY`, every 30 steps, seed 0
     "fates on the way": _curves,
 }

@@ -51,6 +51,8 @@ def test_unscaled_the_largest_weight_comes_near_one_gradually(seed):
         scores_of(seed, 1000, d).softmax(dim=-1).amax(dim=-1).mean().item()
         for d in (8, 64, 512, 4096)
     )
+    rows_at_64 = scores_of(seed, 1000, 64).softmax(dim=-1).amax(dim=-1)
+    assert 0.44 < (rows_at_64 > 0.95).float().mean() < 0.56, "half of the rows have such a key"
     assert 0.55 < at_8 < 0.67 and 0.81 < at_64 < 0.9
     assert 0.935 < at_512 < 0.97 and at_4096 > 0.96  # four deviations of .004 around .952
 

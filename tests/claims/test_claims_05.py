@@ -90,6 +90,15 @@ def test_cls_is_looked_at_and_says_little(tokens):
     looked, written = torch.stack(looked), torch.stack(written)
     assert looked.mean() > 0.45
     assert written.mean() < 0.5 * looked.mean() and written.mean() < 0.15
+    V, weights = creek.heads[2].double(), creek.weights[:, tokens].double()
+
+    def moved_without(token):
+        left = weights.clone()
+        left[..., token] = 0
+        change = left / left.sum(dim=-1, keepdim=True) - weights
+        return (change @ V @ slabs.mT).sum(dim=0).norm(dim=-1).mean()
+
+    assert max(range(17), key=moved_without) == 0, "yet nobody is missed as much"
 
 
 def test_cls_has_next_to_no_value_in_eleven_heads():

@@ -95,6 +95,21 @@ def head_count_facts(losses: torch.Tensor) -> list[bool]:
     return [mean.argmax().item() == 0, bool((mean[2:] - mean[2:].min() < 0.08).all())]
 
 
+def parts_facts(losses: torch.Tensor) -> list[bool]:
+    """From every seed: what pays is attention that is learned."""
+    whole, uniform, no_attention, no_feed_forward, swapped = losses
+    gains = (no_attention - whole > 0.4, no_attention - no_feed_forward > 0.1,
+             uniform - whole > 0.2, swapped > no_attention)  # fmt: skip
+    return [bool(gain.all()) for gain in gains]
+
+
+def draws_facts(ends: torch.Tensor) -> list[bool]:
+    """The wide draw ends higher from every seed at two rates, and at the best rate of each."""
+    low, high = ends
+    narrow, wide = ends.mean(dim=-1).amin(dim=-1)
+    return [bool((high.amin(dim=-1) > low.amax(dim=-1))[:2].all()), bool(wide - narrow > 0.08)]
+
+
 TOO_GOOD = {
     "softmax_over_queries", "mask_after_softmax", "merged_unmoved", "scores_times_mask",
     "fill_tiny", "mask_inverted", "mask_along_queries", "mask_dropped",
@@ -150,6 +165,8 @@ TABLE_FACTS = {
     "fates, Glorot's draw": glorot_facts,
     "two fates, Glorot's draw": two_fates_facts,
     "fates on the way": curve_facts,
+    "language, parts": parts_facts,
+    "two draws": draws_facts,
     "root": root_facts,
     "shared keys": shared_keys_facts,
     "number of heads": head_count_facts,

@@ -1,10 +1,13 @@
 """The list of claims is the notebooks' own."""
 
+from pathlib import Path
+
 import pytest
 
 import claims
 import notebooks
 from mha_course.cells.claims import Claim
+from mha_course.pages.exporter import run
 
 WORDS = {True: "It holds", False: "Not in general", None: "Not decided"}
 
@@ -25,7 +28,8 @@ def test_every_claim_has_a_verdict():
 
 @pytest.mark.parametrize("holds", WORDS)
 def test_a_claim_says_the_same_in_words_and_in_html(holds):
-    claim = Claim("a < b", holds, "it <depends>.", "3 & 4", "< 2", "1 to 5", "> 6")
+    interval = Claim.span([5, 2.5, 1], places=0)
+    claim = Claim("a < b", holds, "it <depends>.", "3 & 4", "< 2", interval, "> 6")
     assert str(claim) == repr(claim)
     html = claim._repr_html_()
     assert "a &lt; b" in html and "it &lt;depends&gt;." in html
@@ -36,13 +40,13 @@ def test_a_claim_says_the_same_in_words_and_in_html(holds):
 
 def test_a_claim_that_is_not_decided_says_what_would_have_been_seen():
     with pytest.raises(ValueError, match="power"):
-        Claim("a", None, "b.", "c")
+        Claim("a", None, "b.", "c", exact="d")
 
 
 @pytest.mark.parametrize("holds", [True, False])
 def test_the_verdict_lies_folded_under_the_claim_and_nothing_before_it_tells(holds):
-    before, _, folded = Claim("a", holds, "b.", "c")._repr_html_().partition("<details")
-    other = Claim("a", not holds, "d.", "e")._repr_html_().partition("<details")[0]
+    before, _, folded = Claim("a", holds, "b.", "c", exact="f")._repr_html_().partition("<details")
+    other = Claim("a", not holds, "d.", "e", exact="f")._repr_html_().partition("<details")[0]
     assert before == other and "“a”" in before
     summary, _, inside = folded.partition("</summary>")
     assert "Your guess" in summary and "b." not in summary
@@ -63,7 +67,32 @@ def card_of(words: str) -> str:
     text, verdict, measured = (line.split(": ", 1) for line in words.splitlines())
     holds = next(holds for holds, word in WORDS.items() if word == verdict[0])
     figures, _, power = measured[1].partition("; would show ")
-    return Claim(text[1], holds, verdict[1], figures, power=power)._repr_html_()
+    figures, _, exact = figures.partition("; exact: ")
+    figures, _, chance = figures.partition("; by chance ")
+    null, _, interval = chance.partition("; interval ")
+    how = {"exact": exact, "null": null, "interval": interval, "power": power}
+    return Claim(text[1], holds, verdict[1], figures, **how)._repr_html_()
+
+
+def verdicts(notebook):
+    """Id of each claim's cell -> the word that its card says, or None where it shows no card."""
+    return {
+        cell.id: next((o.data["text/plain"].splitlines()[1].partition(":")[0]
+                       for o in cell.outputs if "data" in o), None)
+        for cell in notebook.cells
+        if "claim" in cell.metadata.get("tags", ())
+    }  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shift", [100, 200, 300])
+@pytest.mark.parametrize("path", notebooks.paths(), ids=lambda path: path.stem[:2])
+def test_verdicts_are_the_same_from_other_seeds(path, shift, monkeypatch):
+    """All seeds of a notebook are moved; a cell that says what one seed gave may fail."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "luck"))
+    monkeypatch.setenv("MHA_LESSON_SHIFT", str(shift))
+    stored = verdicts(notebooks.read(path))
+    assert verdicts(run(notebooks.read(path), notebooks.FOLDER, allow_errors=True)) == stored
 
 
 def test_every_place_belongs_to_one_claim() -> None:

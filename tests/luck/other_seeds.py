@@ -4,7 +4,8 @@
 
 The folder beside this file names `install` as an entry point of torch.backends, which
 `import torch` calls. In the kernel of a notebook PyTorch's, NumPy's and Python's generators then
-start from MHA_LESSON_SEED; `make test` chooses one at random.
+start from MHA_LESSON_SEED; `make test` chooses one at random. MHA_LESSON_SHIFT is added to every
+seed that a cell or the course asks for itself: `tests/house/test_claims.py` reads the verdicts.
 """
 
 import os
@@ -26,3 +27,12 @@ def install() -> None:
     torch.manual_seed(seed)
     np.random.seed(seed)
     random.seed(seed)
+    shift = int(os.environ.get("MHA_LESSON_SHIFT") or 0)
+
+    class Generator(torch.Generator):
+        def manual_seed(self, seed: int) -> torch.Generator:
+            return super().manual_seed(seed + shift)
+
+    if shift:
+        as_asked, torch.Generator = torch.manual_seed, Generator
+        torch.manual_seed = lambda seed: as_asked(seed + shift)
