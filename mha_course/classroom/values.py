@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mha_course.check.engine.compare import difference, plain
 from mha_course.check.engine.problem import Problem
 from mha_course.check.engine.safely import Returned, run, undisturbed
-from mha_course.check.exercises.nb06_layers import NAMES, Layers
+from mha_course.check.exercises.nb06_layers import NAMES, Layers, weight_and_bias
 
 BROKEN = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, SafetensorError)
 
@@ -70,8 +70,8 @@ def _packed(x: Any) -> Any:
     if isinstance(x, tuple | list):
         return [_packed(part) for part in x]
     if isinstance(x, Layers):
-        layers = [getattr(x.module, name) for name in NAMES]
-        return {"layers": [_packed((la.weight, la.bias)) for la in layers], "heads": x.n_heads}
+        layers = [_packed(weight_and_bias(getattr(x.module, name))) for name in NAMES]
+        return {"layers": layers, "heads": x.n_heads}
     if not isinstance(x, Tensor):
         return x if type(x) is int else None
     if not plain(x):

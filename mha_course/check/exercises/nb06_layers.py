@@ -63,8 +63,7 @@ class Layers:
 
     def apply(self, name: str, x: Tensor) -> Tensor:
         layer = getattr(self.module, name)
-        own = type(layer) is not nn.Linear  # one that the learner wrote may keep its weight turned
-        return layer(x) if own else F.linear(x, layer.weight, layer.bias)
+        return layer(x) if is_own(layer) else F.linear(x, layer.weight, layer.bias)
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of a case's x: computed once, asked for by every slip."""
@@ -199,13 +198,27 @@ def _layers(module: nn.Module, d_model: int) -> Finding | None:
                 "All heads together are as wide as d_model: how wide is each projection of all "
                 "heads?",
             )
-        if type(layer) is not nn.Linear and not _is_linear(layer, d_model):
+        if is_own(layer) and not _is_linear(layer, d_model):
             return Finding(
                 "own_layer",
                 f"`{name}` is a layer of your own, and does not map x to x W + b.",
                 "What does it give for 2x, less what it gives for 0?",
             )
     return None
+
+
+def is_own(layer: Any) -> bool:
+    """Whether the learner wrote it: such a layer may keep its weight turned."""
+    return isinstance(layer, nn.Module) and type(layer) is not nn.Linear
+
+
+@torch.no_grad()
+def weight_and_bias(layer: Any) -> tuple[Tensor, Tensor | None]:
+    """Of the nn.Linear that computes what this layer computes."""
+    if not is_own(layer):
+        return layer.weight, layer.bias
+    bias = layer(torch.zeros_like(layer.weight[0]))
+    return (layer(torch.eye(*layer.weight.shape).to(layer.weight)) - bias).T, bias
 
 
 def _has_weight(part: Any) -> bool:
