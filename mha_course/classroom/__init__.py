@@ -2,10 +2,11 @@
 
 For teachers. It stands on `check`, on `collection` for the questions, and on `cells` for guesses.
 
-In the order of the work: `files` (whose file it is, and which counts), `reading` (its cells),
-`grading` (has each judged, keeps the results), `sandbox` (time, memory, disk, network), in it
-`sandboxed` with `slices` (the statements that an answer needs), outside it again `values` (a right
-answer's values, compared once more) and `signs` (what in a right answer makes one look), `review`
-(what to look at and to teach again), `pages` with `templates/` (what the teacher reads).
+In the order of the work: `files` (whose file it is, and which counts), `unpack` (what a zip
+holds), `reading` (its cells), `grading` (has each judged, keeps the results), `sandbox` (time,
+memory, disk, network), in it `sandboxed` with `slices` (the statements that an answer needs),
+outside it again `values` (a right answer's values, compared once more) and `signs` (what in a right
+answer makes one look), `review` (what to look at and to teach again), `pages` with `templates/`
+(what the teacher reads).
 `final_test` writes what a class hands in at the end.
 """

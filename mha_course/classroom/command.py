@@ -14,6 +14,7 @@ import re
 from datetime import datetime, timedelta
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mha_course.classroom import files, pages, sandbox
 from mha_course.classroom.grading import ALL, EXERCISES, NAMES, Row, grade
@@ -46,23 +47,24 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         unpack = ": unpack it first" if options.folder.is_file() else ""
         raise SystemExit(f"{options.folder} is not a folder{unpack}.")
     names = assigned(options.assigned)
-    learners = files.learners(options.folder, options.roster, options.out)
-    if not learners:
-        raise SystemExit(f"No files in {options.folder}.")
     kind = sandbox.strongest()
     print(sandbox.warning() or f"Sandbox: {kind}: {sandbox.MEANS[kind]}.")
-    limits = Limits(options.seconds, options.memory, options.disk)
-    rows = [Row(learner, names=names, due=due(options.due)) for learner in learners]
-    count = sum(len(learner.notebooks) for learner in learners)
-    minutes = count * options.seconds / 60 / options.jobs
-    print(
-        f"{count} notebooks, at most {minutes:.0f} minutes on an idle machine, "
-        f"{8 * minutes:.0f} on the busiest; most take seconds each."
-    )
-    try:
-        grade(rows, options.out, limits, options.jobs)
-    except KeyboardInterrupt:
-        print("Interrupted. What has been run is kept: the same command goes on from here.")
+    with TemporaryDirectory(prefix="unpacked-", ignore_cleanup_errors=True) as unpacked:
+        learners = files.learners(options.folder, Path(unpacked), options.roster, options.out)
+        if not learners:
+            raise SystemExit(f"No files in {options.folder}.")
+        rows = [Row(learner, names=names, due=due(options.due)) for learner in learners]
+        count = sum(len(learner.notebooks) for learner in learners)
+        minutes = count * options.seconds / 60 / options.jobs
+        print(
+            f"{count} notebooks, at most {minutes:.0f} minutes on an idle machine, "
+            f"{8 * minutes:.0f} on the busiest; most take seconds each."
+        )
+        try:
+            limits = Limits(options.seconds, options.memory, options.disk)
+            grade(rows, options.out, limits, options.jobs)
+        except KeyboardInterrupt:
+            print("Interrupted. What has been run is kept: the same command goes on from here.")
     pages.save(rows, options.out)
     print(pages.words(rows))
     print(f"\nSaved in {options.out}: index.html, learners/, five tables for a spreadsheet (CSV)")

@@ -1,35 +1,34 @@
 """What lies in the folder of hand-ins: whose it is, which file counts, and what is no notebook."""
 
 import csv
-import io
+import json
 import os
 import re
 import stat
 import subprocess
 import sys
 import unicodedata
-import zipfile
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from tempfile import mkdtemp
+from threading import Event
 
 from mha_course.base.disk import NOTEBOOKS
+from mha_course.classroom import sandbox, unpack
 from mha_course.classroom.reading import read
 
 LARGEST = 32 * 2**20  # bytes of a notebook: two hundred times one of the course's
 USUAL = 4 * 2**20  # bytes up to which it is simply read
 PROBE = "import json, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
 PROBE += "json.loads(sys.stdin.buffer.read())"
-MOST_MEMBERS = 100  # notebooks that are taken out of a zip
+UNPACKING = sandbox.Limits(seconds=60, memory_gb=0.5, disk_mb=500)  # of an archive
 TOO_LARGE = (
     f"larger than {LARGEST // 2**20} MB, not read: clear its outputs (Kernel, Restart Kernel and "
     "Clear Outputs of All Cells), save it, and hand it in again"
 )
-UNZIPS = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, KeyError, EOFError, OSError)
-NO_ZIP = "a zip archive that cannot be opened: hand in the notebook itself"
+NO_ZIP = "a zip archive that cannot be opened{}: hand in the notebook itself"
 # What learning platforms make of a name: Canvas lovelaceada_LATE_1234_56789_03_splitting.ipynb,
 # Moodle "Ada Lovelace_12345_assignsubmission_file".
 PLATFORM = re.compile(
@@ -56,7 +55,6 @@ class HandIn:
     file: str
     notebook: str  # "03", or "" where neither its cells nor its name say a number
     changed: float  # when
-    member: str = ""  # of a zip
     note: str = ""  # what its learner should know
     why: str = ""  # it cannot be read
 
@@ -85,12 +83,14 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() else "�" for c in text) or "�"
 
 
-def learners(folder: Path, roster: Path | None = None, report: Path | None = None) -> list[Learner]:
+def learners(
+    folder: Path, unpacked: Path, roster: Path | None = None, report: Path | None = None
+) -> list[Learner]:
     """Everybody who handed in, or stands on the roster, by name.
 
     A learner is a subfolder of `folder`; of a notebook that lies in no subfolder, what its name
     says before the number (`ada_03_splitting_into_heads.ipynb`), or else its whole name. What lies
-    in the folder of the report is nobody's.
+    in the folder of the report is nobody's. What is taken out of archives lies in `unpacked`.
     """
     listed = _roster(roster) if roster else {}
     everybody = {name: Learner(name) for name in listed}
@@ -106,23 +106,27 @@ def learners(folder: Path, roster: Path | None = None, report: Path | None = Non
         if why := _unfit(path):
             learner.others.append((shown(str(file)), why))
         else:
-            learner.notebooks += _notebooks(
-                HandIn(path, shown(str(file)), "", path.lstat().st_mtime)
-            )
+            hand_in = HandIn(path, shown(str(file)), "", path.lstat().st_mtime)
+            learner.notebooks += _notebooks(hand_in, unpacked)
     for learner in everybody.values():
         _keep_the_latest(learner)
     return sorted(everybody.values(), key=lambda learner: learner.name.casefold())
 
 
-def _notebooks(hand_in: HandIn) -> Iterator[HandIn]:
-    """The one in the file, or those in a zip; its number is that of its cells, or its name's."""
-    named = _parted(PurePath(hand_in.member or hand_in.path).stem)[1] or hand_in.notebook
+def _notebooks(hand_in: HandIn, unpacked: Path | None) -> Iterator[HandIn]:
+    """The one in the file, or those in a zip; its number is that of its cells, or its name's.
+
+    Without `unpacked` a zip is not opened: what lies in another one.
+    """
+    named = _parted(PurePath(hand_in.file).stem)[1] or hand_in.notebook
+    if hand_in.why:
+        yield replace(hand_in, notebook=named)
+        return
     try:
         raw = content(hand_in)
-        if raw[:2] == b"PK" and not hand_in.member:
-            for name in _members(raw):
-                file = f"{hand_in.file}/{shown(name)}"
-                yield from _notebooks(replace(hand_in, notebook=named, file=file, member=name))
+        if raw[:2] == b"PK" and unpacked:
+            for member in _members(raw, replace(hand_in, notebook=named), unpacked):
+                yield from _notebooks(member, None)
             return
     except OSError as error:
         yield replace(hand_in, notebook=named, why=shown(str(error)))
@@ -133,22 +137,27 @@ def _notebooks(hand_in: HandIn) -> Iterator[HandIn]:
     yield replace(hand_in, notebook=number, note=note if number != named else "")
 
 
-def _members(raw: bytes) -> list[str]:
-    """The notebooks in a zip."""
-    with _opened(raw) as archive:
-        names = [n for n in archive.namelist() if n.endswith(".ipynb")]
-    if names := [n for n in names if "/." not in f"/{n}" and "__MAC" not in n]:
-        return names[:MOST_MEMBERS]
-    raise OSError("a zip archive without a notebook: hand in the notebook itself")
+def _members(raw: bytes, archive: HandIn, unpacked: Path) -> list[HandIn]:
+    """The notebooks in a zip, which is opened in the sandbox: what comes out are its numbers.
 
-
-@contextmanager
-def _opened(raw: bytes) -> Iterator[zipfile.ZipFile]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            yield archive
-    except UNZIPS as error:
-        raise OSError(NO_ZIP) from error
+    Raises:
+        OSError: there is none, or it could not be opened.
+    """
+    work = Path(mkdtemp(dir=unpacked))
+    (work / unpack.ARCHIVE).write_bytes(raw)
+    program = Path(unpack.__file__), str(LARGEST)
+    outcome = sandbox.run(work.resolve(), UNPACKING, Event(), *program)
+    names = [json.loads(line) for line in outcome.report.splitlines()]
+    if outcome.note:
+        stopped = "" if outcome.note == sandbox.CRASHED else f" ({outcome.note})"
+        raise OSError(NO_ZIP.format(stopped))
+    if not names:
+        raise OSError("a zip archive without a notebook: hand in the notebook itself")
+    return [
+        replace(archive, path=work / str(number), file=f"{archive.file}/{shown(name)}",
+                why="" if whole else NO_ZIP.format(""))
+        for number, (name, whole) in enumerate(names)
+    ]  # fmt: skip
 
 
 def _files(folder: Path, report: Path | None) -> list[Path]:
@@ -207,11 +216,6 @@ def content(hand_in: HandIn) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("not an ordinary file")
         raw = file.read(LARGEST + 1)
-    if hand_in.member and len(raw) <= LARGEST:
-        with _opened(raw) as archive:
-            raw = archive.open(hand_in.member).read(
-                LARGEST + 1
-            )  # what it says of itself is no limit
     if len(raw) > LARGEST or (len(raw) > USUAL and not _fits(raw)):
         raise OSError(TOO_LARGE)
     return raw

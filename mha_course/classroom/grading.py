@@ -17,10 +17,11 @@ import matplotlib
 
 from mha_course import check
 from mha_course.check.exercises.variants import named
-from mha_course.classroom import sandboxed, signs, values
+from mha_course.classroom import signs, values
 from mha_course.classroom.files import HandIn, Learner, content, shown
 from mha_course.classroom.reading import Contents, course_cells, read
 from mha_course.classroom.sandbox import PROJECT, STOPPED, Limits, Outcome, run, strongest
+from mha_course.classroom.sandboxed import FILE, Candidate, Session
 from mha_lesson.progress import Progress
 
 # What an exercise can be, the best first. Not run: handed in, and nothing could be found out.
@@ -214,7 +215,7 @@ def _run(cells: list[str], submission: Submission, limits: Limits, stop: Event) 
     names = BY_NOTEBOOK.get(book, []) if book else [*ALL]
     with tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True) as work:
         asked = json.dumps({"cells": cells, "given": sorted(_given(cells)), "names": names})
-        Path(work, sandboxed.FILE).write_text(asked, encoding="utf-8")
+        Path(work, FILE).write_text(asked, encoding="utf-8")
         for fonts in Path(matplotlib.get_cachedir()).glob("fontlist-*.json"):
             shutil.copy(fonts, work)  # else each notebook searches the machine for them
         return run(Path(work).resolve(), limits, stop)
@@ -223,7 +224,7 @@ def _run(cells: list[str], submission: Submission, limits: Limits, stop: Event) 
 def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
     """What was found out. Nothing is believed that can be looked up in the file, or computed."""
     lines, given = _lines(outcome.report), _given(cells)
-    session = sandboxed.Session(cells, given, -1, 0, "")
+    session = Session(cells, given, -1, 0, "")
     submission.note = outcome.note
     if not submission.note and not any(line.get("end") is True for line in lines):
         submission.note = "ended before all was judged"
@@ -231,7 +232,9 @@ def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
         name, state = str(line.get("name")), line.get("state")
         if name not in ALL or submission.notebook not in ("", NOTEBOOK_OF[name]):
             continue
-        own = [cells[n] for n in _own_cells(session, name, line)]
+        candidate = _candidate(session, name, line)
+        shows = session.shown(candidate) if candidate else _its_cell(session, line)
+        own = [cells[n] for n in shows]
         words, code = line.get("words"), "\n\n".join(own)
         if state == DONE and not own:
             state, words = UNKNOWN, NOWHERE
@@ -239,7 +242,7 @@ def _take(submission: Submission, outcome: Outcome, cells: list[str]) -> None:
             state, words = UNKNOWN, TOO_LONG
         elif state == DONE and not values.right(ALL[name], line.get("values")):
             state, words = TRIED, NOT_ITS_VALUES
-        elif state == DONE and (why := signs.borrowed(name, cells, own)):
+        elif state == DONE and candidate and (why := _borrowed(session, candidate, line)):
             state, words = UNKNOWN, f"Right. {why}"
         if state not in (DONE, TRIED, OPEN, UNKNOWN):
             continue
@@ -256,14 +259,32 @@ def _given(cells: list[str]) -> set[int]:
     return {number for number, cell in enumerate(cells) if cell.strip() in course_cells()}
 
 
-def _own_cells(session: sandboxed.Session, name: str, line: dict[str, Any]) -> list[int]:
-    """The cells of what was judged, read from the file: a report only says which candidate."""
-    number, cell = line.get("candidate"), line.get("cell")
-    if type(cell) is int and 0 <= cell < len(session.cells) and line.get("state") != DONE:
-        return [cell]
-    candidates = [*session.candidates(name)]
-    known = type(number) is int and 0 <= number < len(candidates)
-    return session.shown(candidates[number]) if known else []
+def _candidate(session: Session, name: str, line: dict[str, Any]) -> Candidate | None:
+    """What was judged, read from the file: a report only says which candidate."""
+    number, candidates = line.get("candidate"), [*session.candidates(name)]
+    if type(number) is not int or not 0 <= number < len(candidates):
+        return None
+    return candidates[number].with_all_above() if line.get("above") else candidates[number]
+
+
+def _its_cell(session: Session, line: dict[str, Any]) -> list[int]:
+    """The cell of what is no answer."""
+    cell = line.get("cell")
+    known = type(cell) is int and 0 <= cell < len(session.cells) and line.get("state") != DONE
+    return [cell] if known else []
+
+
+def _borrowed(session: Session, candidate: Candidate, line: dict[str, Any]) -> str:
+    """What in a right answer makes one look: in its code, or in what it called while it ran."""
+    book = session.book
+    written = {name for s in book.statements if s.tree is None for name in s.binds}
+    imported = {pair for s in book.statements if s.tree for pair in signs.imports(s.tree)}
+    imported = {(name, package) for name, package in imported if package not in written}
+    parts = [book.statements[i] for i in session.parts(candidate) if session.own([i])]
+    parts = [part for part in parts if not part.imports]
+    trees = [t for s in parts for t in ([s.tree] if s.tree else signs.parsed(book.texts[s.cell]))]
+    called = f"It calls {line['called']}." if isinstance(line.get("called"), str) else ""
+    return signs.strange(trees, imported) or called * bool(line.get("called"))
 
 
 def _older_than_its_own(submission: Submission, python: tuple[int, ...]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from mha_course.base.disk import NOTEBOOKS
 from mha_course.cells.predictions import guesses_in
 
+SOLUTION = re.compile(r"<summary>Solution.*?^```python\n(.*?)^```", re.M | re.S)
 AGAIN = "open it in Jupyter, save it, and hand in that file"
 
 
@@ -111,3 +112,9 @@ def _number(sources: set[str]) -> str:
 def course_cells() -> frozenset[str]:
     """The source of every code cell of the course: none of them is a learner's answer."""
     return frozenset(source for source, of in _course().items() if "code" in dict(of).values())
+
+
+@cache
+def solutions() -> tuple[str, ...]:
+    """The code of every solution that the course folds."""
+    return tuple(code for text in _course() for code in SOLUTION.findall(text))

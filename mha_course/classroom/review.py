@@ -4,12 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mha_course.classroom.grading import ALL, DONE, TRIED, UNKNOWN, Row
+from mha_course.classroom.grading import ALL, DONE, EXERCISES, TRIED, UNKNOWN, Row
+from mha_course.classroom.reading import solutions
 from mha_course.classroom.signs import skeleton
 
 OTHERS = "others"  # the key of what no slip of a check names
 OTHERS_DO = "Other mistakes, each of its own kind: read what the check said."
 ALIKE = "The same code, names and comments aside; all keep their ✓."
+ALIKE_SOLUTION = "The course's folded solution, names and comments aside; all keep their ✓."
 
 
 @dataclass
@@ -38,12 +40,13 @@ class Slip:
 
 
 def looks(rows: list[Row]) -> list[Look]:
-    """What has no verdict and what is alike, by exercise and reason, in the order of the course."""
+    """What has no verdict, then what is alike, by exercise and reason, in the course's order."""
     found: dict[tuple[str, str], Look] = {}
     for exercise, why, learner, code in _unclear(rows):
         found.setdefault((exercise, why), Look(exercise, why)).answers[learner] = code
     order = ("", *ALL)
-    return sorted((*found.values(), *_alike(rows)), key=lambda look: order.index(look.exercise))
+    unclear = sorted(found.values(), key=lambda look: order.index(look.exercise))
+    return unclear + sorted(_alike(rows), key=lambda look: order.index(look.exercise))
 
 
 def _unclear(rows: list[Row]) -> Iterator[tuple[str, str, str, str]]:
@@ -68,9 +71,10 @@ def _alike(rows: list[Row]) -> Iterator[Look]:
             best = row.best(name)
             if best and best.states[name] == DONE and (made := skeleton(best.code.get(name, ""))):
                 same[name, made][row.learner.name] = best.code[name]
-    for (name, _), answers in same.items():
+    published = {skeleton(code) for code in solutions()}
+    for (name, made), answers in same.items():
         if len(answers) > 1:
-            yield Look(name, ALIKE, answers)
+            yield Look(name, ALIKE_SOLUTION if made in published else ALIKE, answers)
 
 
 def slips(rows: list[Row]) -> list[Slip]:

@@ -23,6 +23,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("sandboxed.py")
 MOST_REPORTED = 2**23  # bytes that are read of a report: many times what it needs
 STOPPED = "stopped after"  # how a note on a timeout begins
+CRASHED = "stopped before its end (memory, or a crash)"
 SAMPLE = 0.05  # seconds of work that tell how busy the machine is
 CHECK_EVERY = 0.2  # seconds between two looks at the disk
 MOST_FILES = 20_000
@@ -66,8 +67,10 @@ def slowness() -> float:
     return max(1.0, (time.monotonic() - clock) / done)
 
 
-def run(work: Path, limits: Limits, stop: Event) -> Outcome:
-    """Runs `sandboxed` on the folder `work`, at most until `stop` is set."""
+def run(
+    work: Path, limits: Limits, stop: Event, program: Path | None = None, *more: str
+) -> Outcome:
+    """Runs `sandboxed`, or another program, on the folder `work`, at most until `stop` is set."""
     env = {
         **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "PYTHONPATH")},
         **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"), str(work)),
@@ -83,7 +86,7 @@ def run(work: Path, limits: Limits, stop: Event) -> Outcome:
     with TemporaryFile() as report:
         given = str(work), str(report.fileno()), str(limits.seconds), str(limits.memory_gb)
         process = subprocess.Popen(  # -P: the program's folder is no place to import from
-            [*command(str(work)), sys.executable, "-P", str(PROGRAM), *given],
+            [*command(str(work)), sys.executable, "-P", str(program or PROGRAM), *given, *more],
             cwd=work, env=env, pass_fds=[report.fileno()], start_new_session=True,
             stdin=silent, stdout=silent, stderr=silent,
         )  # fmt: skip
@@ -110,7 +113,7 @@ def _watch(process: subprocess.Popen, work: Path, limits: Limits, stop: Event) -
             return f"stopped: more than {limits.disk_mb:g} MB on the disk"
         if _in_memory(process.pid) > limits.memory_gb * 2**30:
             return f"stopped: more than {limits.memory_gb:g} GB of memory in all"
-    return "" if process.returncode == 0 else "stopped before its end (memory, or a crash)"
+    return "" if process.returncode == 0 else CRASHED
 
 
 def _on_disk(work: Path) -> float:

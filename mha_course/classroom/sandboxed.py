@@ -53,6 +53,9 @@ class Candidate(NamedTuple):
     until: int
     needs: tuple[int, ...]
 
+    def with_all_above(self) -> "Candidate":
+        return self._replace(needs=tuple(range(self.until)))
+
 
 def main(work: str, report: int, seconds: float, memory_gb: float) -> None:
     import mha_course.classroom.values  # noqa: F401  # once, before the forks
@@ -91,9 +94,9 @@ class Session:
             latest = self.tried(name, candidate)
             if latest["state"] != "done" and MISSES.search(latest.get("words", "")):
                 # Not all that it needs was found: once more, with all that stands above it.
-                above = candidate._replace(needs=tuple(range(candidate.until)))
+                above = candidate.with_all_above()
                 if above != candidate and (wider := self.tried(name, above))["state"] == "done":
-                    latest = wider
+                    latest, candidate = {**wider, "above": True}, above
             latest["candidate"] = number
             if latest["state"] == "done" and self.shown(candidate):
                 return self.write({"name": name, **latest})
@@ -133,9 +136,13 @@ class Session:
 
     def shown(self, candidate: Candidate) -> list[int]:
         """The learner's own cells that an answer stands in, the one that defines it first."""
+        return self.own(self.parts(candidate))
+
+    def parts(self, candidate: Candidate) -> list[int]:
+        """The statements of an answer, the one that defines it first; no imports."""
         answer, until, needs = candidate
         first = self.book.definition(answer, until) if answer else [until]
-        return self.own([*first, *(i for i in needs if not self.book.statements[i].imports)])
+        return [*first, *(i for i in needs if not self.book.statements[i].imports)]
 
     def unread(self, name: str) -> dict[str, Any]:
         """An answer in a cell that is no Python, or made in a way that cannot be followed."""
@@ -179,7 +186,8 @@ class Session:
             state = {True: "done", False: "tried", None: "open"}[report.passed]
             verdict = {"state": state, "slips": [*report.slips], "words": str(report)[:MOST_WORDS]}
             if report.passed:
-                return {**verdict, "values": pack(exercise, answer)}
+                packed, called = pack(exercise, answer)
+                return {**verdict, "values": packed, "called": called}
         return _stopped(errors[0]) if errors and verdict["state"] == "open" else verdict
 
     def namespace(self) -> dict[str, Any]:

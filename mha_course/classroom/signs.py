@@ -1,51 +1,45 @@
-"""What in a right answer's code makes one look: it asks the package, the check, or a file for it.
+"""What in a right answer's code makes one look: it asks the check, a file, or Python's insides.
 
 Read as data, outside the sandbox: no code of a learner's runs here.
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-SAME = {  # exercise -> what of the package is its answer, besides what has its name
-    "attention": {"scaled_dot_product_attention", "textbook_attention"},
-    "attention_scores": {"scaled_dot_product_attention", "textbook_attention"},
-    "cached_attention": {"scaled_dot_product_attention", "GroupedQueryAttention"},
-    "blockwise_attention": {"scaled_dot_product_attention", "textbook_attention"},
-}
-READS = {
-    "open", "exec", "inspect", "gc", "linecache", "__import__", "read_text", "read_bytes",
-    "_getframe", "get_objects", "f_back",
+USUAL = {  # packages that an answer may well use
+    "abc", "cmath", "collections", "contextlib", "copy", "dataclasses", "einops", "enum",
+    "fractions", "functools", "itertools", "jaxtyping", "math", "matplotlib", "mha_course",
+    "mha_lesson", "numbers", "numpy", "operator", "random", "string", "time", "torch", "types",
+    "typing", "typing_extensions", "warnings", "__future__",
+}  # fmt: skip
+READS = {  # what leads to a file, to other code, or out of the answer, whatever it hangs on
+    "open", "exec", "eval", "globals", "load", "fromfile", "read_text", "read_bytes", "sys",
+    "os", "builtins", "importlib", "inspect", "gc", "ctypes", "pickle", "linecache",
+    "_getframe", "get_objects", "f_back", "f_locals", "f_globals", "tb_frame", "gi_frame",
+    "__import__", "__builtins__", "__globals__", "__subclasses__", "__code__", "__closure__",
 }  # fmt: skip
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 SMALL = 60  # parts of a syntax tree: two people may well write the same so short an answer
+LOOK = "It uses {}: see where the answer comes from."
 
 
-def borrowed(name: str, cells: Sequence[str], own: Sequence[str]) -> str:
-    """In words, what the answer in the cells `own` asks for it; empty for most."""
-    imported = {alias for cell in cells for tree in parsed(cell) for alias in _imports(tree)}
-    taught = {name} | SAME.get(name, set())
-    trees = [tree for cell in own for tree in parsed(cell)]
+def strange(trees: Sequence[ast.AST], imported: Collection[tuple[str, str]]) -> str:
+    """In words, what an answer's statements reach for besides torch; empty for most.
+
+    `imported` are the names that the notebook imports, each with its package.
+    """
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    defined = {node.name for node in nodes if isinstance(node, DEFINITIONS)}
-    defined |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-    def taken(node: ast.AST) -> str:
-        """What of the package is named here."""
-        if isinstance(node, ast.Name) and node.id not in defined:
-            known = {("mha_lesson", node.id), ("mha_lesson", "*")} & imported
-            return node.id if known else ""
-        root = getattr(node, "value", None)
-        by_module = isinstance(root, ast.Name) and ("mha_lesson", root.id) in imported
-        return node.attr if by_module and isinstance(node, ast.Attribute) else ""
-
-    for node in (node for tree in trees for node in _inside(tree)):
-        if (what := taken(node)) in taught:
-            return f"It calls the package's own {what}."
+    calls = [n.func for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    checks = {id(call.value) for call in calls}  # check.name(answer) asks for nothing
+    for node in nodes:
         named = getattr(node, "id", getattr(node, "attr", ""))
-        if named == "check":
+        here = {package for _, package in imports(node)}
+        if isinstance(node, ast.Name):
+            here |= {package for name, package in imported if name == named}
+        if "mha_course" in here and id(node) not in checks:
             return "It asks the check for the answer."
-        if named in READS:
-            return f"It uses {named}: see where the answer comes from."
+        if found := {named} & READS or here - USUAL:
+            return LOOK.format(min(found))
     return ""
 
 
@@ -57,22 +51,15 @@ def parsed(cell: str) -> list[ast.Module]:
         return []
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """(package, the name that a cell gives it or what it takes from it)."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                yield node.module.partition(".")[0], alias.asname or alias.name
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name.partition(".")[0], alias.asname or alias.name.partition(".")[0]
-
-
-def _inside(tree: ast.Module) -> Iterator[ast.AST]:
-    """What stands within the functions and classes of a cell, and what is assigned at its top."""
-    for statement in tree.body:
-        if isinstance(statement, (*DEFINITIONS, ast.Assign, ast.AnnAssign)):
-            yield from ast.walk(statement)
+def imports(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """(the name that an import gives, its package), of one statement."""
+    if isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            yield alias.asname or alias.name, (node.module or "").partition(".")[0]
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            root = alias.name.partition(".")[0]
+            yield alias.asname or root, root
 
 
 def skeleton(code: str) -> str:

@@ -27,7 +27,16 @@ import notebooks
 from mha_course import check
 from mha_course.base.prose import prose
 from mha_course.classroom import command as classroom
-from mha_course.classroom import files, grading, pages, reading, sandbox, sandboxed, values
+from mha_course.classroom import (
+    files,
+    grading,
+    pages,
+    reading,
+    review,
+    sandbox,
+    sandboxed,
+    values,
+)
 from mha_course.classroom.files import HandIn, Learner
 from mha_course.classroom.grading import DONE, MISSING, NAMES, OPEN, TRIED, UNKNOWN, Row, Submission
 from mha_course.classroom.sandbox import Limits, Outcome
@@ -92,7 +101,7 @@ def table(path):
 
 
 def by_name(folder, roster=None):
-    found = files.learners(folder, roster)
+    found = files.learners(folder, folder / "_", roster)
     return {l.name: ([h.file for h in l.notebooks], dict(l.others)) for l in found}  # noqa: E741
 
 
@@ -162,7 +171,7 @@ def test_whose_file_it_is(tmp_path, roster, whose):
 def test_a_roster_that_cannot_be_used_is_refused(tmp_path, raw, says):
     roster = tmp_path / "class.csv"
     with pytest.raises(SystemExit, match=says):
-        files.learners(tmp_path, write(roster, raw=raw) if raw else roster)
+        files.learners(tmp_path, tmp_path, write(roster, raw=raw) if raw else roster)
 
 
 def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
@@ -193,7 +202,7 @@ def test_on_equal_times_the_last_by_number_counts(tmp_path):
 )  # fmt: skip
 def test_a_date_behind_the_name_is_no_number_of_a_notebook(tmp_path, file, number):
     write(tmp_path / f"ada/{file}.ipynb")
-    [ada] = files.learners(tmp_path)
+    [ada] = files.learners(tmp_path, tmp_path)
     assert [hand_in.notebook for hand_in in ada.notebooks] == [number]
 
 
@@ -208,7 +217,7 @@ def test_a_notebook_and_the_update_beside_it_both_count(tmp_path):
 def test_the_report_s_folder_is_no_learner(tmp_path):
     write(tmp_path / "ada/03_splitting.ipynb")
     write(tmp_path / "report/index.html")
-    [ada] = files.learners(tmp_path, report=tmp_path / "ada/../report")
+    [ada] = files.learners(tmp_path, tmp_path, report=tmp_path / "ada/../report")
     assert ada.name == "ada"
 
 
@@ -249,7 +258,7 @@ def test_what_cannot_be_read_is_no_verdict_and_says_what_to_do_on_the_learners_p
     write(tmp_path / "in/ada/03_splitting.zip", raw=b"PK\3\4")
     with zipfile.ZipFile(tmp_path / "in/ada/01.zip", "w") as archive:
         archive.writestr("readme.txt", "x")
-    [ada] = files.learners(tmp_path / "in")
+    [ada] = files.learners(tmp_path / "in", tmp_path)
     row = Row(ada, [grading.one(hand_in, Limits()) for hand_in in ada.notebooks])
     pages.save([row], tmp_path)
     page = (tmp_path / "learners/ada.html").read_text(encoding="utf-8")
@@ -258,17 +267,59 @@ def test_what_cannot_be_read_is_no_verdict_and_says_what_to_do_on_the_learners_p
         assert row.state(name) == (UNKNOWN if name != "attention" else MISSING) and says in page
 
 
-def test_a_zip_is_opened(tmp_path):
-    path = tmp_path / "ada_hw.zip"
+ZIPPED = {  # name in the zip → what it holds; number, cells and what is said of it
+    "mine/03_splitting.ipynb": (notebook("a = 3"), "03", ["a = 3"], ""),
+    "__MACOSX/._03_splitting.ipynb": (b"x", None, [], ""),
+    "04_masking.ipynb": (b" " * (files.LARGEST + 1), "04", [], "MB, not read"),
+    "/etc/05_concat.ipynb": (notebook("a = 5"), "05", ["a = 5"], ""),
+    "../../06_up.IPYNB": (notebook("a = 6"), "06", ["a = 6"], ""),
+    "07_a\nb\x1b[2J\u202e.ipynb": (notebook("a = 7"), "07", ["a = 7"], ""),
+    "C:\\08_x.ipynb": (notebook("a = 8"), "08", ["a = 8"], ""),
+    "09_link.ipynb": (b"/etc/passwd", "09", [], "not a notebook"),
+    "10_again.ipynb": (b"PK\3\4", "10", [], "not a notebook"),
+    "11_folder.ipynb/": (b"", None, [], ""),
+    "12_broken.ipynb": (notebook("a = 12"), "12", [], "cannot be opened"),
+}
+
+
+def test_a_zip_is_opened_in_the_sandbox_whatever_its_names_say(tmp_path):
+    path = tmp_path / "in/ada_hw.zip"
+    path.parent.mkdir()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("mine/03_splitting.ipynb", notebook("a = 3"))
-        archive.writestr("__MACOSX/._03_splitting.ipynb", "x")
-        archive.writestr("04_masking.ipynb", " " * (files.LARGEST + 1))
-    [ada] = files.learners(tmp_path)
-    three, four = ada.notebooks
-    assert (three.notebook, three.file) == ("03", "ada_hw.zip/mine/03_splitting.ipynb")
-    assert reading.read(files.content(three)).cells == ["a = 3"]
-    assert four.why == files.TOO_LARGE
+        for name, (raw, *_) in ZIPPED.items():
+            entry = zipfile.ZipInfo(name)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (stat.S_IFLNK | 0o777) << 16 if "link" in name else 0
+            archive.writestr(entry, raw)
+        at = archive.getinfo("12_broken.ipynb").header_offset
+    with path.open("r+b") as file:
+        file.seek(at + 60)
+        file.write(b"\xff" * 9)
+    out = tmp_path / "out"
+    out.mkdir()
+    [ada] = files.learners(tmp_path / "in", out)
+    found = {h.notebook: h for h in ada.notebooks}
+    expected = {number: rest for _, number, *rest in ZIPPED.values() if number}
+    assert [*found] == [*expected]
+    assert found["03"].file == "ada_hw.zip/mine/03_splitting.ipynb"
+    for number, (cells, says) in expected.items():
+        held = reading.read(b"" if found[number].why else files.content(found[number]))
+        assert held.cells == cells and says in (found[number].why or held.why), number
+        assert found[number].file.isprintable()
+        assert found[number].path.parent.parent == out  # nothing was written where a name says
+
+
+def test_an_archive_that_has_no_end_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "UNPACKING", Limits(60, 0.5, disk_mb=20))
+    monkeypatch.setattr(sandbox, "CHECK_EVERY", 0.01)
+    path = tmp_path / "in/ada_03.zip"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for n in range(12):
+            archive.writestr(f"03_{n}.ipynb", bytes(2**24))
+    assert path.stat().st_size < 2**20
+    [ada] = files.learners(tmp_path / "in", tmp_path)
+    assert "more than 20 MB on the disk): hand in the notebook" in ada.notebooks[0].why
 
 
 def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
@@ -276,7 +327,7 @@ def test_a_notebook_is_recognised_by_its_cells_whatever_it_is_called(tmp_path):
     for name in ("ada/04_masking", "bob/homework", "eve/03_splitting"):
         write(tmp_path / f"{name}.ipynb", raw=path.read_bytes())
     write(tmp_path / "ada/04_mine.ipynb", "x = 3")
-    ada, bob, eve = files.learners(tmp_path)
+    ada, bob, eve = files.learners(tmp_path, tmp_path)
     assert [(h.notebook, h.note[:18]) for h in ada.notebooks] == [
         ("03", "its name says 04, "), ("04", "")
     ]  # fmt: skip
@@ -324,7 +375,7 @@ def test_names_cannot_forge_a_row_or_reach_the_terminal(tmp_path):
     write(tmp_path / "bob\nzoe  ✓ ✓ ✓\x1b[2J\u202e/01_x\r.ipynb")
     (tmp_path / os.fsdecode(b"latin-\xe9")).mkdir()
     write(tmp_path / os.fsdecode(b"latin-\xe9/x.ipynb"))
-    rows = [Row(learner) for learner in files.learners(tmp_path)]
+    rows = [Row(learner) for learner in files.learners(tmp_path, tmp_path)]
     said = pages.words(rows)
     assert "bob�zoe  ✓ ✓ ✓�[2J�" in said and "latin-�" in said
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", said)
@@ -604,11 +655,11 @@ TWO = RIGHT.replace("split_heads", "two", 1)
         ((f"def kept(f):\n    return lambda *a: f(*a)\n\n\n@kept\n{RIGHT}",), "def kept"),
         ((f"%%writefile mine.py\n{RIGHT}", "from mine import split_heads"), "from mine"),
         ((f"%%time\n{RIGHT}",), "%%time"),
-        ((f"exec({RIGHT!r})",), "exec("),
         (("class A:\n    pass", f"A.two = staticmethod(lambda x, n_heads: 0)\n{RIGHT}\nA.two = "
           "split_heads", "split_heads = A.two"), "split_heads = A.two"),
         ((f"def mine(x, n_heads):{BODY}", "import time\ntime.sleep(600)", "for f in [mine]:\n"
           "    check.split_heads(f)"), "for f"),
+        ((f"{RIGHT}\ndef main():\n    {ASK}\nmain()",), "def split_heads"),
         (("check.split_heads(lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2))",),
          "check.split_heads(lambda"),
         (("from functools import partial", f"def both(_, x, n_heads):{BODY}",
@@ -654,24 +705,43 @@ def test_methods_that_a_decorator_adds_are_part_of_the_class(judge):
     assert made.states == {name: DONE}, made.words
 
 
+GIVES = "def split_heads(x, n):\n    return {}(x, n)"
+FROM_A_FILE = f"""def split_heads(x, n):
+    space = {{}}
+    open('mine.py', 'w').write({RIGHT!r})
+    exec(open('mine.py').read(), space)
+    return space['split_heads'](x, n)"""
+FROM_A_FRAME = """def split_heads(x, n):
+    try:
+        1 / 0
+    except ZeroDivisionError as error:
+        frame = error.__traceback__.tb_frame
+    while 'exercise' not in frame.f_locals:
+        frame = frame.f_back
+    return frame.f_locals['exercise'].right(x, n)"""
+UNSEEN = "globals()['fou' + 'nd'] = __import__('mha_lesson').split_heads"
+
+
 @pytest.mark.parametrize(
     ("cells", "why"),
     [
-        (
-            ("import mha_lesson as m\nsplit_heads = lambda x, n: m.split_heads(x, n)",),
-            "package's own",
-        ),
-        (
-            (
-                "import pathlib\ndef split_heads(x, n):\n    space = {}\n"
-                f"    open('mine.py', 'w').write({RIGHT!r})\n"
-                "    exec(open('mine.py').read(), space)\n"
-                "    return space['split_heads'](x, n)",
-            ),
-            "see where",
-        ),
+        (("import mha_lesson as m\nsplit_heads = lambda x, n: m.split_heads(x, n)",), "package's"),
+        (("from mha_lesson import split_heads as f", GIVES.format("f")), "the package's own"),
+        (("from mha_course import check as c", GIVES.format("c.split_heads.right")), "the check"),
+        (("import sys", GIVES.format("sys.modules['mha_lesson'].split_heads")), "uses sys"),
+        ((GIVES.format("torch.sys.modules['mha_lesson'].split_heads"),), "uses sys"),
+        ((GIVES.format("getattr(vars(getattr(torch, 's' + 'ys'))['mod' + 'ules']['mha_' + "
+                       "'course.check'], 'split_' + 'heads').right"),), "the check's own"),
+        (("from importlib import import_module as get\nm = get('mha_lesson')",
+          GIVES.format("m.split_heads")), "uses importlib"),
+        ((FROM_A_FRAME,), "uses"),
+        ((FROM_A_FILE,), "uses"),
+        ((f"exec({RIGHT!r})",), "uses exec"),
+        ((UNSEEN, GIVES.format("found")), "uses"),
     ],
-)
+    ids=["attribute", "other name", "check", "modules", "through torch", "spelt in pieces",
+         "importlib", "frame", "file", "exec", "beside what is shown"],
+)  # fmt: skip
 def test_a_right_answer_that_asks_the_package_is_no_tick(judge, cells, why):
     made = judge(FIRST, *cells)
     assert made.states["split_heads"] == UNKNOWN and why in made.words["split_heads"]
@@ -824,8 +894,10 @@ def test_a_verdict_without_the_password_counts_for_nothing(judge):
 
 def test_a_tick_counts_with_its_values_and_with_a_cell_of_the_file():
     cells = [RIGHT, "2"]
-    packed = values.pack(check.split_heads, lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2))
-    others = values.pack(check.merge_heads, lambda x: x.transpose(1, 2).flatten(2))
+    packed, _ = values.pack(
+        check.split_heads, lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)
+    )
+    others, _ = values.pack(check.merge_heads, lambda x: x.transpose(1, 2).flatten(2))
     for told, state in [
         ({"candidate": 0, "values": packed}, DONE),
         ({"candidate": 0}, TRIED),
@@ -856,7 +928,8 @@ def test_the_values_of_every_right_answer_are_right_elsewhere_and_no_others(name
     for solution in SOLUTIONS.values():
         exec(solution, space)
     exercise = getattr(check, name)
-    packed = json.loads(json.dumps(values.pack(exercise, space[name])))
+    packed, called = json.loads(json.dumps(values.pack(exercise, space[name])))
+    assert not called
     assert values.right(exercise, packed)
     if packed:
         for case in packed[:: max(1, len(packed) // 3)]:
@@ -912,7 +985,7 @@ def test_what_is_forged_counts_for_nothing_and_trouble_costs_nothing(graded):
     leo = rows["leo"]
     assert leo.state("split_heads") == TRIED
     assert leo.state("causal_mask") == MISSING  # of another notebook: a trial, which does not count
-    assert leo.state("merge_heads") == DONE  # made by exec: right is right
+    assert leo.state("merge_heads") == UNKNOWN  # right, and made by exec
     assert leo.submissions[0].note == "" and leo.submissions[0].seconds > 0
     assert leo.submissions[0].sandbox == sandbox.strongest()
 
@@ -1136,8 +1209,13 @@ def test_every_wrong_answer_stands_in_a_group_and_what_is_alike_is_named():
     ]
     page = pages.class_page(rows, dict.fromkeys(["ada", "abe", "amy", "bob", "eve"], "a.html"))
     assert "<p>One answer:</p><pre><code>1</code></pre>" in page
-    [look] = pages.looks(rows)
-    assert (look.exercise, [*look.answers]) == ("merge_heads", ["bob", "eve"])
+    solution = {"MultiHeadAttention": SOLUTIONS["MultiHeadAttention"]}
+    for name in ("ida", "joe"):
+        rows += [row(name, states={"MultiHeadAttention": DONE}, code=solution)]
+    assert [(look.exercise, look.why, [*look.answers]) for look in pages.looks(rows)] == [
+        ("merge_heads", review.ALIKE, ["bob", "eve"]),
+        ("MultiHeadAttention", review.ALIKE_SOLUTION, ["ida", "joe"]),
+    ]
 
 
 def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
