@@ -13,6 +13,7 @@ COMMANDS = {  # word -> what it does, and the module whose `main` takes the rest
     "practice": ("write a notebook with three exercises that are due, from memory", "lab.practice"),
     "test": ("write a final test for a class, with its key", "classroom.final_test"),
     "classroom": ("run a folder of submitted notebooks: who solved what", "classroom.command"),
+    "worksheets": ("write sheets with numbers to compute by hand, and a key", "pages.worksheets"),
     "compare": ("say whether an attention class is right, for CI", "comparison.command"),
     "weights": ("fetch the published model that notebook 08 looks at", "lab.weights"),
 }

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mha_course.classroom.grading import ALL, DONE, EXERCISES, TRIED, UNKNOWN, Row
+from mha_course.classroom.grading import ALL, DONE, TRIED, UNKNOWN, Row
 from mha_course.classroom.reading import solutions
 from mha_course.classroom.signs import skeleton
 

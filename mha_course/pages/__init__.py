@@ -3,5 +3,6 @@
 For teachers. It stands on `cells` and `pictures`.
 
 `exporter` runs a notebook and writes it as HTML for all kinds of pages, each with its template in
-`templates/`; `folds`: second readings, `formulas`: LaTeX as MathML.
+`templates/`; `folds`: second readings, `formulas`: LaTeX as MathML. `worksheets` are no notebooks:
+numbers to compute on paper.
 """

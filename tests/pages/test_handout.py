@@ -3,6 +3,7 @@
 import re
 from datetime import date
 
+import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 from nbformat import reads
@@ -14,6 +15,7 @@ from mha_course.__main__ import main as command
 from mha_course.base.stored import tagged
 from mha_course.check import journal
 from mha_course.lab import command as lab
+from mha_course.pages import worksheets
 from mha_course.pages.slides import as_slides
 
 LOADS = re.compile(r"""(?:src|href)=["']?https?://[^"'>]+\.(?:js|css)|@import|from 'http""")
@@ -180,3 +182,44 @@ def test_graders_sources_hold_the_solution_its_minutes_and_what_learners_get_doe
     raw = [cell.source for cell in sources[1].cells if cell.cell_type == "raw"]
     assert [int(re.search(r"points: (\d+)", r)[1]) for r in raw if "points" in r] == points
     assert len(raw) == 1 + 6 * len(points)
+
+
+# --- worksheets -------------------------------------------------------------------------------
+
+
+def numbers(table):
+    return np.array([[float(x.replace("−", "-").replace(",", "")) for x in r] for r in table.rows])
+
+
+def test_worksheets_ask_for_what_can_be_computed_and_their_key_has_it(tmp_path):
+    """The printed tables alone give the key's numbers."""
+    for seed in range(12):
+        made = {s.title[:2]: {t.name: t for t in s.tables} for s in worksheets.sheets(seed)}
+        assert [*made] == [path.stem[:2] for path in notebooks.paths()]
+        assert "NaN" not in str(made) and "∞" not in str(made)
+        x = {book: {name: t.rows if "×" in str(t.rows) or book in ("06", "07", "12") else numbers(t)
+                    for name, t in tables.items()} for book, tables in made.items()}  # fmt: skip
+        expected = {
+            ("00", "out"): x["00"]["weights"] @ x["00"]["V"],
+            ("01", "scores"): x["01"]["Q"] @ x["01"]["K"].T / 2,
+            ("02", "keys"): x["02"]["x"] @ x["02"]["W^K"].T,
+            ("05", "both"): np.hstack((x["05"]["head 0"], x["05"]["head 1"]))
+            @ x["05"]["rows of W^O"].T,
+            ("08", "previous token"): x["08"]["weights"].diagonal(-1).mean(),
+            ("10", "dot products"): x["10"]["turned"] @ x["10"]["turned"].T,
+            ("11", "bytes"): 512 * x["11"]["keys"],
+        }
+        for (book, name), value in expected.items():
+            np.testing.assert_allclose(x[book][name], np.atleast_2d(value), atol=1e-4)
+        exact = np.exp(x["01"]["scores"])
+        exact /= exact.sum(-1, keepdims=True)
+        np.testing.assert_allclose(x["01"]["weights"], exact, atol=0.0051)
+    command(["worksheets", "--out", str(tmp_path), "--seed", "3"])
+    sheet, key = (
+        BeautifulSoup((tmp_path / f"{name}.html").read_text("utf-8"), "html.parser")
+        for name in ("worksheets", "key")
+    )
+    boxes = [[td.text for td in page.select(".wanted td")] for page in (sheet, key)]
+    assert not any(boxes[0]) and all(boxes[1]) and len(boxes[0]) == len(boxes[1]) > 150
+    assert not sheet.select(".answer") and len(key.select(".answer")) > 30
+    assert len(sheet.select("section")) == len(key.select("section")) == len(notebooks.paths())
