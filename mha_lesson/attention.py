@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, Self, overload
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from mha_lesson import conversion
@@ -175,8 +175,8 @@ def attention_weights(
     mask: Bool[Tensor, "..."] | None,
 ) -> Float[Tensor, "*batch T_q T_k"]:
     """softmax(Q Kᵀ / √d_k), in the dtype of `key`."""
-    query = query.to(key.dtype) / math.sqrt(query.shape[-1])  # fewer than scores
-    scores = query @ key.transpose(-2, -1)  # .mT is unknown to the older ONNX export
+    root = math.sqrt(query.shape[-1])  # of queries, fewer than scores
+    scores = (query.to(key.dtype) / root) @ key.transpose(-2, -1)  # old ONNX has no .mT
     if mask is not None:
         scores += as_bias(mask, scores.dtype)  # in place: no vmap over masks alone
     return scores.softmax(dim=-1)
@@ -396,7 +396,7 @@ class MultiHeadAttention(nn.Module):
         """
         return conversion.from_torch(cls, other)
 
-    def load_layout(self, state_dict: Mapping[str, Tensor]) -> str:
+    def load_layout(self, state_dict: Mapping[str, Shaped[Tensor, "..."]]) -> str:
         """Loads one attention layer of another class, whatever its layout, and says which it was.
 
         Read are q, k and v fused (rows q, k, v; "turned" if they are columns), separate, or by

@@ -166,7 +166,7 @@ def shapes(B: int, T: int, h: int, d_k: int) -> Iterator[Table]:
     many parameters its four layers hold, biases included.
     """
     module, x = MultiHeadAttention(h * d_k, h), torch.zeros(B, T, h * d_k)
-    q = split_heads(module.w_q(x), h)
+    q = split_heads(x, h)
     context, weights = scaled_dot_product_attention(q, q, q, return_weights=True)
     steps = {"projected": x, "split": q, "weights": weights, "context": context,
              "merged": merge_heads(context), "output": module(x)}  # fmt: skip

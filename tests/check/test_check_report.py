@@ -227,18 +227,18 @@ def test_a_letter_is_said_only_if_it_is_true_of_every_input() -> None:
     assert letters_of_all([first, ((8,), {"B": 5, "T": 7, "d": 13})]) == "(6,)"
 
 
-TERMS = {
+LENGTHS = {
     "T+1": (14, 18), "B·d": (58, 111), "d²": (841, 1369), "2·T": (26, 34), "3·d": (87, 111),
     "B+T": (15, 20), "d/h": (29, 37), "h/B": (1, 4), "B·T·d": (754, 1887),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize("term", LENGTHS)
 def test_every_term_of_sizes_is_found_where_two_inputs_have_it(term: str) -> None:
     sizes = {"B": 2, "T": 13, "d": 29}, {"B": 3, "T": 17, "d": 37}
     if "/" in term:  # which are whole
         sizes = {"B": 4, "h": 4, "d": 116}, {"B": 3, "h": 12, "d": 444}
-    lengths = zip(TERMS[term], sizes, strict=True)
+    lengths = zip(LENGTHS[term], sizes, strict=True)
     assert letters_of_all([((n,), own) for n, own in lengths]) == f"({term},)"
 
 

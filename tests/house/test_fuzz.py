@@ -291,6 +291,9 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
         "mask": normal(2, 5, 5) > 1, "causal": True, "return_weights": True,
     },
     "attention.MultiHeadAttention.from_torch": lambda: {"other": nn.MultiheadAttention(6, 2)},
+    "attention.MultiHeadAttention.load_layout": lambda: {
+        "state_dict": nn.MultiheadAttention(6, 2).state_dict(),
+    },
     "decoding.rotate": lambda: {"x": normal(2, 5, 6), "positions": torch.arange(5), "base": 100.0},
     "decoding.GroupedQueryAttention": lambda: {
         "d_model": 6, "n_heads": 4, "n_kv_heads": 2, "d_k": 4, "bias": True,
@@ -770,6 +773,7 @@ WRITTEN = {
     for word in re.findall(r"\w+", cell.source)
 }
 EXEMPT = {
+    "claims.Claim.span": "only the cells of claims call it, with figures of their own",
     "attention.textbook_attention": "the formula alone, without checks",
     "attention.attend": "behind the checks of the function and the module",
     "attention.attention_weights": "behind the checks of the function and the module",

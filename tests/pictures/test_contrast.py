@@ -75,9 +75,18 @@ def test_words_of_the_site(theme):
         assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
 
 
-def test_a_still_on_a_dark_page_is_dimmed_and_its_words_still_read():
+def test_a_still_on_a_dark_page_is_turned_dark_and_its_words_still_read():
     page = (ROOT / "mha_course/pages/templates/site.css").read_text(encoding="utf-8")
-    shares = re.findall(r"img ?\{ ?filter: ?brightness\((\.\d+)\)", page + figures.DIMMED)
-    assert len(shares) == 3 and len({*shares}) == 1  # the system's theme, the page's, JupyterLab's
-    card, ink = ([float(shares[0]) * v for v in rgb(c)] for c in (figures.CARD, figures.INK))
+    turned = re.findall(r"filter: invert\((\.\d+)\) hue-rotate\(180deg\)", page)
+    assert len(turned) == 2 and len({*turned}) == 1  # the system's theme, and the page's
+    share = float(turned[0])
+    card, ink = (
+        [255 * share + (1 - 2 * share) * v for v in rgb(c)] for c in (figures.CARD, figures.INK)
+    )
+    assert luminance(card) < 0.1 and contrast(card, ink) >= 7
+
+
+def test_a_still_in_a_dark_jupyterlab_is_dimmed_and_its_words_still_read():
+    [share] = re.findall(r"brightness\((\.\d+)\)", figures.DIMMED)
+    card, ink = ([float(share) * v for v in rgb(c)] for c in (figures.CARD, figures.INK))
     assert luminance(card) < 0.65 and contrast(card, ink) >= 7
