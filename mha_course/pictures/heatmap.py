@@ -305,7 +305,7 @@ class HeatmapCells(Cells):
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         panel = self.panel
-        names = "limits", "colours", "by_row", "marks", "decimals", "mask"
+        names = "limits", "colours", "by_row", "marks", "decimals", "mask", "title"
         return {
             "kind": "heatmap", **self.grid(), "numbers": self.numbers,
             **{name: getattr(panel, name) for name in names},
@@ -316,7 +316,6 @@ class HeatmapCells(Cells):
 
 def values_sent(panel: Heatmap, put: Callable[[Any], int]) -> dict[str, Any]:
     """Values and labels; `put` keeps an array and gives its number."""
+    values = put(panel.values)
     blocked = put(panel.blocked) if panel.blocked.any() else None
-    names = "rows", "columns", "row_name", "column_name", "title"
-    words = {name: getattr(panel, name) for name in names}
-    return {"values": put(panel.values), "blocked": blocked, **words}
+    return {"values": values, "blocked": blocked, "rows": panel.rows, "columns": panel.columns}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from mha_course.pictures.fields import text_of
 from mha_course.pictures.labels import write_title
-from mha_course.pictures.marks import BODY, Cell, Drawing, Path, text_width, widest_of
+from mha_course.pictures.marks import BODY, Drawing, Path, Text, text_width, widest_of
 from mha_course.pictures.panel import Panel, Piece
 from mha_lesson.refusals import listed, listed_ints
 
@@ -76,8 +76,7 @@ class Table(Panel):
                 y = top + (piece.sizes.line if below and i else 0.0)
                 for r, text in enumerate(columns[i], -bool(self.header)):
                     strong = r < 0 or r in self.strong
-                    middle = y + piece.sizes.line / 2 - 1
-                    drawing.add(Cell(x, middle, text, BODY, bold=strong, row=r, column=i))
+                    drawing.add(Text(x, y + piece.sizes.line / 2 - 1, text, BODY, bold=strong))
                     y += line + 2 * (r < 0)
                 x += 12.0 if below and not i else widths[i]
             if self.header:

@@ -102,8 +102,8 @@ class Arrows(OwnMark):
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         picks = (self.panel.picks, None) if self.panel.picks else None
-        at = {"kind": "arrows", "x": self.x, "y": self.y, "unit": self.unit, "picks": picks}
-        return {**at, "steps": put(self.panel.steps), "title": self.panel.title}
+        return {"kind": "arrows", "x": self.x, "y": self.y, "unit": self.unit,
+                "steps": put(self.panel.steps), "picks": picks}  # fmt: skip
 
 
 def _with_tip(

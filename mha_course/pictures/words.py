@@ -109,5 +109,5 @@ class Ribbons(OwnMark):
         return {
             "kind": "ribbons", "x": self.x, "y": self.y, "w": self.width, "h": self.pitch,
             "margin": self.margin, "colour": self.colour, "row": self.panel.row,
-            **values_sent(self.panel.weights, put), "title": self.panel.title,
+            "title": self.panel.title, **values_sent(self.panel.weights, put),
         }  # fmt: skip

@@ -122,31 +122,6 @@ def test_every_explorer_draws_and_axe_finds_nothing_serious(gallery):
     assert not serious(gallery, {"include": [[".jp-OutputArea"]]})
 
 
-# Whether each panel's title heads a table that has more than its own name in each row.
-TABLES = """e => {
-  const { mha: view } = e.querySelector("canvas");
-  view.details.open = true;
-  return [view.scene.titles, [...view.tables.querySelectorAll("table")].map((t) => [
-    t.caption.textContent, t.rows.length, [...t.tBodies[0].rows].every((r) => r.cells.length > 1),
-  ])];
-}"""
-
-
-def test_every_panel_of_every_explorer_has_a_table(gallery):
-    for explorer in gallery.locator(".mha-explorer").all():
-        explorer.evaluate(TABLES)
-    gallery.wait_for_timeout(300)
-    for explorer, name in zip(
-        gallery.locator(".mha-explorer").all(), explore.__all__, strict=False
-    ):
-        titles, tables = explorer.evaluate(TABLES)
-        assert tables and all(rows > 1 and cells for _, rows, cells in tables), name
-        named = {title for title, *_ in tables}
-        if name not in ("flow", "cut", "real_heads"):  # blocks; own tables; ribbons are a map's
-            assert {*titles} <= named, name
-        explorer.evaluate("e => { e.querySelector('canvas').mha.details.open = false; }")
-
-
 def test_handles_stand_on_their_tracks(gallery):
     off = gallery.locator(".mha-explorer .noUi-handle").evaluate_all(
         """all => all.filter(e => e.offsetWidth).map(e => {
