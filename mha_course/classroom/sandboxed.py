@@ -164,10 +164,10 @@ class Session:
         space, errors, kind = self.namespace(), [], type(exercise)
         judge = kind.__call__
 
-        def note(asked: Any, answer: Any) -> Any:
-            if asked is exercise:
+        def note(self: Any, answer: Any) -> Any:
+            if self is exercise:
                 answers.append(answer)
-            return check.Report(asked.name, None)
+            return check.Report(self.name, None)
 
         kind.__call__ = note
         for i in (*candidate.needs, *([] if candidate.answer else [candidate.until])):

@@ -3,11 +3,11 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized, remove_parametrizations
+from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
 from mha_course.comparison.drops import Drops
@@ -35,9 +35,10 @@ class Subject:
             copied = copy.deepcopy(module, {id(t): t.detach().clone() for t in kept})
             self.module = copied.to("cpu", torch.float64)
             with torch.enable_grad():  # else they would be no parameters
-                for part in [m for m in self.module.modules() if is_parametrized(m)]:
-                    for name in [*part.parametrizations]:  # such as a weight norm: baked in
-                        remove_parametrizations(part, name)
+                for part in filter(parametrize.is_parametrized, [*self.module.modules()]):
+                    held = cast(nn.ModuleDict, part.parametrizations)
+                    for name in [*held]:  # such as a weight norm: baked in
+                        parametrize.remove_parametrizations(part, name)
             self.handed = Handed(self.module)
         except Exception as error:
             raise ValueError(

@@ -282,13 +282,17 @@ def sheets(seed: int) -> Iterator[Sheet]:
         )
 
 
+def _prose(text: str) -> Markup:
+    return Markup(prose(text))
+
+
 def page(made: Sequence[Sheet], seed: int, key: bool) -> str:
     """All sheets in one file, each on a page of its own; with the answers if it is the key."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters["prose"] = lambda text: Markup(prose(text))
+    environment.filters["prose"] = _prose
     template = environment.get_template("worksheets.html.j2")
     return template.render(sheets=made, seed=seed, key=key)
 

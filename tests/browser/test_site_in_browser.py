@@ -317,7 +317,9 @@ def test_bars_below_a_picture_keep_their_colours_where_colours_are_forced(tab, s
     page.locator("[id^=explore-flow]").scroll_into_view_if_needed()
     page.get_by_role("slider", name="step", exact=True).focus()
     page.keyboard.press("End")
-    page.locator(".mha-strip i").first.wait_for(state="attached")
+    page.locator("[id^=explore-flow] canvas").first.focus()
+    page.keyboard.press("PageUp")  # from a number of Q, which has no parts, to the mixtures
+    page.locator(".mha-strip i").first.wait_for(state="attached", timeout=10_000)
     drawn = page.locator(".mha-strip i").evaluate_all(
         "all => all.map(i => [i.style.background, getComputedStyle(i).backgroundColor])"
     )
