@@ -235,6 +235,8 @@ def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]
 def plain_text(part: Tag) -> str:
     """Its text as one types it into the search: formulas are letters and signs."""
     part = copy(part)
+    for numbers in part.select("figure + details"):
+        numbers.decompose()
     for formula in part.select("math"):
         formula.replace_with(str(formula["alttext"]))
     part.smooth()

@@ -51,6 +51,11 @@ class Claim:
             text=self.text, verdict=self.verdict, measured=self.measured,
             null=self.null, interval=self.interval, power=self.power, exact=self.exact,
         )  # fmt: skip
+        if not self.exact and not (self.null and self.interval):
+            raise ValueError(
+                "exact must say why chance plays no part, or null and interval how much; "
+                f"got null={self.null!r}, interval={self.interval!r}."
+            )
         if self.holds is None and not self.power:
             raise ValueError(
                 "power must say which effect would have been seen, since holds is None; got ''."

@@ -23,7 +23,7 @@ class Guesses extends EventTarget {
   }
 
   click(target) {
-    if (target.closest(".mha-guess button")) return this.store({});
+    if (target.closest(".mha-guess button")) return this.forget(target.nextElementSibling);
     const link = target.closest('.jp-Notebook :is(.mha-guess a, .jp-MarkdownOutput a[href*="#"])');
     if (link) return followLink(link);
     const fold = target.closest(".mha-guess summary")?.parentElement;
@@ -33,6 +33,13 @@ class Guesses extends EventTarget {
     // A guess may change until its answer is opened.
     if (fold !== box) before && this.store({ ...this.byQuestion, [name]: { ...before, looked: true } });
     else if (!before?.looked) this.store({ ...this.byQuestion, [name]: { says } });
+  }
+
+  forget(said) {
+    const n = Object.keys(this.byQuestion).length, one = n === 1 ? "your one guess" : `all ${n} guesses`;
+    if (n && !confirm(`Forget ${one}, in this and in every other notebook?`)) return;
+    this.store({});
+    said.textContent = n ? ` Forgotten: ${one}.` : " There is no guess to forget.";
   }
 
   store(byQuestion) {
@@ -57,7 +64,7 @@ class Guesses extends EventTarget {
       if (box.querySelector("button")) continue;
       const button = Object.assign(document.createElement("button"), { type: "button" });
       button.textContent = "Forget all my guesses";
-      box.append(button);
+      box.append(button, Object.assign(document.createElement("span"), { role: "status" }));
     }
   }
 }

@@ -80,7 +80,8 @@ class Predictions:
 
     def _repr_html_(self) -> str:
         boxes = "".join(
-            f"<p>{i}. {prose(questions()[name].asks)}</p><div>{_choices(name, right)}</div>"
+            f'<p id="asks-{name}">{i}. {prose(questions()[name].asks)}</p>'
+            f'<div role="group" aria-labelledby="asks-{name}">{_choices(name, right)}</div>'
             for i, (name, right) in enumerate(self.right.items(), 1)
         )
         return (

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from mha_course.pictures import figures
 from mha_course.pictures.colours import INK, ROLES, head_colour
 from mha_course.pictures.marks import BODY, Drawing, Rect, Text, arrow, text_width, widest_of
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_course.pictures.scene import Scene
 
 HEADS = 4  # that are drawn
@@ -62,6 +62,9 @@ class Module(Panel):
     """`BOXES`, with arrows downwards, a dashed one from the query around them, and notes."""
 
     looks: ClassVar[str] = "diagram"
+
+    def table(self) -> Texts:
+        return ["step", "shape"], [[box.text, box.shape] for box in BOXES.values()]
 
     def draw(self, piece: Piece, space: float) -> Drawing:
         drawing, left, top = Drawing(), 38.0, 4.0

@@ -181,8 +181,9 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
         return block(values, title=title, limit=limit, **more)
 
     def vectors(values: Tensor, name: str, role: str, limit: float, **more: Any) -> Heatmap:
-        title = f"{name} {tuple(values.shape)}"
-        return block(values, title=title, colours=role, limit=limit, **more)
+        axes = ("number", "token") if "columns" in more else ("token", "number")
+        more |= {"title": f"{name} {tuple(values.shape)}", "colours": role}
+        return block(values, limit=limit, row_name=axes[0], column_name=axes[1], **more)
 
     def wide_vectors(values: Tensor, name: str, role: str) -> Heatmap:
         if by_hand:

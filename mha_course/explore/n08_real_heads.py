@@ -7,7 +7,7 @@ import ipywidgets as widgets
 import torch
 
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.panels import Heatmap, Scene, Stack, Table, Words
+from mha_course.pictures.panels import Heatmap, Scene, Stack, Table, Words, number
 from mha_lesson.pretrained import Encoded, PretrainedModel, WeightsMissing, load
 from mha_lesson.refusals import require_text
 from mha_lesson.text import LAYER, SENTENCE
@@ -89,9 +89,10 @@ def _picture(encoded: Encoded, layer: int, head: int, hide_ends: bool) -> Scene:
     ]  # fmt: skip
     weights = encoded.weights[layer, head].round(decimals=4)
     parked = float(weights[:, [0, -1]].sum(dim=-1).mean())
-    link, most = large.largest(1)[0]
+    link, most = large.largest() or ("none", 0.0)
     caption = (
-        f"Layer {layer}, head {head}: strongest link between words: {link}, {most}. "
+        f"Layer {layer}, head {head}: strongest link between words: {link}, "
+        f"{number(most, 2)}. "
         f"On average a token gives {parked:.0%} of its weight to [CLS] and [SEP]."
     )
     return Scene(

@@ -1,4 +1,4 @@
-// What is under the pointer: cells, tiles, words and bars, and what each of them says.
+// What is under the pointer: cells, tiles, words and bars, what each of them says, and their table.
 
 import { parse, textOn } from "./colours.js";
 import { mix } from "./motion.js";
@@ -12,6 +12,13 @@ function linksOf({ values, blocked, columns }, faint) {
   });
   return links.sort((a, b) => a[2] - b[2]);
 }
+
+const WIDEST = 64; // columns of a table on a page; a file has them all
+const range = (n) => Array.from({ length: n }, (_, i) => i);
+// A label with the name of its axis, where it is a number: "key 3".
+const named = (axis, label) => (axis && /^\d/.test(label ?? "") ? `${axis} ${label}` : label ?? "");
+// Where and what: "k2 = .5", "measured at T = 4: 3".
+const parted = (says) => says.match(/^(.*)(?: = |: )(.*)$/s)?.slice(1) ?? ["", says];
 
 // ---- areas: what can be pointed at ------------------------------------------------------------------
 
@@ -36,6 +43,27 @@ export class Area {
   }
   // The names of a cell's row and column, of those that have some.
   names(r, c) { return `${this.m.rows?.[r]} → ${this.m.columns?.[c]}`; }
+  // Whether a cell's row and column have names that no other has.
+  get placed() { return [this.m.rows, this.m.columns].every((names) => names?.length && new Set(names).size === names.length); }
+  // ---- in words: what is announced, and stands in a table ----
+  get title() { return this.m.title ?? ""; }
+  row(r) { return named(this.m.row_name, this.m.rows?.[r]); }
+  column(c) { return named(this.m.column_name, this.m.columns?.[c]); }
+  cell(r, c) { return this.says(r, c) ?? ""; }
+  raw(r, c) { return this.cell(r, c); } // in a file
+  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(" to "), this.cell(r, c) || "empty"].filter(Boolean).join(": "); }
+  // What cells [name, row, column, full name] come to, where that is less than all of them.
+  gist() { return ""; }
+  inWords(cells) { return (cells[0][0] && this.gist(cells)) || cells.map(([name, r, c]) => [name, this.cell(r, c)].filter(Boolean).join(" ")).join(", "); }
+  across(r) { return range(this.columns).map((c) => [this.m.columns?.[c] ?? "", r, c, this.column(c)]); }
+  down(c) { return range(this.rows).map((r) => [this.m.rows?.[r] ?? "", r, c, this.row(r)]); }
+  table(text = "cell") {
+    const gists = range(this.rows).map((r) => this.gist(this.across(r))), some = gists.some(Boolean) ? 1 : 0;
+    const corner = [this.m.row_name, this.m.column_name].filter(Boolean).join(" → ");
+    const shown = this.columns > WIDEST && text === "cell" ? [] : range(this.columns);
+    const head = [corner, ...["in words"].slice(0, some), ...shown.map((c) => this.m.columns?.[c] || String(c))];
+    return { title: this.title, head, rows: gists.map((gist, r) => [this.m.rows?.[r] || String(r), ...[gist].slice(0, some), ...shown.map((c) => this[text](r, c))]) };
+  }
   // Whether another area shows pairs of the same words.
   same(other) { return [this, other].every((f) => f.pair) && String([this.m.rows, this.m.columns]) === String([other.m.rows, other.m.columns]); }
 }
@@ -50,6 +78,14 @@ class Heatmap extends Area {
     const i = r * this.columns + c;
     if (this.m.mask) return this.values[i] ? "True" : "False";
     return this.blocked?.[i] ? "blocked" : number(this.values[i], this.m.decimals);
+  }
+  raw(r, c) { return this.blocked?.[r * this.columns + c] ? "blocked" : String(Number(this.values[r * this.columns + c].toPrecision(6))); }
+  gist(cells) {
+    const at = ([, r, c]) => r * this.columns + c, list = (of, few) => of.map(few).join(", "), { mask } = this.m;
+    const shut = cells.filter((cell) => (mask ? this.values : this.blocked)?.[at(cell)]), size = (cell) => Math.abs(this.values[at(cell)]);
+    const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && size(cell) > 0).sort((a, b) => size(b) - size(a)).slice(0, 3);
+    const what = mask ? "True" : "blocked", all = shut.length === cells.length ? `all ${what}` : `${what}: ${list(shut, ([name]) => name)}`;
+    return [list(most, ([, r, c, name]) => `${name} ${this.cell(r, c)}`), shut.length ? all : mask ? "all False" : ""].filter(Boolean).join("; ");
   }
   pair(r, c) { return [r, c]; }
   // Where each value lies in its map, 0 to 255: Heatmap.levels.
@@ -83,6 +119,7 @@ class Heatmap extends Area {
       } else {
         g.fillStyle = ink.css;
         g.fillRect(x, y, w, h);
+        if (view.paper.matches && this.values[i] < 0 && !m.numbers) view.strike(g, x, y, w, h);
       }
       if (m.numbers || (nan && m.w >= 24)) {
         const paper = view.colours.page.map((p, k) => p + (ink.parts[k] - p) * (nan ? 0 : ink.parts[3]));
@@ -104,7 +141,19 @@ class Heatmap extends Area {
 
 class Tiles extends Area {
   constructor(m, theme) { super(m, theme, m.labels.length, m.labels[0].length); }
-  says(r, c) { return this.m.labels[r][c] === null ? null : this.m.says[r][c]; }
+  says(r, c) { return this.m.labels[r][c] === null ? null : `${this.m.says[r][c]}${this.m.wrong[r][c] ? "; in the wrong place" : ""}`; }
+  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(", "), this.says(r, c) ?? "empty"].filter(Boolean).join(": "); }
+  cell(r, c) { return `${this.m.labels[r][c] ?? ""}${this.m.wrong[r][c] ? " (wrong)" : ""}`; }
+  gist(cells) { // kinds of cells, where they are no single things with an address, and columns have names
+    const kinds = new Map(), wrong = cells.filter(([, r, c]) => this.m.wrong[r][c]);
+    for (const [name, r, c] of cells) {
+      const says = this.m.says[r][c], label = this.m.labels[r][c];
+      if (name && label !== null && !says.startsWith(`${label},`)) kinds.set(says, [...(kinds.get(says) ?? []), name]);
+    }
+    const parts = [...kinds].map(([says, names]) => `${says}: ${names.join(", ")}`);
+    if (wrong.length) parts.push(`in the wrong place: ${wrong.map(([, r, c]) => this.m.labels[r][c]).join(", ")}`);
+    return parts.join("; ");
+  }
   // The cells of a link.
   linked(link) { return this.m.links.flatMap((row, r) => row.flatMap((l, c) => (l === link ? [[r, c]] : []))); }
   // Copied tiles fly from where they are in the tiles before.
@@ -153,6 +202,8 @@ class Ribbons extends Area {
     const links = this.links.filter((link) => link[c] === r).slice(-4).reverse();
     return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ") || "nothing much"}`;
   }
+  spoken(r, c) { return this.says(r, c) ?? "empty"; }
+  table(text) { return new Heatmap({ ...this.m, shape: [this.m.rows.length, this.m.columns.length], decimals: 2 }).table(text); }
   pair(r, c) { return c ? [null, r] : [r, null]; }
   draw(view, g) {
     const { m } = this, [near, far] = this.theme.ribbon, [row, column] = view.looksAt(this) ?? [m.row, null];
@@ -171,15 +222,54 @@ class Ribbons extends Area {
   light(view, g, row, column) { return [[row, 0], [column, 1]].filter(([word]) => word !== null); }
 }
 
-// Bars or dots in a row, each with its own box and what it says.
+// Bars or dots in a row, each with its own box and what it says; some belong to lines, or to series.
 export class Items extends Area {
-  constructor(list, theme) { super(list, theme, 1, list.length); }
+  constructor(list, theme, title) {
+    super(list, theme, 1, list.length);
+    this.called = title;
+    const all = list.map(({ says }) => parted(says)), lines = / at [^,]* = /.test(all[0][0]);
+    const pairs = all.map(([where]) => where.match(lines ? /^(?<of>.*) at (?<at>.*)$/ : /^(?<at>.*), (?<of>.*)$/)?.groups);
+    this.lines = lines || (pairs.every(Boolean) && new Set(pairs.map(({ of }) => of)).size > 1);
+    this.parts = all.map(([at, value], i) => (this.lines ? { ...pairs[i], value } : { of: "value", at, value }));
+  }
+  get title() { return this.called; }
+  row(r, c) { return this.lines ? this.parts[c].of : this.title; }
+  column(c) { return this.parts[c].at; }
+  cell(r, c) { return this.parts[c].value; }
+  spoken(r, c) { return this.says(r, c); }
+  some(name, kept) { return this.parts.flatMap((part, k) => (kept(part) ? [[part[name], 0, k]] : [])); }
+  across(r, c) { return this.some("at", ({ of }) => of === this.parts[c].of); }
+  down(c) { return this.some("of", ({ at }) => at === this.parts[c].at); }
+  table() {
+    const set = (name) => [...new Set(this.parts.map((part) => part[name]))], columns = set("of");
+    const values = new Map(this.parts.map(({ of, at, value }) => [`${of}\n${at}`, value]));
+    return { title: this.title, head: ["", ...columns], rows: set("at").map((at) => [at, ...columns.map((of) => values.get(`${of}\n${at}`) ?? "")]) };
+  }
   box(r, c) { return this.m[c].box; }
   hit(x, y) {
     const c = this.m.findIndex(({ box: [a, b, w, h] }) => x >= a && x <= a + w && y >= b && y <= b + h);
     return c < 0 ? null : [0, c];
   }
   says(r, c) { return this.m[c].says; }
+}
+
+// A table of words and numbers, made of its texts: [row, column, text]; row −1 is its header. Keys reach it alone.
+export class Words extends Area {
+  constructor(marks, theme, title) {
+    const rows = Math.max(...marks.map((m) => m.row)) + 1, columns = Math.max(...marks.map((m) => m.column)) + 1;
+    super({ rows: [], columns: [], title }, theme, rows, columns - 1);
+    this.at = Array.from({ length: rows + 1 }, () => []);
+    for (const mark of marks) this.at[mark.row + 1][mark.column] = mark;
+    this.m.rows = this.at.slice(1).map(([first]) => first.text);
+    this.m.columns = range(columns - 1).map((c) => this.at[0][c + 1]?.text ?? "");
+    this.m.row_name = this.at[0][0]?.text ?? "";
+  }
+  row(r) { return this.m.rows[r]; }
+  box(r, c) { const { x, y, text } = this.at[r + 1][c + 1] ?? this.at[r + 1][0]; return [x - 4, y - 10, 7.4 * text.length + 8, 19]; }
+  hit() { return null; }
+  says(r, c) { return `${this.row(r)}, ${this.column(c)}: ${this.cell(r, c)}`; }
+  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(", "), this.cell(r, c)].filter(Boolean).join(": "); }
+  cell(r, c) { return this.at[r + 1][c + 1]?.text ?? ""; }
 }
 
 export const AREAS = { heatmap: Heatmap, tiles: Tiles, ribbons: Ribbons };

@@ -15,7 +15,7 @@ from mha_course.pictures.fields import own_range, range_of
 from mha_course.pictures.labels import name_rows
 from mha_course.pictures.marks import PLAIN, Drawing, Path, Rect, Text, text_width
 
-OTHERS = (PLAIN, "#CF5A08", "#009E73", "#CC79A7", "#808080", "#E69F00", "#56B4E9", "#8A6D00")
+OTHERS = (PLAIN, "#CF5A08", "#009E73", "#CC79A7", "#808080", "#BE8B11", "#549AC9", "#8A6D00")
 
 
 def limits_of(limits: Any, values: np.ndarray, log: bool, zero: bool) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from mha_course.pictures.colours import LOW, ROLES
 from mha_course.pictures.fields import array_of, heads_of, labels_of, text_of
 from mha_course.pictures.labels import column_labels, write_title
 from mha_course.pictures.marks import PLAIN, Drawing, Path, Rect, Text, short, text_width, widest_of
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import listed, say
 
 
@@ -84,19 +84,19 @@ class Bars(Panel):
         counts = value % 1 == 0 and max(map(abs, self.limits)) > 1
         return number(value, None if counts or self.decimals is None else self.decimals - fewer)
 
-    def largest(self, n: int = 3) -> list[tuple[str, str]]:
-        flat = np.nan_to_num(np.abs(self.values), nan=-1.0).ravel()
-        out = []
-        for i in np.argsort(-flat, kind="stable")[:n]:
-            where, value = self.text(*divmod(int(i), self.values.shape[1])).rsplit(" = ", 1)
-            out.append((where, value))
-        return out
+    def table(self) -> Texts:
+        rows = [
+            [label, *map(self.written, values)]
+            for label, values in zip(self.labels, self.values.T, strict=True)
+        ]
+        return ["", *(self.series or [self.name or "value"])], rows
 
     def _describe(self) -> str:
         n = self.values.shape[1]
-        top = self.largest(1)[0]
+        top = int(np.nan_to_num(np.abs(self.values), nan=-1.0).argmax())
+        where, value = self.text(*divmod(top, n)).rsplit(" = ", 1)
         of = f" of {self.name}" if self.name else ""
-        return f"{n} bars{of}; largest {top[1]}: {top[0]}"
+        return f"{n} bars{of}; largest {value}: {where}"
 
     def written_size(self) -> Hashable:
         low = self.values[self.values < 0].tobytes()  # numbers hang below such bars

@@ -15,8 +15,10 @@ from mha_course.pictures.axes import legend, limits_of, scale_of, series_colours
 from mha_course.pictures.fields import array_of, heads_of, text_of
 from mha_course.pictures.labels import write_title
 from mha_course.pictures.marks import BODY, Dot, Drawing, Path, Text, widest_of
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import listed, require_kind, say
+
+POINTS = 9  # of a line, at most, in a page's table
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +89,14 @@ class Curve(Panel):
         at = f"{self.x_name} = " if self.x_name else "x = "
         return f"{name} at {at}{number(self.x[index])}: {number(self.lines[name][index])}"
 
-    def largest(self, n: int = 3) -> list[tuple[str, str]]:
-        """Where each line is now: all of them, whatever `n`."""
-        parts = (self.text(i, self.now()).rsplit(": ", 1) for i in range(len(self.lines)))
-        return [(where, value) for where, value in parts]
+    def table(self) -> Texts:
+        at = np.unique(
+            np.linspace(0, len(self.x) - 1, min(len(self.x), POINTS)).round().astype(int)
+        )
+        lines = self.lines.values()
+        some = sorted({*at.tolist(), self.now()})
+        rows = [[number(self.x[k]), *(number(y[k]) for y in lines)] for k in some]
+        return [self.x_name, *self.lines], rows
 
     def _describe(self) -> str:
         over = f" over {self.x_name}" if self.x_name else ""

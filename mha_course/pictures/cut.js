@@ -99,17 +99,23 @@ class CutWords extends Area {
     return near.length ? [near.sort((p, q) => p[1] - q[1])[0][2], last] : null;
   }
   says(r, c) { return this.m.cut.of(r, c === this.columns - 1); }
+  spoken(r, c) { return this.says(r, c); }
+  table() { return this.m.cut.table(); }
   draw() {}
 }
 
 class CutMap extends Area {
-  constructor(m, theme) { super(m, theme, 6, 12); }
+  constructor(m, theme) {
+    const named = (n, what) => Array.from({ length: n }, (_, i) => `${what} ${i}`);
+    super({ ...m, rows: named(6, "layer"), columns: named(12, "head"), title: "widest ribbon in each head" }, theme, 6, 12);
+  }
   box(r, c) { return [this.m.places.left + c * CELL, this.m.places.top + r * CELL, CELL, CELL]; }
   hit(x, y) {
     const { left, top } = this.m.places, [r, c] = [Math.floor((y - top) / CELL), Math.floor((x - left) / CELL)];
     return r >= 0 && r < 6 && c >= 0 && c < 12 ? [r, c] : null;
   }
-  says(r, c) { return `layer ${r}, head ${c}: widest ribbon ${number(this.m.cut.seen.widest[12 * r + c], 2)}`; }
+  cell(r, c) { return number(this.m.cut.seen.widest[12 * r + c], 2); }
+  says(r, c) { return `layer ${r}, head ${c}: widest ribbon ${this.cell(r, c)}`; }
   draw() {}
 }
 Object.assign(AREAS, { cutwords: CutWords, cutmap: CutMap });
@@ -122,7 +128,7 @@ export class Cut {
     view.el.classList.add("mha-cut");
     const tools = document.createElement("div");
     tools.className = "mha-tools";
-    tools.innerHTML = `<p role="status"></p><label>ribbons: weight <input type="range" min="0" max="1" step="0.05" value="0"
+    tools.innerHTML = `<p></p><label>ribbons: weight <input type="range" min="0" max="1" step="0.05" value="0"
       aria-label="ribbons from weight, 0, to what a cut does, 1" data-lm-suppress-shortcuts="true"> what a cut does</label><span class="mha-presses"></span><span class="mha-presses"></span>`;
     view.head.append(tools);
     this.note = document.createElement("p");
@@ -144,7 +150,7 @@ export class Cut {
     [this.given, this.sent] = [scene, cut];
     if (before && before.text !== cut.text) this.source = null;
     if (before && (before.text !== cut.text || before.word !== cut.word)) this.forget();
-    const seen = this.look(), page = Math.max(300, Math.min(860, (this.view.el.clientWidth || 868) - 8)), { theme } = this.view;
+    const seen = this.look(), page = Math.max(300, Math.min(860, (this.view.el.clientWidth || 868) / this.view.unit - 8)), { theme } = this.view;
     const { marks, places, width, height } = cutMarks(seen, page, theme.heads, theme.ink, theme.roles.output);
     const own = ["cutwords", "cutmap"].map((kind) => ({ kind, cut: this, places }));
     if (this.isWide !== page >= BESIDE) { // on a phone the ribbons shall be high
@@ -154,7 +160,7 @@ export class Cut {
     }
     this.tell();
     this.note.textContent = this.remark();
-    return { ...scene, marks: [...marks, ...own], width, height, caption: this.sentence(), text: this.inWords() };
+    return { ...scene, marks: [...marks, ...own], width, height, caption: this.sentence() };
   }
 
   look() {
@@ -312,9 +318,10 @@ export class Cut {
     return `${rank} ${row}${layer === 5 ? " No layer follows layer 5, so no other word moves." : ""}`;
   }
 
-  inWords() {
-    const { labels, word, weights, moved } = this.seen;
-    return labels.map((label, j) => [`${labels[word]} → ${label}`, number(weights[j], 2), moved ? `last vector of ${label} moves by ${percent(moved[j])}` : ""]);
+  table() {
+    const { labels, word, layer, head, weights, moved } = this.seen, more = (of) => (moved ? [of] : []);
+    const rows = labels.map((label, j) => [label, number(weights[j], 2), ...more(percent(moved?.[j]))]);
+    return { title: `what ${labels[word]} takes in layer ${layer}, head ${head}`, head: ["from", "weight", ...more("its last vector moves by")], rows };
   }
 
   button(text, press) {

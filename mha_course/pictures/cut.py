@@ -17,7 +17,7 @@ from mha_course.pictures.colours import INK, ROLES, head_colour
 from mha_course.pictures.fields import array_of, labels_of
 from mha_course.pictures.labels import write_title
 from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, short
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import MOST, require_whole
 
 TOP, CELL = 42.0, 22.0  # where the words begin; a head in the small map
@@ -101,6 +101,14 @@ class Cut(Panel):
             whole = f", head {self.head}," if self.cut == T else ""
             return f"Without layer {self.layer}{whole} {moved}"
         return f"Without {word} → {self.labels[self.cut]} {moved}"
+
+    def table(self) -> Texts:
+        weights = [number(weight, 2) for weight in self.weights]
+        if self.cut is None:
+            return ["from", "weight"], [*zip(self.labels, weights, strict=True)]
+        moved = map(percent, self.moves[self.cut])
+        header = ["from", "weight", "its last vector moves by"]
+        return header, [*zip(self.labels, weights, moved, strict=True)]
 
     def _describe(self) -> str:
         return f"what {self.labels[self.word]} takes in layer {self.layer}, head {self.head}"

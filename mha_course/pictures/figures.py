@@ -36,17 +36,19 @@ from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.table import Table
 from mha_course.pictures.tiles import TileCells
 from mha_course.pictures.walk import Arrows
-from mha_course.pictures.words import Ribbons
+from mha_course.pictures.words import Ribbons, Words
 
 __all__ = ["html", "png", "show"]
 
 PIXELS_PER_INCH = 96  # CSS
 DENSITY = 2  # image pixels for each CSS pixel: crisp on dense screens
-STEP, GREY_STEP = 8.5, 25.5  # between the colours along edges, of 255
+STEP, GREY_STEP = 17, 25.5  # between the colours along edges, of 255
 MARGIN = 12  # CSS pixels around the drawing
 CARD, INK, EDGE = "#FFFFFF", "#2B2B2B", "#C9CDD2"
-# JupyterLab says on its page whether it is dark.
+MOST_ROWS = 40  # of a picture's tables, before they are told panel by panel
+# JupyterLab says on its page whether it is dark; it would align tables at the right.
 DIMMED = "<style>[data-jp-theme-light=false] figure>img{filter:brightness(.8)}</style>"
+LEFT = "<style>:is(figure>table,figure+details) *{text-align:left!important}</style>"
 
 
 class Still:
@@ -75,8 +77,8 @@ def html(thing: Any, height: float = math.inf) -> str:
     scene = scene_of(thing)
     tables = [panel for panel in scene.flat() if isinstance(panel, Table)]
     if len(tables) == len(scene.flat()):
-        html = "".join(table.html() for table in tables)
-        return f'<figure style="margin:0.6em 0">{html}{_caption(scene)}</figure>'
+        html = "".join(_table(t.title, *t.table(), t.strong) for t in tables)
+        return f'<figure style="margin:0.6em 0">{LEFT}{html}{_caption(scene)}</figure>'
     drawing = draw(scene, height=height)
     # WebP, lossless: every browser shows it, and it takes two thirds of PNG's bytes. The quality is
     # the effort: with 100 the file is 1.5% smaller, and takes twice as long to write.
@@ -85,8 +87,39 @@ def html(thing: Any, height: float = math.inf) -> str:
     return (
         f'<figure style="margin:0.6em 0">{DIMMED}<img src="data:image/webp;base64,{source}" '
         f'alt="{escape(scene.alt)}" width="{_size(drawing)[0]}" '
-        f'style="max-width:100%;height:auto">{_caption(scene)}</figure>'
+        f'style="max-width:100%;height:auto">{_caption(scene)}</figure>{_numbers(scene)}'
     )
+
+
+def _numbers(scene: Scene) -> str:
+    """A folded table for each panel; where that would be long, one with a row for each."""
+    panels = scene.flat()
+    told = [p for p in panels if not (isinstance(p, Words) and p.weights in panels)]
+    tables = [(p.title, *p.table()) for p in told]
+    if sum(len(rows) for _, _, rows in tables) > MOST_ROWS:
+        alts = [
+            (p.title, p.peak[1] if p.peak else p.alt.split(": ", 1)[1]) for p in told if p.title
+        ]
+        tables = [("", ("panel", "what it shows"), alts)]
+    html = "".join(_table(*table) for table in tables if table[2])
+    return f"<details><summary>Its numbers</summary>{LEFT}{html}</details>" if html else ""
+
+
+def _table(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    strong: Sequence[int] = (),
+) -> str:
+    def row(cells: Sequence[str], tag: str, bold: bool = False) -> str:
+        first, *rest = map(escape, cells)
+        written = "".join(f"<{tag}>{cell}</{tag}>" for cell in rest)
+        return f"<tr{' style=font-weight:bold' * bold}><th>{first}</th>{written}</tr>"
+
+    caption = f"<caption>{escape(title)}</caption>" * bool(title)
+    head = f"<thead>{row(header, 'th')}</thead>" if header else ""
+    body = "".join(row(cells, "td", i in strong) for i, cells in enumerate(rows))
+    return f"<table>{caption}{head}<tbody>{body}</tbody></table>"
 
 
 def _caption(scene: Scene) -> str:
@@ -252,6 +285,9 @@ def _(mark: ColourBar, axes: Axes) -> None:
     step = mark.width / len(ramp)
     corners = np.array([(mark.x + i * step, mark.y) for i in range(len(ramp))])
     axes.add_collection(_boxes(corners, step, mark.height, facecolors=ramp, antialiased=False))
+    if mark.colours == "diverging":  # as in the cells below zero: their sign, in grey too
+        half = np.array([(mark.x, mark.y + (mark.height - 1) / 2)])
+        axes.add_collection(_boxes(half, mark.width / 2, 1, facecolors=CARD, antialiased=False))
     _draw(mark.label(), axes)
 
 
@@ -290,6 +326,10 @@ def _(mark: HeatmapCells, axes: Axes) -> None:
     if opened.any():
         inks = table[levels[opened]] / 255
         axes.add_collection(_boxes(corners[opened], *size, facecolors=inks, antialiased=gap > 0))
+    signed = panel.colours == "diverging" and not mark.numbers
+    if (below := opened & (panel.values < 0) & signed).any():
+        through = corners[below] + (0, (size[1] - 1) / 2)
+        axes.add_collection(_boxes(through, size[0], 1, facecolors=CARD, antialiased=False))
     if blocked.any():
         hatched = _boxes(corners[blocked], *size, facecolors="none", edgecolors=INK + "98")
         hatched.set_hatch("//////")

@@ -33,10 +33,8 @@ export class Flow {
     this.view = view;
     this.mine = {}; // what the reader has made of Q, K and V, for each head that was changed
     view.el.classList.add("mha-flow");
-    [this.strip, this.place] = ["strip", "place"].map((name) => Object.assign(document.createElement("div"), { className: `mha-${name}` }));
+    this.strip = Object.assign(document.createElement("div"), { className: "mha-strip", innerHTML: `<p></p><div aria-hidden="true"></div>` });
     view.stage.after(this.strip);
-    view.stage.append(this.place);
-    this.strip.innerHTML = `<p role="status"></p><div aria-hidden="true"></div>`;
     const { canvas } = view;
     canvas.addEventListener("pointerdown", (e) => this.press(e));
     canvas.addEventListener("pointermove", (e) => this.drag(e));
@@ -67,14 +65,14 @@ export class Flow {
 
   // On a narrow page the products stand one below the other.
   see() {
-    const { view, strip, place } = this;
+    const { view } = this;
     if (view.scene.width >= 700 || !view.el.isConnected) return;
     const f = this.fields[this.flow.last], [, top] = f.box(0, 0), [, end, , high] = f.box(f.rows - 1, 0);
-    const bar = view.el.closest(".mha-explorer").firstElementChild.offsetHeight;
-    const low = getComputedStyle(strip).position === "sticky" ? strip.offsetHeight : 0;
-    place.style.cssText = `top:${top - 22}px;height:${end + high + 44 - top}px;scroll-margin:${bar}px 0 ${low}px`;
-    place.scrollIntoView({ block: "nearest" });
+    view.follow([0, top - 22, 0, end + high + 40 - top]);
   }
+
+  get sentence() { return this.strip.firstChild.textContent; }
+  get sticks() { return getComputedStyle(this.strip).position === "sticky" ? this.strip.offsetHeight : 0; }
 
   // New blocks fade in.
   alpha(field) { return this.fresh.includes(this.names.get(field)) ? this.view.way : 1; }
@@ -288,12 +286,9 @@ export class Flow {
 }
 
 export const FLOW_STYLE = `
-.mha-flow .mha-stage{position:relative}
-.mha-flow .mha-more{display:none}
 .mha-explorer:has(.mha-flow) .mha-caption{min-height:0}
 @media (max-width:480px){.mha-explorer:has(.mha-flow) .mha-caption{min-height:2.9em}}
 .mha-flow{container-type:inline-size}
-.mha-place{position:absolute;left:0;width:1px;pointer-events:none}
 .mha-strip{margin-left:-2px;padding-left:4px;min-height:78px;color:var(--mha-text)}
 .mha-strip p{margin:0 0 2px;font-weight:600;font-variant-numeric:tabular-nums}
 .mha-strip div{display:flex;width:fit-content;max-width:calc(100% - 8px);height:56px;gap:2px}

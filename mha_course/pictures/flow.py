@@ -16,7 +16,7 @@ import numpy as np
 from mha_course.pictures.colours import INK, ROLES, head_colour
 from mha_course.pictures.heatmap import Heatmap, HeatmapCells
 from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, arrow, text_width
-from mha_course.pictures.panel import FOLDED, Panel, Piece
+from mha_course.pictures.panel import FOLDED, Panel, Piece, Texts
 
 SQUARES = ("products", "scores", "masked", "weights")  # (T, T) each
 ROLE = {"x": "output", "q": "query", "k": "key", "v": "value", "context": "value",
@@ -70,6 +70,10 @@ class Flow(Panel):
                 for name in ("w_o", "writes", "bias") for v in [getattr(self, name)]}  # fmt: skip
         words = {"shown": tuple(self.shown), "words": tuple(self.words)}
         self._set(blocks=dict(self.blocks), **words, **arrays)
+
+    def table(self) -> Texts:
+        shown = [self.blocks[name] for name in self.shown]
+        return ["block", "what it shows"], [block.alt.split(": ", 1) for block in shown]
 
     def _describe(self) -> str:
         names = [self.blocks[name].title for name in self.shown]

@@ -26,13 +26,14 @@ from mha_course.pictures.marks import (
     whole_pixels,
     widest_of,
 )
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import is_whole, listed, listed_ints, say
 
 ENDS = ("[CLS]", "[SEP]")  # tokens around a sentence, no words of it
 FLOAT32_END = float(np.finfo(np.float32).max)  # a browser gets the cells in float32
 PHONE = 400  # here two maps stand side by side
 BAR = 110.0  # the length of a colour bar
+WRITTEN = 30  # cells, at most, that are all written in a page's table
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,21 +132,42 @@ class Heatmap(Panel):
     def _number(self, value: float) -> str:
         return number(value, self.decimals)
 
-    def largest(self, n: int = 3) -> list[tuple[str, str]]:
-        """The largest values; between words, where a sentence stands between [CLS] and [SEP]."""
+    def largest(self) -> tuple[str, float] | None:
+        """Where its largest value is; between words, where they stand between [CLS] and [SEP]."""
         if self.mask:
-            return []
+            return None
         keep = ~self.blocked & np.isfinite(self.values)
         if self._between_words:
             keep &= np.array([word not in ENDS for word in self.rows])[:, None]
             keep &= np.array([word not in ENDS for word in self.columns])
-        flat = np.where(keep, np.abs(self.values), -1.0).ravel()
-        order = [flat.argmax()] if n == 1 else np.argsort(-flat, kind="stable")[:n]
-        cells = [divmod(int(i), self.values.shape[1]) for i in order if flat[i] >= 0]
-        return [
-            (f"{self.rows[r]} → {self.columns[c]}", self._number(self.values[r, c]))
-            for r, c in cells
-        ]
+        if not keep.any():
+            return None
+        r, c = divmod(int(np.where(keep, np.abs(self.values), -1.0).argmax()), self.values.shape[1])
+        return f"{self.rows[r]} → {self.columns[c]}", float(self.values[r, c])
+
+    def table(self) -> Texts:
+        across = range(self.values.shape[1])
+        if self.values.size <= WRITTEN:
+            cells = [[self._cell(r, c) for c in across] for r in range(len(self.values))]
+            header: Sequence[str] = self.columns
+        else:
+            cells, header = [[self._in_words(r)] for r in range(len(self.values))], ["in words"]
+        return ["", *header], [[name, *row] for name, row in zip(self.rows, cells, strict=True)]
+
+    def _cell(self, row: int, column: int) -> str:
+        return self.text(row, column).rsplit(" = ", 1)[1]
+
+    def _in_words(self, row: int) -> str:
+        """A row's three largest values, and what is blocked (of a mask: True)."""
+        size = np.nan_to_num(np.abs(np.where(self.blocked[row], 0, self.values[row])), nan=0.0)
+        most = [c for c in np.argsort(-size, kind="stable")[:3].tolist() if size[c]]
+        axis = [f"{self.column_name} " * label[:1].isdigit() + label for label in self.columns]
+        parts = [", ".join(f"{axis[c]} {self._cell(row, c)}" for c in most)]
+        if names := [self.columns[c] for c in np.flatnonzero(self.blocked[row])]:
+            what = "True" if self.mask else "blocked"
+            whole = len(names) == len(self.columns)
+            parts.append(f"all {what}" if whole else f"{what}: {', '.join(names)}")
+        return "; ".join(filter(None, parts)) or "0"
 
     @cached_property
     def _between_words(self) -> bool:
@@ -153,13 +175,20 @@ class Heatmap(Panel):
         both = (set(self.rows), set(self.columns))
         return all(names & set(ENDS) and names - set(ENDS) for names in both)
 
+    @property
+    def peak(self) -> tuple[float, str] | None:
+        if not (top := self.largest()):
+            return None
+        between = " between words" * self._between_words
+        where, value = top
+        return abs(value), f"largest {self.quantity}{between} {self._number(value)}: {where}"
+
     def _describe(self) -> str:
         n_rows, n_columns = self.values.shape
         what = "mask" if self.mask else "heatmap"
         words = [f"{what} of {n_rows} × {n_columns}, {self.row_name} → {self.column_name}"]
-        if top := self.largest(1):
-            between = " between words" * self._between_words
-            words.append(f"largest {self.quantity}{between} {top[0][1]}: {top[0][0]}")
+        if peak := self.peak:
+            words.append(peak[1])
         if self.mask:
             words.append(f"{int(self.values.sum())} True")
         elif self.blocked.any():
@@ -305,7 +334,7 @@ class HeatmapCells(Cells):
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         panel = self.panel
-        names = "limits", "colours", "by_row", "marks", "decimals", "mask", "title"
+        names = "limits", "colours", "by_row", "marks", "decimals", "mask"
         return {
             "kind": "heatmap", **self.grid(), "numbers": self.numbers,
             **{name: getattr(panel, name) for name in names},
@@ -316,6 +345,7 @@ class HeatmapCells(Cells):
 
 def values_sent(panel: Heatmap, put: Callable[[Any], int]) -> dict[str, Any]:
     """Values and labels; `put` keeps an array and gives its number."""
-    values = put(panel.values)
     blocked = put(panel.blocked) if panel.blocked.any() else None
-    return {"values": values, "blocked": blocked, "rows": panel.rows, "columns": panel.columns}
+    names = "rows", "columns", "row_name", "column_name", "title"
+    words = {name: getattr(panel, name) for name in names}
+    return {"values": put(panel.values), "blocked": blocked, **words}

@@ -15,7 +15,7 @@ async function render({ model, el }) {
   const view = new View(el, model.get("theme"), (...where) => controls && chooser(controls)(...where));
   const listen = (m, event, f) => { m.on(event, f); off.push(() => m.off(event, f)); };
   const resize = new ResizeObserver(() => {
-    const now = Math.floor((el.clientWidth - 8) / 20) * 20;
+    const now = Math.floor((el.clientWidth - 8) / view.unit / 20) * 20;
     view.resize();
     if (now <= 0 || now === width) return;
     width = now;
@@ -82,6 +82,7 @@ async function render({ model, el }) {
     }
     all.forEach((c, k) => bar?.children[k]?.style.setProperty("--mha-longest", longest(c)));
     bar?.append(view.head);
+    if (bar) view.over.observe(bar);
     listen(model, "change:scene", answered);
     listen(model, "change:prefetched", arrive);
     listen(model, "change:error", fail);
@@ -119,11 +120,12 @@ export async function mount(el, theme, bytes) {
   const view = new View(stage, theme, chooser(controls));
   let place = null, own = null; // for a sentence that is typed; the pictures of what nobody has packed
   const inputs = all.map((c, k) => {
-    const label = bar.appendChild(document.createElement("label")), now = document.createElement("output");
+    const label = bar.appendChild(document.createElement("label")), now = document.createElement("span"); // a slider says it itself
     const input = document.createElement(c.input === "select" ? "select" : "input");
     if (c.input === "select") input.append(...c.labels.map((label, i) => new Option(label, i)));
     else Object.assign(input, { type: c.input, min: 0, step: 1 });
     now.style.minWidth = longest(c);
+    now.ariaHidden = true;
     label.append(...(c.input === "checkbox" ? [input, c.name] : [c.name, input]), ...(c.input === "range" ? [now] : []));
     if (c.typed) {
       place = Object.assign(bar.appendChild(document.createElement("div")), { className: "mha-typed" });
@@ -148,12 +150,14 @@ export async function mount(el, theme, bytes) {
       if (c.input === "range") input.setAttribute("aria-valuetext", spoken(c.labels[position]));
     });
     const at = Object.fromEntries(all.map(({ key }, k) => [key, controls.at(k)]));
-    view.show(own?.(at, stage.clientWidth) ?? stateAt(states, requests.asked, stage.clientWidth));
+    const wide = stage.clientWidth / view.unit;
+    view.show(own?.(at, wide) ?? stateAt(states, requests.asked, wide));
   }
   const use = (pictures) => { own = pictures; apply(); };
   all.forEach(({ key }, k) => { if (key in el.dataset) ask(k, Number(el.dataset[key])); });
   if (play) bar.append(player(controls, play).button);
   bar.append(view.head);
+  view.over.observe(bar);
   let width = 0;
   const fit = () => {
     if (stage.clientWidth === width) return;

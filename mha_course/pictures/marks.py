@@ -31,6 +31,15 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Cell(Text):
+    """A text of a table; those of row −1 are its header."""
+
+    row: int = 0
+    column: int = 0
+    panel: int = 0
+
+
+@dataclass(frozen=True)
 class Rect:
     """A filled rectangle; one that says something can be pointed at."""
 
@@ -175,7 +184,7 @@ def _moved(mark: Mark, dx: float, dy: float, panel: int | None) -> Mark:
         parts["points"] = tuple([(x + dx, y + dy) for x, y in mark.points])
     else:
         parts["x"], parts["y"] = mark.x + dx, mark.y + dy
-    if panel is not None and kind in (Rect, Dot):
+    if panel is not None and kind in (Rect, Dot, Cell):
         parts["panel"] = panel
     return moved
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from dataclasses import fields as fields_of
 from functools import cached_property
@@ -16,6 +16,7 @@ from mha_lesson.refusals import MOST, require_positive
 
 FOLDED = 700  # a narrower page stacks panels and is scrolled: no limit to its height
 GAP = 28.0  # between two panels
+Texts = tuple[Sequence[str], Sequence[Sequence[str]]]  # a header, and rows
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,17 @@ class Panel:
     def _describe(self) -> str:
         raise NotImplementedError
 
-    def largest(self, n: int = 3) -> list[tuple[str, str]]:
-        """The `n` most telling values as (where, text); nothing where a panel has no such thing."""
-        return []
+    def table(self) -> Texts:
+        """Its numbers as texts: a header, and rows that begin with their name; long ones in words.
+
+        Nothing where it only says what another panel does.
+        """
+        return (), ()
+
+    @property
+    def peak(self) -> tuple[float, str] | None:
+        """Its largest value, and that in words, where it is one of many alike."""
+        return None
 
     @property
     def cell_rows(self) -> int:

@@ -1,5 +1,7 @@
 // A picture as a file: PNG from its canvas, or SVG, written by a context that takes what a canvas's takes.
 
+import { csvOf, fillTables, tablesOf } from "./tables.js";
+
 const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 const tag = (name, attributes, inside = "") => {
   const written = Object.entries(attributes).map(([key, value]) => ` ${key}="${escaped(String(typeof value === "number" ? Number(value.toFixed(2)) : value))}"`);
@@ -87,17 +89,28 @@ async function pngOf({ canvas, colours }) {
   return new Promise((done) => { paper.toBlob(done); });
 }
 
-// Two buttons that save what a view shows.
+// Buttons that save what a view shows, its picture or its numbers, or copy the tables.
 export function savers(view) {
-  const kinds = { PNG: () => pngOf(view), SVG: () => new Blob([svgOf(view)], { type: "image/svg+xml" }) };
-  return Object.entries(kinds).map(([kind, blob]) => {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: `save ${kind}` });
-    button.setAttribute("data-lm-suppress-shortcuts", "true");
-    button.addEventListener("click", async () => {
-      const href = URL.createObjectURL(await blob()), name = view.el.closest("[id^=explore-]")?.id ?? "picture";
-      Object.assign(document.createElement("a"), { href, download: `${name}.${kind.toLowerCase()}` }).click();
-      setTimeout(() => URL.revokeObjectURL(href), 10_000);
-    });
-    return button;
+  const button = (text, press) => {
+    const made = Object.assign(document.createElement("button"), { type: "button", textContent: text });
+    made.setAttribute("data-lm-suppress-shortcuts", "true");
+    made.addEventListener("click", press);
+    return made;
+  };
+  const saves = (kind, blob) => button(`save ${kind}`, async () => {
+    const href = URL.createObjectURL(await blob()), name = view.el.closest("[id^=explore-]")?.id ?? "picture";
+    Object.assign(document.createElement("a"), { href, download: `${name}.${kind.toLowerCase()}` }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 10_000);
   });
+  const copy = () => { // by what is selected: that needs no permission
+    const { details, tables } = view, open = details.open, selected = getSelection();
+    details.open = true;
+    fillTables(tables, tablesOf(view));
+    selected.selectAllChildren(tables);
+    view.say(document.execCommand("copy") ? "The tables are copied." : "The tables could not be copied.");
+    selected.removeAllRanges();
+    details.open = open;
+  };
+  return [saves("PNG", () => pngOf(view)), saves("SVG", () => new Blob([svgOf(view)], { type: "image/svg+xml" })),
+          saves("CSV", () => new Blob([csvOf(view)], { type: "text/csv" })), button("copy tables", copy)];
 }

@@ -11,6 +11,8 @@ from mha_course.base.numerals import counted
 from mha_course.pictures.panel import Panel
 from mha_lesson.refusals import require_positive_int, require_text
 
+LONG = 300  # letters of an alt text that describes panels one by one
+
 
 @dataclass(frozen=True, eq=False)
 class Scene:
@@ -40,20 +42,13 @@ class Scene:
             raise TypeError("panels must be a panel, a list of panels or a list of rows of panels")
         alt = self.alt
         if not alt:
-            flat = _flat(rows)
-            seen = flat[0].alt if len(flat) == 1 else kinds_of(flat)
-            alt = f"{seen.rstrip('.')}."
+            alt = f"{_seen(_flat(rows)).rstrip('.')}."
         for name, value in (("panels", rows), ("alt", alt)):
             object.__setattr__(self, name, value)
 
     def flat(self) -> list[Panel]:
         """Every panel, row by row."""
         return _flat(self.panels)
-
-    def text(self) -> list[tuple[str, str, str]]:
-        """The most telling values in words: (panel, where, value)."""
-        n = 3 if len(self.flat()) > 2 else 5
-        return [(p.title, where, value) for p in self.flat() for where, value in p.largest(n)]
 
 
 def _listed(panels: Any) -> list[Any]:
@@ -62,6 +57,18 @@ def _listed(panels: Any) -> list[Any]:
 
 def _flat(rows: Iterable[Iterable[Panel]]) -> list[Panel]:
     return [one for row in rows for panel in row for one in panel.flat()]
+
+
+def _seen(panels: Sequence[Panel]) -> str:
+    """What each panel shows; if that is long, what all are and the largest value, or the first."""
+    each = ". ".join(panel.alt.rstrip(".") for panel in panels)
+    if len(each) <= LONG:
+        return each
+    peaks = [(*panel.peak, panel.title) for panel in panels if panel.peak]
+    if not peaks:
+        return f"{kinds_of(panels)}. {panels[0].alt}"
+    _, words, title = max(peaks)
+    return f"{kinds_of(panels)}. The {words}{f', in {title}' * bool(title)}"
 
 
 def kinds_of(panels: Sequence[Panel]) -> str:

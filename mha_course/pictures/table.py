@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from html import escape
 from typing import Any, ClassVar
 
 from mha_course.pictures.fields import text_of
 from mha_course.pictures.labels import write_title
-from mha_course.pictures.marks import BODY, Drawing, Path, Text, text_width, widest_of
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.marks import BODY, Cell, Drawing, Path, text_width, widest_of
+from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import listed, listed_ints
 
 
@@ -44,19 +43,8 @@ class Table(Panel):
     def written_size(self) -> Hashable:
         return len(self.rows), *(widest_of(c, BODY) for c in zip(*self.rows, strict=True))
 
-    def html(self) -> str:
-        def row(cells: Sequence[str], tag: str, weight: str) -> str:
-            style = f'style="text-align:left;font-weight:{weight}"'
-            written = "".join(f"<{tag} {style}>{escape(cell)}</{tag}>" for cell in cells)
-            return f"<tr>{written}</tr>"
-
-        head = f"<thead>{row(self.header, 'th', 'bold')}</thead>" if self.header else ""
-        body = "".join(
-            row(cells, "td", "bold" if i in self.strong else "normal")
-            for i, cells in enumerate(self.rows)
-        )
-        title = f'<caption style="text-align:left">{escape(self.title)}</caption>'
-        return f"<table>{title * bool(self.title)}{head}<tbody>{body}</tbody></table>"
+    def table(self) -> Texts:
+        return self.header, self.rows
 
     def draw(self, piece: Piece, space: float) -> Drawing:
         drawing = Drawing()
@@ -76,7 +64,8 @@ class Table(Panel):
                 y = top + (piece.sizes.line if below and i else 0.0)
                 for r, text in enumerate(columns[i], -bool(self.header)):
                     strong = r < 0 or r in self.strong
-                    drawing.add(Text(x, y + piece.sizes.line / 2 - 1, text, BODY, bold=strong))
+                    middle = y + piece.sizes.line / 2 - 1
+                    drawing.add(Cell(x, middle, text, BODY, bold=strong, row=r, column=i))
                     y += line + 2 * (r < 0)
                 x += 12.0 if below and not i else widths[i]
             if self.header:

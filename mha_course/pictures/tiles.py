@@ -12,7 +12,7 @@ from mha_course.pictures.colours import INK
 from mha_course.pictures.fields import array_of, grid_of, labels_of, text_of
 from mha_course.pictures.labels import column_labels, name_rows, write_title
 from mha_course.pictures.marks import BODY, Cells, Drawing, Path, Text, whole_pixels, widest_of
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.panel import Panel, Piece, Texts
 
 BREAK, LETTER = 8.0, 7.4  # the gap between blocks of tiles; the width of a letter in a tile
 
@@ -79,6 +79,15 @@ class Tiles(Panel):
     def text(self, row: int, column: int) -> str:
         """What cell (row, column) reads."""
         return self.says[row][column]
+
+    def table(self) -> Texts:
+        names = self.rows or [str(r) for r in range(len(self.labels))]
+        columns = self.columns or [str(c) for c in range(len(self.labels[0]))]
+        cells = [
+            [f"{text or ''}{' (wrong)' * bool(self.wrong[r, c])}" for c, text in enumerate(row)]
+            for r, row in enumerate(self.labels)
+        ]
+        return ["", *columns], [[name, *row] for name, row in zip(names, cells, strict=True)]
 
     def _describe(self) -> str:
         n_rows, n_columns = len(self.labels), len(self.labels[0])
@@ -148,7 +157,10 @@ class TileCells(Cells):
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         panel = self.panel
-        names = "labels", "says", "break_rows", "break_columns", "copied", "title"
+        names = (
+            "labels", "says", "rows", "columns", "row_name", "column_name", "break_rows",
+            "break_columns", "copied", "title",
+        )  # fmt: skip
         grids = {
             name: tuple(map(tuple, getattr(panel, name).astype(int).tolist()))
             for name in ("heads", "links", "wrong")

@@ -1,16 +1,18 @@
 // Draws the marks of mha_course.pictures.marks on a canvas: crisp, in the page's own colours, readable by pointer
 // and by keyboard.
 
-import { AREAS, areaOf, cornersOf, Items } from "./areas.js";
+import { AREAS, areaOf, cornersOf, Items, Words } from "./areas.js";
 import { colours, mapOf, parse } from "./colours.js";
 import { Cut, CUT_STYLE } from "./cut.js";
 import { Flow, FLOW_STYLE } from "./flow.js";
 import { FRAME, mix, MOTION, origins, rests, still } from "./motion.js";
 import { number, sum } from "./numbers.js";
 import { savers } from "./save.js";
+import { fillTables, tablesOf } from "./tables.js";
+import { play } from "./tones.js";
 
 const STYLE = `
-.mha-explorer,.mha-view{max-width:100%;font-size:13px;line-height:1.45;color:var(--mha-text)}
+.mha-explorer,.mha-view{max-width:100%;font-size:.8125rem;line-height:1.45;color:var(--mha-text)}
 .mha-view{position:relative}
 .mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);margin-left:-2px;padding:2px 0 2px 2px}
 .mha-bar>.mha-head{flex:1 0 100%}
@@ -19,17 +21,25 @@ const STYLE = `
 .mha-head .mha-caption{min-height:2.9em}
 .mha-head .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
 .mha-head .mha-alert:empty,.mha-head .mha-alert:not(:empty)+.mha-caption{display:none}
-.mha-view .mha-stage{margin-left:-2px;max-width:100%;overflow:auto hidden}
+.mha-view .mha-stage{position:relative;margin-left:-2px;max-width:100%;overflow:auto hidden}
+.mha-spot{position:absolute;pointer-events:none}
+.mha-said{position:absolute;width:1px;height:1px;margin:0;overflow:hidden;clip-path:inset(50%)}
 .mha-view canvas{display:block;max-width:100%;height:auto;border-radius:2px;touch-action:pan-x pan-y}
 .mha-view canvas:focus-visible{outline:2px solid var(--mha-focus);outline-offset:-2px}
 .mha-view .mha-reading{position:absolute;left:0;top:0;pointer-events:none;padding:2px 8px;border-radius:4px;
  background:var(--mha-text);color:var(--mha-page);white-space:nowrap;font-weight:600;z-index:2;opacity:0}
 .mha-view .mha-stale canvas{opacity:.35}
+.mha-view :is(summary,button,input,canvas){scroll-margin-top:var(--mha-over)}
 .mha-view summary{cursor:pointer}
 .mha-view summary,.mha-view label,:is(.mha-bar,.mha-more) button{min-height:24px}
 .mha-view label{display:flex;gap:.5em;align-items:center;cursor:pointer}
-.mha-view table{border-collapse:collapse;margin:.3em 0}
-.mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;color:inherit;background:none}
+.mha-view details[open]{flex:1 0 100%;min-width:0}
+.mha-view details p{margin:.3em 0;max-width:80ch}
+.mha-tables{overflow-x:auto}
+.mha-view table{border-collapse:collapse;margin:.3em 0 .8em}
+.mha-view caption{text-align:left;font-weight:600;padding:0;white-space:nowrap}
+.mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;white-space:nowrap;color:inherit;background:none}
+.mha-view thead th{font-weight:600}
 .mha-view .mha-more{display:flex;min-height:26px;gap:0 1.6em;align-items:flex-start;flex-wrap:wrap}
 .mha-view .mha-more button{font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer;padding:0 .6em}
 .mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
@@ -49,8 +59,13 @@ const STYLE = `
 .mha-bar :is(.widget-radio,.widget-radio-box){display:flex;flex-flow:row wrap;gap:0 1.2em;width:auto;height:auto;margin:0;padding:0}
 .mha-bar .widget-dropdown select{width:auto;padding-right:4px;appearance:auto;background-image:none}
 .mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
+@media (max-height:420px){.mha-bar{position:static}}
 @media print{.mha-more button{display:none}.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
 `;
+
+const KEYS = "Arrow keys go from cell to cell, Page Up and Page Down from panel to panel, Home and End along a row. R reads the row, "
+  + "C the column, P the panel; T plays the row of a map as tones, higher for more. Enter keeps a cell, Escape lets go.";
+let views = 0;
 
 // ---- one view ---------------------------------------------------------------------------------------
 
@@ -61,31 +76,38 @@ export class View {
     this.el = el;
     this.choose = choose;
     el.classList.add("mha-view");
+    const id = `mha-keys-${views++}`;
     el.innerHTML = `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}</style><div class="mha-head"><p class="mha-alert" role="alert"></p>
-      <p class="mha-caption" aria-live="polite"></p></div><div class="mha-stage"><canvas tabindex="0" role="application"
-      aria-roledescription="picture" data-lm-suppress-shortcuts="true"></canvas></div><div class="mha-reading"
-      role="status" aria-live="polite"></div><div class="mha-more"><details><summary>Values in words
-      </summary><table><tbody></tbody></table></details><label><input type="checkbox" data-lm-suppress-shortcuts="true">
-      colours: each row up to its own largest</label></div>`;
+      <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><div class="mha-stage"><canvas tabindex="0"
+      role="application" aria-roledescription="picture" aria-describedby="${id}" data-lm-suppress-shortcuts="true"></canvas><div
+      class="mha-spot"></div></div><div class="mha-reading" aria-hidden="true"></div><div class="mha-more"><details><summary>Tables
+      and keys</summary><p>${KEYS}</p><div class="mha-tables"></div></details><label><input type="checkbox"
+      data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label></div>`;
     const $ = (s) => el.querySelector(s);
-    [this.head, this.stage, this.canvas, this.reading] = [$(".mha-head"), $(".mha-stage"), $("canvas"), $(".mha-reading")];
-    [this.alert, this.caption, this.details] = [$(".mha-alert"), $(".mha-caption"), $("details")];
+    [this.head, this.stage, this.canvas, this.reading, this.said, this.spot] =
+      ["head", "stage", "stage canvas", "reading", "said", "spot"].map((name) => $(`.mha-${name}`));
+    [this.alert, this.caption, this.details, this.tables] = [$(".mha-alert"), $(".mha-caption"), $("details"), $(".mha-tables")];
     this.ownRange = $("input");
     $(".mha-more").append(...savers(this));
     this.context = this.canvas.getContext("2d");
     this.cursor = this.pinned = null;
     this.tallest = 0;
+    this.unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16; // the reader's size of text
     this.drawn = [];
     this.maps = {};
     this.ownRange.addEventListener("change", () => this.draw());
     this.details.addEventListener("toggle", () => this.tell());
+    // what has the focus is not to hide below the bar, however high that is now
+    this.over = new ResizeObserver(([{ target }]) => el.style.setProperty("--mha-over", `${getComputedStyle(target).position === "sticky" ? target.offsetHeight : 0}px`));
     this.canvas.addEventListener("pointermove", (e) => this.point(e));
     this.canvas.addEventListener("pointerleave", () => this.move(this.pinned));
     this.canvas.addEventListener("click", (e) => { if (!this.flow) { this.point(e); this.press(); } });
     this.canvas.addEventListener("keydown", (e) => this.key(e));
     this.canvas.addEventListener("blur", () => this.move(this.pinned));
     this.canvas.addEventListener("focus", () => {
-      if (this.canvas.matches(":focus-visible") && !this.cursor && this.fields?.length) this.move([0, 0, 0]);
+      if (!this.canvas.matches(":focus-visible") || this.cursor || !this.fields?.length) return;
+      this.move([0, 0, 0]);
+      this.tellCell(1500); // after its name
     });
     this.again = () => requestAnimationFrame(() => { this.colours = null; this.draw(); });
     this.watch = new MutationObserver(this.again);
@@ -101,6 +123,8 @@ export class View {
 
   remove() {
     this.watch.disconnect();
+    this.over.disconnect();
+    clearTimeout(this.due);
     this.scheme.removeEventListener("change", this.again);
     this.paper.removeEventListener("change", this.printed);
   }
@@ -117,7 +141,7 @@ export class View {
     this.scene = scene;
     const [i, ...kept] = this.pinned ?? [], named = this.pinned && this.fields[i].names(...kept);
     [this.fields, this.areas] = [[], []]; // what can be pointed at, and with it the boxes of a key
-    const items = new Map();
+    const items = new Map(), texts = new Map(), put = (map, key, thing) => map.set(key, [...(map.get(key) ?? []), thing]);
     for (const mark of scene.marks) {
       const { kind, says, x, y, width, height, panel } = mark;
       const area = areaOf(mark, this.theme);
@@ -125,13 +149,14 @@ export class View {
       if (area && !mark.key) this.fields.push(area);
       if (["rect", "dot"].includes(kind) && says) {
         const box = kind === "rect" ? [x, y - 6, width, height + 6] : [x - 7, y - 7, 14, 14];
-        if (!items.has(panel)) items.set(panel, []);
-        items.get(panel).push({ box, says });
+        put(items, panel, { box, says });
       }
+      if (kind === "text" && "row" in mark) put(texts, panel, mark);
       if (kind === "arrows") items.set(mark, Object.assign(cornersOf(mark).slice(1).map(([a, b], i) => (
         { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })), { picks: mark.picks }));
     }
-    for (const list of items.values()) this.fields.push(new Items(list, this.theme));
+    for (const [panel, list] of items) this.fields.push(new Items(list, this.theme, panel.title ?? scene.titles[panel]));
+    for (const [panel, marks] of texts) this.fields.push(new Words(marks, this.theme, scene.titles[panel]));
     if (this.pinned && this.fields[i]?.names(...kept) !== named) { // another pair now: nobody has kept that
       if (String(this.cursor) === String(this.pinned)) this.cursor = null;
       this.pinned = null;
@@ -141,10 +166,12 @@ export class View {
     this.offered = maps.some((m) => m.by_row && !m.numbers);
     this.ownRange.parentElement.style.display = maps.length ? "" : "none";
     this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
-    this.details.style.visibility = scene.text.length ? "" : "hidden";
     this.canvas.setAttribute("aria-label", scene.alt);
-    if (this.caption.textContent !== scene.caption) this.caption.textContent = scene.caption;
-    this.tell();
+    if (this.caption.textContent !== scene.caption) {
+      if (this.caption.textContent) this.say(scene.caption, 700); // not at load, and once a control has come to rest
+      this.caption.textContent = scene.caption;
+    }
+    this.tell(150);
     this.settle();
     this.draw();
     this.flow?.follow();
@@ -153,7 +180,7 @@ export class View {
   // When a picture shrinks, its part on the screen keeps its height; what lies below moves up to that.
   settle() {
     if (this.tallest <= this.scene.height + 4) return;
-    this.tallest = Math.min(this.tallest, Math.max(0, innerHeight - this.stage.getBoundingClientRect().top));
+    this.tallest = Math.min(this.tallest, Math.max(0, innerHeight - this.stage.getBoundingClientRect().top) / this.unit);
   }
 
   // The page has another width: the next picture stands at once, labels and marks together.
@@ -167,13 +194,38 @@ export class View {
     this.stage.classList.toggle("mha-stale", Boolean(sentence));
   }
 
-  tell() {
-    if (!this.details.open || !this.scene) return;
-    this.details.querySelector("tbody").replaceChildren(...this.scene.text.map((row) => {
-      const tr = document.createElement("tr");
-      for (const cell of row) tr.appendChild(document.createElement("td")).textContent = cell;
-      return tr;
-    }));
+  // The tables follow once a control has come to rest, and only while they are open.
+  tell(rest = 0) {
+    clearTimeout(this.filling);
+    if (this.details.open && this.scene) this.filling = setTimeout(() => fillTables(this.tables, tablesOf(this)), rest);
+  }
+
+  // A sentence for who listens, after a rest: the last one, and at most one a second.
+  say(sentence, rest = 0) {
+    clearTimeout(this.due);
+    this.due = setTimeout(() => {
+      this.spoke = Date.now();
+      this.said.textContent = sentence === this.said.textContent ? `${sentence}\u00A0` : sentence;
+    }, Math.max(rest, (this.spoke ?? 0) + 1000 - Date.now()));
+  }
+
+  // The cell of the cursor, with its place, and with its panel where that is another one.
+  tellCell(rest = 0) {
+    const [i, r, c] = this.cursor, f = this.fields[i], { rows, columns } = f, names = [f.title, `panel ${i + 1} of ${this.fields.length}`];
+    const place = f.placed ? [] : [rows > 1 ? `row ${r + 1}, column ${c + 1}` : `${c + 1} of ${columns}`], panel = this.told === f.title + i ? [] : names.filter(Boolean);
+    this.told = f.title + i;
+    const cell = this.flow ? this.flow.sentence.split(panel.length ? "\n" : "; drag")[0] : f.spoken(r, c); // how to move it once
+    this.say([...panel, [cell, ...place].join("; ")].join(", "), rest);
+  }
+
+  // A row, a column, a panel, as the keys R, C and P ask for them; T plays a row.
+  tellMore(key) {
+    const [i, r, c] = this.cursor, f = this.fields[i], { rows, columns } = f, of = (n, one) => `${n} ${one}${n === 1 ? "" : "s"}`;
+    if (key === "t" && !f.levels) return this.say("Tones are for maps: this panel is none.");
+    if (key === "t") return play([...f.levels(false).subarray(r * columns, (r + 1) * columns)].map((v, k) => (f.blocked?.[r * columns + k] ? null : v / 255)));
+    if (key === "r") return this.say([f.row(r, c) || `row ${r + 1}`, f.inWords(f.across(r, c))].join(": "));
+    if (key === "c") return this.say([f.column(c) || `column ${c + 1}`, f.inWords(f.down(c))].join(": "));
+    this.say(`${[f.title, `panel ${i + 1} of ${this.fields.length}`].filter(Boolean).join(", ")}: ${rows > 1 ? `${of(rows, "row")}, ` : ""}${of(columns, "column")}`);
   }
 
   // Draws once in the next frame, however often it is asked for, or in a later one if a move has drawn in it.
@@ -197,17 +249,18 @@ export class View {
       for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus], ["page", `rgb(${this.colours.page})`]])
         root.style.setProperty(`--mha-${name}`, value);
     }
-    const dpr = Math.max(1, window.devicePixelRatio || 1);
+    const { unit } = this, dpr = unit * Math.max(1, window.devicePixelRatio || 1);
     const [width, height] = [scene.width + 4, scene.height + 4];
     const [w, h] = [Math.round(width * dpr), Math.round(height * dpr)];
     if (canvas.width !== w || canvas.height !== h) {
       [canvas.width, canvas.height] = [w, h];
-      canvas.style.width = `${width}px`;
-      canvas.style.minWidth = `${0.92 * width}px`; // a little narrower is read as well; then it is scrolled
+      canvas.style.width = `${width * unit}px`;
+      canvas.style.minWidth = `${0.92 * width * unit}px`; // a little narrower is read as well; then it is scrolled
     }
     if (height > this.tallest) { // asking for widths on every move would lay the page out once more
       this.tallest = height;
-      this.stage.style.minHeight = `${height * Math.min(1, Math.max(0.92, (this.el.clientWidth || width) / width))}px`;
+      const full = width * unit;
+      this.stage.style.minHeight = `${height * unit * Math.min(1, Math.max(0.92, (this.el.clientWidth || full) / full))}px`;
     }
     g.setTransform(dpr, 0, 0, dpr, 2 * dpr, 2 * dpr);
     g.clearRect(-2, -2, width, height);
@@ -333,7 +386,14 @@ export class View {
     for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, this.ink(colours, i * 4).css);
     g.fillStyle = ramp;
     g.fillRect(x, y, w, h);
+    if (this.paper.matches && this.theme.maps[colours].length > 1) this.strike(g, x, y, w / 2, h);
     this.write(g, end, x + w + 8, y + h / 2, 12, this.colours.text, "left");
+  }
+
+  // What is below zero, on paper, which may be grey.
+  strike(g, x, y, w, h) {
+    g.fillStyle = `rgb(${this.colours.page})`;
+    g.fillRect(x, y + (h - 1) / 2, w, 1);
   }
 
   hatch(g) {
@@ -386,6 +446,7 @@ export class View {
     if (picks?.[1] === null) return this.choose(rows ? rows[cell[0]].replace(" ", "_") : `${picks[0]}_${cell[1]}`);
     if (picks) return this.choose(...picks);
     this.pinned = String(this.pinned) === String(this.cursor) ? null : this.cursor;
+    this.say(`${this.pinned ? "kept" : "let go"}: ${this.fields[i].spoken(...cell)}`);
     this.move(this.pinned);
     this.draw();
   }
@@ -397,14 +458,16 @@ export class View {
   }
 
   key(e) {
-    if (this.flow?.key(e)) return e.preventDefault();
+    if (this.flow?.key(e)) { this.tellCell(); return e.preventDefault(); }
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
-    const known = step || ["Home", "End", "PageUp", "PageDown", "Escape", "Enter", " "].includes(e.key);
+    const letter = this.cursor && /^[rcpt]$/i.test(e.key);
+    const known = step || letter || ["Home", "End", "PageUp", "PageDown", "Escape", "Enter", " "].includes(e.key);
     if (!known || e.ctrlKey || e.metaKey || e.altKey || !this.fields?.length) return;
     e.preventDefault();
     e.stopPropagation();
-    if (e.key === "Escape") { this.pinned = null; return this.move(null); }
+    if (e.key === "Escape") { this.pinned = this.told = null; return this.move(null); }
     if (e.key === "Enter" || e.key === " ") return this.press();
+    if (letter) return this.tellMore(e.key.toLowerCase());
     let [i, r, c] = this.cursor ?? [0, 0, -1];
     const count = this.fields.length, turn = (by) => { i = (i + by + count) % count; };
     if (e.key === "PageDown") turn(1);
@@ -422,13 +485,14 @@ export class View {
     const f = this.fields[i];
     this.move([i, Math.min(Math.max(r, 0), f.rows - 1), Math.min(Math.max(c, 0), f.columns - 1)]);
     this.follow(f.box(...this.cursor.slice(1)));
+    this.tellCell();
   }
 
-  // A picture that is wider than its place moves along until a cell is seen.
-  follow([x, , w]) {
-    const { stage, canvas } = this, scale = canvas.clientWidth / (this.scene.width + 4);
-    const [left, right] = [x * scale, (x + w + 4) * scale - stage.clientWidth];
-    stage.scrollLeft = Math.max(right, Math.min(left, stage.scrollLeft));
+  // A box of the picture comes into sight, within a picture that is wider than its place, and below the bar.
+  follow([x, y, w, h]) {
+    const { spot, canvas } = this, scale = canvas.clientWidth / (this.scene.width + 4), px = (v) => `${v * scale}px`;
+    Object.assign(spot.style, { left: px(x), top: px(y), width: px(w + 4), height: px(h + 4), scrollMargin: `var(--mha-over) 0 ${this.flow?.sticks ?? 0}px` });
+    spot.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   // What belongs to the cursor: cells of one link, the same cell of equal maps, its row and column.

@@ -15,7 +15,7 @@ from mha_course.pictures.colours import INK, head_colour
 from mha_course.pictures.fields import array_of
 from mha_course.pictures.labels import write_title
 from mha_course.pictures.marks import Drawing, OwnMark, Path, Text, text_width
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.panel import Panel, Piece, Texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +48,8 @@ class Walk(Panel):
         side = "up" if up >= 0 else "down"
         return f"head {step}: {number(along, 2)} along, {number(abs(up), 2)} {side}"
 
-    def largest(self, n: int = 3) -> list[tuple[str, str]]:
-        order = np.argsort(-np.linalg.norm(self.steps, axis=1), kind="stable")[:n]
-        return [(where, value) for i in order for where, value in [self.text(int(i)).split(": ")]]
+    def table(self) -> Texts:
+        return ["", "arrow"], [self.text(i).split(": ") for i in range(len(self.steps))]
 
     def _describe(self) -> str:
         along, up = self.corners()[-1]
@@ -102,8 +101,8 @@ class Arrows(OwnMark):
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         picks = (self.panel.picks, None) if self.panel.picks else None
-        return {"kind": "arrows", "x": self.x, "y": self.y, "unit": self.unit,
-                "steps": put(self.panel.steps), "picks": picks}  # fmt: skip
+        at = {"kind": "arrows", "x": self.x, "y": self.y, "unit": self.unit, "picks": picks}
+        return {**at, "steps": put(self.panel.steps), "title": self.panel.title}
 
 
 def _with_tip(

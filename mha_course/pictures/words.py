@@ -22,7 +22,7 @@ from mha_course.pictures.marks import (
     text_width,
     widest_of,
 )
-from mha_course.pictures.panel import Panel, Piece
+from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import require_kind, require_whole
 
 FAINT = 0.04  # a weight below it has no ribbon
@@ -58,8 +58,8 @@ class Words(Panel):
         cells = [divmod(int(i), seen.shape[1]) for i in np.argsort(seen, axis=None, kind="stable")]
         return [(r, c, float(seen[r, c])) for r, c in cells if seen[r, c] >= FAINT]
 
-    def largest(self, n: int = 3) -> list[tuple[str, str]]:
-        return self.weights.largest(n)
+    def table(self) -> Texts:
+        return self.weights.table()
 
     def _describe(self) -> str:
         return f"ribbons between words: {self.weights._describe()}"
@@ -109,5 +109,5 @@ class Ribbons(OwnMark):
         return {
             "kind": "ribbons", "x": self.x, "y": self.y, "w": self.width, "h": self.pitch,
             "margin": self.margin, "colour": self.colour, "row": self.panel.row,
-            "title": self.panel.title, **values_sent(self.panel.weights, put),
+            **values_sent(self.panel.weights, put), "title": self.panel.title,
         }  # fmt: skip

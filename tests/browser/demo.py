@@ -4,7 +4,7 @@ import ipywidgets as widgets
 import numpy as np
 
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Walk
+from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Walk, number
 from mha_lesson.models import TwoSidesModel
 from mha_lesson.training import Run
 
@@ -35,7 +35,7 @@ def computed(n: int, word: str, fault: str) -> Scene:
                 Curve([1, 2, 4], {"a": [1, n, 3], "b": [3, 2, 1]}, x_name="T", marker=2),
             ],
         ],
-        caption=f"n = {n}: the largest weight is {panels[0].largest(1)[0][1]}.",
+        caption=f"n = {n}: the largest weight is {number(panels[0].largest()[1], 2)}.",
     )
 
 

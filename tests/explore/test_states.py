@@ -150,7 +150,7 @@ def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
             elif isinstance(part, panels.Walk):
                 drawing.add(Arrows(0, 0, 1, part))
             else:
-                drawing.add(*(Text(0, 0, " ".join(words)) for words in part.largest(99)))
+                drawing.add(*(Text(0, 0, " ".join(row)) for row in part.table()[1]))
     return drawing
 
 

@@ -1,5 +1,6 @@
 """The list of claims is the notebooks' own."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def test_a_claim_that_is_not_decided_says_what_would_have_been_seen():
         Claim("a", None, "b.", "c", exact="d")
 
 
+@pytest.mark.parametrize("chance", [{}, {"null": "d"}, {"interval": "e"}])
+def test_a_card_says_what_chance_would_give_or_why_there_is_none(chance):
+    with pytest.raises(ValueError, match="exact"):
+        Claim("a", True, "b.", "c", **chance)
+    assert str(Claim("a", True, "b.", "c", exact="d")).endswith("Measured: c; exact: d")
+
+
 @pytest.mark.parametrize("holds", [True, False])
 def test_the_verdict_lies_folded_under_the_claim_and_nothing_before_it_tells(holds):
     before, _, folded = Claim("a", holds, "b.", "c", exact="f")._repr_html_().partition("<details")
@@ -66,12 +74,11 @@ def card_of(words: str) -> str:
     """The card of a claim that is stored in plain words."""
     text, verdict, measured = (line.split(": ", 1) for line in words.splitlines())
     holds = next(holds for holds, word in WORDS.items() if word == verdict[0])
-    figures, _, power = measured[1].partition("; would show ")
-    figures, _, exact = figures.partition("; exact: ")
-    figures, _, chance = figures.partition("; by chance ")
-    null, _, interval = chance.partition("; interval ")
-    how = {"exact": exact, "null": null, "interval": interval, "power": power}
-    return Claim(text[1], holds, verdict[1], figures, **how)._repr_html_()
+    figures, *more = re.split("; (exact:|by chance|interval|would show) ", measured[1])
+    said = dict(zip(more[::2], more[1::2], strict=True))
+    names = {"null": "by chance", "interval": "interval", "power": "would show", "exact": "exact:"}
+    given = {field: said.get(name, "") for field, name in names.items()}
+    return Claim(text[1], holds, verdict[1], figures, **given)._repr_html_()
 
 
 def verdicts(notebook):

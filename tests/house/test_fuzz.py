@@ -387,7 +387,9 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
         "run": lambda: None, "repeats": 3, "device": torch.device("cpu"),
     },
     "cost.peak_bytes": lambda: {"run": lambda: None, "device": torch.device("cpu")},
-    "claims.Claim": lambda: {"text": "a", "holds": True, "verdict": "b", "measured": "c"},
+    "claims.Claim": lambda: {
+        "text": "a", "holds": True, "verdict": "b", "measured": "c", "exact": "d",
+    },
     # ------------------------------------------------------------ pictures
     "panels.Scene": lambda: {
         "panels": [heatmap(), bars()], "columns": 1, "caption": "b", "alt": "c",

@@ -3,15 +3,31 @@
 WCAG 2's AA: 4.5 : 1 for text, 3 : 1 for what is large or no text.
 """
 
+import io
 import re
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from mha_course.pictures import figures, live
-from mha_course.pictures.colours import HEADS, MAPS, ROLES, TILE, luminance, rgb, text_on
+from mha_course.pictures.axes import OTHERS
+from mha_course.pictures.colours import (
+    HEADS,
+    HIGH,
+    LOW,
+    MAPS,
+    ROLES,
+    TILE,
+    luminance,
+    rgb,
+    text_on,
+)
+from mha_course.pictures.heatmap import HeatmapCells
+from mha_course.pictures.layout import draw
+from mha_course.pictures.panels import Heatmap, Scene
 from readable import contrast
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +76,22 @@ def test_words_on_tiles_heads_and_roles():
     assert min(contrast("#FFFFFF", colour) for colour in ROLES.values()) >= 4.5  # a lit word
     squares = product(ROLES.values(), [page for page, _ in grounds()])
     assert min(contrast(colour, page) for colour, page in squares) >= 3
+
+
+def test_lines_of_heads_and_of_others():
+    lines = product((*HEADS, *OTHERS, HIGH, LOW), [page for page, _ in grounds()])
+    assert min(contrast(colour, page) for colour, page in lines) >= 3
+
+
+def test_what_is_below_zero_can_be_told_in_grey():
+    """A line in the colour of the page goes through such a cell."""
+    scene = Scene(Heatmap([[0.6, -0.6]], limits=(-1, 1), numbers=False))
+    grey = np.asarray(Image.open(io.BytesIO(figures.png(scene))).convert("L"), float)
+    [mark] = [m for m in draw(scene).marks if isinstance(m, HeatmapCells)]
+    x, y = (2 * (figures.MARGIN + v) for v in (mark.x, mark.y))
+    for c, struck in ((0, False), (1, True)):
+        column = grey[int(y) : int(y + 2 * mark.height - 2), int(x + 2 * (c + 0.5) * mark.width)]
+        assert (column.max() > column.min() + 60) == struck
 
 
 def test_words_of_a_still():

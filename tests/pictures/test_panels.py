@@ -99,12 +99,18 @@ def test_a_heatmap_says_its_largest_cell_and_what_is_blocked():
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.randoms())
-def test_largest_are_the_largest_of_what_is_not_blocked(n_rows, n_columns, random):
+def test_a_row_in_words_names_the_largest_and_what_is_blocked(n_rows, n_columns, random):
     rng = np.random.default_rng(random.randrange(2**32))
     values, blocked = rng.random((n_rows, n_columns)), rng.random((n_rows, n_columns)) < 0.4
-    said = Heatmap(values, blocked=blocked).largest(2)
-    expected = sorted(values[~blocked], reverse=True)[:2]
-    assert [text for _, text in said] == [number(v, 2) for v in expected]
+    panel = Heatmap(np.tile(values, (65, 1)), blocked=np.tile(blocked, (65, 1)))
+    header, rows = panel.table()
+    assert header == ["", "in words"] and len(rows) == 65 * n_rows
+    for (_, said), row, shut in zip(rows, values, blocked, strict=False):
+        largest = sorted(((v, c) for c, v in enumerate(row) if not shut[c]), reverse=True)[:3]
+        names = ", ".join(str(c) for c in np.flatnonzero(shut))
+        hidden = "all blocked" if shut.all() else f"blocked: {names}" if shut.any() else ""
+        seen = ", ".join(f"key {c} {number(v, 2)}" for v, c in largest)
+        assert said == "; ".join(filter(None, [seen, hidden]))
 
 
 def test_nan_and_infinities_are_said_and_do_not_stretch_the_colours():
@@ -145,7 +151,8 @@ def test_curves_say_their_values_where_the_marker_is():
 def test_bars_say_series_and_largest():
     panel = Bars([[0.25, 0.5], [0.75, 0.125]], ["a", "b"], series=("head 0", "head 1"), name="w")
     assert panel.text(1, 1) == "b, head 1 = .13"
-    assert panel.largest(1) == [("a, head 1", ".75")]
+    assert panel.alt.endswith("largest .75: a, head 1")
+    assert panel.table() == (["", "head 0", "head 1"], [["a", ".25", ".75"], ["b", ".50", ".13"]])
 
 
 def test_tiles_keep_holes_links_and_faults():
@@ -160,8 +167,12 @@ def test_a_scene_is_rows_and_has_words_for_all_of_it():
     many = [Bars([i + 1.0], title=f"bar {i}") for i in range(5)]
     scene = Scene(many, columns=2, caption="They rise.")
     assert [len(row) for row in scene.panels] == [2, 2, 1]
-    assert scene.alt == "5 bar charts: bar 0; bar 1; bar 2; bar 3; bar 4."
-    assert ("bar 4", "0", "5") in scene.text()
+    few = Scene(many[:2]).alt
+    assert few == "bar 0: 1 bars; largest 1.00: 0. bar 1: 1 bars; largest 2: 0."
+    kinds = "15 bar charts: bar 0; bar 1; bar 2; bar 3; bar 4"
+    assert Scene(many * 3).alt == f"{kinds}. bar 0: 1 bars; largest 1.00: 0."
+    maps = [Heatmap([[0.0, v]], title=f"head {v}") for v in (0.1, 0.3, 0.5, 0.2, 0.4)]
+    assert Scene(maps).alt.endswith("head 0.4. The largest weight .50: 0 → 1, in head 0.5.")
 
 
 @pytest.mark.parametrize("values", [[[0.0, 0.0]], [[0.0, 1.0]]])
@@ -186,7 +197,8 @@ def test_a_mask_is_hatched_or_empty_and_says_true_or_false():
     assert panel.blocked.tolist() == [[False, True]]
     assert (panel.text(0, 0), panel.text(0, 1)) == ("0 → 0 = False", "0 → 1 = True")
     assert panel.alt == "mask of 1 × 2, query → key; 1 True"
-    assert not panel.largest(3)
+    assert panel.peak is None
+    assert panel.table() == (["", "0", "1"], [["0", "False", "True"]])
     texts = [m.text for m in layout.draw(Scene(panel)).marks if isinstance(m, Text)]
     assert {"True", "False"} <= set(texts) and "blocked" not in texts
     assert not any(isinstance(m, ColourBar) for m in layout.draw(Scene(panel)).marks)
@@ -200,9 +212,9 @@ def test_the_largest_link_of_a_sentence_lies_between_words():
     values = np.full((4, 4), 0.1)
     values[1, 2], values[0, 0], values[2, 3] = 0.3, 0.9, 0.5
     panel = Heatmap(values, names, names)
-    assert panel.largest(1) == [("it → creek", ".30")]
+    assert panel.largest() == ("it → creek", 0.3)
     assert "largest weight between words .30: it → creek" in panel.alt
-    assert Heatmap(values).largest(1) == [("0 → 0", ".90")]
+    assert Heatmap(values).largest() == ("0 → 0", 0.9)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +321,7 @@ def test_a_picture_shrinks_to_the_height_that_it_is_given():
 def test_a_walk_goes_on_from_the_tip_of_the_arrow_before():
     walk = Walk([[1, 2], [0, 0], [3, -1]], (-1, 5, -1, 3))
     np.testing.assert_array_equal(walk.corners(), [[0, 0], [1, 2], [1, 2], [4, 1]])
-    assert walk.largest(1) == [("head 2", "3.00 along, 1.00 down")]
+    assert walk.table()[1][2] == ["head 2", "3.00 along, 1.00 down"]
     assert walk.alt == "3 arrows, tip to tail, to (4.00, 1.00)"
     lines = [m for m in layout.draw(Scene(walk)).marks if isinstance(m, Path)]
     gone = Walk([[1, 2], [0, 0], [0, 0]], (-1, 5, -1, 3))
@@ -320,6 +332,6 @@ def test_ribbons_are_the_weights_that_can_be_seen_the_strongest_on_top():
     values = np.array([[0.7, 0.27, 0.03], [0.2, 0.5, 0.3]])
     words = Words(Heatmap(values, blocked=[[0, 0, 0], [0, 1, 0]]), row=1)
     assert words.ribbons == [(1, 0, 0.2), (0, 1, 0.27), (1, 2, 0.3), (0, 0, 0.7)]
-    assert words.largest(1) == [("0 → 0", ".70")]
+    assert words.table() == words.weights.table()
     with pytest.raises(ValueError, match="between 0 and 1"):
         Words(Heatmap([[-1, 2]]))

@@ -5,11 +5,11 @@ import { stateAt } from "../../pictures/states.js";
 
 const ENDS = ["[CLS]", "[SEP]"], LONGEST = 10;
 
-// The n largest weights between words, as [link, weight].
-function largest(labels, weights, n) {
+// The largest weight between words, as [link, weight].
+function largest(labels, weights) {
   const T = labels.length, word = (i) => !ENDS.includes(labels[i]);
-  return [...weights.keys()].filter((i) => word(Math.floor(i / T)) && word(i % T)).sort((a, b) => weights[b] - weights[a]).slice(0, n)
-    .map((i) => [`${labels[Math.floor(i / T)]} → ${labels[i % T]}`, number(weights[i], 2)]);
+  const top = [...weights.keys()].filter((i) => word(Math.floor(i / T)) && word(i % T)).reduce((a, b) => (weights[b] > weights[a] ? b : a));
+  return [`${labels[Math.floor(top / T)]} → ${labels[top % T]}`, number(weights[top], 2)];
 }
 
 // The scene of a sentence at a layer and head, laid out for a width. `places` are the packed states.
@@ -30,15 +30,13 @@ export function headsScene(places, sentence, { layer, head, hide_ends: hidden },
     const row = m.kind === "ribbons" ? { row: labels.includes("it") ? labels.indexOf("it") : null } : {};
     return { ...m, ...names, ...row, values: shown(Math.round(100 * m.values[0]) - 1) };
   });
-  const whole = sentence.weights(layer, head), [[link, most]] = largest(sentence.labels, whole, 1);
+  const whole = sentence.weights(layer, head), [link, most] = largest(sentence.labels, whole);
   let parked = 0;
   for (let t = 0; t < T; t++) parked += (whole[t * T] + whole[t * T + T - 1]) / T;
-  const titles = [["what each word looks at", head], [`layer ${layer}, head ${head}`, head], ...Array.from({ length: 12 }, (_, i) => [`${i}`, i])];
   return {
     ...scene, marks,
     caption: `Layer ${layer}, head ${head}: strongest link between words: ${link}, ${most}. `
       + `On average a token gives ${Math.round(100 * parked)}% of its weight to [CLS] and [SEP].`,
     alt: scene.alt.replace(/layer 0, head \d+/, `layer ${layer}, head ${head}`),
-    text: titles.flatMap(([title, i]) => largest(sentence.labels, sentence.weights(layer, i), 3).map((found) => [title, ...found])),
   };
 }
