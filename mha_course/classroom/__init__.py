@@ -1,6 +1,6 @@
 """Who solved what: a report on a folder of submitted notebooks. See `command`.
 
-For teachers. It stands on `check`, on `collection` for the questions, and on `cells` for guesses.
+For teachers. It stands on `check`, on `cells` for guesses, and on `pages` for a test on paper.
 
 In the order of the work: `files` (whose file it is, and which counts), `unpack` (what a zip
 holds), `reading` (its cells), `grading` (has each judged, keeps the results), `sandbox` (time,

@@ -5,7 +5,8 @@ puts the sliders over it.
 
 `own_class` puts a learner's class into the published model.
 
-For learners. It stands on `pictures`, and on `collection` for what was trained.
+For learners. It stands on `pictures`, on `collection` for what was trained, and on
+`check` for a learner's class.
 """
 
 from mha_course.explore.n00_cut import cut

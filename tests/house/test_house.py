@@ -71,6 +71,18 @@ def test_imports_only_go_down():
                 assert ORDER.index(there) < ORDER.index(here), f"{module} imports {name}"
 
 
+def test_a_room_says_what_it_stands_on():
+    """Every room that it imports, or one that stands on that."""
+    below: dict[str, set[str]] = {}
+    for room in FOLDERS[1:]:
+        inside = (HOUSE / "mha_course" / room).rglob("*.py")
+        used = {part for path in inside for name in imports(path) for part in name.split(".")[1:2]}
+        said = ast.get_docstring(ast.parse((HOUSE / f"mha_course/{room}/__init__.py").read_text()))
+        named = set(re.findall(r"`(\w+)`", said.partition("stands on")[2].partition(".")[0]))
+        below[room] = {room, *named}.union(*(below.get(name, set()) for name in named))
+        assert used & {*FOLDERS} <= below[room], room
+
+
 def test_no_circle_among_files():
     """Not even through an import within a function."""
     below = {
