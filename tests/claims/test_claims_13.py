@@ -1,10 +1,11 @@
 """The verdicts of notebook 13, with other seeds and sizes than the notebook's."""
 
 import json
+import re
 
 import pytest
 import torch
-from test_published_models import lines_of_the_notebook
+from test_published_models import BOOK, lines_of_the_notebook
 
 from mha_course.collection.shipped import draw
 from mha_lesson import GroupedQueryAttention, causal_mask, text
@@ -55,6 +56,19 @@ def test_a_cache_of_v4_pro_is_as_large_as_was_published():
     assert abs(at_a_million / 2**30 - 9.62) < 0.01
     v32 = 2 * 2**20 * 61 * (512 + 64 + 128)
     assert abs(v32 / at_a_million - 8.7) < 0.05
+
+
+def test_the_caches_side_by_side_grow_in_as_many_layers_as_the_words_beside_them_say():
+    models = {m["name"]: m for m in json.loads(text.data_file("models.json").read_text())["models"]}
+    cells = json.loads(BOOK.read_text("utf-8"))["cells"]
+    [cell] = [c for c in cells if "".join(c["source"]).startswith("why = {")]
+    _, *rows = "".join(cell["outputs"][0]["text"]).splitlines()
+    assert len(rows) == 10
+    for row in rows:
+        about = models[row[:18].strip()]
+        growing, of = re.search(r"(\d+)(?: of (\d+))?(?: layers)? grow", row).groups()
+        far = [about["kinds"][one]["far"] for one in about["pattern"]]
+        assert (int(growing), int(of or growing)) == (sum(map(bool, far)), len(far))
 
 
 def test_kimi_linear_saves_nearly_three_quarters_and_only_in_long_texts():
