@@ -74,7 +74,7 @@ def one_tensor(c: Any, every: int = 0, *, select: bool = False) -> dict[str, Any
     """DeepSeek-V4: one row is key and value; a window, and a row for `every` so many tokens."""
     d, h, d_k, index = c.hidden_size, c.num_attention_heads, c.head_dim, c.index_head_dim
     project = c.q_lora_rank * (d + h * d_k) + d * d_k + c.o_lora_rank * (h * d_k + c.o_groups * d)
-    name, more, turned = "local", {}, "a part turned" + ", YaRN" * bool(every)
+    name, more, turned = "local", {}, "a part turned" + " (YaRN)" * bool(every)
     if every:
         name, more = "compressed", {"far": every, "kept_far": d_k}
         project += 2 * d * d_k * (1 + select)
@@ -82,7 +82,7 @@ def one_tensor(c: Any, every: int = 0, *, select: bool = False) -> dict[str, Any
         name, scan = "compressed, selected", c.index_n_heads * index
         more |= {"most": c.index_topk, "kept_far": d_k + index, "scan": scan}
         project += 4 * d * index + c.q_lora_rank * scan + d * c.index_n_heads
-    return kind(name, f"{turned}; turned back in the value", project, 2 * h * d_k,
+    return kind(name, f"{turned}, turned back in values", project, 2 * h * d_k,
                 near=c.sliding_window, kept_near=d_k, **more)  # fmt: skip
 
 
