@@ -308,7 +308,7 @@ def offer(folder: Path, model: Future[dict[str, Any]] | None, heads: Future[str]
     if heads:
         path = folder / published.NAME / "heads.js"
         path.write_text(heads.result(), encoding="utf-8")
-    return published.OFFER
+    return published.offer(about)
 
 
 def add_description(soup: BeautifulSoup) -> None:

@@ -21,7 +21,6 @@ NAME = (
     f"model-{pretrained.SHA256[pretrained.WEIGHTS][:12]}"  # the folder: another model, another name
 )
 SCRIPTS = Path(__file__).with_name("model")
-OFFER = bundle(SCRIPTS / "offer.js")
 
 
 def write(folder: Path) -> dict[str, Any]:
@@ -64,6 +63,12 @@ def pictures() -> str:
     """The file for `folder / NAME` with the pictures that typed sentences fill."""
     packed = live.whole(n08_real_heads.places().pack())
     return _handed_on("heads", base64.b64encode(packed).decode())
+
+
+def offer(about: dict[str, Any]) -> str:
+    """What asks for the script of the model where a sentence may be typed."""
+    words = f"Type your own: get the model, {about['bytes'] / 1e6:.0f} MB"
+    return f"window.mhaOffer = {json.dumps(words)};\n{bundle(SCRIPTS / 'offer.js')}"
 
 
 def _handed_on(name: str, text: str) -> str:

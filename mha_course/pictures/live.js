@@ -165,7 +165,8 @@ export async function mount(el, theme, bytes) {
     view.resize();
     apply();
   };
-  new ResizeObserver(fit).observe(stage); // also the first time
+  fit(); // at once: what is filled a frame later jumps
+  new ResizeObserver(fit).observe(stage);
   addEventListener("beforeprint", fit); // its fold may have been opened for paper only now
   el.dispatchEvent(new CustomEvent("mha-mounted", { bubbles: true, detail: { el, view, controls, place, use } }));
 }

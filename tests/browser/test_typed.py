@@ -30,7 +30,8 @@ def page_with_model(shared_folder):
             patch.setattr(n08_real_heads, "MOST_TYPED", 6)
             (place / published.NAME / "heads.js").write_text(published.pictures(), encoding="utf-8")
         (place / "typed.js").write_text(published.script(about), encoding="utf-8")
-        inside = f'<main id="explore-real_heads"></main><script>{live.script()}{published.OFFER}'
+        scripts = live.script() + published.offer(about)
+        inside = f'<main id="explore-real_heads"></main><script>{scripts}'
         for name, made in (("page", explorer), ("cut", n00_cut.cut(offered=1))):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv(live.EXPORT, "1")

@@ -18,7 +18,7 @@ export class Typed {
   // `explorer` is what an explorer tells of itself when it is in the page (mha_course/pictures/live.js).
   offer(explorer) {
     const { model, about } = this, { place } = explorer;
-    const button = make("button", { type: "button", textContent: `Type your own: get the model, ${megabytes(about.bytes)}` });
+    const button = make("button", { type: "button", textContent: window.mhaOffer });
     const status = make("span", { role: "status" }), bar = make("progress", { max: 1, value: 0, hidden: true });
     bar.setAttribute("aria-label", "the model is coming");
     const waits = async (work, again) => { // a button's work, which the network may break off
