@@ -175,10 +175,17 @@ def _breaks_before(index: int, every: int) -> float:
 
 
 def _hops(path: Sequence[int], left: float, top: float, width: float) -> Iterator[tuple]:
-    """The path along a strip above its cells: level to the next one, in an arc to any other."""
+    """The path along a strip above its cells: level to the next one, in an arc to any other, with
+    a tip; as many points for each, so that one path can become another.
+    """
     for here, there in pairwise(path):
         lift = 0.0 if there == here + 1 else min(16.0, 4.0 + 1.5 * abs(there - here))
         for i in range(9):
             share = i / 8
             x = left + (here + (there - here) * share + 0.5) * width
             yield x, top - 3 - 4 * lift * share * (1 - share)
+        along, down = (there - here) * width, 4 * lift  # at its end
+        size = 5 / math.hypot(along, down) if lift else 0.0
+        for turn in (-0.7, 0.7):
+            yield x - size * (along - turn * down), top - 3 - size * (down + turn * along)
+            yield x, top - 3.0
