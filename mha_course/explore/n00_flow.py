@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_course.pictures.fields import text_of
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.live import Explorer
-from mha_course.pictures.panels import Heatmap, Scene, number
+from mha_course.pictures.panels import Heatmap, Scene
 from mha_lesson.attention import MultiHeadAttention, merge_heads, split_heads, textbook_attention
 from mha_lesson.masks import causal_mask
 from mha_lesson.refusals import describe, listed, require_one_of
@@ -237,28 +237,19 @@ def _limit(values: Tensor) -> float:
 
 
 def _caption(source: Source, blocks: dict[str, Heatmap], step: str, head: int, causal: bool) -> str:
-    """What this step does, in one sentence, with the numbers of the pair that is looked at."""
-    i, j = source.pick
-    query, key = source.words[i], source.words[j]
+    """What this step does, in one sentence; flow.js says the numbers of what is looked at."""
     T, d_k = source.q.shape[1:]
-
-    def example(words: str, name: str) -> str:
-        value = number(float(blocks[name].values[i, j]), 2)
-        return "." if source.by_hand else "; " + words.format(query, key, value) + "."
-
     bias = "" if source.by_hand else ", and of the bias"
     made = "given here" if "x" not in blocks else f"{d_k} numbers each, from its row of X"
     only_head = source.by_hand and len(source.q) == 1
     where = "" if only_head or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
     words = {
-        "X": f"{T} tokens come in, each a vector: {query} is one row of X.",
+        "X": f"{T} tokens come in, each a vector, which is one row of X.",
         "Q, K, V": f"every token has a query, a key and a value, {made}.",
-        "Q Kᵀ": "every query is multiplied by every key" + example("{} · {} = {}", "products"),
-        "÷ √dₖ": f"dividing by √{d_k} keeps scores in range, whatever the size of a head"
-        + example("{} → {}: {}", "scores"),
+        "Q Kᵀ": "every query is multiplied by every key.",
+        "÷ √dₖ": f"dividing by √{d_k} keeps scores in range, whatever the size of a head.",
         "mask": "blocked keys get −∞." if causal else "nothing is blocked here.",
-        "softmax": "each row becomes shares that add up to 1"
-        + ("." if causal and j > i else example("{0} takes {2} from {1}", "weights")),
+        "softmax": "each row becomes shares that add up to 1.",
         "weights · V": "each token averages the values with its weights.",
         "concat": f"the contexts of all {len(source.q)} heads lie side by side.",
         "Wᴼ": f"the output is the sum of what all heads write{bias}.",

@@ -78,11 +78,11 @@ export class View {
     el.classList.add("mha-view");
     const id = `mha-keys-${views++}`;
     el.innerHTML = `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}</style><div class="mha-head"><p class="mha-alert" role="alert"></p>
-      <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><div class="mha-stage"><canvas tabindex="0"
+      <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><label class="mha-range"><input
+      type="checkbox" data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label><div class="mha-stage"><canvas tabindex="0"
       role="application" aria-roledescription="picture" aria-describedby="${id}" data-lm-suppress-shortcuts="true"></canvas><div
       class="mha-spot"></div></div><div class="mha-reading" aria-hidden="true"></div><div class="mha-more"><details><summary>Tables
-      and keys</summary><p>${KEYS}</p><div class="mha-tables"></div></details><label><input type="checkbox"
-      data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label></div>`;
+      and keys</summary><p>${KEYS}</p><div class="mha-tables"></div></details></div>`;
     const $ = (s) => el.querySelector(s);
     [this.head, this.stage, this.canvas, this.reading, this.said, this.spot] =
       ["head", "stage", "stage canvas", "reading", "said", "spot"].map((name) => $(`.mha-${name}`));
@@ -162,18 +162,19 @@ export class View {
       this.pinned = null;
     }
     if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow);
-    const maps = scene.marks.filter((m) => m.kind === "heatmap");
-    this.offered = maps.some((m) => m.by_row && !m.numbers);
-    this.ownRange.parentElement.style.display = maps.length ? "" : "none";
+    const maps = scene.marks.filter((m) => m.by_row && m.kind === "heatmap");
+    this.offered = maps.some((m) => !m.numbers);
+    this.ranged ||= maps.length > 0; // then its line stays: nothing jumps
+    this.ownRange.parentElement.style.display = this.ranged ? "" : "none";
     this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
     this.canvas.setAttribute("aria-label", scene.alt);
-    if (this.caption.textContent !== scene.caption) {
-      if (this.caption.textContent) this.say(scene.caption, 700); // not at load, and once a control has come to rest
-      this.caption.textContent = scene.caption;
-    }
+    const was = this.caption.textContent;
+    this.caption.textContent = scene.caption;
     this.tell(150);
     this.settle();
     this.draw();
+    if (was && was !== scene.caption) // not at load, and once a control has come to rest
+      this.say([scene.caption, this.flow?.sentence].filter(Boolean).join(" "), 700);
     this.flow?.follow();
   }
 

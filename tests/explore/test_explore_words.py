@@ -16,7 +16,6 @@ from mha_course.pictures.layout import draw
 from mha_course.pictures.marks import Cells, Path, Rect, Text
 from mha_course.pictures.panels import head_colour, number
 from mha_lesson import MultiHeadAttention
-from mha_lesson.text import sentence
 
 flow = importlib.import_module("mha_course.explore.n00_flow")
 
@@ -191,23 +190,13 @@ def test_what_heads_write_and_look_at():
         assert [(m.head, m.title) for m in small] == [(i, f"{i}") for i in range(12)]
 
 
-def test_the_flow_says_the_numbers_of_the_pair():
-    creek = sentence()
-    i, j = creek.tokens.index("it"), creek.tokens.index("creek")
+def test_the_flow_says_what_a_step_does_and_names_its_blocks():
+    """The numbers of what is looked at stand in one place: tests/browser/test_flow.py."""
     for head, causal in itertools.product((1, 7), (False, True)):
-        q, k, _ = creek.head(head)
-        products = q @ k.T
-        scores = products / creek.d_k**0.5
-        seen = scores.masked_fill(torch.ones(17, 17).triu(1) > 0, -torch.inf) if causal else scores
-        for step, value, words in (
-            ("Q Kᵀ", products, "every query is multiplied by every key; it · creek = {}."),
-            ("÷ √dₖ", scores, "dividing by √32 keeps scores in range, whatever the size of a head"
-                              "; it → creek: {}."),
-            ("softmax", seen.softmax(-1), "each row becomes shares that add up to 1; it takes {} "
-                                          "from creek."),
-        ):  # fmt: skip
+        for step in flow.STEPS:
             said = flow.scene(step, head, causal=causal).caption
-            assert said == f"Head {head}: " + words.format(number(float(value[i, j]), 2))
+            of_a_head = step not in ("X", "concat", "Wᴼ")
+            assert said.startswith(f"Head {head}: ") == of_a_head and "creek" not in said
         blocks = flow.scene("Wᴼ", head, causal=causal).flat()[0].blocks
         wears = {"x": "output", "q": "query", "k": "key", "v": "value", "context": "value",
                  "concat": "value", "output": "output"}  # fmt: skip
