@@ -155,7 +155,8 @@ class Curve(Panel):
             for run in np.split(seen, np.flatnonzero(np.diff(seen) > 1) + 1):
                 points = tuple((x(self.x[k]), y(values[k])) for k in run)
                 if len(points) > 1:
-                    drawing.add(Path(points, colours[i], dashed=hollow))
+                    turn = 1 + i % 2 if hollow else 0
+                    drawing.add(Path(points, colours[i], dashed=turn))
             every = math.ceil(len(seen) / 64)  # more dots would lie on each other
             for k in seen:
                 big = k == now and self.marker is not None

@@ -268,7 +268,7 @@ def _(mark: Path, axes: Axes) -> None:
         color=mark.colour or INK,
         alpha=1 if mark.colour else 0.6 if mark.dashed else 0.28,
         lw=_points(mark.width),
-        ls=(0, (4, 3)) if mark.dashed else "-",
+        ls=(3.5 * (mark.dashed - 1), (4, 3)) if mark.dashed else "-",
         solid_capstyle="round" if mark.colour else "butt",
     )
 

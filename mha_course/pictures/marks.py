@@ -59,7 +59,7 @@ class Path:
     kind: ClassVar[str] = "path"
     points: tuple[tuple[float, float], ...]
     colour: str = ""  # "" is the colour of text, faint
-    dashed: bool = False
+    dashed: int = 0  # 2 has its strokes where 1 has gaps: lines on each other are both seen
     width: float = 2.0
     filled: bool = False  # the area that it surrounds, not a line
 

@@ -11,7 +11,7 @@ const tag = (name, attributes, inside = "") => {
 class SvgContext {
   // `canvas` is a canvas's own context: it measures texts and knows colours.
   constructor(canvas) {
-    Object.assign(this, { canvas, parts: [], defined: [], turns: [""], dash: [], globalAlpha: 1, lineWidth: 1, font: "", textAlign: "left" });
+    Object.assign(this, { canvas, parts: [], defined: [], turns: [""], dash: [], lineDashOffset: 0, globalAlpha: 1, lineWidth: 1, font: "", textAlign: "left" });
   }
   setTransform() {}
   clearRect() {}
@@ -51,7 +51,7 @@ class SvgContext {
     return { [colour]: a ? `rgb(${r},${g},${b})` : this.canvas.fillStyle, [opacity]: this.globalAlpha * Number(a ?? 1) };
   }
   filled() { return this.ink("fill", "fill-opacity", this.fillStyle); }
-  stroked() { return { fill: "none", ...this.ink("stroke", "stroke-opacity", this.strokeStyle), "stroke-width": this.lineWidth, ...(this.dash.length ? { "stroke-dasharray": this.dash.join(" ") } : {}) }; }
+  stroked() { return { fill: "none", ...this.ink("stroke", "stroke-opacity", this.strokeStyle), "stroke-width": this.lineWidth, ...(this.dash.length ? { "stroke-dasharray": this.dash.join(" "), "stroke-dashoffset": this.lineDashOffset } : {}) }; }
   put(name, attributes, inside) {
     const turned = this.turns.at(-1) ? { transform: this.turns.at(-1).trim() } : {};
     this.parts.push(tag(name, { ...attributes, ...turned }, inside));

@@ -332,6 +332,7 @@ export class View {
     g.strokeStyle = this.shade(colour) || (dashed ? this.colours.hatch : this.colours.faint);
     g.lineWidth = width;
     g.setLineDash(dashed ? [4 * width, 3 * width] : []);
+    g.lineDashOffset = dashed ? 3.5 * width * (dashed - 1) : 0; // the second of two on each other fills the gaps
     g.lineJoin = "round";
     g.beginPath();
     for (let i = 0; i < points.length; i += 2) g.lineTo(points[i], points[i + 1]);
