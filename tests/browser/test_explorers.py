@@ -74,6 +74,7 @@ def test_a_notebook_without_its_kernel_shows_the_still_picture(jupyterlab):
     assert picture.get_attribute("alt") == demo.stored(4, True).alt
 
 
+@pytest.mark.long
 def test_shift_enter_passes_by_a_fold_and_goes_into_it_once_opened(server, jupyterlab):
     """JupyterLab's own would select what is hidden, show the notebook's top, and open the fold."""
     path = lab.notebook(server.work / "fold.ipynb", ["1", "'# ' + str(2)", "3"])
@@ -540,6 +541,7 @@ def test_controls_and_sentence_stay_in_sight_in_a_notebook(page):
     assert_bar_in_sight(page.locator(COMPUTED))
 
 
+@pytest.mark.long
 def test_links_of_a_guess_and_of_a_text_and_a_search_open_a_fold(server, jupyterlab):
     """JupyterLab itself would not open it, and stops short while cells are still measured."""
     path = server.work / questions.files()["06"]

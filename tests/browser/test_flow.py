@@ -284,7 +284,7 @@ def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(opened):
     page.wait_for_function(dark)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(opened, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = opened("sentence", theme)
@@ -309,7 +309,7 @@ def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(opened, theme):
         page.wait_for_function(BLOCK_IS_SEEN)
 
 
-@pytest.mark.parametrize("width", [900, 640, 360])
+@pytest.mark.parametrize("width", [pytest.param(900, marks=pytest.mark.long), 640, 360])
 def test_on_a_low_window_too_the_block_is_seen_and_no_name_hides_a_number(opened, width):
     page = opened("one head")
     page.set_viewport_size({"width": width, "height": 430})

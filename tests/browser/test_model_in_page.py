@@ -188,6 +188,7 @@ def test_all_words_once_and_no_file_is_asked_for_again(opened):
     assert not asked
 
 
+@pytest.mark.long
 def test_it_takes_the_memory_of_its_weights_and_no_more(opened):
     page, _ = opened()
     client = page.context.new_cdp_session(page)

@@ -169,12 +169,14 @@ def test_a_frame_is_drawn_once_though_a_move_drew_it(opened):
     assert page.evaluate("draws") == 5
 
 
+@pytest.mark.long
 def test_a_change_of_colours_alone_is_not_animated(opened):
     page = opened("stored", demo.stored_explorer)
     before = press_from(page, "size", 1, "ArrowRight")
     assert picture(page) != before and page.evaluate("waiting()") == 0
 
 
+@pytest.mark.long
 def test_a_change_of_width_is_not_animated(opened):
     page = opened("moving")
     page.evaluate("pass_time(300)")

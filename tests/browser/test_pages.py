@@ -18,7 +18,7 @@ def exported(tmp_path_factory):
     return export(lab.notebook(path, cells))
 
 
-@pytest.mark.parametrize("kind", ["page", "export"])
+@pytest.mark.parametrize("kind", ["page", pytest.param("export", marks=pytest.mark.long)])
 def test_controls_and_sentence_stay_in_sight_on_a_phone(open_page, page_of, request, kind):
     if kind == "export":
         path = request.getfixturevalue("exported")
@@ -123,6 +123,7 @@ def test_a_page_without_scripts_shows_the_still_picture(tab, page_of):
     assert figures.html(demo.stored(4, True)) in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_picture_in_a_fold_that_is_opened_for_paper_is_drawn_at_once(tab, page_of):
     folded = "<!doctype html><title>t</title><details><summary>more</summary>{}</details>"
     page = tab(offline=True)

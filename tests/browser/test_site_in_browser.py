@@ -365,6 +365,7 @@ def test_stored_guesses_are_sent_and_marked_and_nothing_else_is(browser, guesses
     page.close()
 
 
+@pytest.mark.long
 def test_guesses_of_two_tabs_are_both_kept(browser, site):
     context = browser.new_context()
     tabs = context.new_page(), context.new_page()

@@ -162,7 +162,7 @@ def given(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     return (ab - ac * bc) / ((1 - ac**2) * (1 - bc**2)).sqrt()
 
 
-@pytest.mark.parametrize("quarter", [1, 2, 3])
+@pytest.mark.parametrize("quarter", [1, *(pytest.param(q, marks=pytest.mark.long) for q in (2, 3))])
 def test_the_heads_with_the_clearest_pictures_matter_most(quarter):
     """In the other quarters of the sentences, too, it hangs on the measure of clear."""
     sentences = [s.text for s in ANNOTATED[quarter::4]]

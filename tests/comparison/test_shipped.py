@@ -369,12 +369,16 @@ def test_two_mistakes_are_both_named(names):
     assert all(bugs()[name].does in str(found) for name in names)
 
 
+ORDERS = [
+    *zip(itertools.permutations(("n", "h", "d_k")), itertools.permutations(range(3)), strict=True)
+]
+
+
 @pytest.mark.parametrize(
     ("axes", "order"),
     [
-        *zip(
-            itertools.permutations(("n", "h", "d_k")), itertools.permutations(range(3)), strict=True
-        )
+        ORDERS[3],
+        *(pytest.param(*each, marks=pytest.mark.long) for each in ORDERS if each != ORDERS[3]),
     ],
 )
 def test_rows_of_a_fused_layer_are_read_in_any_order(axes, order):

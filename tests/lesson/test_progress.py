@@ -108,6 +108,7 @@ def test_refuses_a_total_that_is_no_number_of_steps(total):
         Progress(total, "x")
 
 
+@pytest.mark.long
 def test_stop_in_a_real_kernel_keeps_the_run():
     """The bar is one output, changed in place; the interrupt button loses nothing."""
     manager, client = start_new_kernel(PATIENCE, kernel_name="python3")
