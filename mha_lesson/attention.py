@@ -6,8 +6,9 @@
 3. `split_heads` and `merge_heads`, by which all heads are computed at once;
 4. `MultiHeadAttention`, the module.
 
-What serves speed and adapters stands in `execution`, weights of other classes in `conversion`,
-and what a writing model adds in `decoding`: shared keys (GQA), rotated positions, a cache.
+Masks are made in `masks`, and what does not fit is refused in `refusals`. What serves speed and
+adapters stands in `execution`, weights of other classes in `conversion`, and what a writing model
+adds in `decoding`: shared keys (GQA), rotated positions, a cache.
 
 Axis letters, here and everywhere: B sequences in a batch, T tokens (T_q queries, T_k keys),
 h heads of d_k dimensions each, d_model dimensions of a token.
@@ -51,7 +52,11 @@ def textbook_attention(
     value: Float[Tensor, "*batch T_k d_v"],
     mask: Bool[Tensor, "..."],
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]:
-    """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where blocked."""
+    """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where blocked.
+
+    Where queries and keys have variance 1, their products, sums of d_k terms, have d_k.
+    Divided by √d_k they have 1 again: large scores leave the softmax hardly a gradient.
+    """
     blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries without a key
     scores = query @ key.mT / math.sqrt(query.shape[-1])  # (…, T_q, T_k)
     scores = scores.masked_fill(mask & ~blocked_rows, -math.inf)  # (…, T_q, T_k)
@@ -123,29 +128,30 @@ def attend(
     return_weights: bool,
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"] | None]:
     """The context, and the weights or None, of inputs that have been checked."""
-    empty = None
-    if mask is None and causal and return_weights:
-        mask = out_of_reach(query.shape[-2], device=query.device)  # no row is empty
-    elif mask is not None:
+    weights = blocked_rows = None
+    if mask is not None:
         mask = fit_axes(mask, query.ndim)
         if causal:
             mask, causal = mask | out_of_reach(key.shape[-2], device=key.device), False
-        empty = mask.all(dim=-1, keepdim=True)  # queries without a key
-        if not may_hold_true(empty):
-            empty = None
+        blocked_rows = mask.all(dim=-1, keepdim=True)  # queries without a key
+        if not may_hold_true(blocked_rows):
+            blocked_rows = None
         elif mask.shape[-1] > 1:
             # A softmax over no key is NaN: these rows see all keys, and are 0 below.
-            mask = mask & ~empty
+            mask = mask & ~blocked_rows
         if mask.shape[-1] == 1:
-            mask = None  # one cell for all keys of a row blocks the row, or nothing
+            mask = None  # one cell a row, which blocks the whole row or nothing
 
-    if return_weights:
-        context, weights = explicit_attention(query, key, value, mask, empty, dropout)
-    else:
-        weights = None
+    if not return_weights:
         context = fused_attention(query, key, value, mask, causal, dropout)
-    if empty is not None:  # not yet 0 where a value is NaN: 0 · NaN is NaN
-        context = context.masked_fill(empty, 0.0)
+    else:
+        if causal:  # and no mask: every query has itself
+            mask = out_of_reach(key.shape[-2], device=key.device)
+        context, weights = explicit_attention(
+            query, key, value, mask, blocked_rows, dropout
+        )  # fmt: skip
+    if blocked_rows is not None:  # in the explicit way, too: 0 · NaN is NaN
+        context = context.masked_fill(blocked_rows, 0.0)
     return context, weights
 
 
@@ -158,7 +164,7 @@ def explicit_attention(
     dropout: float,
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]:
     """All weights, of scores in at least float32; `mask` leaves each row a key."""
-    # All keys are read for every few queries: lay out each head's in one piece, once.
+    # For every few queries all keys are read again: lay them out in one piece first.
     wide = key.to(torch.promote_types(key.dtype, torch.float32)).contiguous()
     with in_full_precision(query.device):
         weights = by_rows(attention_weights, query, wide, mask, query.dtype)
@@ -175,10 +181,14 @@ def attention_weights(
     mask: Bool[Tensor, "..."] | None,
 ) -> Float[Tensor, "*batch T_q T_k"]:
     """softmax(Q Kᵀ / √d_k), in the dtype of `key`."""
-    root = math.sqrt(query.shape[-1])  # of queries, fewer than scores
+    root = math.sqrt(query.shape[-1])  # divides the queries, fewer numbers than scores
     scores = (query.to(key.dtype) / root) @ key.transpose(-2, -1)  # old ONNX has no .mT
     if mask is not None:
-        scores += as_bias(mask, scores.dtype)  # in place: no vmap over masks alone
+        bias = as_bias(mask, scores.dtype)
+        try:
+            scores += bias
+        except RuntimeError:  # a batch of masks alone, by vmap
+            scores = scores + bias
     return scores.softmax(dim=-1)
 
 
@@ -191,7 +201,7 @@ def fused_attention(
     dropout: float,
 ) -> Float[Tensor, "*batch T_q d_v"]:
     """PyTorch's kernel, which holds no T_q × T_k; `mask` leaves each row a key."""
-    # Not the mask itself: there True means keep, and would be turned into this.
+    # As numbers, 0 or −∞: in a bool mask of PyTorch's, True means keep.
     bias = None if mask is None else as_bias(mask, query.dtype)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=bias, dropout_p=dropout, is_causal=causal
@@ -221,8 +231,17 @@ def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B
 
 
 def _split(x: Float[Tensor, "*B T width"], n_heads: int) -> Float[Tensor, "_ {n_heads} T d_k"]:
-    B, T, width = x.shape if x.ndim == 3 else (1, *x.shape)
+    B, T, width = x.shape if x.ndim == 3 else (1, *x.shape)  # one sequence: a batch of one
     return x.view(B, T, n_heads, width // n_heads).permute(0, 2, 1, 3)  # (B, h, T, d_k)
+
+
+def heads_of(
+    layer: nn.Module, x: Float[Tensor, "*B T d_model"], n_heads: int, d_k: int
+) -> Float[Tensor, "_ {n_heads} T {d_k}"]:
+    """What the layer makes of x, cut into heads."""
+    rows = layer(x)
+    require_rows(rows, (*x.shape[:-1], n_heads * d_k))
+    return _split(rows, n_heads)
 
 
 def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
@@ -271,8 +290,9 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         """Draws each of W^Q, W^K, W^V and W^O by Glorot's rule for that matrix; biases are 0.
 
-        So tokens of variance 1 have queries, keys and scores of variance 1, as √d_k presumes. From
-        `nn.Linear`'s start scores have 1/9, though small models end lower (tools/BENCHMARKS.md).
+        So tokens of variance 1 have queries, keys and scores of variance 1, as √d_k presumes. For
+        that it is kept, though small models end at a lower loss from `nn.Linear`'s start, whose
+        scores have variance 1/9 (tools/BENCHMARKS.md).
 
         Args:
             d_model: dimensions of a token, in and out.
@@ -350,13 +370,12 @@ class MultiHeadAttention(nn.Module):
         """
         key = query if key is None else key
         value = key if value is None else value
-        weight, sizes = plain_weight(self.w_qkv), (self.d_model, self.n_heads)
-        require_module_call(query, key, value, mask, causal, return_weights, weight, sizes)
+        require_module_call(self, query, key, value, mask, causal, return_weights)
 
         q, k, v = self._project(query, key, value)  # (B, h, T, d_k) each
         dropout = self.dropout if self.training else 0.0
         context, weights = attend(q, k, v, mask, causal, dropout, return_weights)
-        del q, k, v  # their memory, for what comes
+        del q, k, v  # free their memory before W^O asks for more
         output = self.w_o(merge_heads(context))  # (B, T_q, d_model)
         require_output(output)
 
@@ -365,7 +384,7 @@ class MultiHeadAttention(nn.Module):
             weights = None if weights is None else weights.squeeze(0)
         return output if weights is None else (output, weights)
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # nn.Module's own call would give Any
         __call__ = forward
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
@@ -373,10 +392,10 @@ class MultiHeadAttention(nn.Module):
         h = self.n_heads
         if query is key is value:
             return heads_of(self.w_qkv, query, 3 * h, self.d_k).chunk(3, dim=1)
-        if plain_weight(self.w_qkv) is not None:
-            # Each input needs a third of the rows.
+        if plain_weight(self.w_qkv) is not None:  # each input needs a third of the rows
             thirds = thirds_of(self.w_qkv, (query, key, value))
             return tuple(_split(rows, h) for rows in thirds)
+        # A hook or an adapter counts where the layer is called, on all its rows.
         q = heads_of(self.w_qkv, query, 3 * h, self.d_k)
         k = heads_of(self.w_qkv, key, 3 * h, self.d_k)
         v = k if value is key else heads_of(self.w_qkv, value, 3 * h, self.d_k)
@@ -420,12 +439,3 @@ class MultiHeadAttention(nn.Module):
     def extra_repr(self) -> str:
         sizes = f"d_model={self.d_model}, n_heads={self.n_heads}, d_k={self.d_k}"
         return sizes + (f", dropout={self.dropout}" if self.dropout else "")
-
-
-def heads_of(
-    layer: nn.Module, x: Float[Tensor, "*B T d_model"], n_heads: int, d_k: int
-) -> Float[Tensor, "_ {n_heads} T {d_k}"]:
-    """What the layer makes of x, cut into heads."""
-    rows = layer(x)
-    require_rows(rows, (*x.shape[:-1], n_heads * d_k))
-    return _split(rows, n_heads)

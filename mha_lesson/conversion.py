@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mha_lesson.refusals import describe, require_kind, say
+from mha_lesson.refusals import describe, require_floats, require_kind, require_text, say
 
 # PyTorch's name of a parameter → ours.
 _OUR_NAMES = {
@@ -99,13 +99,20 @@ def load_layout(mha: Any, state_dict: Any) -> str:
     roles = {role for role, kind in parts if kind == "weight"}
     if roles not in ({*"qkvo"}, {"qkv", "o"}):
         raise ValueError(f"{_WANTED}; got weights of {say(sorted(roles)) if roles else 'none'}.")
-    rows = ours["w_qkv.weight"]
     by_head = any(len(heads) > 1 or heads[0].ndim == 3 for heads in parts.values())
-    turned = [x.shape for x in parts.get(("qkv", "weight"), ())] == [rows.shape[::-1]]
+    turned = "qkv" in roles and all(  # both of them: one may be square
+        x.shape == places[role, "weight"].shape[::-1]
+        for role in ("qkv", "o")
+        for x in parts[role, "weight"]
+    )
     layout = "by head" if by_head else "separate" if "q" in roles else "fused"
     layout += ", turned" if turned else ""
     layout += ", with biases" if len(parts) > len(roles) else ", without biases"
     for (role, kind), heads in parts.items():
+        if len({x.shape for x in heads}) > 1:
+            raise ValueError(f"state_dict must hold heads of one size; {role} has several.")
+        if heads[0].is_meta and not ours["w_o.weight"].is_meta:
+            raise ValueError(f"state_dict must hold values; {role} is on the meta device.")
         x, place = torch.cat(heads), places.get((role, kind))
         if x.ndim == 3:  # (h, d_model, d_k), and of the output (h, d_k, d_model)
             x = x.flatten(0, 1).mT if role == "o" else x.mT.flatten(0, 1)
@@ -131,6 +138,7 @@ def _parts(state_dict: Any) -> dict[tuple[str, str], list[Tensor]]:
     require_kind("state_dict", state_dict, Mapping)
     found: dict[tuple[str, str], dict[int, Tensor]] = {}
     for name, x in state_dict.items():
+        require_text(**{"each name in state_dict": name})
         require_kind(f"state_dict[{say(name)}]", x, Tensor)
         last = re.sub(r"(\.0)?[._](weight|bias)$", "", name).lower().rpartition(".")[2]
         if x.ndim in (0, 4) or last in ("mask", "tril"):
@@ -141,5 +149,6 @@ def _parts(state_dict: Any) -> dict[tuple[str, str], list[Tensor]]:
         number = int(head[1]) if head else 0
         if role is None or number in heads:
             raise ValueError(f"{_WANTED}; got {say(name)}, another thing or one of these again.")
+        require_floats(f"state_dict[{say(name)}]", x, "(rows, columns)")
         heads[number] = x.detach()
     return {part: [heads[i] for i in sorted(heads)] for part, heads in found.items()}

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from mha_lesson.attention import attend, heads_of, merge_heads
-from mha_lesson.execution import is_traced, plain_weight
+from mha_lesson.execution import is_traced
 from mha_lesson.masks import fit_axes, out_of_reach
 from mha_lesson.refusals import require_ids, require_kind, require_placement
 from mha_lesson.refusals.of_attention import require_output
@@ -383,8 +383,7 @@ class GroupedQueryAttention(nn.Module):
             TypeError, ValueError: an argument does not fit; the sentence says which and why, and
                 the cache is as it was.
         """
-        weight, sizes = plain_weight(self.w_qkv), (self.d_model, self.n_heads)
-        require_step(x, cache, mask, return_weights, weight, sizes, KVCache)
+        require_step(self, x, cache, mask, return_weights, KVCache)
         n_seen = 0 if cache is None else cache.length
         n_new, h, h_kv = x.shape[1], self.n_heads, self.n_kv_heads
 
@@ -443,7 +442,7 @@ def _attend_in_groups(
     if n_new == 1:  # the heads of a group are g queries: k and v are read once for all of them
         q = q.reshape(B, h_kv, g, d_k)
         if mask is not None and mask.shape[1] > 1:
-            mask = mask.reshape(-1, h_kv, g, mask.shape[-1])
+            mask = mask.reshape(mask.shape[0], h_kv, g, mask.shape[-1])
     elif g > 1:  # a group is a sequence of its own
         q = q.reshape(B * h_kv, g, n_new, d_k)
         k, v = (x.reshape(B * h_kv, 1, n_keys, d_k).expand(-1, g, -1, -1) for x in (k, v))

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_lesson.execution import plain_weight
 from mha_lesson.refusals import (
     describe,
     require_bool,
@@ -76,19 +77,10 @@ def require_attention_call(
 
 
 def require_module_call(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    causal: Any,
-    return_weights: Any,
-    weight: Tensor | None,
-    sizes: tuple[int, int],
+    layer: Any, query: Any, key: Any, value: Any, mask: Any, causal: Any, return_weights: Any
 ) -> None:
-    """query (B, T_q, d_model), key, value (B, T_k, d_model), or all without B; options that fit.
-
-    `weight` is that of the projections, as for `require_tokens_for`; `sizes` are d_model and h.
-    """
+    """query (B, T_q, d_model), key, value (B, T_k, d_model), or all without B; options that fit."""
+    weight = plain_weight(layer.w_qkv)
     for name, x, axes in (
         ("query", query, "(B, T_q, d_model)"),
         ("key", key, "(B, T_k, d_model)"),
@@ -101,7 +93,7 @@ def require_module_call(
             raise ValueError(
                 f"{name} must have shape {axes}, or the same without B; got {describe(x)}."
             )
-        require_tokens_for(weight, sizes[0], name, x)
+        require_tokens_for(weight, layer.d_model, name, x)
         if weight is None and not _autocast_takes(query, x):
             _require_alike(query, name, x)
         if x is not query and x.shape[:-2] != query.shape[:-2]:
@@ -110,7 +102,7 @@ def require_module_call(
             )
     _require_one_length(key, value)
     B = query.shape[0] if query.ndim > 2 else 1
-    scores = (B, sizes[1], query.shape[-2], key.shape[-2])
+    scores = (B, layer.n_heads, query.shape[-2], key.shape[-2])
     _require_options(mask, causal, return_weights, query, scores)
 
 
@@ -151,10 +143,7 @@ def require_lengths(lengths: Tensor, n_tokens: Any) -> None:
 
 
 def require_tokens_for(weight: Tensor | None, d_model: int, name: str, x: Tensor) -> None:
-    """Tokens (…, d_model) for a module with the projections' `weight`.
-
-    None: something stands around the layer, which only asks for floats.
-    """
+    """Tokens (…, d_model) for projections with this `plain_weight`; without one, any floats."""
     if x.shape[-1] != d_model:
         raise ValueError(
             f"{name} must be d_model = {d_model} wide in its last axis; got {describe(x)}."

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_lesson.execution import plain_weight
 from mha_lesson.refusals import (
     IDS,
     describe,
@@ -71,20 +72,11 @@ def require_layer(
 
 
 def require_step(
-    x: Any,
-    cache: Any,
-    mask: Any,
-    return_weights: Any,
-    weight: Tensor | None,
-    sizes: tuple[int, int],
-    kind: type,
+    layer: Any, x: Any, cache: Any, mask: Any, return_weights: Any, kind: type
 ) -> None:
-    """x (B, T_new, d_model) for this layer; a cache (of this kind) and a mask, or None of them.
-
-    `weight` and `sizes` as for `require_module_call`.
-    """
+    """x (B, T_new, d_model) for this layer; a cache (of this kind) and a mask, or None of them."""
     require_axes("x", x, 3, "(B, T_new, d_model)")
-    require_tokens_for(weight, sizes[0], "x", x)
+    require_tokens_for(plain_weight(layer.w_qkv), layer.d_model, "x", x)
     if cache is not None:
         require_kind("cache", cache, kind)
         now = backward_pass()
@@ -98,7 +90,7 @@ def require_step(
     if mask is not None:
         B, n_new, _ = x.shape
         n_all = n_new + (0 if cache is None else cache.length)
-        require_mask(mask, x, (B, sizes[1], n_new, n_all))
+        require_mask(mask, x, (B, layer.n_heads, n_new, n_all))
 
 
 def backward_pass() -> int:

@@ -17,10 +17,9 @@ import new_process
 HOUSE = Path(mha_lesson.__file__).parents[1]
 FLOORS = (
     # what is taught, and what it stands on
-    ("mha_lesson.refusals", "mha_lesson.refusals.of_attention", "mha_lesson.refusals.of_decoding",
-     "mha_lesson.runtime"),
-    ("mha_lesson.masks", "mha_lesson.execution", "mha_lesson.conversion", "mha_lesson.attention",
-     "mha_lesson.decoding"),
+    ("mha_lesson.execution", "mha_lesson.refusals", "mha_lesson.refusals.of_attention",
+     "mha_lesson.refusals.of_decoding", "mha_lesson.runtime"),
+    ("mha_lesson.masks", "mha_lesson.conversion", "mha_lesson.attention", "mha_lesson.decoding"),
     # what is built around it, trained, loaded and measured
     ("mha_lesson.progress", "mha_lesson.tasks", "mha_lesson.heads", "mha_lesson.text",
      "mha_lesson.models", "mha_lesson.training", "mha_lesson.pretrained", "mha_lesson"),

@@ -536,6 +536,23 @@ def test_second_and_forward_derivatives_of_the_path_with_weights():
     assert torch.autograd.gradcheck(output, (x,), check_forward_ad=True, fast_mode=True)
 
 
+@BOTH_PATHS
+def test_many_masks_at_once_by_vmap(return_weights):
+    """As whoever cuts one link after the other asks for: only the masks are a batch."""
+    query, key, masks = (
+        torch.randn(2, 3, 5, 7),
+        torch.randn(2, 3, 11, 7),
+        torch.rand(13, 5, 11) < 0.5,
+    )
+    masks[0, 2] = True
+
+    def context(mask):
+        result = scaled_dot_product_attention(query, key, key, mask, return_weights=return_weights)
+        return result[0] if return_weights else result
+
+    assert_close(torch.func.vmap(context)(masks), torch.stack([*map(context, masks)]))
+
+
 # Dropout
 
 

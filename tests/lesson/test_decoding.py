@@ -170,12 +170,17 @@ def test_with_as_many_heads_it_is_the_taught_class(device):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_no_new_token_with_a_mask_and_nothing_held():
-    module, cache = layer(2, window=1), KVCache()
-    module(tokens(5), cache)
-    blocked = torch.zeros(0, 5, dtype=torch.bool)
-    output, weights = module(tokens(0), cache, mask=blocked, return_weights=True)
-    assert output.shape == (B, 0, D_MODEL) and weights.shape == (B, H, 0, 0)
+@pytest.mark.parametrize("sizes", [(B, 0), (0, 0), (0, 1), (0, 3)], ids=str)
+def test_no_new_token_and_no_sequence(sizes):
+    """With a mask of every kind; the window leaves nothing held."""
+    n, n_new = sizes
+    for axes in ("T_new T", "n 1 T_new T", "n h T_new T", "1 h T_new T"):
+        module, cache = layer(2, window=1), KVCache()
+        module(tokens(5)[:n], cache)
+        named = {"n": n, "h": H, "T_new": n_new, "T": 5 + n_new, "1": 1}
+        blocked = torch.zeros([named[axis] for axis in axes.split()], dtype=torch.bool)
+        output, weights = module(tokens(n_new)[:n], cache, mask=blocked, return_weights=True)
+        assert output.shape == (n, n_new, D_MODEL) and weights.shape == (n, H, n_new, n_new)
 
 
 def test_each_projection_starts_by_glorots_rule_for_itself():

@@ -110,6 +110,17 @@ def test_files_of_other_layouts_are_read_and_named():
             assert_close(bare(x, causal=True), expected(x, causal=True))
 
 
+def test_a_fused_weight_that_is_square_is_read_beside_its_output():
+    """Of 3·h·d_k = d_model both ways to read it would fit."""
+    fused, o, x = torch.randn(12, 12), torch.randn(12, 4), torch.randn(2, 5, 12)
+    expected = MultiHeadAttention(12, 2, d_k=2, bias=False)
+    expected.load_state_dict(named("w_qkv.weight w_o.weight", (fused, o)))
+    for said, weights in (("fused, with", (fused, o)), ("fused, turned", (fused.T, o.T))):
+        mha = MultiHeadAttention(12, 2, d_k=2, bias=False)
+        assert mha.load_layout(named("c_attn.weight c_proj.weight", weights)).startswith(said)
+        assert_close(mha(x), expected(x))
+
+
 def test_other_files_are_refused_by_what_they_are():
     mha, square = MultiHeadAttention(6, 3), torch.zeros(6, 6)
     good = named("q.weight k.weight v.weight o.weight", [square] * 4)
@@ -123,6 +134,11 @@ def test_other_files_are_refused_by_what_they_are():
         ({"other.q.weight": square}, "got 'other.q.weight', another thing or one of these again"),
         ({"query_key_value.weight": torch.zeros(18, 6)}, "got 'query_key_value.weight'"),
         ({"v.weight": 3}, "a Tensor; got int 3"),
+        ({"v.weight": square.long()}, "v.weight'] must be a floating-point"),
+        ({"v.weight": square.to_sparse()}, "v.weight'] must be a dense"),
+        ({"v.weight": square.to("meta")}, "must hold values; v is on the meta device"),
+        ({5: square}, "each name in state_dict must be a string; got int 5"),
+        ({"heads.1.v.weight": square[:2]}, "heads of one size; v has several"),
     ):
         with pytest.raises((TypeError, ValueError), match=words.replace("\\\\", "\\")):
             mha.load_layout(good | change)
