@@ -78,7 +78,9 @@ class Attempt:
 
     @cached_property
     def raised(self) -> list[Trial]:
-        return [t for t in self.trials if isinstance(t.outcome, Raised)]
+        """Those that stopped; first where a name is unknown, which hangs on no input."""
+        stopped = [t for t in self.trials if isinstance(t.outcome, Raised)]
+        return sorted(stopped, key=lambda t: getattr(t.outcome, "kind", "") != "NameError")
 
     @cached_property
     def shown(self) -> Trial:
@@ -100,13 +102,17 @@ class Attempt:
 
 
 def most_telling(wrong: list[Trial]) -> Trial:
-    """The trial to show: one that returned, whose sizes all differ, and of these the smallest."""
+    """The trial to show: one that returned, whose sizes all differ, and of these the smallest.
 
-    def size(trial: Trial) -> tuple[bool, bool, int]:
+    Right values in another dtype come last.
+    """
+
+    def size(trial: Trial) -> tuple[bool, bool, bool, int]:
         tensors = [x for x in trial.case.inputs if isinstance(x, Tensor)]
         axes = list(trial.case.sizes.values())
         vague = 1 in axes or len(set(axes)) < len(axes)
-        return isinstance(trial.outcome, Raised), vague, sum(x.numel() for x in tensors)
+        raised, numbers = isinstance(trial.outcome, Raised), sum(x.numel() for x in tensors)
+        return trial.only_float_width, raised, vague, numbers
 
     return min(wrong, key=size)
 
@@ -142,11 +148,12 @@ SINGLE_MATRICES = (
 
 def where_right(attempt: Attempt) -> str:
     """On which inputs all is right, as a sentence; empty where that cannot be said in short."""
-    right = [t for t in attempt.trials if t.difference is None]
-    if not right:
+    right = [t for t in attempt.trials if t.difference is None or t.only_float_width]
+    wrong = [t for t in attempt.wrong if not t.only_float_width]
+    if not right or not wrong:
         return ""
     of_right, of_wrong = (
-        {getattr(t.case.inputs[0], "ndim", 0) for t in some} for some in (right, attempt.wrong)
+        {getattr(t.case.inputs[0], "ndim", 0) for t in some} for some in (right, wrong)
     )
     if max(of_right) == 2 < min(of_wrong):
         return SINGLE_MATRICES

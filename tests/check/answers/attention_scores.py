@@ -306,7 +306,7 @@ def scores_distance(Q, K):
     return -torch.cdist(Q, K) / math.sqrt(Q.shape[-1])
 
 
-@slips("error:unpacking")
+@slips("single_matrices")
 def scores_double_loop(Q, K):
     n, d = Q.shape
     m, _ = K.shape
