@@ -10,7 +10,7 @@ from io import TextIOWrapper
 COMMANDS = {  # word -> what it does, and the module whose `main` takes the rest of the line
     "lab": ("open the course in JupyterLab, on your own copies (the default)", "lab.command"),
     "export": ("run a notebook and save it as a page that moves offline", "pages.export"),
-    "practice": ("write a notebook with three exercises that are due, from memory", "lab.practice"),
+    "practice": ("write a notebook with what is due, from memory", "lab.practice"),
     "test": ("write a final test for a class, with its key", "classroom.final_test"),
     "classroom": ("run a folder of submitted notebooks: who solved what", "classroom.command"),
     "worksheets": ("write sheets with numbers to compute by hand, and a key", "pages.worksheets"),

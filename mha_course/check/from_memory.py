@@ -1,4 +1,4 @@
-"""From memory: a notebook with three exercises that are due, some of them in another layout.
+"""From memory: a notebook with up to three exercises that are due, some in another layout.
 
 `check.practice()` writes it, and its cells call `check.practice.split_heads(split_heads)`. What was
 got wrong the last time is only named after the answer.
@@ -27,8 +27,10 @@ from mha_course.check.exercises import Exercise
 from mha_course.check.exercises.variants import VARIANTS
 from mha_course.check.journal import Attempt
 from mha_course.check.schedule import Due, due
+from mha_course.collection.bank import Question
 
 CLASS = "MultiHeadAttention"
+BUILT_UP = [f"{n:02}" for n in range(7)]  # each of these notebooks is read after those before it
 MOST = 3  # exercises in one sitting
 MINUTES = 30  # that these took the first time; from memory it is about half
 EXERCISE = re.compile(r"#+ (.*?)\n\n\*\w+, (\d+) minutes\.\* *(.*)", re.S)
@@ -69,11 +71,15 @@ class Written(NamedTuple):
         return f'<a href="{self.path.name}">{self.path.name}</a> lies beside your notebooks.'
 
 
-class Nothing:
-    """That there is nothing to practise yet."""
+class Nothing(NamedTuple):
+    """That there is nothing to practise yet, or today."""
+
+    next: Due | None
 
     def __repr__(self) -> str:
-        return NOTHING
+        if self.next is None:
+            return NOTHING
+        return f"Nothing is due today. {self.next.name} comes back on {_named(self.next.day)}."
 
 
 def clear_away(folder: Path, day: date) -> None:
@@ -103,12 +109,12 @@ class Practice:
         """Writes a notebook with what is due into the learner's folder, and never over another.
 
         With `whole_class` it asks for the class of exercise 11 alone, from an empty page. Where
-        nothing was met yet there is nothing to ask, and no file.
+        nothing was met yet, or is due, there is nothing to ask, and no file.
         """
         here, day = journal.folder(), journal.today()
         clear_away(here, day)
-        if not whole_class and not self.due():
-            return Nothing()
+        if not whole_class and not (self.due() and (self.chosen(day) or self.questions(day))):
+            return Nothing(min(self.due(), key=lambda one: one.day, default=None))
         if not (here / journal.FILE).exists():
             journal.table([], keep=True)  # practice needs to know what was solved when
         notebook = self.notebook([Due(CLASS, day)] if whole_class else self.chosen(day), day)
@@ -132,13 +138,19 @@ class Practice:
         return due(journal.attempts(), journal.states(), [*self.exercises])
 
     def chosen(self, day: date) -> list[Due]:
-        """At most three that fit into a sitting; the class fills one, and so comes alone."""
+        """At most three that are due and fit into a sitting; the class fills one alone."""
         chosen: list[Due] = []
-        for one in sorted(self.due(), key=lambda d: d.day > day):  # what is not due yet comes last
+        for one in (d for d in self.due() if d.day <= day):
             minutes = sum(statements()[c.name].minutes for c in (*chosen, one))
             if len(chosen) < MOST and minutes <= MINUTES:
                 chosen.append(one)
         return chosen
+
+    def questions(self, day: date) -> list[Question]:
+        """Of the notebooks with an exercise that was tried, and of those that lead up to them."""
+        met = {self.exercises[name].notebook for name in journal.states() if name in self.exercises}
+        last = max(met.intersection(BUILT_UP), default="00")
+        return asked_of.chosen(day, met.union(b for b in BUILT_UP if b <= last), MOST)
 
     def in_its_layout(self, one: Due) -> Exercise:
         """The exercise itself until it is known, then its variants in turn."""
@@ -167,11 +179,8 @@ class Practice:
             calls = f"check.practice.{problem.name}({problem.name})"
             cells += [_cell(asked.text), _cell(asked.stub, "code"), _cell(calls, "code")]
         if not whole:
-            met = journal.states().keys() & self.exercises.keys()
-            books = {"00", *(self.exercises[name].notebook for name in met)}
-            questions = asked_of.chosen(day, books, MOST)
             cells += [_cell("## Questions")]
-            for text, code in asked_of.cells(questions):
+            for text, code in asked_of.cells(self.questions(day)):
                 cells += [_cell(text), _cell(code, "code")]
         kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
         kept = {"kernelspec": kernel, "practice": fingerprint(cells)}
@@ -184,7 +193,7 @@ def _since(problem: Exercise, report: Report, past: list[Attempt], minutes: int)
     today = {key for a in past if a.day == journal.today() for key in a.slips}
     past = [a for a in past if a.day < journal.today()]
     last = past[-1] if past else Attempt(journal.today(), problem.name, False)
-    on = f"{last.day:%A}, {last.day.day} {last.day:%B}"
+    on = _named(last.day)
     keys = dict.fromkeys(key for a in past if a.day == last.day for key in a.slips)
     if keys.keys() & {*report.slips}:
         yield f"The same as on {on}."
@@ -195,6 +204,10 @@ def _since(problem: Exercise, report: Report, past: list[Attempt], minutes: int)
     if minutes and report.passed and problem.name == CLASS:
         before = f", and {last.minutes} on {on}" if last.minutes else ""
         yield f"It took {counted(minutes, 'minute')}{before}."
+
+
+def _named(day: date) -> str:
+    return f"{day:%A}, {day.day} {day:%B}"
 
 
 class Asked(NamedTuple):

@@ -1,5 +1,5 @@
-"""Write a notebook into ./my_notebooks: three exercises that are due, to be solved from memory in
-about a quarter of an hour. Nothing is overwritten.
+"""Write a notebook into ./my_notebooks: up to three exercises that are due, to be solved from
+memory in about a quarter of an hour, and questions. Nothing is overwritten.
 """
 
 import argparse

@@ -102,8 +102,9 @@ def test_six_weeks_bring_back_what_they_should(sitting):
         never = [name for name in ready if card[name][0] == 0]
         assert names == [from_memory.CLASS] or from_memory.CLASS not in names
         minutes = sum(from_memory.statements()[name].minutes for name in names)
-        assert len(names) == from_memory.MOST or minutes > from_memory.MINUTES - 20
-        assert {*names} <= card.keys()
+        as_many = len(names) == min(len(ready), from_memory.MOST)
+        assert as_many or minutes > from_memory.MINUTES - 20
+        assert {*names} <= {*ready}
         assert minutes <= from_memory.MINUTES
         assert not never or card[names[0]][0] == 0
         if len(ready) == 1:
@@ -131,6 +132,27 @@ def test_with_nothing_met_there_is_nothing_to_ask(sitting, tmp_path):
     assert not [*tmp_path.glob("*.ipynb")] and check.practice.chosen(MONDAY) == []
 
 
+def test_nothing_is_asked_before_its_day(sitting, tmp_path, monkeypatch):
+    journal.remember(check.Report("split_heads", True))
+    assert check.practice.chosen(MONDAY) == []
+    text = check.practice().path.read_text("utf-8")  # questions alone
+    assert "split_heads" not in text and text.count("practice.answer") == from_memory.MOST
+    monkeypatch.setattr(asked, "chosen", lambda *_: [])
+    assert "split_heads comes back on Tuesday, 3 March." in str(check.practice())
+    assert len([*tmp_path.glob("*.ipynb")]) == 1
+
+
+def test_questions_are_of_the_notebooks_that_lead_up_to_a_solved_exercise(sitting):
+    def books():
+        days = (MONDAY + timedelta(n) for n in range(60))
+        return {q.notebook for day in days for q in check.practice.questions(day)}
+
+    journal.remember(check.Report("rotate", True))
+    assert books() == {"00", "10"}
+    journal.remember(check.Report("masked_softmax", False))  # 02 and 05 have none in their threads
+    assert books() == {"00", "01", "02", "03", "04", "10"}
+
+
 def test_a_log_that_was_cut_off_or_is_not_ours_loses_nothing_else(sitting):
     journal.remember(check.Report("split_heads", True), "split_heads")
     log = Path(journal.LOG)
@@ -146,6 +168,7 @@ def test_a_log_that_was_cut_off_or_is_not_ours_loses_nothing_else(sitting):
 def test_the_notebook(sitting, tmp_path):
     for name in COURSE[:3]:
         journal.remember(check.Report(name, True))
+    sitting(MONDAY + timedelta(1))
     first, second = check.practice(), check.practice(whole_class=True)
     assert first.path != second.path and first.path.parent == tmp_path
     notebook = notebooks.read(first.path)
@@ -214,6 +237,7 @@ def test_a_question_is_judged_and_one_answered_wrongly_comes_back(sitting, name,
 
 def test_files_of_earlier_days_are_cleared_unless_written_in(sitting, tmp_path):
     journal.remember(check.Report("split_heads", True))
+    sitting(MONDAY + timedelta(1))
     untouched, written, broken = check.practice().path, check.practice().path, check.practice().path
     text = written.read_text("utf-8").replace("def split_heads(x, n_heads):", "def split(x):")
     written.write_text(text, "utf-8")
@@ -221,7 +245,7 @@ def test_files_of_earlier_days_are_cleared_unless_written_in(sitting, tmp_path):
     own = tmp_path / "practice_of_mine.ipynb"
     own.write_text("{}")
     assert untouched.exists()
-    sitting(MONDAY + timedelta(1))
+    sitting(MONDAY + timedelta(2))
     check.practice()
     assert not untouched.exists() and written.exists() and broken.exists() and own.exists()
 
