@@ -201,4 +201,4 @@ def test_any_right_class_is_the_same_as_version_1(answer):
         exec(before, names)
         said.append(eval(last, names))
     assert isinstance(names["second"], answer.function)
-    assert said == [True, [False, True]]
+    assert said == [True, [True, False]]
