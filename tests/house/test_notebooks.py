@@ -9,6 +9,7 @@ import dis
 import itertools
 import re
 import statistics
+from contextlib import suppress
 from copy import copy
 from functools import cache
 from types import CodeType
@@ -436,3 +437,32 @@ def test_three_questions_are_said_first_as_the_bank_has_them(path):
     assert len(said) == len({*said}) == 3
     again = notebooks.with_questions(notebooks.read(path), path.name[:2])
     assert [cell.source for cell in again.cells] == [cell.source for cell in notebook.cells]
+
+
+LINES = {  # cells before, the line's, its check; what is right, and what is not
+    "02": (
+        ("imports", "x", "three-matrices", "three-projections", "values-check"),
+        "V = X @ W_v.T + b_v", ("V = X @ W_v.T", "V = (X @ W_v.T + b_v).T", "V = X @ W_k.T + b_k"),
+    ),
+    "05": (
+        ("imports", "by-hand", "by-hand-sum-code", "by-hand-sum-check"),
+        "write_1 = head_1 @ W_o[:, 2:].T",
+        ("write_1 = head_1 @ W_o[:, 2:]", "write_1 = head_1 @ W_o[:, :2].T", "write_1 = 1"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("book", LINES)
+def test_a_line_to_write_is_judged_and_nothing_in_its_place(book, capsys):
+    names, right, wrong = LINES[book]
+    code = {cell.id: cell.source for cell in notebooks.read(*notebooks.paths(book)).cells}
+    *before, line, check = (code[name] for name in names)
+    kernel = {}
+    for source in before:
+        exec(source, kernel)
+    dots = right.partition(" = ")[0] + " = ..."
+    for answer, sign in ((dots, "○"), *((w, "✗") for w in wrong), (right, "✓"), ("1 / 0", "○")):
+        with suppress(ZeroDivisionError):
+            exec(line.replace(dots, answer), kernel)
+        exec(check, kernel)
+        assert capsys.readouterr().out[0] == sign, answer
