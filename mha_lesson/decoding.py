@@ -448,7 +448,7 @@ def _attend_in_groups(
         k, v = (x.reshape(B * h_kv, 1, n_keys, d_k).expand(-1, g, -1, -1) for x in (k, v))
         if mask is not None and mask.shape[1] > 1:
             mask = mask.expand(B, -1, -1, -1).reshape(B * h_kv, g, *mask.shape[2:])
-        elif mask is not None and len(mask) > 1:
+        elif mask is not None and mask.shape[0] > 1:  # `len` would fix B in a graph
             mask = mask.repeat_interleave(h_kv, dim=0)
     context, weights = attend(q, k, v, mask, causal, 0.0, return_weights)
     weights = None if weights is None else weights.reshape(B, h, n_new, n_keys)

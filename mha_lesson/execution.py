@@ -41,7 +41,7 @@ def thirds_of(layer: nn.Linear, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
     biases = (None,) * 3 if layer.bias is None else layer.bias.chunk(3)
     for x, weight, bias in zip(inputs, layer.weight.chunk(3), biases, strict=True):
         if x.ndim == 3 and x.stride(0) == 0:  # one expanded sequence: projected once
-            yield F.linear(x[:1], weight, bias).expand(len(x), -1, -1)
+            yield F.linear(x[:1], weight, bias).expand(x.shape[0], -1, -1)
         else:
             yield F.linear(x, weight, bias)
 

@@ -206,6 +206,26 @@ def test_what_is_traced_with_one_mask_serves_another():
             assert_close(traced(*given), called(*given))
 
 
+AXES = {0: "B", 1: "T"}, {0: "B", 3: "T"}  # of x and mask
+
+
+def sizes():
+    """What B and T may be, for exporters."""
+    dims = {name: torch.export.Dim(name, min=2, max=64) for name in "BT"}
+    return [{axis: dims[name] for axis, name in given.items()} for given in AXES]
+
+
+@pytest.mark.long  # imports PyTorch's compiler
+@torch.no_grad()
+def test_one_exported_graph_serves_any_batch_and_length():
+    for kind, how in CALLS:
+        called = Called(MAKERS[kind](), **how)
+        first, *others = batches()
+        graph = torch.export.export(called, first, dynamic_shapes=sizes(), strict=False).module()
+        for given in others:
+            assert_close(graph(*given), called(*given))
+
+
 @pytest.mark.long  # minutes, and libraries of a maintainer's
 @pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "older"])
 def test_both_onnx_exporters_give_what_the_layer_gives(tmp_path, dynamo):
@@ -214,12 +234,10 @@ def test_both_onnx_exporters_give_what_the_layer_gives(tmp_path, dynamo):
     for kind, how in CALLS:
         called = Called(MAKERS[kind](), **how)
         first, *others = batches()
-        axes = {0: "B", 1: "T"}, {0: "B", 3: "T"}
         if dynamo:
-            sizes = {name: torch.export.Dim(name, min=2, max=64) for name in "BT"}
-            which = {"dynamic_shapes": [{i: sizes[n] for i, n in x.items()} for x in axes]}
+            which = {"dynamic_shapes": sizes()}
         else:
-            which = {"dynamic_axes": dict(zip(("x", "mask"), axes, strict=True))}
+            which = {"dynamic_axes": dict(zip(("x", "mask"), AXES, strict=True))}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.onnx.export(
