@@ -539,11 +539,8 @@ def test_second_and_forward_derivatives_of_the_path_with_weights():
 @BOTH_PATHS
 def test_many_masks_at_once_by_vmap(return_weights):
     """As whoever cuts one link after the other asks for: only the masks are a batch."""
-    query, key, masks = (
-        torch.randn(2, 3, 5, 7),
-        torch.randn(2, 3, 11, 7),
-        torch.rand(13, 5, 11) < 0.5,
-    )
+    query, key = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
+    masks = torch.rand(13, 5, 11) < 0.5
     masks[0, 2] = True
 
     def context(mask):
