@@ -78,11 +78,11 @@ export class View {
     el.classList.add("mha-view");
     const id = `mha-keys-${views++}`;
     el.innerHTML = `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}</style><div class="mha-head"><p class="mha-alert" role="alert"></p>
-      <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><label class="mha-range"><input
-      type="checkbox" data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label><div class="mha-stage"><canvas tabindex="0"
+      <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><div class="mha-stage"><canvas tabindex="0"
       role="application" aria-roledescription="picture" aria-describedby="${id}" data-lm-suppress-shortcuts="true"></canvas><div
       class="mha-spot"></div></div><div class="mha-reading" aria-hidden="true"></div><div class="mha-more"><details><summary>Tables
-      and keys</summary><p>${KEYS}</p><div class="mha-tables"></div></details></div>`;
+      and keys</summary><p>${KEYS}</p><div class="mha-tables"></div></details><label><input type="checkbox"
+      data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label></div>`;
     const $ = (s) => el.querySelector(s);
     [this.head, this.stage, this.canvas, this.reading, this.said, this.spot] =
       ["head", "stage", "stage canvas", "reading", "said", "spot"].map((name) => $(`.mha-${name}`));
@@ -162,14 +162,13 @@ export class View {
       this.pinned = null;
     }
     if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow);
-    const maps = scene.marks.filter((m) => m.by_row && m.kind === "heatmap");
-    this.offered = maps.some((m) => !m.numbers);
-    this.ranged ||= maps.length > 0; // then its line stays: nothing jumps
-    this.ownRange.parentElement.style.display = this.ranged ? "" : "none";
+    const maps = scene.marks.filter((m) => m.kind === "heatmap");
+    this.offered = maps.some((m) => m.by_row && !m.numbers);
+    this.ownRange.parentElement.style.display = maps.length ? "" : "none";
     this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
     this.canvas.setAttribute("aria-label", scene.alt);
     const was = this.caption.textContent;
-    this.caption.textContent = scene.caption;
+    if (was !== scene.caption) this.caption.textContent = scene.caption;
     this.tell(150);
     this.settle();
     this.draw();
