@@ -28,6 +28,7 @@ MOVED = 1  # for an explorer
 SEEN = 0.5  # for a picture that stands still, and for a claim's verdict
 QUESTION_TABLE = re.compile(r"^\| ask before [`*](.*)[`*] \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
 SESSION = re.compile(r"^(\| \d+ \| )((?:from memory, )?\d\d\b[^|]*)( \| )\d+ \| [^|]*( \|)", re.M)
+MAPPED = re.compile(r"^(\| [^|]+ \| )(\d\d\b[^|]*)( \| )\d+(?= \|$)", re.M)  # to a syllabus
 RECALL = 10  # for three exercises from memory, at the start of a session
 PART = re.compile(
     r"(\d\d)(?: from \*([^*]+)\* on)?(?: up to \*([^*]+)\*)?(?: with \*([^*]+)\*)?(?:, |$)"
@@ -112,9 +113,9 @@ def with_new_tables(text: str, books: dict[str, NotebookNode]) -> str:
     questions = {part[:2]: QUESTION_TABLE.findall(part) for part in parts}
     text = "### ".join(_with_timetable(part, books, questions) for part in parts)
     first = sum(short for name, (short, _) in of.items() if name < "07")
-    everything = sum(whole for name, (_, whole) in of.items() if name < "12")  # beyond both ways
+    everything = sum(whole for name, (_, whole) in of.items() if name < "12")  # beyond: extra
     text = re.sub(r"(?<=notebooks 00 to 06, )\d+(?= minutes)", str(first), text)
-    return re.sub(r"(?<=notebooks after those, )[\d,]+(?= minutes)", f"{everything:,}", text)
+    return re.sub(r"(?<=\*second readings\*, )[\d,]+(?= minutes)", f"{everything:,}", text)
 
 
 def _sum_row(row: re.Match[str], of: list[tuple[int, int]]) -> str:
@@ -165,12 +166,18 @@ def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[s
     def fives(minute: float) -> int:
         return 5 * round(minute / 5)
 
-    def session(row: re.Match[str]) -> str:
-        parts = PART.findall(row[2])
-        lengths = [
+    def lengths_of(parts: list[tuple[str, ...]]) -> list[float]:
+        return [
             in_class(between(cells[book], *at) + fold(books[of[book]], also), questions[book])
             for book, *at, also in parts
         ]
+
+    def mapped(row: re.Match[str]) -> str:
+        return f"{row[1]}{row[2]}{row[3]}{5 * ceil(sum(lengths_of(PART.findall(row[2]))) / 5)}"
+
+    def session(row: re.Match[str]) -> str:
+        parts = PART.findall(row[2])
+        lengths = lengths_of(parts)
         first = OPENING + RECALL * row[2].startswith("from memory")
         total = first + sum(lengths)
         now, rests, marks = float(first), total > UNBROKEN, []
@@ -182,4 +189,4 @@ def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[s
             now += minutes
         return f"{row[1]}{row[2]}{row[3]}{5 * ceil(total / 5)} | {', '.join(marks)}{row[4]}"
 
-    return SESSION.sub(session, plan)
+    return MAPPED.sub(mapped, plan) if plan.startswith("A map") else SESSION.sub(session, plan)

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
@@ -128,12 +129,12 @@ def words(rows: list[Row]) -> str:
         )
         return f"{name:{width}}  {marks}"
 
-    lines = []
+    lines = [_handed_in(rows), ""]
     if found := looks(rows):
         lines += [f"Look at {sum(len(look.answers) for look in found)}:"]
         for look in found:
             what = LABELS.get(look.exercise, "files")
-            lines.append(f"  {what}: {_first(look.why)} ({_some([*look.answers])})")
+            lines.append(f"  {what}: {_first(look.why)} ({_some(look.answers)})")
     if groups := slips(rows):
         lines += ["", "Teach again:"]
         lines += [f"  {len(s.answers)} learner{'s' * (len(s.answers) > 1)}, "
@@ -149,12 +150,21 @@ def words(rows: list[Row]) -> str:
 
 def _first(text: str) -> str:
     """The first sentence of a reason."""
-    return text.splitlines()[0][:120] if text else ""
+    return shorten(text.splitlines()[0], 120, placeholder=" …") if text else ""
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more
+def _some(names: Iterable[str]) -> str:
+    first, more = [*names][:4], [*names][4:]
+    return ", ".join(first) + (f" and {len(more)} more" if more else "")
+
+
+def _handed_in(rows: list[Row]) -> str:
+    """How many there are, and who handed in nothing."""
+    nothing = [r.learner.name for r in rows if not r.submissions and not r.learner.others]
+    files = sum(len(r.submissions) for r in rows)
+    return f"{len(rows)} learners, {files} notebooks" + (
+        f"; nothing from {len(nothing)} ({_some(nothing)})" if nothing else ""
+    )
 
 
 # --- pages ---------------------------------------------------------------------------------------
@@ -164,7 +174,7 @@ def class_page(rows: list[Row], files: dict[str, str]) -> str:
     """Learners × exercises, what the class gets wrong, and what was handed in."""
     return _templates().get_template("class.html.j2").render(
         title="Who solved what", rows=rows, files=files, slips=slips(rows), guesses=guesses(rows),
-        looks=looks(rows), reread=sections(),
+        looks=looks(rows), reread=sections(), handed_in=_handed_in(rows),
         questions=questions(), asked=rows[0].names, sandbox=sandbox(rows), warning=warning(),
         solved_by=[sum(r.state(n) == DONE for r in rows) for n in rows[0].names],
     )  # fmt: skip
@@ -186,6 +196,7 @@ def _templates() -> Environment:
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     made.filters["prose"] = lambda text: Markup(prose(text))
+    made.filters["some"] = _some
     made.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
     made.globals |= {"SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS}
     return made

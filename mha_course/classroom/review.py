@@ -34,6 +34,11 @@ class Slip:
     answers: dict[str, str]
 
     @property
+    def shared(self) -> bool:
+        """Whether it is for the whole class: named, and of several learners."""
+        return self.key != OTHERS and len(self.answers) > 1
+
+    @property
     def shortest(self) -> str:
         """The one to show, without its learner's name."""
         return min(filter(None, self.answers.values()), key=len, default="")
@@ -78,7 +83,10 @@ def _alike(rows: list[Row]) -> Iterator[Look]:
 
 
 def slips(rows: list[Row]) -> list[Slip]:
-    """Every ✗ of the class in a group, the most frequent first; a learner counts once in each."""
+    """Every ✗ of the class in a group, the most frequent first, those without a name last.
+
+    A learner counts once in each.
+    """
     # A submission can say anything: what no check says is left out.
     known = {(e.name, s.key): (s.does, s.asks) for e in ALL.values() for s in e.slips}
     made: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -92,4 +100,6 @@ def slips(rows: list[Row]) -> list[Slip]:
     order = [*ALL]
     groups = [Slip(*pair, *known.get(pair, (OTHERS_DO, "")), answers)
               for pair, answers in made.items()]  # fmt: skip
-    return sorted(groups, key=lambda s: (-len(s.answers), order.index(s.exercise), s.key))
+    return sorted(
+        groups, key=lambda s: (s.key == OTHERS, -len(s.answers), order.index(s.exercise), s.key)
+    )

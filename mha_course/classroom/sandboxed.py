@@ -17,14 +17,14 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 from mha_course.classroom.sandbox import slowness
-from mha_course.classroom.slices import Notebook, file_name
+from mha_course.classroom.slices import BY_TEXT, Notebook, file_name
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # What may not happen at all, and what may happen below the submission's own folder only.
@@ -40,7 +40,8 @@ MISSES = re.compile(
     r"is not defined|NotImplementedError)"
 )
 NOTHING_SAID = {"state": "tried", "slips": []}
-HIDDEN = "A cell of yours mentions it, but no statement at its top level gives this name a value."
+HIDDEN = "No statement at the top level of a cell gives this name a value."
+ABSENT = "It needs the module {}, which is not on this machine."
 ENDED = "Its process ended before the check did (os._exit, its memory, or a crash)."
 LATE = "It was stopped: it took too long, and could not be interrupted."
 INTERRUPTED = "Its cell was interrupted: it took too long."
@@ -152,16 +153,22 @@ class Session:
                 return {"cell": cell, **_stopped(self.book.broken[cell])}
             if cell not in self.given and not self.own(self.book.binding(name)):
                 return {"cell": cell, "state": "not run", "words": HIDDEN}
+        for _, i in [] if self.book.binding(name) else self.book.checks(name):
+            cell = self.book.statements[i].cell - 1  # where the answer should stand
+            loads = {name for s in self.book.statements if s.cell == cell for name in s.loads}
+            if cell not in self.given and loads & {*BY_TEXT, "get_ipython"}:  # exec, %run
+                return {"cell": cell, "state": "not run", "words": HIDDEN}
         return {}
 
     def verdict(self, name: str, candidate: Candidate) -> dict[str, Any]:
         """In a fork: runs what is needed, and says what the check says."""
         from mha_course import check
         from mha_course.check.exercises.variants import named
-        from mha_course.classroom.values import pack
+        from mha_course.classroom.values import heard, pack
 
         exercise, answers = named().get(name) or getattr(check, name), []
         space, errors, kind = self.namespace(), [], type(exercise)
+        called: set[str] = set()
         judge = kind.__call__
 
         def note(self: Any, answer: Any) -> Any:
@@ -174,7 +181,9 @@ class Session:
             try:
                 if i == candidate.until:
                     answers.clear()
-                self.book.run(i, space)
+                with heard(name) if self.own([i]) else nullcontext(called) as calls:
+                    self.book.run(i, space)
+                called |= calls
             except BaseException as error:  # as in a notebook: what stands below runs all the same
                 errors.append(error)
         kind.__call__ = judge
@@ -186,8 +195,11 @@ class Session:
             state = {True: "done", False: "tried", None: "open"}[report.passed]
             verdict = {"state": state, "slips": [*report.slips], "words": str(report)[:MOST_WORDS]}
             if report.passed:
-                packed, called = pack(exercise, answer)
-                return {**verdict, "values": packed, "called": called}
+                packed, calls = pack(exercise, answer)
+                return {**verdict, "values": packed, "called": min([*called, *calls], default="")}
+        said = [*map(str, errors), verdict.get("words", "")]
+        if absent := re.search(r"No module named '([\w.]+)'", "\n".join(said)):
+            return {**NOTHING_SAID, "state": "not run", "words": ABSENT.format(absent[1])}
         return _stopped(errors[0]) if errors and verdict["state"] == "open" else verdict
 
     def namespace(self) -> dict[str, Any]:

@@ -67,11 +67,16 @@ def skeleton(code: str) -> str:
     [tree, *_] = [*parsed(code), None]
     if tree is None:
         return ""
-    numbers: dict[str, str] = {}
-    for node in ast.walk(tree):
+    nodes, numbers = [*ast.walk(tree)], dict[str, str]()
+    methods = [f for n in nodes if isinstance(n, ast.ClassDef) for f in n.body]
+    stored = (n for n in nodes if isinstance(getattr(n, "ctx", None), ast.Store))
+    own = {getattr(n, "attr", getattr(n, "name", "")) for n in (*stored, *methods)}  # not torch's
+    for node in nodes:
         if isinstance(node, DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-        for field in ("id", "arg", "name"):
-            if isinstance(named := getattr(node, field, None), str):
-                setattr(node, field, numbers.setdefault(named, f"n{len(numbers)}"))
+        for field in ("id", "arg", "name", "attr"):
+            named = getattr(node, field, None)
+            if isinstance(named, str) and (field != "attr" or named in own):
+                space = "." * (field == "attr" or node in methods)
+                setattr(node, field, numbers.setdefault(space + named, f"n{len(numbers)}"))
     return ast.dump(tree) if sum(1 for _ in ast.walk(tree)) >= SMALL else ""

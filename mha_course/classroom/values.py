@@ -32,26 +32,25 @@ SAME = {  # exercise → what of the package is its answer, besides what has its
 BROKEN = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, SafetensorError)
 
 
-def pack(exercise: Any, answer: Any) -> tuple[list[Any], str]:
+def pack(exercise: Any, answer: Any) -> tuple[list[Any], list[str]]:
     """What the answer gives on each case, and its inputs where only the answer knows them.
 
-    And whose right answer it has called for that, if anybody's. Nothing of tests, which give
-    nothing.
+    And whose right answers it has called for that. Nothing of tests, which give nothing.
     """
     if not isinstance(exercise, Problem):
-        return [], ""
-    with undisturbed(), _heard(exercise.name) as called:
+        return [], []
+    with undisturbed(), heard(exercise.name) as called:
         bound = exercise.bind(answer) if exercise.bind else None
         call, cases = (bound.answer, bound.cases) if bound else (answer, exercise.cases)
         given = () if exercise.cases else [case.inputs for case in cases]
         outcomes = [run(call, case.inputs, set()) for case in cases]
     gave = [out.value if isinstance(out, Returned) else None for out in outcomes]
     pairs = [[_packed(x) for x in pair] for pair in zip_longest(given, gave)]
-    return pairs, min(called, default="")
+    return pairs, sorted(called)
 
 
 @contextmanager
-def _heard(name: str) -> Iterator[set[str]]:
+def heard(name: str) -> Iterator[set[str]]:
     """Which right answers run meanwhile: the package's own, and those of the checks."""
     problems = [e for e in (*check.EXERCISES, *check.SHORT) if isinstance(e, Problem)]
     whose = {problem.in_steps.__code__: "the check's own right answer" for problem in problems}
@@ -70,9 +69,9 @@ def _heard(name: str) -> Iterator[set[str]]:
     sys.setprofile(note)
     try:
         yield called
-    finally:
         if sys.getprofile() is not note:
             called.add("sys.setprofile")
+    finally:
         sys.setprofile(None)
 
 

@@ -35,6 +35,7 @@ from mha_course.classroom import (
     review,
     sandbox,
     sandboxed,
+    signs,
     values,
 )
 from mha_course.classroom.files import HandIn, Learner
@@ -738,13 +739,30 @@ UNSEEN = "globals()['fou' + 'nd'] = __import__('mha_lesson').split_heads"
         ((FROM_A_FILE,), "uses"),
         ((f"exec({RIGHT!r})",), "uses exec"),
         ((UNSEEN, GIVES.format("found")), "uses"),
+        (("import mha_lesson\nkept = vars(mha_lesson)['split' + '_heads'](torch.zeros(1, 2, 6), 3)",
+          f"def split_heads(x, n_heads):\n    kept{BODY}"), "the package's own"),
+        (("import mha_lesson as m\nf = torch.compile(m.split_heads, backend='eager')",
+          GIVES.format("f")), "the package's own"),
     ],
     ids=["attribute", "other name", "check", "modules", "through torch", "spelt in pieces",
-         "importlib", "frame", "file", "exec", "beside what is shown"],
+         "importlib", "frame", "file", "exec", "beside what is shown", "beforehand", "compiled"],
 )  # fmt: skip
 def test_a_right_answer_that_asks_the_package_is_no_tick(judge, cells, why):
     made = judge(FIRST, *cells)
     assert made.states["split_heads"] == UNKNOWN and why in made.words["split_heads"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("from not_here.heads import split_heads",),
+        ("import not_here as short", "def split_heads(x, n_heads):\n    return short.cut(x)"),
+        ("def split_heads(x, n_heads):\n    import not_here\n    return x",),
+    ],
+)
+def test_a_module_that_is_not_here_is_no_mistake(judge, cells):
+    made = judge(FIRST, "import neither", *cells)
+    assert made.states["split_heads"] == UNKNOWN and "module not_here" in made.words["split_heads"]
 
 
 def test_a_newer_pythons_syntax_is_no_mistake(tmp_path):
@@ -787,6 +805,8 @@ HIDES = "def make():\n    def split_heads(x, n):\n        pass\n    return local
         ((RIGHT, ASK), [RIGHT], OPEN),  # the course's own
         ((ASK,), [], OPEN),  # its cell was deleted
         ((HIDES,), [], UNKNOWN),
+        (("for code in ['1']:\n    exec(code)", ASK), [], UNKNOWN),
+        (("%run mine.py", ASK), [], UNKNOWN),
         ((RIGHT,), [RIGHT], None),
     ],
 )
@@ -1204,10 +1224,13 @@ def test_every_wrong_answer_stands_in_a_group_and_what_is_alike_is_named():
         row("bob", states={"merge_heads": DONE}, code={"merge_heads": long}),
         row("eve", states={"merge_heads": DONE}, code={"merge_heads": other}),
     ]
+    key = next(s.key for s in check.split_heads.slips)
+    rows += [row("gus", states={"split_heads": TRIED}, slips={"split_heads": [key]})]
     assert [(s.exercise, s.key, [*s.answers]) for s in pages.slips(rows)] == [
-        ("split_heads", "others", ["ada", "abe", "amy"])
+        ("split_heads", key, ["gus"]),
+        ("split_heads", "others", ["ada", "abe", "amy"]),
     ]
-    page = pages.class_page(rows, dict.fromkeys(["ada", "abe", "amy", "bob", "eve"], "a.html"))
+    page = pages.class_page(rows, {row.learner.name: "a.html" for row in rows})
     assert "<p>One answer:</p><pre><code>1</code></pre>" in page
     solution = {"MultiHeadAttention": SOLUTIONS["MultiHeadAttention"]}
     for name in ("ida", "joe"):
@@ -1216,6 +1239,13 @@ def test_every_wrong_answer_stands_in_a_group_and_what_is_alike_is_named():
         ("merge_heads", review.ALIKE, ["bob", "eve"]),
         ("MultiHeadAttention", review.ALIKE_SOLUTION, ["ida", "joe"]),
     ]
+
+
+def test_answers_are_alike_whatever_their_own_names_are_and_not_if_torchs_differ():
+    code = SOLUTIONS["MultiHeadAttention"]
+    renamed = re.sub(r"\b(w_[qkvo]|n_heads)\b", r"my_\1", code)
+    assert "self.my_n_heads" in renamed and signs.skeleton(renamed) == signs.skeleton(code) != ""
+    assert signs.skeleton(code.replace("transpose", "swapaxes")) != signs.skeleton(code)
 
 
 def test_names_and_answers_become_neither_formulas_nor_html(tmp_path):
