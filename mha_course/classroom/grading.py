@@ -284,7 +284,9 @@ def _borrowed(session: Session, candidate: Candidate, line: dict[str, Any]) -> s
     parts = [part for part in parts if not part.imports]
     trees = [t for s in parts for t in ([s.tree] if s.tree else signs.parsed(book.texts[s.cell]))]
     called = f"It calls {line['called']}." if isinstance(line.get("called"), str) else ""
-    return signs.strange(trees, imported) or called * bool(line.get("called"))
+    name = str(line.get("name"))
+    named = signs.taught(trees, imported, {name, *values.SAME.get(name, ())})
+    return signs.strange(trees, imported) or named or called * bool(line.get("called"))
 
 
 def _older_than_its_own(submission: Submission, python: tuple[int, ...]) -> None:

@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from mha_course.base.disk import NOTEBOOKS, write_whole
+from mha_course.base.numerals import counted
 from mha_course.base.prose import prose
 from mha_course.classroom.grading import ALL, DONE, MISSING, OPEN, TRIED, UNKNOWN, Row
 from mha_course.classroom.review import looks, slips
@@ -129,15 +130,15 @@ def words(rows: list[Row]) -> str:
         )
         return f"{name:{width}}  {marks}"
 
-    lines = [_handed_in(rows), ""]
+    lines = [_handed_in(rows)]
     if found := looks(rows):
-        lines += [f"Look at {sum(len(look.answers) for look in found)}:"]
+        lines += ["", f"Look at {sum(len(look.answers) for look in found)}:"]
         for look in found:
             what = LABELS.get(look.exercise, "files")
             lines.append(f"  {what}: {_first(look.why)} ({_some(look.answers)})")
     if groups := slips(rows):
         lines += ["", "Teach again:"]
-        lines += [f"  {len(s.answers)} learner{'s' * (len(s.answers) > 1)}, "
+        lines += [f"  {counted(len(s.answers), 'learner')}, "
                   f"{LABELS[s.exercise]}: {s.does}" for s in groups[:MOST_GROUPS]]  # fmt: skip
         if more := groups[MOST_GROUPS:]:
             lines.append(f"  and {len(more)} groups more, in index.html")
@@ -162,9 +163,8 @@ def _handed_in(rows: list[Row]) -> str:
     """How many there are, and who handed in nothing."""
     nothing = [r.learner.name for r in rows if not r.submissions and not r.learner.others]
     files = sum(len(r.submissions) for r in rows)
-    return f"{len(rows)} learners, {files} notebooks" + (
-        f"; nothing from {len(nothing)} ({_some(nothing)})" if nothing else ""
-    )
+    who = f"; nothing from {len(nothing)} ({_some(nothing)})" if nothing else ""
+    return f"{counted(len(rows), 'learner')}, {counted(files, 'notebook')}{who}"
 
 
 # --- pages ---------------------------------------------------------------------------------------

@@ -38,8 +38,22 @@ def strange(trees: Sequence[ast.AST], imported: Collection[tuple[str, str]]) -> 
             here |= {package for name, package in imported if name == named}
         if "mha_course" in here and id(node) not in checks:
             return "It asks the check for the answer."
+        if isinstance(node, ast.Attribute) and named == "eval":
+            named = ""  # net.eval()
         if found := {named} & READS or here - USUAL:
             return LOOK.format(min(found))
+    return ""
+
+
+def taught(
+    trees: Sequence[ast.AST], imported: Collection[tuple[str, str]], names: Collection[str]
+) -> str:
+    """In words, whether it names what the package has of these: compiled, nobody hears it run."""
+    modules = {name for name, package in imported if package == "mha_lesson"}
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        home = getattr(getattr(node, "value", None), "id", "")
+        if isinstance(node, ast.Attribute) and home in modules and node.attr in names:
+            return f"It names the package's own {node.attr}."
     return ""
 
 

@@ -81,8 +81,9 @@ def _statement(cell: int, tree: ast.stmt) -> Statement:
             may_bind |= {*re.findall(r"\w+", " ".join(t for t in texts if isinstance(t, str)))}
             changes |= {name for part in node.args[:1] for name in _root_name(part)}
         for decorator in getattr(node, "decorator_list", ()):  # @add_to_class(MultiHeadAttention)
-            if isinstance(decorator, ast.Call):
-                changes |= {name for part in decorator.args for name in _root_name(part)}
+            parts = [decorator] if not isinstance(decorator, ast.Name) else []  # @f.register
+            parts += getattr(decorator, "args", [])
+            changes |= {name for part in parts for name in _root_name(part)}
         targets = getattr(node, "targets", [getattr(node, "target", None)])
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             targets = [node.value.func]

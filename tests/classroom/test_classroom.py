@@ -685,6 +685,11 @@ TWO = RIGHT.replace("split_heads", "two", 1)
         ((f"if get_ipython() is not None:\n    pass\n{RIGHT}",), "if get_ipython"),
         (("%time f = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)", "split_heads = f"),
          "split_heads = f"),
+        (("from functools import singledispatch\n\n\n@singledispatch\ndef split_heads(x, n):\n"
+          "    raise TypeError", f"@split_heads.register\ndef _(x: torch.Tensor, n_heads):{BODY}"),
+         "from functools"),
+        (("net = torch.nn.Identity().eval()", f"def split_heads(x, n_heads):\n    net(x){BODY}"),
+         "def split"),
         (("N = 1\nN += 1", f"def split_heads(x, n_heads):\n    assert N == 2{BODY}"), "def split"),
     ],
 )  # fmt: skip
