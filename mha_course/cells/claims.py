@@ -28,7 +28,7 @@ class Claim:
         holds: the outcome of the test, computed in the notebook. False needs a test that could
             have said True; None where it could not tell the two apart.
         verdict: what is true, in a sentence that can be read by itself.
-        measured: the figures behind it, and on how much.
+        measured: the figures behind it, and on how much; True is shown as yes, False as no.
         null: what chance alone would give, or the best of as many tries by chance.
         interval: where the figure lies, 95% of the time, or from the lowest run to the highest.
         exact: why chance plays no part, in place of null and interval: "one counterexample".
@@ -63,9 +63,9 @@ class Claim:
 
     @staticmethod
     def span(figures: Iterable[float], places: int = 2) -> str:
-        """0.41 to 0.48: from the lowest figure to the highest, as words for `null`, `interval`."""
-        low, *_, high = sorted(figures)
-        return f"{low:.{places}f} to {high:.{places}f}"
+        """0.41 to 0.48: from the lowest figure to the highest, once where they are the same."""
+        low, *_, high = (f"{figure:.{places}f}" for figure in sorted(figures))
+        return low if low == high else f"{low} to {high}"
 
     @property
     def word(self) -> str:
@@ -77,7 +77,7 @@ class Claim:
         test = {"exact:": self.exact, "by chance": self.null, "interval": self.interval,
                 "would show": self.power}  # fmt: skip
         said = [f"{name} {figure}" for name, figure in test.items() if figure]
-        return "; ".join([self.measured, *said])
+        return "; ".join([self.measured, *said]).replace("True", "yes").replace("False", "no")
 
     def __str__(self) -> str:
         return f"Claim: {self.text}\n{self.word}: {self.verdict}\nMeasured: {self.figures}"

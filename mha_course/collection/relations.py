@@ -31,7 +31,8 @@ def made_links() -> dict[str, list[tuple[str, int, int]]]:
             BETWEEN["verb>subject"], zip(NOUNS, VERBS, strict=True)
         )
     ]
-    return {"adjective>noun": adjectives, "verb>subject": verbs}
+    back = [(sentence, subject, verb) for sentence, verb, subject in verbs]
+    return {"adjective>noun": adjectives, "verb>subject": verbs, "subject>verb": back}
 
 
 def rank_correlation(a: Tensor, b: Tensor, given: Tensor | None = None) -> float:

@@ -48,7 +48,9 @@ def test_a_claim_that_is_not_decided_says_what_would_have_been_seen():
 def test_a_card_says_what_chance_would_give_or_why_there_is_none(chance):
     with pytest.raises(ValueError, match="exact"):
         Claim("a", True, "b.", "c", **chance)
-    assert str(Claim("a", True, "b.", "c", exact="d")).endswith("Measured: c; exact: d")
+    claim = Claim("a", True, "b.", f"c {True}, {False}", exact="d")
+    assert str(claim).endswith("Measured: c yes, no; exact: d")
+    assert Claim.span([0.801, 0.799], 1) == "0.8"
 
 
 @pytest.mark.parametrize("holds", [True, False])
