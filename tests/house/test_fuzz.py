@@ -594,7 +594,7 @@ REFUSED = (
     ("decoding.rotate", {"x": normal(2, 5, 0)}),
     ("decoding.rotate", {"positions": torch.arange(5.0)}),
     ("decoding.rotate", {"positions": torch.arange(7)}),
-    ("decoding.rotate", {"positions": torch.arange(5, device="meta")}),
+    ("decoding.rotate", {"positions": torch.empty(5, dtype=torch.long, device="meta")}),
     ("decoding.GroupedQueryAttention", {"d_k": None, "rope_base": None}),
     ("decoding.GroupedQueryAttention", {"bias": 1}),
     ("decoding.GroupedQueryAttention", {"window": 0}),
