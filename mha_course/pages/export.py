@@ -15,7 +15,7 @@ import nbformat
 from mha_course.cells import predictions
 from mha_course.pages import folds
 from mha_course.pages.exporter import LINK, inline, run, written
-from mha_course.pictures.live import EXPORT
+from mha_course.pictures.live import EXPORT, script
 from mha_lesson.refusals import require_kind
 
 
@@ -37,6 +37,9 @@ def export(notebook: Path) -> Path:
         del os.environ[EXPORT]
     made.metadata.pop("widgets", None)
     body = written("page", folds.fold(made), notebook.stem)
+    shared = f"<script>{script()}</script>"  # each explorer brings it; a page needs it once
+    before, first, after = body.partition(shared)
+    body = f"{before}{first}{after.replace(shared, '')}"
     page = notebook.with_suffix(".html")
     scripts = predictions.script() + inline("folds.js")
     linked = LINK.sub(r"\1.html", body).replace("</body>", f"{scripts}</body>")

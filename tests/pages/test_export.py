@@ -23,6 +23,17 @@ def test_a_page_fetches_nothing(tmp_path):
     assert stored.cells[0].source == text
 
 
+def test_a_page_has_the_script_of_its_pictures_once(tmp_path):
+    picture = (
+        "from IPython.display import HTML\nfrom mha_course.pictures import live\n"
+        "HTML(f'<script>{live.script()}</script><p>drawn</p>')"
+    )
+    cells = [nbformat.v4.new_code_cell(picture) for _ in range(2)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "a.ipynb")
+    page = export(tmp_path / "a.ipynb").read_text(encoding="utf-8")
+    assert page.count("<p>drawn</p>") == 2 and page.count("window.mhaShow ??=") == 1
+
+
 @pytest.mark.parametrize(
     ("latex", "shown"),
     [
