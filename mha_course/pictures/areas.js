@@ -16,7 +16,24 @@ function linksOf({ values, blocked, columns }, faint) {
 const WIDEST = 64; // columns of a table on a page; a file has them all
 const range = (n) => Array.from({ length: n }, (_, i) => i);
 // A label with the name of its axis, where it is a number: "key 3".
-const named = (axis, label) => (axis && /^\d/.test(label ?? "") ? `${axis} ${label}` : label ?? "");
+const named = (axis, label) => (axis && /^\d+\b/.test(label ?? "") ? `${axis} ${label}` : label ?? "");
+// Names as they are told: a mark by its name, one that comes more than once with its count.
+const MARKS = { ".": "full stop", ",": "comma", ";": "semicolon", ":": "colon", "?": "question mark", "!": "exclamation mark", "'": "apostrophe" };
+const told = (names = []) => names.map((name, i) => {
+  const all = names.filter((other) => other === name).length, n = names.slice(0, i).filter((other) => other === name).length;
+  return `${name && all > 1 ? `${["1st", "2nd", "3rd"][n] ?? `${n + 1}th`} ` : ""}${MARKS[name] ?? name}`;
+});
+// Names in a list, numbers that follow each other as "1 to 5".
+const spans = (names) => {
+  const runs = [];
+  for (const name of names) {
+    if (runs.length && Number(name) === Number(runs.at(-1).at(-1)) + 1) runs.at(-1).push(name);
+    else runs.push([name]);
+  }
+  return runs.map((run) => (run.length > 2 ? `${run[0]} to ${run.at(-1)}` : run.join(", "))).join(", ");
+};
+// The three largest of [name, value, text].
+export const largest = (list) => `${list.length > 3 ? "largest " : ""}${list.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 3).map(([name, , text]) => `${name} ${text}`).join(", ")}`;
 // Where and what: "k2 = .5", "measured at T = 4: 3".
 const parted = (says) => says.match(/^(.*)(?: = |: )(.*)$/s)?.slice(1) ?? ["", says];
 
@@ -43,20 +60,21 @@ export class Area {
   }
   // The names of a cell's row and column, of those that have some.
   names(r, c) { return `${this.m.rows?.[r]} → ${this.m.columns?.[c]}`; }
-  // Whether a cell's row and column have names that no other has.
-  get placed() { return [this.m.rows, this.m.columns].every((names) => names?.length && new Set(names).size === names.length); }
+  // Whether a cell is known by the names of its row and column.
+  get placed() { return [this.m.rows, this.m.columns].every((names) => names?.length); }
   // ---- in words: what is announced, and stands in a table ----
-  get title() { return this.m.title ?? ""; }
-  row(r) { return named(this.m.row_name, this.m.rows?.[r]); }
-  column(c) { return named(this.m.column_name, this.m.columns?.[c]); }
+  get title() { return [this.m.title, this.within].filter(Boolean).join(" of "); }
+  get told() { return this.names_ ??= { rows: told(this.m.rows), columns: told(this.m.columns) }; }
+  row(r) { return named(this.m.row_name, this.told.rows[r]); }
+  column(c) { return named(this.m.column_name, this.told.columns[c]); }
   cell(r, c) { return this.says(r, c) ?? ""; }
   raw(r, c) { return this.cell(r, c); } // in a file
   spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(" to "), this.cell(r, c) || "empty"].filter(Boolean).join(": "); }
   // What cells [name, row, column, full name] come to, where that is less than all of them.
   gist() { return ""; }
   inWords(cells) { return (cells[0][0] && this.gist(cells)) || cells.map(([name, r, c]) => [name, this.cell(r, c)].filter(Boolean).join(" ")).join(", "); }
-  across(r) { return range(this.columns).map((c) => [this.m.columns?.[c] ?? "", r, c, this.column(c)]); }
-  down(c) { return range(this.rows).map((r) => [this.m.rows?.[r] ?? "", r, c, this.row(r)]); }
+  across(r) { return range(this.columns).map((c) => [this.told.columns[c] ?? "", r, c, this.column(c)]); }
+  down(c) { return range(this.rows).map((r) => [this.told.rows[r] ?? "", r, c, this.row(r)]); }
   table(text = "cell") {
     const gists = range(this.rows).map((r) => this.gist(this.across(r))), some = gists.some(Boolean) ? 1 : 0;
     const corner = [this.m.row_name, this.m.column_name].filter(Boolean).join(" → ");
@@ -81,11 +99,11 @@ class Heatmap extends Area {
   }
   raw(r, c) { return this.blocked?.[r * this.columns + c] ? "blocked" : String(Number(this.values[r * this.columns + c].toPrecision(6))); }
   gist(cells) {
-    const at = ([, r, c]) => r * this.columns + c, list = (of, few) => of.map(few).join(", "), { mask } = this.m;
+    const at = ([, r, c]) => r * this.columns + c, { mask } = this.m;
     const shut = cells.filter((cell) => (mask ? this.values : this.blocked)?.[at(cell)]), size = (cell) => Math.abs(this.values[at(cell)]);
-    const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && size(cell) > 0).sort((a, b) => size(b) - size(a)).slice(0, 3);
-    const what = mask ? "True" : "blocked", all = shut.length === cells.length ? `all ${what}` : `${what}: ${list(shut, ([name]) => name)}`;
-    return [list(most, ([, r, c, name]) => `${name} ${this.cell(r, c)}`), shut.length ? all : mask ? "all False" : ""].filter(Boolean).join("; ");
+    const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && size(cell) > 0).map((cell) => [cell[3], size(cell), this.cell(cell[1], cell[2])]);
+    const what = mask ? "True" : "blocked", all = shut.length === cells.length ? `all ${what}` : `${what}: ${spans(shut.map(([name]) => name))}`;
+    return [largest(most), shut.length ? all : mask ? "all False" : ""].filter(Boolean).join("; ");
   }
   pair(r, c) { return [r, c]; }
   // Where each value lies in its map, 0 to 255: Heatmap.levels.
@@ -150,7 +168,7 @@ class Tiles extends Area {
       const says = this.m.says[r][c], label = this.m.labels[r][c];
       if (name && label !== null && !says.startsWith(`${label},`)) kinds.set(says, [...(kinds.get(says) ?? []), name]);
     }
-    const parts = [...kinds].map(([says, names]) => `${says}: ${names.join(", ")}`);
+    const parts = [...kinds].map(([says, names]) => `${says}: ${spans(names)}`);
     if (wrong.length) parts.push(`in the wrong place: ${wrong.map(([, r, c]) => this.m.labels[r][c]).join(", ")}`);
     return parts.join("; ");
   }

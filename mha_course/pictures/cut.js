@@ -6,7 +6,7 @@
 //   without each ribbon, moved(cuts): how far each word's does; the last two at once or as a promise.
 // Without one a kernel with the model is asked about what Python has not sent.
 
-import { Area, AREAS } from "./areas.js";
+import { Area, AREAS, largest } from "./areas.js";
 import { number } from "./numbers.js";
 
 const TOP = 42, CELL = 22, BESIDE = 760, FULL = 0.5, STEPS = 24;
@@ -84,7 +84,10 @@ export function cutMarks(seen, page, heads, ink, colour) {
 
 // The words: in the last column each one's ribbon, which is cut, before it, where words can be chosen, the word itself.
 class CutWords extends Area {
-  constructor(m, theme) { super(m, theme, m.cut.seen.labels.length, m.cut.chooses ? 2 : 1); }
+  constructor(m, theme) {
+    const { labels } = m.cut.seen, columns = [...["word"].slice(m.cut.chooses ? 0 : 1), "weight"];
+    super({ ...m, rows: labels, columns, title: m.cut.table().title }, theme, labels.length, columns.length);
+  }
   box(r, c) {
     const { margin, right, pitch, bars } = this.m.places, y = TOP + r * pitch;
     return c === this.columns - 1 ? [right + 3, y + 1, bars - right - 8, pitch - 2] : [1, y + 1, margin - 4, pitch - 2];
@@ -100,6 +103,9 @@ class CutWords extends Area {
   }
   says(r, c) { return this.m.cut.of(r, c === this.columns - 1); }
   spoken(r, c) { return this.says(r, c); }
+  cell(r, c) { return c === this.columns - 1 ? `${number(this.m.cut.seen.weights[r], 2)}${this.m.cut.seen.cut(r) ? " (cut)" : ""}` : ""; }
+  get placed() { return new Set(this.m.rows).size === this.rows; }
+  gist(cells) { return cells.length === this.rows ? largest(cells.map(([name, r, c]) => [name, this.m.cut.seen.weights[r], this.cell(r, c)])) : ""; }
   table() { return this.m.cut.table(); }
   draw() {}
 }
@@ -116,6 +122,7 @@ class CutMap extends Area {
   }
   cell(r, c) { return number(this.m.cut.seen.widest[12 * r + c], 2); }
   says(r, c) { return `layer ${r}, head ${c}: widest ribbon ${this.cell(r, c)}`; }
+  spoken(r, c) { return this.says(r, c); }
   draw() {}
 }
 Object.assign(AREAS, { cutwords: CutWords, cutmap: CutMap });
@@ -342,7 +349,8 @@ export class Cut {
     const focus = [...buttons.children].indexOf(document.activeElement) >= 0;
     this.names = names;
     buttons.replaceChildren(...made);
-    if (focus) (buttons.firstElementChild ?? this.slider).focus();
+    if (focus && this.guess !== null && !cuts.length) this.view.left = [0, seen.weights.indexOf(Math.max(...seen.weights)), Number(this.chooses)]; // to be cut next
+    if (focus) (buttons.firstElementChild ?? this.view.canvas).focus({ preventScroll: true });
   }
 
   read() {

@@ -101,6 +101,7 @@ export function savers(view) {
     const href = URL.createObjectURL(await blob()), name = view.el.closest("[id^=explore-]")?.id ?? "picture";
     Object.assign(document.createElement("a"), { href, download: `${name}.${kind.toLowerCase()}` }).click();
     setTimeout(() => URL.revokeObjectURL(href), 10_000);
+    view.say(`Saved: ${name}.${kind.toLowerCase()}.`);
   });
   const copy = () => { // by what is selected: that needs no permission
     const { details, tables } = view, open = details.open, selected = getSelection();

@@ -2,9 +2,17 @@
 
 const NOTE = 0.16, LOW = 220, OCTAVES = 2; // seconds of a note; hertz of 0
 
+let audio = null;
+
+export function hush() {
+  audio?.close();
+  audio = null;
+}
+
 // `shares` are 0 to 1, or null where blocked.
 export function play(shares) {
-  const audio = new AudioContext(), start = audio.currentTime + 0.05;
+  hush();
+  const mine = audio = new AudioContext(), start = audio.currentTime + 0.05;
   shares.forEach((share, i) => {
     const tone = audio.createOscillator(), volume = audio.createGain(), at = start + i * NOTE, end = at + (share === null ? 0.03 : 0.9 * NOTE);
     tone.frequency.value = share === null ? 80 : LOW * 2 ** (OCTAVES * share);
@@ -15,5 +23,5 @@ export function play(shares) {
     tone.start(at);
     tone.stop(end);
   });
-  setTimeout(() => audio.close(), 1000 * (shares.length * NOTE + 0.5));
+  setTimeout(() => { if (audio === mine) hush(); }, 1000 * (shares.length * NOTE + 0.5));
 }

@@ -9,7 +9,7 @@ import { FRAME, mix, MOTION, origins, rests, still } from "./motion.js";
 import { number, sum } from "./numbers.js";
 import { savers } from "./save.js";
 import { fillTables, tablesOf } from "./tables.js";
-import { play } from "./tones.js";
+import { hush, play } from "./tones.js";
 
 const STYLE = `
 .mha-explorer,.mha-view{max-width:100%;font-size:.8125rem;line-height:1.45;color:var(--mha-text)}
@@ -64,7 +64,7 @@ const STYLE = `
 `;
 
 const KEYS = "Arrow keys go from cell to cell, Page Up and Page Down from panel to panel, Home and End along a row. R reads the row, "
-  + "C the column, P the panel; T plays the row of a map as tones, higher for more. Enter keeps a cell, Escape lets go.";
+  + "C the column, P the panel; T plays the row of a map as tones, higher for more. Enter keeps a cell, Escape lets go and stops the tones.";
 let views = 0;
 
 // ---- one view ---------------------------------------------------------------------------------------
@@ -103,10 +103,11 @@ export class View {
     this.canvas.addEventListener("pointerleave", () => this.move(this.pinned));
     this.canvas.addEventListener("click", (e) => { if (!this.flow) { this.point(e); this.press(); } });
     this.canvas.addEventListener("keydown", (e) => this.key(e));
-    this.canvas.addEventListener("blur", () => this.move(this.pinned));
+    this.canvas.addEventListener("blur", () => this.leave(this.pinned));
     this.canvas.addEventListener("focus", () => {
-      if (!this.canvas.matches(":focus-visible") || this.cursor || !this.fields?.length) return;
-      this.move([0, 0, 0]);
+      if (!this.canvas.matches(":focus-visible") || !this.fields?.length) return;
+      this.told = null;
+      for (const at of [this.left, [0, 0, 0]]) if (!this.cursor) this.move(at); // where one was, if that is still there
       this.tellCell(1500); // after its name
     });
     this.again = () => requestAnimationFrame(() => { this.colours = null; this.draw(); });
@@ -157,6 +158,8 @@ export class View {
     }
     for (const [panel, list] of items) this.fields.push(new Items(list, this.theme, panel.title ?? scene.titles[panel]));
     for (const [panel, marks] of texts) this.fields.push(new Words(marks, this.theme, scene.titles[panel]));
+    const titles = this.fields.map(({ title }) => title), once = (title) => titles.indexOf(title) === titles.lastIndexOf(title);
+    titles.forEach((title, i) => { if (title && !once(title)) this.fields[i].within = titles.slice(0, i).findLast((other) => other && once(other)); });
     if (this.pinned && this.fields[i]?.names(...kept) !== named) { // another pair now: nobody has kept that
       if (String(this.cursor) === String(this.pinned)) this.cursor = null;
       this.pinned = null;
@@ -172,8 +175,10 @@ export class View {
     this.tell(150);
     this.settle();
     this.draw();
-    if (was && was !== scene.caption) // not at load, and once a control has come to rest
-      this.say([scene.caption, this.flow?.sentence].filter(Boolean).join(" "), 700);
+    if (was && was !== scene.caption) { // not at load; what is new, once a control has come to rest
+      const [before, now] = [was, scene.caption].map((text) => text.split(/(?<=[.?!]) /)), news = now.filter((one) => !before.includes(one));
+      this.say([news.join(" ") || scene.caption, this.flow?.sentence].filter(Boolean).join(" "), 700);
+    }
     this.flow?.follow();
   }
 
@@ -200,32 +205,38 @@ export class View {
     if (this.details.open && this.scene) this.filling = setTimeout(() => fillTables(this.tables, tablesOf(this)), rest);
   }
 
-  // A sentence for who listens, after a rest: the last one, and at most one a second.
-  say(sentence, rest = 0) {
+  // A sentence for who listens, or what makes it then, after a rest: the last one, and at most one a second.
+  say(made, rest = 0) {
     clearTimeout(this.due);
     this.due = setTimeout(() => {
+      const sentence = (made.call?.() ?? made).replaceAll(" → ", " to ");
+      if (!sentence) return;
       this.spoke = Date.now();
       this.said.textContent = sentence === this.said.textContent ? `${sentence}\u00A0` : sentence;
     }, Math.max(rest, (this.spoke ?? 0) + 1000 - Date.now()));
   }
 
   // The cell of the cursor, with its place, and with its panel where that is another one.
-  tellCell(rest = 0) {
+  tellCell(rest = 0) { this.say(() => (this.cursor && this.canvas.matches(":focus") ? this.ofCell() : ""), rest); }
+  ofCell() {
     const [i, r, c] = this.cursor, f = this.fields[i], { rows, columns } = f, names = [f.title, `panel ${i + 1} of ${this.fields.length}`];
-    const place = f.placed ? [] : [rows > 1 ? `row ${r + 1}, column ${c + 1}` : `${c + 1} of ${columns}`], panel = this.told === f.title + i ? [] : names.filter(Boolean);
+    const place = f.placed ? [] : [rows > 1 && columns > 1 ? `row ${r + 1}, column ${c + 1}` : `${r + c + 1} of ${rows * columns}`], panel = this.told === f.title + i ? [] : names.filter(Boolean);
     this.told = f.title + i;
-    const cell = this.flow ? this.flow.sentence.split(panel.length ? "\n" : "; drag")[0] : f.spoken(r, c); // how to move it once
-    this.say([...panel, [cell, ...place].join("; ")].join(", "), rest);
+    const cell = (this.flow ? this.flow.sentence : f.spoken(r, c)).split(panel.length ? "\n" : /; drag|[;:] press/)[0]; // what to do once
+    return [...panel, [cell, ...place].join("; ")].join(", ");
   }
 
-  // A row, a column, a panel, as the keys R, C and P ask for them; T plays a row.
+  // A row, a column, a panel and where else this pair is large, as the keys R, C and P ask for them; T plays a row.
   tellMore(key) {
     const [i, r, c] = this.cursor, f = this.fields[i], { rows, columns } = f, of = (n, one) => `${n} ${one}${n === 1 ? "" : "s"}`;
     if (key === "t" && !f.levels) return this.say("Tones are for maps: this panel is none.");
-    if (key === "t") return play([...f.levels(false).subarray(r * columns, (r + 1) * columns)].map((v, k) => (f.blocked?.[r * columns + k] ? null : v / 255)));
+    if (key === "t") return play([...f.levels(this.byRow && f.m.by_row).subarray(r * columns, (r + 1) * columns)].map((v, k) => (f.blocked?.[r * columns + k] ? null : v / 255)));
     if (key === "r") return this.say([f.row(r, c) || `row ${r + 1}`, f.inWords(f.across(r, c))].join(": "));
     if (key === "c") return this.say([f.column(c) || `column ${c + 1}`, f.inWords(f.down(c))].join(": "));
-    this.say(`${[f.title, `panel ${i + 1} of ${this.fields.length}`].filter(Boolean).join(", ")}: ${rows > 1 ? `${of(rows, "row")}, ` : ""}${of(columns, "column")}`);
+    const at = r * columns + c, kind = ({ m }) => String([m.mask, m.limits]), size = (o) => Math.abs(o.values[at]);
+    const alike = this.fields.filter((o) => f.values && o.values && o.same(f) && kind(o) === kind(f) && !o.blocked?.[at]).sort((a, b) => size(b) - size(a)).slice(0, 3);
+    const most = alike.length > 1 ? `; ${f.spoken(r, c).split(": ")[0]} is largest in ${alike.map((o) => `${o.title}, ${o.cell(r, c)}`).join("; ")}` : "";
+    this.say(`${[f.title, `panel ${i + 1} of ${this.fields.length}`].filter(Boolean).join(", ")}: ${rows > 1 ? `${of(rows, "row")}, ` : ""}${of(columns, "column")}${most}`);
   }
 
   // Draws once in the next frame, however often it is asked for, or in a later one if a move has drawn in it.
@@ -325,6 +336,7 @@ export class View {
     g.lineWidth = 3;
     if (hollow) g.strokeRect(x + 1.5, y + 1.5, w - 3, h - 3);
     else g.fillRect(x, y, w, h);
+    if (this.paper.matches && colour === this.theme.maps.diverging[1] && h > 4) this.strike(g, x, y, w, h);
   }
 
   path(g, { points, colour, dashed, width, filled }) {
@@ -452,6 +464,13 @@ export class View {
     this.draw();
   }
 
+  // The place is remembered for who comes back to it.
+  leave(cursor) {
+    hush();
+    this.left = this.cursor ?? this.left;
+    this.move(cursor);
+  }
+
   move(cursor) {
     if (String(cursor) === String(this.cursor)) return;
     this.cursor = cursor;
@@ -466,10 +485,10 @@ export class View {
     if (!known || e.ctrlKey || e.metaKey || e.altKey || !this.fields?.length) return;
     e.preventDefault();
     e.stopPropagation();
-    if (e.key === "Escape") { this.pinned = this.told = null; return this.move(null); }
+    if (e.key === "Escape") { this.pinned = this.told = null; return this.leave(null); }
     if (e.key === "Enter" || e.key === " ") return this.press();
     if (letter) return this.tellMore(e.key.toLowerCase());
-    let [i, r, c] = this.cursor ?? [0, 0, -1];
+    let [i, r, c] = [this.cursor, this.left].find((at) => this.fields[at?.[0]]) ?? [0, 0, -1];
     const count = this.fields.length, turn = (by) => { i = (i + by + count) % count; };
     if (e.key === "PageDown") turn(1);
     else if (e.key === "PageUp") turn(-1);

@@ -107,22 +107,32 @@ def test_which_keys_are_blocked(listening):
     ear = listening("masks")
     ear.go_to("canvas")
     assert "panel 2 of 6" in ear.press("PageDown")
-    assert "weights, panel 3 of 6" in ear.press("PageDown")
+    assert "weights of sequence 0, 6 of 6 real, panel 3" in ear.press("PageDown")
     for row in range(4):
         said = ear.press("r")
         _, blocked = said.split("blocked: ")
-        assert blocked == ", ".join(map(str, range(row + 1, 6))) and said.startswith(f"query {row}")
+        assert blocked == ("1 to 5", "2 to 5", "3 to 5", "4, 5")[row]
+        assert said.startswith(f"query {row}: ")
         ear.press("ArrowDown")
     assert ear.press("c").startswith("key 0: ")
-    assert ear.press("p") == "weights, panel 3 of 6: 6 rows, 6 columns"
+    told = "weights of sequence 0, 6 of 6 real, panel 3 of 6: 6 rows, 6 columns"
+    assert ear.press("p") == told
+    assert ear.press("PageDown", "PageDown").startswith("mask of sequence 1, ")
+    ear.page.keyboard.press("Tab")
+    said = ear.press("Shift+Tab")  # one comes back to where one was, also after Escape
+    assert said.startswith("mask of sequence 1, 3 of 6 real, panel 5 of 6, query 4 pad to key 0: ")
+    ear.page.keyboard.press("Escape")
+    assert ear.press("ArrowRight").endswith("panel 5 of 6, query 4 pad to key 1: False")
 
 
 def test_which_head_looks_from_it_to_creek(listening):
-    """06: the same cell of one head after the other."""
+    """06: the same cell of one head after the other; P says where it is largest."""
     ear = listening("heads")
     ear.go_to("canvas")
     said = ear.press(*["ArrowDown"] * 14, "ArrowRight", "ArrowRight")
-    assert said.startswith("it to creek: ") and said.endswith("; row 15, column 3")
+    assert said.startswith("it to creek: ")
+    assert "; it to creek is largest in head 1, .85; " in ear.press("p")
+    assert re.search(r"^it: .*full stop \.\d\d", ear.press("r"))  # a mark has a name
     found = {0: said}
     for head in range(1, 12):
         found[head] = ear.press("PageDown")
@@ -140,7 +150,7 @@ def test_what_is_dropped_at_step_6(listening):
     assert caption.startswith("Token 6 of 8") and caption.endswith(" 3 tokens dropped.")
     ear.go_to("canvas")
     assert "keys and values" in ear.press("PageDown")
-    assert "dropped: 0, 1, 2;" in ear.press("r")
+    assert "dropped: 0 to 2;" in ear.press("r")
     assert "work of this step" in ear.press("PageDown")
     assert ear.press("ArrowDown").startswith("rows of k, v made, anew: ")
 
@@ -180,7 +190,7 @@ def test_a_picture_says_its_keys_and_its_tables_are_tables(listening):
     table.wait_for()
     assert page.get_by_role("table").count() == 12
     row = table.get_by_role("row").filter(has=page.get_by_role("rowheader", name="it", exact=True))
-    assert row.get_by_role("cell").first.text_content().startswith("creek .85, ")
+    assert row.get_by_role("cell").first.text_content().startswith("largest creek .85, ")
     assert table.get_by_role("columnheader").nth(1).text_content() == "in words"
     slider(page, "h").focus()
     page.keyboard.press("Home")
