@@ -22,8 +22,8 @@ def number(value: float, decimals: int | None = None) -> str:
 
 
 def counted(n: int, what: str) -> str:
-    """ "1 head", "12 heads"."""
-    return f"{n} {what}{'s' * (n != 1)}"
+    """ "1 head", "12 heads", "8,192 tokens"."""
+    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 @lru_cache(65536)

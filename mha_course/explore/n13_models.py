@@ -125,7 +125,7 @@ def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Sce
         ],
         caption=f"{model} after {counted(length, 'token')}: {number(kept)}B of cache. In layer "
         f"{pattern.index(letter)} ({chosen['name']}) the newest token attends to "
-        f"{near + far:,} row{'s' * (near + far != 1)}.",
+        f"{counted(near + far, 'row')}.",
     )
 
 
