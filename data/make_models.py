@@ -70,6 +70,18 @@ def latent(c: Any, places: str) -> dict[str, Any]:
                 prefill=h * (nope + rope + wide), kept_far=kept, **more)  # fmt: skip
 
 
+def in_blocks(c: Any, places: str) -> dict[str, Any]:
+    """MiniMax-M3: each key head sees the newest block and those with the highest scores.
+
+    `most` rows when the newest block is full, and fewer while it is written.
+    """
+    scan, made = c.index_n_heads * c.index_head_dim, shared(*sizes(c), places)
+    made["name"] = f"blocks of {c.index_block_size} selected"
+    made["project"] += c.hidden_size * (scan + c.index_head_dim)
+    made["kept_far"] += c.index_head_dim
+    return made | {"most": c.index_topk_blocks * c.index_block_size, "scan": scan}
+
+
 def one_tensor(c: Any, every: int = 0, *, select: bool = False) -> dict[str, Any]:
     """DeepSeek-V4: one row is key and value; a window, and a row for `every` so many tokens."""
     d, h, d_k, index = c.hidden_size, c.num_attention_heads, c.head_dim, c.index_head_dim
@@ -120,6 +132,11 @@ def models() -> list[list[Any]]:
     made += [["MiniMax-M2", "2025-10", {"G": shared(*sizes(c), "half turned")},
               "G" * c.num_hidden_layers, "MiniMaxM2Config",
               "huggingface.co/MiniMaxAI/MiniMax-M2, config.json"]]
+    c = config("MiniMaxM3VLTextConfig")
+    kinds = {"G": shared(*sizes(c), "half turned"), "B": in_blocks(c, "half turned")}
+    made += [["MiniMax-M3", "2026-06", kinds, "GGG" + "B" * 57,
+              "MiniMaxM3VLTextConfig, all but three layers selecting (its default has none)",
+              "lablup/mlxcel#799: shapes of its weights, places; ggml-org/llama.cpp#24908: blocks"]]
     c = config("SmolLM3Config")
     kinds = {"G": shared(*sizes(c), full), "N": shared(*sizes(c), "none")}
     made += [["SmolLM3 3B", "2025-07", kinds,

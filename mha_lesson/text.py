@@ -30,7 +30,7 @@ SHA256 = {
     "judges.tsv": "64da7ba50f7ecee6d16f21830aee85b3ce1bc4456d6d99193114b6332f3f2693",
     "links.tsv": "517f55160b9534beb92e3d33f3a880b5f6ab0adf9962136f4322eb144b1a6c3f",
     "minilm_reference.safetensors": "28f9c9ee686b88e4e782b3c906e86c931c11fe2bb9b060ddf90767adb42aa2d3",  # noqa: E501
-    "models.json": "8c81fb572495d22039e1659e39f10c65a8ef388c1e48f78c65cdd9276d248e38",
+    "models.json": "aaacfba1eceb8a9afc06a9f666f6a988602cb0250559f03aee5b74dc0c662711",
     "northanger_abbey.txt": "6f53a33627d6e48c9658313b23f8d39c04b918fd0330b31b0c202a2d04d6e9c1",
     "pairs.tsv": "64f3605235a38dd6be938458ee68127739e26c203571a98016d9c36ed9113dad",
     "paraphrases.tsv": "2202a827883757a8b78e24392fbe2d831e4243a2d2d04dd891f99a0a8709b9a0",

@@ -69,6 +69,9 @@ def test_the_caches_side_by_side_grow_in_as_many_layers_as_the_words_beside_them
         growing, of = re.search(r"(\d+)(?: of (\d+))?(?: layers)? grow", row).groups()
         far = [about["kinds"][one]["far"] for one in about["pattern"]]
         assert (int(growing), int(of or growing)) == (sum(map(bool, far)), len(far))
+        for heads, width in re.findall(r"(\d+) (?:key )?heads of (\d+)$", row):
+            kept = {kind["kept_far"] for kind in about["kinds"].values() if kind["far"]}
+            assert kept == {2 * int(heads) * int(width)}
 
 
 def test_kimi_linear_saves_nearly_three_quarters_and_only_in_long_texts():

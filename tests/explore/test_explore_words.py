@@ -66,6 +66,7 @@ def test_what_published_models_keep():
         "Gemma 3 4B": 2 * 4 * 256 * (5 * T + 29 * 1024),
         "gpt-oss 120B": 2 * 8 * 64 * (18 * T + 18 * 128),
         "DeepSeek-V3": 61 * (512 + 64) * T,
+        "MiniMax-M3": (60 * 2 * 4 + 57) * 128 * T,
         "Gemma 4 E2B": 2 * (3 * 512 * T + 12 * 256 * 512),
         "Gemma 4 31B": 2 * (10 * 4 * 512 * T + 50 * 16 * 256 * 1024),
     }.items():
