@@ -81,15 +81,17 @@ def test_heads_3_and_4_alone_are_farther_from_the_output_than_nothing_is():
 def test_cls_is_looked_at_and_says_little(tokens):
     creek = sentence()
     _, slabs = real_writes()
-    looked, written = [], []
+    looked, written, shares = [], [], 0
     for i in range(12):
         reach = (creek.heads[2][i].double() @ slabs[i].T).norm(dim=-1)  # (T_k,)
         taken = creek.weights[i].double()[tokens] * reach
         looked.append(creek.weights[i, tokens, 0].double().mean())
         written.append((taken[:, 0] / taken.sum(dim=-1)).mean())
+        shares = shares + (taken / taken.sum(dim=-1, keepdim=True)).mean(dim=0)
     looked, written = torch.stack(looked), torch.stack(written)
     assert looked.mean() > 0.45
     assert written.mean() < 0.5 * looked.mean() and written.mean() < 0.15
+    assert shares.argmax() != 0, "tokens with an eighth of its attention write more"
     V, weights = creek.heads[2].double(), creek.weights[:, tokens].double()
 
     def moved_without(token):
