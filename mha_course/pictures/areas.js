@@ -137,7 +137,7 @@ class Heatmap extends Area {
       } else {
         g.fillStyle = ink.css;
         g.fillRect(x, y, w, h);
-        if (view.paper.matches && this.values[i] < 0 && !m.numbers) view.strike(g, x, y, w, h);
+        if (view.signs.matches && this.values[i] < 0 && !m.numbers) view.strike(g, x, y, w, h);
       }
       if (m.numbers || (nan && m.w >= 24)) {
         const paper = view.colours.page.map((p, k) => p + (ink.parts[k] - p) * (nan ? 0 : ink.parts[3]));

@@ -116,9 +116,9 @@ export class View {
       this.watch.observe(node, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class", "data-theme"] });
     this.scheme = matchMedia("(prefers-color-scheme: dark)");
     this.scheme.addEventListener("change", this.again);
-    this.paper = matchMedia("print");
+    this.signs = matchMedia("print, (monochrome), (prefers-contrast: more)"); // where what is below zero is struck
     this.printed = () => { this.colours = null; this.draw(); }; // at once: paper does not wait for a frame
-    this.paper.addEventListener("change", this.printed);
+    this.signs.addEventListener("change", this.printed);
     this.canvas.mha = this; // what was drawn, for tests
   }
 
@@ -127,7 +127,7 @@ export class View {
     this.over.disconnect();
     clearTimeout(this.due);
     this.scheme.removeEventListener("change", this.again);
-    this.paper.removeEventListener("change", this.printed);
+    this.signs.removeEventListener("change", this.printed);
   }
 
   // `scene` as `fill` makes it.
@@ -336,7 +336,7 @@ export class View {
     g.lineWidth = 3;
     if (hollow) g.strokeRect(x + 1.5, y + 1.5, w - 3, h - 3);
     else g.fillRect(x, y, w, h);
-    if (this.paper.matches && colour === this.theme.maps.diverging[1] && h > 4) this.strike(g, x, y, w, h);
+    if (this.signs.matches && colour === this.theme.maps.diverging[1] && h > 4) this.strike(g, x, y, w, h);
   }
 
   path(g, { points, colour, dashed, width, filled }) {
@@ -399,11 +399,11 @@ export class View {
     for (let i = 0; i < 64; i++) ramp.addColorStop(i / 63, this.ink(colours, i * 4).css);
     g.fillStyle = ramp;
     g.fillRect(x, y, w, h);
-    if (this.paper.matches && this.theme.maps[colours].length > 1) this.strike(g, x, y, w / 2, h);
+    if (this.signs.matches && this.theme.maps[colours].length > 1) this.strike(g, x, y, w / 2, h);
     this.write(g, end, x + w + 8, y + h / 2, 12, this.colours.text, "left");
   }
 
-  // What is below zero, on paper, which may be grey.
+  // What is below zero, where colours may be grey or hard to tell.
   strike(g, x, y, w, h) {
     g.fillStyle = `rgb(${this.colours.page})`;
     g.fillRect(x, y + (h - 1) / 2, w, 1);

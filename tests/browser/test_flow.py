@@ -284,6 +284,22 @@ def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(opened):
     page.wait_for_function(dark)
 
 
+def test_where_colours_may_not_tell_numbers_below_zero_are_struck(opened):
+    page = opened("sentence")
+    struck = """() => {
+        const view = document.querySelector('canvas').mha;
+        let n = 0;
+        view.strike = () => { n++; };
+        view.draw();
+        delete view.strike;
+        return n;
+    }"""
+    assert page.evaluate(struck) == 0
+    for how in ({"media": "print"}, {"media": "screen", "contrast": "more"}):
+        page.emulate_media(**how)
+        assert page.evaluate(struck) > 100
+
+
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(opened, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
