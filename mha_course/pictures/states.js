@@ -1,18 +1,22 @@
 // The states of an explorer, as mha_course.pictures.states packs them.
 
-// The arrays of mha_course.pictures.states.pack_arrays.
+// The arrays of mha_course.pictures.states.pack_arrays, by number: each is made when it is first asked for.
 export function arraysOf(sizes, bytes) {
-  let at = 0;
-  return sizes.map(([n, wide, scale]) => {
-    const numbers = new Int32Array(n), empty = 8 * (4 - wide);
-    for (let k = 0; k < wide; k++) for (let i = 0; i < n; i++) numbers[i] |= bytes[at++] << (empty + 8 * k);
-    return scale ? Float32Array.from(numbers, (v) => (v >> empty) / scale) : new Float32Array(numbers.buffer);
-  });
+  const made = [];
+  let end = 0;
+  const starts = sizes.map(([n, wide]) => (end += n * wide) - n * wide);
+  return (number) => made[number] ??= decoded(sizes[number], bytes, starts[number]);
+}
+
+function decoded([n, wide, scale], bytes, at) {
+  const numbers = new Int32Array(n), empty = 8 * (4 - wide);
+  for (let k = 0; k < wide; k++) for (let i = 0; i < n; i++) numbers[i] |= bytes[at++] << (empty + 8 * k);
+  return scale ? Float32Array.from(numbers, (v) => (v >> empty) / scale) : new Float32Array(numbers.buffer);
 }
 
 // A scene with its arrays in place of their numbers.
-export function fill(scene, arrays) {
-  const of = (number) => (number === null ? null : arrays[number]), { flow } = scene;
+export function fill(scene, array) {
+  const of = (number) => (Number.isInteger(number) ? array(number) : number), { flow } = scene;
   const marks = scene.marks.map((m) => {
     if ("steps" in m) return { ...m, steps: [...of(m.steps)] };
     return "values" in m ? { ...m, values: of(m.values), blocked: of(m.blocked) } : m;
@@ -38,7 +42,7 @@ export async function unpack(bytes) {
   const buffer = await new Response(stream).arrayBuffer(), [size] = new Uint32Array(buffer, 0, 1);
   const packed = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
   const [marks, states] = [packed.marks, packed.states].map(rowsOf);
-  return { ...packed, marks, states, arrays: arraysOf(packed.arrays, new Uint8Array(buffer, 4 + size)) };
+  return { ...packed, marks, states, array: arraysOf(packed.arrays, new Uint8Array(buffer, 4 + size)) };
 }
 
 // The position that is shown for one that is asked for, where a node of the tree has those that are left.
@@ -62,5 +66,5 @@ export function stateAt(packed, asked, width) {
   const [wide, high, ...steps] = packed.layouts[layout];
   let mark = 0;
   const scene = { ...state, width: wide, height: high, marks: steps.map((step) => packed.marks[mark += step]) };
-  return fill(scene, state.arrays.map((i) => packed.arrays[i]));
+  return fill(scene, (i) => packed.array(state.arrays[i]));
 }
