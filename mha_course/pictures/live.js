@@ -105,10 +105,17 @@ function comeOut({ stage }, bar) {
 
 const bytesIn = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 
+function bytesOf(text) {
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i); // ten times as fast as Uint8Array.from
+  return bytes;
+}
+
 // ---- a saved page ------------------------------------------------------------------------------------
 
 export async function mount(el, theme, bytes) {
-  const states = await unpack(Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)));
+  const states = await unpack(bytesOf(atob(bytes)));
+  await new Promise((done) => { setTimeout(done); }); // the reader goes first
   const { controls: all, play } = states, bar = document.createElement("div"), stage = document.createElement("div");
   bar.className = "mha-bar mha-controls";
   el.classList.add("mha-explorer");
