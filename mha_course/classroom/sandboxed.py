@@ -181,9 +181,8 @@ class Session:
             try:
                 if i == candidate.until:
                     answers.clear()
-                with heard(name) if self.own([i]) else nullcontext(called) as calls:
+                with heard(name, called) if self.own([i]) else nullcontext():
                     self.book.run(i, space)
-                called |= calls
             except BaseException as error:  # as in a notebook: what stands below runs all the same
                 errors.append(error)
         kind.__call__ = judge

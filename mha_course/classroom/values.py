@@ -39,7 +39,8 @@ def pack(exercise: Any, answer: Any) -> tuple[list[Any], list[str]]:
     """
     if not isinstance(exercise, Problem):
         return [], []
-    with undisturbed(), heard(exercise.name) as called:
+    called: set[str] = set()
+    with undisturbed(), heard(exercise.name, called):
         bound = exercise.bind(answer) if exercise.bind else None
         call, cases = (bound.answer, bound.cases) if bound else (answer, exercise.cases)
         given = () if exercise.cases else [case.inputs for case in cases]
@@ -50,8 +51,8 @@ def pack(exercise: Any, answer: Any) -> tuple[list[Any], list[str]]:
 
 
 @contextmanager
-def heard(name: str) -> Iterator[set[str]]:
-    """Which right answers run meanwhile: the package's own, and those of the checks."""
+def heard(name: str, called: set[str]) -> Iterator[None]:
+    """Adds which right answers run meanwhile: the package's own, and those of the checks."""
     problems = [e for e in (*check.EXERCISES, *check.SHORT) if isinstance(e, Problem)]
     whose = {problem.in_steps.__code__: "the check's own right answer" for problem in problems}
     names = (name, *SAME.get(name, ()))
@@ -60,7 +61,6 @@ def heard(name: str) -> Iterator[set[str]]:
         parts = [thing, *(vars(thing).values() if isinstance(thing, type) else ())]
         codes = [part.__code__ for part in parts if hasattr(part, "__code__")]
         whose |= dict.fromkeys(codes, f"the package's own {taught}")
-    called: set[str] = set()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and (found := whose.get(frame.f_code)):
@@ -68,10 +68,10 @@ def heard(name: str) -> Iterator[set[str]]:
 
     sys.setprofile(note)
     try:
-        yield called
+        yield
+    finally:
         if sys.getprofile() is not note:
             called.add("sys.setprofile")
-    finally:
         sys.setprofile(None)
 
 

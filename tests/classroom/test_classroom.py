@@ -744,7 +744,8 @@ UNSEEN = "globals()['fou' + 'nd'] = __import__('mha_lesson').split_heads"
         ((FROM_A_FILE,), "uses"),
         ((f"exec({RIGHT!r})",), "uses exec"),
         ((UNSEEN, GIVES.format("found")), "uses"),
-        (("import mha_lesson\nkept = vars(mha_lesson)['split' + '_heads'](torch.zeros(1, 2, 6), 3)",
+        (("import mha_lesson\nfor f in (vars(mha_lesson)['split' + '_heads'], print):\n"
+          "    kept = f(torch.zeros(1, 2, 6), 3)\n    1 / 0",
           f"def split_heads(x, n_heads):\n    kept{BODY}"), "the package's own"),
         (("import mha_lesson as m\nf = torch.compile(m.split_heads, backend='eager')",
           GIVES.format("f")), "the package's own"),
