@@ -55,9 +55,8 @@ NOT_COMPARED: dict[tuple[str, str], str] = {
 }
 
 FIGURE = re.compile(r"<img\b[^>]*>")
-TITLES = re.compile(
-    r"\d+ [a-z ]+(?:(?:,| and) \d+ [a-z ]+)*: [^.]*\."
-)  # what they are, not what is seen
+# What the panels are, and nothing that is seen in them.
+TITLES = re.compile(r"\d+ [a-z ]+(?:(?:,| and) \d+ [a-z ]+)*: [^.]*\.")
 EMOJI = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u274c\u2728\ufe0f]")
 MACHINE = re.compile(r"(?<![\w.])/(?:home|root|Users|tmp|work|opt|private|var)/\w|[A-Z]:\\\\?Users")
 

@@ -115,10 +115,7 @@ def test_every_cell_has_the_colour_of_its_map_without_bands():
     for name, field in zip(maps, fields, strict=True):
         for (row, column), level in np.ndenumerate(field.panel.levels()):
             x, y = field.at(row, column)
-            middle = (
-                x + (field.width - field.gap) / 2,
-                y + field.height / 4,
-            )  # a line may go through
+            middle = x + (field.width - field.gap) / 2, y + field.height / 4  # above its line
             at = [round(figures.DENSITY * (figures.MARGIN + side)) for side in middle]
             *colour, opacity = MAPS[name][level] / 255
             wanted = 255 * (1 - opacity * (1 - np.array(colour)))  # on a white card

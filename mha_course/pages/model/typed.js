@@ -1,6 +1,6 @@
 // The field for a sentence of one's own, beside the offered ones of an explorer. Nothing is fetched before a button asks.
 
-import { unpack } from "../../pictures/states.js";
+import { bytesOf, unpack } from "../../pictures/states.js";
 import { textOf } from "./files.js";
 import { headsScene } from "./heads.js";
 import { Model } from "./model.js";
@@ -90,7 +90,7 @@ export class Typed {
       explorer.restored?.();
       return;
     }
-    this.places ??= textOf(this.about.folder, "heads").then((text) => unpack(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
+    this.places ??= textOf(this.about.folder, "heads").then((text) => unpack(bytesOf(text)));
     const places = await this.places.catch((error) => { this.places = null; throw error; });
     use((at, width) => headsScene(places, sentence, at, width));
   }
