@@ -11,7 +11,8 @@
   `no_cpu` (in `device/`) need such a device, and are left out on the CPU.
 - `--absent` proves that a room's tests need no room above it (`house/test_house.py`).
 - `long` marks what only `--all` runs (`make test-all`): trainings with other seeds, every position
-  of every explorer, and what else CONTRIBUTING lists.
+  of every explorer, and what else CONTRIBUTING lists. Of the parameters of a test that is marked
+  `one_in(n)`, the others, too.
 - `shared_folder` makes what several files need, whichever worker runs them.
 - `--forked-kernels` spares kernels most of their imports (see forks.py).
 - The garbage collector skips all that was imported, and runs seldom: with Python's own settings it
@@ -24,18 +25,18 @@ import gc
 import os
 import random
 import sys
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jaxtyping
-import numpy as np
 import pytest
-import torch
 from filelock import FileLock
-from hypothesis import settings
 
-import checked
+if TYPE_CHECKING:
+    import torch
 
 # Files that take longest, begun first, so that none is left to one worker at the end.
 LONGEST = [
@@ -48,19 +49,8 @@ LONGEST = [
 ]  # fmt: skip
 
 CHECKED = ("lesson", "collection")
-jaxtyping.install_import_hook(checked.NAMES_AXES, "checked.check_annotations")
 gc.disable()  # until all tests are collected
 gc.freeze()  # at its end, pytest collects five times
-
-# One, since pytest-xdist already uses the cores.
-torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
-torch.set_float32_matmul_precision("highest")
-
-# The same examples in every run; `--hypothesis-profile=explore` looks further.
-settings.register_profile("fixed", deadline=None, max_examples=25, derandomize=True)
-settings.register_profile("all", settings.get_profile("fixed"), max_examples=50)
-settings.register_profile("explore", deadline=None, max_examples=1000)
-settings.load_profile("fixed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,22 +62,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     sys.modules.update(dict.fromkeys(filter(None, config.getoption("--absent").split(","))))
-    if config.getoption("--all"):
-        settings.load_profile("all")
     name = config.getoption("--device")
-    if name == "cpu":
-        # A process that has looked at a GPU, or macOS's own parts, can't be forked.
-        can_fork = sys.platform == "linux" and not torch.cuda.is_available()
-        if config.getoption("--forked-kernels") and can_fork:
-            import forks
+    if name != "cpu":
+        os.environ["MHA_LESSON_DEVICE"] = name  # before the package is imported; kernels inherit it
+    works = config.getoption("dist", "no") == "no"  # it runs tests, and does not hand them out
+    if works:
+        prepare(config)
+    if config.getoption("--forked-kernels") and (name, sys.platform) == ("cpu", "linux"):
+        import forks
 
-            if not hasattr(config, "workerinput"):
-                kernels = ExitStack()
-                kernels.enter_context(forks.kernel_server())
-                config.add_cleanup(kernels.close)
+        if not hasattr(config, "workerinput"):
+            kernels = ExitStack()
+            kernels.enter_context(forks.kernel_server())
+            config.add_cleanup(kernels.close)
+        # A process that has looked at a GPU, or macOS's own parts, can't be forked.
+        if works and not sys.modules["torch"].cuda.is_available():
             forks.fork_kernels()
-        return
-    os.environ["MHA_LESSON_DEVICE"] = name  # before the package is imported; kernels inherit it
     if name == "cuda" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "1":
         raise pytest.UsageError(
             "NVIDIA_TF32_OVERRIDE=1 makes CUDA multiply float32 with 10 bits whatever PyTorch "
@@ -95,14 +85,60 @@ def pytest_configure(config: pytest.Config) -> None:
         )
 
 
+def prepare(config: pytest.Config) -> None:
+    """Before tests and packages are imported."""
+    import jaxtyping
+    import torch
+    from hypothesis import settings
+
+    import checked
+
+    jaxtyping.install_import_hook(checked.NAMES_AXES, "checked.check_annotations")
+
+    # One, since pytest-xdist already uses the cores.
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
+    torch.set_float32_matmul_precision("highest")
+
+    # The same examples in every run; `--hypothesis-profile=explore` looks further.
+    settings.register_profile("fixed", deadline=None, max_examples=25, derandomize=True)
+    settings.register_profile("all", settings.get_profile("fixed"), max_examples=50)
+    settings.register_profile("explore", deadline=None, max_examples=1000)
+    settings.load_profile("all" if config.getoption("--all") else "fixed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[object]:
+    """The first worker compiles what all import; the others wait for that."""
+    config = session.config
+    name = getattr(config, "workerinput", {}).get("workerid")
+    compiled = Path(config.getoption("basetemp") or ".").parent / "compiled"
+    while name not in (None, "gw0") and not compiled.exists():
+        time.sleep(0.1)
+    try:
+        return (yield)
+    finally:
+        if name == "gw0":
+            compiled.touch()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     on_the_cpu, every = config.getoption("--device") == "cpu", config.getoption("--all")
+    seen: Counter[str] = Counter()
+
+    def is_quick(item: pytest.Item) -> bool:
+        if item.get_closest_marker("long"):
+            return False
+        if one_in := item.get_closest_marker("one_in"):
+            seen[item.nodeid.split("[")[0]] += 1
+            return seen[item.nodeid.split("[")[0]] % one_in.args[0] == 1
+        return True
+
     chosen = [
         item
         for item in items
         for uses in [getattr(item, "fixturenames", ())]
         if ("no_cpu" not in uses if on_the_cpu else "device" in uses)
-        if every or not item.get_closest_marker("long")
+        if every or is_quick(item)
     ]
     config.hook.pytest_deselected(items=[*set(items).difference(chosen)])
     if not config.getoption("loadscopereorder", True):
@@ -118,12 +154,16 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    import jaxtyping
+
     plain = item.get_closest_marker("plain") or item.path.parent.name not in CHECKED
     jaxtyping.config.update("jaxtyping_disable", bool(plain))
 
 
 @pytest.fixture(scope="session")
-def device(request: pytest.FixtureRequest) -> torch.device:
+def device(request: pytest.FixtureRequest) -> "torch.device":
+    import torch
+
     return torch.device(request.config.getoption("--device"))
 
 
@@ -147,6 +187,9 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
 
 @pytest.fixture(autouse=True)
 def _seeds(request: pytest.FixtureRequest) -> None:
+    import numpy as np
+    import torch
+
     random.seed(0)
     np.random.seed(0)
     only_cpu = request.config.getoption("--device") == "cpu" and not torch.cuda.is_available()

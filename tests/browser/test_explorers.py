@@ -354,6 +354,7 @@ def test_keys_move_the_slider_the_picture_and_its_words(page):
     assert slider(page, "n").evaluate("e => e === document.activeElement")
 
 
+@pytest.mark.long
 def test_a_burst_of_keys_ends_on_the_right_picture(page):
     slider(page, "n").focus()
     page.keyboard.press("Home")

@@ -300,7 +300,8 @@ def test_where_colours_may_not_tell_numbers_below_zero_are_struck(opened):
         assert page.evaluate(struck) > 100
 
 
-@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(opened, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = opened("sentence", theme)
@@ -325,7 +326,8 @@ def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(opened, theme):
         page.wait_for_function(BLOCK_IS_SEEN)
 
 
-@pytest.mark.parametrize("width", [pytest.param(900, marks=pytest.mark.long), 640, 360])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("width", [360, 640, 900])
 def test_on_a_low_window_too_the_block_is_seen_and_no_name_hides_a_number(opened, width):
     page = opened("one head")
     page.set_viewport_size({"width": width, "height": 430})

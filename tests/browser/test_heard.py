@@ -102,6 +102,7 @@ def test_nothing_is_said_at_load_and_one_sentence_for_a_move(listening):
     assert ear.page.locator("output").count() == 0
 
 
+@pytest.mark.long
 def test_which_keys_are_blocked(listening):
     """04: a row of the weights, read with R."""
     ear = listening("masks")
@@ -141,6 +142,7 @@ def test_which_head_looks_from_it_to_creek(listening):
     assert weights.index(max(weights)) == 1 and max(weights) == 0.85
 
 
+@pytest.mark.long
 def test_what_is_dropped_at_step_6(listening):
     """11: with a window of four."""
     ear = listening("cache")
@@ -155,6 +157,7 @@ def test_what_is_dropped_at_step_6(listening):
     assert ear.press("ArrowDown").startswith("rows of k, v made, anew: ")
 
 
+@pytest.mark.long
 def test_who_plays_or_holds_a_key_hears_little(listening):
     ear = listening("training")
     ear.go_to(".mha-bar button")
@@ -211,6 +214,7 @@ NOT_COVERED = """() => {
 }"""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", SIZES)
 def test_what_has_the_focus_is_on_the_screen(listening, size):
     ear = listening("masks", viewport=dict(zip(("width", "height"), size, strict=True)))

@@ -18,7 +18,8 @@ def exported(tmp_path_factory):
     return export(lab.notebook(path, cells))
 
 
-@pytest.mark.parametrize("kind", ["page", pytest.param("export", marks=pytest.mark.long)])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("kind", ["page", "export"])
 def test_controls_and_sentence_stay_in_sight_on_a_phone(open_page, page_of, request, kind):
     if kind == "export":
         path = request.getfixturevalue("exported")

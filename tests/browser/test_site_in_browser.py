@@ -112,6 +112,7 @@ def opened(request, window):
     return window(*request.param)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["index", SCALING, "TEACHING", "CLAIMS"])
 def test_a_page_fits_and_axe_finds_nothing_serious(window, name):
     """A phone shows text in no other colours than a desk, and themes differ in colours alone: so
@@ -136,21 +137,14 @@ def test_a_page_fits_and_axe_finds_nothing_serious(window, name):
         assert serious(page, rules=ALL_ELSE) == []
 
 
-def assert_is_fine_wherever_controls_stand(page, scheme, **options) -> None:
+def assert_is_fine_wherever_controls_stand(page, scheme) -> None:
     page.wait_for_function(DRAWN, arg=scheme == "dark")
     moved = set()
     for k in range(page.locator(".mha-bar :is(input, select)").count()):
         for last in (True, False):
             moved.add(page.evaluate(MOVE, [k, last]))
-            assert serious(page, ".mha-explorer", **options) == [], (k, last)
+            assert serious(page, ".mha-explorer") == [], (k, last)
     assert len(moved - {""}) > 1
-
-
-def test_axe_finds_nothing_serious_where_controls_were_moved(window):
-    """Contrast is judged where they stand at last: a move changes no colour of text."""
-    page = window(1366, "light")(SCALING)
-    assert_is_fine_wherever_controls_stand(page, "light", rules=ALL_ELSE)
-    assert serious(page, ".mha-explorer") == []
 
 
 @pytest.mark.long
@@ -226,6 +220,7 @@ JUMPED = """async () => {
 }"""
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["index", SCALING, "03_splitting_into_heads"])
 @pytest.mark.parametrize("width", [360, 768, 1350])
 def test_nothing_jumps_while_a_page_is_opened_and_read(window, name, width):
@@ -261,6 +256,7 @@ def test_paper_shows_the_folded_code_that_a_text_speaks_of(window):
     assert fold.get_attribute("open") is None
 
 
+@pytest.mark.one_in(2)
 def test_a_link_and_the_contents_open_the_fold_they_lead_to(opened, site):
     page = opened("03_splitting_into_heads")
     fold = page.locator("details.second-reading", has_text="The two functions")
@@ -314,6 +310,7 @@ DARK = "document.querySelector('canvas[aria-label]').mha.colours.dark"
 INK = "getComputedStyle(document.body).color"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_paper_is_white_whatever_the_theme(window, scheme):
     page = window(1366, scheme)(SCALING)

@@ -133,6 +133,7 @@ def test_every_slip_is_reported_as_itself(exercise: Exercise) -> None:
         assert [(s.key, s.does) for s in found] == [(slip.key, slip.does)] * shows
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairs_that_people_made_are_named(name: str) -> None:
     exercise = getattr(check, name)

@@ -33,6 +33,7 @@ def hears(x: Tensor, h: int, *, view_in: bool, view_out: bool) -> Tensor:
 SIZES = [(2, 2, 1), (3, 2, 2), (4, 3, 1), (5, 2, 3), (5, 3, 2), (7, 4, 1)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize(("T", "h", "d_k"), SIZES)
 def test_view_both_ways_loses_the_past_and_view_one_way_leaks_the_future(T, h, d_k, seed):

@@ -32,6 +32,7 @@ def repeat_run(n_heads, seed, learning_rate=3e-3):
     return fresh, train(model, repeat_batches(seed=seed), predict_next, **settings)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_three_epochs_are_enough_at_one_rate_and_not_at_the_other(seed):
     fast = runs.load(f"repeat, h = 4, seed {seed}")

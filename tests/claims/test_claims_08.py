@@ -69,6 +69,7 @@ WORDS = {  # with from three to six words from the adjective, or the verb, to th
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["adjective>noun", "verb>subject", "subject>verb"])
 def test_every_relation_has_its_head(kind):
     """Where the usual distance is of no help: other sentences; of chance say the other words."""
@@ -174,7 +175,8 @@ def given(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     return (ab - ac * bc) / ((1 - ac**2) * (1 - bc**2)).sqrt()
 
 
-@pytest.mark.parametrize("quarter", [1, *(pytest.param(q, marks=pytest.mark.long) for q in (2, 3))])
+@pytest.mark.long
+@pytest.mark.parametrize("quarter", [1, 2, 3])
 def test_the_heads_with_the_clearest_pictures_matter_most(quarter):
     """In the other quarters of the sentences, too, it hangs on the measure of clear."""
     sentences = [s.text for s in ANNOTATED[quarter::4]]
@@ -211,6 +213,7 @@ def mean_after(layer, x, mask, head=None, instead=None):
         return (layer(x, mask)[0] * ~mask[:, 0, 0, :, None]).sum(dim=1)
 
 
+@pytest.mark.long
 def test_layer_5_turns_the_mean_most_also_where_each_layer_ends():
     sentences = [s.text for s in ANNOTATED[1::12]]
     (ids, mask), means = model().batch(sentences), model().head_means(sentences)

@@ -646,6 +646,7 @@ RIGHT = SOLUTIONS["split_heads"]
 TWO = RIGHT.replace("split_heads", "two", 1)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("cells", "shown"),
     [
@@ -747,8 +748,10 @@ UNSEEN = "globals()['fou' + 'nd'] = __import__('mha_lesson').split_heads"
         (("import mha_lesson\nfor f in (vars(mha_lesson)['split' + '_heads'], print):\n"
           "    kept = f(torch.zeros(1, 2, 6), 3)\n    1 / 0",
           f"def split_heads(x, n_heads):\n    kept{BODY}"), "the package's own"),
-        (("import mha_lesson as m\nf = torch.compile(m.split_heads, backend='eager')",
-          GIVES.format("f")), "the package's own"),
+        pytest.param(  # it imports PyTorch's compiler
+            ("import mha_lesson as m\nf = torch.compile(m.split_heads, backend='eager')",
+             GIVES.format("f")), "the package's own", marks=pytest.mark.long,
+        ),
     ],
     ids=["attribute", "other name", "check", "modules", "through torch", "spelt in pieces",
          "importlib", "frame", "file", "exec", "beside what is shown", "beforehand", "compiled"],
@@ -834,6 +837,7 @@ def test_a_cell_that_stops_is_reported_with_its_error_and_costs_no_other(judge, 
     assert made.code["split_heads"] == broken[: grading.MOST_CODE].replace("\0", "�")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("body", "says"),
     [("while True: pass", "interrupted before it returned"),

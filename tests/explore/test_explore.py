@@ -644,6 +644,7 @@ def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
             yield controls.resolved(explorer.controls, explorer.reach, at)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=NEEDS_WEIGHTS if n == "real_heads" else ())

@@ -181,6 +181,7 @@ def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytest
         assert not re.search(r"(?<!\.)\b\d{4,} [a-z]", state["scene"]["caption"]), "1,024 rows"
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_browser_finds_the_picture_laid_out_for_each_width(name, monkeypatch):
     """At two positions of each control, with X at three; and what each cell says."""

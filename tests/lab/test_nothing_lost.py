@@ -201,6 +201,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     made.stop()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("beyond", [1, 5_000, 100_000])
 def test_a_full_disk_while_saving_is_reported_and_leaves_the_old_notebook(
     server: Server, beyond: int

@@ -108,6 +108,7 @@ def test_word_vectors_are_rows_of_the_table_and_a_word_of_pieces_has_their_mean(
     assert torch.equal(model.word_vectors("bark. dogs")[3], words[2]), "no position is in them"
 
 
+@pytest.mark.long
 def test_whatever_the_default_device_is_the_model_is_loaded_and_shuffled_on_the_cpu(
     model, untrained
 ):
