@@ -11,7 +11,6 @@ import torch
 import notebooks
 from answers.variants import RIGHT
 from mha_course import check
-from mha_course.__main__ import main as command
 from mha_course.check import asked, from_memory, journal, schedule
 from mha_course.check.engine.changes import changes
 from mha_course.check.engine.compare import difference
@@ -305,17 +304,6 @@ def test_a_month_of_days(sitting, tmp_path, monkeypatch):
     assert len([*tmp_path.glob("*.ipynb")]) <= 2
     tried = {a.name for a in journal.attempts() if a.name in bank()}
     assert len(tried) > 12 and {bank()[name].notebook for name in tried} <= {"00", "01", "02", "03"}
-
-
-def test_the_command_writes_into_my_notebooks(sitting, tmp_path, monkeypatch, capsys):
-    journal.remember(check.Report("rotate", False))
-    tmp_path.rename(tmp_path.with_name("my_notebooks"))
-    monkeypatch.chdir(tmp_path.parent)
-    sitting(MONDAY + timedelta(1))
-    assert command(["practice"]) == 0
-    path = tmp_path.with_name("my_notebooks") / "practice_2026-03-03.ipynb"
-    assert str(path) in capsys.readouterr().out
-    assert "check.practice.rotate(rotate)" in path.read_text()
 
 
 def test_every_exercise_can_be_written_from_an_empty_page():

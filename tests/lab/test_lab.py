@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
 import nbformat
@@ -15,7 +15,7 @@ import notebooks
 from mha_course import check
 from mha_course.check import journal
 from mha_course.lab import command as lab
-from mha_course.lab import copies
+from mha_course.lab import copies, practice
 
 TODAY = date(2026, 11, 21)
 
@@ -105,7 +105,8 @@ def test_an_explorer_says_that_it_wants_to_be_run_and_saving_it_unrun_is_no_chan
     change(mine / "a.ipynb", cleared)  # as nbstripout does: no change either
     assert lab.sync(source, mine, TODAY) == []
     write(source, "a.ipynb", "explorer = 2", "explore.flow()")
-    assert lab.sync(source, mine, TODAY) == ["Renewed, you had not changed it: a.ipynb"]
+    assert lab.sync(source, mine, TODAY) and "explorer = 2" in (mine / "a.ipynb").read_text()
+    assert names(mine) == ["a.ipynb"]
 
 
 def test_every_link_of_the_working_copy_leads_somewhere(tmp_path):
@@ -145,7 +146,7 @@ def test_opening_a_copy_is_no_change_and_working_in_it_is(course, what, is_work)
     before = (mine / "a.ipynb").read_bytes()
     write(source, "a.ipynb", "x = 1", "y = 2", "z = 3")
     [line] = lab.sync(source, mine, TODAY)
-    assert line.startswith("Updated: you have changed" if is_work else "Renewed")
+    assert (f"a.updated-{TODAY}.ipynb" in names(mine)) == (str(TODAY) in line) == is_work
     assert ((mine / "a.ipynb").read_bytes() == before) == is_work
     assert lab.sync(source, mine, TODAY) == []
 
@@ -167,7 +168,7 @@ def test_a_notebook_that_left_the_course_stays_and_is_named_once(course):
 def test_a_page_that_is_no_notebook_is_renewed_or_put_beside(course):
     source, mine = course
     (source / "CLAIMS.md").write_text("second")
-    assert "Renewed" in lab.sync(source, mine, TODAY)[0]
+    assert lab.sync(source, mine, TODAY) and (mine / "CLAIMS.md").read_text() == "second"
     (mine / "CLAIMS.md").write_text("my notes")
     for version in ("third", "fourth"):
         (source / "CLAIMS.md").write_text(version)
@@ -246,6 +247,22 @@ def test_outside_the_copy_nothing_is_written_unasked(tmp_path, kernel):
     check.split_heads(right)
     assert done() == {"split_heads"} and not check.progress().kept
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_practice_writes_into_my_notebooks(tmp_path, monkeypatch, capsys):
+    mine = tmp_path / copies.MINE
+    for name, value in (("_state", {}), ("_attempts", []), ("today", lambda: TODAY)):
+        monkeypatch.setattr(journal, name, value)
+    mine.mkdir()
+    (mine / journal.COPY).write_text("{}")
+    monkeypatch.chdir(mine)
+    journal.remember(check.Report("rotate", False))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(journal, "today", lambda: TODAY + timedelta(1))
+    practice.main([])
+    [path] = mine.glob(f"practice_{TODAY + timedelta(1)}.ipynb")
+    assert str(path) in capsys.readouterr().out
+    assert "check.practice.rotate(rotate)" in path.read_text()
 
 
 # --- the lab as it opens ----------------------------------------------------------------------
