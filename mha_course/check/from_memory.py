@@ -171,9 +171,9 @@ class Practice:
             problem, asked = self.in_its_layout(one), statements()[one.name]
             if problem.name != one.name:
                 hints = FOLDED.findall(asked.text)
-                title = problem.name.replace("_", " ").capitalize()
+                title = asked.text.partition("\n")[0].partition(": ")[2]
                 stub = f"def {problem.name}({', '.join(problem.arguments)}):\n    ..."
-                parts = [f"## {title}", getdoc(problem.in_steps) or "", *hints]
+                parts = [f"## {title}, in another form", getdoc(problem.in_steps) or "", *hints]
                 parts += [AS_IN_THE_COURSE] * bool(hints)
                 asked = Asked("\n\n".join(parts), stub, 0)
             calls = f"check.practice.{problem.name}({problem.name})"

@@ -195,6 +195,7 @@ def test_a_variant_has_the_hints_of_the_exercise(sitting):
     journal.remember(check.Report("split_heads", True), "split_heads")
     cells = check.practice.notebook(check.practice.due(), MONDAY + timedelta(14))["cells"]
     text = "\n".join(cell["source"] for cell in cells)
+    assert "## Split, in another form" in text
     assert "split_tokens_first" in text and "<summary>Hint" in text
 
 
