@@ -12,6 +12,7 @@ import gc
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -35,11 +37,11 @@ import notebooks
 from from_npm import BUILD
 from mha_course import explore
 from mha_course.cells import predictions
-from mha_course.explore import n00_cut
+from mha_course.explore import n00_cut, own_class
 from mha_course.pages import folds, published
 from mha_course.pages.exporter import asset, exporter_of, inline
 from mha_course.pictures import live
-from mha_lesson.pretrained import WeightsMissing
+from mha_lesson.pretrained import WeightsMissing, weights_path
 
 ROOT = BUILD.parent
 SITE = BUILD / "site"
@@ -58,6 +60,11 @@ TO_RUN = (
     '<p class="run">Pictures move in this page. To run the code and have your answers checked, '
     '<a href="index.html#begin">open the course in JupyterLab</a>.</p>'
 )
+OWN_CLASS = "explore-own_class"
+SOLVED = """<details class="solved"><summary>Solved? See it here with the course's class</summary>
+<p>It is the solution of exercise 11, and all was computed beforehand. Your own class, and sentences
+for it, run in JupyterLab; the model alone takes
+<a href="index.html#explore-cut">a sentence of yours on this site, too</a>.</p>{}</details>"""
 FATES = (
     "What three mistakes that stood in public code do to the loss of a small language model: one "
     "hides, one looks far too good, one fails. [Would you have merged it?]"
@@ -118,9 +125,17 @@ def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
 
 def explorer_id(cell: NotebookNode) -> str:
     """The name of the explorer that a cell shows, explore-NAME or explore-NAME-UNTIL, or ""."""
+    if cell.source.startswith("own_class.in_model("):
+        return OWN_CLASS * has_weights()
     source = cell.source.replace(FLOW_OF_05, "explore.flow()")
     call = EXPLORER.search(source) if cell.cell_type == "code" else None
     return "-".join(filter(None, ("explore", *call.groups()))) if call else ""
+
+
+def has_weights() -> bool:
+    with suppress(WeightsMissing):
+        return bool(weights_path())
+    return False
 
 
 def begins(cell: NotebookNode) -> str:
@@ -150,6 +165,7 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
         if name := explorer_id(cell):
             still = "".join(o.data.get("text/html", "") for o in cell.outputs if "data" in o)
             made = f'<div id="{name}"{begins(cell)}>{still}</div>'  # page.js fetches its script
+            made = SOLVED.format(made) if name == OWN_CLASS else made
             cell.outputs = [v4.new_output("display_data", {"text/html": made})]
     return notebook
 
@@ -258,9 +274,29 @@ def add_contents(soup: BeautifulSoup) -> None:
 
 def explorer_script(name: str) -> str:
     """The script of an explorer, with all its states; `name` as `explorer_id` gives it."""
+    if name == OWN_CLASS:
+        return live.states_script(solved(), name)
     _, kind, *until = name.split("-")
     options = {"until": until[0]} if until else {}
     return live.states_script(getattr(explore, kind)(**options), name)
+
+
+def solution() -> str:
+    """The class that 06 has as its solution."""
+    [path] = notebooks.paths("06")
+    [source] = notebooks.solutions(notebooks.read(path)).values()
+    return source
+
+
+def solved() -> live.Explorer:
+    """What 06 ends with, for the class of its solution; a sentence that is typed needs a kernel."""
+    names = {"torch": torch, "nn": torch.nn, "math": math}
+    exec(solution(), names)
+    made: live.Explorer = own_class.in_model(
+        names["MultiHeadAttention"], whose="the course's class"
+    )
+    del made.controls["text"]
+    return made
 
 
 def begin_process() -> None:

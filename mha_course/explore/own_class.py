@@ -91,16 +91,17 @@ def _without_value(number: int) -> Change:
     return change
 
 
-WHOLE = "as you wrote it"
+WHOLE = "as written"
 BREAKS = {
     WHOLE: Break(),
     "without √d_k": Break(scale=D_K**0.5),
     "view, but no transpose": Break(rows=_not_transposed),
     "merged without the transpose": Break(contexts=_not_transposed_back),
-    "heads merged in reverse order": Break(contexts=_reversed),
+    "heads in reverse order": Break(contexts=_reversed),
     "mask upside down": Break(mask=torch.logical_not),
     "causal, as a decoder": Break(mask=_causal),
-    "head 1 of every layer cut": Break(contexts=_without_head),
+    "head 1 cut": Break(contexts=_without_head),
+    "every head cut": Break(contexts=torch.zeros_like),
 }
 N_WORDS = 2000  # that a token is compared with: the commonest of the model's vocabulary
 
@@ -153,7 +154,9 @@ class Line:
         return "".join(f"<p>{escape(line)}</p>" for line in self.text.splitlines())
 
 
-def in_model(kind: type[nn.Module], text: str = SENTENCE) -> Explorer | Line:
+def in_model(
+    kind: type[nn.Module], text: str = SENTENCE, *, whose: str = "your class"
+) -> Explorer | Line:
     """The learner's class in all six layers of the published model, on a sentence to be typed.
 
     Before exercise 11 is solved there is only a line that says so.
@@ -161,6 +164,7 @@ def in_model(kind: type[nn.Module], text: str = SENTENCE) -> Explorer | Line:
     Args:
         kind: the class of exercise 11.
         text: the sentence to begin with.
+        whose: what the class is called.
     """
     if not exercise(kind).passed:
         return Line("Once exercise 11 passes, your class goes into a published model here.")
@@ -171,15 +175,17 @@ def in_model(kind: type[nn.Module], text: str = SENTENCE) -> Explorer | Line:
                 layout={"width": "40em", "max_width": "100%"},
             ),
             "broken": widgets.RadioButtons(
-                options=[*BREAKS], description="your class", layout={"width": "auto"}
+                options=[*BREAKS], description=whose, layout={"width": "auto"}
             ),
         },
-        partial(scene, kind),
+        partial(scene, kind, whose=whose),
         reach={"text": lambda **_: [text]},
     )  # fmt: skip
 
 
-def scene(kind: type[nn.Module], text: str = SENTENCE, broken: str = WHOLE) -> Scene:
+def scene(
+    kind: type[nn.Module], text: str = SENTENCE, broken: str = WHOLE, *, whose: str = "your class"
+) -> Scene:
     """Ribbons that the class draws in layer 3, head 1, and which of six sentences it finds.
 
     Raises:
@@ -188,8 +194,9 @@ def scene(kind: type[nn.Module], text: str = SENTENCE, broken: str = WHOLE) -> S
     try:
         model = _model()
     except WeightsMissing as error:
-        return _on_the_stored_layer(kind, broken, str(error))
-    tokens = model.encode(text).labels
+        return _on_the_stored_layer(kind, broken, whose, str(error))
+    encoded = model.encode(text)
+    tokens = encoded.labels
     if len(tokens) > MOST_TOKENS:
         raise ValueError(
             f"The sentence must be at most {MOST_TOKENS} tokens long to be read in a picture; "
@@ -201,22 +208,20 @@ def scene(kind: type[nn.Module], text: str = SENTENCE, broken: str = WHOLE) -> S
     best = max(range(len(SIX)), key=alike.__getitem__)
     rows = [[number(alike[i], 2), other, "← nearest" * (i == best)] for i, other in enumerate(SIX)]
     ids, mask = model.batch(texts)
-    hidden, theirs = ([x[:1] for x in one.encoder(ids, mask)] for one in (yours, model))
-    apart = float((hidden[-1] - theirs[-1])[0, : len(tokens)].abs().max())
+    hidden = yours.encoder(ids[:1], mask[:1])
+    apart = float((hidden[-1][0, : len(tokens)] - encoded.hidden[-1]).abs().max())
     layer: Any = yours.encoder.layers[LAYER]
     weights = drawn(layer.attention.made, hidden[LAYER], BREAKS[broken].mask(mask[:1]))
-    table = Table(rows, title="how near in meaning", wide=1.6)
-    panels = [table] if weights is None else [_ribbons(weights, tokens), table]
-    so = "less than .00001" if apart < 1e-5 else number(apart, 2 if apart >= 0.01 else None)
-    alone = "" if weights is not None else (
-        " (Your class takes the weights of its layers and does not call them, so nobody sees its "
-        "ribbons, and most mistakes cannot be made around it.)"
-    )  # fmt: skip
+    table = Table(rows, title="how near in meaning", wide=1.6, strong=(best,))
+    panels = [table] if weights is None else [_ribbons(weights, tokens, whose), table]
+    so = "less than .00001" if apart < 1e-5 else f"up to {number(apart, 2)}"
+    same = ("It means the same." if best == 0 else "It means something else.") * (text == SENTENCE)
     caption = (
-        f"Your class in all six layers{'' if broken == WHOLE else f', {broken}'}: its last vectors "
-        f"differ from the published model's by {so}. Nearest: “{SIX[best]}”{alone}"
+        f"{whose[0].upper()}{whose[1:]} in all six layers{'' if broken == WHOLE else f', {broken}'}"
+        f": its last vectors differ from the published model's by {so}. "
+        f"{_taken(weights, tokens)} Nearest: “{SIX[best]}” {same}"
     )
-    return Scene([panels], caption=caption)
+    return Scene([panels], caption=caption.rstrip())
 
 
 def without_values(
@@ -314,21 +319,41 @@ def _words() -> tuple[list[str], Tensor]:
     return words, _model().sentence_vectors(words)
 
 
-def _ribbons(weights: Tensor, tokens: tuple[str, ...]) -> Words:
-    it = tokens.index("it") if "it" in tokens else len(tokens) - 2
+def _chosen(tokens: tuple[str, ...]) -> int:
+    """The token whose ribbons are drawn: "it", else the last that is no mark."""
+    words = [i for i, token in enumerate(tokens) if token[-1].isalnum()] or [1]
+    return tokens.index("it") if "it" in tokens else words[-1]
+
+
+def _taken(weights: Tensor | None, tokens: tuple[str, ...]) -> str:
+    if weights is None:
+        return (
+            "(It takes the weights of its layers and does not call them, so nobody sees its "
+            "ribbons, and most mistakes cannot be made around it.)"
+        )
+    it = _chosen(tokens)
+    share, most = weights[it, : len(tokens)].max(dim=0)
+    start = f"In layer {LAYER}, head {HEAD}, “{tokens[it]}” takes"
+    if share < 0.005:
+        return f"{start} nothing."
+    return f"{start} most from “{tokens[int(most)]}”: {number(float(share), 2)}."
+
+
+def _ribbons(weights: Tensor, tokens: tuple[str, ...], whose: str) -> Words:
+    it = _chosen(tokens)
     of_it = torch.zeros(len(tokens), len(tokens))
     of_it[it] = weights[it, : len(tokens)].clamp(0, 1)
     heat = Heatmap(of_it, tokens, tokens, head=HEAD, limits=(0, 1))
-    return Words(heat, row=it, head=HEAD, title=f"“{tokens[it]}”, drawn by your class")
+    return Words(heat, row=it, head=HEAD, title=f"“{tokens[it]}”, drawn by {whose}")
 
 
-def _on_the_stored_layer(kind: type[nn.Module], broken: str, missing: str) -> Scene:
+def _on_the_stored_layer(kind: type[nn.Module], broken: str, whose: str, missing: str) -> Scene:
     """Without the model: the stored layer, on the sentence of the course."""
     creek, change = sentence(), BREAKS[broken]
     pairs = [(getattr(creek, f"w_{n}"), getattr(creek, f"b_{n}")) for n in "qkvo"]
     mask = change.mask(torch.zeros(1, 1, 1, len(creek.tokens), dtype=torch.bool))
     weights = drawn(_filled(kind, pairs, change), creek.hidden[None], mask)
-    shown = Table([["no ribbons"]]) if weights is None else _ribbons(weights, creek.labels)
+    shown = Table([["no ribbons"]]) if weights is None else _ribbons(weights, creek.labels, whose)
     return Scene(shown, caption=f"Layer 3 alone, on the sentence of the course: {missing}.")
 
 

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 from screen import await_caption, middle, view
 
-from mha_course.explore import n00_cut, n08_real_heads
+import website
+from mha_course.explore import n00_cut, n08_real_heads, own_class
 from mha_course.pages import published
 from mha_course.pictures import live
 from mha_lesson import pretrained
@@ -118,6 +119,27 @@ def test_several_ribbons_are_cut_one_in_all_heads_and_all_of_it_is_undone(
     awaited("Without it → creek in all 72 heads", *((i, None, it, creek) for i in range(6)))
     page.get_by_role("button", name="undo").click()
     awaited("Without it → creek (.85)", one)
+
+
+def test_a_break_of_the_class_changes_its_ribbons_and_the_sentence_it_finds(
+    open_page, page_of, page_with_model
+):
+    page, which = open_page(page_of("the class in the model", website.solved)), ".mha-explorer"
+    choice = page.get_by_role("combobox", name="the course's class")
+    seen = []
+    for name, found in ((own_class.WHOLE, True), ("mask upside down", False)):
+        choice.select_option(name)
+        await_caption(page, which, "less than .00001" if found else name)
+        assert (
+            f"Nearest: “{own_class.SIX[0]}”" in page.locator(".mha-caption").text_content()
+        ) == found
+        marks = "v.scene.marks.filter(m => m.kind === 'ribbons').map(m => [...m.values])"
+        [ribbons] = view(page, which, marks)
+        seen.append(
+            (max(ribbons), view(page, which, "v.scene.marks.find(m => /←/.test(m.text)).row"))
+        )
+    (widest, first), (none, other) = seen
+    assert widest == pytest.approx(0.85, abs=0.005) and first == none == 0 != other
 
 
 def test_a_picture_is_saved_as_it_is_seen(offered, tmp_path):

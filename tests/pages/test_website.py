@@ -104,7 +104,9 @@ def test_a_notebook_s_page_says_how_to_run_it(soups):
         assert note.a["href"] == "index.html#begin"
 
 
-def test_what_a_learner_s_class_computes_says_where_it_runs(tmp_path):
+@pytest.mark.parametrize("weights", [True, False])
+def test_what_a_learner_s_class_computes_says_where_it_runs(tmp_path, monkeypatch, weights):
+    monkeypatch.setattr(website, "has_weights", lambda: weights)
     [path] = notebooks.paths("06")
     book = notebooks.read(path)
     waits = [cell for cell in book.cells if "Once exercise" in str(cell.get("outputs"))]
@@ -112,6 +114,7 @@ def test_what_a_learner_s_class_computes_says_where_it_runs(tmp_path):
     website.write_pages(tmp_path, {path.stem: ("a title", book)})
     page = BeautifulSoup((tmp_path / f"{path.stem}.html").read_text("utf-8"), "html.parser")
     assert waits and all(page.select(f"#cell-{cell.id} .note a[href]") for cell in waits)
+    assert len(page.select(f"details:not([open]) > #{website.OWN_CLASS}")) == weights
 
 
 def test_words_for_a_kernel_are_left_out_of_a_page():

@@ -100,7 +100,9 @@ document.addEventListener("DOMContentLoaded", () => {
     load(target.id);
   }), { rootMargin: "300px" });
   document.querySelectorAll("[id^=explore-]").forEach((explorer) => near.observe(explorer));
-  if (asked) document.getElementById(linked)?.scrollIntoView();
+  const there = asked && document.getElementById(linked);
+  there?.closest("details")?.setAttribute("open", "");
+  there?.scrollIntoView();
 
   // on paper the folded code is open, since texts speak of it
   const folded = () => document.querySelectorAll(".folded:not([open])");
