@@ -47,8 +47,8 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     plane, frame, (one, other), share = _plane(h)
     everywhere = Heatmap(
         lengths, rows, creek.labels, limits=(0, _longest()), numbers=False, quantity="length",
-        row_name="written by", column_name="token", title="how much each head writes, and where",
-        picks=("head", None),
+        row_name="written by", column_name="token", title="how much each head writes where",
+        picks=("head", None), stands_out=it,
     )  # fmt: skip
     into_it = Heatmap(
         numbers, rows, range(N_SHOWN), limits=(-1, 1), numbers=False, quantity="value",
@@ -58,7 +58,7 @@ def scene(h: int = 12, on: tuple[bool, ...] | None = None) -> Scene:
     across = f", ↑ where heads {one} and {other} differ" if h > 1 else ""
     walk = Walk(
         writes[:, it] @ plane.mT, frame, x_name=f"→ along the sum{across}",
-        title="the same, projected, tip to tail", wide=1.6, picks="head",
+        title="the same, projected", wide=1.6, picks="head",
     )  # fmt: skip
     missing = float((full - total).norm() / full.norm())
     sum_is = (

@@ -304,3 +304,21 @@ export function cornersOf({ x, y, unit, steps }) {
   }
   return corners;
 }
+
+// Where the number of each arrow stands, [x, y, i], as mha_course.pictures.walk says.
+export function numbersOf(corners, level) {
+  const arrows = corners.slice(1).map((end, i) => [...corners[i], ...end]), lines = [[...corners[0], ...corners.at(-1)], ...arrows], length = ([a, b, c, d]) => Math.hypot(c - a, d - b);
+  const between = (x, y, [a, b, c, d]) => {
+    const share = Math.min(1, Math.max(0, ((x - a) * (c - a) + (y - b) * (d - b)) / (length([a, b, c, d]) ** 2 || 1)));
+    return Math.hypot(x - a - share * (c - a), y - b - share * (d - b));
+  };
+  const around = (x, y) => [11, 15, 20].flatMap((size) => range(12).map((turn) => [x + size * Math.cos(turn * Math.PI / 6), y + size * Math.sin(turn * Math.PI / 6)]));
+  const some = [...arrows.entries()].filter(([, line]) => length(line) >= 1), short = ([, line]) => length(line) < 24;
+  return some.sort((one, other) => short(one) - short(other)).map(([i, line]) => {
+    const [a, b, c, d] = line, [x, y] = [(a + c) / 2, (b + d) / 2], beside = (y > level ? -11 : 11) / length(line);
+    const spots = short([i, line]) ? around(x, y) : [[x + (d - b) * beside, y - (c - a) * beside]];
+    const free = spots.map(([u, v]) => Math.min(12, ...lines.map((other) => between(u, v, other)))), at = spots[free.indexOf(Math.max(...free))];
+    lines.push([at[0] - 6, at[1], at[0] + 6, at[1]]); // no other number comes here
+    return [...at, i];
+  });
+}

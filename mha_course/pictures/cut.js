@@ -361,7 +361,7 @@ export class Cut {
 }
 
 export const CUT_STYLE = `
-.mha-cut .mha-reading,.mha-cut .mha-more label{display:none}
+.mha-cut .mha-reading{display:none}
 .mha-tools{display:flex;flex-wrap:wrap;gap:2px 1.4em;align-items:center}
 .mha-tools p{flex:1 0 100%;margin:0;color:var(--mha-text)}
 .mha-tools label{display:flex;gap:.5em;align-items:center;min-height:28px}

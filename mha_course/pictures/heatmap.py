@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from mha_course.base.numerals import number
-from mha_course.pictures.colours import LOW, MAPS, RAMP
+from mha_course.pictures.colours import INK, LOW, MAPS, RAMP
 from mha_course.pictures.fields import array_of, labels_of, own_range, range_of
 from mha_course.pictures.labels import column_labels, name_rows, without_name, write_title
 from mha_course.pictures.marks import (
@@ -45,6 +45,7 @@ class Heatmap(Panel):
     they fit. A `mask` is of bools: True is hatched, False empty. A map that `picks` (control,
     position) moves an explorer's control there when it is pressed; the one that is `picked` is
     framed. With None as position each row turns the box of its own name: row "head 3" head_3.
+    The column that other panels are about, `stands_out`, has lines beside it.
     """
 
     values: Any
@@ -63,6 +64,7 @@ class Heatmap(Panel):
     mask: bool = False
     picks: tuple[str, int | None] | None = None
     picked: bool = False
+    stands_out: int | None = None
 
     looks: ClassVar[str] = "heatmap"
     sizeless = frozenset({"values", "rows", "blocked", "marks", "picks", "picked"})
@@ -151,7 +153,8 @@ class Heatmap(Panel):
             cells = [[self._cell(r, c) for c in across] for r in range(len(self.values))]
             header: Sequence[str] = self.columns
         else:
-            cells, header = [[self._in_words(r)] for r in range(len(self.values))], ["in words"]
+            cells = [[self._in_words(r)] for r in range(len(self.values))]
+            header = ["in words" if self.mask else "largest three"]
         return ["", *header], [[name, *row] for name, row in zip(self.rows, cells, strict=True)]
 
     def _cell(self, row: int, column: int) -> str:
@@ -166,7 +169,7 @@ class Heatmap(Panel):
         if names := [self.columns[c] for c in np.flatnonzero(self.blocked[row])]:
             what = "True" if self.mask else "blocked"
             whole = len(names) == len(self.columns)
-            parts.append(f"all {what}" if whole else f"{what}: {', '.join(names)}")
+            parts.append(f"all {what}" if whole else f"{what}: {_spans(names)}")
         return "; ".join(filter(None, parts)) or "0"
 
     @cached_property
@@ -269,6 +272,9 @@ class Heatmap(Panel):
             x, y, end = left - 0.7, top - 3, right + 0.7
             frame = ((x, y), (end, y), (end, bottom + 2), (x, bottom + 2), (x, y))
             drawing.add(Path(frame, LOW, width=2.5))
+        if self.stands_out is not None:
+            for x in (left + (self.stands_out + at) * width - 0.5 for at in (0, 1)):
+                drawing.add(Path(((x, top - 3), (x, bottom + 3)), INK))
         named = 0.0
         if piece.rows:
             every = math.ceil(11.5 / height)
@@ -306,6 +312,17 @@ class Heatmap(Panel):
         if blocked:
             drawing.paste(_key(("blocked", True)), drawing.width + 18, 0)
         return drawing
+
+
+def _spans(names: Sequence[str]) -> str:
+    """Names in a list, numbers that follow each other as "1 to 5": areas.js."""
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and runs[-1][-1].isdecimal() and name == str(int(runs[-1][-1]) + 1):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 2 else ", ".join(r) for r in runs)
 
 
 @cache

@@ -81,7 +81,7 @@ async function render({ model, el }) {
       off.push(stop);
     }
     all.forEach((c, k) => bar?.children[k]?.style.setProperty("--mha-longest", longest(c)));
-    bar?.append(view.head);
+    bar?.append(view.range, view.head);
     if (bar) view.over.observe(bar);
     listen(model, "change:scene", answered);
     listen(model, "change:prefetched", arrive);
@@ -157,6 +157,7 @@ export async function mount(el, theme, bytes) {
   const use = (pictures) => { own = pictures; apply(); };
   all.forEach(({ key }, k) => { if (key in el.dataset) ask(k, Number(el.dataset[key])); });
   if (play) bar.append(player(controls, play).button);
+  if (stage.clientWidth >= 480) bar.insertBefore(view.range, place?.previousSibling ?? null); // on a phone the bar shall be low
   bar.append(view.head);
   view.over.observe(bar);
   let width = 0;

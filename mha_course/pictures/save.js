@@ -113,5 +113,5 @@ export function savers(view) {
     details.open = open;
   };
   return [saves("PNG", () => pngOf(view)), saves("SVG", () => new Blob([svgOf(view)], { type: "image/svg+xml" })),
-          saves("CSV", () => new Blob([csvOf(view)], { type: "text/csv" })), button("copy tables", copy)];
+          saves("CSV", () => new Blob(["\uFEFF", csvOf(view)], { type: "text/csv" })), button("copy tables", copy)];
 }

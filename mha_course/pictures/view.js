@@ -1,7 +1,7 @@
 // Draws the marks of mha_course.pictures.marks on a canvas: crisp, in the page's own colours, readable by pointer
 // and by keyboard.
 
-import { AREAS, areaOf, cornersOf, Items, Words } from "./areas.js";
+import { AREAS, areaOf, cornersOf, Items, numbersOf, Words } from "./areas.js";
 import { colours, mapOf, parse } from "./colours.js";
 import { Cut, CUT_STYLE } from "./cut.js";
 import { Flow, FLOW_STYLE } from "./flow.js";
@@ -31,8 +31,8 @@ const STYLE = `
 .mha-view .mha-stale canvas{opacity:.35}
 .mha-view :is(summary,button,input,canvas){scroll-margin-top:var(--mha-over)}
 .mha-view summary{cursor:pointer}
-.mha-view summary,.mha-view label,:is(.mha-bar,.mha-more) button{min-height:24px}
-.mha-view label{display:flex;gap:.5em;align-items:center;cursor:pointer}
+.mha-view summary,:is(.mha-bar,.mha-more) button{min-height:24px}
+.mha-range:not([hidden]){display:flex;gap:.5em;align-items:center;min-height:28px;cursor:pointer}
 .mha-view details[open]{flex:1 0 100%;min-width:0}
 .mha-view details p{margin:.3em 0;max-width:80ch}
 .mha-tables{overflow-x:auto}
@@ -77,15 +77,15 @@ export class View {
     this.choose = choose;
     el.classList.add("mha-view");
     const id = `mha-keys-${views++}`;
-    el.innerHTML = `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}</style><div class="mha-head"><p class="mha-alert" role="alert"></p>
+    el.innerHTML = `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}</style><label class="mha-range" hidden><input type="checkbox"
+      data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label><div class="mha-head"><p class="mha-alert" role="alert"></p>
       <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><div class="mha-stage"><canvas tabindex="0"
       role="application" aria-roledescription="picture" aria-describedby="${id}" data-lm-suppress-shortcuts="true"></canvas><div
       class="mha-spot"></div></div><div class="mha-reading" aria-hidden="true"></div><div class="mha-more"><details><summary>Tables
-      and keys</summary><p>${KEYS}</p><div class="mha-tables"></div></details><label><input type="checkbox"
-      data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label></div>`;
+      and keys</summary><p>${KEYS}</p><div class="mha-tables"></div></details></div>`;
     const $ = (s) => el.querySelector(s);
-    [this.head, this.stage, this.canvas, this.reading, this.said, this.spot] =
-      ["head", "stage", "stage canvas", "reading", "said", "spot"].map((name) => $(`.mha-${name}`));
+    [this.range, this.head, this.stage, this.canvas, this.reading, this.said, this.spot] =
+      ["range", "head", "stage", "stage canvas", "reading", "said", "spot"].map((name) => $(`.mha-${name}`));
     [this.alert, this.caption, this.details, this.tables] = [$(".mha-alert"), $(".mha-caption"), $("details"), $(".mha-tables")];
     this.ownRange = $("input");
     $(".mha-more").append(...savers(this));
@@ -165,10 +165,10 @@ export class View {
       this.pinned = null;
     }
     if (scene.flow) (this.flow ??= new Flow(this)).show(scene.flow);
-    const maps = scene.marks.filter((m) => m.kind === "heatmap");
-    this.offered = maps.some((m) => m.by_row && !m.numbers);
-    this.ownRange.parentElement.style.display = maps.length ? "" : "none";
-    this.ownRange.parentElement.style.visibility = this.offered ? "" : "hidden";
+    const maps = scene.marks.filter((m) => m.kind === "heatmap" && m.by_row && !m.mask);
+    this.offered = maps.some((m) => !m.numbers);
+    if (maps.length) this.range.hidden = false; // then its place stays: nothing jumps
+    this.range.style.visibility = this.offered ? "" : "hidden";
     this.canvas.setAttribute("aria-label", scene.alt);
     const was = this.caption.textContent;
     if (was !== scene.caption) this.caption.textContent = scene.caption;
@@ -365,12 +365,8 @@ export class View {
   arrows(g, mark) { // the dashed sum, then each arrow from the tip of the one before
     const corners = cornersOf(mark), { heads, ink } = this.theme;
     this.arrow(g, corners[0], corners.at(-1), ink, true);
-    for (let i = 0; i + 1 < corners.length; i++) {
-      const [[a, b], [c, d]] = [corners[i], corners[i + 1]], far = Math.hypot(c - a, d - b);
-      const beside = (b + d > 2 * mark.y ? -11 : 11) / far; // rather not on the sum
-      this.arrow(g, [a, b], [c, d], heads[i % heads.length], false);
-      if (far >= 24) this.write(g, String(i), (a + c) / 2 + (d - b) * beside, (b + d) / 2 - (c - a) * beside, 12, this.colours.text);
-    }
+    for (let i = 0; i + 1 < corners.length; i++) this.arrow(g, corners[i], corners[i + 1], heads[i % heads.length], false);
+    for (const [x, y, i] of numbersOf(corners, mark.y)) this.write(g, String(i), x, y, 12, this.colours.text);
   }
 
   arrow(g, [x0, y0], [x, y], colour, dashed) {
@@ -546,9 +542,10 @@ export class View {
     if (this.flow) return this.flow.read();
     if (this.cut) return this.cut.read();
     if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
-    const [i, r, c] = cursor, f = this.fields[i], words = f.says(r, c) ?? "";
-    const title = f.pair && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
-    if (reading.textContent !== title + words) reading.textContent = title + words;
+    const [i, r, c] = cursor, f = this.fields[i], words = f.says(r, c) ?? "", { picks, rows } = f.m;
+    const press = picks?.[1] === null && (rows?.[r] ?? picks[0]).startsWith(picks[0]) ? "; press to switch it on or off" : "";
+    const title = f.pair && !press && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
+    if (reading.textContent !== title + words + press) reading.textContent = title + words + press;
     reading.style.opacity = words ? 1 : 0;
     const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.beside?.(r, c) ?? f.box(r, c);
     const left = Math.min((x + w / 2) * scale - this.stage.scrollLeft, this.stage.clientWidth - reading.offsetWidth - 4);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -92,17 +93,38 @@ class Arrows(OwnMark):
             yield _with_tip(line, head_colour(i), dashed=False)
 
     def numbers(self) -> Iterator[Text]:
-        """The head's number beside each arrow that is long enough, away from the sum."""
-        for i, ((a, b), (c, d)) in enumerate(pairwise(self._corners)):
-            if (far := math.hypot(c - a, d - b)) >= 24:
-                beside = math.copysign(11 / far, self.y - (b + d) / 2)
-                x, y = (a + c) / 2 + (d - b) * beside, (b + d) / 2 - (c - a) * beside
-                yield Text(x, y, str(i), align="center")
+        """The head's number beside each arrow, away from the sum; near a short one where most is
+        free. One of no length has none.
+        """
+        corners = [complex(*corner) for corner in self._corners]
+        lines = [(corners[0], corners[-1]), *pairwise(corners)]
+        arrows = sorted(enumerate(lines[1:]), key=lambda one: abs(one[1][1] - one[1][0]) < 24)
+        for i, (a, b) in arrows:
+            middle, far = (a + b) / 2, abs(b - a)
+            if far >= 24:
+                at = middle - 1j * (b - a) * math.copysign(11 / far, self.y - middle.imag)
+            elif far >= 1:
+                at = max(
+                    (middle + size * cmath.rect(1, turn * math.pi / 6)
+                     for size in (11, 15, 20) for turn in range(12)),
+                    key=lambda spot: min(12.0, *(_between(spot, *line) for line in lines)),
+                )  # fmt: skip
+            else:
+                continue
+            lines.append((at - 6, at + 6))  # no other number comes here
+            yield Text(at.real, at.imag, str(i), align="center")
 
     def sent(self, put: Callable[[Any], int]) -> dict[str, Any]:
         picks = (self.panel.picks, None) if self.panel.picks else None
         at = {"kind": "arrows", "x": self.x, "y": self.y, "unit": self.unit, "picks": picks}
         return {**at, "steps": put(self.panel.steps), "title": self.panel.title}
+
+
+def _between(spot: complex, start: complex, end: complex) -> float:
+    """How far a point is from a line."""
+    way = end - start
+    share = ((spot - start) * way.conjugate()).real / (abs(way) ** 2 or 1.0)
+    return abs(spot - start - min(max(share, 0.0), 1.0) * way)
 
 
 def _with_tip(

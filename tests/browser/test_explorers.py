@@ -493,7 +493,7 @@ def test_the_kernel_gets_a_slider_s_value_once_it_rests(page):
     await_caption(page, STORED, demo.stored(256, True).caption)
     page.wait_for_function(around, arg=[canvas, 3])
     assert page.evaluate("words") == 1
-    page.locator(STORED).locator(".mha-bar [type=checkbox]").evaluate("""box => {
+    page.locator(STORED).get_by_label("scaled").evaluate("""box => {
       const home = new KeyboardEvent("keydown", { key: "Home", bubbles: true });
       document.activeElement.dispatchEvent(home);
       box.click();

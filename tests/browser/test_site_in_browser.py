@@ -45,8 +45,9 @@ COLOURS = """() => {
 MOVE = """([k, last]) => {
   const control = document.querySelectorAll('.mha-bar :is(input, select)')[k], label = control.closest('label');
   control.focus();
-  if (label.hidden !== (document.activeElement !== control)) throw new Error(label.textContent);
-  if (label.hidden) return '';
+  const seen = control.checkVisibility({ visibilityProperty: true });
+  if (seen !== (document.activeElement === control)) throw new Error(label.textContent);
+  if (!seen) return '';
   if (control.type === 'checkbox') control.checked = last;
   else if (control.type === 'range') control.value = last ? control.max : control.min;
   else control.value = [...control.options].filter(o => !o.disabled).at(last ? -1 : 0).value;

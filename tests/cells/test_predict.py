@@ -112,7 +112,7 @@ def gap_without(*off: int) -> float:
 
 
 def lengths(**state) -> np.ndarray:
-    """How much each head writes, and where: the first map."""
+    """How much each head writes where: the first map."""
     return next(iter(maps("05", **state).values()))
 
 
@@ -192,7 +192,7 @@ CONDITIONS = {
         lambda: 5 < gap_without(5) < 15 and min(range(12), key=gap_without) == 5),
     "writes_alone": ("more than 75%", lambda: 75 < gap_without(*range(9), 10, 11) < 100),
     "writes_others": ("they stay", lambda: np.array_equal(
-        *(np.delete(maps("05", on=tuple(on))["how much each head writes, and where"], (3, 12), 0)
+        *(np.delete(maps("05", on=tuple(on))["how much each head writes where"], (3, 12), 0)
           for on in ([True] * 12, [i != 3 for i in range(12)])))),
     "writes_off": ("zeros",
         lambda: not lengths(on=(False,) * 12).any()),

@@ -98,12 +98,14 @@ def test_numbers_and_legend_belong_to_their_bars():
 
 
 def test_a_walk_goes_up_where_it_says_up_in_the_colours_of_the_heads():
-    walk = Walk([[1, 2], [3, -1], [-2, 0.5], [0, 0], *[[-0.5, -0.5]] * 6], (-2, 5, -2, 3))
+    steps = [[1, 2], [3, -1], [-2, 0.5], [0, 0], *[[-0.5, -0.5]] * 6, [0.1, 0], [0, -0.1]]
+    walk = Walk(steps, (-2, 5, -2, 3))
     [arrows] = marks_of(Arrows, walk)
     total, *lines = [line for line, _ in arrows.parts()]
-    assert [line.dashed for line in (total, *lines)] == [True] + [False] * 10
-    assert [n.text for n in arrows.numbers()] == list("012456789")  # 3 has no length
-    for n in arrows.numbers():  # beside the middle of its arrow
+    assert [line.dashed for line in (total, *lines)] == [True] + [False] * 12
+    *numbers, ten, eleven = arrows.numbers()
+    assert [n.text for n in numbers] == list("012456789")  # 3 has no length
+    for n in numbers:  # beside the middle of its arrow
         (a, b), (c, d) = lines[int(n.text)].points
         away = np.array([n.x - (a + c) / 2, n.y - (b + d) / 2])
         assert away @ [c - a, d - b] == pytest.approx(0, abs=1e-9) and np.hypot(
@@ -111,6 +113,11 @@ def test_a_walk_goes_up_where_it_says_up_in_the_colours_of_the_heads():
         ) == pytest.approx(11)
         left = (d - b) * away[0] > (c - a) * away[1]  # of its way
         assert left == ((b + d) / 2 <= arrows.y)
+    ends = np.array([line.points for line in lines])
+    for n, other in ((ten, eleven), (eleven, ten)):  # short: where most is free
+        far = np.hypot(*(ends.reshape(-1, 2) - (n.x, n.y)).T)
+        assert far.min() > 8 and np.hypot(n.x - other.x, n.y - other.y) > 8
+        assert np.hypot(*(ends[int(n.text)].mean(axis=0) - (n.x, n.y))) < 21
     for i, (line, (along, up)) in enumerate(zip(lines, walk.steps, strict=True)):
         (x0, y0), (x, y) = line.points
         assert (x - x0, y0 - y) == pytest.approx((along * arrows.unit, up * arrows.unit))

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from mha_course.pictures import colours, live
+from mha_course.pictures.layout import draw
+from mha_course.pictures.panels import Scene, Walk
+from mha_course.pictures.walk import Arrows
 
 FOLDER = Path(live.__file__).parent
 SCRIPTS = sorted(FOLDER.glob("*.js"))
@@ -28,6 +31,19 @@ def test_the_browser_computes_the_colours_that_python_has():
     const {{ maps, ink }} = {json.dumps(live.THEME)};
     console.log(JSON.stringify(Object.values(maps).map((ends) => mapOf(ends, ink))));"""
     np.testing.assert_array_equal(json.loads(node(script)), [*colours.MAPS.values()])
+
+
+def test_the_browser_writes_the_numbers_of_arrows_where_python_does():
+    steps = np.random.default_rng(5).normal(size=(13, 2)) * np.geomspace(0.2, 2, 13)[:, None]
+    [arrows] = [m for m in draw(Scene(Walk(steps, (-6, 6, -6, 6)))).marks if isinstance(m, Arrows)]
+    mark = {"x": arrows.x, "y": arrows.y, "unit": arrows.unit, "steps": steps.ravel().tolist()}
+    script = f"""{BROWSER}
+    const {{ cornersOf, numbersOf }} = await import({json.dumps((FOLDER / "areas.js").as_uri())});
+    const mark = {json.dumps(mark)};
+    console.log(JSON.stringify(numbersOf(cornersOf(mark), mark.y)));"""
+    expected = [(n.x, n.y, int(n.text)) for n in arrows.numbers()]
+    assert len(expected) == 13
+    np.testing.assert_allclose(json.loads(node(script)), expected, atol=1e-6)
 
 
 def test_each_script_imports_what_there_is_and_the_whole_is_one_module():
