@@ -79,7 +79,6 @@ def flow(
         until: how much of it: "attention" from Q, K and V to the context, then each adds to the
             one before: "projections" from X, "heads", "mask", "output" with W^O. All if None.
     """
-    opens_as = until or ("" if mha is None else "output")
     until, with_hand = ("output", True) if until is None else (until, until == PARTS[0])
     require_one_of("until", until, PARTS)
     sources = _examples(until) if mha is None else {YOURS: _own_source(mha, x, tokens)}
@@ -88,8 +87,8 @@ def flow(
     first, *_ = sources
     *_, last = sources.values()
     steps = _steps(_blocks(sources[first], 0, False, until))  # by hand there is no X
-    opens = {"attention": steps[-1], "mask": "mask", "output": steps[-1]}
-    start = opens.get(opens_as, "Q, K, V")
+    # Full, but where the notebook speaks of one step.
+    start = {"projections": "Q, K, V", "heads": "Q, K, V", "mask": "mask"}.get(until, steps[-1])
     controls: dict[str, Any] = {
         "example": widgets.Dropdown(options=[*sources]),
         "step": widgets.SelectionSlider(options=steps, value=start),
@@ -172,17 +171,15 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
 
     def block(values: Tensor, rows: Any = words, *, limit: float, **more: Any) -> Heatmap:
         values = values if by_hand else values.round(decimals=DECIMALS)
-        return Heatmap(values, rows, limits=(-limit, limit), **more)
+        return Heatmap(values, rows, **{"limits": (-limit, limit)} | more)
 
-    def pair(
-        values: Tensor, title: str, limit: float, decimals: int | None = 2, **more: Any
-    ) -> Heatmap:
-        more |= {"columns": words, "colours": f"head {head % 8}", "decimals": decimals}
-        return block(values, title=title, limit=limit, **more)
+    def pair(values: Tensor, quantity: str, title: str, limit: float, **more: Any) -> Heatmap:
+        more = {"columns": words, "colours": f"head {head % 8}", "decimals": 2} | more
+        return block(values, quantity=quantity, title=title, limit=limit, **more)
 
     def vectors(values: Tensor, name: str, role: str, limit: float, **more: Any) -> Heatmap:
         axes = ("number", "token") if "columns" in more else ("token", "number")
-        more |= {"title": f"{name} {tuple(values.shape)}", "colours": role}
+        more = {"title": f"{name} {tuple(values.shape)}", "quantity": name, "colours": role} | more
         return block(values, limit=limit, row_name=axes[0], column_name=axes[1], **more)
 
     def wide_vectors(values: Tensor, name: str, role: str) -> Heatmap:
@@ -197,14 +194,17 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
         "q": vectors(q, "Q", "query", qk_limit),
         "k": vectors(k.T, "Kᵀ", "key", qk_limit, rows=None, columns=words),
         "v": vectors(v, "V", "value", v_limit),
-        "products": pair(products, f"Q Kᵀ {(T, T)}", product_limit, None if by_hand else 2),
-        "scores": pair(scores, f"÷ √{d_k}", score_limit),
+        "products": pair(
+            products, "product", f"Q Kᵀ {(T, T)}", product_limit, decimals=None if by_hand else 2
+        ),
+        "scores": pair(scores, "score", f"÷ √{d_k}", score_limit),
     }
     if part >= PARTS.index("mask"):
         title = "causal mask" if causal else "no mask"
-        blocks["masked"] = pair(scores, title, score_limit, blocked=blocked)
-    blocks["weights"] = pair(weights, "softmax", 1.0)
-    blocks["context"] = vectors(weights @ v, "· V", "value", v_limit)
+        blocks["masked"] = pair(scores, "score", title, score_limit, blocked=blocked)
+    from_0 = {"colours": f"head {head % 8} from 0", "limits": (0, 1)}
+    blocks["weights"] = pair(weights, "weight", "softmax", 1.0, **from_0)
+    blocks["context"] = vectors(weights @ v, "· V", "value", v_limit, quantity="context")
     if source.output_layer and part >= PARTS.index("output"):
         concat, (w_o, bias) = _concat(source, causal), source.output_layer
         blocks["concat"] = wide_vectors(concat, "concat", "value")

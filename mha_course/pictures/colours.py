@@ -62,6 +62,7 @@ ENDS = {  # of each map: far above zero and, where it has values there, far belo
     "diverging": (HIGH, LOW),
     **{role: (colour, INK) for role, colour in ROLES.items()},
     **{f"head {i}": (colour, INK) for i, colour in enumerate(HEADS)},
+    **{f"head {i} from 0": (colour,) for i, colour in enumerate(HEADS)},
 }
 MAPS = {name: _map(*ends) for name, ends in ENDS.items()}  # in the browser: colours.js
 

@@ -21,11 +21,11 @@ from mha_course.pictures.panel import FOLDED, Panel, Piece, Texts
 SQUARES = ("products", "scores", "masked", "weights")  # (T, T) each
 ROLE = {"x": "output", "q": "query", "k": "key", "v": "value", "context": "value",
         "concat": "value", "output": "output"}  # fmt: skip
-SIGNS = "faintest: 0; grey: below 0"
 TITLE = 18.0  # the height of a block's title
 SIDES = (*range(16, 1, -1), 1.5, 1.0, 0.5)  # of a cell of a (T, T) block
 MODEL = 384.0  # the most that a matrix of d_model columns may take
 NUMBER = 36.0, 54.0  # a cell that shows its number is at least, and at most, so wide
+LEGIBLE = 20.0  # and so high
 GAP = 80.0  # at most, between two blocks
 SPACE = 30.0  # at least, between two blocks
 NAMED = 16.0  # below a block: `live` names the column there that is looked at
@@ -73,7 +73,8 @@ class Flow(Panel):
 
     def table(self) -> Texts:
         shown = [self.blocks[name] for name in self.shown]
-        return ["block", "what it shows"], [block.alt.split(": ", 1) for block in shown]
+        said = [[block.title, block._describe().split(", ", 1)[1]] for block in shown]
+        return ["block", "what it shows"], said
 
     def _describe(self) -> str:
         names = [self.blocks[name].title for name in self.shown]
@@ -107,7 +108,7 @@ class Flow(Panel):
             at[name].wide = wide
         at["k"].wide, at["k"].high = wide, low
         drawing = Drawing(width=page)
-        above = _sentence(drawing, self, page) + TITLE
+        above = _sentence(drawing, self, page, keys=high < LEGIBLE) + TITLE
         (_below if piece.narrow else _beside)(at, squares, above, page)
         if "x" in at:
             x, v, left = at["x"], at["v"], max(at["k"].right, at["k"].x + at["k"].title - 30)
@@ -257,7 +258,7 @@ def _block(drawing: Drawing, name: str, placed: Placed, shown: bool) -> None:
         left += 15
     drawing.add(Text(left, title, block.title, bold=shown))
     if shown:
-        numbers = min(placed.wide, placed.high) >= 20 and _numbered(block)
+        numbers = min(placed.wide, placed.high) >= LEGIBLE and _numbered(block)
         drawing.add(HeatmapCells(x, y, placed.wide, placed.high, block, numbers))
     else:
         right, bottom = placed.right, placed.bottom
@@ -265,18 +266,23 @@ def _block(drawing: Drawing, name: str, placed: Placed, shown: bool) -> None:
         drawing.add(Path(corners, INK, dashed=True, width=1.0))
 
 
-def _sentence(drawing: Drawing, panel: Flow, page: float) -> float:
-    """The tokens in lines, and how high they are; `live` lights up those of a number."""
+def _sentence(drawing: Drawing, panel: Flow, page: float, keys: bool) -> float:
+    """The tokens in lines, and how high they are; `live` lights up those of a number. Beside the
+    last ones, or below, comes the colour bar of the step's block, if `keys`.
+    """
     widths = [text_width(word) for word in panel.words]
-    space = max(7.0, min(14.0, (page - sum(widths)) / max(1, len(widths))))
+    bars = {name: block.colour_bar(False, 60.0) for name, block in panel.blocks.items()}
+    start = page - max(bar.width for bar in bars.values())  # one place for every step
+    space = max(7.0, min(14.0, (start - 24 - sum(widths)) / max(1, len(widths))))
     left, middle = 0.0, 10.0
     for word, width in zip(panel.words, widths, strict=True):
         if left and left + width > page:
             left, middle = 0.0, middle + 20
         drawing.add(Text(left, middle, word))
         left += width + space
-    if left + text_width(SIGNS) < page:
-        drawing.add(Text(page, middle, SIGNS, align="right"))
+    if keys:
+        middle += 20 * (start < left)
+        drawing.paste(bars[panel.shown[-1]], max(0.0, start), middle - 10)
     return middle + 14
 
 

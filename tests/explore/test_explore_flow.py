@@ -160,19 +160,19 @@ def test_factors_stand_where_their_product_is_read():
 
 
 def test_controls_begin_by_hand_and_go_on_head_by_head():
-    begin = {"step": "Q, K, V", "head": 0, "example": flow.BY_HAND}
-    first, full = explore.flow(until="attention"), {"step": "weights · V"}
-    assert first.values == begin | full
+    begin = {"step": "weights · V", "head": 0, "example": flow.BY_HAND}
+    first = explore.flow(until="attention")
+    assert first.values == begin
     assert first.controls["head"].layout.display == "none"  # one head: nothing to choose
     first.controls["example"].value = flow.SENTENCE
-    assert first.values == begin | full | {"example": flow.SENTENCE, "head": 1}
+    assert first.values == begin | {"example": flow.SENTENCE, "head": 1}
     whole = explore.flow()
     step, head, example = (whole.controls[name] for name in ("step", "head", "example"))
-    assert whole.values == begin | {"head": 1, "causal": False}
+    assert whole.values == begin | {"step": "Wᴼ", "head": 1, "causal": False}
     assert step.options == STEPS[1:]  # by hand X is not given
     assert (head.max, head.layout.display) == (1, None)
     example.value = flow.SENTENCE
-    assert (step.value, step.options) == (STEPS[1], STEPS[1:])
+    assert (step.value, step.options) == ("Wᴼ", STEPS[1:])
     assert (head.max, head.layout.display) == (11, None)
     assert head.value == 1
     step.value = "softmax"
