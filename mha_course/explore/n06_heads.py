@@ -95,16 +95,16 @@ def _largest(weights: Tensor, tokens: tuple[str, ...], between_words: bool) -> s
     head, row, column = np.unravel_index(int(weights.nan_to_num(-1.0).argmax()), weights.shape)
     value = number(float(weights[head, row, column]), 2)
     among = " between words" * between_words
-    words = f"Largest weight{among} {value}: {tokens[row]} → {tokens[column]}, in head {head}."
+    words = f"Largest weight{among} {value}: {tokens[row]} → {tokens[column]}, in head {head}"
     if {"it", "creek"} <= set(tokens):
         it = weights[:, tokens.index("it")]
         share, best = it[:, tokens.index("creek")].max(dim=0)
         first = int((it.argmax(dim=-1) == tokens.index("creek")).sum())
-        words += (
-            f" it → creek: largest in head {int(best)}, {number(float(share), 2)}; "
-            f"among the words, creek comes first in {first} of {counted(len(weights), 'head')}."
-        )
-    return words
+        if (tokens[row], tokens[column]) != ("it", "creek"):
+            words += f". it → creek: largest in head {int(best)}, {number(float(share), 2)}"
+        of = counted(len(weights), "head")
+        words += f"; among the words, creek comes first in {first} of {of}"
+    return f"{words}."
 
 
 def _source(

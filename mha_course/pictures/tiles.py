@@ -91,7 +91,7 @@ class Tiles(Panel):
 
     def _describe(self) -> str:
         n_rows, n_columns = len(self.labels), len(self.labels[0])
-        cells = [c for row in self.labels for c in row if c is not None]
+        cells = [*dict.fromkeys(c for row in self.labels for c in row if c is not None)]
         shown = ", ".join(cells[:6]) + (" …" if len(cells) > 6 else "")
         size = f"{n_columns} cells in a row" if n_rows == 1 else f"{n_rows} × {n_columns} cells"
         faulty = f"; {int(self.wrong.sum())} in the wrong place" if self.wrong.any() else ""

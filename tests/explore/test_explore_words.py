@@ -200,7 +200,8 @@ def test_the_flow_says_what_a_step_does_and_names_its_blocks():
             assert said.startswith(f"Head {head}: ") == of_a_head and "creek" not in said
         blocks = flow.scene("Wᴼ", head, causal=causal).flat()[0].blocks
         wears = {"x": "output", "q": "query", "k": "key", "v": "value", "context": "value",
-                 "concat": "value", "output": "output", "weights": f"head {head} from 0"}  # fmt: skip
+                 "concat": "value", "output": "output",
+                 "weights": f"head {head} from 0"}  # fmt: skip
         for name, block in blocks.items():
             assert block.colours == wears.get(name, f"head {head}")
             if name in wears and name not in ("context", "weights"):
