@@ -169,17 +169,22 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
         qk_limit, v_limit, product_limit = max(_limit(q), _limit(k)), _limit(v), _limit(products)
     score_limit = product_limit / d_k**0.5
 
-    def block(values: Tensor, rows: Any = words, *, limit: float, **more: Any) -> Heatmap:
+    def block(
+        values: Tensor, rows: Any = words, *, limit: float, sign: int = 1, **more: Any
+    ) -> Heatmap:
         values = values if by_hand else values.round(decimals=DECIMALS)
-        return Heatmap(values, rows, **{"limits": (-limit, limit)} | more)
+        return Heatmap(values, rows, limits=(-sign * limit, limit), **more)
 
     def pair(values: Tensor, quantity: str, title: str, limit: float, **more: Any) -> Heatmap:
-        more = {"columns": words, "colours": f"head {head % 8}", "decimals": 2} | more
-        return block(values, quantity=quantity, title=title, limit=limit, **more)
+        more.setdefault("colours", f"head {head % 8}")
+        more.setdefault("decimals", 2)
+        more |= {"columns": words, "quantity": quantity, "title": title}
+        return block(values, limit=limit, **more)
 
     def vectors(values: Tensor, name: str, role: str, limit: float, **more: Any) -> Heatmap:
         axes = ("number", "token") if "columns" in more else ("token", "number")
-        more = {"title": f"{name} {tuple(values.shape)}", "quantity": name, "colours": role} | more
+        more.setdefault("quantity", name)
+        more |= {"title": f"{name} {tuple(values.shape)}", "colours": role}
         return block(values, limit=limit, row_name=axes[0], column_name=axes[1], **more)
 
     def wide_vectors(values: Tensor, name: str, role: str) -> Heatmap:
@@ -202,8 +207,8 @@ def _blocks(source: Source, head: int, causal: bool, until: str) -> dict[str, He
     if part >= PARTS.index("mask"):
         title = "causal mask" if causal else "no mask"
         blocks["masked"] = pair(scores, "score", title, score_limit, blocked=blocked)
-    from_0 = {"colours": f"head {head % 8} from 0", "limits": (0, 1)}
-    blocks["weights"] = pair(weights, "weight", "softmax", 1.0, **from_0)
+    from_0 = f"head {head % 8} from 0"
+    blocks["weights"] = pair(weights, "weight", "softmax", 1.0, sign=0, colours=from_0)
     blocks["context"] = vectors(weights @ v, "· V", "value", v_limit, quantity="context")
     if source.output_layer and part >= PARTS.index("output"):
         concat, (w_o, bias) = _concat(source, causal), source.output_layer
