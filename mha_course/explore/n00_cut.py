@@ -231,9 +231,15 @@ def _words(text: str) -> list[tuple[str, int]]:
         labels = _labels(text)
     except (WeightsMissing, ValueError):  # `scene` says it
         return [("", 1)]
-    first = known.word if known else labels.index("it") if "it" in labels else len(labels) - 2
+    first = known.word if known else begin_at(labels)
     numbers = sorted(range(len(labels)), key=lambda i: i != first)
     return [(labels[i], i) for i in numbers]
+
+
+def begin_at(labels: Sequence[str]) -> int:
+    """The token whose ribbons are seen first: "it", else the last that is no mark."""
+    words = [i for i, label in enumerate(labels) if label[-1].isalnum()] or [1]
+    return labels.index("it") if "it" in labels else words[-1]
 
 
 def _choices(text: str) -> list[tuple[str, int]]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from mha_course.base.numerals import number
 from mha_course.check import MultiHeadAttention as exercise
+from mha_course.explore.n00_cut import begin_at
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, Table, Words
 from mha_lesson.attention import merge_heads, split_heads
@@ -206,7 +207,7 @@ def scene(
     vectors = yours.sentence_vectors(texts)
     alike = (vectors[1:] @ vectors[0]).tolist()
     best = max(range(len(SIX)), key=alike.__getitem__)
-    rows = [[number(alike[i], 2), other, "← nearest" * (i == best)] for i, other in enumerate(SIX)]
+    rows = [[number(alike[i], 2) + " nearest" * (i == best), s] for i, s in enumerate(SIX)]
     ids, mask = model.batch(texts)
     hidden = yours.encoder(ids[:1], mask[:1])
     apart = float((hidden[-1][0, : len(tokens)] - encoded.hidden[-1]).abs().max())
@@ -319,19 +320,13 @@ def _words() -> tuple[list[str], Tensor]:
     return words, _model().sentence_vectors(words)
 
 
-def _chosen(tokens: tuple[str, ...]) -> int:
-    """The token whose ribbons are drawn: "it", else the last that is no mark."""
-    words = [i for i, token in enumerate(tokens) if token[-1].isalnum()] or [1]
-    return tokens.index("it") if "it" in tokens else words[-1]
-
-
 def _taken(weights: Tensor | None, tokens: tuple[str, ...]) -> str:
     if weights is None:
         return (
             "(It takes the weights of its layers and does not call them, so nobody sees its "
             "ribbons, and most mistakes cannot be made around it.)"
         )
-    it = _chosen(tokens)
+    it = begin_at(tokens)
     share, most = weights[it, : len(tokens)].max(dim=0)
     start = f"In layer {LAYER}, head {HEAD}, “{tokens[it]}” takes"
     if share < 0.005:
@@ -340,7 +335,7 @@ def _taken(weights: Tensor | None, tokens: tuple[str, ...]) -> str:
 
 
 def _ribbons(weights: Tensor, tokens: tuple[str, ...], whose: str) -> Words:
-    it = _chosen(tokens)
+    it = begin_at(tokens)
     of_it = torch.zeros(len(tokens), len(tokens))
     of_it[it] = weights[it, : len(tokens)].clamp(0, 1)
     heat = Heatmap(of_it, tokens, tokens, head=HEAD, limits=(0, 1))

@@ -271,7 +271,7 @@ export class Cut {
     const { seen, cuts } = this, stays = source.text === this.state.text, it = source.labels.indexOf("it");
     this.forget();
     this.source = source;
-    this.word = stays ? seen.word : it > 0 ? it : source.labels.length - 2;
+    this.word = stays ? seen.word : it > 0 ? it : Math.max(1, source.labels.findLastIndex((label) => /[\p{L}\p{N}]$/u.test(label))); // no mark
     this.set(stays ? cuts : []);
   }
 

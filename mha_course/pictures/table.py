@@ -58,14 +58,17 @@ class Table(Panel):
         page = piece.page if piece.narrow else math.inf
         for part in _parts(widths, page):
             below = len(part) == 2 and widths[0] + widths[part[1]] - 18 > page  # not beside
-            line = piece.sizes.line * (1 + below)
+            high = max(len(_lines(t, page - 12)) for t in columns[part[1]]) if below else 0
+            line = piece.sizes.line * (1 + high)
             x, y = 0.0, top
             for i in part:
                 y = top + (piece.sizes.line if below and i else 0.0)
                 for r, text in enumerate(columns[i], -bool(self.header)):
                     strong = r < 0 or r in self.strong
                     middle = y + piece.sizes.line / 2 - 1
-                    drawing.add(Cell(x, middle, text, BODY, bold=strong, row=r, column=i))
+                    for k, words in enumerate(_lines(text, page - x) if below and i else [text]):
+                        at = middle + k * piece.sizes.line
+                        drawing.add(Cell(x, at, words, BODY, bold=strong, row=r, column=i))
                     y += line + 2 * (r < 0)
                 x += 12.0 if below and not i else widths[i]
             if self.header:
@@ -73,6 +76,18 @@ class Table(Panel):
             drawing.width = max(drawing.width, x - 18)
             drawing.height, top = y, y + 12
         return drawing
+
+
+def _lines(text: str, space: float) -> list[str]:
+    """A text in lines that fit, in bold too."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and 1.12 * text_width(longer, BODY) > space:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def _parts(widths: Sequence[float], page: float) -> list[list[int]]:
