@@ -113,7 +113,7 @@ def without_code(number: str, name: str) -> NotebookNode:
 
 def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
     """Name -> title and cells of every page, in their order."""
-    made = {"index": ("Start", first_page())}
+    made = {"index": ("Start page", first_page())}
     for path in paths:
         notebook = notebooks.read(path)
         made[path.stem] = (notebook.cells[0].source.splitlines()[0].lstrip("# "), notebook)
