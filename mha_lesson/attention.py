@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from mha_lesson import conversion
-from mha_lesson.execution import by_rows, in_full_precision, may_hold_true, plain_weight, thirds_of
+from mha_lesson.execution import by_rows, in_full_precision, keyless_rows, plain_weight, thirds_of
 from mha_lesson.masks import as_bias, fit_axes, out_of_reach
 from mha_lesson.refusals import (
     require_axes,
@@ -128,28 +128,24 @@ def attend(
     return_weights: bool,
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"] | None]:
     """The context, and the weights or None, of inputs that have been checked."""
-    weights = blocked_rows = None
+    blocked_rows = None
     if mask is not None:
         mask = fit_axes(mask, query.ndim)
         if causal:
             mask, causal = mask | out_of_reach(key.shape[-2], device=key.device), False
-        blocked_rows = mask.all(dim=-1, keepdim=True)  # queries without a key
-        if not may_hold_true(blocked_rows):
-            blocked_rows = None
-        elif mask.shape[-1] > 1:
+        blocked_rows = keyless_rows(mask)
+        if blocked_rows is not None:
             # A softmax over no key is NaN: these rows see all keys, and are 0 below.
             mask = mask & ~blocked_rows
         if mask.shape[-1] == 1:
             mask = None  # one cell a row, which blocks the whole row or nothing
 
-    if not return_weights:
-        context = fused_attention(query, key, value, mask, causal, dropout)
-    else:
+    if return_weights:
         if causal:  # and no mask: every query has itself
             mask = out_of_reach(key.shape[-2], device=key.device)
-        context, weights = explicit_attention(
-            query, key, value, mask, blocked_rows, dropout
-        )  # fmt: skip
+        context, weights = explicit_attention(query, key, value, mask, blocked_rows, dropout)
+    else:
+        context, weights = fused_attention(query, key, value, mask, causal, dropout), None
     if blocked_rows is not None:  # in the explicit way, too: 0 · NaN is NaN
         context = context.masked_fill(blocked_rows, 0.0)
     return context, weights

@@ -46,14 +46,18 @@ def thirds_of(layer: nn.Linear, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
             yield F.linear(x, weight, bias)
 
 
-def may_hold_true(flags: Bool[Tensor, "..."]) -> bool:
-    """Whether one of them is True; True, too, where only waiting, or nothing, would tell."""
-    if not flags.is_cpu or is_traced():
-        return True
-    try:
-        return bool(flags.any())
-    except RuntimeError:  # a batch of vmap, or a tensor without values
-        return True
+def keyless_rows(mask: Bool[Tensor, "..."]) -> Bool[Tensor, "..."] | None:
+    """(…, T_q, 1), True where every key is blocked; None where there is no such row.
+
+    The rows, too, where only waiting for a device, or nothing, would tell.
+    """
+    rows = mask.all(dim=-1, keepdim=True)
+    if rows.is_cpu and not is_traced():
+        try:
+            return rows if rows.any() else None
+        except RuntimeError:  # a batch of vmap, or a tensor without values
+            pass
+    return rows
 
 
 def is_traced() -> bool:

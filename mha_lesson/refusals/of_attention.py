@@ -45,35 +45,32 @@ def require_attention_call(
     query: Any, key: Any, value: Any, mask: Any, causal: Any, dropout: Any, return_weights: Any
 ) -> None:
     """query (…, T_q, d_k), key (…, T_k, d_k), value (…, T_k, d_v) of one kind; options that fit."""
-    for name, x, axes in (
-        ("query", query, "(..., T_q, d_k)"),
-        ("key", key, "(..., T_k, d_k)"),
-        ("value", value, "(..., T_k, d_v)"),
-    ):
-        require_tensor(name, x, axes)
+    require_floats("query", query, "(..., T_q, d_k)")
+    if not 2 <= query.ndim <= 4:
+        raise ValueError(f"query must have 2, 3 or 4 axes, (..., T_q, d_k); got {describe(query)}.")
+    *batch, t_q, d_k = query.shape
+    for name, x, axes in (("key", key, "(..., T_k, d_k)"), ("value", value, "(..., T_k, d_v)")):
         if x is query:
-            require_floats(name, x, axes)
-            if not 2 <= x.ndim <= 4:
-                raise ValueError(f"{name} must have 2, 3 or 4 axes, {axes}; got {describe(x)}.")
             continue
+        require_tensor(name, x, axes)
         if x.ndim != query.ndim:
             raise ValueError(f"{name} must have as many axes as query: {_got(query, name, x)}")
         _require_alike(query, name, x)
-        if x.shape[:-2] != query.shape[:-2]:
+        if [*x.shape[:-2]] != batch:
             raise ValueError(
                 f"query and {name} must agree in the axes before the last two "
                 f"(batch B and heads h): {_got(query, name, x)}"
             )
-    if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0:
+    t_k, width = key.shape[-2:]
+    if d_k != width or d_k == 0:
         raise ValueError(
             f"query and key must have one width d_k > 0, since their rows are multiplied: "
             f"{_got(query, 'key', key)}"
         )
     _require_one_length(key, value)
     require_probability("dropout", dropout)
-    B = query.shape[0] if query.ndim > 2 else 1
-    h = query.shape[1] if query.ndim > 3 else 1
-    _require_options(mask, causal, return_weights, query, (B, h, query.shape[-2], key.shape[-2]))
+    B, h, *_ = *batch, 1, 1
+    _require_options(mask, causal, return_weights, query, (B, h, t_q, t_k))
 
 
 def require_module_call(
