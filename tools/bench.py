@@ -302,9 +302,12 @@ def writing(size: tuple[int, ...], rope_base: float | None, device: str) -> tupl
     full = KVCache()
     layer(x[:, :n_held], full)
     _, k, v = least.heads(x[:, :n_held], 0)
+    torch.compiler.reset()
+    compiled = torch.compile(layer, dynamic=True)
     makers: dict[str, Callable[[], Callable[[Tensor, int], Tensor]]] = {
         "base": lambda: least,
         "ours": lambda: partial(one_step, layer, deepcopy(full)),
+        "compiled": lambda: partial(one_step, compiled, deepcopy(full)),
     }
     least.k[:, :, :n_held], least.v[:, :, :n_held] = k, v
     if window is None:
@@ -364,7 +367,7 @@ def filled(make: Callable, least: LeastCode, k: Tensor, v: Tensor) -> Callable:
 def decoding(device: str) -> None:
     """`GroupedQueryAttention` beside the least code, and that with the caches of `transformers`."""
     print(f"\nOne token in eval mode, float32, the least of 15 samples of {N_WRITTEN} tokens:\n")
-    columns = ["ours", "DynamicCache", "StaticCache"]
+    columns = ["ours", "compiled", "DynamicCache", "StaticCache"]
     names = "B, d_model, h, h_kv, held, window"
     print_header(names, "rotated", "least code, ms", *columns)
     for size, base in product(WRITERS, (None, 10_000.0)):

@@ -1,9 +1,14 @@
 """The verdicts of notebook 11, with other seeds and sizes than the notebook's."""
 
+import re
+from functools import partial
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import notebooks
+from mha_course import runs
 from mha_course.collection.shipped import draw
 from mha_lesson import (
     GroupedQueryAttention,
@@ -89,3 +94,28 @@ def test_without_a_causal_mask_old_keys_of_the_next_layer_change(seed, causal):
     keys = [above.w_qkv(below(part, causal=causal))[..., 15:30] for part in (x, x[:, :9])]
     change = (keys[0][:, :9] - keys[1]).abs().max()
     assert change < 1e-12 if causal else change > 1e-4
+
+
+@pytest.mark.plain
+@pytest.mark.long  # imports PyTorch's compiler
+def test_the_three_lines_that_compile_a_step_write_the_same(monkeypatch, capsys):
+    """As the text has them, traced but not made into a program, which takes long."""
+    book = notebooks.read(notebooks.paths("11")[0])
+    sources = {cell.id: cell.source for cell in book.cells}
+    writing = [s for s in sources.values() if s.startswith("@torch.no_grad()\ndef write")]
+    (lines,) = re.findall(r"```python\n(.*?)```", sources["time-compiled"], re.S)
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    scope = {"torch": torch, "KVCache": KVCache, "alphabet": runs.alphabet(), "device": "cpu"}
+    scope["writer"] = runs.load("writer").model.cpu().eval()
+    exec("\n".join(writing), scope)
+    plain = scope["write_cached"](scope["writer"], "Catherine ", 60)
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend, fullgraph=True))
+    exec(lines, scope)
+    assert capsys.readouterr().out == f"{plain}\n" and len(lines.splitlines()) == 3
+    assert len(graphs) <= 3, "a prompt, its first letter, all others"
