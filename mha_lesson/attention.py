@@ -128,7 +128,7 @@ def attend(
     return_weights: bool,
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"] | None]:
     """The context, and the weights or None, of inputs that have been checked."""
-    blocked_rows = None
+    weights = blocked_rows = None
     if mask is not None:
         mask = fit_axes(mask, query.ndim)
         if causal:
@@ -143,9 +143,11 @@ def attend(
     if return_weights:
         if causal:  # and no mask: every query has itself
             mask = out_of_reach(key.shape[-2], device=key.device)
-        context, weights = explicit_attention(query, key, value, mask, blocked_rows, dropout)
+        context, weights = explicit_attention(
+            query, key, value, mask, blocked_rows, dropout
+        )  # fmt: skip
     else:
-        context, weights = fused_attention(query, key, value, mask, causal, dropout), None
+        context = fused_attention(query, key, value, mask, causal, dropout)
     if blocked_rows is not None:  # in the explicit way, too: 0 · NaN is NaN
         context = context.masked_fill(blocked_rows, 0.0)
     return context, weights
