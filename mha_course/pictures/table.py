@@ -73,7 +73,7 @@ class Table(Panel):
                 x += 12.0 if below and not i else widths[i]
             if self.header:
                 drawing.add(Path(((0, top + line - 1), (x - 18, top + line - 1)), width=1))
-            drawing.width = max(drawing.width, x - 18)
+            drawing.width = max(drawing.width, min(x - 18, page) if below else x - 18)
             drawing.height, top = y, y + 12
         return drawing
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mha_course.base import numerals
 from mha_course.pictures import colours, layout, panels
-from mha_course.pictures.marks import Cells, ColourBar, Dot, Path, Rect, Text
+from mha_course.pictures.marks import BODY, Cells, ColourBar, Dot, Path, Rect, Text, text_width
 from mha_course.pictures.panels import (
     Bars,
     Curve,
@@ -264,6 +264,14 @@ def test_on_a_narrow_page_a_table_is_folded_and_each_part_begins_with_the_names(
         assert sum(m.text == "a name" for m in texts) == parts
         name, wide = (next(m for m in texts if m.text == text) for text in ("other", "u"))
         assert (wide.y > name.y) == (parts == 2)  # too wide beside its name: a line of its own
+
+
+def test_on_a_narrow_page_a_sentence_of_a_table_stands_in_lines_that_fit():
+    said = "a lively dog was about to leap across a chilly stream and beyond"
+    drawing = layout.draw(Scene(Table([[".61", said], [".49", "a cat"]], strong=[0])), 310)
+    lines = [m for m in drawing.marks if isinstance(m, Text) and m.text in said]
+    assert " ".join(line.text for line in lines) == said and len({m.y for m in lines}) > 1
+    assert drawing.width <= 310 and all(m.x + 1.1 * text_width(m.text, BODY) < 310 for m in lines)
 
 
 def test_letters_of_tiles_are_written_all_or_none():
