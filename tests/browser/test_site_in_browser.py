@@ -241,7 +241,8 @@ def test_a_link_lands_where_it_points_while_the_rest_is_not_laid_out(browser, si
     page.goto((site / f"{SCALING}.html").as_uri())
     assert page.locator(".opening").count() == 1
     page.locator("nav details").evaluate("contents => { contents.open = true; }")
-    page.locator("nav a[href='#why-divide-at-all']").click()
+    links = page.locator("nav a[href^='#']")
+    links.nth(links.count() // 2).click()
     page.wait_for_function(
         "Math.abs(document.querySelector(':target').getBoundingClientRect().y) < 60"
     )
