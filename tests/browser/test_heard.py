@@ -93,9 +93,11 @@ def test_nothing_is_said_at_load_and_one_sentence_for_a_move(listening):
     ear.go_to("[type=range]")
     said = ear.press("End")
     assert said == n01_scaling.scene(4096).caption
+    assert float(re.search(r"weight ([\d.]+)", said)[1]) > 0.9
     ear.go_to("[type=checkbox]")
     said = ear.press("Space")
     assert said == n01_scaling.scene(4096, scaled=True).caption
+    assert float(re.search(r"weight ([\d.]+)", said)[1]) < 0.6
     assert len(ear.page.evaluate("heard")) == 2 and ear.keys < 8
     assert slider(ear.page, "d_k").count() == 1  # its name without its value, said once
     assert ear.page.locator("output").count() == 0
