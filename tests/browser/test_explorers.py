@@ -133,6 +133,7 @@ TABLES = """e => {
 }"""
 
 
+@pytest.mark.long
 def test_every_panel_of_every_explorer_has_a_table(gallery):
     for explorer in gallery.locator(".mha-explorer").all():
         explorer.evaluate(TABLES)

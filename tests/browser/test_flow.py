@@ -274,6 +274,7 @@ def test_with_one_head_there_is_no_slider_and_no_tab_stop_for_it(opened):
     assert names[0].startswith("step") and names[1] == "", names
 
 
+@pytest.mark.long
 def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(opened):
     page = opened("sentence", "dark")
     dark = "document.querySelector('canvas').mha.colours.dark"
@@ -284,6 +285,7 @@ def test_on_paper_it_is_drawn_for_white_on_a_dark_page_too(opened):
     page.wait_for_function(dark)
 
 
+@pytest.mark.long
 def test_where_colours_may_not_tell_numbers_below_zero_are_struck(opened):
     page = opened("sentence")
     struck = """() => {
@@ -326,7 +328,7 @@ def test_it_fits_a_laptop_and_a_phone_and_axe_is_content(opened, theme):
         page.wait_for_function(BLOCK_IS_SEEN)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.long
 @pytest.mark.parametrize("width", [360, 640, 900])
 def test_on_a_low_window_too_the_block_is_seen_and_no_name_hides_a_number(opened, width):
     page = opened("one head")

@@ -149,6 +149,7 @@ def test_weights_and_moves_are_torch_s(opened, model, text):
     assert effects[column] == pytest.approx(alone.item(), abs=0.003)
 
 
+@pytest.mark.long
 def test_a_browser_without_simd_computes_the_same(opened, model):
     page, simd = opened(PLAIN)
     assert not simd

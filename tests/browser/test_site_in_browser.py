@@ -221,7 +221,7 @@ JUMPED = """async () => {
 }"""
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", ["index", SCALING, "03_splitting_into_heads"])
 @pytest.mark.parametrize("width", [360, 768, 1350])
 def test_nothing_jumps_while_a_page_is_opened_and_read(window, name, width):
@@ -274,6 +274,7 @@ def test_a_link_and_the_contents_open_the_fold_they_lead_to(opened, site):
     page.wait_for_function("document.querySelector(':target').closest('details').open")
 
 
+@pytest.mark.one_in(2)
 def test_a_word_is_found_across_pages_by_keyboard(opened):
     page = opened("index")
     page.get_by_role("searchbox").fill("gradient saturat")
@@ -284,6 +285,7 @@ def test_a_word_is_found_across_pages_by_keyboard(opened):
     assert page.locator(":target").count() == 1
 
 
+@pytest.mark.one_in(2)
 def test_the_number_of_hits_is_announced_and_only_for_the_latest_query(opened):
     page = opened("index")
     box, status = page.get_by_role("searchbox"), page.locator(".find [role=status]")
@@ -312,7 +314,7 @@ DARK = "document.querySelector('canvas[aria-label]').mha.colours.dark"
 INK = "getComputedStyle(document.body).color"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_paper_is_white_whatever_the_theme(window, scheme):
     page = window(1366, scheme)(SCALING)
@@ -331,6 +333,7 @@ def test_paper_is_white_whatever_the_theme(window, scheme):
     assert before == after == [True, "rgb(223, 227, 230)"] and printed == [False, "rgb(35, 39, 43)"]
 
 
+@pytest.mark.long
 def test_bars_below_a_picture_keep_their_colours_where_colours_are_forced(tab, site):
     page = tab(forced_colors="active")
     page.goto((site / f"{SCALING}.html").as_uri())

@@ -22,19 +22,23 @@ ANSWERS = all_answers()
 NAMES = [e.name for e in (*check.EXERCISES, *check.SHORT)]
 
 
-# `long`: eleven in twelve of the right classes and three in four of the wrong ones, which take
-# longest; of wrong answers with the same findings all but the first; those that import PyTorch's
-# compiler, wait, or compute for a second.
+# `long`: of wrong answers with the same findings all but the first, and of those two in three; most
+# of the classes, which take longest; those that import PyTorch's compiler, wait, or compute for a
+# second.
 WRONG = {(a.exercise, frozenset(a.slips)): a for a in reversed(ANSWERS) if not a.right}
 ENOUGH = [*WRONG.values(), *(a for a in ANSWERS if a.right)]
-CLASSES = [a for a in ENOUGH if a.exercise == "MultiHeadAttention"]
-FEW = [*[a for a in CLASSES if a.right][::12], *[a for a in CLASSES if not a.right][::4]]
+CLASS = "MultiHeadAttention"
+ONE_IN = {(True, False): 1, (False, False): 3, (False, True): 8, (True, True): 12}
 SLOW = {
     "attention-weights_as_a_gradient", "cached_attention-bias_of_the_lower_right",
     "count_parameters-params_by_linear", "test_attention-by_properties", "test_attention-hanging",
     "test_attention-leaving_python", "test_attention-one_head_as_wide_as_four",
 }  # fmt: skip
-SOON = {a.id for a in ENOUGH if a not in CLASSES or a in FEW} - SLOW
+SOON = {
+    answer.id
+    for kind, n in ONE_IN.items()  # of answers: right or not, a class or not
+    for answer in [a for a in ENOUGH if (a.right, a.exercise == CLASS) == kind][::n]
+} - SLOW
 
 
 @pytest.mark.parametrize("name", NAMES)

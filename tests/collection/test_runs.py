@@ -60,23 +60,14 @@ RUN_FACTS = {
 }
 
 
-def compare(name: str) -> None:
+@pytest.mark.long  # the notebooks make two anew
+@pytest.mark.parametrize("name", runs.PLANS)
+def test_every_stored_run_is_made_anew(name):
     [facts] = [facts for beginning, facts in RUN_FACTS.items() if name.startswith(beginning)]
     kept, made = runs.load(name), runs.load(name, live=True)
     assert kept.finished and made.finished
     assert kept.losses[:10] == pytest.approx(made.losses[:10], abs=5e-3)
     assert facts(kept) == facts(made)
-
-
-def test_a_stored_run_is_made_anew():
-    """One is enough here; the notebooks make two more anew."""
-    compare("two sides, only left")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", runs.PLANS)
-def test_every_stored_run_is_made_anew(name):
-    compare(name)
 
 
 def root_facts(lefts: torch.Tensor) -> list[bool]:

@@ -103,7 +103,7 @@ def test_what_is_wrong_somewhere_is_not_right(change):
     assert found.found not in ("right", ""), found
 
 
-@pytest.mark.one_in(6)  # test_shipped.py has all of them recognised at another size
+@pytest.mark.one_in(16)  # test_shipped.py has all of them recognised at another size
 @pytest.mark.parametrize(
     "bug", [b for b in shipped.bugs().values() if b.of == "Attention"], ids=lambda bug: bug.name
 )
@@ -158,6 +158,7 @@ CONVENTIONS = {  # how the fill reads the mask → what is told
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("reads", CONVENTIONS)
 def test_a_convention_is_found_by_what_it_does(reads):
     odd = changed((START, f"+        mask = None if mask is None else {reads}\n"))
@@ -175,8 +176,8 @@ def test_added_masks_are_found_and_rows_without_a_key_told():
 
 def test_a_contract_is_held():
     module = right()(D, H)
-    assert "not causal: token 3 sees token 7" in str(compare(module, causal=True))
-    assert compare(module, causal=True).found == "not_causal"
+    found = compare(module, causal=True)
+    assert found.found == "not_causal" and "not causal: token 3 sees token 7" in str(found)
     assert compare(module, causal=False).found == "right"
     causal = compare(module, HANDED["keyword"], causal=False)
     assert causal.found == "causal" and str(causal).startswith("It is causal")
@@ -314,6 +315,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", RIGHT.values(), ids=RIGHT)
 def test_a_right_class_of_any_style_is_right(make):
     torch.manual_seed(7)
