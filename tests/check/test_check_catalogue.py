@@ -31,6 +31,13 @@ IN_STEPS = [e for e in (*check.EXERCISES, *check.SHORT) if isinstance(e, Exercis
 each_exercise = pytest.mark.parametrize(
     "exercise", [e for e in IN_STEPS if e.number], ids=lambda e: e.name
 )
+# The class's slips take seconds; test_check_answers.py judges classes that make some of them.
+LONGEST = pytest.param(check.MultiHeadAttention, marks=pytest.mark.long)
+every_exercise = pytest.mark.parametrize(
+    "exercise",
+    [LONGEST if e is check.MultiHeadAttention else e for e in IN_STEPS],
+    ids=lambda e: e.name,
+)
 
 
 def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
@@ -106,7 +113,7 @@ def test_words_are_sentences_and_ask(exercise: Exercise) -> None:
         assert slip.does.count("`") % 2 == slip.asks.count("`") % 2 == 0, slip.does
 
 
-@each_exercise
+@every_exercise
 def test_a_slip_is_a_mistake_and_returns_somewhere(exercise: Exercise) -> None:
     cases, right = cases_of(exercise), results(exercise, ())
     for slip in exercise.slips:
@@ -115,7 +122,7 @@ def test_a_slip_is_a_mistake_and_returns_somewhere(exercise: Exercise) -> None:
         assert any(x is not None for x in found), f"{slip.key} always raises"
 
 
-@pytest.mark.parametrize("exercise", IN_STEPS, ids=lambda e: e.name)
+@every_exercise
 def test_every_slip_is_reported_as_itself(exercise: Exercise) -> None:
     """Under its own key, or a declared twin's, by its own words: values decide that alone.
 
