@@ -61,10 +61,7 @@ def padding_mask(
 
 
 def out_of_reach(
-    n_new: int,
-    n_held: int = 0,
-    window: int | None = None,
-    device: torch.device | str | None = None,
+    n_new: int, n_held: int = 0, window: int | None = None, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_new T_k"]:
     """True at the future, and at what lies `window` or more tokens back.
 

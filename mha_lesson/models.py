@@ -276,11 +276,9 @@ class _EncoderLayer(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B h T T"] | None]:
-        weights = None
-        if return_weights:
-            update, weights = self.attention(x, mask=mask, return_weights=True)
-        else:
-            update = self.attention(x, mask=mask)
+        if not return_weights:
+            return self.after(x, self.attention(x, mask=mask)), None
+        update, weights = self.attention(x, mask=mask, return_weights=True)
         return self.after(x, update), weights
 
     def after(self, x: Tensor, update: Tensor) -> Float[Tensor, "B T d_model"]:
@@ -315,8 +313,7 @@ class Encoder(nn.Module):
     def embed(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
         """What enters the first layer: word, position and segment 0, added and normalised."""
         positions = _positions("ids", ids, self.words, self.positions)
-        segment = self.segments.weight[0]
-        return self.norm(self.words(ids) + positions + segment)
+        return self.norm(self.words(ids) + positions + self.segments.weight[0])
 
     def forward(
         self,

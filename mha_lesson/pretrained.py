@@ -242,9 +242,7 @@ class _SkippedDraws(TorchFunctionMode):
 
 
 def load_untrained(seed: int = 0) -> PretrainedModel:
-    """The control: the same numbers in every tensor, but in the seed's random order, so all
-    learning is gone.
-    """
+    """The control: each tensor's numbers in the seed's random order, so all learning is gone."""
     refusals.require_seed(seed)
     model = load()
     generator = torch.Generator("cpu").manual_seed(int(seed))

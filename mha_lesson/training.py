@@ -213,11 +213,7 @@ def _scores(model: nn.Module, letters: Tensor) -> Float[Tensor, "B inner 2 n_let
 
 
 def two_sides_runs(
-    n_heads: int,
-    seeds: Iterable[int],
-    *,
-    n_steps: int = 600,
-    snapshot_every: int | None = None,
+    n_heads: int, seeds: Iterable[int], *, n_steps: int = 600, snapshot_every: int | None = None
 ) -> list[Run]:
     """Trains a `TwoSidesModel` from each seed: weights and letters are both drawn from it.
 
@@ -245,7 +241,6 @@ def two_sides_runs(
                 n_steps=n_steps,
                 learning_rate=5e-3,
                 snapshot_every=snapshot_every,
-                label=label,
                 bar=bar,
             )
             if not run.finished:

@@ -16,11 +16,7 @@ from mha_lesson.refusals import (
     require_positive,
     require_sizes,
 )
-from mha_lesson.refusals.of_attention import (
-    require_layer_sizes,
-    require_mask,
-    require_tokens_for,
-)
+from mha_lesson.refusals.of_attention import require_layer_sizes, require_mask, require_tokens_for
 
 
 def _require_even(name: str, size: int) -> None:
