@@ -25,15 +25,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from mha_lesson import conversion
+from mha_lesson import conversion, execution, refusals
 from mha_lesson.execution import by_rows, in_full_precision, keyless_rows, plain_weight, thirds_of
 from mha_lesson.masks import as_bias, fit_axes, out_of_reach
-from mha_lesson.refusals import (
-    require_axes,
-    require_placement,
-    require_positive_int,
-    require_probability,
-)
 from mha_lesson.refusals.of_attention import (
     require_attention_call,
     require_divisible,
@@ -78,6 +72,11 @@ def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
     causal: bool = False, dropout: float = 0.0, return_weights: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
+    causal: bool = False, dropout: float = 0.0, return_weights: bool,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 
 
 def scaled_dot_product_attention(
@@ -222,8 +221,8 @@ def split_heads(x: Float[Tensor, "B T width"], n_heads: int) -> Float[Tensor, "B
     Raises:
         TypeError, ValueError: `x` has not three axes, or h does not divide the last one.
     """
-    require_axes("x", x, 3, "(B, T, h*d_k)")
-    require_positive_int("n_heads", n_heads)
+    refusals.require_axes("x", x, 3, "(B, T, h*d_k)")
+    refusals.require_positive_int("n_heads", n_heads)
     require_divisible(x.shape[-1], n_heads)
     return _split(x, n_heads)
 
@@ -254,7 +253,7 @@ def merge_heads(x: Float[Tensor, "B h T d_k"]) -> Float[Tensor, "B T h*d_k"]:
     Raises:
         TypeError, ValueError: `x` has not four axes.
     """
-    require_axes("x", x, 4, "(B, h, T, d_k)")
+    refusals.require_axes("x", x, 4, "(B, h, T, d_k)")
     B, h, T, d_k = x.shape
     return x.permute(0, 2, 1, 3).reshape(B, T, h * d_k)
 
@@ -305,9 +304,9 @@ class MultiHeadAttention(nn.Module):
         """
         super().__init__()
         d_model, n_heads, d_k = require_layer_sizes(d_model, n_heads, d_k, bias)
-        require_probability("dropout", dropout)
+        refusals.require_probability("dropout", dropout)
         self.d_model, self.n_heads, self.d_k, self.dropout = d_model, n_heads, d_k, float(dropout)
-        like = require_placement(device, dtype)
+        like = refusals.require_placement(device, dtype)
         self.w_qkv = nn.Linear(d_model, 3 * n_heads * d_k, bias=bias, **like)
         self.w_o = nn.Linear(n_heads * d_k, d_model, bias=bias, **like)
         self.reset_parameters()
@@ -331,6 +330,11 @@ class MultiHeadAttention(nn.Module):
         self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
         mask: Tensor | None = None, *, causal: bool = False, return_weights: Literal[True],
     ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+    @overload
+    def forward(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None, *, causal: bool = False, return_weights: bool,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 
     def forward(
         self,
@@ -383,7 +387,9 @@ class MultiHeadAttention(nn.Module):
         return output if weights is None else (output, weights)
 
     if TYPE_CHECKING:  # nn.Module's own call would give Any
-        __call__ = forward
+
+        @execution.called_like(forward)
+        def __call__(self) -> None: ...
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         """Q, K and V, each (B, h, T, d_k): the rows of w_qkv are h heads of each."""

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from mha_lesson.attention import attend, heads_of, merge_heads
-from mha_lesson.execution import is_traced
+from mha_lesson.execution import called_like, is_traced
 from mha_lesson.masks import fit_axes, out_of_reach
 from mha_lesson.refusals import require_ids, require_kind, require_placement
 from mha_lesson.refusals.of_attention import require_output
@@ -248,9 +248,8 @@ class _Room:
         self.keys.narrow(2, self.end, n_new).copy_(keys)
         self.values.narrow(2, self.end, n_new).copy_(values)
         n_all = self.end + n_new - self.start
-        self.pending = (
-            self.keys.narrow(2, self.start, n_all), self.values.narrow(2, self.start, n_all),
-        )  # fmt: skip
+        keys = self.keys.narrow(2, self.start, n_all)
+        self.pending = keys, self.values.narrow(2, self.start, n_all)
         return self.pending
 
     def hold(self, n: int) -> tuple[Tensor, Tensor]:
@@ -353,6 +352,11 @@ class GroupedQueryAttention(nn.Module):
         self, x: Tensor, cache: KVCache | None = None, *, mask: Tensor | None = None,
         return_weights: Literal[True],
     ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+    @overload
+    def forward(
+        self, x: Tensor, cache: KVCache | None = None, *, mask: Tensor | None = None,
+        return_weights: bool,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 
     def forward(
         self,
@@ -413,7 +417,9 @@ class GroupedQueryAttention(nn.Module):
         return output if weights is None else (output, weights)
 
     if TYPE_CHECKING:
-        __call__ = forward
+
+        @called_like(forward)
+        def __call__(self) -> None: ...
 
     def extra_repr(self) -> str:
         sizes = f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}"

@@ -6,6 +6,7 @@ Behind `attention`, which holds the formula; nothing here changes what comes out
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,12 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 
 SCORES_AT_ONCE = 2**18  # 1 MiB of float32: they stay in a processor's cache
+Forward = TypeVar("Forward")
+
+
+def called_like(forward: Forward) -> Callable[[object], Forward]:
+    """Gives a module's `__call__` the types of its `forward`; of an alias pyright sees none."""
+    return lambda _: forward
 
 
 def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
