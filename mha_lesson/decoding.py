@@ -84,7 +84,7 @@ _PAGE = 2048  # positions whose angles are computed together and kept, for all l
 def _page(
     number: int, d_k: int, base: float, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    with torch.inference_mode(False):  # for use in a training step, too
+    with torch.inference_mode(False), torch._C._DisableFuncTorch():  # the page outlives both
         at = torch.arange(number * _PAGE, (number + 1) * _PAGE, device="cpu")
         cos, sin = _cos_and_sin(at, d_k, base, dtype)
         return cos.to(device), sin.to(device)

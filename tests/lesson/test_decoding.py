@@ -451,6 +451,25 @@ def test_scores_depend_on_the_distance_only(device):
     torch.testing.assert_close(rotate(q, at).norm(dim=-1), q.norm(dim=-1))
 
 
+@pytest.mark.parametrize("first", ["hessian", "functionalize", "inference"])
+def test_angles_that_are_kept_serve_whatever_runs_next(first):
+    layer = GroupedQueryAttention(8, 2, 1, rope_base=101.0 + len(first))  # none are kept so far
+    x = torch.randn(1, 3, 8)
+
+    def loss(x):
+        return layer(x, return_weights=True)[0].square().sum()
+
+    if first == "inference":
+        torch.inference_mode()(loss)(x)
+    else:
+        getattr(torch.func, first)(loss)(x)
+    slope = torch.func.grad(loss)(x)
+    y = x.clone().requires_grad_()
+    torch.testing.assert_close(slope, *torch.autograd.grad(loss(y), y))
+    with torch.inference_mode():
+        assert torch.equal(loss(x), loss(x.clone()))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_far_positions_lose_nothing_in_small_dtypes(dtype):
     x = torch.randn(3, 8).to(dtype)
