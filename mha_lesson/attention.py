@@ -48,8 +48,8 @@ def textbook_attention(
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]:
     """softmax(Q Kᵀ / √d_k) V, as it is written; `mask` is True where blocked.
 
-    Where queries and keys have variance 1, their products, sums of d_k terms, have d_k.
-    Divided by √d_k they have 1 again: large scores leave the softmax hardly a gradient.
+    A score is a sum of d_k products. If each has variance 1, the sum has variance d_k.
+    Dividing by √d_k makes it 1 again: large scores leave the softmax hardly a gradient.
     """
     blocked_rows = mask.all(dim=-1, keepdim=True)  # (…, T_q, 1): queries without a key
     scores = query @ key.mT / math.sqrt(query.shape[-1])  # (…, T_q, T_k)
@@ -140,14 +140,14 @@ def attend(
             mask = None  # one cell a row, which blocks the whole row or nothing
 
     if return_weights:
-        if causal:  # and no mask: every query has itself
+        if causal:  # and no mask: each query keeps its own key
             mask = out_of_reach(key.shape[-2], device=key.device)
         context, weights = explicit_attention(
             query, key, value, mask, blocked_rows, dropout
         )  # fmt: skip
     else:
         context = fused_attention(query, key, value, mask, causal, dropout)
-    if blocked_rows is not None:  # in the explicit way, too: 0 · NaN is NaN
+    if blocked_rows is not None:  # weights of 0 are not enough: 0 · NaN is NaN
         context = context.masked_fill(blocked_rows, 0.0)
     return context, weights
 
@@ -161,7 +161,7 @@ def explicit_attention(
     dropout: float,
 ) -> tuple[Float[Tensor, "*batch T_q d_v"], Float[Tensor, "*batch T_q T_k"]]:
     """All weights, of scores in at least float32; `mask` leaves each row a key."""
-    # For every few queries all keys are read again: lay them out in one piece first.
+    # All keys are read again for every few queries: lay them out in one piece first.
     wide = key.to(torch.promote_types(key.dtype, torch.float32)).contiguous()
     with in_full_precision(query.device):
         weights = by_rows(attention_weights, query, wide, mask, query.dtype)
@@ -184,7 +184,7 @@ def attention_weights(
         bias = as_bias(mask, scores.dtype)
         try:
             scores += bias
-        except RuntimeError:  # a batch of masks alone, by vmap
+        except RuntimeError:  # under vmap, where only the masks are a batch
             scores = scores + bias
     return scores.softmax(dim=-1)
 
@@ -287,8 +287,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         """Draws each of W^Q, W^K, W^V and W^O by Glorot's rule for that matrix; biases are 0.
 
-        So tokens of variance 1 have queries, keys and scores of variance 1, as √d_k presumes. For
-        that it is kept, though small models end at a lower loss from `nn.Linear`'s start, whose
+        So tokens of variance 1 have queries, keys and scores of variance 1, as √d_k presumes. It is
+        kept for that, though small models end at a lower loss from `nn.Linear`'s start, whose
         scores have variance 1/9 (tools/BENCHMARKS.md).
 
         Args:
@@ -399,7 +399,7 @@ class MultiHeadAttention(nn.Module):
         if plain_weight(self.w_qkv) is not None:  # each input needs a third of the rows
             thirds = thirds_of(self.w_qkv, (query, key, value))
             return tuple(_split(rows, h) for rows in thirds)
-        # A hook or an adapter counts where the layer is called, on all its rows.
+        # Hooks and adapters take part only where the layer is called, on all its rows.
         q = heads_of(self.w_qkv, query, 3 * h, self.d_k)
         k = heads_of(self.w_qkv, key, 3 * h, self.d_k)
         v = k if value is key else heads_of(self.w_qkv, value, 3 * h, self.d_k)
@@ -422,9 +422,9 @@ class MultiHeadAttention(nn.Module):
     def load_layout(self, state_dict: Mapping[str, Shaped[Tensor, "..."]]) -> str:
         """Loads one attention layer of another class, whatever its layout, and says which it was.
 
-        Read are q, k and v fused (rows q, k, v; "turned" if they are columns), separate, or by
-        head, by the names in use, `in_proj_weight`, `q_proj.weight`, `heads.0.W_query.weight` and
-        the like, with biases or without: one that is missing is 0. Causal masks are skipped.
+        It finds q, k and v fused (rows q, k, v; "turned" if they are columns), separate, or by
+        head, under the names in use, such as `in_proj_weight`, `q_proj.weight` and
+        `heads.0.W_query.weight`. A bias that is missing is 0, and causal masks are skipped.
 
         Raises:
             TypeError, ValueError: it is no such layer, or of other sizes; the sentence says which.

@@ -61,7 +61,7 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Float[Tensor, "*axes T d_k"]
 def _cos_and_sin(
     positions: Integer[Tensor, " T"], d_k: int, base: float, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "T d_k"], Float[Tensor, "T d_k"]]:
-    """By what each dimension is multiplied, and by what the one that it turns with.
+    """The factor of each dimension, and the factor of the one that it turns with.
 
     In float64, rounded once: in float32 angles near 1,000,000 are off by up to 0.06 rad. On the
     CPU, unless the device is known to have float64.
@@ -272,7 +272,7 @@ def _with_spare(n: int) -> int:
 
 
 def _recorded(*tensors: Tensor) -> bool:
-    """Whether a gradient or a graph is recorded, which memory that changes would spoil."""
+    """Whether a gradient or a graph is recorded, which needs memory that stays as it is."""
     if is_traced():
         return True
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)

@@ -19,15 +19,15 @@ Forward = TypeVar("Forward")
 
 
 def called_like(forward: Forward) -> Callable[[object], Forward]:
-    """Gives a module's `__call__` the types of its `forward`; of an alias pyright sees none."""
+    """Gives a module's `__call__` the types of its `forward`, which pyright misses in an alias."""
     return lambda _: forward
 
 
 def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
     """The weight of an nn.Linear with nothing around it; None where the layer must be called.
 
-    So it must with hooks, adapters, pruning, norms, parametrizations, quantised and offloaded
-    weights, and while a hook is on all modules.
+    It must be called if it has hooks, an adapter, pruning, a norm or another parametrization, or
+    quantised or offloaded weights, and while a hook is set on all modules.
     """
     weight = layer._parameters.get("weight")
     plain = (
@@ -56,13 +56,13 @@ def thirds_of(layer: nn.Linear, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
 def keyless_rows(mask: Bool[Tensor, "..."]) -> Bool[Tensor, "..."] | None:
     """(…, T_q, 1), True where every key is blocked; None where there is no such row.
 
-    The rows, too, where only waiting for a device, or nothing, would tell.
+    Returned in any case where looking means waiting for a GPU, or where there are no values yet.
     """
     rows = mask.all(dim=-1, keepdim=True)
     if rows.is_cpu and not is_traced():
         try:
             return rows if rows.any() else None
-        except RuntimeError:  # a batch of vmap, or a tensor without values
+        except RuntimeError:  # under vmap, or without values
             pass
     return rows
 
@@ -73,7 +73,7 @@ def is_traced() -> bool:
 
 
 def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
-    """Switches autocast off: scores in float16 end at 65,504, in bfloat16 they have 8 bits."""
+    """Switches autocast off: float16 ends at 65,504, and bfloat16 has only 8 bits for a score."""
     if device.type != "meta" and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
@@ -88,8 +88,8 @@ def by_rows(
 ) -> Float[Tensor, "*batch T_q T_k"]:
     """`weights_of(query, key, mask)`, rounded to `dtype`.
 
-    Where no gradient is recorded it is asked for some queries at a time: of all
-    T_q × T_k pairs the weights are held then, and no scores.
+    Where no gradient is recorded, it is called for some queries at a time: so all
+    T_q × T_k weights are held, but never all scores beside them.
     """
     recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
     if recorded or is_traced():  # traced sizes may be symbols

@@ -1,4 +1,4 @@
-"""The two masks everybody needs. Bool, True = blocked; a third mask is their `|`."""
+"""The two masks everybody needs. Bool, True = blocked; `|` combines them."""
 
 import math
 from collections.abc import Sequence
@@ -77,12 +77,12 @@ def fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
     while mask.ndim < n_axes:
         mask = mask.unsqueeze(-3)  # every head, and every sequence, alike
     while mask.ndim > n_axes:
-        mask = mask.squeeze(-3)  # no head axis, or no batch axis, to stand for
+        mask = mask.squeeze(-3)  # an axis of size 1, which the scores do not have
     return mask
 
 
 def as_bias(mask: Bool[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor, "..."]:
-    """0 at open cells and −∞ at blocked ones, in one piece, which a GPU's kernel asks for.
+    """0 at open cells and −∞ at blocked ones, in one piece, as a GPU's kernel needs it.
 
     Added to finite scores it does what masked_fill(mask, -inf) does, five times as fast.
     """
