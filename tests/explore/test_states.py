@@ -157,11 +157,11 @@ def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytestconfig):
-    """Of 100 at random, or (`--all`) of 1,000: caption, labels and values."""
+    """Of 40 at random, or (`--all`) of 1,000: caption, labels and values."""
     monkeypatch.setattr(live, "draw", only_words)
     monkeypatch.setenv(live.EXPORT, "1")
     explorer = explorer_of(name)
-    every, most = positions(explorer), 1000 if pytestconfig.getoption("--all") else 100
+    every, most = positions(explorer), 1000 if pytestconfig.getoption("--all") else 40
     numbers = random.Random(name).sample(range(len(every)), min(most, len(every)))
     sample = [every[i] for i in sorted(numbers)]  # as a page takes them: neighbours share much
     widths = (layout.WIDTH,)
