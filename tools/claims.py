@@ -50,10 +50,10 @@ def places() -> dict[str, str]:
 
 def place(claim: str) -> str:
     said = [where for start, where in places().items() if f"“{start}" in claim]
-    whose = claim.split("“")[0]
-    if said or NAMED.search(whose):
+    source = claim.split("“")[0]
+    if said or NAMED.search(source):
         return said[0] if said else "the place named"
-    return "a lesson" if re.search("lesson|utorial", whose) else "classes"
+    return "a lesson" if re.search("lesson|utorial", source) else "classes"
 
 
 def row(path: Path, card: str) -> str:

@@ -63,7 +63,7 @@ def main():
     torch.set_num_threads(1)
     print("mistake", "torchleet 0.1.0", "torch-judge 0.1.1", sep="\t")
     rows = [("right", shipped.right(), shipped.ATTENTION)]
-    rows += [(b.name, b.build, b.source) for b in shipped.bugs().values() if b.of == "Attention"]
+    rows += [(b.name, b.build, b.source) for b in shipped.bugs().values() if b.base == "Attention"]
     for name, cls, source in rows:
         print(name, first_of_torchleet(cls), first_of_torch_judge(source), sep="\t")
 

@@ -104,23 +104,23 @@ def short_and_full(notebook: NotebookNode) -> tuple[int, int]:
 
 def with_new_tables(text: str, books: dict[str, NotebookNode]) -> str:
     """A text whose tables and sums say the minutes of these notebooks, given by name."""
-    of = {name: short_and_full(book) for name, book in books.items()}
-    for name, (short, whole) in of.items():
+    stated = {name: short_and_full(book) for name, book in books.items()}
+    for name, (short, whole) in stated.items():
         row = re.compile(rf"(\([\w/]*{name}\.ipynb\).*\| )\d+( \| )\d+(?= \|{END})", re.M)
         text = row.sub(rf"\g<1>{short}\g<2>{whole}", text)
-    text = SUM.sub(lambda row: _sum_row(row, [*of.values()]), text)
+    text = SUM.sub(lambda row: _sum_row(row, [*stated.values()]), text)
     parts = text.split("### ")
     questions = {part[:2]: QUESTION_TABLE.findall(part) for part in parts}
     text = "### ".join(_with_timetable(part, books, questions) for part in parts)
-    first = sum(short for name, (short, _) in of.items() if name < "07")
-    everything = sum(whole for name, (_, whole) in of.items() if name < "12")  # beyond: extra
+    first = sum(short for name, (short, _) in stated.items() if name < "07")
+    everything = sum(whole for name, (_, whole) in stated.items() if name < "12")  # beyond: extra
     text = re.sub(r"(?<=notebooks 00 to 06, )\d+(?= minutes)", str(first), text)
     return re.sub(r"(?<=\*second readings\*, )[\d,]+(?= minutes)", f"{everything:,}", text)
 
 
-def _sum_row(row: re.Match[str], of: list[tuple[int, int]]) -> str:
+def _sum_row(row: re.Match[str], stated: list[tuple[int, int]]) -> str:
     """The line of a map that sums several notebooks."""
-    some = of[int(row[2]) : int(row[3]) + 1]
+    some = stated[int(row[2]) : int(row[3]) + 1]
     return f"{row[1]}{sum(a for a, _ in some)}{row[4]}{sum(b for _, b in some)}"
 
 
@@ -160,7 +160,7 @@ def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[s
     A break stands where half of the time is over.
     """
     everything = plan.startswith("Everything")
-    of = {name[:2]: name for name in books}
+    names = {name[:2]: name for name in books}
     cells = {name[:2]: book.cells if everything else thread(book) for name, book in books.items()}
 
     def fives(minute: float) -> int:
@@ -168,7 +168,7 @@ def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[s
 
     def lengths_of(parts: list[tuple[str, ...]]) -> list[float]:
         return [
-            in_class(between(cells[book], *at) + fold(books[of[book]], also), questions[book])
+            in_class(between(cells[book], *at) + fold(books[names[book]], also), questions[book])
             for book, *at, also in parts
         ]
 

@@ -293,7 +293,7 @@ def solved() -> live.Explorer:
     names = {"torch": torch, "nn": torch.nn, "math": math}
     exec(solution(), names)
     made: live.Explorer = own_class.in_model(
-        names["MultiHeadAttention"], whose="the course's class"
+        names["MultiHeadAttention"], label="the course's class"
     )
     del made.controls["text"]
     return made

@@ -29,8 +29,8 @@ class Due(NamedTuple):
 def due(attempts: list[Attempt], states: Mapping[str, str], course: list[str]) -> list[Due]:
     """What of `course`, exercises or questions, was tried or solved: first what never was known in
     practice, then what is due longest; of two that are due on one day first the one with a slip."""
-    of = {name: [a for a in attempts if a.name == name] for name in course}
-    met = [_due(name, tried) for name, tried in of.items() if tried or name in states]
+    tries = {name: [a for a in attempts if a.name == name] for name in course}
+    met = [_due(name, tried) for name, tried in tries.items() if tried or name in states]
     return sorted(met, key=lambda d: (d.box > 0, d.day, not d.slipped))  # else in course order
 
 

@@ -96,10 +96,10 @@ def learners(
     everybody = {name: Learner(name) for name in listed}
     files = [(path, path.relative_to(folder)) for path in sorted(_files(folder, report))]
     numbers = defaultdict(set)
-    for name, number in (_whose(file) for _, file in files):
+    for name, number in (_learner_of(file) for _, file in files):
         numbers[name].add(number)
     for path, file in files:
-        name, number = _whose(file)
+        name, number = _learner_of(file)
         name = shown(f"{name} ({number})" if len(numbers[name]) > 1 and number else name)
         name = _on_roster(file, listed) or name
         learner = everybody.setdefault(name, Learner(name))
@@ -173,7 +173,7 @@ def _files(folder: Path, report: Path | None) -> list[Path]:
     return [path for path in files if path.name not in ("Thumbs.db", "desktop.ini")]
 
 
-def _whose(file: PurePath) -> tuple[str, str]:
+def _learner_of(file: PurePath) -> tuple[str, str]:
     """The learner's name, and the number that a platform has put behind it."""
     if match := PLATFORM.match(file.parts[0]):
         return match["name"], match["id"]

@@ -102,7 +102,7 @@ def _course() -> dict[str, set[tuple[str, str]]]:
 
 def _number(sources: set[str]) -> str:
     """Whose cells they are; of cells that several notebooks have nothing can be told."""
-    only_in = [of for source in sources if len(of := _course().get(source, ())) == 1]
+    only_in = [at for source in sources if len(at := _course().get(source, ())) == 1]
     counts = Counter(number for [(number, _)] in only_in).most_common(2)
     (number, most), (_, second) = [*counts, ("", 0), ("", 0)][:2]
     return number if most >= 5 and most > 2 * second else ""
@@ -111,7 +111,9 @@ def _number(sources: set[str]) -> str:
 @cache
 def course_cells() -> frozenset[str]:
     """The source of every code cell of the course: none of them is a learner's answer."""
-    return frozenset(source for source, of in _course().items() if "code" in dict(of).values())
+    return frozenset(
+        source for source, places in _course().items() if "code" in dict(places).values()
+    )
 
 
 @cache

@@ -54,16 +54,16 @@ def pack(exercise: Any, answer: Any) -> tuple[list[Any], list[str]]:
 def heard(name: str, called: set[str]) -> Iterator[None]:
     """Adds which right answers run meanwhile: the package's own, and those of the checks."""
     problems = [e for e in (*check.EXERCISES, *check.SHORT) if isinstance(e, Problem)]
-    whose = {problem.in_steps.__code__: "the check's own right answer" for problem in problems}
+    owners = {problem.in_steps.__code__: "the check's own right answer" for problem in problems}
     names = (name, *SAME.get(name, ()))
     for taught, home in product(names, (mha_lesson, mha_lesson.attention)):
         thing = getattr(home, taught, None)
         parts = [thing, *(vars(thing).values() if isinstance(thing, type) else ())]
         codes = [part.__code__ for part in parts if hasattr(part, "__code__")]
-        whose |= dict.fromkeys(codes, f"the package's own {taught}")
+        owners |= dict.fromkeys(codes, f"the package's own {taught}")
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and (found := whose.get(frame.f_code)):
+        if event == "call" and (found := owners.get(frame.f_code)):
             called.add(found)
 
     sys.setprofile(note)

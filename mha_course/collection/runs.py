@@ -233,7 +233,7 @@ UNTRAINED = ("weights_scaled", "scale_times_half_d_k", "heads_never_split", "one
              "w_k_for_values", "dropout_on_scores")  # fmt: skip
 TRAINED = ("right", *(
     name for name, bug in shipped.bugs().items()
-    if bug.of == "Attention" and name not in RIGHT_HERE + UNTRAINED
+    if bug.base == "Attention" and name not in RIGHT_HERE + UNTRAINED
 ))  # fmt: skip
 CONTEXTS = (11, 23, 35, 47)  # characters before an honest prediction
 ON_THE_WAY = ("right", "scale_d_model", "softmax_over_queries", "softmax_over_heads")

@@ -102,7 +102,7 @@ class Bug:
         summary: what the first of them says, in our words.
         mended: whether it was, in that repository.
         changes: (old, new) lines of the source that it stands in.
-        of: "Attention" or "Writer".
+        base: the class that it changes, "Attention" or "Writer".
     """
 
     name: str
@@ -112,12 +112,12 @@ class Bug:
     summary: str
     mended: bool
     changes: Sequence[Sequence[str]]
-    of: str = "Attention"
+    base: str = "Attention"
 
     @property
     def source(self) -> str:
         """The whole class with the mistake in it."""
-        text = SOURCES[self.of]
+        text = SOURCES[self.base]
         for old, new in self.changes:
             if text.count(old) != 1:
                 raise ValueError(f"{self.name}: {old!r} must stand once in the source.")
@@ -127,7 +127,7 @@ class Bug:
     @property
     def build(self) -> type[nn.Module]:
         """The class, with its source where `inspect` finds it."""
-        return _compiled(self.name, self.source, self.of)
+        return _compiled(self.name, self.source, self.base)
 
 
 @dataclass(frozen=True)
@@ -141,18 +141,18 @@ class NotABug:
 
 
 @cache
-def _compiled(name: str, source: str, of: str) -> type[nn.Module]:
+def _compiled(name: str, source: str, base: str) -> type[nn.Module]:
     file = f"<shipped {name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {"__name__": f"{__name__}.{name}"}
     exec(IMPORTS, namespace)
     exec(compile(source, file, "exec"), namespace)
-    return namespace[of]
+    return namespace[base]
 
 
-def right(of: str = "Attention") -> type[nn.Module]:
+def right(base: str = "Attention") -> type[nn.Module]:
     """The class without a mistake."""
-    return _compiled("right", SOURCES[of], of)
+    return _compiled("right", SOURCES[base], base)
 
 
 @cache

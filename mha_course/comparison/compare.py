@@ -231,7 +231,7 @@ class _Trial:
 
     def _fitting(self, runs: list[Run]) -> list[Candidate]:
         """The candidates of the likeliest kind that give what the module gives."""
-        singles = [b for b in shipped.bugs().values() if b.of == "Attention"]
+        singles = [b for b in shipped.bugs().values() if b.base == "Attention"]
         singles = [b for b in [*singles, KEYS] if b.kind not in ("dropout", "mask dropped")]
 
         def read(roles: Roles, heads: Iterable[int]) -> Iterator[Reading]:
@@ -270,7 +270,7 @@ class _Trial:
         exact = [min(c.digits(*run) for run in runs) for c in best]
         best = [c for c, n in zip(best, exact, strict=True) if n > max(exact) - DIGITS_BETTER]
         agreed = min(best[0].digits(*run) for run in runs)
-        modes, told, part = self._training(best[0])
+        modes, of_training, part = self._training(best[0])
         self.modes, self.dropped = modes, part * (part in shipped.bugs())
         part = part * (not self.dropped)
         sizes, refused = [tuple(x.shape[:2]) for x in self.inputs], ""
@@ -308,7 +308,7 @@ class _Trial:
             "What was not tried may differ: another h or d_model, other lengths, other numbers, "
             "half precision, another device, keys of another sequence, a cache."
         ]
-        tried += [*filter(None, [told, refused]), *subject.notes]
+        tried += [*filter(None, [of_training, refused]), *subject.notes]
         return self._in_words(best, agreed, below, part, tried)
 
     def _sizes(self, c: Candidate) -> list[tuple[int, int]]:
@@ -326,10 +326,10 @@ class _Trial:
         try:
             (y, drops), (again, _) = self.subject.draws(x), self.subject.draws(x)
             if torch.allclose(y, again, equal_nan=True):
-                told, wrong = in_words(drops.seen, 2 * h * n**2)
+                of_training, wrong = in_words(drops.seen, 2 * h * n**2)
                 if wrong and torch.equal(y, self.subject.draws(x, but="scores")[0]):
                     wrong = wrong * (wrong not in shipped.bugs())  # it is thrown away
-                return (False, True), told, wrong
+                return (False, True), of_training, wrong
             some, all_ = (self.subject.draws(x, drawn)[0] for drawn in (0.0, 1 - 1e-7))
         except ValueError as error:
             return (False,), f"Not tried: training, where {raised(error)}", ""
@@ -338,8 +338,8 @@ class _Trial:
             times = ((kept - bias).norm() / (own - bias).norm()).item()
             scaled = digits(bias + times * (own - bias), kept) >= COARSE and times > 1 - 1e-6
             if scaled and digits(bias.expand_as(none), none) >= COARSE:
-                told = f"In training it drops {1 - 1 / times:.2g} of the weights, by itself."
-                return (False,), told, ""
+                of_training = f"In training it drops {1 - 1 / times:.2g} of the weights, by itself."
+                return (False,), of_training, ""
         return (False,), "", "in training: two runs differ by more than dropout on the weights"
 
     def _large(

@@ -67,7 +67,7 @@ class Drops(TorchFunctionMode):
 
 def in_words(seen: list[Drop], n_weights: int) -> tuple[str, str]:
     """What is told of them; and what is wrong, as a published mistake's name or in words, or ""."""
-    told = dict.fromkeys(f"{p:g} of {'the weights' if place == 'weights' else place}"
+    dropped = dict.fromkeys(f"{p:g} of {'the weights' if place == 'weights' else place}"
                          for place, p, _ in seen)  # fmt: skip
     places = Counter[str]()
     for place, _, n in seen:
@@ -77,4 +77,4 @@ def in_words(seen: list[Drop], n_weights: int) -> tuple[str, str]:
         wrong = "dropout_on_scores"
     elif places["weights"] > n_weights:
         wrong = "in training: dropout falls on the weights twice"
-    return ("In training it drops " + ", and ".join(told) + ".") * bool(told), wrong
+    return ("In training it drops " + ", and ".join(dropped) + ".") * bool(dropped), wrong

@@ -87,9 +87,9 @@ class Handed:
         """Places for masks in the call just made: those given first, then those left open."""
         found: list[Slot] = []
         for entry in self.entries:
-            mine = [*_slots(entry, x)]
-            if self.entry is None or (mine and not found):
-                self.entry, found = entry, mine
+            slots = [*_slots(entry, x)]
+            if self.entry is None or (slots and not found):
+                self.entry, found = entry, slots
         self.entries.clear()
         yield from found
 

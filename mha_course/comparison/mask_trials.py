@@ -231,7 +231,9 @@ class Masks:
         causal = self.right(self.x, self._blocked("causal"), "right")
         if all(_digits(y, causal) >= self.same for y in ran.values()):
             return "mask_made_causal"
-        names = [b.name for b in shipped.bugs().values() if b.of == "Attention" and b.kind in ONES]
+        names = [
+            b.name for b in shipped.bugs().values() if b.base == "Attention" and b.kind in ONES
+        ]
         fit = {
             name: _digits(self.right(self.x, self._blocked(form.kind), name), y)
             for name in names

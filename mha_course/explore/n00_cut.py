@@ -225,7 +225,7 @@ def stored() -> dict[str, Effects]:
 def _words(text: str) -> list[tuple[str, int]]:
     """The tokens that can be chosen, the one to begin with first; on a page there is but that."""
     known = stored().get(text)
-    if known is not None and (os.environ.get(EXPORT) or not _there()):
+    if known is not None and (os.environ.get(EXPORT) or not _has_weights()):
         return [(known.labels[known.word], known.word)]
     try:
         labels = _labels(text)
@@ -247,7 +247,7 @@ def _choices(text: str) -> list[tuple[str, int]]:
     return [(label, rank) for rank, (label, _) in enumerate(_words(text))]
 
 
-def _there() -> bool:
+def _has_weights() -> bool:
     try:
         return bool(_model())
     except WeightsMissing:

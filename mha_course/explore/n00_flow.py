@@ -324,8 +324,10 @@ def own_input(
     weight = mha.w_qkv.weight
     fits = isinstance(x, Tensor) and x.ndim == 2 and x.shape[1] == mha.d_model
     if not fits or not 1 <= len(x) <= (most or len(x)):
-        so = ", what the module is to look at" if most is None else f" of at most {most} tokens"
-        raise ValueError(f"x must be a tensor (T, d_model = {mha.d_model}){so}; got {describe(x)}.")
+        limit = ", what the module is to look at" if most is None else f" of at most {most} tokens"
+        raise ValueError(
+            f"x must be a tensor (T, d_model = {mha.d_model}){limit}; got {describe(x)}."
+        )
     if x.dtype != weight.dtype or x.device != weight.device:
         raise ValueError(f"x must be like the weights, {describe(weight)}; got {describe(x)}.")
     labels = tuple(map(text_of, listed("tokens", range(len(x)) if tokens is None else tokens)))

@@ -102,8 +102,8 @@ def _largest(weights: Tensor, tokens: tuple[str, ...], between_words: bool) -> s
         first = int((it.argmax(dim=-1) == tokens.index("creek")).sum())
         if (tokens[row], tokens[column]) != ("it", "creek"):
             words += f". it → creek: largest in head {int(best)}, {number(float(share), 2)}"
-        of = counted(len(weights), "head")
-        words += f"; among the words, creek comes first in {first} of {of}"
+        all_heads = counted(len(weights), "head")
+        words += f"; among the words, creek comes first in {first} of {all_heads}"
     return f"{words}."
 
 

@@ -72,8 +72,8 @@ def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Sce
     letter = letters[min(layer, len(letters) - 1)]
     chosen = kinds[letter]
 
-    def total(of: Any) -> int:
-        return sum(of(kinds[one]) for one in pattern)
+    def total(per_layer: Any) -> int:
+        return sum(per_layer(kinds[one]) for one in pattern)
 
     kept = total(lambda kind: numbers_kept(kind, length)) * BYTES
     grows = total(lambda k: k["kept_near"] * (length <= k["near"])) + total(

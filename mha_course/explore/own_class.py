@@ -156,7 +156,7 @@ class Line:
 
 
 def in_model(
-    kind: type[nn.Module], text: str = SENTENCE, *, whose: str = "your class"
+    kind: type[nn.Module], text: str = SENTENCE, *, label: str = "your class"
 ) -> Explorer | Line:
     """The learner's class in all six layers of the published model, on a sentence to be typed.
 
@@ -165,7 +165,7 @@ def in_model(
     Args:
         kind: the class of exercise 11.
         text: the sentence to begin with.
-        whose: what the class is called.
+        label: what the class is called.
     """
     if not exercise(kind).passed:
         return Line("Once exercise 11 passes, your class goes into a published model here.")
@@ -176,16 +176,20 @@ def in_model(
                 layout={"width": "40em", "max_width": "100%"},
             ),
             "broken": widgets.RadioButtons(
-                options=[*BREAKS], description=whose, layout={"width": "auto"}
+                options=[*BREAKS], description=label, layout={"width": "auto"}
             ),
         },
-        partial(scene, kind, whose=whose),
+        partial(scene, kind, label=label),
         reach={"text": lambda **_: [text]},
     )  # fmt: skip
 
 
 def scene(
-    kind: type[nn.Module], text: str = SENTENCE, broken: str = WHOLE, *, whose: str = "your class"
+    kind: type[nn.Module],
+    text: str = SENTENCE,
+    broken: str = WHOLE,
+    *,
+    label: str = "your class",
 ) -> Scene:
     """Ribbons that the class draws in layer 3, head 1, and which of six sentences it finds.
 
@@ -195,7 +199,7 @@ def scene(
     try:
         model = _model()
     except WeightsMissing as error:
-        return _on_the_stored_layer(kind, broken, whose, str(error))
+        return _on_the_stored_layer(kind, broken, label, str(error))
     encoded = model.encode(text)
     tokens = encoded.labels
     if len(tokens) > MOST_TOKENS:
@@ -214,12 +218,12 @@ def scene(
     layer: Any = yours.encoder.layers[LAYER]
     weights = drawn(layer.attention.made, hidden[LAYER], BREAKS[broken].mask(mask[:1]))
     table = Table(rows, title="how near in meaning", wide=1.6, strong=(best,))
-    panels = [table] if weights is None else [_ribbons(weights, tokens, whose), table]
-    so = "less than .00001" if apart < 1e-5 else f"up to {number(apart, 2)}"
+    panels = [table] if weights is None else [_ribbons(weights, tokens, label), table]
+    distance = "less than .00001" if apart < 1e-5 else f"up to {number(apart, 2)}"
     same = ("It means the same." if best == 0 else "It means something else.") * (text == SENTENCE)
     caption = (
-        f"{whose[0].upper()}{whose[1:]} in all six layers{'' if broken == WHOLE else f', {broken}'}"
-        f": its last vectors differ from the published model's by {so}. "
+        f"{label[0].upper()}{label[1:]} in all six layers{'' if broken == WHOLE else f', {broken}'}"
+        f": its last vectors differ from the published model's by {distance}. "
         f"{_taken(weights, tokens)} Nearest: “{SIX[best]}” {same}"
     )
     return Scene([panels], caption=caption.rstrip())
@@ -228,7 +232,7 @@ def scene(
 def without_values(
     kind: type[nn.Module],
     text: str = SENTENCE,
-    of: str = "it",
+    token: str = "it",
     silent: Sequence[str] = ("creek", "dog"),
 ) -> Line:
     """Which words a token of the sentence ends nearest to, and once another token hands nothing
@@ -236,7 +240,7 @@ def without_values(
 
     Args:
         kind: the class of exercise 11.
-        text: the sentence; of: the token; silent: the others, one at a time.
+        text: the sentence; token: one of it; silent: the others, one at a time.
     """
     if not exercise(kind).passed:
         return Line("Once exercise 11 passes, it says here what “it” becomes.")
@@ -248,10 +252,10 @@ def without_values(
     (words, vectors), said = _words(), []
     for name in ("", *silent):
         change = Break(values=_without_value(labels.index(name))) if name else Break()
-        vector = placed(kind, model, change).encoder(ids, mask)[-1][0, labels.index(of)]
+        vector = placed(kind, model, change).encoder(ids, mask)[-1][0, labels.index(token)]
         four = ", ".join(words[i] for i in (vectors @ vector).topk(4).indices.tolist())
         said.append(
-            f"{f'without the value of “{name}”' if name else f'“{of}” is nearest to'}: {four}"
+            f"{f'without the value of “{name}”' if name else f'“{token}” is nearest to'}: {four}"
         )
     return Line("\n".join(said))
 
@@ -306,10 +310,10 @@ def drawn(made: Any, x: Tensor, mask: Tensor) -> Tensor | None:
     eye = torch.eye(N_HEADS * D_K)
     probe.w_o = _Wrapped(eye, torch.zeros(N_HEADS * D_K), made.w_o.before, _same)
     try:
-        told = probe(x, mask)
+        answer = probe(x, mask)
     except AttributeError:  # of a weight that names have not
         return None
-    return told[0].unflatten(-1, (N_HEADS, D_K))[:, HEAD, : x.shape[1]]
+    return answer[0].unflatten(-1, (N_HEADS, D_K))[:, HEAD, : x.shape[1]]
 
 
 @cache
@@ -334,21 +338,21 @@ def _taken(weights: Tensor | None, tokens: tuple[str, ...]) -> str:
     return f"{start} most from “{tokens[int(most)]}”: {number(float(share), 2)}."
 
 
-def _ribbons(weights: Tensor, tokens: tuple[str, ...], whose: str) -> Words:
+def _ribbons(weights: Tensor, tokens: tuple[str, ...], label: str) -> Words:
     it = begin_at(tokens)
     of_it = torch.zeros(len(tokens), len(tokens))
     of_it[it] = weights[it, : len(tokens)].clamp(0, 1)
     heat = Heatmap(of_it, tokens, tokens, head=HEAD, limits=(0, 1))
-    return Words(heat, row=it, head=HEAD, title=f"“{tokens[it]}”, drawn by {whose}")
+    return Words(heat, row=it, head=HEAD, title=f"“{tokens[it]}”, drawn by {label}")
 
 
-def _on_the_stored_layer(kind: type[nn.Module], broken: str, whose: str, missing: str) -> Scene:
+def _on_the_stored_layer(kind: type[nn.Module], broken: str, label: str, missing: str) -> Scene:
     """Without the model: the stored layer, on the sentence of the course."""
     creek, change = sentence(), BREAKS[broken]
     pairs = [(getattr(creek, f"w_{n}"), getattr(creek, f"b_{n}")) for n in "qkvo"]
     mask = change.mask(torch.zeros(1, 1, 1, len(creek.tokens), dtype=torch.bool))
     weights = drawn(_filled(kind, pairs, change), creek.hidden[None], mask)
-    shown = Table([["no ribbons"]]) if weights is None else _ribbons(weights, creek.labels, whose)
+    shown = Table([["no ribbons"]]) if weights is None else _ribbons(weights, creek.labels, label)
     return Scene(shown, caption=f"Layer 3 alone, on the sentence of the course: {missing}.")
 
 

@@ -23,15 +23,15 @@ from mha_course.lab.copies import FIRST, MINE, sync, trust, working_copy
 SETTINGS = HERE / "lab/jupyter"  # how the lab opens, and how it saves
 
 
-def options(mine: Path, extra: Sequence[str] = ()) -> list[str]:
+def options(copies: Path, extra: Sequence[str] = ()) -> list[str]:
     """JupyterLab's options: this machine only, a random token, and what root or Linux needs.
 
     One of `extra` replaces ours of the same name: JupyterLab refuses an option twice.
     """
     ours = {
         "ip": "--ServerApp.ip=127.0.0.1",
-        "root_dir": f"--ServerApp.root_dir={mine.parent}",
-        "default_url": f"--LabApp.default_url=/lab/tree/{quote(mine.name)}/{FIRST}",
+        "root_dir": f"--ServerApp.root_dir={copies.parent}",
+        "default_url": f"--LabApp.default_url=/lab/tree/{quote(copies.name)}/{FIRST}",
     }
     # --ip, --ip=0.0.0.0 and --ServerApp.ip=0.0.0.0 all set ip
     named = {option.split("=")[0].split(".")[-1].lstrip("-") for option in extra}
@@ -79,19 +79,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _, extra = parser.parse_known_args(arguments)
     if find_spec("jupyterlab") is None:
         raise SystemExit("JupyterLab is not installed; get it with: pip install 'mha-lesson[lab]'")
-    mine = working_copy()
+    copies = working_copy()
     try:
-        lines = sync(NOTEBOOKS, mine, date.today())
+        lines = sync(NOTEBOOKS, copies, date.today())
     except OSError as error:
-        if not any(mine.glob("*.ipynb")):
+        if not any(copies.glob("*.ipynb")):
             raise SystemExit(
-                f"{mine} cannot be written ({error.strerror}): the lab opens on copies that you "
+                f"{copies} cannot be written ({error.strerror}): the lab opens on copies that you "
                 "work in. Go to a folder of your own, and start it there."
             ) from None
-        lines = [f"The notebooks in {mine} could not all be updated ({error}); yours are safe."]
+        lines = [f"The notebooks in {copies} could not all be updated ({error}); yours are safe."]
     trust(NOTEBOOKS / FIRST)
     print(*lines, *filter(None, [other_torch()]), sep="\n")
-    command = [sys.executable, "-m", "jupyterlab", *options(mine, extra)]
+    command = [sys.executable, "-m", "jupyterlab", *options(copies, extra)]
     sys.stdout.flush()
     return _hand_over(command)
 

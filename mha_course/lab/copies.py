@@ -35,43 +35,43 @@ LANGUAGE = {
 }
 
 
-def sync(source: Path, mine: Path, today: date) -> list[str]:
-    """Bring `mine` up to date with the course in `source`; return a line for each file that is new.
+def sync(source: Path, copies: Path, today: date) -> list[str]:
+    """Bring `copies` up to date with the course in `source`; return a line for each new file.
 
     A file counts as the learner's as soon as a cell or an output differs from what was copied: a
     measurement is work as well. What Jupyter writes into a notebook when it is opened is not.
     Nothing is lost when a run is interrupted or the record disappears: a file that the record does
     not vouch for is the learner's.
     """
-    mine.mkdir(parents=True, exist_ok=True)
-    record = _read_record(mine)
+    copies.mkdir(parents=True, exist_ok=True)
+    record = _read_record(copies)
     pages = [source / name for name in LINKED if (source / name).exists()]
     try:
-        lines = [_update(path, mine, record, today) for path in sorted(source.glob("*.ipynb"))]
-        lines += [_update(path, mine, record, today) for path in pages]
-        lines += _left_the_course(source, mine, record)
+        lines = [_update(path, copies, record, today) for path in sorted(source.glob("*.ipynb"))]
+        lines += [_update(path, copies, record, today) for path in pages]
+        lines += _left_the_course(source, copies, record)
     finally:
-        write_whole(mine / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+        write_whole(copies / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
     return [*filter(None, lines)]
 
 
-def _left_the_course(source: Path, mine: Path, record: dict[str, str]) -> list[str]:
+def _left_the_course(source: Path, copies: Path, record: dict[str, str]) -> list[str]:
     """A line for each copy whose original is gone, said once; the copy stays."""
     original = {name: re.sub(r"\.updated-.*(?=\.)", "", name) for name in sorted(record)}
     gone = [name for name, first in original.items() if not (source / first).exists()]
     for name in gone:
         del record[name]
-    return [f"No longer in the course, yours stays: {n}" for n in gone if (mine / n).exists()]
+    return [f"No longer in the course, yours stays: {n}" for n in gone if (copies / n).exists()]
 
 
-def _update(original: Path, mine: Path, record: dict[str, str], today: date) -> str | None:
+def _update(original: Path, copies: Path, record: dict[str, str], today: date) -> str | None:
     """Adds one file, renews it, puts it beside the learner's, or leaves all as it is."""
-    content, copy = without_outputs(original.read_bytes()), mine / original.name
+    content, copy = without_outputs(original.read_bytes()), copies / original.name
     newest, current = _fingerprint(content), copy.read_bytes() if copy.exists() else None
     now = None if current is None else _fingerprint(_as_it_came(current, content))
     beside = f"{copy.stem}.updated-"
     family = [name for name in record if name == copy.name or name.startswith(beside)]
-    updates = mine.glob(f"{beside}*{copy.suffix}")  # also one that the record lost
+    updates = copies.glob(f"{beside}*{copy.suffix}")  # also one that the record lost
     as_copied = current is not None and record.get(copy.name) == now
 
     if current is None:
@@ -166,9 +166,9 @@ def _joined(text: Any) -> Any:
     return "".join(text) if in_lines else text
 
 
-def _read_record(mine: Path) -> dict[str, str]:
+def _read_record(copies: Path) -> dict[str, str]:
     try:
-        record = json.loads((mine / RECORD).read_text())
+        record = json.loads((copies / RECORD).read_text())
     except (OSError, ValueError):
         return {}
     if not isinstance(record, dict):

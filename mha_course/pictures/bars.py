@@ -76,8 +76,8 @@ class Bars(Panel):
 
     def text(self, series: int, bar: int) -> str:
         """What a bar says: "jumped = .85", with its series where there are several."""
-        of = f", {self.series[series]}" if self.series else ""
-        return f"{self.labels[bar]}{of} = {self.written(self.values[series, bar])}"
+        of_series = f", {self.series[series]}" if self.series else ""
+        return f"{self.labels[bar]}{of_series} = {self.written(self.values[series, bar])}"
 
     def written(self, value: float, fewer: int = 0) -> str:
         """What stands at a bar: a whole count has no decimals, a share always has; or `fewer`."""
@@ -95,8 +95,8 @@ class Bars(Panel):
         n = self.values.shape[1]
         top = int(np.nan_to_num(np.abs(self.values), nan=-1.0).argmax())
         where, value = self.text(*divmod(top, n)).rsplit(" = ", 1)
-        of = f" of {self.name}" if self.name else ""
-        return f"{n} bars{of}; largest {value}: {where}"
+        of_name = f" of {self.name}" if self.name else ""
+        return f"{n} bars{of_name}; largest {value}: {where}"
 
     def written_size(self) -> Hashable:
         low = self.values[self.values < 0].tobytes()  # numbers hang below such bars

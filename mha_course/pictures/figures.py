@@ -94,11 +94,11 @@ def html(thing: Any, height: float = math.inf) -> str:
 def _numbers(scene: Scene) -> str:
     """A folded table for each panel; where that would be long, one with a row for each."""
     panels = scene.flat()
-    told = [p for p in panels if not (isinstance(p, Words) and p.weights in panels)]
-    tables = [(p.title, *p.table()) for p in told]
+    tabled = [p for p in panels if not (isinstance(p, Words) and p.weights in panels)]
+    tables = [(p.title, *p.table()) for p in tabled]
     if sum(len(rows) for _, _, rows in tables) > MOST_ROWS:
         alts = [
-            (p.title, p.peak[1] if p.peak else p.alt.split(": ", 1)[1]) for p in told if p.title
+            (p.title, p.peak[1] if p.peak else p.alt.split(": ", 1)[1]) for p in tabled if p.title
         ]
         tables = [("", ("panel", "what it shows"), alts)]
     html = "".join(_table(*table) for table in tables if table[2])

@@ -78,14 +78,14 @@ def as_tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     which of the tables, one for each set of names, its turn comes.
     """
     tables: dict[tuple[str, ...], dict[str, list[Any]]] = {}
-    of = []
+    turns = []
     for row in rows:
         names = tuple(row)
         table = tables.setdefault(names, {name: [] for name in names})
         for name, value in row.items():
             table[name].append(value)
-        of.append([*tables].index(names))
-    return {"of": of, "tables": [*tables.values()]}
+        turns.append([*tables].index(names))
+    return {"of": turns, "tables": [*tables.values()]}
 
 
 def _steps(numbers: list[int]) -> list[int]:

@@ -21,7 +21,7 @@ from mha_course.collection.shipped import bugs, draw, right, with_same_weights
 from mha_lesson import causal_mask, padding_mask
 
 B, T, D, H = 3, 5, 14, 2
-OF_THE_CLASS = [bug for bug in bugs().values() if bug.of == "Attention"]
+OF_THE_CLASS = [bug for bug in bugs().values() if bug.base == "Attention"]
 
 
 def inputs():

@@ -105,7 +105,7 @@ def test_what_is_wrong_somewhere_is_not_right(change):
 
 @pytest.mark.one_in(16)  # test_shipped.py has all of them recognised at another size
 @pytest.mark.parametrize(
-    "bug", [b for b in shipped.bugs().values() if b.of == "Attention"], ids=lambda bug: bug.name
+    "bug", [b for b in shipped.bugs().values() if b.base == "Attention"], ids=lambda bug: bug.name
 )
 def test_the_five_lines_find_every_published_mistake(bug):
     found = compare(bug.build(64, 4), causal=False, true_means="blocked")

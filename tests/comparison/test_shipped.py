@@ -14,8 +14,8 @@ from mha_course.comparison import command as compare_command
 from mha_lesson import MultiHeadAttention, causal_mask, padding_mask
 
 B, T, D, H = 3, 5, 14, 2
-OF_THE_CLASS = [bug for bug in bugs().values() if bug.of == "Attention"]
-OF_THE_WRITER = [bug for bug in bugs().values() if bug.of == "Writer"]
+OF_THE_CLASS = [bug for bug in bugs().values() if bug.base == "Attention"]
+OF_THE_WRITER = [bug for bug in bugs().values() if bug.base == "Writer"]
 THREAD = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 named = {"ids": lambda bug: bug.name}
 

@@ -73,7 +73,7 @@ def test_a_page_has_the_stored_word_and_a_kernel_every_word(monkeypatch):
     monkeypatch.setenv(n00_cut.EXPORT, "1")
     assert n00_cut._words(SENTENCE) == [("it", 14)]
     monkeypatch.delenv(n00_cut.EXPORT)
-    monkeypatch.setattr(n00_cut, "_there", lambda: True)
+    monkeypatch.setattr(n00_cut, "_has_weights", lambda: True)
     monkeypatch.setattr(n00_cut, "_labels", lambda _: sentence().labels)
     words = n00_cut._words(SENTENCE)
     assert words[0] == ("it", 14) and sorted(i for _, i in words) == [*range(17)]

@@ -183,7 +183,7 @@ STYLES: tuple[type[nn.Module], ...] = (
     WithoutBiases, HeadByHead, Einsum, Fused, Additive, Stacked, KeysByQueries, ByHand,
     OpenKeysOnly,
 )  # fmt: skip
-MISTAKES = tuple(bug for bug in shipped.bugs().values() if bug.of == "Attention")
+MISTAKES = tuple(bug for bug in shipped.bugs().values() if bug.base == "Attention")
 
 # ---------------------------------------------------------------- what is said of the tests
 

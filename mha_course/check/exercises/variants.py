@@ -23,7 +23,7 @@ TOLD = ("i", "lengths", "pad")  # inputs that the sizes do not tell
 
 
 def variant(
-    of: Exercise,
+    original: Exercise,
     *gives: str,  # as of any problem; without it, all that the exercise gives and asks further
     given: Step = lambda *inputs: inputs,  # its inputs, of the exercise's; none leaves a case out
     cases: Step | None = None,  # in place of the exercise's
@@ -35,28 +35,28 @@ def variant(
     def make(block: Step) -> Exercise:
         @wraps(block)
         def in_steps(*inputs: Any, layout: Step, **steps: Step) -> Any:
-            return layout(partial(of.right, **instead | steps), *inputs)
+            return layout(partial(original.right, **instead | steps), *inputs)
 
         def make_cases() -> Iterator[Case]:
-            for case in (cases or of.make_cases)():
+            for case in (cases or original.make_cases)():
                 if inputs := given(*case.inputs):
                     named = zip(made.arguments, map(torch.as_tensor, inputs), strict=True)
-                    told = [f"with {n} = {x.tolist()}" for n, x in named if n in TOLD]
-                    note = ", ".join(filter(None, (case.note, *told)))
+                    values = [f"with {n} = {x.tolist()}" for n, x in named if n in TOLD]
+                    note = ", ".join(filter(None, (case.note, *values)))
                     yield replace(case, inputs=inputs, note=note)
 
         def through(ask: Step) -> Step:
-            return lambda answer, _: ask(lambda *inputs: answer(*given(*inputs)), of.cases)
+            return lambda answer, _: ask(lambda *inputs: answer(*given(*inputs)), original.cases)
 
-        more = {"gives": gives or of.gives, "gradient": of.gradient}
-        made = exercise(of.number, of.notebook, make_cases=make_cases, **more)(in_steps)
-        made.further = () if gives else tuple(map(through, of.further))
+        more = {"gives": gives or original.gives, "gradient": original.gradient}
+        made = exercise(original.number, original.notebook, make_cases=make_cases, **more)(in_steps)
+        made.further = () if gives else tuple(map(through, original.further))
         made.arguments = made.arguments[1:]
-        theirs = [name for name in of.sites if name not in (*but, *instead)]
+        theirs = [name for name in original.sites if name not in (*but, *instead)]
         made.sites = ("layout", *theirs, *instead)
-        made.adopt(of, *theirs, but=but)
+        made.adopt(original, *theirs, but=but)
         made.step(block, at="layout")
-        VARIANTS.setdefault(of.name, []).append(made)
+        VARIANTS.setdefault(original.name, []).append(made)
         return made
 
     return make
