@@ -172,6 +172,7 @@ def test_every_explorer_of_the_course_can_be_made_for_its_page(monkeypatch):
     assert len(names) > len(explore.__all__) and all(map(website.explorer_script, names))
 
 
+@pytest.mark.long  # the site of two notebooks has most of them
 def test_every_formula_of_the_course_is_set_without_a_script():
     exporter = typeset(HTMLExporter(template_name="basic"))
     found = []
