@@ -62,12 +62,12 @@ def join_pieces(
     """
     _require_square(weights)
     T = weights.shape[-1]
-    of = refusals.listed_ints("word_of", word_of, 0, T - 1)
-    if len(of) != T or len(set(of)) != max(of) + 1:
+    word = refusals.listed_ints("word_of", word_of, 0, T - 1)
+    if len(word) != T or len(set(word)) != max(word) + 1:
         raise ValueError(
-            f"word_of must hold T = {T} word numbers, each from 0 to the last one; got {say(of)}."
+            f"word_of must hold T = {T} word numbers, each from 0 to the last one; got {say(word)}."
         )
-    numbers = torch.tensor(of, device=weights.device)
+    numbers = torch.tensor(word, device=weights.device)
     member = torch.nn.functional.one_hot(numbers).to(weights.dtype)  # (T, W)
     return (member / member.sum(dim=0)).T @ weights @ member
 

@@ -127,12 +127,12 @@ def require_one_of(name: str, value: Any, options: Sequence[Any]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(str, options))}; got {say(value)}.")
 
 
-def listed(name: str, values: Any, of: str = "entries") -> list[Any]:
+def listed(name: str, values: Any, entries: str = "entries") -> list[Any]:
     """The entries of a list, tuple, array or anything else that is no single string."""
     if hasattr(values, "tolist"):
         values = values.tolist()  # a tensor's numbers, or an array's
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} must be a list of {of}; got {describe(values)}.")
+        raise TypeError(f"{name} must be a list of {entries}; got {describe(values)}.")
     return list(values)
 
 
