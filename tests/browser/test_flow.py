@@ -153,6 +153,7 @@ def test_the_browser_s_own_keys_change_no_number(opened):
     assert values(page, "q").tolist() != before
 
 
+@pytest.mark.long
 def test_a_click_keeps_a_pair_and_each_step_speaks_of_it(opened):
     page, words = opened("sentence"), sentence().labels
     page.mouse.click(*cell_middle(page, "weights", 4, 2))
@@ -200,6 +201,7 @@ def test_the_browser_raises_and_lowers_what_python_does(opened):
     assert [[tuple(piece) for piece in pieces] for pieces in made] == [*map(scripts, texts)]
 
 
+@pytest.mark.long
 def test_what_is_moved_in_both_heads_goes_through_w_o(opened):
     """Of both heads, in either order, with the mask and without; 12 random numbers for each."""
     page, generator = opened("by hand"), torch.Generator().manual_seed(3)
@@ -237,6 +239,7 @@ def test_what_is_moved_in_both_heads_goes_through_w_o(opened):
     assert labels == ["head 0", "head 0", "head 1", "head 1"]
 
 
+@pytest.mark.long
 def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(opened):
     page = opened("by hand")
     step = page.get_by_role("slider", name="step", exact=True)

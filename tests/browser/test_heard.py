@@ -179,6 +179,7 @@ def test_who_plays_or_holds_a_key_hears_little(listening):
     assert 1 <= said - before <= 2 + (end - began) / 1000
 
 
+@pytest.mark.long
 def test_a_picture_says_its_keys_and_its_tables_are_tables(listening):
     """As Chromium hands them to a screen reader."""
     ear = listening("heads")
@@ -215,7 +216,7 @@ NOT_COVERED = """() => {
 }"""
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 def test_what_has_the_focus_is_on_the_screen(listening, size):
     ear = listening("masks", viewport=dict(zip(("width", "height"), size, strict=True)))

@@ -165,6 +165,7 @@ def test_what_cannot_be_a_sentence_says_why(opened):
         assert word in said
 
 
+@pytest.mark.long
 def test_a_file_that_does_not_come_is_said_and_asked_for_again(tab, folder):
     page, [lost] = tab(), folder.glob("*/layer-3-widen.js")
     page.goto((folder / "index.html").as_uri())

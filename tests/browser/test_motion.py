@@ -56,7 +56,7 @@ def picture(page) -> str:
     return page.locator("canvas").evaluate("c => c.toDataURL()")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.long
 @pytest.mark.parametrize("what", MOVES)
 def test_a_move_is_animated_but_not_with_reduced_motion(opened, what):
     _, *move = MOVES[what]

@@ -18,7 +18,7 @@ def exported(tmp_path_factory):
     return export(lab.notebook(path, cells))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["page", "export"])
 def test_controls_and_sentence_stay_in_sight_on_a_phone(open_page, page_of, request, kind):
     if kind == "export":
@@ -45,7 +45,7 @@ def memory_page(page_of):
     return page_of("memory", explore.memory)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.long
 @pytest.mark.parametrize("width", [700, 360])
 def test_a_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(open_page, memory_page, width):
     page = open_page(memory_page, viewport={"width": width, "height": 700}, has_touch=True)
@@ -59,7 +59,7 @@ def test_a_page_is_laid_out_for_its_width_and_a_tap_reads_a_cell(open_page, memo
     assert min(page.locator("label, summary").evaluate_all(heights)) >= 24
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.long
 @pytest.mark.parametrize(("screen", "kept"), [(400, False), (3000, True)])
 def test_a_picture_that_shrinks_keeps_its_space_where_that_is_seen(
     open_page, memory_page, screen, kept

@@ -164,6 +164,7 @@ def test_axe_finds_nothing_serious_on_any_page_where_all_was_opened_and_moved(
     assert serious(page) == []
 
 
+@pytest.mark.one_in(2)
 def test_an_explorer_moves_and_a_cell_is_read(opened):
     page = opened(SCALING)
     cell = page.locator("#cell-explorer")
@@ -221,7 +222,7 @@ JUMPED = """async () => {
 }"""
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["index", SCALING, "03_splitting_into_heads"])
 @pytest.mark.parametrize("width", [360, 768, 1350])
 def test_nothing_jumps_while_a_page_is_opened_and_read(window, name, width):
@@ -235,6 +236,7 @@ def test_nothing_far_is_fetched_while_a_page_loads(window):
     assert page.locator("#cell-explorer canvas").count() == 0
 
 
+@pytest.mark.long
 def test_a_link_lands_where_it_points_while_the_rest_is_not_laid_out(browser, site):
     page = browser.new_page(viewport={"width": 360, "height": 700})
     page.add_init_script("window.requestIdleCallback = () => {};")
@@ -249,6 +251,7 @@ def test_a_link_lands_where_it_points_while_the_rest_is_not_laid_out(browser, si
     page.close()
 
 
+@pytest.mark.long
 def test_paper_shows_the_folded_code_that_a_text_speaks_of(window):
     page = window(1366, "light")(SCALING)
     fold = page.locator("#cell-creek .folded")
@@ -299,6 +302,7 @@ def test_the_number_of_hits_is_announced_and_only_for_the_latest_query(opened):
     status.filter(has_text=re.compile("^1 section found$")).wait_for()
 
 
+@pytest.mark.one_in(2)
 def test_the_theme_is_chosen_and_kept(opened):
     page = opened("index")
     background = "getComputedStyle(document.body).backgroundColor"
@@ -416,6 +420,7 @@ def test_a_link_restores_where_the_controls_stood(window):
 CUT, CREEK = "[id^=explore-cut]", 2  # the token
 
 
+@pytest.mark.one_in(2)
 def test_a_ribbon_of_the_first_picture_is_cut_above_the_fold_and_a_link_restores_it(opened):
     page = opened("index")
     canvas, caption = page.locator(f"{CUT} canvas[aria-label]"), page.locator(f"{CUT} .mha-caption")

@@ -94,6 +94,7 @@ def test_a_typed_sentence_is_drawn_as_python_draws_it(offered):
     offered.get_by_role("status").filter(has_text="no word").wait_for()
 
 
+@pytest.mark.long
 def test_several_ribbons_are_cut_one_in_all_heads_and_all_of_it_is_undone(
     open_page, page_with_model
 ):
@@ -121,6 +122,7 @@ def test_several_ribbons_are_cut_one_in_all_heads_and_all_of_it_is_undone(
     awaited("Without it → creek (.85)", one)
 
 
+@pytest.mark.long
 def test_a_break_of_the_class_changes_its_ribbons_and_the_sentence_it_finds(
     open_page, page_of, page_with_model
 ):

@@ -122,6 +122,7 @@ def test_a_slip_is_a_mistake_and_returns_somewhere(exercise: Exercise) -> None:
         assert any(x is not None for x in found), f"{slip.key} always raises"
 
 
+@pytest.mark.one_in(2)
 @every_exercise
 def test_every_slip_is_reported_as_itself(exercise: Exercise) -> None:
     """Under its own key, or a declared twin's, by its own words: values decide that alone.

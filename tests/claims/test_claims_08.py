@@ -45,6 +45,7 @@ def middle_parking(of: pretrained.PretrainedModel, sentences: list[str]) -> floa
     return torch.stack(scores).mean(dim=0).median().item()
 
 
+@pytest.mark.long
 def test_every_head_looks_at_words():
     """On other sentences, too, the middle head rests about half of its weight on [CLS]."""
     sentences = [s.text for pair in PAIRS[::2] for s in pair.sentences]

@@ -729,6 +729,7 @@ FROM_A_FRAME = """def split_heads(x, n):
 UNSEEN = "globals()['fou' + 'nd'] = __import__('mha_lesson').split_heads"
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("cells", "why"),
     [

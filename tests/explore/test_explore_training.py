@@ -23,6 +23,7 @@ def runs():
     return [run for h in (1, 2, 8) for run in two_sides_runs(h, [0], **settings)]
 
 
+@pytest.mark.long
 def test_every_position_shows_the_run_as_it_was(runs):
     letters, seen = next(letter_batches(500, seed=1)), set()
     for run, h in zip(runs, (1, 2, 8), strict=True):

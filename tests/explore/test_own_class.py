@@ -115,6 +115,7 @@ def test_a_value_of_zero_hands_nothing_over_and_leaves_the_other_weights():
     assert_close(own_class.drawn(made, x, mask), weights[0, 1], atol=1e-5, rtol=0)
 
 
+@pytest.mark.long
 @NEEDS_WEIGHTS
 def test_without_the_value_of_creek_it_is_nearest_to_other_words():
     said = [line.split(": ") for line in repr(own_class.without_values(ONE)).splitlines()]

@@ -183,6 +183,7 @@ def powers(tensor):
     return [power.sum().item() for power in (bits, bits * bits, bits * bits * bits)]
 
 
+@pytest.mark.long
 def test_the_untrained_control_has_the_same_numbers_in_another_order(model, untrained):
     for (name, p), published in zip(
         untrained.encoder.named_parameters(), model.encoder.parameters(), strict=True
