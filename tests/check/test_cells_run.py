@@ -1,5 +1,6 @@
 """A check notices that the cell it is to judge did not run: in IPython, where cells are kept."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -30,6 +31,7 @@ RUNS = {
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str]) -> Iterator[InteractiveShell]:
+    gc.freeze()  # else each reset, which collects, looks through all that other tests have left
     shell = InteractiveShell.instance()
     shell.reset()
     for cell in ("import torch\nfrom mha_course import check", RIGHT):

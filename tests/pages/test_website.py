@@ -162,6 +162,7 @@ def test_every_explorer_moves_in_its_page(site, soups):
         assert (site / "explore.js").exists() and not main.find_all("script", src=True)
 
 
+@pytest.mark.long
 def test_every_explorer_of_the_course_can_be_made_for_its_page(monkeypatch):
     few_steps = partial(n07_training.two_sides_runs, seeds=[0], n_steps=10, snapshot_every=10)
     runs = [run for h in n07_training.HEADS for run in few_steps(h)]
