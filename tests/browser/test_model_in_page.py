@@ -11,6 +11,7 @@ from mha_course.pages import published
 from mha_lesson import pretrained
 from mha_lesson.text import SENTENCE
 
+pytestmark = pytest.mark.long  # test_typed.py has one sentence drawn in a page as Python draws it
 SIGNS = (
     "The creek was cold", "café naïve Ångström", "ΟΔΥΣΣΕΥΣ ΣΑΣ", "İstanbul ẞ ǅ", "漢字かな交じり",
     "𠀀𪜀",
@@ -115,11 +116,7 @@ def test_texts_have_the_ids_of_the_model_s_own_tokenizer(opened, model):
         assert ids == model.tokenizer.encode(text).ids, repr(text)
 
 
-SAMPLE = OFFERED[:2]
-REST = [pytest.param(text, marks=pytest.mark.long) for text in (*OFFERED[2:], *MORE)]
-
-
-@pytest.mark.parametrize("text", [*SAMPLE, *REST])
+@pytest.mark.parametrize("text", [*OFFERED, *MORE])
 def test_weights_and_moves_are_torch_s(opened, model, text):
     page, simd = opened()
     assert simd
@@ -149,7 +146,6 @@ def test_weights_and_moves_are_torch_s(opened, model, text):
     assert effects[column] == pytest.approx(alone.item(), abs=0.003)
 
 
-@pytest.mark.long
 def test_a_browser_without_simd_computes_the_same(opened, model):
     page, simd = opened(PLAIN)
     assert not simd
@@ -165,7 +161,6 @@ def test_what_cannot_be_a_sentence_says_why(opened):
         assert word in said
 
 
-@pytest.mark.long
 def test_a_file_that_does_not_come_is_said_and_asked_for_again(tab, folder):
     page, [lost] = tab(), folder.glob("*/layer-3-widen.js")
     page.goto((folder / "index.html").as_uri())
@@ -190,7 +185,6 @@ def test_all_words_once_and_no_file_is_asked_for_again(opened):
     assert not asked
 
 
-@pytest.mark.long
 def test_it_takes_the_memory_of_its_weights_and_no_more(opened):
     page, _ = opened()
     client = page.context.new_cdp_session(page)

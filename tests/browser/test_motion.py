@@ -5,6 +5,7 @@ import pytest
 
 from mha_course import explore
 
+pytestmark = pytest.mark.long  # a picture without its moves is the same picture
 # Time passes only in `pass_time`, which draws 100 frames a second.
 CLOCK = """
   let now = 0, frames = [], turns = new Map(), number = 0;
@@ -56,7 +57,6 @@ def picture(page) -> str:
     return page.locator("canvas").evaluate("c => c.toDataURL()")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("what", MOVES)
 def test_a_move_is_animated_but_not_with_reduced_motion(opened, what):
     _, *move = MOVES[what]
@@ -170,14 +170,12 @@ def test_a_frame_is_drawn_once_though_a_move_drew_it(opened):
     assert page.evaluate("draws") == 5
 
 
-@pytest.mark.long
 def test_a_change_of_colours_alone_is_not_animated(opened):
     page = opened("stored", demo.stored_explorer)
     before = press_from(page, "size", 1, "ArrowRight")
     assert picture(page) != before and page.evaluate("waiting()") == 0
 
 
-@pytest.mark.long
 def test_a_change_of_width_is_not_animated(opened):
     page = opened("moving")
     page.evaluate("pass_time(300)")

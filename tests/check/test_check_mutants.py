@@ -1,5 +1,6 @@
 """A sample of the search for false passes; `tools/diagnose.py --mutants` does all of it."""
 
+import pytest
 import torch
 
 from answers import all_answers
@@ -8,6 +9,7 @@ from mha_course.check.engine.changes import changes
 from mutants import changeable, is_wrong, survivors
 
 
+@pytest.mark.long
 def test_no_wrong_mutant_of_a_right_answer_passes() -> None:
     found = [(a.id, what) for a, what in survivors(all_answers(), share=0.004) if what]
     assert found == []

@@ -45,6 +45,7 @@ def test_what_are_no_notebooks_is_refused(given):
         final_test.main(["--seed", "-1"])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="the limits need Linux or macOS")
 def test_what_is_handed_in_is_judged_by_the_line_that_it_prints(tmp_path, capsys):
     """One right; one with a wrong answer and one as it was given out."""

@@ -174,6 +174,7 @@ def test_added_masks_are_found_and_rows_without_a_key_told():
     assert "a row without a key gives NaN" in str(found)
 
 
+@pytest.mark.long  # test_the_command_takes_… gives contracts, too
 def test_a_contract_is_held():
     module = right()(D, H)
     found = compare(module, causal=True)
