@@ -100,7 +100,7 @@ def prepare(config: pytest.Config) -> None:
     torch.set_float32_matmul_precision("highest")
 
     # The same examples in every run; `--hypothesis-profile=explore` looks further.
-    settings.register_profile("fixed", deadline=None, max_examples=15, derandomize=True)
+    settings.register_profile("fixed", deadline=None, max_examples=25, derandomize=True)
     settings.register_profile("all", settings.get_profile("fixed"), max_examples=50)
     settings.register_profile("explore", deadline=None, max_examples=1000)
     settings.load_profile("all" if config.getoption("--all") else "fixed")
