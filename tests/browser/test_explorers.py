@@ -218,6 +218,7 @@ def prefetched(gallery, number: int):
     return shown
 
 
+@pytest.mark.long
 def test_a_slider_that_another_control_moved_keeps_its_own_request(gallery):
     """One head by hand, of the sentence head 1: not the last, though it stood at the last."""
     shown = prefetched(gallery, len(explore.__all__))
@@ -226,6 +227,7 @@ def test_a_slider_that_another_control_moved_keeps_its_own_request(gallery):
     shown.locator("[aria-label=head][aria-valuetext='1']").wait_for()
 
 
+@pytest.mark.long
 def test_a_slider_ends_where_its_list_ends_now(gallery):
     """ipywidgets leaves it as long as it was made: 4 key heads for 2 heads, or none for 4."""
     shown = prefetched(gallery, explore.__all__.index("cache"))
@@ -241,6 +243,7 @@ def test_a_slider_ends_where_its_list_ends_now(gallery):
     shown.locator("canvas[aria-label*='4 for 4 query heads']").wait_for()
 
 
+@pytest.mark.long
 def test_end_goes_as_far_as_the_other_controls_let_it(gallery):
     shown = gallery.locator(".mha-explorer").nth(explore.__all__.index("cache"))
     for name, end in (("T", "12"), ("step", "11"), ("h", "4"), ("h_kv", "4")):

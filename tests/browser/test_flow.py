@@ -141,6 +141,7 @@ def test_a_step_back_takes_the_block_under_the_pointer_away(opened):
     assert not errors
 
 
+@pytest.mark.long
 def test_the_browser_s_own_keys_change_no_number(opened):
     page = opened("one head")
     page.mouse.move(*cell_middle(page, "q", 0, 0))
@@ -266,6 +267,7 @@ def test_by_hand_there_are_two_heads_and_the_steps_of_the_sentence(opened):
     assert sentence_below(page).startswith("the value of token 2")
 
 
+@pytest.mark.long
 def test_with_one_head_there_is_no_slider_and_no_tab_stop_for_it(opened):
     page = opened("one head")
     assert not page.get_by_role("slider", name="head", exact=True).is_visible()

@@ -229,6 +229,7 @@ def test_nothing_jumps_while_a_page_is_opened_and_read(window, name, width):
     assert window(width, "light")(name).evaluate(JUMPED) < 0.05
 
 
+@pytest.mark.long
 def test_nothing_far_is_fetched_while_a_page_loads(window):
     page = window(360, "light")(SCALING)
     page.locator("#cell-flow").scroll_into_view_if_needed()
@@ -288,7 +289,7 @@ def test_a_word_is_found_across_pages_by_keyboard(opened):
     assert page.locator(":target").count() == 1
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.long
 def test_the_number_of_hits_is_announced_and_only_for_the_latest_query(opened):
     page = opened("index")
     box, status = page.get_by_role("searchbox"), page.locator(".find [role=status]")
@@ -397,6 +398,7 @@ def test_guesses_of_two_tabs_are_both_kept(browser, site):
     context.close()
 
 
+@pytest.mark.long
 def test_a_link_restores_where_the_controls_stood(window):
     page = window(1366, "light")(SCALING)
     explorer = page.locator("#explore-scaling")

@@ -100,6 +100,7 @@ class HalfDetached(Base):
         return half + half.detach()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("wrong", "key", "word"), [
     (WeightsAsData, "gradient_stops", "reaches `w_q` and `w_k`."),
     (Frozen, "gradient_stops", "reaches `w_v`."),
@@ -127,6 +128,7 @@ def test_whatever_can_learn_is_asked_for_a_gradient() -> None:
     assert asked == {*LEARN, "MultiHeadAttention"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", LEARN)
 def test_a_gradient_gets_through(name: str) -> None:
     right = RIGHT[name]
@@ -149,6 +151,7 @@ def test_a_gradient_gets_through(name: str) -> None:
     assert judge(data).slips == stops
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", LEARN)
 def test_what_an_answer_writes_over_is_no_other_answers_input(name: str) -> None:
     """Cases, and what is right for them, are made once."""

@@ -264,10 +264,8 @@ def test_what_does_nothing_is_no_attempt_and_what_is_slow_ends(monkeypatch):
     assert slow.slips == ("slow",)
 
 
-@pytest.mark.parametrize(
-    "style", [s if i % 3 == 0 else pytest.param(s, marks=pytest.mark.long)
-              for i, s in enumerate(nb12.STYLES)], ids=lambda cls: cls.__name__,
-)  # fmt: skip
+@pytest.mark.long
+@pytest.mark.parametrize("style", nb12.STYLES, ids=lambda cls: cls.__name__)
 def test_compare_accuses_no_style(style):
     """So that its five lines, handed in as an answer, reach the second level."""
     assert compare(style(12, 3), causal=False, true_means="blocked").found == "right"

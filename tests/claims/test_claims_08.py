@@ -70,7 +70,7 @@ WORDS = {  # with from three to six words from the adjective, or the verb, to th
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["adjective>noun", "verb>subject", "subject>verb"])
 def test_every_relation_has_its_head(kind):
     """Where the usual distance is of no help: other sentences; of chance say the other words."""

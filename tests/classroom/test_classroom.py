@@ -646,7 +646,7 @@ RIGHT = SOLUTIONS["split_heads"]
 TWO = RIGHT.replace("split_heads", "two", 1)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("cells", "shown"),
     [
@@ -804,6 +804,7 @@ STUB = "def split_heads(x, n_heads):\n    ..."
 HIDES = "def make():\n    def split_heads(x, n):\n        pass\n    return locals()"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("cells", "given", "state"),
     [
@@ -825,6 +826,7 @@ def test_an_answer_is_found_wherever_it_stands_and_nothing_else_is_one(judge, ce
     assert STUB in reading.course_cells()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("broken", "why"),
     [("def split_heads(x, n_heads)\n    return x", "SyntaxError"), ("def split_heads(", "Syntax"),

@@ -134,7 +134,7 @@ ZEROED = "        if mask is not None:\n            weights = weights.masked_fil
 UNSEEN = {"dropout_in_evaluation": "drawn"}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("bug", OF_THE_CLASS, **named)
 def test_a_published_mistake_is_recognised(bug):
     found = compare(bug.build(D, H), with_causal)
@@ -149,6 +149,7 @@ def test_an_inverted_mask_is_recognised_whatever_fills_a_row_that_is_blocked(fil
     assert found.found == "mask_inverted" and found.causal
 
 
+@pytest.mark.long
 def test_positions_that_are_lost_are_not_called_right():
     """With a head's queries and keys turned alike, nothing turns: a class without positions."""
     report = str(compare(bugs()["rotated_by_head"].build(24, 4, 4, 999)))
@@ -364,6 +365,7 @@ def test_a_gate_that_starts_closed_is_named():
     assert found.found == "partly" and "but not with other values of gate" in found.seen[0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "names",
     [

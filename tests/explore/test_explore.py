@@ -124,6 +124,7 @@ def test_explorers_are_functions_whatever_was_imported_before() -> None:
         _ = explore.film
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CONTROLS)
 def test_every_position_of_every_control_shows_its_scene(name: str) -> None:
     explorer = getattr(explore, name)()

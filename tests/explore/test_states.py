@@ -155,7 +155,7 @@ def only_words(scene: panels.Scene, _width: float, _height: float) -> Drawing:
     return drawing
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_browser_finds_the_scene_of_every_position(name, monkeypatch, pytestconfig):
     """Of 40 at random, or (`--all`) of 1,000: caption, labels and values."""

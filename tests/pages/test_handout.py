@@ -29,6 +29,7 @@ def outputs(notebook, kind):
             for c in notebook.cells if c.get("outputs")]  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @each_notebook
 def test_slides_hold_everything_but_answers_large_and_a_verdict_at_a_key_press(path):
     before, deck = notebooks.read(path), as_slides(notebooks.read(path))
@@ -158,6 +159,7 @@ def test_in_what_learners_get_progress_is_kept_and_the_lab_changes_nothing(tmp_p
     assert [p.name for p in given if p.read_bytes() != given[p]] == [journal.COPY]
 
 
+@pytest.mark.one_in(4)
 @each_notebook
 def test_graders_sources_hold_the_solution_its_minutes_and_what_learners_get_does_not(path):
     """Without what the marks enclose a stub is the notebook's; without marks, the solution."""
