@@ -410,7 +410,7 @@ class _Trial:
         try:
             with torch.enable_grad(), Drops(x.shape[1]):
                 out = subject.run(x.requires_grad_(), mode)
-                own, *of = torch.autograd.grad(
+                own, *gradients = torch.autograd.grad(
                     _weighted(out), (x, *weights.values()), allow_unused=True
                 )
         except (ValueError, RuntimeError) as error:
@@ -422,7 +422,7 @@ class _Trial:
             subject.also += " with gradients"
         if own is None or digits(gradient(c.output, self.inputs[0]), own) < COARSE:
             return "for gradients: something is detached"
-        none = [name for name, grad in zip(weights, of, strict=True) if grad is None]
+        none = [n for n, g in zip(weights, gradients, strict=True) if g is None]
         unused = bool(none) and c.name == "right"  # a mistake may leave a layer out
         return f"for gradients: none reach {', '.join(none)}" * unused
 
