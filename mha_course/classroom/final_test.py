@@ -69,14 +69,14 @@ def books(text: str) -> list[str]:
     return BOOKS[BOOKS.index(first) : BOOKS.index(last) + 1]
 
 
-def chosen(books: Collection[str], seed: int) -> tuple[list[Exercise], list[Question]]:
+def chosen(numbers: Collection[str], seed: int) -> tuple[list[Exercise], list[Question]]:
     """Exercises and questions of these notebooks, each in the order of the course."""
     draw = random.Random(seed)
-    layouts = [some for some in VARIANTS.values() if some[0].notebook in books]
+    layouts = [some for some in VARIANTS.values() if some[0].notebook in numbers]
     some = sorted(draw.sample(range(len(layouts)), min(MOST_EXERCISES, len(layouts))))
     exercises = [draw.choice(layouts[i]) for i in some]
     unseen = [question for question in bank().values() if not question.aloud]
-    piles = [[q for q in unseen if q.notebook == book] for book in books]
+    piles = [[q for q in unseen if q.notebook == book] for book in numbers]
     turns = zip_longest(*(draw.sample(pile, len(pile)) for pile in piles))
     dealt = [question for turn in turns for question in turn if question][:MOST_QUESTIONS]
     return exercises, [question for question in unseen if question in dealt]
@@ -129,10 +129,11 @@ def notebook(cells: list[NotebookNode]) -> NotebookNode:
     return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
-def write(books: Sequence[str], seed: int, out: Path) -> tuple[Path, list[Exercise]]:
+def write(numbers: Sequence[str], seed: int, out: Path) -> tuple[Path, list[Exercise]]:
     """Writes test, paper and key into a new folder; gives it, and the exercises."""
-    exercises, questions = chosen(books, seed)
-    span = f"notebooks {books[0]} to {books[-1]}" if len(books) > 1 else f"notebook {books[0]}"
+    exercises, questions = chosen(numbers, seed)
+    first, last = numbers[0], numbers[-1]
+    span = f"notebooks {first} to {last}" if first != last else f"notebook {first}"
     title, some = f"Final test on {span} (seed {seed})", [*parts(exercises, questions)]
     folder = free_path(out / f"final_test{seed}")
     folder.mkdir(parents=True)

@@ -149,7 +149,6 @@ OF_A_CLASS = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("old", "new", "said"), OF_A_CLASS)
 def test_of_a_class_a_rule_says_what_stands_there(old, new, said, tmp_path) -> None:
     assert old in RIGHT

@@ -60,7 +60,7 @@ RUN_FACTS = {
 }
 
 
-@pytest.mark.long  # the notebooks make two anew
+@pytest.mark.long  # notebook 12 makes one anew
 @pytest.mark.parametrize("name", runs.PLANS)
 def test_every_stored_run_is_made_anew(name):
     [facts] = [facts for beginning, facts in RUN_FACTS.items() if name.startswith(beginning)]

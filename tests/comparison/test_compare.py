@@ -351,7 +351,7 @@ def test_the_command_takes_the_contract_and_the_layers(tmp_path):
     target = f"{tmp_path / 'their_attention.py'}:make"
     layers = ["--layers", "w_q=w_q,w_k=w_k,w_v=w_v,w_o=w_o"]
     for options, status in [
-        (["--causal", "no", "--true-means", "blocked", *layers], 0),
-        (["--causal", "yes"], 1), (["--layers", "w_q"], 2),
+        (["--causal", "no", "--true-means", "blocked"], 0), (["--causal", "yes"], 1),
+        (["--true-means", "keep"], 1), (layers, 0), (["--layers", "w_q"], 2),
     ]:  # fmt: skip
         assert command.main([target, *options]) == status

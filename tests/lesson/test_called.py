@@ -152,7 +152,6 @@ def in_pieces(module, x, **how):
     return torch.cat([y[0] if how else y for y in found], dim=1)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("names", ["w_qkv", "w_o"])
 def test_what_stands_around_a_layer_counts_on_every_path(names, around):

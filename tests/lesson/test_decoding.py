@@ -290,7 +290,6 @@ def test_gradients_reach_every_parameter_and_are_never_nan():
 # ---------------------------------------------------------------- the cache
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("pieces", [[1], [3], [11], [5, 1, 1]], ids=str)
 @pytest.mark.parametrize("window", [None, 4])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
