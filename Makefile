@@ -63,14 +63,14 @@ test-all:  ## everything there is: CI runs it every week, and you before a relea
 	@$(PYTHON) tools/timed.py $(MAKE) --no-print-directory checks test-again test-device \
 	  test-processors diagnose ALL=--all
 
-# One run of all, as a start of pytest takes seconds; four at a time, as a browser often waits.
+# One run of all, as a start of pytest takes seconds; three at a time, as a browser often waits.
 checks: ruff
 	@$(call BESIDE_FORM,$(FROM_A_SEED) \
-	  $(PY) -m pytest -q $(ALL) $(NBVAL) --forked-kernels -n 4 --dist loadfile --no-loadscope-reorder \
+	  $(PY) -m pytest -q $(ALL) $(NBVAL) --forked-kernels -n 3 --dist loadfile --no-loadscope-reorder \
 	  notebooks tests)
 
 test-changed: ruff  ## the tests that what changed since `main` can reach
-	@$(PY) -m pytest -q $(NBVAL) --forked-kernels -n 4 --dist loadfile $$($(PY) tools/changed.py)
+	@$(PY) -m pytest -q $(NBVAL) --forked-kernels -n 3 --dist loadfile $$($(PY) tools/changed.py)
 
 test-quick: ruff  ## half a minute: form, types, the core, the set-up
 	@$(call BESIDE_FORM,$(PY) -m pytest -q -n 2 --dist worksteal $(CORE) tests/house/test_setup.py)

@@ -33,6 +33,12 @@ COMMON = (
     "torch._dynamo",  # which its optimizers import
 )
 ADDRESS = "MHA_LESSON_FORKS"
+# A Jupyter server runs its configuration; this one lets it fork kernels, too.
+SERVER_CONFIG = f"""import sys
+sys.path.append({str(Path(__file__).parent)!r})
+import forks
+forks.fork_kernels()
+"""
 
 # ---------------------------------------------------------------- where tests run
 
@@ -138,6 +144,10 @@ def become_kernel(arguments: list[str], folder: str | None, environment: dict[st
     kernel.initialize(arguments)
     for backend in entry_points(group="torch.backends"):  # as `import torch` would do here
         backend.load()()
+    if threads := environment.get("OMP_NUM_THREADS"):  # read while torch is imported
+        import torch
+
+        torch.set_num_threads(int(threads))
     kernel.start()
 
 

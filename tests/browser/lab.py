@@ -17,6 +17,7 @@ from pathlib import Path
 
 import nbformat
 
+import forks
 from mha_course.lab import command as lab
 
 CHROMIUM = next(
@@ -86,6 +87,9 @@ class Lab:
             "--LabApp.expose_app_in_browser=True",
             "--JupyterNotebookApp.expose_app_in_browser=True",
         ])  # fmt: skip
+        if forks.ADDRESS in env:
+            (folder / "config").mkdir()
+            (folder / "config/jupyter_server_config.py").write_text(forks.SERVER_CONFIG)
         self.log = folder / "lab.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
