@@ -68,7 +68,7 @@ class Candidate(NamedTuple):
         if self.causal:
             later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
             blocked = later if blocked is None else later | blocked
-        return module.eval()(x, blocked)
+        return module(x, blocked)
 
     def digits(self, x: Tensor, y: Tensor) -> int:
         """To how many digits, of y's largest number, it gives y."""
@@ -90,7 +90,7 @@ class Candidate(NamedTuple):
 def _without_weights(d_model: int, h: int) -> nn.Module:
     """To make layers takes longer than to run them."""
     with torch.device("meta"):
-        return shipped.right()(d_model, h)
+        return shipped.right()(d_model, h).eval()
 
 
 def gradient(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -25,6 +25,9 @@ BESIDE = 760  # from this width on the map stands beside the words
 FULL = 0.5  # a bar for half of a vector's length, or more, is full
 STEPS = 24  # straight pieces of a ribbon
 CUT, FIELD = INK + "55", INK + "22"
+_STEPS = [i / STEPS for i in range(STEPS + 1)]
+# How far along a ribbon's way each point lies, and how far down: level at both ends.
+WAY = [(1.5 * t - 1.5 * t * t + t**3, 3 * t * t - 2 * t**3) for t in _STEPS]
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +161,7 @@ class Cut(Panel):
         at = min(max(y(self.word) - high / 2, TOP), TOP + tall - high)
         cut = set(range(T)) if (self.cut or 0) >= T else {self.cut}
         scissors = []
-        for j, share in enumerate(self.shares):
+        for j, share in enumerate(self.shares.tolist()):
             a, b = at + share * high / 2, y(j)
             at += share * high
             colour = CUT if j in cut else head_colour(self.head or 0) + "CC"
@@ -202,13 +205,16 @@ class Cut(Panel):
             Text(left - 30, top + n_layers * CELL / 2, "layer", align="center", turned=True)
         )
         drawing.add(Text(left + h * CELL / 2, top + n_layers * CELL + 30, "head", align="center"))
-        for i in range(n_layers):
-            drawing.add(Text(left - 8, top + (i + 0.5) * CELL, str(i), align="right"))
-            for j in range(h):
-                side = (CELL - 4) * math.sqrt(max(0.0, self.widest[i, j]))
-                x, y = left + (j + 0.5) * CELL, top + (i + 0.5) * CELL
-                drawing.add(Rect(x - CELL / 2 + 1, y - CELL / 2 + 1, CELL - 2, CELL - 2, FIELD))
-                drawing.add(Rect(x - side / 2, y - side / 2, side, side, head_colour(j)))
+        colours = [head_colour(j) for j in range(h)]
+        for i, row in enumerate(self.widest.tolist()):
+            y = top + (i + 0.5) * CELL
+            drawing.add(Text(left - 8, y, str(i), align="right"))
+            for j, widest in enumerate(row):
+                x, side = left + (j + 0.5) * CELL, (CELL - 4) * math.sqrt(max(0.0, widest))
+                drawing.add(
+                    Rect(x - CELL / 2 + 1, y - CELL / 2 + 1, CELL - 2, CELL - 2, FIELD),
+                    Rect(x - side / 2, y - side / 2, side, side, colours[j]),
+                )
         for j in range(h):
             y = top + n_layers * CELL + 12
             drawing.add(Text(left + (j + 0.5) * CELL, y, str(j), align="center"))
@@ -222,9 +228,4 @@ def percent(share: float) -> str:
 
 def _curve(left: float, right: float, a: float, b: float) -> tuple[tuple[float, float], ...]:
     """From (left, a) to (right, b), level at both ends."""
-    steps = [i / STEPS for i in range(STEPS + 1)]
-    eased = [3 * t * t - 2 * t**3 for t in steps]
-    along = [1.5 * t - 1.5 * t * t + t**3 for t in steps]
-    return tuple(
-        (left + (right - left) * x, a + (b - a) * e) for x, e in zip(along, eased, strict=True)
-    )
+    return tuple([(left + (right - left) * x, a + (b - a) * y) for x, y in WAY])
