@@ -255,10 +255,10 @@ def load_untrained(seed: int = 0) -> PretrainedModel:
 
 def tokenizer() -> Tokenizer:
     """The model's own tokenizer, without the padding and cutting that its file asks for."""
-    made = Tokenizer.from_file(str(_published(TOKENIZER)))
-    made.no_padding()
-    made.no_truncation()
-    return made
+    tokenizer = Tokenizer.from_file(str(_published(TOKENIZER)))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def _rename(published: dict[str, Tensor]) -> dict[str, Tensor]:

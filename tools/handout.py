@@ -110,13 +110,14 @@ def for_learners(path: Path) -> str:
 
 
 def main() -> None:
-    made = {"slides": (slides, "slides", ".slides.html"), "print": (printed_page, "print", ".html"),
-            "nbgrader": (nbgrader, "nbgrader/source", ".ipynb"),
-            "otter": (otter, "otter", ".ipynb"),
-            "learners": (for_learners, "learners", ".ipynb")}  # fmt: skip
-    if not sys.argv[1:] or sys.argv[1] not in made:
+    forms = {"slides": (slides, "slides", ".slides.html"),
+             "print": (printed_page, "print", ".html"),
+             "nbgrader": (nbgrader, "nbgrader/source", ".ipynb"),
+             "otter": (otter, "otter", ".ipynb"),
+             "learners": (for_learners, "learners", ".ipynb")}  # fmt: skip
+    if not sys.argv[1:] or sys.argv[1] not in forms:
         raise SystemExit(__doc__)
-    make, folder, ending = made[sys.argv[1]]
+    make, folder, ending = forms[sys.argv[1]]
     paths = notebooks.paths(*(word for word in sys.argv[2:] if not word.startswith("--")))
     for path in [*paths, *(notebooks.FOLDER / name for name in LINKED if make is for_learners)]:
         # Graders want a folder for each assignment.

@@ -70,14 +70,14 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def keep_measured(stored: NotebookNode, made: NotebookNode) -> NotebookNode:
+def keep_measured(stored: NotebookNode, run_now: NotebookNode) -> NotebookNode:
     """Times and other outputs that are never compared stay as they were while no code changes."""
-    code = [[c for c in n.cells if c.cell_type == "code"] for n in (stored, made)]
+    code = [[c for c in n.cells if c.cell_type == "code"] for n in (stored, run_now)]
     if [c.source for c in code[0]] == [c.source for c in code[1]]:
         for old, new in zip(*code, strict=True):
             if "nbval-ignore-output" in new.metadata.get("tags", ()) and old.outputs:
                 new.outputs = old.outputs
-    return made
+    return run_now
 
 
 def with_questions(notebook: NotebookNode, book: str) -> NotebookNode:
@@ -99,9 +99,9 @@ def store(path: Path) -> str:
     from minutes import with_minutes
 
     before = path.read_text(encoding="utf-8")
-    made = keep_measured(read(path), normalise(run(read(path), FOLDER)))
-    made = with_minutes(with_questions(made, path.name[:2]))
-    after = nbformat.writes(made).rstrip("\n") + "\n"
+    notebook = keep_measured(read(path), normalise(run(read(path), FOLDER)))
+    notebook = with_minutes(with_questions(notebook, path.name[:2]))
+    after = nbformat.writes(notebook).rstrip("\n") + "\n"
     if after == before:
         return f"{path.name}: the same"
     write_whole(path, after.encode())

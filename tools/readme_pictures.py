@@ -55,25 +55,25 @@ def frames(page, hand: str, whole: str) -> list[tuple[Image.Image, int]]:
     page.wait_for_selector("canvas[aria-label]")
     page.get_by_role("slider", name="step", exact=True).focus()
     page.keyboard.press("End")
-    made = [(screenshot(page), reading_time(page))]
+    shots = [(screenshot(page), reading_time(page))]
     x, y = page.locator("canvas").evaluate(CELL_MIDDLE, ["q", 2, 1])
     page.mouse.move(x, y)
     page.mouse.down()
     for step in (1, 2, 3, 4):
         page.mouse.move(x, y - 12 * step)
-        made.append((screenshot(page), 600))  # only numbers change
+        shots.append((screenshot(page), 600))  # only numbers change
     page.mouse.up()
     page.set_content(whole)
     page.wait_for_selector("canvas[aria-label]")
     slider = page.get_by_role("slider", name="step", exact=True)
     slider.focus()
     page.keyboard.press("Home")
-    made.append((screenshot(page), reading_time(page)))
+    shots.append((screenshot(page), reading_time(page)))
     while slider.input_value() != slider.get_attribute("max"):
         page.keyboard.press("ArrowRight")
         if slider.get_attribute("aria-valuetext") != "mask":  # there is none
-            made.append((screenshot(page), reading_time(page)))
-    return made
+            shots.append((screenshot(page), reading_time(page)))
+    return shots
 
 
 def main() -> None:

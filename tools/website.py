@@ -113,14 +113,14 @@ def without_code(number: str, name: str) -> NotebookNode:
 
 def pages(paths: list[Path]) -> dict[str, tuple[str, NotebookNode]]:
     """Name -> title and cells of every page, in their order."""
-    made = {"index": ("Start page", first_page())}
+    site = {"index": ("Start page", first_page())}
     for path in paths:
         notebook = notebooks.read(path)
-        made[path.stem] = (notebook.cells[0].source.splitlines()[0].lstrip("# "), notebook)
+        site[path.stem] = (notebook.cells[0].source.splitlines()[0].lstrip("# "), notebook)
     for name, title in TEXTS.items():
         source = (notebooks.FOLDER / f"{name}.md").read_text(encoding="utf-8")
-        made[name] = (title, v4.new_notebook(cells=[v4.new_markdown_cell(source)]))
-    return made
+        site[name] = (title, v4.new_notebook(cells=[v4.new_markdown_cell(source)]))
+    return site
 
 
 def explorer_id(cell: NotebookNode) -> str:
@@ -164,9 +164,9 @@ def prepare(notebook: NotebookNode) -> NotebookNode:
             del cell.outputs[1:]  # what a running notebook writes below the box
         if name := explorer_id(cell):
             still = "".join(o.data.get("text/html", "") for o in cell.outputs if "data" in o)
-            made = f'<div id="{name}"{begins(cell)}>{still}</div>'  # page.js fetches its script
-            made = SOLVED.format(made) if name == OWN_CLASS else made
-            cell.outputs = [v4.new_output("display_data", {"text/html": made})]
+            html = f'<div id="{name}"{begins(cell)}>{still}</div>'  # page.js fetches its script
+            html = SOLVED.format(html) if name == OWN_CLASS else html
+            cell.outputs = [v4.new_output("display_data", {"text/html": html})]
     return notebook
 
 
@@ -239,13 +239,13 @@ def sections(soup: BeautifulSoup, name: str, title: str) -> list[dict[str, str]]
     def section(id: str, heading: str) -> dict[str, str]:
         return {"page": name, "page_title": title, "id": id, "title": heading, "text": ""}
 
-    made = [section("main", title)]
+    found = [section("main", title)]
     for part in soup.select("main .text > *, main .output_html, main .output_text"):
         if part.name in ("h1", "h2") and part.get("id"):
-            made.append(section(str(part["id"]), part.get_text().rstrip("¶")))
+            found.append(section(str(part["id"]), part.get_text().rstrip("¶")))
         elif part.name != "details" and not part.select("script, .mha-guess"):
-            made[-1]["text"] += " " + plain_text(part)
-    return [one for one in made if one["text"]]
+            found[-1]["text"] += " " + plain_text(part)
+    return [one for one in found if one["text"]]
 
 
 def plain_text(part: Tag) -> str:
@@ -292,11 +292,11 @@ def solved() -> live.Explorer:
     """What 06 ends with, for the class of its solution; a sentence that is typed needs a kernel."""
     names = {"torch": torch, "nn": torch.nn, "math": math}
     exec(solution(), names)
-    made: live.Explorer = own_class.in_model(
+    explorer: live.Explorer = own_class.in_model(
         names["MultiHeadAttention"], label="the course's class"
     )
-    del made.controls["text"]
-    return made
+    del explorer.controls["text"]
+    return explorer
 
 
 def begin_process() -> None:
@@ -310,15 +310,15 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
     """Writes the site of these notebooks into `folder`, anew, and gives the files' paths."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    made = pages(paths)
-    cells = [cell for _, notebook in made.values() for cell in notebook.cells]
+    site = pages(paths)
+    cells = [cell for _, notebook in site.values() for cell in notebook.cells]
     # The other way round, since `training` takes longest.
     names = sorted({explorer_id(cell) for cell in cells} - {""}, reverse=True)
     with ProcessPoolExecutor(2, initializer=begin_process) as pool:
         model = pool.submit(published.write, folder) if TYPED & {*names} else None
         heads = pool.submit(published.pictures) if "explore-real_heads" in names else None
         scripts = [pool.submit(explorer_script, name) for name in names]
-        write_pages(folder, made)  # while the states are made
+        write_pages(folder, site)  # while the states are made
         for name, script in zip(names, scripts, strict=True):
             (folder / f"{name}.js").write_text(script.result(), encoding="utf-8")
         shared = live.script() + offer(folder, model, heads)
@@ -371,13 +371,13 @@ def add_host_links(soup: BeautifulSoup, links: dict[str, str]) -> None:
         soup.main.h1.insert_after(line)
 
 
-def write_pages(folder: Path, made: dict[str, tuple[str, NotebookNode]]) -> None:
+def write_pages(folder: Path, site: dict[str, tuple[str, NotebookNode]]) -> None:
     """Writes every page, and the index of the search."""
     exporter = exporter_of("site")
-    titles = {name: title for name, (title, _) in made.items()}
+    titles = {name: title for name, (title, _) in site.items()}
     index: list[dict[str, str]] = []
     origin, files = address(), {path.stem: path for path in notebooks.paths()}
-    for name, (title, notebook) in made.items():
+    for name, (title, notebook) in site.items():
         resources = {"title": title, "name": name, "titles": titles, "metadata": {"name": name}}
         page, _ = exporter.from_notebook_node(prepare(notebook), resources)
         soup = adapt(page, titles)

@@ -111,17 +111,17 @@ class _Note(anywidget.AnyWidget):
         self.observe(self._write, "guesses")
 
     def bundle(self) -> dict[str, Any]:
-        made: dict[str, Any] = {
+        bundle: dict[str, Any] = {
             "text/plain": f"{PREFIX}{json.dumps(self.known, ensure_ascii=False)}",
             "text/html": f"<small>{escape(self.line)}</small>",
         }
         if not os.environ.get(EXPORT):  # a page has no kernel
-            made["application/vnd.jupyter.widget-view+json"] = {
+            bundle["application/vnd.jupyter.widget-view+json"] = {
                 "version_major": 2,
                 "version_minor": 0,
                 "model_id": self.model_id,
             }
-        return made
+        return bundle
 
     def for_colab(self) -> dict[str, Any]:
         """What an output needs beside it there: where the code of widgets comes from."""

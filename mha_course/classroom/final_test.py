@@ -107,14 +107,14 @@ def test(title: str, some: Sequence[Part]) -> NotebookNode:
     return notebook(cells)
 
 
-def on_paper(made: NotebookNode) -> NotebookNode:
+def on_paper(paper: NotebookNode) -> NotebookNode:
     """With room to write."""
-    for cell in made.cells:
+    for cell in paper.cells:
         if cell.source == ANSWER:
             cell.source = ROOM
         elif cell.cell_type == "code" and cell.source != SETUP:
             cell.source = cell.source.replace("...", "\n" * 8 + "    #")
-    return made
+    return paper
 
 
 def key(title: str, some: Sequence[Part]) -> NotebookNode:
@@ -137,10 +137,10 @@ def write(numbers: Sequence[str], seed: int, out: Path) -> tuple[Path, list[Exer
     title, some = f"Final test on {span} (seed {seed})", [*parts(exercises, questions)]
     folder = free_path(out / f"final_test{seed}")
     folder.mkdir(parents=True)
-    made = test(title, some)
+    notebook = test(title, some)
     files = {
-        f"{folder.name}.ipynb": nbformat.writes(made) + "\n",
-        f"{folder.name}.html": printed(on_paper(made), title),
+        f"{folder.name}.ipynb": nbformat.writes(notebook) + "\n",
+        f"{folder.name}.html": printed(on_paper(notebook), title),
         f"{folder.name}_key.html": printed(key(title, some), f"{title}: the key"),
     }
     for name, text in files.items():

@@ -38,9 +38,9 @@ LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in ALL.va
 
 def guesses(rows: list[Row]) -> dict[str, dict[str, int]]:
     """Question -> choice -> how many learners opened it first; without their names."""
-    made = [{n: c for s in row.submissions for n, c in s.guesses.items()} for row in rows]
+    guessed = [{n: c for s in row.submissions for n, c in s.guesses.items()} for row in rows]
     counts = {
-        name: {label: sum(one.get(name) == label for one in made) for label in question.choices}
+        name: {label: sum(one.get(name) == label for one in guessed) for label in question.choices}
         for name, question in questions().items()
     }
     return {name: count for name, count in counts.items() if any(count.values())}
@@ -191,15 +191,16 @@ def learner_page(row: Row) -> str:
 @cache
 def _templates() -> Environment:
     """All that a submission said is escaped, wherever it is put."""
-    made: Any = Environment(
+    environment: Any = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    made.filters["prose"] = lambda text: Markup(prose(text))
-    made.filters["some"] = _some
-    made.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
-    made.globals |= {"SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS}
-    return made
+    environment.filters["prose"] = lambda text: Markup(prose(text))
+    environment.filters["some"] = _some
+    environment.filters["class"] = lambda state: "unknown" if state == UNKNOWN else state
+    named = {"SIGNS": SIGNS, "MEANS": MEANS, "TO_LEARNERS": TO_LEARNERS, "LABELS": LABELS}
+    environment.globals |= named
+    return environment
 
 
 @cache

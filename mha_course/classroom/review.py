@@ -74,12 +74,12 @@ def _alike(rows: list[Row]) -> Iterator[Look]:
     for row in rows:
         for name in row.names:
             best = row.best(name)
-            if best and best.states[name] == DONE and (made := skeleton(best.code.get(name, ""))):
-                same[name, made][row.learner.name] = best.code[name]
+            if best and best.states[name] == DONE and (code := skeleton(best.code.get(name, ""))):
+                same[name, code][row.learner.name] = best.code[name]
     published = {skeleton(code) for code in solutions()}
-    for (name, made), answers in same.items():
+    for (name, code), answers in same.items():
         if len(answers) > 1:
-            yield Look(name, ALIKE_SOLUTION if made in published else ALIKE, answers)
+            yield Look(name, ALIKE_SOLUTION if code in published else ALIKE, answers)
 
 
 def slips(rows: list[Row]) -> list[Slip]:
@@ -89,17 +89,17 @@ def slips(rows: list[Row]) -> list[Slip]:
     """
     # A submission can say anything: what no check says is left out.
     known = {(e.name, s.key): (s.does, s.asks) for e in ALL.values() for s in e.slips}
-    made: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    by_slip: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for row in rows:
         for name in row.names:
             best = row.best(name)
             if best and best.states[name] == TRIED:
                 keys = [key for key in best.slips.get(name, []) if (name, key) in known]
                 for key in keys or [OTHERS]:
-                    made[name, key][row.learner.name] = best.code.get(name, "")
+                    by_slip[name, key][row.learner.name] = best.code.get(name, "")
     order = [*ALL]
     groups = [Slip(*pair, *known.get(pair, (OTHERS_DO, "")), answers)
-              for pair, answers in made.items()]  # fmt: skip
+              for pair, answers in by_slip.items()]  # fmt: skip
     return sorted(
         groups, key=lambda s: (s.key == OTHERS, -len(s.answers), order.index(s.exercise), s.key)
     )

@@ -205,18 +205,18 @@ def warning() -> str:
 
 
 def _bubblewrap() -> list[str]:
-    made = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     for path in filter(os.path.lexists, SYSTEM):
         link = os.path.islink(path) and not os.path.islink(os.path.dirname(path))
-        made += ["--symlink", os.readlink(path), path] if link else ["--ro-bind", path, path]
+        command += ["--symlink", os.readlink(path), path] if link else ["--ro-bind", path, path]
     needed = {str(PROJECT / part) for part in ("mha_lesson", "mha_course", "data")}
     needed |= {os.environ.get(FOLDER_VARIABLE, ""), str(user_folder())}
     needed |= {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
     needed |= {p for p in sys.path if p.endswith(("site-packages", "dist-packages"))}
     needed |= {*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))}
     for folder in sorted(os.path.abspath(p) for p in needed if os.path.isdir(p)):  # outer first
-        made += ["--ro-bind", folder, folder]
-    return [*made, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+        command += ["--ro-bind", folder, folder]
+    return [*command, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
 
 
 def _runs_python(sandbox: list[str]) -> bool:

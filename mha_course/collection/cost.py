@@ -179,15 +179,15 @@ def median_seconds(run: Callable[[], object], repeats: int, device: torch.device
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
-    def once() -> float:
+    def one_run() -> float:
         wait()
         start = time.perf_counter()
         run()
         wait()
         return time.perf_counter() - start
 
-    once()
-    return statistics.median(once() for _ in range(repeats))
+    one_run()
+    return statistics.median(one_run() for _ in range(repeats))
 
 
 @torch.no_grad()

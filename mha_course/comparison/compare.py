@@ -162,8 +162,8 @@ def compare(
             call fails; the sentence says what is there.
     """
     if not isinstance(module, nn.Module):
-        made = f" that is made, {module.__name__}(…)" if isinstance(module, type) else ""
-        raise TypeError(f"module must be an nn.Module{made}; got {describe(module)}.")
+        called = f" that is made, {module.__name__}(…)" if isinstance(module, type) else ""
+        raise TypeError(f"module must be an nn.Module{called}; got {describe(module)}.")
     if causal not in (None, True, False):
         raise TypeError(f"causal must be True, False or None; got {describe(causal)}.")
     if true_means not in (None, "blocked", "keep"):

@@ -55,7 +55,7 @@ class Form(NamedTuple):
     axes: str
     meaning: str
 
-    def made(self, blocked: Tensor) -> Any:
+    def mask(self, blocked: Tensor) -> Any:
         """The mask that blocks these pairs (B, h, T, T)."""
         if self.meaning in (FLAG, NO_FLAG):
             return self.meaning == FLAG
@@ -156,7 +156,7 @@ class Masks:
             beside = next((t.slot for t in good if any(f.axes == "(T, T)" for f in t.forms)), None)
             meaning = next((f.meaning for t in good if t.slot == beside for f in t.forms), "")
             form = Form("(T, T)", meaning)
-            others = {} if beside is None else {beside: form.made(self._blocked("causal"))}
+            others = {} if beside is None else {beside: form.mask(self._blocked("causal"))}
             yield self._try(slot, others)
         if len(good) > 1:
             yield from self._together(good)
@@ -171,7 +171,7 @@ class Masks:
         try:
             if form.meaning == FLAG:  # a hint beside a mask may only be asked for it in training
                 self.subject(self.x, True, {slot: True, **others})
-            return self.subject(self.x, False, {slot: form.made(blocked), **others})
+            return self.subject(self.x, False, {slot: form.mask(blocked), **others})
         except ValueError as error:
             cause = error.__cause__ or error
             said = (str(cause).splitlines() or [""])[0][:100]
@@ -275,7 +275,7 @@ class Masks:
     def _trains(self, slot: Slot, form: Form, others: dict[Slot, Any]) -> bool:
         """Whether it is taken in training, too: in evaluation fused kernels ask for less."""
         try:
-            self.subject(self.x, True, {slot: form.made(self._blocked(form.kind)), **others})
+            self.subject(self.x, True, {slot: form.mask(self._blocked(form.kind)), **others})
         except ValueError:
             return False
         return True
@@ -288,7 +288,7 @@ class Masks:
         for (B, T), form in product(SIZES, kinds if not others else ()):
             x, blocked = shipped.draw(B, T, self.d_model, seed=B + T), None
             blocked = blocked_pairs(form.kind, B, self.h, T, seed=T)
-            mask = form.made(blocked)
+            mask = form.mask(blocked)
             before = mask.clone() if isinstance(mask, Tensor) else None
             own = self.right(x, None if form.kind == "none" else blocked, "right")
             rows = ~blocked[:, 0, 0] if form.kind in ("keys", "lengths") else slice(None)
@@ -307,7 +307,7 @@ class Masks:
             x, blocked = self.x * size, self._blocked(form.kind)
             if form.kind == "none" or form.meaning.startswith("-1e9") or self.score(x) > self.below:
                 continue
-            y = self.subject(x, False, {slot: form.made(blocked), **others})
+            y = self.subject(x, False, {slot: form.mask(blocked), **others})
             own = self.right(x, blocked, "right")
             rows = ~blocked[:, 0, 0] if form.kind in ("keys", "lengths") else slice(None)
             if _digits(own[rows], y[rows]) < self.same:
@@ -347,7 +347,7 @@ class Masks:
             form = taken.forms[0]
             if form.kind != "none":
                 pairs = self._blocked(form.kind)
-                blocked, masks[taken.slot] = blocked | pairs, form.made(pairs)
+                blocked, masks[taken.slot] = blocked | pairs, form.mask(pairs)
         names = " and ".join(slot.said for slot in masks)
         if len(masks) < 2:
             return

@@ -74,7 +74,7 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
     if offered is not None:
         require_positive_int("offered", offered)
     texts = [*dict.fromkeys((text, *[*stored()][:offered]))]
-    made = Explorer(
+    explorer = Explorer(
         {
             "text": widgets.Text(
                 value=text,
@@ -89,8 +89,8 @@ def cut(text: str = SENTENCE, *, offered: int | None = None) -> Explorer:
         scene,
         reach={"text": lambda **_: texts, "word": _choices},
     )
-    made.view.on_msg(_answer)
-    return made
+    explorer.view.on_msg(_answer)
+    return explorer
 
 
 def _answer(view: LiveView, asked: dict[str, Any], _buffers: Any) -> None:

@@ -150,7 +150,7 @@ def draw(source: Source, step: str, head: int, causal: bool, until: str) -> Scen
 
 def _steps(blocks: dict[str, Heatmap]) -> list[str]:
     """The steps that make these blocks."""
-    return [step for step, made in STEPS.items() if blocks.keys() >= {*made}]
+    return [step for step, needed in STEPS.items() if blocks.keys() >= {*needed}]
 
 
 @cache
@@ -245,12 +245,12 @@ def _caption(source: Source, blocks: dict[str, Heatmap], step: str, head: int, c
     """What this step does, in one sentence; flow.js says the numbers of what is looked at."""
     T, d_k = source.q.shape[1:]
     bias = "" if source.by_hand else ", and of the bias"
-    made = "given here" if "x" not in blocks else f"{d_k} numbers each, from its row of X"
+    origin = "given here" if "x" not in blocks else f"{d_k} numbers each, from its row of X"
     only_head = source.by_hand and len(source.q) == 1
     where = "" if only_head or step in ("X", "concat", "Wᴼ") else f"Head {head}: "
     words = {
         "X": f"{T} tokens come in, each a vector, which is one row of X.",
-        "Q, K, V": f"every token has a query, a key and a value, {made}.",
+        "Q, K, V": f"every token has a query, a key and a value, {origin}.",
         "Q Kᵀ": "every query is multiplied by every key.",
         "÷ √dₖ": f"dividing by √{d_k} keeps scores in range, whatever the size of a head.",
         "mask": "blocked keys get −∞." if causal else "nothing is blocked here.",

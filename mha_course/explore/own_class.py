@@ -134,12 +134,12 @@ class _Names(nn.Module):
 class _InModel(nn.Module):
     """The learner's class where the model's own stood."""
 
-    def __init__(self, made: nn.Module, change: Change) -> None:
+    def __init__(self, own: nn.Module, change: Change) -> None:
         super().__init__()
-        self.made, self.change = made, change
+        self.own, self.change = own, change
 
     def forward(self, x: Tensor, *, mask: Tensor) -> Tensor:
-        return self.made(x, self.change(mask))
+        return self.own(x, self.change(mask))
 
 
 class Line:
@@ -216,7 +216,7 @@ def scene(
     hidden = yours.encoder(ids[:1], mask[:1])
     apart = float((hidden[-1][0, : len(tokens)] - encoded.hidden[-1]).abs().max())
     layer: Any = yours.encoder.layers[LAYER]
-    weights = drawn(layer.attention.made, hidden[LAYER], BREAKS[broken].mask(mask[:1]))
+    weights = drawn(layer.attention.own, hidden[LAYER], BREAKS[broken].mask(mask[:1]))
     table = Table(rows, title="how near in meaning", wide=1.6, strong=(best,))
     panels = [table] if weights is None else [_ribbons(weights, tokens, label), table]
     distance = "less than .00001" if apart < 1e-5 else f"up to {number(apart, 2)}"
@@ -282,33 +282,33 @@ def placed(kind: type[nn.Module], model: PretrainedModel, broken: Break) -> Pret
     for layer in encoder.layers:
         published = layer.attention
         rows = zip(published.w_qkv.weight.chunk(3), published.w_qkv.bias.chunk(3), strict=True)
-        made = _filled(kind, [*rows, (published.w_o.weight, published.w_o.bias)], broken)
-        layer.attention = _InModel(made, broken.mask)
+        own = _filled(kind, [*rows, (published.w_o.weight, published.w_o.bias)], broken)
+        layer.attention = _InModel(own, broken.mask)
     return PretrainedModel(encoder.eval(), model.tokenizer)
 
 
 def _filled(kind: Any, pairs: list[tuple[Tensor, Tensor]], broken: Break) -> nn.Module:
     with torch.random.fork_rng(devices=[]):  # a learner's random numbers stay as they are
-        made = kind(N_HEADS * D_K, N_HEADS)
+        layer = kind(N_HEADS * D_K, N_HEADS)
     for name, (weight, bias) in zip("qkv", pairs, strict=False):
         size = broken.scale if name == "q" else 1.0
-        setattr(made, f"w_{name}", _Wrapped(weight * size, bias * size, _same, broken.rows))
+        setattr(layer, f"w_{name}", _Wrapped(weight * size, bias * size, _same, broken.rows))
     if broken.values is not _same:
-        made.w_v.after = broken.values
-    made.w_o = _Wrapped(*pairs[3], broken.contexts, _same)
-    return made.eval().requires_grad_(False)
+        layer.w_v.after = broken.values
+    layer.w_o = _Wrapped(*pairs[3], broken.contexts, _same)
+    return layer.eval().requires_grad_(False)
 
 
 @torch.no_grad()
-def drawn(made: Any, x: Tensor, mask: Tensor) -> Tensor | None:
+def drawn(layer: Any, x: Tensor, mask: Tensor) -> Tensor | None:
     """(T, T): what each token gets of each in head 1, told by values that name it; None where
     the class does not call its layers.
     """
-    probe = copy.copy(made)
-    probe._modules = dict(made._modules)
-    probe.w_v = _Names(made.w_v.after)
+    probe = copy.copy(layer)
+    probe._modules = dict(layer._modules)
+    probe.w_v = _Names(layer.w_v.after)
     eye = torch.eye(N_HEADS * D_K)
-    probe.w_o = _Wrapped(eye, torch.zeros(N_HEADS * D_K), made.w_o.before, _same)
+    probe.w_o = _Wrapped(eye, torch.zeros(N_HEADS * D_K), layer.w_o.before, _same)
     try:
         answer = probe(x, mask)
     except AttributeError:  # of a weight that names have not

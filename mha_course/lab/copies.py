@@ -112,8 +112,9 @@ def trust(first: Path) -> None:
 def _notebook(content: bytes) -> dict[str, Any] | None:
     """A notebook's JSON; None for any other file."""
     try:
-        made = json.loads(content)
-        return made if all(isinstance(c["source"], str | list) for c in made["cells"]) else None
+        notebook = json.loads(content)
+        whole = all(isinstance(c["source"], str | list) for c in notebook["cells"])
+        return notebook if whole else None
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
@@ -132,8 +133,8 @@ def without_outputs(content: bytes) -> bytes:
             shows = [{"text/plain": [TO_RUN]}] if EXPLORER.search("".join(cell["source"])) else []
             if cell.get("id") == FIRST_PICTURE:
                 shows = [output["data"] for output in cell["outputs"] if "data" in output]
-            made = [{"output_type": "display_data", "metadata": {}, "data": x} for x in shows]
-            cell |= {"outputs": made, "execution_count": None}
+            outputs = [{"output_type": "display_data", "metadata": {}, "data": x} for x in shows]
+            cell |= {"outputs": outputs, "execution_count": None}
     notebook.setdefault("metadata", {})["language_info"] = LANGUAGE
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 

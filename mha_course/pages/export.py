@@ -27,16 +27,16 @@ def export(notebook: Path) -> Path:
     """
     require_kind("notebook", notebook, Path)
     try:
-        made: Any = nbformat.read(notebook, as_version=4)
+        stored: Any = nbformat.read(notebook, as_version=4)
     except Exception as error:  # no file, no JSON, or JSON that is no notebook
         raise ValueError(f"notebook must be a Jupyter notebook; {notebook}: {error}") from error
     os.environ[EXPORT] = "1"
     try:
-        run(made, notebook.parent)
+        run(stored, notebook.parent)
     finally:
         del os.environ[EXPORT]
-    made.metadata.pop("widgets", None)
-    body = written("page", folds.fold(made), notebook.stem)
+    stored.metadata.pop("widgets", None)
+    body = written("page", folds.fold(stored), notebook.stem)
     shared = f"<script>{script()}</script>"  # each explorer brings it; a page needs it once
     before, first, after = body.partition(shared)
     body = f"{before}{first}{after.replace(shared, '')}"

@@ -29,8 +29,8 @@ class _Renderer(IPythonRenderer):
 def _mathml(latex: str, display: str) -> str:
     spoken = escape(typed(latex.strip()))
     try:
-        made = convert(latex.strip(), display=display).replace(">&<", ">&amp;<")
-        return made.replace("<math ", f'<math alttext="{spoken}" ', 1)
+        mathml = convert(latex.strip(), display=display).replace(">&<", ">&amp;<")
+        return mathml.replace("<math ", f'<math alttext="{spoken}" ', 1)
     except Exception:  # the library's own, without a common one; then the source says it
         return f"<code>{escape(latex)}</code>"
 

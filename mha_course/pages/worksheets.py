@@ -170,8 +170,8 @@ def shapes(B: int, T: int, h: int, d_k: int) -> Iterator[Table]:
     context, weights = scaled_dot_product_attention(q, q, q, return_weights=True)
     steps = {"projected": x, "split": q, "weights": weights, "context": context,
              "merged": merge_heads(context), "output": module(x)}  # fmt: skip
-    for name, made in steps.items():
-        yield wanted(name, str(tuple(made.shape)))
+    for name, result in steps.items():
+        yield wanted(name, str(tuple(result.shape)))
     yield wanted("parameters", sum(p.numel() for p in module.parameters()))
 
 
@@ -286,7 +286,7 @@ def _prose(text: str) -> Markup:
     return Markup(prose(text))
 
 
-def page(made: Sequence[Sheet], seed: int, key: bool) -> str:
+def page(drawn: Sequence[Sheet], seed: int, key: bool) -> str:
     """All sheets in one file, each on a page of its own; with the answers if it is the key."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -294,7 +294,7 @@ def page(made: Sequence[Sheet], seed: int, key: bool) -> str:
     )  # fmt: skip
     environment.filters["prose"] = _prose
     template = environment.get_template("worksheets.html.j2")
-    return template.render(sheets=made, seed=seed, key=key)
+    return template.render(sheets=drawn, seed=seed, key=key)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -302,8 +302,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("worksheets"), help="a folder")
     parser.add_argument("--seed", type=int, default=0, help="another one, other numbers")
     options = parser.parse_args(arguments)
-    made = [*sheets(options.seed)]
+    drawn = [*sheets(options.seed)]
     options.out.mkdir(parents=True, exist_ok=True)
     for name, key in (("worksheets.html", False), ("key.html", True)):
-        write_whole(options.out / name, page(made, options.seed, key).encode("utf-8"))
+        write_whole(options.out / name, page(drawn, options.seed, key).encode("utf-8"))
         print(options.out / name)

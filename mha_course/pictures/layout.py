@@ -39,9 +39,18 @@ def draw(scene: Scene, width: float = WIDTH, height: float = math.inf) -> Drawin
 
     Cells and plots shrink until the drawing is no higher than `height`, if they can.
     """
-    keys = tuple(tuple(panel.size_key for panel in row) for row in scene.panels)
-    sized = _Sized((keys, same_row_labels(scene.panels)), scene)
-    return _draw_scene(scene, width, *_fitting(sized, width, height))
+    return _draw_scene(scene, width, *_fitting(_sized(scene), width, height))
+
+
+def size(scene: Scene, width: float = WIDTH, height: float = math.inf) -> tuple[float, float]:
+    """How wide and how high `draw` makes it."""
+    return _size(_sized(scene), width, height)
+
+
+@lru_cache(4096)
+def _size(sized: _Sized, width: float, height: float) -> tuple[float, float]:
+    drawn = draw(sized.thing, width, height)
+    return drawn.width, drawn.height
 
 
 @lru_cache(4096)
@@ -70,6 +79,11 @@ class _Sized:
 
     key: Hashable
     thing: Any = field(compare=False)
+
+
+def _sized(scene: Scene) -> _Sized:
+    keys = tuple(tuple(panel.size_key for panel in row) for row in scene.panels)
+    return _Sized((keys, same_row_labels(scene.panels)), scene)
 
 
 def same_row_labels(panels: Sequence[Sequence[Panel]]) -> Hashable:

@@ -37,7 +37,7 @@ from mha_course.pictures.controls import (
 )
 from mha_course.pictures.cut import Cut
 from mha_course.pictures.flow import Flow
-from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw
+from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw, size
 from mha_course.pictures.marks import SCRIPT_SIZE, SHIFTS, OwnMark, Path
 from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.states import Numbers, State
@@ -96,14 +96,14 @@ def _state(scene: Scene, widths: Sequence[float]) -> State:
         "flow": flow and flow.sent(put),
         "cut": cut and cut.sent(put),
     }
-    layouts = [
-        (
-            _rounded(drawn.width),
-            _rounded(drawn.height),
-            [*map(hashable, () if cut else drawn.marks)],
-        )
-        for drawn in (draw(scene, width, SCREEN) for width in widths)
-    ]
+
+    def layout(width: float) -> tuple[float, float, list[Hashable]]:
+        if cut:  # the browser draws it
+            return *map(_rounded, size(scene, width, SCREEN)), []
+        drawn = draw(scene, width, SCREEN)
+        return _rounded(drawn.width), _rounded(drawn.height), [*map(hashable, drawn.marks)]
+
+    layouts = [*map(layout, widths)]  # which may put arrays, too
     return State(words, [*arrays], layouts)
 
 

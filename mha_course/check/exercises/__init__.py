@@ -26,12 +26,10 @@ def exercise(number: int, notebook: str, **more: Any) -> Callable[[Step], Exerci
     """Makes an exercise out of its right answer; `more` are the attributes of `Problem`."""
 
     def make(in_steps: Step) -> Exercise:
-        made = Exercise(in_steps, number, notebook, **more)
-        if made.notebook and not hasattr(
-            in_steps, "__wrapped__"
-        ):  # a variant stands in no notebook
-            HOMES[made.name] = made.notebook
-        made.__doc__ = f"Exercise {number}, notebook {notebook}: {in_steps.__doc__}"
-        return made
+        new = Exercise(in_steps, number, notebook, **more)
+        if new.notebook and not hasattr(in_steps, "__wrapped__"):  # a variant stands in no notebook
+            HOMES[new.name] = new.notebook
+        new.__doc__ = f"Exercise {number}, notebook {notebook}: {in_steps.__doc__}"
+        return new
 
     return make

@@ -140,8 +140,8 @@ def wrong_layers() -> Iterator[Way]:
             does = "queries and keys have changed places: `w_k` makes the queries, `w_q` the keys"
 
         def project(x: Tensor, layers: Layers, choice: Any = choice) -> Any:
-            made = layers.projected(x)
-            return tuple(x if i is None else made[i] for i in choice)
+            projected = layers.projected(x)
+            return tuple(x if i is None else projected[i] for i in choice)
 
         key = "made_by_" + "".join("x" if i is None else "qkv"[i] for i in choice)
         yield key, f"{does[0].upper()}{does[1:]}.", asks, project

@@ -77,8 +77,8 @@ def bind(cls: Any) -> Bound | Finding | None:
     """What was built of the learner's class; else what keeps it from that, None for a stub."""
     bound = _built(cls)
     if isinstance(bound, Bound):
-        made = Source(cls).layer_in_forward(on_self=True)
-        return made or (of_the_package(cls) if "forward" not in vars(cls) else None) or bound
+        layer = Source(cls).layer_in_forward(on_self=True)
+        return layer or (of_the_package(cls) if "forward" not in vars(cls) else None) or bound
     if bound is None or not isinstance(cls, type):
         return bound
     return of_the_package(cls) or in_its_lines(cls) or bound

@@ -40,7 +40,7 @@ def variant(
         def make_cases() -> Iterator[Case]:
             for case in (cases or original.make_cases)():
                 if inputs := given(*case.inputs):
-                    named = zip(made.arguments, map(torch.as_tensor, inputs), strict=True)
+                    named = zip(new.arguments, map(torch.as_tensor, inputs), strict=True)
                     values = [f"with {n} = {x.tolist()}" for n, x in named if n in TOLD]
                     note = ", ".join(filter(None, (case.note, *values)))
                     yield replace(case, inputs=inputs, note=note)
@@ -49,15 +49,15 @@ def variant(
             return lambda answer, _: ask(lambda *inputs: answer(*given(*inputs)), original.cases)
 
         more = {"gives": gives or original.gives, "gradient": original.gradient}
-        made = exercise(original.number, original.notebook, make_cases=make_cases, **more)(in_steps)
-        made.further = () if gives else tuple(map(through, original.further))
-        made.arguments = made.arguments[1:]
+        new = exercise(original.number, original.notebook, make_cases=make_cases, **more)(in_steps)
+        new.further = () if gives else tuple(map(through, original.further))
+        new.arguments = new.arguments[1:]
         theirs = [name for name in original.sites if name not in (*but, *instead)]
-        made.sites = ("layout", *theirs, *instead)
-        made.adopt(original, *theirs, but=but)
-        made.step(block, at="layout")
-        VARIANTS.setdefault(original.name, []).append(made)
-        return made
+        new.sites = ("layout", *theirs, *instead)
+        new.adopt(original, *theirs, but=but)
+        new.step(block, at="layout")
+        VARIANTS.setdefault(original.name, []).append(new)
+        return new
 
     return make
 
