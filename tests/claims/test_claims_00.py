@@ -1,6 +1,7 @@
 """Notebook 00: what its card asserts, the sample of a report, and the map."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -60,14 +61,16 @@ SYMBOLS = {  # each, and a word by which a text says what it is
 }  # fmt: skip
 
 
+@cache
 def open_texts():
     """The open threads, one after the other, without titles, headings, tables and links."""
-    unsaid = re.compile(r"^[#|].*$|\[[^\]]*\]\([^)]*\)", re.M)
+    unsaid, texts = re.compile(r"^[#|].*$|\[[^\]]*\]\([^)]*\)", re.M), []
     for path in notebooks.paths():
         for cell in minutes.thread(notebooks.read(path))[1:]:
             if not cell.metadata.get("jupyter", {}).get("source_hidden"):
                 said = cell.source if cell.cell_type == "code" else unsaid.sub("", cell.source)
-                yield said.replace(r"\text{model}", "model")
+                texts.append(said.replace(r"\text{model}", "model"))
+    return texts
 
 
 @pytest.mark.parametrize("word", ", ".join(WORDS).split(", "))

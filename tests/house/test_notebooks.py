@@ -63,6 +63,7 @@ MACHINE = re.compile(r"(?<![\w.])/(?:home|root|Users|tmp|work|opt|private|var)/\
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem[:2])
 
 
+@cache
 def cells(path, kind):
     return [cell for cell in notebooks.read(path).cells if cell.cell_type == kind]
 
