@@ -19,7 +19,7 @@ from mha_course.collection import shipped
 from mha_lesson.masks import causal_mask
 from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel, Writer
 from mha_lesson.progress import Progress
-from mha_lesson.refusals import require_bool, require_one_of
+from mha_lesson.refusals import require_bool, require_one_of, require_positive_int
 from mha_lesson.runtime import device
 from mha_lesson.tasks import letter_batches, repeat_batches, text_batches
 from mha_lesson.text import data_file, northanger_abbey
@@ -68,12 +68,13 @@ class Plan(NamedTuple):
             )
 
 
-def load(name: str, *, live: bool = False) -> Run:
+def load(name: str, *, live: bool = False, n_steps: int | None = None) -> Run:
     """A run that was trained beforehand, without snapshots.
 
     Args:
         name: one of `PLANS`, such as "two sides, h = 2, seed 1".
         live: train it now, which takes seconds.
+        n_steps: how many steps that takes; as many as beforehand if None.
 
     Raises:
         TypeError, ValueError: there is no such run.
@@ -81,9 +82,11 @@ def load(name: str, *, live: bool = False) -> Run:
     """
     require_one_of("name", name, tuple(PLANS))
     require_bool("live", live)
+    if n_steps is not None:
+        require_positive_int("n_steps", n_steps)
     plan = PLANS[name]
     if live:
-        return plan.carry_out(name)
+        return plan._replace(n_steps=n_steps or plan.n_steps).carry_out(name)
     model, kept = plan.start(), _stored()
     model.load_state_dict({key: kept[f"{name}/{key}"] for key in model.state_dict()})
     return Run(model.to(device), plan.n_steps, kept[f"{name}/losses"].tolist())
