@@ -14,7 +14,8 @@ from mha_course.collection.bank import Question, bank
 TORN = re.compile(
     r"\b(this|the) (example|figure|notebook|cell|card|table above)\b|\bthe picture|below", re.I
 )
-ALL = pytest.mark.parametrize("question", bank().values(), ids=[*bank()])
+BOOKS = sorted({question.notebook for question in bank().values()})
+ALL = pytest.mark.parametrize("book", BOOKS)
 
 
 def headings() -> dict[str, set[str]]:
@@ -29,48 +30,58 @@ def headings() -> dict[str, set[str]]:
 HEADINGS = headings()
 
 
-@ALL
-def test_a_question_can_be_read_alone(question: Question) -> None:
-    assert not TORN.search(question.asks), question.asks
-    assert question.asks.rstrip()[-1] in "?.”"
-    assert question.answer[-1] == ".", question.answer
-    assert question.answer.count(". ") <= 4 and question.level in (1, 2, 3)
-    assert 1 <= len(question.must) <= 4
-    assert question.kind == "say" or not (question.aloud or question.often)
-    words = len(question.asks.split())
-    assert 6 <= words <= 60, words
+def questions(book: str) -> list[Question]:
+    return [question for question in bank().values() if question.notebook == book]
 
 
 @ALL
-def test_a_question_stands_where_it_is_answered(question: Question) -> None:
-    assert question.at in HEADINGS[question.notebook], question.at
-    assert all(book < question.notebook for book in question.needs)
+def test_a_question_can_be_read_alone(book: str) -> None:
+    for question in questions(book):
+        assert not TORN.search(question.asks), question.asks
+        assert question.asks.rstrip()[-1] in "?.”", question.asks
+        assert question.answer[-1] == ".", question.answer
+        assert question.answer.count(". ") <= 4 and question.level in (1, 2, 3), question.asks
+        assert 1 <= len(question.must) <= 4, question.asks
+        assert question.kind == "say" or not (question.aloud or question.often), question.asks
+        words = len(question.asks.split())
+        assert 6 <= words <= 60, question.asks
 
 
 @ALL
-def test_wrong_choices_are_mistakes_that_are_mended_somewhere(question: Question) -> None:
-    choices = [question.right, *(w.choice for w in question.wrong)]
-    assert len({*choices}) == len(choices)
-    assert (question.kind == "choose") == (len(question.wrong) >= 2)
-    for wrong in question.wrong:
-        book, heading = wrong.where.split(maxsplit=1)
-        assert heading in HEADINGS[book] and wrong.says[-1] in ".?", wrong
+def test_a_question_stands_where_it_is_answered(book: str) -> None:
+    for question in questions(book):
+        assert question.at in HEADINGS[question.notebook], question.at
+        assert all(needed < book for needed in question.needs), question.asks
 
 
 @ALL
-def test_a_right_answer_that_can_be_computed_is_right(question: Question) -> None:
-    assert (question.kind != "number") or question.computed
-    if question.computed:
-        torch.manual_seed(0)
-        value = eval(question.computed, {"math": math, "torch": torch})
-        if question.kind == "number":
-            assert value == pytest.approx(question.number)
-            said = question.answer.replace(",", "") + " ".join(question.must)
-            spelled = ("nine", "five")  # as small numbers are, in a sentence
-            shown = f"{question.number:.0f}"
-            assert shown in said or any(word in said.lower() for word in spelled), question.answer
-        else:
-            assert value == question.right
+def test_wrong_choices_are_mistakes_that_are_mended_somewhere(book: str) -> None:
+    for question in questions(book):
+        choices = [question.right, *(w.choice for w in question.wrong)]
+        assert len({*choices}) == len(choices), question.asks
+        assert (question.kind == "choose") == (len(question.wrong) >= 2), question.asks
+        for wrong in question.wrong:
+            where, heading = wrong.where.split(maxsplit=1)
+            assert heading in HEADINGS[where] and wrong.says[-1] in ".?", wrong
+
+
+@ALL
+def test_a_right_answer_that_can_be_computed_is_right(book: str) -> None:
+    for question in questions(book):
+        assert (question.kind != "number") or question.computed, question.asks
+        if question.computed:
+            torch.manual_seed(0)
+            value = eval(question.computed, {"math": math, "torch": torch})
+            if question.kind == "number":
+                assert value == pytest.approx(question.number), question.asks
+                said = question.answer.replace(",", "") + " ".join(question.must)
+                spelled = ("nine", "five")  # as small numbers are, in a sentence
+                shown = f"{question.number:.0f}"
+                assert shown in said or any(word in said.lower() for word in spelled), (
+                    question.answer
+                )
+            else:
+                assert value == question.right, question.asks
 
 
 def test_there_are_enough_of_each_kind() -> None:
