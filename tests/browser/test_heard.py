@@ -127,6 +127,7 @@ def test_which_keys_are_blocked(listening):
     assert ear.press("ArrowRight").endswith("panel 5 of 6, query 4 pad to key 1: False")
 
 
+@pytest.mark.long
 def test_which_head_looks_from_it_to_creek(listening):
     """06: the same cell of one head after the other; P says where it is largest."""
     ear = listening("heads")

@@ -31,6 +31,7 @@ def test_controls_and_sentence_stay_in_sight_on_a_phone(open_page, page_of, requ
     assert_bar_in_sight(moving)
 
 
+@pytest.mark.long  # the site's pages move at every commit
 def test_a_saved_page_moves_without_kernel_or_network(open_page, exported):
     page, first = open_page(exported), ".mha-explorer >> nth=0"
     slider(page, "size").focus()
