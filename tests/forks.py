@@ -33,12 +33,6 @@ COMMON = (
     "torch._dynamo",  # which its optimizers import
 )
 ADDRESS = "MHA_LESSON_FORKS"
-# A Jupyter server runs its configuration; this one lets it fork kernels, too.
-SERVER_CONFIG = f"""import sys
-sys.path.append({str(Path(__file__).parent)!r})
-import forks
-forks.fork_kernels()
-"""
 
 # ---------------------------------------------------------------- where tests run
 
@@ -60,6 +54,14 @@ def fork_kernels() -> None:
     factory = KernelProvisionerFactory.instance()
     factory.provisioners["forked"] = EntryPoint("forked", f"{__name__}:Forked", factory.GROUP_NAME)
     factory.default_provisioner_name = "forked"
+
+
+def server_config() -> str:
+    """The configuration (Python) of a Jupyter server that forks kernels if this process does."""
+    if KernelProvisionerFactory.instance().default_provisioner_name != "forked":
+        return ""
+    found = f"import sys\nsys.path.append({str(Path(__file__).parent)!r})\n"
+    return f"{found}import forks\nforks.fork_kernels()\n"
 
 
 class Kernel(psutil.Process):

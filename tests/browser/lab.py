@@ -17,7 +17,6 @@ from pathlib import Path
 
 import nbformat
 
-import forks
 from mha_course.lab import command as lab
 
 CHROMIUM = next(
@@ -61,7 +60,7 @@ def notebook(path: Path, cells: list[str]) -> Path:
 class Lab:
     """A JupyterLab over `folder`; `open` shows a notebook of it in a new page."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: str = "") -> None:
         self.work = folder / "work"
         self.work.mkdir(parents=True)
         with socket.socket() as s:
@@ -87,9 +86,8 @@ class Lab:
             "--LabApp.expose_app_in_browser=True",
             "--JupyterNotebookApp.expose_app_in_browser=True",
         ])  # fmt: skip
-        if forks.ADDRESS in env:
-            (folder / "config").mkdir()
-            (folder / "config/jupyter_server_config.py").write_text(forks.SERVER_CONFIG)
+        (folder / "config").mkdir()
+        (folder / "config/jupyter_server_config.py").write_text(config)
         self.log = folder / "lab.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(

@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from screen import SETUP, assert_bar_in_sight, await_caption, middle, serious, slider, texts, view
 
+import forks
 import lab
 from mha_course import explore
 from mha_course.collection import questions
@@ -27,7 +28,7 @@ IDLE = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.statu
 
 @pytest.fixture(scope="module")
 def server(browser, tmp_path_factory):
-    made = lab.Lab(tmp_path_factory.mktemp("lab"))
+    made = lab.Lab(tmp_path_factory.mktemp("lab"), forks.server_config())
     still, demonstration, every = (made.work / f"{name}.ipynb" for name in ("still", "demo", "all"))
     cells = ["demo.computed_explorer()", "demo.stored_explorer()"]
     lab.notebook(demonstration, [SETUP, *cells])

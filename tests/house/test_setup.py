@@ -471,6 +471,16 @@ def test_what_ci_asks_of_make_is_there_and_keeps_what_ci_installs():
 # --- where the repository is --------------------------------------------------------------------
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted({p.stem for p in ROOT.glob("tools/*.py")} - {"timed"}))
+def test_a_tool_finds_what_it_imports(name):
+    """Without the folders that pytest adds."""
+    command = [sys.executable, "-c", f"import {name}"]
+    alone = os.environ | {"PYTHONPATH": "tools"}
+    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_badges_lead_to_this_notebook_in_this_repository(monkeypatch, tmp_path):
     """A second address replaces the first; one that is no such host's leaves no badge."""
     for name in ("README.md", "CITATION.cff", "pyproject.toml"):
