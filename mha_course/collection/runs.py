@@ -19,7 +19,7 @@ from mha_course.collection import shipped
 from mha_lesson.masks import causal_mask
 from mha_lesson.models import LanguageModel, RepeatModel, TwoSidesModel, Writer
 from mha_lesson.progress import Progress
-from mha_lesson.refusals import require_bool, require_one_of, require_positive_int
+from mha_lesson.refusals import require_bool, require_one_of, require_positive_int, say
 from mha_lesson.runtime import device
 from mha_lesson.tasks import letter_batches, repeat_batches, text_batches
 from mha_lesson.text import data_file, northanger_abbey
@@ -74,7 +74,7 @@ def load(name: str, *, live: bool = False, n_steps: int | None = None) -> Run:
     Args:
         name: one of `PLANS`, such as "two sides, h = 2, seed 1".
         live: train it now, which takes seconds.
-        n_steps: how many steps that takes; as many as beforehand if None.
+        n_steps: of how many steps, if live; of as many as beforehand if None.
 
     Raises:
         TypeError, ValueError: there is no such run.
@@ -84,6 +84,8 @@ def load(name: str, *, live: bool = False, n_steps: int | None = None) -> Run:
     require_bool("live", live)
     if n_steps is not None:
         require_positive_int("n_steps", n_steps)
+        if not live:
+            raise ValueError(f"n_steps must be None where live is False; got {say(n_steps)}.")
     plan = PLANS[name]
     if live:
         return plan._replace(n_steps=n_steps or plan.n_steps).carry_out(name)

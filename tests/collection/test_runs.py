@@ -227,6 +227,7 @@ def test_weights_are_those_that_were_stored():
     (lambda: runs.table("writer"), "name must be one of"),
     (lambda: runs.load("writer", live=1), "live"),
     (lambda: runs.load("writer", live=True, n_steps=0), "n_steps"),
+    (lambda: runs.load("writer", n_steps=7), "n_steps must be None"),
 ])  # fmt: skip
 def test_refusals(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
