@@ -74,6 +74,15 @@ def test_the_browser_draws_the_marks_of_paper():
         np.testing.assert_allclose(numbers, our_numbers, atol=1e-6)
 
 
+def test_a_page_says_the_size_that_the_picture_has():
+    """Which is kept for all with the same words."""
+    for one in (panel(5), panel(11), panel(5, cut=1, word=0), panel(23), panel(11, word=2)):
+        for width in (310, 860):
+            sent, _ = live.pack(Scene(one), width)
+            drawing = layout.draw(Scene(one), width)
+            assert (sent["width"], sent["height"]) == (drawing.width, round(drawing.height, 1))
+
+
 def parted(marks: list[dict]) -> tuple[list, np.ndarray]:
     """The words of marks, and the names of all their parts; and their numbers."""
     parts = [sorted(mark.items()) for mark in marks]
