@@ -26,7 +26,7 @@ FROM_A_SEED = seed=$${SEED:-$$($(PY) -c 'import random; print(random.randrange(1
 	$(LUCK) MHA_LESSON_SEED=$$seed
 
 .PHONY: help setup lab test test-all checks test-changed test-quick test-code ruff test-again test-device \
-	test-processors test-gpu notebooks slides print site diagnose mutants pins wheel audit oldest
+	test-processors test-gpu notebooks slides print site diagnose mutants pins wheel release rehearse audit oldest
 .NOTPARALLEL:
 
 help:  ## this list
@@ -120,10 +120,13 @@ site: $(SET_UP)  ## the course as pages that move without a kernel, in build/sit
 
 # For maintainers and CI.
 
+# With later ones each start of JupyterLab takes 2.5 s more; conda-forge has no later one.
+HELD := 'jsonschema<4.25' 'latex2mathml<3.78'
+
 # With the oldest Python 3.11 at hand: a package may ask for a later patch release of it.
 pins:  ## renew constraints.txt from the newest versions that pyproject.toml allows
 	@rm -rf build/pins && $(PYTHON) -m venv build/pins
-	@build/pins/bin/python -m pip install -q -e '.[test,dev]'
+	@build/pins/bin/python -m pip install -q -e '.[test,dev]' $(HELD)
 	@sed '/^# Everything else/q' constraints.txt > build/constraints.txt
 	@build/pins/bin/python -m pip freeze --all --exclude pip --exclude-editable \
 	  | grep -vE '^(nvidia|cuda)-|^triton=' | sed 's/+[a-z0-9.]*$$//' >> build/constraints.txt
@@ -133,6 +136,18 @@ pins:  ## renew constraints.txt from the newest versions that pyproject.toml all
 wheel: $(FOR_TESTS)  ## the wheel and the sdist, in dist/, and whether twine would hand them on
 	@rm -rf dist && $(PY) -m hatchling build -d dist
 	@$(PY) -m pip install -q twine -c constraints.txt && $(PY) -m twine check --strict dist/*
+
+release: $(FOR_TESTS)  ## what a release attaches, in dist/: ADDRESS=https://github.com/OWNER/NAME TAG=v0.2.0
+	@test "$(TAG)" = "v$$($(PY) -m hatchling version)"
+	@$(PY) tools/badges.py $(ADDRESS) $(TAG)
+	@$(MAKE) --no-print-directory wheel site
+	@cd build && zip -qr ../dist/site.zip site && ls -l ../dist
+
+rehearse:  ## the same in a clone, build/release, with an invented address; and the page on PyPI
+	@rm -rf build/release && git clone -q . build/release
+	@$(MAKE) --no-print-directory -C build/release release \
+	  ADDRESS=https://github.com/OWNER/NAME TAG=v$$($(PY) -m hatchling version)
+	@cd build/release && .venv/bin/python -m readme_renderer -o dist/page.html dist/*.tar.gz
 
 audit: $(FOR_TESTS)  ## ask the advisory databases about every pinned version (needs the network)
 	@$(PY) -m pip install -q pip-audit -c constraints.txt
