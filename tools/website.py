@@ -45,7 +45,7 @@ from mha_lesson.pretrained import WeightsMissing, weights_path
 
 ROOT = BUILD.parent
 SITE = BUILD / "site"
-README_SECTIONS = ("What you will be able to do", "Two ways through it", "Begin", "Licence")
+README_SECTIONS = ("The course", "Begin", "Licence")
 CUT = "\n\n**Each ribbon is a number in a real model. Cut one: what does the model lose?**"
 LEAD = (
     '<p class="lead">Attention is the step in which a model lets every word of a text look at all '
