@@ -257,6 +257,11 @@ def test_a_factor_is_named_letters_of_all(power: float, share: float, sign: int)
     word = "−" * (sign < 0) + {1: "", 2: "2·", 0.5: "½·"}[share] + POWERS[power]
     assert finding is not None and finding.key == "relation:factor"
     assert f" {word} times" in finding.does
+    for off in (1 - 1e-2, 1 + 1e-3):
+        near = relate(
+            [(x * ratio * off, x, {"T": 3, "d": d, "B": 1}) for d, ratio in ratios.items()]
+        )
+        assert near is not None and POWERS[power] not in near.does
 
 
 THIRD = torch.arange(5)[:, None] == 2
@@ -292,6 +297,10 @@ def test_a_relation_is_said_of_one_input_and_of_many(change: Any, key: str, word
         finding = relate(some)
         assert finding is not None and finding.key == f"relation:{key}"
         assert words in finding.does and is_a_sentence(finding.does)
+    nearly = relate(
+        [(yours + 1e-4 * random(*yours.shape), x, sizes) for yours, x, sizes in samples]
+    )
+    assert nearly is None or nearly.key != finding.key
 
 
 def test_only_what_is_true_of_every_input_is_said() -> None:
@@ -327,6 +336,13 @@ def test_the_last_position_is_named_where_lengths_differ() -> None:
     )
     assert some is not None
     assert some.does == "Along axis -2 some positions are right and others are not."
+
+
+@pytest.mark.parametrize(("off", "said"), [(1e-2, True), (5e-2, False)])
+def test_near_is_what_two_digits_are(off: float, said: bool) -> None:
+    x = random(5, 7) + 1
+    finding = relate([(x * (1 + off * random(5, 7).cos()), x, {})])
+    assert (finding is not None and finding.key == "relation:near") is said
 
 
 def test_relations_of_masks() -> None:

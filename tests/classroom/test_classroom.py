@@ -8,12 +8,15 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Event, Timer, main_thread
@@ -518,6 +521,72 @@ def test_python_refuses_where_there_is_no_wall(judge, tmp_path):
     assert made.states["attention_scores"] == TRIED
     assert "PermissionError" in made.words["attention_scores"]
     assert not (tmp_path / "outside").exists()
+
+
+# What a submission may not do, with a path in its folder and one outside it; {in} only reads.
+REFUSED = {
+    "socket.connect": "socket.socket().connect(('127.0.0.1', 9))",
+    "socket.bind": "socket.socket().bind(('127.0.0.1', 0))",
+    "socket.sendto": "socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('127.0.0.1', 9))",
+    "subprocess.Popen": "subprocess.Popen(['true'])",
+    "os.system": "os.system('true')",
+    "os.exec": "os.execv('/bin/true', ['true'])",
+    "os.posix_spawn": "os.posix_spawn('/bin/true', ['true'], {})",
+    "os.spawn": "sys.audit('os.spawn', 0, 'true', [], {})",  # elsewhere it is a fork
+    "os.fork": "os.fork() or os._exit(0)",
+    "os.forkpty": "os.forkpty()[0] or os._exit(0)",
+    "os.kill": "os.kill(os.getpid(), 0)",
+}
+OUTSIDE = {
+    "open": "open({}, 'w')",
+    "os.remove": "os.remove({})",
+    "os.rename": "os.rename({}, free)",
+    "os.mkdir": "os.mkdir({} + 'x')",
+    "os.rmdir": "os.rmdir({} + 'x')",
+    "os.truncate": "os.truncate({}, 0)",
+    "os.link": "os.link({}, free)",
+    "os.symlink": "os.symlink(free, {} + 'x')",
+    "os.chmod": "os.chmod({}, 0o600)",
+    "os.chown": "os.chown({}, -1, -1)",
+    "shutil.rmtree": "shutil.rmtree({} + 'x')",
+    "shutil.move": "shutil.move({}, free)",
+    "shutil.copyfile": "shutil.copyfile(mine, {})",
+}
+
+
+def test_whatever_reaches_outside_is_refused_and_its_own_folder_is_not(tmp_path):
+    """Each event that Python tells of, by a call that brings it about."""
+    assert [*REFUSED] == [*sandboxed.NEVER] and [*OUTSIDE][1:] == [*sandboxed.BELOW]
+    for folder in ("work", "other"):
+        write(tmp_path / folder / "file", raw=b"")
+    with TemporaryFile("w+") as told:
+        if (child := os.fork()) == 0:
+            said, names = [], {"os": os, "shutil": shutil, "socket": socket, "sys": sys}
+            names |= {"subprocess": subprocess, "mine": str(tmp_path / "work/file")}
+            with suppress(BaseException):
+                sandboxed._guard(str(tmp_path / "work"))
+                for event, call in [*REFUSED.items(), *OUTSIDE.items()]:
+                    try:
+                        eval(
+                            call.format("there"),
+                            names
+                            | {
+                                "there": str(tmp_path / "other/file"),
+                                "free": str(tmp_path / "work/free"),
+                            },
+                        )
+                        said.append(event)
+                    except PermissionError as error:
+                        if event not in str(error) and "may not write" not in str(error):
+                            said.append(f"{event}: {error}")
+                    except OSError as error:
+                        said.append(f"{event}: {error}")
+            json.dump(said, told)
+            told.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        told.seek(0)
+        assert json.load(told) == []
 
 
 def test_an_interrupted_run_ends_at_once(behind):

@@ -70,6 +70,9 @@ WRONG_SOMEWHERE = {
         "scores = scores * (1 + (torch.is_grad_enabled() and not self.training))"
     ),
     "a token of zeros": scores("scores[(x == 0).all(-1)[:, None, None].expand_as(scores)] = -1e9"),
+    "equal tokens": (
+        (END, END.replace("context", "context * (1 + (T > 1) * (x == x[:, :1]).all())")),
+    ),
     "exp of large scores in float32": (
         (WEIGHTS, "        weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)\n"),
     ),

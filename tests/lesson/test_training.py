@@ -262,11 +262,13 @@ class TestAskingTheHeads:
         with pytest.raises(ValueError, match=f"^model must .* its w_qkv as .* {made_of}"):
             with_uniform_attention(model)
 
-    def test_weight_by_offset_against_a_loop(self):
+    @pytest.mark.parametrize("offsets", [(-3, 0, 2), (-1,), (0,), (1,), (2, 4), (-1, -5), (10,)])
+    def test_weight_by_offset_against_a_loop(self, offsets):
         weights = torch.rand(2, 3, 11, 11)
-        for i, offset in enumerate((-3, 0, 2)):
-            mean = sum(weights[:, :, t, t + offset] for t in range(3, 9)) / 6
-            torch.testing.assert_close(weight_by_offset(weights, (-3, 0, 2))[..., i], mean)
+        queries = [t for t in range(11) if all(0 <= t + offset < 11 for offset in offsets)]
+        for i, offset in enumerate(offsets):
+            mean = sum(weights[:, :, t, t + offset] for t in queries) / len(queries)
+            torch.testing.assert_close(weight_by_offset(weights, offsets)[..., i], mean)
 
 
 def test_a_language_model_learns():

@@ -310,6 +310,15 @@ def test_panels_in_columns_begin_at_one_place_and_their_rows_are_of_one_height()
     assert (left.y, left.height) == (right.y, right.height) and left.width > right.width
 
 
+@pytest.mark.parametrize(
+    "other", [{}, {"limits": (0, 2)}, {"colours": "diverging"}, {"quantity": "v"}]
+)
+def test_one_bar_serves_heatmaps_of_one_scale_and_quantity(other):
+    same = {"limits": (0, 1), "colours": "sequential", "quantity": "q"}
+    maps = Heatmap(np.eye(2), **same), Heatmap(np.eye(2), **(same | other))
+    assert layout.shared_bar(Scene(maps)) is (None if other else maps[0])
+
+
 def test_the_reference_is_drawn_over_the_bars():
     marks = layout.draw(Scene(Bars([3, 4], reference=(2, "here")))).marks
     kinds = [type(m) for m in marks]

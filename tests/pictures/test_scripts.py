@@ -1,6 +1,8 @@
 """The scripts as modules: each loads by itself, all are one, their colours are Python's."""
 
 import json
+import math
+import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -44,6 +46,28 @@ def test_the_browser_writes_the_numbers_of_arrows_where_python_does():
     expected = [(n.x, n.y, int(n.text)) for n in arrows.numbers()]
     assert len(expected) == 13
     np.testing.assert_allclose(json.loads(node(script)), expected, atol=1e-6)
+
+
+def test_a_slider_at_its_end_stays_there_until_it_is_moved_away():
+    """Two sliders, moved at random; the first leaves the second as many positions as it says."""
+    draw, asked, moves, expected = random.Random(5), [0, 0], [], []
+    for _ in range(200):
+        k = draw.randrange(2)
+        lasts = 3, min(asked[0], 3)
+        position = draw.choice([draw.randint(0, lasts[k]), lasts[k]])
+        asked[k] = math.inf if position == lasts[k] else position
+        moves.append([k, position])
+        expected.append([min(asked[0], 3), min(asked[0], 3, asked[1])])
+    script = f"""
+    const {{ Requests }} = await import({json.dumps((FOLDER / "controls.js").as_uri())});
+    const range = {{ input: "range", start: 0 }}, controls = [range, range];
+    const states = {{ controls, tree: [[0], [0, 0], [0, 0, 0], [0, 0, 0, 0]] }};
+    const requests = new Requests(controls);
+    console.log(JSON.stringify({moves}.map(([k, position]) => {{
+      requests.ask(k, position, requests.left(states, k).length - 1);
+      return [0, 1].map((k) => requests.resolved(states, k));
+    }})));"""
+    assert json.loads(node(script)) == expected
 
 
 def test_each_script_imports_what_there_is_and_the_whole_is_one_module():
