@@ -29,6 +29,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -195,3 +196,20 @@ def _seeds(request: pytest.FixtureRequest) -> None:
     only_cpu = request.config.getoption("--device") == "cpu" and not torch.cuda.is_available()
     # For devices that are missing torch would record the whole stack, three times.
     (torch.default_generator if only_cpu else torch).manual_seed(0)
+
+
+@pytest.fixture
+def sitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[date], None]:
+    """A learner's folder, with an empty journal and a clock that the test sets: a Monday first."""
+    from mha_course.practice import journal
+
+    (tmp_path / journal.COPY).write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(journal, "_state", {})
+    monkeypatch.setattr(journal, "_attempts", [])
+
+    def on(day: date) -> None:
+        monkeypatch.setattr(journal, "today", lambda: day)
+
+    on(date(2026, 3, 2))
+    return on

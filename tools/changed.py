@@ -21,7 +21,7 @@ SHARED = (
 
 def node(path: str) -> str:
     """What changes as a whole: a room, the answers to the exercises, `mha_lesson`, or a file."""
-    whole = re.match(r"mha_course/\w+(?=/)|tests/check/answers|mha_lesson", path)
+    whole = re.match(r"mha_course/\w+(?=/)|tests/exercises/answers|mha_lesson", path)
     return whole[0] if whole else path
 
 
@@ -48,7 +48,7 @@ def homes() -> dict[str, str]:
     tools = [*ROOT.glob("tools/*.py"), *ROOT.glob("tests/*.py"), *ROOT.glob("tests/*/*.py")]
     found |= {p.stem: str(p.relative_to(ROOT)) for p in tools if not p.stem.startswith("test_")}
     found["mha_course.__main__"] = "mha_course/__main__.py"
-    return found | {"mha_lesson": "mha_lesson", "answers": "tests/check/answers"}
+    return found | {"mha_lesson": "mha_lesson", "answers": "tests/exercises/answers"}
 
 
 def reached(changed: Iterable[str]) -> list[str]:

@@ -1,10 +1,10 @@
 """How well the checks judge and name: `python tools/diagnose.py [-v] [--mutants] [name or file]`.
 
-Runs every answer in tests/check/answers and prints, per exercise: right answers failed and wrong
-answers passed (both must be 0), the share of wrong answers that were named, and milliseconds per
-check, of the processor's time (p50, p95, most). With `--mutants` (as `make diagnose` runs it) every
-right answer is also broken in one place at a time: those that pass and are wrong are
-printed, and there must be none.
+Runs every answer in tests/exercises/answers and prints, per exercise: right answers failed and
+wrong answers passed (both must be 0), the share of wrong answers that were named, and milliseconds
+per check, of the processor's time (p50, p95, most). With `--mutants` (as `make diagnose` runs it)
+every right answer is also broken in one place at a time: those that pass and are wrong are printed,
+and there must be none.
 """
 
 import sys
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
 
-sys.path += [str(Path(__file__).resolve().parents[1] / at) for at in ("tests", "tests/check")]
+sys.path += [str(Path(__file__).resolve().parents[1] / at) for at in ("tests", "tests/exercises")]
 from answers import Answer, all_answers
 from mha_course import check
 from mutants import survivors

@@ -82,8 +82,8 @@ def keep_measured(stored: NotebookNode, run_now: NotebookNode) -> NotebookNode:
 
 def with_questions(notebook: NotebookNode, book: str) -> NotebookNode:
     """The notebook with the bank's questions for it in the cells `say-first-1` to `-3`."""
-    from mha_course.check.asked import aloud
     from mha_course.collection.bank import bank
+    from mha_course.practice.asked import aloud
 
     chosen = [q for q in bank().values() if q.aloud and q.notebook == book]
     texts = {f"say-first-{i}": f"**{i}.** {aloud(q)}" for i, q in enumerate(chosen, 1)}

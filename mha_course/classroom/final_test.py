@@ -22,11 +22,11 @@ from nbformat import NotebookNode, v4
 
 from mha_course.base.disk import NOTEBOOKS, free_path, write_whole
 from mha_course.base.numerals import counted
-from mha_course.check import asked
-from mha_course.check.exercises import Exercise, variants_solved
-from mha_course.check.exercises.variants import VARIANTS
 from mha_course.collection.bank import Question, bank
+from mha_course.exercises import Exercise, variants_solved
+from mha_course.exercises.variants import VARIANTS
 from mha_course.pages.paper import printed
+from mha_course.practice import asked
 from mha_lesson.refusals import say
 
 BOOKS = sorted(path.name[:2] for path in NOTEBOOKS.glob("[0-9]*.ipynb"))

@@ -16,12 +16,12 @@ from typing import Any
 import matplotlib
 
 from mha_course import check
-from mha_course.check.exercises.variants import named
 from mha_course.classroom import signs, values
 from mha_course.classroom.files import HandIn, Learner, content, shown
 from mha_course.classroom.reading import Contents, course_cells, read
 from mha_course.classroom.sandbox import PROJECT, STOPPED, Limits, Outcome, run, strongest
 from mha_course.classroom.sandboxed import FILE, Candidate, Session
+from mha_course.exercises.variants import named
 from mha_lesson.progress import Progress
 
 # What an exercise can be, the best first. Not run: handed in, and nothing could be found out.
@@ -337,8 +337,7 @@ def _key(hand_in: HandIn, limits: Limits) -> str:
 def _course() -> str:
     """The checks, what runs them, and the questions."""
     package = PROJECT / "mha_course"
-    files = [*(package / "check").rglob("*.py"), *(package / "classroom").glob("*.py")]
-    files += package.glob("collection/questions.*")
+    files = [*package.rglob("*.py"), *package.glob("collection/questions.*")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
 
 

@@ -163,8 +163,8 @@ class Session:
     def verdict(self, name: str, candidate: Candidate) -> dict[str, Any]:
         """In a fork: runs what is needed, and says what the check says."""
         from mha_course import check
-        from mha_course.check.exercises.variants import named
         from mha_course.classroom.values import heard, pack
+        from mha_course.exercises.variants import named
 
         exercise, answers = named().get(name) or getattr(check, name), []
         space, errors, kind = self.namespace(), [], type(exercise)

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 import mha_lesson
 from mha_course import check
-from mha_course.check.engine.compare import difference, plain
-from mha_course.check.engine.problem import Problem
-from mha_course.check.engine.safely import Returned, run, undisturbed
-from mha_course.check.exercises.nb06_layers import NAMES, Layers, weight_and_bias
+from mha_course.engine.compare import difference, plain
+from mha_course.engine.problem import Problem
+from mha_course.engine.safely import Returned, run, undisturbed
+from mha_course.exercises.nb06_layers import NAMES, Layers, weight_and_bias
 
 SAME = {  # exercise → what of the package is its answer, besides what has its name
     "attention": ("scaled_dot_product_attention", "textbook_attention"),

@@ -6,9 +6,9 @@ import os
 import nbformat
 import pytest
 
-from mha_course.check.exercises import variants_solved
 from mha_course.classroom import command, final_test
 from mha_course.classroom.grading import DONE, OPEN, TRIED
+from mha_course.exercises import variants_solved
 
 
 def read(folder):

@@ -13,9 +13,9 @@ from nbformat.sign import NotebookNotary
 
 import notebooks
 from mha_course import check
-from mha_course.check import journal
 from mha_course.lab import command as lab
 from mha_course.lab import copies, practice
+from mha_course.practice import journal
 
 TODAY = date(2026, 11, 21)
 

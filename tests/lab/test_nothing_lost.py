@@ -25,10 +25,10 @@ from jupyter_client import BlockingKernelClient
 from browser.lab import Lab
 from mha_course import check
 from mha_course.base.disk import write_whole
-from mha_course.check import journal
-from mha_course.check.engine.report import Report
+from mha_course.engine.report import Report
 from mha_course.lab import command as lab
 from mha_course.lab import copies
+from mha_course.practice import journal
 
 resource = pytest.importorskip("resource", reason="Windows has no limit on the size of files")
 

@@ -12,11 +12,11 @@ import handout
 import notebooks
 from mha_course import check
 from mha_course.base.stored import tagged
-from mha_course.check import journal
 from mha_course.lab import command as lab
 from mha_course.lab import practice
 from mha_course.pages import worksheets
 from mha_course.pages.slides import as_slides
+from mha_course.practice import journal
 
 LOADS = re.compile(r"""(?:src|href)=["']?https?://[^"'>]+\.(?:js|css)|@import|from 'http""")
 

@@ -1,0 +1,145 @@
+"""Questions of the bank in practice: what is known by now, and how it was answered last time."""
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from html import escape
+from typing import Any
+
+from mha_course.base.disk import NOTEBOOKS
+from mha_course.base.prose import prose
+from mha_course.collection.bank import Question, bank
+from mha_course.practice import journal
+from mha_course.practice.journal import Attempt
+from mha_course.practice.schedule import due
+
+HOW = {
+    "choose": "the number of your choice",
+    "number": "the number",
+    "say": "how many of its points your answer lacked (0 if it had all)",
+}
+# √d_k, W_qᵀ; not in code
+SYMBOL = re.compile(r"`[^`]*`|(√?)\b([A-Za-z])([_^])([A-Za-z]+)(ᵀ?)")
+
+
+@cache
+def open_headings() -> frozenset[tuple[str, str]]:
+    """(notebook, heading) of what stands in an open thread."""
+    found, folded = set(), False
+    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            head, _, text = "".join(cell["source"]).partition("\n")[0].partition(" ")
+            if cell["cell_type"] != "markdown" or not head or {*head} != {"#"}:
+                continue
+            if len(head) == 2:
+                folded = "second-reading" in cell["metadata"].get("tags", ())
+            if not folded:
+                found.add((path.name[:2], text))
+    return frozenset(found)
+
+
+def chosen(day: date, notebooks: Collection[str], most: int) -> list[Question]:
+    """What was answered and is due, missed ones first; then new ones of these notebooks."""
+    known = {
+        name: question
+        for name, question in bank().items()
+        if question.known_with(notebooks) and (question.notebook, question.at) in open_headings()
+    }
+    met = due(journal.attempts(), {}, [*known])
+    back = [known[one.name] for one in met if one.day <= day]
+    seen = {one.name for one in met}
+    new = [question for name, question in known.items() if name not in seen]
+    turn = day.toordinal() * 5 % len(new) if new else 0  # neighbours are about one thing
+    mixed = (new[turn:] + new[:turn])[:: max(1, len(new) // most)]
+    room = max(1, most - bool(new))  # for a new one, too
+    return (back[:room] + sorted(mixed, key=lambda q: q.level))[:most]
+
+
+def formulas(text: str) -> str:
+    """A plain sentence for a text cell: √d_k as a formula."""
+
+    def set_one(found: re.Match[str]) -> str:
+        root, letter, sign, small, turned = found.groups()
+        if letter is None:
+            return found[0]
+        small = rf"\text{{{small}}}" if len(small) > 1 else small
+        symbol = f"{letter}{sign}{small}{'^T' if turned else ''}"
+        return rf"$\sqrt{{{symbol}}}$" if root else f"${symbol}$"
+
+    return SYMBOL.sub(set_one, text)
+
+
+def aloud(question: Question) -> str:
+    """The question as it is asked aloud; an answer and what it holds are folded."""
+    points = "".join(f"\n- {point}" for point in question.must)
+    return formulas(
+        f"{question.asks}\n\n<details><summary>Said it aloud? An answer, and its points</summary>"
+        f"\n\n{question.answer}\n{points}\n\n</details>"
+    )
+
+
+def asks(question: Question) -> str:
+    """The question, with its choices if it has some."""
+    choices = [f"{i}. {choice}" for i, choice in enumerate(question.choices, 1)]
+    return formulas("\n".join([question.asks, "", *choices]).rstrip())
+
+
+def text(question: Question) -> str:
+    """The question as a cell of a notebook of practice."""
+    asked = aloud(question) if question.kind == "say" else asks(question)
+    return f"{asked}\n\n*Replace the dots by {HOW[question.kind]}.*"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is to be said of an answer, shown by Jupyter as a line or two."""
+
+    passed: bool | None
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        sign = {True: "✓ ", False: "✗ ", None: "○ "}[self.passed]
+        body = "".join(f"<p style='margin:.3em 0'>{prose(line)}</p>" for line in self.lines)
+        return f'<div role="status" style="max-width:60em">{escape(sign)}{body}</div>'
+
+
+def answered(name: str, answer: Any) -> Said:
+    """Judges an answer, and notes the outcome; three dots are none."""
+    question = bank().get(name)
+    if question is None:
+        raise ValueError(f"{name} is no question of the bank.")
+    if isinstance(answer, bool) or not isinstance(answer, (int, float)):
+        return Said(None, (f"Not answered yet: write {HOW[question.kind]}.",))
+    passed, mistake = _judged(question, answer)
+    journal.note(Attempt(journal.today(), name, passed, asked=name))
+    lines = [mistake, question.answer] if question.kind != "say" or not passed else []
+    verdict = "Right." if passed else "Not right. It comes back tomorrow."
+    return Said(passed, (verdict, *filter(None, lines)))
+
+
+def _judged(question: Question, answer: float) -> tuple[bool, str]:
+    if question.kind == "say":
+        return answer == 0, ""
+    if question.kind == "number":
+        assert question.number is not None
+        return abs(answer - question.number) <= 1e-3 * abs(question.number), ""
+    choice = dict(enumerate(question.choices, 1)).get(int(answer), "")
+    wrong = next((w for w in question.wrong if w.choice == choice), None)
+    if wrong is None:
+        return choice == question.right, ""
+    book, heading = wrong.where.split(maxsplit=1)
+    return False, f"{wrong.says} (Notebook {int(book)}, *{heading}*)"
+
+
+def cells(questions: list[Question]) -> Iterator[tuple[str, str]]:
+    """(text, code) of each, for a notebook of practice."""
+    for i, question in enumerate(questions, 1):
+        yield f"**{i}.** {text(question)}", f'check.practice.answer("{question.name}", ...)'

@@ -1,0 +1,386 @@
+"""No false verdict: answers that once passed though wrong, or failed though right."""
+
+import math
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from einops import repeat
+from torch import Tensor, nn
+
+import mha_lesson
+import new_process
+from answers import all_answers
+from answers.attention_scores import scores_standardised
+from answers.sum_of_head_writes import writes_own_part
+from mha_course import check
+from mha_course.engine.changes import KINDS
+from mha_course.engine.compare import same
+from mha_course.engine.device import flat
+from mha_course.engine.safely import fresh
+from mha_course.exercises.nb12 import Layers
+
+
+class Base(Layers):
+    """A right class, in pieces that can be replaced."""
+
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return scores.softmax(-1)
+        empty = mask.all(-1, keepdim=True)
+        return scores.masked_fill(mask & ~empty, -math.inf).softmax(-1).masked_fill(empty, 0.0)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        Q, K, V = self.heads(x)
+        return self.merged(self.weights(Q @ K.mT / math.sqrt(Q.shape[-1]), mask) @ V)
+
+
+class AllHeadsZeroWhereOneIsEmpty(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        weights = super().weights(scores, mask)
+        if mask is None or mask.ndim < 4:
+            return weights
+        return weights.masked_fill(mask.all(-1, keepdim=True).any(1, keepdim=True), 0.0)
+
+
+class EmptyIfFirstQueryIs(Base):
+    """Takes one row per head for all queries only where the mask has T rows."""
+
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None and mask.shape[-2] == 1 and mask.shape[1:2] == scores.shape[1:2]:
+            mask = mask[:, :1]
+        return super().weights(scores, mask)
+
+
+class AveragesWhereAllIsBlocked(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        whole = mask is not None and bool(mask.all())
+        return torch.full_like(scores, 0.1) if whole else super().weights(scores, mask)
+
+
+def test_masks_that_differ_by_head() -> None:
+    assert check.MultiHeadAttention(Base).passed
+    for wrong in (AveragesWhereAllIsBlocked, AllHeadsZeroWhereOneIsEmpty, EmptyIfFirstQueryIs):
+        assert check.MultiHeadAttention(wrong).passed is False
+
+
+class WeightsAsData(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        return super().weights(scores, mask).data
+
+
+class Frozen(Base):
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__(d_model, n_heads)
+        self.w_v.requires_grad_(False)
+
+
+class ValuesByKeys(Base):
+    """Its weights are as large as a test says."""
+
+    std = 1.0
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__(d_model, n_heads)
+        for p in self.parameters():
+            nn.init.normal_(p, std=self.std)
+
+    def heads(self, x: Tensor) -> list[Tensor]:
+        Q, K, _ = super().heads(x)
+        return [Q, K, K]
+
+
+def test_a_slip_is_found_whatever_the_weights_were_before() -> None:
+    for ValuesByKeys.std in (0.3, 0.4, 0.3):
+        assert check.MultiHeadAttention(ValuesByKeys).slips == ("made_by_qkk",)
+
+
+class HalfDetached(Base):
+    def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        half = super().weights(scores, mask) / 2
+        return half + half.detach()
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("wrong", "key", "word"), [
+    (WeightsAsData, "gradient_stops", "reaches `w_q` and `w_k`."),
+    (Frozen, "gradient_stops", "reaches `w_v`."),
+    (HalfDetached, "gradient_differs", "gradient of `x` and `w_q` and `w_k`"),
+])  # fmt: skip
+def test_a_gradient_reaches_all_four_layers(wrong: type[Base], key: str, word: str) -> None:
+    report = check.MultiHeadAttention(wrong)
+    assert report.slips == (key,) and word in str(report)
+
+
+LEARN = (
+    "attention_scores", "attention", "project_qkv", "split_heads", "merge_heads", "masked_softmax",
+    "sum_of_head_writes", "next_token_loss", "rotate", "blockwise_attention", "cached_attention",
+    "grouped_scores", "silence",
+)  # fmt: skip
+RIGHT = {a.exercise: a.function for a in all_answers()[::-1] if a.right and a.exercise in LEARN}
+
+
+def test_whatever_can_learn_is_asked_for_a_gradient() -> None:
+    """No gradient is asked of counts, masks and truth values, nor of a score that is read off.
+
+    Exercise 13 measures heads of a trained model: what is right to the last digit is right.
+    """
+    asked = {e.name for e in (*check.EXERCISES, *check.SHORT) if getattr(e, "gradient", None)}
+    assert asked == {*LEARN, "MultiHeadAttention"}
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", LEARN)
+def test_a_gradient_gets_through(name: str) -> None:
+    right = RIGHT[name]
+
+    def without(*inputs: Any) -> Any:
+        with torch.no_grad():
+            return right(*inputs)
+
+    def detached(*inputs: Any) -> Any:
+        return right(*map(_cut, inputs))
+
+    def data(first: Tensor, *inputs: Any) -> Any:
+        return right(first.data, *inputs)
+
+    judge = getattr(check, name)
+    assert judge(without).slips == ("no_gradient",)
+    assert judge(detached).slips == ("no_gradient",)
+    alone = len([x for x in next(iter(judge.make_cases())).inputs if _cut(x) is not x]) == 1
+    stops = ("no_gradient",) if alone else ("gradient_stops",)
+    assert judge(data).slips == stops
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", LEARN)
+def test_what_an_answer_writes_over_is_no_other_answers_input(name: str) -> None:
+    """Cases, and what is right for them, are made once."""
+    judge = getattr(check, name)
+
+    def writes_over(*inputs: Any) -> Any:
+        found = _copied(RIGHT[name](*inputs))
+        for x in flat(inputs):
+            if isinstance(x, Tensor) and not x.requires_grad:
+                x.zero_()
+        return found
+
+    before = [(fresh(case.inputs), judge.result_on(case)) for case in judge.cases]
+    report = judge(writes_over)
+    assert report.passed or report.slips in (("writes_into_input",), ("old_cache_changed",))
+    for (inputs, right), case in zip(before, judge.cases, strict=True):
+        pairs = zip(flat(case.inputs), flat(inputs), strict=True)
+        assert all(same(now, was) for now, was in pairs if was is not None)
+        assert same(judge.result_of((), case.inputs), right)
+    assert judge(RIGHT[name]).passed
+
+
+def _copied(x: Any) -> Any:
+    return tuple(map(_copied, x)) if isinstance(x, tuple | list) else x.clone()
+
+
+def _cut(x: Any) -> Any:
+    if isinstance(x, tuple):
+        return tuple(map(_cut, x))
+    return x.detach() if isinstance(x, Tensor) and x.is_floating_point() else x
+
+
+def test_a_gradient_that_stops_with_an_error_is_none() -> None:
+    def written_over(scores: Tensor, mask: Tensor) -> Tensor:
+        empty = mask.all(-1)
+        weights = scores.masked_fill(mask & ~empty[..., None], -math.inf).softmax(-1)
+        weights[empty.expand(weights.shape[:-1])] = 0.0
+        return weights
+
+    report = check.masked_softmax(written_over)
+    assert report.passed is False and "where the gradient is computed" in str(report)
+
+
+def test_a_mended_line_passes_although_einops_remembers_the_error() -> None:
+    """It finds 2 groups where it has kept what came of 2.0."""
+
+    def divided(q: Any, k: Any) -> Any:
+        k = repeat(k, "b kv t d -> b (kv g) t d", g=q.shape[1] / k.shape[1])
+        return q @ k.mT / q.shape[-1] ** 0.5
+
+    def mended(q: Any, k: Any) -> Any:
+        k = repeat(k, "b kv t d -> b (kv g) t d", g=q.shape[1] // k.shape[1])
+        return q @ k.mT / q.shape[-1] ** 0.5
+
+    said = check.grouped_scores(divided)
+    assert not said.passed and said.slips == ("error:integer_needed",)
+    assert KINDS["operator"][0] in str(said)  # found by running it with //
+    for case in check.grouped_scores.cases:
+        with pytest.raises(TypeError, match="float"):
+            divided(*case.inputs)  # by the learner, outside of any check
+    assert check.grouped_scores(mended).passed
+
+
+def test_heads_may_be_one_number_wide() -> None:
+    def wider(Q: Tensor, K: Tensor, V: Tensor, block: int) -> Tensor:
+        out, lse = Q.new_zeros(len(Q), V.shape[1]), torch.full_like(Q[:, 1], -math.inf)
+        for k, v in zip(K.split(block), V.split(block), strict=True):
+            scores = Q @ k.T / math.sqrt(Q.shape[1])
+            new = torch.logaddexp(lse, scores.logsumexp(1))
+            out = out * (lse - new).exp()[:, None] + (scores - new[:, None]).exp() @ v
+            lse = new
+        return out
+
+    assert check.blockwise_attention(wider).passed is False
+
+
+def test_not_implemented_is_no_attempt() -> None:
+    def later(x: Any, n_heads: Any) -> Any:
+        raise NotImplementedError
+
+    def stub(x: Any, n_heads: Any) -> Any:
+        return later(x, n_heads)
+
+    assert check.split_heads(later).passed is None
+    assert check.split_heads(stub).passed is None
+
+
+@pytest.mark.parametrize("name", [n for n in mha_lesson.__all__ if n in check.__all__])
+def test_the_packages_own_is_no_answer(name: str) -> None:
+    own = getattr(mha_lesson, name)
+    report = getattr(check, name)(own)
+    assert report.passed is None and "the package's own" in str(report)
+    if name != "MultiHeadAttention":
+        assert getattr(check, name)(lambda *inputs: own(*inputs)).passed
+
+
+def test_a_function_that_calls_itself_leaves_its_work_to_nobody() -> None:
+    def causal_mask(T: int) -> Any:
+        mask = torch.zeros(T, T, dtype=torch.bool)
+        if T > 1:
+            mask[:-1, -1] = True
+            mask[:-1, :-1] = causal_mask(T - 1)
+        return mask
+
+    report = check.causal_mask(causal_mask)
+    assert report.passed and "leaves the work" not in str(report)
+
+
+def test_heads_with_zeros_beside_them_do_not_enter_one_product() -> None:
+    def padded(heads: Tensor, W_o: Tensor) -> Any:
+        h, d = heads.shape[1], heads.shape[-1]
+        wide = [F.pad(heads[:, i], (i * d, (h - 1 - i) * d)) for i in range(h)]
+        return sum(x @ W_o.T for x in wide)
+
+    report = check.sum_of_head_writes(padded)
+    assert report.passed and "one product" not in str(report)
+
+
+def test_a_gradient_that_overflows_beside_open_keys_is_named() -> None:
+    def exponentials(scores: Tensor, mask: Tensor) -> Any:
+        top = scores.masked_fill(mask, -math.inf).amax(-1, keepdim=True).nan_to_num(neginf=0.0)
+        e = (scores - top).exp().masked_fill(mask, 0.0)
+        return e / e.sum(-1, keepdim=True).clamp(min=1e-7)
+
+    report = check.masked_softmax(exponentials)
+    assert "nan_gradient" in report.slips and "0 · ∞" in str(report)
+
+
+def test_a_right_answer_that_another_function_computes_is_noted() -> None:
+    ready = check.split_heads(partial(mha_lesson.split_heads))
+    assert ready.passed and "It calls `split_heads`, which does" in str(ready)
+    at_once = check.sum_of_head_writes(lambda heads, W: heads.transpose(1, 2).flatten(2) @ W.mT)
+    assert at_once.passed and "All heads enter one product" in str(at_once)
+
+    def one_by_one(heads: Tensor, W_o: Tensor) -> Any:
+        slabs = W_o.chunk(heads.shape[1], 1)
+        return sum(head @ slab.mT for head, slab in zip(heads.unbind(1), slabs, strict=True))
+
+    report = check.sum_of_head_writes(one_by_one)
+    assert report.passed and not report.notes
+
+
+def test_an_error_on_other_inputs_is_noted() -> None:
+    def count(d_model: int, n_heads: int, d_k: int) -> int:
+        if d_model % n_heads:
+            raise ValueError("no. " + 9 * "It does not divide without a rest. ")
+        return 4 * d_model**2 + 4 * d_model
+
+    report = check.count_parameters(count)
+    assert "inputs tried it stops with an error" in str(report)
+    assert "without a rest." in str(report) and "…" not in str(report)
+
+
+class _Stub(nn.Module):
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        ...
+
+    def forward(self, x: Any, mask: Any = None) -> Any: ...
+
+
+class _Begun(Layers):
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        raise NotImplementedError
+
+
+class _WithoutOutput(_Begun):
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__(d_model, n_heads)
+        del self.w_o
+
+
+class _WithoutReturn(_Begun):
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        self.w_q(x)
+
+
+class _RaisingStub(_Stub):
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("stub", [_Stub, _RaisingStub])
+def test_a_stub_class_is_not_attempted_yet(stub: Any) -> None:
+    assert check.MultiHeadAttention(stub).passed is None
+
+
+@pytest.mark.parametrize(
+    ("begun", "key"),
+    [(_Begun, "forward_open"), (_WithoutOutput, "layer_names"), (_WithoutReturn, "no_return")],
+)
+def test_a_class_that_was_begun_is_told_what_is_open(begun: Any, key: str) -> None:
+    report = check.MultiHeadAttention(begun)
+    assert report.passed is False and report.slips == (key,), str(report)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_check_works_in_every_gradient_mode(mode: Any) -> None:
+    with mode():
+        report = check.masked_softmax(
+            lambda s, m: (
+                (s + torch.zeros_like(s).masked_fill(m, -math.inf)).softmax(-1).nan_to_num()
+            )
+        )
+    assert report.slips == ("nan_gradient",)
+
+
+def test_a_check_imports_nothing_heavy(shared_folder) -> None:
+    loaded = new_process.after(shared_folder, "check")["loaded"]
+    assert not {"matplotlib", "sympy", "torch._dynamo", "ipywidgets"} & {*loaded}
+
+
+@pytest.mark.parametrize(("off", "right"), [(5e-5, True), (5e-4, False)])
+def test_a_gradient_may_be_off_by_a_rounding_and_not_by_ten_times_as_much(
+    off: float, right: bool
+) -> None:
+    def scores(Q: Tensor, K: Tensor) -> Tensor:
+        made = Q @ K.mT / Q.shape[-1] ** 0.5
+        return made + off * (made - made.detach())
+
+    assert check.attention_scores(scores).passed is right
+
+
+def test_an_experiment_tells_what_stays_and_what_changes_too() -> None:
+    said = "When position 0 along n_heads of `heads` changes, position 4 along d_model of your"
+    stays = str(check.sum_of_head_writes(writes_own_part))
+    assert f"{said} result stays as it is, but it should change." in stays
+    said = "When position 0 along T_k of `K` changes, position 1 along T_k of your result changes"
+    assert said in str(check.attention_scores(scores_standardised))
