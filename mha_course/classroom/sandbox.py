@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Event
 
-from mha_lesson.pretrained import FOLDER_VARIABLE, user_folder
+from mha_lesson.weights import FOLDER_VARIABLE, user_folder
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("sandboxed.py")

