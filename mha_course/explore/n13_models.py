@@ -58,6 +58,12 @@ def numbers_kept(kind: dict[str, Any], length: int) -> int:
     return kind["kept_near"] * min(length, kind["near"]) + kind["kept_far"] * far + kind["state"]
 
 
+def growth(kind: dict[str, Any], length: int) -> float:
+    """Numbers that one more token adds; rows of several tokens count by their share."""
+    far = kind["kept_far"] / kind["far"] if kind["far"] else 0
+    return kind["kept_near"] * (length < kind["near"]) + far
+
+
 def operations(kind: dict[str, Any], length: int, phase: str) -> int:
     """Operations of a layer for the newest token; a multiply-add counts as two."""
     far = length // kind["far"] if kind["far"] else 0
@@ -76,9 +82,7 @@ def scene(model: str = "Gemma 3 4B", length: int = 2**13, layer: int = 0) -> Sce
         return sum(per_layer(kinds[one]) for one in pattern)
 
     kept = total(lambda kind: numbers_kept(kind, length)) * BYTES
-    grows = total(lambda k: k["kept_near"] * (length <= k["near"])) + total(
-        lambda k: k["kept_far"] / k["far"] if k["far"] else 0
-    )
+    grows = total(lambda kind: growth(kind, length))
     phases = {
         phase: total(lambda kind, phase=phase: operations(kind, length, phase))
         for phase in ("prefill", "decode")

@@ -74,6 +74,11 @@ def test_what_published_models_keep():
         kept = sum(models.numbers_kept(about["kinds"][one], T) for one in about["pattern"])
         assert kept == numbers, name
         assert f"{number(2 * numbers)}B of cache" in models.scene(name, T).caption
+    for kind in (k for about in models.published().values() for k in about["kinds"].values()):
+        rows = kind["far"] or 1  # of which a new one comes at once
+        for length in {T, *(rows * (min(kind["near"], T) // rows) + i * rows for i in (-1, 0, 1))}:
+            more = models.numbers_kept(kind, length + rows) - models.numbers_kept(kind, length)
+            assert models.growth(kind, length) == more / rows
     piece = models.published()["Llama 4 Scout"]["kinds"]["C"]
     seen = [models.rows_seen(piece, n)[0] for n in (1, 8192, 8193, 16384)]
     assert seen == [1, 8192, 1, 8192]  # a piece begins anew
