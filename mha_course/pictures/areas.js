@@ -3,6 +3,7 @@
 import { parse, textOn } from "./colours.js";
 import { mix } from "./motion.js";
 import { number } from "./numbers.js";
+import { curve, pressed } from "./ribbon.js";
 
 // [row, column, weight] of each ribbon, the strong ones last: mha_course.pictures.words.Words.
 function linksOf({ values, blocked, columns }, faint) {
@@ -210,9 +211,15 @@ class Ribbons extends Area {
   // What is said of a word hides none of the others.
   beside(r, c) { return [this.box(r, c)[0], this.m.y, this.m.margin, this.rows * this.m.h]; }
   hit(x, y) {
-    const m = this.m, r = Math.floor((y - m.y) / m.h), c = Number(x > m.x + m.w / 2);
+    const m = this.m, r = Math.floor((y - m.y) / m.h), c = Number(x > m.x + m.w / 2), along = (x - m.x) / m.w;
+    if (along > 0 && along < 1) {
+      const lines = this.links.map(([a, b, weight]) => ({ ...this.ends(a, b), size: weight * (m.h - 2) }));
+      const link = this.links[pressed(this.theme.way, lines, along, y)];
+      if (link) return [link[c], c];
+    }
     return x > m.x - m.margin && x < m.x + m.w + m.margin && this.says(r, c) ? [r, c] : null;
   }
+  ends(r, c) { return { a: this.m.y + (r + 0.5) * this.m.h, b: this.m.y + (c + 0.5) * this.m.h }; }
   names(r, c) { return (c ? this.m.columns : this.m.rows)[r]; }
   says(r, c) {
     const word = this.names(r, c), others = c ? this.m.rows : this.m.columns;
@@ -227,12 +234,11 @@ class Ribbons extends Area {
     const { m } = this, [near, far] = this.theme.ribbon, [row, column] = view.looksAt(this) ?? [m.row, null];
     g.strokeStyle = m.colour;
     for (const [r, c, weight] of this.links) {
-      const [y, to, middle] = [m.y + (r + 0.5) * m.h, m.y + (c + 0.5) * m.h, m.x + m.w / 2];
+      const { a, b } = this.ends(r, c);
       g.globalAlpha = (row ?? r) === r && (column ?? c) === c ? near : far;
       g.lineWidth = weight * (m.h - 2);
       g.beginPath();
-      g.moveTo(m.x, y);
-      g.bezierCurveTo(middle, y, middle, to, m.x + m.w, to);
+      for (const point of curve(this.theme.way, m.x, m.x + m.w, a, b)) g.lineTo(...point);
       g.stroke();
     }
     g.globalAlpha = 1;
@@ -264,9 +270,11 @@ export class Items extends Area {
     return { title: this.title, head: ["", ...columns], rows: set("at").map((at) => [at, ...columns.map((of) => values.get(`${of}\n${at}`) ?? "")]) };
   }
   box(r, c) { return this.m[c].box; }
-  hit(x, y) {
-    const c = this.m.findIndex(({ box: [a, b, w, h] }) => x >= a && x <= a + w && y >= b && y <= b + h);
-    return c < 0 ? null : [0, c];
+  hit(x, y, reach = 0) { // the nearest one
+    const far = this.m.map(({ box: [a, b, w, h] }) => (
+      [Math.max(0, a - x, x - a - w, b - y, y - b - h), Math.hypot(a + w / 2 - x, b + h / 2 - y)]));
+    const [c] = [...far.keys()].sort((i, j) => far[i][0] - far[j][0] || far[i][1] - far[j][1]);
+    return far[c][0] <= reach ? [0, c] : null;
   }
   says(r, c) { return this.m[c].says; }
 }

@@ -8,26 +8,16 @@
 
 import { Area, AREAS, largest } from "./areas.js";
 import { number } from "./numbers.js";
+import { curve, pressed } from "./ribbon.js";
 
-const TOP = 42, CELL = 22, BESIDE = 760, FULL = 0.5, STEPS = 24;
 const GUESSES = [0.01, 0.1, 0.4, 0.85];
 const percent = (share) => `${share < 0.0005 ? 0 : number(100 * share, 1)}%`;
 const shortened = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
 const sameCut = (a, b) => String(a) === String(b);
 
-// From (left, a) to (right, b), level at both ends.
-function curveOf(left, right, a, b) {
-  const points = [];
-  for (let i = 0; i <= STEPS; i++) {
-    const t = i / STEPS;
-    points.push([left + (right - left) * (1.5 * t - 1.5 * t * t + t ** 3), a + (b - a) * (3 * t * t - 2 * t ** 3)]);
-  }
-  return points;
-}
-
 // The marks, and where things stand. `seen` has labels, word, layer, head, share, weights, own, widest (n_layers, h), and
 // `moved`, or null; `cut(j)` whether a ribbon is.
-export function cutMarks(seen, page, heads, ink, colour) {
+export function cutMarks(seen, page, { heads, ink, roles: { output: colour }, way, cut: { top: TOP, cell: CELL, beside: BESIDE, full: FULL } }) {
   const { labels, word, layer, head, share, weights, own, widest, moved, cut } = seen, T = labels.length, h = 12, n = 6;
   const wide = page >= BESIDE, pitch = wide ? Math.max(15, Math.min(22, Math.floor(272 / T))) : 24;
   const words = labels.map((label) => shortened(label, wide ? 14 : 9));
@@ -43,14 +33,14 @@ export function cutMarks(seen, page, heads, ink, colour) {
   text(right + 8, 31, "from");
   if (numbers) text(bars - 12, 31, "weight", { align: "right" });
   text(bars, 31, numbers ? "last vector moves" : "moves");
-  const high = Math.min(0.36 * tall, 136), sum = Math.max(1e-12, own.reduce((a, b) => a + b, 0)), scissors = [], ribbons = [];
+  const high = Math.min(0.36 * tall, 136), scissors = [], ribbons = [];
   let at = Math.min(Math.max(y(word) - high / 2, TOP), TOP + tall - high);
   for (let j = 0; j < T; j++) {
-    const size = ((1 - share) * weights[j] + (share * own[j]) / sum) * high, a = at + size / 2, b = y(j);
+    const size = ((1 - share) * weights[j] + share * own[j]) * high, end = Math.min(size, pitch - 2), a = at + size / 2, b = y(j);
     at += size;
-    const upper = curveOf(margin, right, a - size / 2, b - size / 2), lower = curveOf(margin, right, a + size / 2, b + size / 2);
+    const [upper, lower] = [-1, 1].map((side) => curve(way, margin, right, a + (side * size) / 2, b + (side * end) / 2));
     marks.push({ kind: "path", points: [...upper, ...lower.reverse()].flat(), colour: cut(j) ? `${ink}55` : `${heads[head % heads.length]}CC`, dashed: false, width: 2, filled: true });
-    ribbons.push({ a, b, size });
+    ribbons.push({ a, b, size, end });
     scissors.push([margin + width / 2, (a + b) / 2, cut(j) === 1 ? "✂" : "", { size: 18, align: "center", bold: true }]);
   }
   words.forEach((label, j) => {
@@ -85,25 +75,23 @@ export function cutMarks(seen, page, heads, ink, colour) {
 // The words: in the last column each one's ribbon, which is cut, before it, where words can be chosen, the word itself.
 class CutWords extends Area {
   constructor(m, theme) {
-    const { labels } = m.cut.seen, columns = [...["word"].slice(m.cut.chooses ? 0 : 1), "weight"];
-    super({ ...m, rows: labels, columns, title: m.cut.table().title }, theme, labels.length, columns.length);
+    const { labels } = m.cut.seen;
+    super({ ...m, rows: labels, columns: ["word", "weight"], title: m.cut.table().title }, theme, labels.length, 2);
   }
   box(r, c) {
-    const { margin, right, pitch, bars } = this.m.places, y = TOP + r * pitch;
-    return c === this.columns - 1 ? [right + 3, y + 1, bars - right - 8, pitch - 2] : [1, y + 1, margin - 4, pitch - 2];
+    const { margin, right, pitch, bars } = this.m.places, y = this.theme.cut.top + r * pitch;
+    return c ? [right + 3, y + 1, bars - right - 8, pitch - 2] : [1, y + 1, margin - 4, pitch - 2];
   }
   hit(x, y) {
-    const { margin, right, pitch, tall, ribbons, bars } = this.m.places, r = Math.floor((y - TOP) / pitch), last = this.columns - 1;
-    if (y < TOP || y >= TOP + tall || x > bars + this.m.places.longest + 50) return null;
-    if (x >= right) return [r, last];
-    if (x <= margin) return last ? [r, 0] : null;
-    const t = (x - margin) / (right - margin), eased = 3 * t * t - 2 * t ** 3;
-    const near = ribbons.map(({ a, b, size }, j) => [Math.abs(y - a - (b - a) * eased), size, j]).filter(([far, size]) => far <= Math.max(size / 2, 5));
-    return near.length ? [near.sort((p, q) => p[1] - q[1])[0][2], last] : null;
+    const { margin, right, pitch, tall, ribbons, bars, longest } = this.m.places, { way, cut: { top } } = this.theme;
+    if (y < top || y >= top + tall || x > bars + longest + 50) return null;
+    if (x >= right || x <= margin) return [Math.floor((y - top) / pitch), Number(x >= right)];
+    const j = pressed(way, ribbons, (x - margin) / (right - margin), y);
+    return j < 0 ? null : [j, 1];
   }
-  says(r, c) { return this.m.cut.of(r, c === this.columns - 1); }
+  says(r, c) { return this.m.cut.of(r, c === 1); }
   spoken(r, c) { return this.says(r, c); }
-  cell(r, c) { return c === this.columns - 1 ? `${number(this.m.cut.seen.weights[r], 2)}${this.m.cut.seen.cut(r) ? " (cut)" : ""}` : ""; }
+  cell(r, c) { return c ? `${number(this.m.cut.seen.weights[r], 2)}${this.m.cut.seen.cut(r) ? " (cut)" : ""}` : ""; }
   get placed() { return new Set(this.m.rows).size === this.rows; }
   gist(cells) { return cells.length === this.rows ? largest(cells.map(([name, r, c]) => [name, this.m.cut.seen.weights[r], this.cell(r, c)])) : ""; }
   table() { return this.m.cut.table(); }
@@ -115,9 +103,12 @@ class CutMap extends Area {
     const named = (n, what) => Array.from({ length: n }, (_, i) => `${what} ${i}`);
     super({ ...m, rows: named(6, "layer"), columns: named(12, "head"), title: "widest ribbon in each head" }, theme, 6, 12);
   }
-  box(r, c) { return [this.m.places.left + c * CELL, this.m.places.top + r * CELL, CELL, CELL]; }
+  box(r, c) {
+    const { left, top } = this.m.places, { cell } = this.theme.cut;
+    return [left + c * cell, top + r * cell, cell, cell];
+  }
   hit(x, y) {
-    const { left, top } = this.m.places, [r, c] = [Math.floor((y - top) / CELL), Math.floor((x - left) / CELL)];
+    const { left, top } = this.m.places, { cell } = this.theme.cut, [r, c] = [Math.floor((y - top) / cell), Math.floor((x - left) / cell)];
     return r >= 0 && r < 6 && c >= 0 && c < 12 ? [r, c] : null;
   }
   cell(r, c) { return number(this.m.cut.seen.widest[12 * r + c], 2); }
@@ -158,10 +149,11 @@ export class Cut {
     if (before && before.text !== cut.text) this.source = null;
     if (before && (before.text !== cut.text || before.word !== cut.word)) this.forget();
     const seen = this.look(), page = Math.max(300, Math.min(860, (this.view.el.clientWidth || 868) / this.view.unit - 8)), { theme } = this.view;
-    const { marks, places, width, height } = cutMarks(seen, page, theme.heads, theme.ink, theme.roles.output);
+    const { marks, places, width, height } = cutMarks(seen, page, theme);
     const own = ["cutwords", "cutmap"].map((kind) => ({ kind, cut: this, places }));
-    if (this.isWide !== page >= BESIDE) { // on a phone the ribbons shall be high
-      this.isWide = page >= BESIDE;
+    const isWide = page >= theme.cut.beside;
+    if (this.isWide !== isWide) { // on a phone the ribbons shall be high
+      this.isWide = isWide;
       if (this.isWide) this.tools.append(this.wholes);
       else this.note.before(this.wholes);
     }
@@ -204,7 +196,7 @@ export class Cut {
 
   again() { if (this.given) this.view.show(this.given); }
 
-  forget() { [this.cuts, this.done, this.moved, this.guess, this.effects, this.wide] = [[], [], null, null, null, null]; }
+  forget() { [this.cuts, this.done, this.mended, this.moved, this.guess, this.effects, this.wide] = [[], [], "", null, null, null, null]; }
 
   // ---- what the reader does ----
 
@@ -214,7 +206,8 @@ export class Cut {
       this.view.choose("layer", r);
       return this.view.choose("head", c);
     }
-    if (c === field.columns - 1) return this.toggle([sent.layer, sent.head, seen.word, r]);
+    if (c) return this.toggle([sent.layer, sent.head, seen.word, r]);
+    if (!this.chooses) return this.view.say(this.of(r, false));
     if (!this.source) return this.view.choose("word", this.sent.words.indexOf(r));
     this.forget();
     this.word = r;
@@ -223,12 +216,14 @@ export class Cut {
 
   toggle(cut) {
     const rest = this.cuts.filter((other) => !sameCut(other, cut));
-    this.set(rest.length < this.cuts.length ? rest : this.many ? [...rest, cut] : [cut]);
+    const mends = rest.length < this.cuts.length;
+    const mended = mends || this.many || !rest.length ? "" : " The other cut is mended: two at once need the model.";
+    this.set(mends ? rest : this.many ? [...rest, cut] : [cut], [this.cuts], mended);
   }
 
-  set(cuts, before = [this.cuts]) {
+  set(cuts, before = [this.cuts], mended = "") {
     this.done.push(...before);
-    this.cuts = cuts;
+    [this.cuts, this.mended] = [cuts, mended];
     const done = (moved) => { if (this.cuts === cuts) { this.moved = moved; this.again(); } };
     if (!cuts.length) this.moved = null;
     else if (this.source) Promise.resolve(this.source.moved(cuts)).then(done);
@@ -294,7 +289,8 @@ export class Cut {
 
   of(r, ribbon) {
     const { seen } = this, [word, other] = [seen.labels[seen.word], seen.labels[r]];
-    if (!ribbon) return `press to see what “${other}” takes`;
+    if (!ribbon && r === seen.word) return `“${word}”: its ribbons are the ones you see`;
+    if (!ribbon) return this.chooses ? `press to see what “${other}” takes` : `what “${other}” takes is not stored here: that needs the model`;
     const done = seen.cut(r) === 1, first = `${word} → ${other}: weight ${number(seen.weights[r], 2)}`;
     return done ? `${first}; cut: press to mend it` : `${first}; press to cut it`;
   }
@@ -307,12 +303,13 @@ export class Cut {
       return `${first}Your guess: by ${number(100 * guess)}%. Now cut it: press on the ribbon.`;
     }
     if (!seen.moved) return "The model runs again …";
-    const [l, h, row, j] = cuts.at(-1), moved = `the last vector of ${it} moves by ${percent(seen.moved[word])}.`;
+    const [l, h, row, j] = cuts.at(-1), far = seen.moved[word], moved = `the last vector of ${it} moves by ${percent(far)}.${this.mended}`;
     if (cuts.length === 6 && cuts.every((cut, i) => sameCut(cut, [i, null, row, j]))) return `Without ${labels[row]} → ${labels[j]} in all 72 heads ${moved}`;
     if (cuts.length > 1) return `With ${cuts.length} cuts ${moved}`;
     if (row === null) return `Without layer ${l}${h === null ? "" : `, head ${h},`} ${moved}`;
     if (l !== layer || h !== seen.head) return `Without ${labels[row]} → ${labels[j]} in layer ${l}, head ${h}, ${moved}`;
-    return `Without ${labels[word]} → ${labels[j]} (${number(weights[j], 2)}) ${moved}${guess === null ? "" : ` Your guess: ${number(100 * guess)}%.`}`;
+    const verdict = weights[j] >= 0.3 && far < 0.1 ? " A wide ribbon, and little hangs on it." : weights[j] < 0.1 && far >= 0.1 ? " A thin ribbon, and much hangs on it." : "";
+    return `Without ${labels[word]} → ${labels[j]} (${number(weights[j], 2)}) ${moved}${guess === null ? "" : ` Your guess: ${number(100 * guess)}%.`}${verdict}`;
   }
 
   // What stands below the picture once one ribbon of this head is cut.
@@ -349,7 +346,7 @@ export class Cut {
     const focus = [...buttons.children].indexOf(document.activeElement) >= 0;
     this.names = names;
     buttons.replaceChildren(...made);
-    if (focus && this.guess !== null && !cuts.length) this.view.left = [0, seen.weights.indexOf(Math.max(...seen.weights)), Number(this.chooses)]; // to be cut next
+    if (focus && this.guess !== null && !cuts.length) this.view.left = [0, seen.weights.indexOf(Math.max(...seen.weights)), 1]; // to be cut next
     if (focus) (buttons.firstElementChild ?? this.view.canvas).focus({ preventScroll: true });
   }
 

@@ -16,18 +16,15 @@ from mha_course.base.numerals import number
 from mha_course.pictures.colours import INK, ROLES, head_colour
 from mha_course.pictures.fields import array_of, labels_of
 from mha_course.pictures.labels import write_title
-from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, short
+from mha_course.pictures.marks import BODY, Drawing, Path, Rect, Text, curve, short
 from mha_course.pictures.panel import Panel, Piece, Texts
 from mha_lesson.refusals import MOST, require_whole
 
 TOP, CELL = 42.0, 22.0  # where the words begin; a head in the small map
 BESIDE = 760  # from this width on the map stands beside the words
 FULL = 0.5  # a bar for half of a vector's length, or more, is full
-STEPS = 24  # straight pieces of a ribbon
 CUT, FIELD = INK + "55", INK + "22"
-_STEPS = [i / STEPS for i in range(STEPS + 1)]
-# How far along a ribbon's way each point lies, and how far down: level at both ends.
-WAY = [(1.5 * t - 1.5 * t * t + t**3, 3 * t * t - 2 * t**3) for t in _STEPS]
+GEOMETRY = {"top": TOP, "cell": CELL, "beside": BESIDE, "full": FULL}  # `cut.js` gets it
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +41,7 @@ class Cut(Panel):
         moves: (T + 2, T): how far every token's moves when a ribbon, the head, or the layer is cut.
         words: the numbers of tokens that can be chosen, in the order of the control `word`.
         cut: which of these it is, if any.
-        share: 0: ribbons as wide as their weights; 1: as what a cut of each does.
+        share: 0: ribbons as wide as their weights; 1: as what a cut of each does, on one scale.
     """
 
     labels: Any
@@ -128,9 +125,8 @@ class Cut(Panel):
 
     @property
     def shares(self) -> np.ndarray:
-        """How wide each ribbon is, as a share of all."""
-        own = self.own / max(self.own.sum(), 1e-12)
-        return (1 - self.share) * self.weights + self.share * own
+        """How wide each ribbon is; 1 is all of a row's weight."""
+        return (1 - self.share) * self.weights + self.share * self.own
 
     def draw(self, piece: Piece, space: float) -> Drawing:
         page, T, h = piece.page, len(self.labels), self.widest.shape[1]
@@ -157,7 +153,7 @@ class Cut(Panel):
         heads += [(bars - 12, "weight", "right")] * (numbers > 0)
         heads += [(bars, "last vector moves" if page >= 480 else "moves", "left")]
         drawing.add(*(Text(x, 31, name, align=align) for x, name, align in heads))
-        high = min(0.36 * tall, 136.0)  # of all ribbons together
+        high = min(0.36 * tall, 136.0)  # of all weights together
         at = min(max(y(self.word) - high / 2, TOP), TOP + tall - high)
         cut = set(range(T)) if (self.cut or 0) >= T else {self.cut}
         scissors = []
@@ -165,10 +161,12 @@ class Cut(Panel):
             a, b = at + share * high / 2, y(j)
             at += share * high
             colour = CUT if j in cut else head_colour(self.head or 0) + "CC"
-            edges = [
-                _curve(margin, right, a + d, b + d) for d in (-share * high / 2, share * high / 2)
-            ]
-            drawing.add(Path((*edges[0], *edges[1][::-1]), colour, filled=True))
+            end = min(share * high, pitch - 2)  # it ends in one word
+            upper, lower = (
+                curve(margin, right, a + side * share * high / 2, b + side * end / 2)
+                for side in (-1, 1)
+            )
+            drawing.add(Path((*upper, *lower[::-1]), colour, filled=True))
             sign = "✂" if j == self.cut else ""
             scissors.append(Text(margin + width / 2, (a + b) / 2, sign, 18, "center", bold=True))
         for j, word in enumerate(words):
@@ -225,7 +223,3 @@ class Cut(Panel):
 def percent(share: float) -> str:
     return f"{0 if share < 0.0005 else number(100 * share, 1)}%"
 
-
-def _curve(left: float, right: float, a: float, b: float) -> tuple[tuple[float, float], ...]:
-    """From (left, a) to (right, b), level at both ends."""
-    return tuple([(left + (right - left) * x, a + (b - a) * y) for x, y in WAY])

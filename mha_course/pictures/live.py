@@ -35,10 +35,10 @@ from mha_course.pictures.controls import (
     requested,
     resolved,
 )
-from mha_course.pictures.cut import Cut
+from mha_course.pictures.cut import GEOMETRY, Cut
 from mha_course.pictures.flow import Flow
 from mha_course.pictures.layout import SCREEN, WIDTH, WIDTHS, draw, size
-from mha_course.pictures.marks import SCRIPT_SIZE, SHIFTS, OwnMark, Path
+from mha_course.pictures.marks import SCRIPT_SIZE, SHIFTS, WAY, OwnMark, Path
 from mha_course.pictures.scene import Scene, scene_of
 from mha_course.pictures.states import Numbers, State
 from mha_course.pictures.tiles import BREAK
@@ -59,6 +59,8 @@ THEME = {  # colours and sizes that the script shares with still pictures
     "ink": colours.INK,
     "ribbon": [colours.RIBBON, colours.RIBBON_FAR],
     "faint": FAINT,
+    "way": WAY,
+    "cut": GEOMETRY,
     "maps": colours.ENDS,
 }
 REST = 0.15  # seconds after the last move until the states around it are sent

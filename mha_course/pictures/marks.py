@@ -15,6 +15,9 @@ from typing import Any, ClassVar
 from mha_course.base.prose import scripts
 
 SMALL, BODY = 12, 13
+_STEPS = [i / 24 for i in range(25)]
+# How far along a ribbon's way each point lies, and how far down: level at both ends.
+WAY = [(1.5 * t - 1.5 * t * t + t**3, 3 * t * t - 2 * t**3) for t in _STEPS]
 PLAIN = "#2878CC"  # bars and lines that belong to no head
 
 
@@ -217,6 +220,11 @@ def widest_of(texts: Sequence[str], size: int = SMALL) -> float:
 
 def short(text: str, most: int = 16) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def curve(left: float, right: float, a: float, b: float) -> tuple[tuple[float, float], ...]:
+    """From (left, a) to (right, b) on a ribbon's way."""
+    return tuple([(left + (right - left) * x, a + (b - a) * y) for x, y in WAY])
 
 
 def arrow(

@@ -25,7 +25,6 @@ class SvgContext {
   beginPath() { this.d = ""; }
   moveTo(x, y) { this.d += `M${x} ${y}`; }
   lineTo(x, y) { this.d += `${this.d ? "L" : "M"}${x} ${y}`; }
-  bezierCurveTo(...p) { this.d += `C${p.join(" ")}`; }
   arc(x, y, r) { this.d += `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`; }
   closePath() { this.d += "Z"; }
 

@@ -65,6 +65,7 @@ const STYLE = `
 
 const KEYS = "Arrow keys go from cell to cell, Page Up and Page Down from panel to panel, Home and End along a row. R reads the row, "
   + "C the column, P the panel; T plays the row of a map as tones, higher for more. Enter keeps a cell, Escape lets go and stops the tones.";
+const NEAR = 5; // pixels beside a dot or a bar that still choose it: a finger needs 24
 let views = 0;
 
 // ---- one view ---------------------------------------------------------------------------------------
@@ -429,8 +430,8 @@ export class View {
   }
 
   at(x, y) {
-    for (let i = 0; i < this.fields.length; i++) {
-      const cell = this.fields[i].hit(x, y);
+    for (const reach of [0, NEAR]) for (let i = 0; i < this.fields.length; i++) {
+      const cell = this.fields[i].hit(x, y, reach);
       if (cell) return [i, ...cell];
     }
     return null;

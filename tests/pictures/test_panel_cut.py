@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mha_course.pictures import layout, live
-from mha_course.pictures.colours import HEADS, INK, ROLES
+from mha_course.pictures.colours import INK, ROLES
 from mha_course.pictures.cut import FULL, Cut
 from mha_course.pictures.marks import Path, Rect, Text
 from mha_course.pictures.panels import Scene
@@ -21,7 +21,7 @@ globalThis.matchMedia = () => ({ matches: true });
 const { cutMarks } = await import("data:text/javascript;base64," + source);
 process.stdout.write(JSON.stringify(asked.map(({ seen, page, theme }) => {
   seen.cut = (j) => seen.cuts[j];
-  const { marks, width, height } = cutMarks(seen, page, ...theme);
+  const { marks, width, height } = cutMarks(seen, page, theme);
   return { marks, width, height };
 })));
 """
@@ -53,7 +53,7 @@ def test_the_browser_draws_the_marks_of_paper():
         seen = {name: getattr(one, name).ravel().tolist() for name in ("weights", "own", "widest")}
         seen |= {name: getattr(one, name) for name in ("labels", "word", "layer", "head", "share")}
         seen |= {"moved": None if cut is None else one.moves[cut].tolist(), "cuts": cuts}
-        asked.append({"seen": seen, "page": width, "theme": [HEADS, INK, ROLES["output"]]})
+        asked.append({"seen": seen, "page": width, "theme": live.THEME})
     source = base64.b64encode(live.SCRIPT.encode()).decode()
     node = shutil.which("node")
     if node is None:
@@ -98,8 +98,16 @@ def marks_of(one: Cut, kind: type, width: int = 860) -> list:
 def test_ribbons_are_as_wide_as_weights_or_as_what_a_cut_does(share):
     one = panel(7, share=share)
     wide = [path.points[-1][1] - path.points[0][1] for path in marks_of(one, Path)]
-    mixed = (1 - share) * one.weights + share * one.own / one.own.sum()
-    np.testing.assert_allclose(wide, sum(wide) * mixed / mixed.sum(), rtol=1e-9)
+    full = sum(path.points[-1][1] - path.points[0][1] for path in marks_of(panel(7), Path))
+    mixed = (1 - share) * one.weights + share * one.own
+    np.testing.assert_allclose(wide, full * mixed, rtol=1e-9)
+
+
+def test_a_ribbon_ends_in_one_word():
+    pitch = 24
+    for path in marks_of(panel(7, weights=np.eye(7)[2] * 0.94 + 0.01), Path, 310):
+        top, bottom = sorted((path.points[24][1], path.points[25][1]))
+        assert bottom - top <= pitch - 2
 
 
 @pytest.mark.parametrize("cut", [0, 6, 7, 8])

@@ -1,0 +1,91 @@
+"""What is drawn is what is hit: a press in the middle of what one sees chooses that."""
+
+import numpy as np
+import pytest
+
+from mha_course import explore
+from mha_course.explore import n00_cut
+from mha_course.pictures.live import Explorer
+from mha_course.pictures.panels import Heatmap, Scene, Words
+
+WINDOWS = {360: {"width": 360, "height": 780}, 1280: {"width": 1280, "height": 800}}
+# Points at [[what, x, y]], places on the canvas, as a pointer does; gives [what, chosen] where these differ, and how many.
+PRESS = """(c, places) => {
+  const v = c.mha, s = c.clientWidth / (v.scene.width + 4), box = c.getBoundingClientRect(), wrong = [];
+  for (const [what, x, y] of places(v)) {
+    const at = { clientX: box.left + (x + 2) * s, clientY: box.top + (y + 2) * s };
+    c.dispatchEvent(new PointerEvent("pointermove", at));
+    if (String(v.cursor) !== String(what)) wrong.push([what, v.cursor]);
+  }
+  return { wrong, count: places(v).length };
+}"""
+# Seven places on the middle line of each ribbon that is drawn.
+RIBBONS = """v => v.scene.marks.filter((m) => m.kind === "path").flatMap(({ points: p }, j) => {
+  const n = p.length / 2, high = (i) => p[2 * (n - 1 - i) + 1] - p[2 * i + 1];
+  return [2, 5, 9, 12, 15, 19, 22].filter((i) => high(i) >= 1.5).map((i) => [[0, j, 1], p[2 * i], p[2 * i + 1] + high(i) / 2]);
+})"""
+# Places on ribbons between words, where none lies above: in the left half its query is chosen, in the right its key.
+BETWEEN = """v => {
+  const f = v.fields[0], { x, w, h } = f.m;
+  return f.links.flatMap(([r, k], n) => v.theme.way.slice(1, -1).flatMap(([along, down]) => {
+    const { a, b } = f.ends(r, k), y = a + (b - a) * down, half = Number(along > 0.5);
+    const hidden = f.links.slice(n + 1).some(([r, k, weight]) => {
+      const { a, b } = f.ends(r, k);
+      return Math.abs(y - a - (b - a) * down) <= weight * (h - 2) / 2;
+    });
+    return hidden || Math.abs(along - 0.5) < 0.01 ? [] : [[[0, [r, k][half], half], x + w * along, y]];
+  }));
+}"""
+# The middles of cells, dots and bars; of those that share theirs the first.
+CELLS = """v => {
+  const places = new Map();
+  v.fields.forEach((f, i) => {
+    for (let r = 0; r < f.rows; r++) for (let k = 0; k < f.columns; k++) if (f.says(r, k) && f.constructor.name !== "Words") {
+      const [x, y, w, h] = f.box(r, k), at = [x + w / 2, y + h / 2];
+      if (!places.has(String(at))) places.set(String(at), [[i, r, k], ...at]);
+    }
+  });
+  return [...places.values()];
+}"""
+
+
+def misses(page, places: str, at_least: int = 1) -> list:
+    """What a press at these places does not choose."""
+    done = page.locator("canvas").evaluate(f"c => ({PRESS})(c, {places})")
+    assert done["count"] >= at_least
+    return done["wrong"]
+
+
+def words() -> Explorer:
+    """Ribbons between eleven words, wide and thin, that cross."""
+    draw = np.random.default_rng(7)
+    weights = draw.dirichlet(np.full(11, 0.3), 11).astype(np.float32)
+    names = [f"w{i}" for i in range(11)]
+    heat = Heatmap(weights, rows=names, columns=names, limits=(0, 1))
+    return Explorer({}, lambda: Scene(Words(heat, head=2)))
+
+
+@pytest.mark.parametrize("width", WINDOWS)
+def test_a_press_on_a_ribbon_cuts_that_ribbon(open_page, page_of, width):
+    page = open_page(page_of("cut", lambda: n00_cut.cut(offered=1)), viewport=WINDOWS[width])
+    for layer, head in ((3, 1), (0, 3), (2, 5), (5, 7), (4, 10)):
+        for name, at in (("layer", layer), ("head", head)):
+            page.get_by_role("slider", name=name, exact=True).fill(str(at))
+        assert not misses(page, RIBBONS, 20), (layer, head)
+
+
+@pytest.mark.parametrize("width", WINDOWS)
+def test_a_press_on_a_ribbon_between_words_chooses_its_words(open_page, page_of, width):
+    page = open_page(page_of("words", words), viewport=WINDOWS[width])
+    assert not misses(page, BETWEEN, 100)
+
+
+@pytest.mark.parametrize("width", WINDOWS)
+@pytest.mark.parametrize("name", ["scaling", "head_writes", "rotation", "masks"])
+def test_a_press_in_the_middle_of_a_cell_a_dot_or_a_bar_chooses_it(open_page, page_of, name, width):
+    def first() -> Explorer:
+        scene = getattr(explore, name)().first
+        return Explorer({}, lambda: scene)
+
+    page = open_page(page_of(name, first), viewport=WINDOWS[width])
+    assert not misses(page, CELLS, 10)
