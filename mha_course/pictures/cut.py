@@ -222,4 +222,3 @@ class Cut(Panel):
 
 def percent(share: float) -> str:
     return f"{0 if share < 0.0005 else number(100 * share, 1)}%"
-

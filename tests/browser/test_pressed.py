@@ -1,5 +1,6 @@
 """What is drawn is what is hit: a press in the middle of what one sees chooses that."""
 
+import ipywidgets as widgets
 import numpy as np
 import pytest
 
@@ -9,7 +10,8 @@ from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Heatmap, Scene, Words
 
 WINDOWS = {360: {"width": 360, "height": 780}, 1280: {"width": 1280, "height": 800}}
-# Points at [[what, x, y]], places on the canvas, as a pointer does; gives [what, chosen] where these differ, and how many.
+# Points at places on the canvas, [[what, x, y]], as a pointer does; [what, chosen] where these
+# differ, and how many places there are.
 PRESS = """(c, places) => {
   const v = c.mha, s = c.clientWidth / (v.scene.width + 4), box = c.getBoundingClientRect(), wrong = [];
   for (const [what, x, y] of places(v)) {
@@ -18,13 +20,14 @@ PRESS = """(c, places) => {
     if (String(v.cursor) !== String(what)) wrong.push([what, v.cursor]);
   }
   return { wrong, count: places(v).length };
-}"""
+}"""  # noqa: E501
 # Seven places on the middle line of each ribbon that is drawn.
 RIBBONS = """v => v.scene.marks.filter((m) => m.kind === "path").flatMap(({ points: p }, j) => {
   const n = p.length / 2, high = (i) => p[2 * (n - 1 - i) + 1] - p[2 * i + 1];
   return [2, 5, 9, 12, 15, 19, 22].filter((i) => high(i) >= 1.5).map((i) => [[0, j, 1], p[2 * i], p[2 * i + 1] + high(i) / 2]);
-})"""
-# Places on ribbons between words, where none lies above: in the left half its query is chosen, in the right its key.
+})"""  # noqa: E501
+# Places on ribbons between words, where none lies above: in the left half its query is chosen, in
+# the right half its key.
 BETWEEN = """v => {
   const f = v.fields[0], { x, w, h } = f.m;
   return f.links.flatMap(([r, k], n) => v.theme.way.slice(1, -1).flatMap(([along, down]) => {
@@ -35,7 +38,7 @@ BETWEEN = """v => {
     });
     return hidden || Math.abs(along - 0.5) < 0.01 ? [] : [[[0, [r, k][half], half], x + w * along, y]];
   }));
-}"""
+}"""  # noqa: E501
 # The middles of cells, dots and bars; of those that share theirs the first.
 CELLS = """v => {
   const places = new Map();
@@ -46,7 +49,7 @@ CELLS = """v => {
     }
   });
   return [...places.values()];
-}"""
+}"""  # noqa: E501
 
 
 def misses(page, places: str, at_least: int = 1) -> list:
@@ -65,13 +68,23 @@ def words() -> Explorer:
     return Explorer({}, lambda: Scene(Words(heat, head=2)))
 
 
+def some_heads() -> Explorer:
+    """Five heads of the sentence of the course."""
+    heads = ((3, 1), (0, 3), (2, 5), (5, 7), (4, 10))
+
+    def scene(n: int) -> Scene:
+        return n00_cut.scene(layer=heads[n][0], head=heads[n][1])
+
+    return Explorer({"n": widgets.IntSlider(max=len(heads) - 1)}, scene)
+
+
 @pytest.mark.parametrize("width", WINDOWS)
-def test_a_press_on_a_ribbon_cuts_that_ribbon(open_page, page_of, width):
-    page = open_page(page_of("cut", lambda: n00_cut.cut(offered=1)), viewport=WINDOWS[width])
-    for layer, head in ((3, 1), (0, 3), (2, 5), (5, 7), (4, 10)):
-        for name, at in (("layer", layer), ("head", head)):
-            page.get_by_role("slider", name=name, exact=True).fill(str(at))
-        assert not misses(page, RIBBONS, 20), (layer, head)
+def test_a_press_on_a_ribbon_cuts_that_ribbon(open_page, page_of, monkeypatch, width):
+    monkeypatch.setenv(n00_cut.EXPORT, "1")
+    page = open_page(page_of("some heads", some_heads), viewport=WINDOWS[width])
+    for n in range(5):
+        page.get_by_role("slider", name="n", exact=True).fill(str(n))
+        assert not misses(page, RIBBONS, 20), n
 
 
 @pytest.mark.parametrize("width", WINDOWS)
