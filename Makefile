@@ -102,7 +102,7 @@ test-gpu: $(FOR_TESTS)  ## tests, notebooks and bench on CUDA, in pieces; one: P
 notebooks: $(FOR_TESTS)  ## run the notebooks anew and store their outputs; one only: make notebooks NB=03
 	@$(PY) tools/notebooks.py $(NB)
 
-diagnose: $(FOR_TESTS)  ## how the checks judge and name 850 answers and 82,000 mutants
+diagnose: $(FOR_TESTS)  ## how the checks judge and name every answer, and each with one place broken
 	@$(PY) tools/diagnose.py --mutants
 
 mutants: $(FOR_TESTS)  ## breaks of core and checks that no test notices, hours; a part: OF='mha_lesson.masks*'

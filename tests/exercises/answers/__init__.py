@@ -12,8 +12,9 @@ A file for each exercise, and what it writes is what a learner could have typed:
     def _helper(x): ...  # what answers call
 
 `slips` takes all keys that `report.slips` must hold. A mistake that is a slip of the catalogue, or
-one of the `PAIRS`, is tested there and needs no answer here. Here is every right answer that people
-have written, and one of the other wrong ones for each thing that a check finds.
+one of the `PAIRS`, is tested there and needs no answer here. Here are the right answers of several
+people, without those whose every operation stands in others of the exercise, and one of the other
+wrong ones for each thing that a check finds.
 """
 
 import pkgutil

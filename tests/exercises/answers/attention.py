@@ -20,11 +20,6 @@ def by_the_book(Q, K, V):
     return torch.matmul(p_attn, V), p_attn
 
 
-def list_returned(Q, K, V):
-    w = torch.softmax(Q @ K.mT * Q.shape[-1] ** -0.5, -1)
-    return [w @ V, w]
-
-
 def einsum_attention(q, k, v):
     s = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
     a = s.softmax(dim=-1)
@@ -41,20 +36,6 @@ def exp_by_hand(Q, K, V):
     e = torch.exp(s - s.max(dim=-1, keepdim=True).values)
     w = e / e.sum(dim=-1, keepdim=True)
     return w @ V, w
-
-
-def attention_fused(Q, K, V):
-    out = F.scaled_dot_product_attention(Q, K, V)
-    eye = torch.eye(K.shape[-2], dtype=V.dtype, device=V.device).expand(*K.shape[:-1], -1)
-    return out, F.scaled_dot_product_attention(Q, K, eye)
-
-
-def attention_by_hand(Q, K, V):
-    s = torch.einsum("...id,...jd->...ij", Q, K) / Q.shape[-1] ** 0.5
-    s = s - s.max(dim=-1, keepdim=True).values
-    e = torch.exp(s)
-    w = e / e.sum(dim=-1, keepdim=True)
-    return torch.einsum("...ij,...jv->...iv", w, V), w
 
 
 def attention_in_float32(Q, K, V):
@@ -135,21 +116,10 @@ def attention_two_temporaries(Q, K, V):
     return [weights.matmul(V), weights]
 
 
-def attention_by_pytorch(Q, K, V):
-    eye = torch.eye(K.shape[-2], dtype=K.dtype, device=K.device)
-    weights = F.scaled_dot_product_attention(Q, K, eye.expand(*K.shape[:-1], -1))
-    return torch.einsum("...qk,...kv->...qv", weights, V), weights
-
-
 def weights_as_a_gradient(Q, K, V):
     S = Q @ K.transpose(-1, -2) / math.sqrt(Q.shape[-1])
     A = grad(lambda s: s.logsumexp(-1).sum())(S)
     return A @ V, A
-
-
-def output_ready_made(Q, K, V):
-    weights = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1)
-    return F.scaled_dot_product_attention(Q, K, V), weights
 
 
 def attention_log_space(Q, K, V):

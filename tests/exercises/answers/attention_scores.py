@@ -29,34 +29,15 @@ def tensor_root(Q, K):
     return Q @ K.transpose(-2, -1) / torch.sqrt(d).to(Q.device, Q.dtype)
 
 
-def broadcast_and_sum(Q, K):
-    return (Q.unsqueeze(-2) * K.unsqueeze(-3)).sum(-1) / math.sqrt(K.shape[-1])
-
-
-def root_as_a_tensor(q, k):
-    d_k = torch.tensor(k.shape[-1])
-    return q @ k.transpose(-1, -2) / torch.sqrt(d_k)
-
-
 def with_einops(query, key):
     scale = key.shape[-1] ** 0.5
     return einops.einsum(query, key, "... q d, ... k d -> ... q k") / scale
-
-
-def scaled_beforehand(Q, K):
-    root = Q.shape[-1] ** 0.25
-    return (Q / root) @ (K / root).mT
 
 
 def in_place_scale(Q, K):
     s = Q @ K.swapaxes(-1, -2)
     s /= np.sqrt(K.shape[-1])
     return s
-
-
-def writes_into_its_input(Q, K):
-    Q /= math.sqrt(Q.shape[-1])
-    return Q @ K.mT
 
 
 def row_by_row(Q, K):
@@ -147,32 +128,14 @@ def scores_tensordot(Q, K):
     return one.clone()
 
 
-def scores_fourth_roots(Q, K):
-    r = Q.shape[-1] ** 0.25
-    return (Q / r) @ (K / r).transpose(-2, -1)
-
-
 def scores_einsum(Q, K):
     scale = torch.rsqrt(torch.tensor(float(Q.shape[-1]), dtype=Q.dtype, device=Q.device))
     return torch.einsum("...td,...sd->...ts", Q * scale, K)
 
 
-def scores_linear_map(Q, K):
-    return torch.sum(Q.unsqueeze(-2) * K.unsqueeze(-3), dim=-1).div(Q.shape[-1] ** 0.5)
-
-
-def scores_nested_rows(Q, K):
-    cols = [(Q * K[..., j : j + 1, :]).sum(-1) for j in range(K.shape[-2])]
-    return torch.stack(cols, dim=-1) * float(1 / np.sqrt(Q.shape[-1]))
-
-
 def scores_polarised(Q, K):
     q, k = Q[..., :, None, :], K[..., None, :, :]
     return (q * k).mean(dim=-1) * math.sqrt(Q.shape[-1])
-
-
-def scores_keys_first(Q, K):
-    return (K @ Q.mT).mT.div(math.sqrt(K.size(-1)))
 
 
 def scores_mean_times_root(Q, K):

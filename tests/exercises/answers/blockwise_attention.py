@@ -120,18 +120,6 @@ def one_query_at_a_time(Q, K, V, block):
     return torch.stack(rows)
 
 
-def blockwise_two_passes(Q, K, V, block):
-    scale = Q.shape[-1] ** -0.5
-    top = Q.new_full((len(Q), 1), -math.inf)
-    for k in K.split(block):
-        top = torch.maximum(top, (Q @ k.T * scale).amax(-1, keepdim=True))
-    above = below = 0.0
-    for k, v in zip(K.split(block), V.split(block), strict=True):
-        e = torch.exp(Q @ k.T * scale - top)
-        above, below = above + e @ v, below + e.sum(-1, keepdim=True)
-    return above / below
-
-
 def block_two_passes(Q, K, V, block):
     blocks = list(zip(torch.split(K, block), torch.split(V, block)))
     scale = 1 / math.sqrt(Q.shape[-1])
@@ -145,18 +133,6 @@ def block_two_passes(Q, K, V, block):
         total = total + e.sum(dim=1, keepdim=True)
         mix = mix + e @ v
     return mix / total
-
-
-def block_logsumexp(Q, K, V, block):
-    lse = torch.full_like(Q[:, :1], -math.inf)
-    out = Q.new_zeros(Q.shape[0], V.shape[1])
-    for i in range(0, K.shape[0], block):
-        s = (Q / Q.shape[-1] ** 0.5) @ K[i : i + block].mT
-        here = s.logsumexp(-1, keepdim=True)
-        both = torch.logaddexp(lse, here)
-        out = out * (lse - both).exp() + (s - here).exp() @ V[i : i + block] * (here - both).exp()
-        lse = both
-    return out
 
 
 def block_column_of_ones(Q, K, V, block):
@@ -173,46 +149,6 @@ def block_column_of_ones(Q, K, V, block):
     return acc[:, :-1] / acc[:, -1:]
 
 
-def blocks_logsumexp(Q, K, V, block):
-    out, lse = None, None
-    for k, v in zip(K.split(block), V.split(block)):
-        s = Q @ k.T / Q.shape[-1] ** 0.5
-        here = s.logsumexp(1, keepdim=True)
-        part = s.softmax(1) @ v
-        if out is None:
-            out, lse = part, here
-            continue
-        both = torch.logaddexp(lse, here)
-        out = out * (lse - both).exp() + part * (here - both).exp()
-        lse = both
-    return out
-
-
-def blockwise_logaddexp(Q, K, V, block):
-    out, lse = 0, None
-    for k, v in zip(K.split(block), V.split(block)):
-        s = Q @ k.mT / Q.shape[-1] ** 0.5
-        here = s.logsumexp(-1, keepdim=True)
-        new = here if lse is None else torch.logaddexp(lse, here)
-        old = 0 if lse is None else out * (lse - new).exp()
-        out, lse = old + (s - new).exp() @ v, new
-    return out
-
-
-def block_logsumexp_2(Q, K, V, block):
-    lse, out = None, None
-    for k, v in zip(K.split(block), V.double().split(block)):
-        s = (Q @ k.T / math.sqrt(Q.shape[-1])).double()
-        part, z = s.softmax(-1) @ v, s.logsumexp(-1, keepdim=True)
-        if out is None:
-            lse, out = z, part
-        else:
-            new = torch.logaddexp(lse, z)
-            out = out * torch.exp(lse - new) + part * torch.exp(z - new)
-            lse = new
-    return out.to(V.dtype)
-
-
 def blockwise_three_passes(Q, K, V, block):
     q = Q / math.sqrt(Q.shape[-1])
     top = torch.full_like(q[:, :1], -torch.inf)
@@ -221,17 +157,6 @@ def blockwise_three_passes(Q, K, V, block):
     Z = sum(torch.exp(q @ k.T - top).sum(1, keepdim=True) for k in K.split(block))
     pairs = zip(K.split(block), V.split(block))
     return sum(torch.exp(q @ k.T - top) / Z @ v for k, v in pairs)
-
-
-def sums_beside_the_output(Q, K, V, block):
-    """The sum of the exponentials is one more column of the output."""
-    V = torch.cat((V, V.new_ones(len(V), 1)), 1)
-    largest, output = Q.new_full((len(Q), 1), -math.inf), Q.new_zeros(len(Q), V.shape[1])
-    for k, v in zip(K.split(block), V.split(block)):
-        S = Q @ k.T / math.sqrt(Q.shape[1])
-        new = torch.cat((largest, S), 1).amax(1, keepdim=True)
-        output, largest = output * (largest - new).exp() + (S - new).exp() @ v, new
-    return output[:, :-1] / output[:, -1:]
 
 
 def _running(Q, K, V, block):
@@ -274,12 +199,6 @@ def query_by_query_under_vmap(Q, K, V, block):
     return torch.vmap(one)(Q)
 
 
-def keys_beside_their_values(Q, K, V, block):
-    both = torch.cat([K, V], 1)
-    d_k = K.shape[1]
-    return _running(Q, both[:, :d_k], both[:, d_k:], block)
-
-
 def with_diagonals(Q, K, V, block):
     m, l = Q.new_full((len(Q),), -math.inf), Q.new_zeros(len(Q))
     out = Q.new_zeros(len(Q), V.shape[1])
@@ -309,16 +228,6 @@ def column_by_column(Q, K, V, block):
     return torch.stack(sums, dim=1) / total
 
 
-def ones_beside_the_values(Q, K, V, block):
-    d_k = K.shape[1]
-    m, out = Q.new_full((len(Q), 1), -math.inf), Q.new_zeros(len(Q), V.shape[1] + 1)
-    for part in torch.cat([K, V, torch.ones_like(K[:, :1])], dim=1).split(block):
-        s = Q @ part[:, :d_k].T / math.sqrt(d_k)
-        new = torch.maximum(m, s.amax(1, keepdim=True))
-        out, m = out * (m - new).exp() + (s - new).exp() @ part[:, d_k:], new
-    return out[:, :-1] / out[:, -1:]
-
-
 def blockwise_log_weights(Q, K, V, block):
     log_total, out = None, None
     for k, v in zip(K.split(block), V.split(block), strict=True):
@@ -332,19 +241,6 @@ def blockwise_log_weights(Q, K, V, block):
         out = out * (log_total - joint).exp() + part * (here - joint).exp()
         log_total = joint
     return out
-
-
-def blockwise_two_passes_2(Q, K, V, block):
-    starts = range(0, K.shape[0], block)
-    q = Q * Q.shape[-1] ** -0.5
-    top = torch.stack([(q @ K[i : i + block].T).amax(dim=1) for i in starts[:1]])[0]
-    for i in starts[1:]:
-        top = torch.maximum(top, (q @ K[i : i + block].T).amax(dim=1))
-    total, mix = 0, 0
-    for i in starts:
-        e = (q @ K[i : i + block].T - top[:, None]).exp()
-        total, mix = total + e.sum(dim=1), mix + e @ V[i : i + block]
-    return mix / total[:, None]
 
 
 @slips("holds_all_scores")

@@ -33,11 +33,6 @@ def by_tokens(T, h, d, full, near, w, size):
     return sum(one * (full + (near if T - t <= w else 0)) for t in range(T))
 
 
-def keys_and_values(T, h, d, full, near, w, size):
-    keys = values = (full * T + near * min(T, w)) * h * d
-    return size * (keys + values)
-
-
 @slips("always_the_window")
 def a_window_is_full(T, h, d, full, near, w, size):
     return 2 * h * d * size * (full * T + near * w)

@@ -50,18 +50,6 @@ def with_torchs_own(q, k, v, cache):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=keep), [k, v]
 
 
-def one_query_at_a_time(q, k, v, cache):
-    n_old = 0 if cache is None else cache[0].shape[2]
-    if cache is not None:
-        k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
-    rows = []
-    for t in range(q.shape[2]):
-        seen = n_old + t + 1
-        scores = q[:, :, t : t + 1] @ k[:, :, :seen].transpose(2, 3) / math.sqrt(q.shape[3])
-        rows.append(scores.softmax(-1) @ v[:, :, :seen])
-    return torch.cat(rows, 2), (k, v)
-
-
 def by_sdpa_and_a_mask(q, k, v, cache):
     old_k, old_v = (k[:, :, :0], v[:, :, :0]) if cache is None else cache
     k, v = torch.cat([old_k, k], -2), torch.cat([old_v, v], -2)
@@ -95,16 +83,6 @@ def cached_old_and_new(q, k, v, cache):
     return wo @ old_v + wn @ v, (torch.cat((old_k, k), 2), torch.cat((old_v, v), 2))
 
 
-def cached_fused(q, k, v, cache):
-    old = 0
-    if cache is not None:
-        old = cache[0].shape[-2]
-        k, v = (torch.cat(pair, dim=-2) for pair in zip(cache, (k, v)))
-    at = torch.arange(k.shape[-2], device=q.device)
-    keep = at[None, :] <= at[old:, None]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=keep), (k, v)
-
-
 def cached_growing(q, k, v, cache):
     n_new = q.shape[2]
     if cache is not None:
@@ -135,17 +113,6 @@ def cached_online(q, k, v, cache):
     return torch.cat(steps, dim=2), (k, v)
 
 
-def cached_token_by_token_2(q, k, v, cache):
-    keys, values = cache if cache is not None else (k[:, :, :0], v[:, :, :0])
-    out = []
-    for t in range(q.shape[2]):
-        keys = torch.cat([keys, k[:, :, t : t + 1]], dim=2)
-        values = torch.cat([values, v[:, :, t : t + 1]], dim=2)
-        w = (q[:, :, t : t + 1] @ keys.mT / math.sqrt(q.shape[-1])).softmax(-1)
-        out.append(w @ values)
-    return torch.cat(out, dim=2), (keys, values)
-
-
 def bias_of_the_lower_right(q, k, v, cache):
     from torch.nn.attention.bias import causal_lower_right
 
@@ -153,16 +120,6 @@ def bias_of_the_lower_right(q, k, v, cache):
         k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
     bias = causal_lower_right(q.shape[2], k.shape[2])
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias), (k, v)
-
-
-def cached_by_positions(q, k, v, cache):
-    n_old = 0 if cache is None else cache[0].shape[2]
-    if n_old:
-        k, v = (torch.cat(pair, dim=2) for pair in zip(cache, (k, v), strict=True))
-    key = torch.arange(k.shape[2], device=q.device)
-    query = torch.arange(q.shape[2], device=q.device) + n_old
-    keep = key <= query[:, None]
-    return [F.scaled_dot_product_attention(q, k, v, attn_mask=keep), [k, v]]
 
 
 @slips("error:cat_axes")
@@ -343,10 +300,6 @@ def cached_dict(q, k, v, cache):
         torch.ones(n, m, dtype=torch.bool, device=q.device).triu(m - n + 1), -math.inf
     )
     return s.softmax(-1) @ v, {"k": k, "v": v}
-
-
-def _blocked(n, m, device):
-    return torch.ones(n, m, dtype=torch.bool, device=device).triu(m - n + 1)
 
 
 @slips("error:error_RuntimeError", "old_cache_changed")

@@ -31,13 +31,6 @@ def row_lists(n_new, n_cached, window):
     return torch.tensor(rows)
 
 
-def two_comparisons(n_new, n_cached, window):
-    query = torch.arange(n_cached, n_cached + n_new)[:, None]
-    key = torch.arange(n_cached + n_new)
-    blocked = key > query
-    return blocked if window is None else blocked | (query - key >= window)
-
-
 def rows_of_a_square(n_new, n_cached, window):
     n = n_cached + n_new
     blocked = torch.ones(n, n, dtype=torch.bool).triu(1)
@@ -63,27 +56,12 @@ def cmask_cells(n_new, n_cached, window):
     return mask
 
 
-def cmask_rows_of_all(n_new, n_cached, window):
-    n = n_cached + n_new
-    back = torch.arange(n)[:, None] - torch.arange(n)[None, :]
-    limit = n if window is None else window
-    return ((back < 0) | (back >= limit))[n_cached:]
-
-
 def mask_by_rolling(n_new, n_cached, window):
     n = n_cached + n_new
     band = torch.ones(n, n, dtype=torch.bool).tril()
     if window is not None:
         band = band & ~torch.ones(n, n, dtype=torch.bool).tril(-window)
     return torch.logical_not(band[n_cached:])
-
-
-def cmask_band(n_new, n_cached, window):
-    total = n_cached + n_new
-    band = torch.ones(total, total, dtype=torch.bool).tril()
-    if window is not None:
-        band = band.triu(1 - window)
-    return ~band[n_cached:]
 
 
 def mask_band(n_new, n_cached, window):

@@ -18,10 +18,6 @@ def compare(T):
     return i[None, :] > i[:, None]
 
 
-def not_tril(T):
-    return ~torch.tril(torch.ones(T, T, dtype=torch.bool))
-
-
 def loops(T):
     m = torch.zeros(T, T, dtype=torch.bool)
     for i in range(T):

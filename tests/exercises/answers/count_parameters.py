@@ -22,21 +22,12 @@ def from_modules(d_model, n_heads, d_k):
     return sum(p.numel() for layer in layers for p in layer.parameters())
 
 
-def four(d_model, n_heads, d_k):
-    return 4 * d_model * n_heads * d_k
-
-
 def per_head(d, h, k):
     return sum(3 * d * k for _ in range(h)) + (h * k) * d
 
 
 def by_integer_division(d, h, k):
     return 8 * d * h * k // 2
-
-
-def on_meta(d_model, n_heads, d_k):
-    a = torch.empty(3 * n_heads * d_k, d_model, device="meta")
-    return a.numel() + torch.empty(d_model, n_heads * d_k, device="meta").numel()
 
 
 def shifted(d, h, k):
@@ -49,11 +40,6 @@ def with_reduce(d, h, k):
 
 def with_int(d, h, k):
     return int(4.0 * d * h * k)
-
-
-def parameters_by_shapes(d_model, n_heads, d_k):
-    shapes = [(n_heads * d_k, d_model)] * 3 + [(d_model, n_heads * d_k)]
-    return sum(math.prod(s) for s in shapes)
 
 
 def count_layers(d_model, n_heads, d_k):
@@ -69,11 +55,6 @@ def count_meta(d_model, n_heads, d_k):
     with torch.device("meta"):
         shapes = torch.empty(3 * wide, d_model), torch.empty(d_model, wide)
     return sum(math.prod(s.shape) for s in shapes)
-
-
-def count_per_head(d_model, n_heads, d_k):
-    per_head = 3 * d_k * d_model + d_model * d_k
-    return sum(per_head for _ in range(n_heads))
 
 
 def params_meta(d_model, n_heads, d_k):

@@ -43,22 +43,6 @@ def repeated_by_einops(q, k):
     return torch.einsum("bhqd,bhkd->bhqk", q, k) * k.shape[-1] ** -0.5
 
 
-def head_by_head(q, k):
-    g = q.shape[1] // k.shape[1]
-    heads = [q[:, i] @ k[:, i // g].mT for i in range(q.shape[1])]
-    return torch.stack(heads, 1) / math.sqrt(q.shape[-1])
-
-
-def repeated(q, k):
-    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-
-
-def by_an_axis_more(q, k):
-    groups = q.unflatten(1, (k.shape[1], -1))
-    return (groups @ k.unsqueeze(2).mT).flatten(1, 2) / q.shape[-1] ** 0.5
-
-
 def grouped_by_index(q, k):
     of_head = [i * k.shape[1] // q.shape[1] for i in range(q.shape[1])]
     return q.matmul(k[:, of_head].mT).div(math.sqrt(k.shape[-1]))
@@ -81,31 +65,15 @@ def grouped_fold(q, k):
     return (folded @ k.transpose(-2, -1)).view(B, h, T, k.shape[2]) / math.sqrt(d)
 
 
-def grouped_broadcast(q, k):
-    q = q.unflatten(1, (k.shape[1], -1)) / q.shape[-1] ** 0.5
-    return (q @ k.unsqueeze(2).mT).flatten(1, 2)
-
-
 def grouped_interpolated(q, k):
     h = q.shape[1]
     index = torch.arange(h, device=q.device) * k.shape[1] // h
     return torch.einsum("bhqd,bhkd->bhqk", q, k[:, index]) / math.sqrt(q.shape[-1])
 
 
-def grouped_long_queries(q, k):
-    B, h, T, d = q.shape
-    s = q.reshape(B, k.shape[1], -1, d) @ k.mT
-    return s.reshape(B, h, T, k.shape[2]) / math.sqrt(d)
-
-
 def grouped_by_views(q, k):
     q = q.unflatten(1, (k.shape[1], -1))
     return (q @ k.unsqueeze(2).mT / math.sqrt(q.shape[-1])).flatten(1, 2)
-
-
-def grouped_by_index_2(q, k):
-    owner = [i // (q.shape[1] // k.shape[1]) for i in range(q.shape[1])]
-    return einops.einsum(q, k[:, owner], "b h i d, b h j d -> b h i j") * q.shape[-1] ** -0.5
 
 
 @slips("error:broadcast_shapes")

@@ -22,37 +22,6 @@ def exp_and_clamp(scores, mask):
     return e / e.sum(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
 
 
-def finite_then_blank(scores, mask):
-    w = scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1)
-    return w.masked_fill(mask, 0.0)
-
-
-def nan_to_num(scores, mask):
-    return torch.nan_to_num(scores.masked_fill(mask, float("-inf")).softmax(-1))
-
-
-def smallest_then_zeroed(scores, mask):
-    return scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1) * ~mask
-
-
-def where_everywhere(scores, mask):
-    low = torch.where(mask, -torch.inf, scores)
-    top = low.amax(-1, keepdim=True).detach()
-    top = torch.where(top.isinf(), 0.0, top)
-    e = torch.exp(low - top)
-    z = e.sum(-1, keepdim=True)
-    return torch.where(z > 0, e / torch.where(z > 0, z, 1.0), 0.0).to(scores.dtype)
-
-
-def one_more_key(scores, mask):
-    """A key that only an empty row may look at; its column is cut off again."""
-    mask = mask.expand(scores.shape)
-    extra = torch.zeros_like(scores[..., :1])
-    s = torch.cat((scores, extra), -1)
-    m = torch.cat((mask, ~mask.all(-1, keepdim=True)), -1)
-    return s.masked_fill(m, float("-inf")).softmax(-1)[..., :-1]
-
-
 def in_blocks_of_rows(scores, mask):
     flat, m = (
         scores.reshape(-1, scores.shape[-1]),
@@ -65,16 +34,6 @@ def in_blocks_of_rows(scores, mask):
         else:
             rows.append(s.masked_fill(blocked, -math.inf).softmax(0))
     return torch.stack(rows).reshape(scores.shape)
-
-
-def fill_softmax_fill(scores, mask):
-    w = scores.masked_fill(mask, float("-inf")).softmax(-1)
-    return w.masked_fill(mask.all(-1, keepdim=True), 0.0)
-
-
-def smallest_then_zero(scores, mask):
-    w = torch.softmax(scores.masked_fill(mask, torch.finfo(scores.dtype).min), dim=-1)
-    return torch.where(mask, torch.zeros_like(w), w)
 
 
 def by_hand(scores, mask):
@@ -112,11 +71,6 @@ def by_attention(scores, mask):
     return w * (~dead)
 
 
-def with_where(scores, mask):
-    w = torch.where(mask, float("-inf"), scores).softmax(dim=-1)
-    return torch.where(mask.all(dim=-1, keepdim=True), 0.0, w).to(scores.dtype)
-
-
 def in_place(scores, mask):
     scores.masked_fill_(mask, float("-inf"))
     return torch.nan_to_num(F.softmax(scores, -1), nan=0.0)
@@ -142,54 +96,11 @@ def softmax_in_place(s, m):
     return s.softmax(-1).masked_fill(empty, 0)
 
 
-def masked_by_where(scores, mask):
-    low = torch.where(mask, torch.finfo(scores.dtype).min, scores)
-    e = torch.where(mask, 0.0, (low - low.amax(-1, keepdim=True)).exp())
-    total = e.sum(-1, keepdim=True)
-    return e / torch.where(total > 0, total, 1.0)
-
-
-def msoftmax_with_big_negative(scores, mask):
-    low = torch.finfo(scores.dtype).min
-    p = torch.softmax(torch.where(mask, torch.full_like(scores, low), scores), dim=-1)
-    return p * (~mask).to(p.dtype)
-
-
-def msoftmax_stable_exp(scores, mask):
-    s = scores.masked_fill(mask, torch.finfo(scores.dtype).min)
-    e = (s - s.amax(-1, keepdim=True).detach()).exp().masked_fill(mask, 0.0)
-    total = e.sum(-1, keepdim=True)
-    return e / torch.where(total == 0, torch.ones_like(total), total)
-
-
-def softmax_in_place_2(scores, mask):
-    empty = mask.all(dim=-1, keepdim=True)
-    scores.masked_fill_(mask & ~empty, -math.inf)
-    return scores.softmax(dim=-1).masked_fill(empty, 0.0)
-
-
 def softmax_in_pieces(scores, mask):
     lowest = torch.finfo(scores.dtype).min
     s = scores.where(~mask, lowest)
     w = s.softmax(-1)
     return w * (~mask).to(w.dtype)
-
-
-def msoft_two_fills(scores, mask):
-    neg = torch.finfo(scores.dtype).min
-    w = F.softmax(scores.masked_fill(mask, neg), dim=-1)
-    return w.masked_fill(mask, 0.0)
-
-
-def msoftmax_nan_to_num(scores, mask):
-    s = torch.where(mask, -torch.inf, scores)
-    return s.softmax(-1).nan_to_num(0.0)
-
-
-def softmax_where_twice(scores, mask):
-    mask = mask.expand_as(scores)
-    safe = torch.where(mask, torch.finfo(scores.dtype).min, scores)
-    return torch.where(mask, 0.0, safe.softmax(dim=-1))
 
 
 def softmax_by_exp(scores, mask):

@@ -15,17 +15,9 @@ def transpose_reshape(x):
     return x.transpose(1, 2).reshape(B, T, H * D)
 
 
-def cat_heads(x):
-    return torch.cat(list(x.unbind(1)), dim=-1)
-
-
 def contiguous_view(x):
     b, h, t, d = x.size()
     return x.permute(0, 2, 1, 3).contiguous().view(b, t, -1)
-
-
-def flatten_last(x):
-    return x.transpose(1, 2).flatten(2)
 
 
 def flatten_moved(x):
@@ -40,32 +32,13 @@ def by_fold(x):
     return functools.reduce(lambda a, b: torch.concat((a, b), -1), x.swapaxes(0, 1))
 
 
-def through_features(x):
-    B, h, T, d = x.shape
-    return x.transpose(2, 3).reshape(B, h * d, T).mT
-
-
 def permute_and_reshape(x):
     B, h, T, d_k = x.shape
     return x.permute(0, 2, 1, 3).reshape(B, T, h * d_k)
 
 
-def contiguous_view_2(x):
-    b, h, t, d = x.size()
-    return x.transpose(1, 2).contiguous().view(b, t, -1)
-
-
-def concatenated(x):
-    return torch.cat([x[:, i] for i in range(x.shape[1])], dim=-1)
-
-
 def merged_by_einops(x):
     return einops.rearrange(x, "b h t d -> b t (h d)")
-
-
-def concatenated_below(x):
-    b, h, t, d = x.shape
-    return x.mT.reshape(b, h * d, t).transpose(1, 2)
 
 
 def with_einops_reduce(x):
@@ -107,14 +80,6 @@ def merge_in_place(x):
 
 def merge_features_first(x):
     return x.mT.flatten(1, 2).mT
-
-
-def merge_into_empty(x):
-    B, h, T, d_k = x.shape
-    out = x.new_empty(B, T, h, d_k)
-    for i in range(h):
-        out[:, :, i] = x[:, i]
-    return out.flatten(start_dim=2)
 
 
 @slips("one_place")

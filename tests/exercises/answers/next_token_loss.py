@@ -15,19 +15,9 @@ def flat_cross_entropy(logits, tokens):
     return F.cross_entropy(logits[:, :-1].reshape(-1, V), tokens[:, 1:].reshape(-1).long())
 
 
-def channels_second(logits, tokens):
-    return F.cross_entropy(logits[:, :-1].transpose(1, 2), tokens[:, 1:].long())
-
-
 def gathered(logits, tokens):
     logp = logits[:, :-1].log_softmax(-1)
     return -logp.gather(-1, tokens[:, 1:, None].long()).mean()
-
-
-def by_logsumexp_and_gather(logits, tokens):
-    lg = logits[:, :-1].double()
-    own = lg.gather(-1, tokens[:, 1:, None]).squeeze(-1)
-    return (lg.logsumexp(-1) - own).mean().to(logits.dtype)
 
 
 def ignoring_the_last(logits, tokens):
@@ -49,12 +39,6 @@ def cross_entropy_moved(logits, tokens):
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), tokens[:, 1:].to(torch.int64))
 
 
-def by_logsumexp(logits, tokens):
-    x, y = logits[:, :-1], tokens[:, 1:].long()
-    hit = F.one_hot(y, x.shape[-1]).to(x.dtype)
-    return (x.logsumexp(-1) - (x * hit).sum(-1)).mean()
-
-
 def by_loops_and_a_sum(logits, tokens):
     total, count = 0.0, 0
     for row, ids in zip(logits, tokens, strict=True):
@@ -67,10 +51,6 @@ def by_loops_and_a_sum(logits, tokens):
 def by_the_module(logits, tokens):
     loss = nn.CrossEntropyLoss()
     return loss(logits[:, :-1, :].flatten(0, 1), tokens[:, 1:].flatten().long())
-
-
-def next_token_loss_again(logits, tokens):
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
 
 
 def with_a_distribution(logits, tokens):
@@ -123,11 +103,6 @@ def loss_ignored_last(logits, tokens):
     return F.cross_entropy(logits.mT, answers)
 
 
-def loss_by_logsumexp(logits, tokens):
-    z, t = logits[:, :-1], tokens[:, 1:, None]
-    return (z.logsumexp(-1) - z.gather(2, t)[..., 0]).mean()
-
-
 def loss_logsumexp_3(logits, tokens):
     pred, target = logits[:, :-1].double(), tokens[:, 1:]
     picked = pred.gather(-1, target.unsqueeze(-1)).squeeze(-1)
@@ -138,12 +113,6 @@ def loss_by_one_hot(logits, tokens):
     z = logits[:, :-1]
     hot = F.one_hot(tokens[:, 1:], z.shape[-1]).bool()
     return -z.log_softmax(-1)[hot].mean()
-
-
-def loss_logsumexp_4(logits, tokens):
-    predictions, answers = logits[:, :-1], tokens[:, 1:].unsqueeze(-1)
-    given = predictions.gather(-1, answers).squeeze(-1)
-    return (predictions.logsumexp(dim=-1) - given).mean()
 
 
 def loss_one_hot(logits, tokens):

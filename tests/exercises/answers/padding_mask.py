@@ -16,29 +16,9 @@ def arange_compare(lengths, T):
     return (torch.arange(T, device=lengths.device) >= lengths[:, None])[:, None, None]
 
 
-def view_compare(lengths, T):
-    pos = torch.arange(T, device=lengths.device).view(1, 1, 1, T)
-    return pos >= lengths.view(-1, 1, 1, 1)
-
-
-def expanded(lengths, T):
-    idx = torch.arange(T, device=lengths.device).expand(len(lengths), T)
-    return ~(idx < lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(2)
-
-
 def comparing_a_sum(lengths, T):
     ones = torch.ones(len(lengths), 1, 1, T, device=lengths.device, dtype=torch.int64)
     return ones.cumsum(-1) > lengths.reshape(-1, 1, 1, 1)
-
-
-def row_by_row(lengths, T):
-    return torch.stack([torch.arange(T, device=lengths.device).ge(n) for n in lengths]).unflatten(
-        0, (-1, 1, 1)
-    )
-
-
-def by_less(lengths, T):
-    return torch.lt(lengths[:, None, None, None] - 1, torch.arange(T, device=lengths.device))
 
 
 def arange_and_compare(lengths, T):
@@ -50,16 +30,6 @@ def by_loop(lengths, T):
     for b, n in enumerate(lengths.tolist()):
         mask[b, :, :, n:] = True
     return mask
-
-
-def not_smaller(lengths, T):
-    positions = torch.arange(T).to(lengths)
-    return ~(positions.view(1, 1, 1, T) < lengths.view(-1, 1, 1, 1))
-
-
-def by_cumulating(lengths, T):
-    ones = torch.ones(lengths.shape[0], T, device=lengths.device)
-    return (ones.cumsum(-1) > lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(1)
 
 
 def with_scatter(lengths, T):
@@ -83,16 +53,6 @@ def of_the_package_too(lengths, T):
     return padding_mask(lengths, T)
 
 
-def padding_by_lists(lengths, T):
-    rows = [[[[t >= n for t in range(T)]]] for n in lengths.tolist()]
-    return torch.tensor(rows, device=lengths.device).view(len(rows), 1, 1, T)
-
-
-def padding_cumulative(lengths, T):
-    ones = torch.ones(lengths.shape[0], T, dtype=torch.long, device=lengths.device)
-    return (ones.cumsum(dim=1) > lengths.unsqueeze(1))[:, None, None]
-
-
 def padding_searching(lengths, T):
     pos = torch.arange(T, device=lengths.device).reshape(1, 1, 1, T)
     return torch.logical_not(torch.lt(pos, lengths.reshape(-1, 1, 1, 1)))
@@ -114,16 +74,6 @@ def padding_not_real(lengths, T):
     real = torch.arange(1, T + 1, device=lengths.device) <= lengths.reshape(-1, 1, 1, 1)
     real.logical_not_()
     return real
-
-
-def padding_cumsum(lengths, T):
-    ones = torch.ones(len(lengths), T, dtype=torch.long, device=lengths.device)
-    return (ones.cumsum(1) > lengths[:, None])[:, None, None]
-
-
-def padding_cumsum_2(lengths, T):
-    pos = torch.ones(len(lengths), T, dtype=torch.long, device=lengths.device).cumsum(1) - 1
-    return torch.logical_not(pos < lengths.unsqueeze(-1)).unsqueeze(1).unsqueeze(1)
 
 
 def padding_by_vmap(lengths, T):

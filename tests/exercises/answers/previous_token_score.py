@@ -32,11 +32,6 @@ def by_shifted_eye(w):
     return (w * eye).sum((1, 2)).div(T - 1)
 
 
-def a_loop_of_heads(A):
-    T = A.shape[-1]
-    return torch.stack([sum(a[t, t - 1] for t in range(1, T)) / (T - 1) for a in A])
-
-
 def with_a_shifted_identity(weights):
     T = weights.shape[-1]
     where = torch.diag_embed(torch.ones(T - 1), offset=-1).to(weights)
@@ -53,16 +48,6 @@ def with_gathering(weights):
     return weights[:, 1:].gather(-1, index).squeeze(-1).mean(-1)
 
 
-def previous_by_einsum(weights):
-    below = weights[:, 1:, :-1]
-    return torch.einsum("hii->h", below) / below.shape[-1]
-
-
-def previous_loop(weights):
-    T = weights.shape[-1]
-    return torch.stack([weights[:, t, t - 1] for t in range(1, T)]).mean(dim=0)
-
-
 def previous_flat(weights):
     h, T, _ = weights.shape
     return weights.flatten(1)[:, T :: T + 1].mean(-1)
@@ -73,11 +58,6 @@ def previous_masked_sum(weights):
     below = torch.eye(T, device=weights.device, dtype=weights.dtype).roll(1, 0)
     below[0] = 0
     return (weights * below).sum(dim=(1, 2)) / (T - 1)
-
-
-def previous_in_place(weights):
-    weights[:, 0] = 0
-    return weights.diagonal(offset=-1, dim1=1, dim2=2).mean(-1)
 
 
 def previous_trace_2(weights):

@@ -14,21 +14,6 @@ def chunked(X, W):
     return (X @ W.T).chunk(3, dim=-1)
 
 
-def linear_split(X, W_qkv):
-    return F.linear(X, W_qkv).split(X.shape[-1], dim=-1)
-
-
-def three_products(X, W_qkv):
-    W_q, W_k, W_v = W_qkv.chunk(3, dim=0)
-    return X @ W_q.T, X @ W_k.T, X @ W_v.T
-
-
-def sliced(X, W_qkv):
-    d = X.shape[2]
-    out = torch.einsum("btd,ed->bte", X, W_qkv)
-    return out[..., :d], out[..., d : 2 * d], out[..., 2 * d :]
-
-
 def three_products_2(X, W_qkv):
     d = X.shape[-1]
     W_q, W_k, W_v = W_qkv[:d], W_qkv[d : 2 * d], W_qkv[2 * d :]
@@ -51,18 +36,8 @@ def a_real_layer(X, W):
     return torch.tensor_split(layer(X), 3, dim=2)
 
 
-def transposed_blocks(X, W):
-    return tuple((block @ X.mT).mT for block in W.chunk(3))
-
-
 def three_products_3(X, W):
     return [X @ w.T for w in W.view(3, -1, W.shape[1])]
-
-
-def from_the_left(X, W):
-    y = (W @ X.mT).mT
-    d = W.shape[1]
-    return y[..., :d], y[..., d:-d], y[..., -d:]
 
 
 def einsum_three(X, W):
@@ -88,19 +63,10 @@ def with_unflatten(X, W):
     return W.unflatten(0, (3, -1)).matmul(X.mT[:, None]).mT.unbind(1)
 
 
-def project_by_unflatten(X, W_qkv):
-    return tuple(torch.einsum("btd,ked->kbte", X, W_qkv.unflatten(0, (3, -1))))
-
-
 def project_slices(X, W_qkv):
     d = X.size(2)
     out = torch.matmul(X, W_qkv.t())
     return [out[:, :, 0:d], out[:, :, d : 2 * d], out[:, :, 2 * d :]]
-
-
-def project_three(X, W_qkv):
-    wq, wk, wv = W_qkv.split(X.shape[-1])
-    return X @ wq.mT, X @ wk.mT, X @ wv.mT
 
 
 def project_unflatten(X, W_qkv):
@@ -117,11 +83,6 @@ def project_parallel(X, W_qkv):
 def project_by_bmm(X, W_qkv):
     W = rearrange(W_qkv, "(s o) i -> s i o", s=3)
     return tuple(torch.einsum("bti,sio->sbto", X, W))
-
-
-def project_three_products(X, W_qkv):
-    d_model = X.size(2)
-    return [torch.einsum("btd,od->bto", X, W) for W in W_qkv.split(d_model)]
 
 
 @slips("results_102", "weight_reshaped")

@@ -72,17 +72,6 @@ def with_complex_numbers(x, positions):
     return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
 
 
-def pair_by_pair_2(x, positions):
-    out = x.clone()
-    half = x.shape[-1] // 2
-    for i in range(half):
-        angle = positions.double() / 10_000 ** (i / half)
-        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-        out[..., i] = x[..., i] * cos - x[..., i + half] * sin
-        out[..., i + half] = x[..., i] * sin + x[..., i + half] * cos
-    return out
-
-
 def turned(x, positions):
     half = x.shape[-1] // 2
     speed = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
@@ -125,15 +114,6 @@ def rotate_half_style(x, positions):
     return (x * angle.cos() + turned * angle.sin()).to(x.dtype)
 
 
-def rotate_complex(x, positions):
-    half = x.shape[-1] // 2
-    i = torch.arange(half, dtype=torch.float64, device=x.device)
-    ang = torch.outer(positions.double(), torch.exp(-i / half * math.log(1e4)))
-    z = torch.complex(x[..., :half].double(), x[..., half:].double())
-    z = z * torch.polar(torch.ones_like(ang), ang)
-    return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
-
-
 def rotate_matrices(x, positions):
     half = x.shape[-1] // 2
     i = torch.arange(half, device=x.device, dtype=torch.float64)
@@ -165,14 +145,6 @@ def rotate_in_place(x, positions):
     return x
 
 
-def rotate_complex_2(x, positions):
-    a, b = x.double().chunk(2, dim=-1)
-    n = a.shape[-1]
-    theta = positions.double()[:, None] * 1e4 ** -(torch.arange(n, device=x.device).double() / n)
-    z = torch.complex(a, b) * torch.polar(torch.ones_like(theta), theta)
-    return torch.cat([z.real, z.imag], dim=-1).to(x.dtype)
-
-
 def rotate_as_complex(x, positions):
     half = x.shape[-1] // 2
     inv = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
@@ -180,15 +152,6 @@ def rotate_as_complex(x, positions):
     z = torch.complex(x[..., :half].double(), x[..., half:].double())
     z = z * torch.polar(torch.ones_like(ang), ang)
     return torch.cat([z.real, z.imag], dim=-1).to(x.dtype)
-
-
-def rotate_complex_3(x, positions):
-    h = x.shape[-1] // 2
-    z = torch.complex(x[..., :h].double(), x[..., h:].double())
-    e = torch.arange(h, dtype=torch.float64, device=x.device) / h
-    phase = positions.double()[:, None] * torch.exp(-e * math.log(10000.0))
-    z = z * torch.polar(torch.ones_like(phase), phase)
-    return torch.cat((z.real, z.imag), -1).to(x.dtype)
 
 
 def rotate_as_complex_2(x, positions):

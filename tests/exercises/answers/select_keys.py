@@ -33,16 +33,6 @@ def by_rank(scores, n):
     return (rank >= n) | future
 
 
-def row_by_row(index_scores, n_keep):
-    T = index_scores.shape[-1]
-    blocked = torch.ones_like(index_scores, dtype=torch.bool)
-    for t in range(T):
-        seen = index_scores[..., t, : t + 1]
-        best = seen.topk(min(n_keep, t + 1), dim=-1).indices
-        blocked[..., t, :].scatter_(-1, best, False)
-    return blocked
-
-
 def counting_the_higher(s, n):
     T = s.shape[-1]
     seen = torch.ones(T, T, dtype=torch.bool, device=s.device).tril()

@@ -14,10 +14,6 @@ def view_transpose(x, n_heads):
     return x.reshape(B, T, n_heads, D // n_heads).transpose(1, 2)
 
 
-def stack_chunks(x, n_heads):
-    return torch.stack(x.chunk(n_heads, dim=-1), dim=1)
-
-
 def unflatten(x, n_heads):
     return x.unflatten(-1, (n_heads, -1)).permute(0, 2, 1, 3).contiguous()
 
@@ -26,15 +22,6 @@ def einops_split(x, n_heads):
     from einops import rearrange
 
     return rearrange(x, "b t (h d) -> b h t d", h=n_heads)
-
-
-def loop_fill(x, n_heads):
-    B, T, D = x.shape
-    d = D // n_heads
-    out = x.new_empty(B, n_heads, T, d)
-    for i in range(n_heads):
-        out[:, i] = x[:, :, i * d : (i + 1) * d]
-    return out
 
 
 def features_first(x, n_heads):
@@ -62,16 +49,6 @@ def assigned(x, n_heads):
     for c in range(D):
         out[:, c // out.shape[-1], :, c % out.shape[-1]] = x[:, :, c]
     return out
-
-
-def view_transpose_2(x, n_heads):
-    B, T, D = x.shape
-    return x.view(B, T, n_heads, D // n_heads).transpose(1, 2)
-
-
-def by_slices(x, n_heads):
-    d_k = x.shape[-1] // n_heads
-    return torch.stack([x[:, :, i * d_k : (i + 1) * d_k] for i in range(n_heads)], dim=1)
 
 
 def by_einops(x, n_heads):
@@ -112,16 +89,6 @@ def with_swapaxes(x, n_heads):
     return x.unflatten(2, [n_heads, x.size(2) // n_heads]).swapaxes(1, 2).clone()
 
 
-def split_by_gather(x, n_heads):
-    columns = torch.arange(x.shape[-1], device=x.device).view(n_heads, -1)
-    return x[..., columns].movedim(-2, 1)
-
-
-def split_unfold(x, n_heads):
-    d_k = x.shape[-1] // n_heads
-    return x.unfold(-1, d_k, d_k).movedim(2, 1)
-
-
 def split_cat_tokens(x, n_heads):
     B, T, C = x.shape
     return torch.cat(x.chunk(n_heads, dim=-1), dim=1).view(B, n_heads, T, C // n_heads)
@@ -131,13 +98,6 @@ def split_by_index(x, n_heads):
     columns = torch.arange(x.shape[-1], device=x.device).reshape(n_heads, 1, -1)
     rows = torch.arange(x.shape[1], device=x.device).reshape(1, -1, 1)
     return x[:, rows, columns]
-
-
-def split_by_index_2(x, n_heads):
-    d_k = x.shape[-1] // n_heads
-    idx = torch.arange(n_heads * d_k, device=x.device).view(n_heads, 1, d_k)
-    rows = torch.arange(x.shape[1], device=x.device).view(1, -1, 1)
-    return x[:, rows, idx]
 
 
 def split_named(x, n_heads):

@@ -20,16 +20,6 @@ def einsum_slabs(heads, W_o):
     return torch.einsum("bhtd,ohd->bto", heads, W_o.reshape(-1, h, d))
 
 
-def concat_after_all(heads, W_o):
-    return heads.transpose(1, 2).flatten(2) @ W_o.T
-
-
-def einops_einsum(heads, W_o):
-    return einops.einsum(
-        heads, rearrange(W_o, "m (h d) -> m h d", h=heads.shape[1]), "b h t d, m h d -> b t m"
-    )
-
-
 def accumulated(heads, W_o):
     B, h, T, d = heads.shape
     out = heads.new_zeros(B, T, len(W_o))
@@ -38,22 +28,12 @@ def accumulated(heads, W_o):
     return out
 
 
-def summed_after_matmul(heads, W_o):
-    slabs = W_o.T.unflatten(0, (heads.shape[1], heads.shape[3]))
-    return einops.reduce(heads @ slabs, "b h t m -> b t m", "sum")
-
-
 def a_loop(heads, W_o):
     B, h, T, d_k = heads.shape
     out = torch.zeros(B, T, W_o.shape[0], dtype=heads.dtype, device=heads.device)
     for i in range(h):
         out += heads[:, i] @ W_o[:, i * d_k : (i + 1) * d_k].T
     return out
-
-
-def concatenated_after_all(heads, W_o):
-    B, h, T, d_k = heads.shape
-    return heads.transpose(1, 2).reshape(B, T, h * d_k) @ W_o.T
 
 
 def stacked_sum(heads, W_o):
@@ -81,22 +61,9 @@ def with_padding_instead_of_slabs(heads, W_o):
     return out
 
 
-def writes_tensordot(heads, W_o):
-    W = W_o.T.reshape(heads.shape[1], heads.shape[3], -1)
-    return torch.tensordot(heads, W, dims=([1, 3], [0, 1]))
-
-
 def writes_concat(heads, W_o):
     B, h, T, d = heads.shape
     return heads.transpose(1, 2).contiguous().view(B, T, h * d) @ W_o.t()
-
-
-def writes_plus(heads, W_o):
-    B, h, T, d = heads.shape
-    out = torch.zeros(B, T, W_o.shape[0], dtype=heads.dtype, device=heads.device)
-    for i in range(h):
-        out = out + F.linear(heads[:, i], W_o[:, i * d : i * d + d])
-    return out
 
 
 def writes_einsum(heads, W_o):
@@ -119,11 +86,6 @@ def writes_backwards(heads, W_o):
     return out
 
 
-def writes_functional(heads, W_o):
-    blocks = W_o.chunk(heads.shape[1], dim=1)
-    return torch.stack([F.linear(z, w) for z, w in zip(heads.unbind(1), blocks)]).sum(0)
-
-
 def writes_reduce(heads, W_o):
     blocks = einops.rearrange(W_o, "m (h d) -> h d m", h=heads.shape[1])
     return einops.reduce(heads @ blocks, "b h t m -> b t m", "sum")
@@ -136,13 +98,6 @@ def writes_broadcast(heads, W_o):
 
 def writes_plain(heads, W_o):
     return F.linear(heads.transpose(1, 2).flatten(2), W_o)
-
-
-def writes_named(heads, W_o):
-    slabs = rearrange(W_o, "m (h d) -> h m d", h=heads.shape[1])
-    return einops.reduce(
-        einops.einsum(heads, slabs, "b h t d, h m d -> b h t m"), "b h t m -> b t m", "sum"
-    )
 
 
 @slips("fixed_dtype")

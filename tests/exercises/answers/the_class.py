@@ -57,44 +57,6 @@ class WithSdpa(_Base):
         return self.w_o(self.merge(out))
 
 
-class NoBias(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        for name in ("w_q", "w_k", "w_v", "w_o"):
-            setattr(self, name, nn.Linear(d_model, d_model, bias=False))
-
-    def forward(self, x, mask=None):
-        from einops import rearrange
-
-        q, k, v = (
-            rearrange(f(x), "b t (h d) -> b h t d", h=self.n_heads)
-            for f in (self.w_q, self.w_k, self.w_v)
-        )
-        s = torch.einsum("bhid,bhjd->bhij", q, k) / q.shape[-1] ** 0.5
-        if mask is not None:
-            s = s.masked_fill(mask, torch.finfo(s.dtype).min)
-        w = s.softmax(-1)
-        if mask is not None:
-            w = w.masked_fill(mask, 0.0)
-        return self.w_o(rearrange(w @ v, "b h t d -> b t (h d)"))
-
-
-class LoopOverHeads(_Base):
-    def forward(self, x, mask=None):
-        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
-        outs = []
-        for i in range(self.n_heads):
-            cut = slice(i * self.d_k, (i + 1) * self.d_k)
-            s = q[..., cut] @ k[..., cut].mT / math.sqrt(self.d_k)
-            m = None
-            if mask is not None:
-                full = mask.expand(x.shape[0], self.n_heads, x.shape[1], x.shape[1])
-                m = full[:, i]
-            outs.append(self.weights(s, m) @ v[..., cut])
-        return self.w_o(torch.cat(outs, -1))
-
-
 class HeadByHead(nn.Module):
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -167,10 +129,6 @@ class _Plain(_Base):
         q, k, v = (self.split(part) for part in self.project(x))
         w = self.weigh(self.scale(q @ k.transpose(-2, -1)), mask)
         return self.w_o(self.merge(w @ v))
-
-
-class Inherited(_Plain):
-    pass
 
 
 class WithADropoutOfZero(_Plain):
@@ -281,52 +239,14 @@ class WithBuffers(nn.Module):
         return self.w_o(torch.cat(torch.einsum("bhij,bhjd->bhid", w, v).unbind(1), -1))
 
 
-class KeepsItsWeights(_Base):
+class KeepsItsWeights(_Plain):
     """Stores the last attention weights, as one does to plot them."""
 
-    def __init__(self, d_model, n_heads):
-        super().__init__(d_model, n_heads)
-        self.attention_weights = None
+    attention_weights = None
 
-    def forward(self, x, mask=None):
-        q, k, v = (
-            einops.rearrange(layer(x), "b t (h d) -> b h t d", h=self.n_heads)
-            for layer in (self.w_q, self.w_k, self.w_v)
-        )
-        scores = q @ k.mT / q.shape[-1] ** 0.5
-        if mask is not None:
-            scores = scores.masked_fill(mask, -torch.inf)
-        self.attention_weights = scores.softmax(-1).nan_to_num(0.0)
-        return self.w_o(einops.rearrange(self.attention_weights @ v, "b h t d -> b t (h d)"))
-
-
-def _zero_rows(scores, mask):
-    if mask is None:
-        return scores.softmax(-1)
-    scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min)
-    return scores.softmax(-1).masked_fill(mask, 0.0)
-
-
-class ByHeads(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        for name in ("w_q", "w_k", "w_v", "w_o"):
-            self.add_module(name, nn.Linear(d_model, d_model, bias=name == "w_o"))
-        self.parts = [
-            slice(i * d_model // n_heads, (i + 1) * d_model // n_heads) for i in range(n_heads)
-        ]
-
-    def forward(self, x, mask=None):
-        h = len(self.parts)
-        B, T, _ = x.shape
-        if mask is not None:
-            mask = mask.expand(B, h, T, T)
-        Q, K, V = self.w_q(x), self.w_k(x), self.w_v(x)
-        contexts = []
-        for i, part in enumerate(self.parts):
-            s = Q[..., part] @ K[..., part].mT * Q[..., part].shape[-1] ** -0.5
-            contexts.append(_zero_rows(s, None if mask is None else mask[:, i]) @ V[..., part])
-        return self.w_o(torch.cat(contexts, -1))
+    def weigh(self, scores, mask):
+        self.attention_weights = super().weigh(scores, mask)
+        return self.attention_weights
 
 
 class MhaEinsum(_Base):
@@ -341,36 +261,13 @@ class MhaEinsum(_Base):
         return self.w_o(torch.einsum("bhqk,bkhd->bqhd", w, v).flatten(-2))
 
 
-class MaskInPlace(_Base):
-    def forward(self, x, mask=None):
-        B, T, d_model = x.shape
-        q, k, v = (
-            w(x).view(B, T, self.n_heads, -1).transpose(1, 2)
-            for w in (self.w_q, self.w_k, self.w_v)
-        )
-        scores = q @ k.mT / math.sqrt(q.shape[-1])
+class MaskInPlace(_Plain):
+    def weigh(self, scores, mask):
         if mask is None:
-            mask = torch.zeros(T, T, dtype=torch.bool, device=x.device)
+            return scores.softmax(-1)
         blocked_rows = mask.all(dim=-1, keepdim=True)
         mask &= ~blocked_rows
-        weights = scores.masked_fill(mask, -math.inf).softmax(-1).masked_fill(blocked_rows, 0)
-        return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
-
-
-class OneLineEach(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        for name in "qkvo":
-            self.add_module(f"w_{name}", nn.Linear(d_model, d_model, bias=name != "k"))
-        self.shape = (n_heads, d_model // n_heads)
-
-    def forward(self, x, mask=None):
-        projections = self.w_q, self.w_k, self.w_v
-        q, k, v = (m(x).unflatten(-1, self.shape).transpose(1, 2) for m in projections)
-        s = q @ k.mT * self.shape[1] ** -0.5
-        b = torch.zeros_like(s, dtype=torch.bool) if mask is None else mask.expand_as(s)
-        w = s.where(~b, torch.finfo(s.dtype).min).softmax(-1).where(~b, 0.0)
-        return self.w_o(torch.cat((w @ v).unbind(1), -1))
+        return scores.masked_fill(mask, -math.inf).softmax(-1).masked_fill(blocked_rows, 0)
 
 
 class _Whole(_Base):
@@ -379,19 +276,6 @@ class _Whole(_Base):
             return scores.softmax(dim=-1)
         blocked = mask.all(dim=-1, keepdim=True)
         return scores.masked_fill(mask & ~blocked, -math.inf).softmax(-1).masked_fill(blocked, 0)
-
-
-class PytorchInside(_Whole):
-    def forward(self, x, mask=None):
-        q, k, v = (self.split(w(x)) for w in (self.w_q, self.w_k, self.w_v))
-        if mask is None:
-            y = F.scaled_dot_product_attention(q, k, v)
-        else:
-            # Blocked rows may look everywhere; what they saw is blanked.
-            blocked = mask.all(dim=-1, keepdim=True)
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | blocked)
-            y = torch.where(blocked, torch.zeros_like(y), y)
-        return self.w_o(torch.cat([y[:, i] for i in range(self.n_heads)], dim=-1))
 
 
 class MHAHeadByHead(_Base):
@@ -553,33 +437,24 @@ class OfParameters(nn.Module):
 
 
 @slips("stays")
-class HeadsAttendHeads(_Whole):
-    def forward(self, x, mask=None):
-        B, T, C = x.shape
-        shape = (B, T, self.n_heads, self.d_k)
-        q, k, v = self.w_q(x).view(shape), self.w_k(x).view(shape), self.w_v(x).view(shape)
-        s = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.d_k)
-        if mask is not None and mask.shape == s.shape:
-            s = s.masked_fill(mask, -math.inf)
-        return self.w_o((s.softmax(-1) @ v).reshape(B, T, C))
+class HeadsAttendHeads(_Plain):
+    def split(self, x):
+        return x.view(*x.shape[:2], self.n_heads, self.d_k)
 
+    def merge(self, x):
+        return x.flatten(2)
 
-class _WithEinops(_Base):
-    def core(self, q, k, v, mask):
-        if mask is None:
-            return F.scaled_dot_product_attention(q, k, v)
-        mask = mask.expand(*q.shape[:-1], k.shape[-2])
-        empty = mask.all(-1, keepdim=True)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask | empty)
-        return y.masked_fill(empty, 0)
+    def weigh(self, scores, mask):
+        same = mask is not None and mask.shape == scores.shape
+        return super().weigh(scores, mask if same else None)
 
 
 @slips("one_place")
-class NoneWithoutMask(_WithEinops):
+class NoneWithoutMask(_Plain):
     def forward(self, x, mask=None):
         q, k, v = self.heads(x)
         if mask is not None:
-            return self.w_o(self.merge(self.core(q, k, v, mask)))
+            return self.w_o(self.merge(self.weigh(self.scale(q @ k.mT), mask) @ v))
 
 
 @slips("one_place")
@@ -631,33 +506,23 @@ class OneLayerForThree(_Base):
 
 
 @slips("error:broadcast_shapes")
-class MHAMaskUnsqueezed(_Whole):
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / q.shape[-1] ** 0.5
-        if mask is not None:
-            mask = mask.unsqueeze(1)
-            scores = scores.masked_fill(mask, float("-inf"))
-        out = torch.softmax(scores, -1) @ v
-        return self.w_o(out.transpose(1, 2).flatten(2))
+class MHAMaskUnsqueezed(_Plain):
+    def weigh(self, scores, mask):
+        return super().weigh(scores, None if mask is None else mask.unsqueeze(1))
 
 
 @slips("truth_of_a_tensor")
-class TruthOfMask(_WithEinops):
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        keep = ~mask if mask else None
-        return self.w_o(self.merge(F.scaled_dot_product_attention(q, k, v, attn_mask=keep)))
+class TruthOfMask(_Plain):
+    def weigh(self, scores, mask):
+        return super().weigh(scores, mask if mask else None)
 
 
 @slips("mask_ignored", "thrown_away")
-class MaskThrownAway(_WithEinops):
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        s = q @ k.mT * self.d_k**-0.5
+class MaskThrownAway(_Plain):
+    def weigh(self, scores, mask):
         if mask is not None:
-            s.masked_fill(mask, -math.inf)
-        return self.w_o(self.merge(s.softmax(-1) @ v))
+            scores.masked_fill(mask, -math.inf)
+        return scores.softmax(-1)
 
 
 @slips("gradient_stops")
@@ -669,69 +534,57 @@ class DetachedBesideAMask(_Base):
 
 
 @slips("values")
-class OutputOnValues(_WithEinops):
+class OutputOnValues(_Plain):
     def forward(self, x, mask=None):
-        q, k = self.split(self.w_q(x)), self.split(self.w_k(x))
-        v = self.split(self.w_o(self.w_v(x)))
-        return self.merge(self.core(q, k, v, mask))
+        q, k, v = (self.split(y) for y in (self.w_q(x), self.w_k(x), self.w_o(self.w_v(x))))
+        return self.merge(self.weigh(self.scale(q @ k.mT), mask) @ v)
 
 
 @slips("made_by_qkk", "no_scale")
-class NoScaleKeysForValues(_Base):
-    def forward(self, x, mask=None):
-        q, k, v = map(self.split, (self.w_q(x), self.w_k(x), self.w_k(x)))
-        return self.w_o(self.merge(_zero_rows(q @ k.mT, mask) @ v))
+class NoScaleKeysForValues(_Plain):
+    def scale(self, scores):
+        return scores
+
+    def project(self, x):
+        return self.w_q(x), self.w_k(x), self.w_k(x)
 
 
 @slips("not_split", "error:broadcast_shapes")
-class MhaOneHead(_Whole):
-    def forward(self, x, mask=None):
-        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
-        s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-        if mask is not None:
-            s = s.masked_fill(mask, -1e9)
-        return self.w_o(s.softmax(-1) @ v)
+class MhaOneHead(_Plain):
+    split = merge = staticmethod(lambda x: x)
+
+    def scale(self, scores):
+        return scores / math.sqrt(self.w_q.in_features)
 
 
 @slips("remembers")
-class MhaStateful(_Base):
-    def __init__(self, d_model, n_heads):
-        super().__init__(d_model, n_heads)
-        self.k_cache = self.v_cache = None
+class MhaStateful(_Plain):
+    held = None
 
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        if self.k_cache is not None and self.k_cache.shape[0] == k.shape[0]:
-            k = torch.cat((self.k_cache, k), dim=2)
-            v = torch.cat((self.v_cache, v), dim=2)
-        self.k_cache, self.v_cache = k.detach(), v.detach()
-        s = q @ k.mT * q.shape[-1] ** -0.5
-        if mask is None:
-            mask = torch.zeros_like(s, dtype=torch.bool)
-        dead = mask.all(-1, keepdim=True)
-        w = s.masked_fill(mask & ~dead, -math.inf).softmax(-1).masked_fill(dead, 0.0)
-        return self.w_o((w @ v).transpose(1, 2).flatten(-2))
+    def project(self, x):
+        q, k, v = super().project(x)
+        if self.held is not None and self.held.shape[1] == len(x):
+            k, v = torch.cat((self.held, torch.stack((k, v))), dim=2)
+        self.held = torch.stack((k, v)).detach()
+        return q, k, v
 
 
 @slips("nan_gradient")
-class MhaNanGradient(_Whole):
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        s = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
+class MhaNanGradient(_Plain):
+    def weigh(self, scores, mask):
         if mask is not None:
-            bias = torch.zeros(mask.shape, dtype=s.dtype, device=s.device)
-            s = s + bias.masked_fill(mask, -math.inf)
-        return self.w_o(self.merge(s.softmax(-1).nan_to_num(0.0) @ v))
+            bias = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
+            scores = scores + bias.masked_fill(mask, -math.inf)
+        return scores.softmax(-1).nan_to_num(0.0)
 
 
 @slips("returns_tuple")
-class MhaPairAveraged(_Whole):
+class MhaPairAveraged(_Plain):
+    def weigh(self, scores, mask):
+        return super().weigh(scores, mask).mean(1, keepdim=True)
+
     def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        w = self.safe_softmax(q @ k.transpose(-2, -1) / math.sqrt(self.d_k), mask).mean(
-            1, keepdim=True
-        )
-        return self.w_o(self.merge(w @ v)), w.squeeze(1)
+        return super().forward(x, mask), x
 
 
 @slips("shape")
@@ -773,50 +626,27 @@ class NumpyHeads(_Whole):
 
 
 @slips("more_than_asked")
-class GivesPair(_Whole):
+class GivesPair(_Plain):
     def forward(self, x, mask=None):
-        B, T, d = x.shape
-        q, k, v = self.heads(x)
-        s = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
-        if mask is None:
-            mask = torch.zeros_like(s, dtype=torch.bool)
-        empty = mask.all(-1, keepdim=True)
-        w = s.masked_fill(mask & ~empty, -torch.inf).softmax(-1).masked_fill(empty, 0)
-        return self.w_o((w @ v).transpose(1, 2).reshape(B, T, d)), w.mean(dim=1)
+        return super().forward(x, mask), self.split(x).mean(dim=1)
 
 
 @slips("mask_ignored", "error:broadcast_shapes")
 class KeepsFirstMask(_Base):
-    def __init__(self, d_model, n_heads):
-        super().__init__(d_model, n_heads)
-        self.mask = None
+    mask = None
 
-    def forward(self, x, mask=None):
-        B, T, d_model = x.shape
+    def weights(self, scores, mask):
         if self.mask is None:
-            if mask is None:
-                mask = torch.zeros(T, T, dtype=torch.bool, device=x.device)
-            self.mask = mask
-        q, k, v = self.heads(x)
-        scores = q @ k.mT / math.sqrt(q.shape[-1])
-        dead = self.mask.all(dim=-1, keepdim=True)
-        scores = scores.masked_fill(self.mask & ~dead, -math.inf)
-        weights = scores.softmax(-1).masked_fill(dead, 0.0)
-        return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
+            none = scores.new_zeros(scores.shape[-2:], dtype=torch.bool)
+            self.mask = none if mask is None else mask
+        return super().weights(scores, self.mask)
 
 
 @slips("thrown_away")
-class ScaleNotKept(_Whole):
-    def forward(self, x, mask=None):
-        B, T, d_model = x.shape
-        q, k, v = self.heads(x)
-        scores = q @ k.mT
-        scores / math.sqrt(q.shape[-1])
-        if mask is None:
-            mask = torch.zeros_like(scores, dtype=torch.bool)
-        dead = mask.all(dim=-1, keepdim=True)
-        weights = scores.masked_fill(mask & ~dead, -math.inf).softmax(-1).masked_fill(dead, 0)
-        return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, d_model))
+class ScaleNotKept(_Plain):
+    def scale(self, scores):
+        scores / math.sqrt(self.d_k)
+        return scores
 
 
 @slips("without_w_o")
@@ -838,26 +668,20 @@ class LowForHalf(_Short):
 
 
 @slips("scale_after_softmax")
-class ScaledAfterwards(_Whole):
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
-        scores = q @ k.mT
-        if mask is not None:
-            scores = scores.masked_fill(mask, -1e9)
-        weights = scores.softmax(-1) / math.sqrt(self.d_k)
-        if mask is not None:
-            weights = weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
-        return self.w_o((weights @ v).transpose(1, 2).flatten(2))
+class ScaledAfterwards(_Plain):
+    def scale(self, scores):
+        return scores
+
+    def weigh(self, scores, mask):
+        return super().weigh(scores, mask) / math.sqrt(self.d_k)
 
 
 @slips("never_split")
-class ScaledAndNeverSplit(ScaledAfterwards):
-    def forward(self, x, mask=None):
-        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
-        scores = q @ k.mT / math.sqrt(self.d_k)
+class ScaledAndNeverSplit(_Plain):
+    split = merge = staticmethod(lambda x: x)
+
+    def weigh(self, scores, mask):
         if mask is not None:
             scores = scores.masked_fill(mask, -math.inf)
         weights = scores.softmax(-1)
-        if mask is not None:
-            weights = weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
-        return self.w_o(weights @ v)
+        return weights if mask is None else weights.masked_fill(mask.all(-1, keepdim=True), 0.0)
