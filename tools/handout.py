@@ -4,7 +4,7 @@
     python tools/handout.py print [--short] [NUMBER ...]       build/print/NN_….html
     python tools/handout.py nbgrader [NUMBER ...]              build/nbgrader/source/…
     python tools/handout.py otter [NUMBER ...]                 build/otter/…
-    python tools/handout.py learners [NUMBER ...]              build/learners/…, without outputs
+    python tools/handout.py learners [--no-solutions] [NUMBER ...]   build/learners/…, bare
 
 All of it is made from the stored notebooks; nothing is run. Slides hold the open thread, with --all
 the second readings too; paper holds both, with --short the open thread. Both are single files that
@@ -12,6 +12,7 @@ load nothing from anywhere. `make slides` and `make print` call this.
 """
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -106,7 +107,12 @@ def otter(path: Path) -> str:
 
 def for_learners(path: Path) -> str:
     """A notebook without outputs: a guess comes before its answer. Another file as it is."""
-    return without_outputs(path.read_bytes()).decode()
+    if "--no-solutions" not in sys.argv or path.suffix != ".ipynb":
+        return without_outputs(path.read_bytes()).decode()
+    notebook = notebooks.read(path)
+    for cell in notebook.cells:
+        cell.source = SOLUTION.sub("", cell.source) if cell.cell_type == "markdown" else cell.source
+    return without_outputs(notebooks.nbformat.writes(notebook).encode()).decode()
 
 
 def main() -> None:
@@ -126,6 +132,9 @@ def main() -> None:
         name = path.name if make is for_learners else f"{path.stem}{ending}"
         (target / name).write_text(make(path), encoding="utf-8", newline="\n")
         print(target.relative_to(BUILD.parent) / name)
+    shutil.copy(
+        notebooks.FOLDER.parent / "LICENSE", BUILD / folder
+    )  # its terms go with what leaves the house
     if make is for_learners:  # progress is kept here; empty, it conflicts with no update
         (BUILD / folder / RECORD).write_text("{}\n")
 

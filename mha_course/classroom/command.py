@@ -1,6 +1,6 @@
 """Who solved what: judges a folder of submitted notebooks and sums up the class.
 
-    mha-lesson classroom FOLDER [--roster CLASS.csv] [--assigned 1,2,5]
+    mha-lesson classroom FOLDER [--roster CLASS.csv] [--assigned 1-6,11]
 
 A learner is a subfolder, or a line of the roster. Every answer is judged in a process and a folder
 of its own, with limits on time, memory and disk, in the strongest sandbox that the system has. A
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     )
     parser.add_argument("folder", type=Path, help="holds the notebooks, at any depth")
     parser.add_argument("--roster", type=Path, help="CSV: name, then what names their files")
-    parser.add_argument("--assigned", help="exercises, 1,2,5 or names; or a file that holds them")
+    parser.add_argument("--assigned", help="exercises, 1-6,11 or names; or a file that holds them")
     parser.add_argument("--due", help="what changed after 2026-12-01 or 2026-12-01T18:00 is late")
     parser.add_argument("--out", type=Path, default=Path("classroom_report"))
     parser.add_argument("--seconds", type=float, default=300, help="for each notebook")
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
             print("Interrupted. What has been run is kept: the same command goes on from here.")
     pages.save(rows, options.out)
     print(pages.words(rows))
-    print(f"\nSaved in {options.out}: index.html, learners/, five tables for a spreadsheet (CSV)")
+    print(f"\nSaved in {options.out}: index.html, learners/, six tables for a spreadsheet (CSV)")
     return rows
 
 
@@ -88,12 +88,17 @@ def assigned(exercises: str | None) -> tuple[str, ...]:
         return NAMES
     path = Path(exercises)
     text = path.read_text(encoding="utf-8-sig") if path.is_file() else exercises
-    words = {*re.findall(r"\w+", text)}
-    known = {name: {name} for name in ALL}
-    known |= {e.name: {e.name, str(e.number)} for e in EXERCISES}
-    if unknown := sorted(words - set().union(*known.values())):
+    numbers = {e.number: e.name for e in EXERCISES if e.number}
+    named, unknown = set(), []
+    for word in re.split(r"[,;\s]+", text.strip(",; \t\r\n")):
+        first, last = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?|.*", word).groups()
+        span = range(int(first), int(last or first) + 1) if first else ()
+        found = {numbers[n] for n in span if n in numbers} | ({word} & {*ALL})
+        named |= found
+        unknown += [word] if not found or not {*span} <= {*numbers} else []
+    if unknown:
         raise SystemExit(
-            f"--assigned takes numbers of exercises and their names, {NAMES[0]} or silence; "
+            f"--assigned takes exercises by number, 3 or 1-6, and by name, {NAMES[0]} or silence; "
             f"got {', '.join(unknown)}."
         )
-    return tuple(name for name in ALL if words & known[name])
+    return tuple(name for name in ALL if name in named)

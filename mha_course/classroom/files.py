@@ -67,11 +67,13 @@ class Learner:
         name: as it is shown.
         notebooks: those that count: the latest of each.
         others: every other file and why it does not count.
+        listed: what the roster has in its columns, by their names.
     """
 
     name: str
     notebooks: list[HandIn] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)
+    listed: dict[str, str] = field(default_factory=dict)
 
 
 def shown(text: str) -> str:
@@ -92,8 +94,8 @@ def learners(
     says before the number (`ada_03_splitting_into_heads.ipynb`), or else its whole name. What lies
     in the folder of the report is nobody's. What is taken out of archives lies in `unpacked`.
     """
-    listed = _roster(roster) if roster else {}
-    everybody = {name: Learner(name) for name in listed}
+    columns, listed = _roster(roster) if roster else ({}, {})
+    everybody = {name: Learner(name, listed=columns[name]) for name in listed}
     files = [(path, path.relative_to(folder)) for path in sorted(_files(folder, report))]
     numbers = defaultdict(set)
     for name, number in (_learner_of(file) for _, file in files):
@@ -257,10 +259,11 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def _roster(path: Path) -> dict[str, list[str]]:
-    """Name -> what their files' paths hold: a CSV, the first column is the learner's name.
+def _roster(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
+    """Name -> its columns, and name -> what their files' paths hold, of a CSV.
 
-    Further columns (a user name, an e-mail address, a number) name the learner's files, too.
+    The first column is the learner's name. Further ones (a user name, an e-mail address, a number)
+    name the learner's files, too.
     """
     try:
         text = [line for line in _text(path.read_bytes()).splitlines() if line.strip()]
@@ -269,9 +272,12 @@ def _roster(path: Path) -> dict[str, list[str]]:
         lines = list(csv.reader(text, delimiter=between))
     except (OSError, csv.Error) as error:
         raise SystemExit(f"The roster {path} cannot be read as CSV: {error}.") from error
-    rows = [row for line in lines if (row := [c for cell in line if (c := cell.strip())])]
-    if rows and rows[0][0].casefold() in ("learner", "name", "student"):
-        rows = rows[1:]
+    lines = [line for cells in lines if any(line := [cell.strip() for cell in cells])]
+    headed = bool(lines) and lines[0][0].casefold() in ("learner", "name", "student")
+    head = lines.pop(0) if headed else ["learner"]
+    # Canvas writes the most points of each column below its head.
+    lines = [line for line in lines if line[0].casefold() != "points possible"]
+    rows = [[cell for cell in line if cell] for line in lines]
     if not rows:
         raise SystemExit(f"The roster {path} names nobody: one learner a line is expected.")
     names = [shown(row[0]) for row in rows]
@@ -283,7 +289,8 @@ def _roster(path: Path) -> dict[str, list[str]]:
     for of_one in texts:  # Canvas writes lovelaceada
         *first, last = " ".join(of_one[:1]).split() or [""]
         of_one += ["".join([last, *first]), "".join([*first, last])] if first else []
-    return dict(zip(names, texts, strict=True))
+    columns = [dict(zip(head, line, strict=False)) for line in lines]
+    return dict(zip(names, columns, strict=True)), dict(zip(names, texts, strict=True))
 
 
 def _text(raw: bytes) -> str:

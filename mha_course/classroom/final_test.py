@@ -1,17 +1,19 @@
-"""A final test for a class: a notebook, the same on paper, and the key apart.
+"""A final test for a class: a notebook and the same on paper, to hand out; the key apart.
 
-    mha-lesson test --notebooks 01-06 --seed 7
+    mha-lesson test --notebooks 01-06
 
-It writes a new folder, and so nothing over anything. Exercises come in another layout than the
-course's, and questions from the bank, without those that the notebooks answer at their ends. The
-same seed gives the same test. What is handed in is judged by `mha-lesson classroom`, as far as it
-is code; for the rest the key says what a full answer holds.
+It writes two new folders, and so nothing over anything. Exercises come in another layout than the
+course's, and questions from the bank, without those that the notebooks answer at their ends. Only
+the teacher learns the seed: whoever has it, and this package, can make the key. What is handed in
+is judged by `mha-lesson classroom`, as far as it is code; for the rest the key says what a full
+answer holds.
 """
 
 import argparse
 import inspect
 import random
 import re
+import secrets
 from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -36,9 +38,10 @@ HEAD = """# {title}
 
 Write your answers into this notebook: code in place of the dots, the rest below each question.
 No notebook of the course, and no check, is at hand. {points}."""
+ON_PAPER = "Write your answers on these sheets.\n\nName: " + "_" * 40
 SETUP = "import math\n\nimport torch\nimport torch.nn.functional as F"
 ANSWER = "*Your answer:*"
-ROOM = "<br>" * 7  # on paper
+LINE = '<div style="height: 2.2em; border-bottom: 1px solid #999"></div>'
 
 
 class Part(NamedTuple):
@@ -108,12 +111,13 @@ def test(title: str, some: Sequence[Part]) -> NotebookNode:
 
 
 def on_paper(paper: NotebookNode) -> NotebookNode:
-    """With room to write."""
+    """With a line for the name, and room to write."""
     for cell in paper.cells:
+        cell.source = re.sub(r"Write your answers into(.|\n)*? at hand\.", ON_PAPER, cell.source)
         if cell.source == ANSWER:
-            cell.source = ROOM
-        elif cell.cell_type == "code" and cell.source != SETUP:
-            cell.source = cell.source.replace("...", "\n" * 8 + "    #")
+            cell.source = LINE * 4
+        elif cell.cell_type == "code":
+            cell.source = cell.source.replace("...", "\n" * 8 + "\N{NO-BREAK SPACE}")
     return paper
 
 
@@ -130,21 +134,21 @@ def notebook(cells: list[NotebookNode]) -> NotebookNode:
 
 
 def write(numbers: Sequence[str], seed: int, out: Path) -> tuple[Path, list[Exercise]]:
-    """Writes test, paper and key into a new folder; gives it, and the exercises."""
+    """Writes test and paper into a new folder, the key beside it; gives it, and the exercises."""
     exercises, questions = chosen(numbers, seed)
     first, last = numbers[0], numbers[-1]
     span = f"notebooks {first} to {last}" if first != last else f"notebook {first}"
-    title, some = f"Final test on {span} (seed {seed})", [*parts(exercises, questions)]
-    folder = free_path(out / f"final_test{seed}")
-    folder.mkdir(parents=True)
-    notebook = test(title, some)
+    title, some = f"Final test on {span}", [*parts(exercises, questions)]
+    folder = free_path(out / "final_test")
+    notebook, named = test(title, some), f"{title}, seed {seed}"
     files = {
-        f"{folder.name}.ipynb": nbformat.writes(notebook) + "\n",
-        f"{folder.name}.html": printed(on_paper(notebook), title),
-        f"{folder.name}_key.html": printed(key(title, some), f"{title}: the key"),
+        folder / "final_test.ipynb": nbformat.writes(notebook) + "\n",
+        folder / "final_test.html": printed(on_paper(notebook), title),
+        free_path(out / f"{folder.name}_key") / "key.html": printed(key(named, some), named),
     }
-    for name, text in files.items():
-        write_whole(folder / name, text.encode())
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text.encode())
     return folder, exercises
 
 
@@ -155,13 +159,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--notebooks", default="01-06", help="one, 04, or from one to another")
-    parser.add_argument("--seed", default="0", help="a whole number: another one, another test")
+    parser.add_argument("--seed", help="a whole number, for the same test again; else one is drawn")
     parser.add_argument("--out", type=Path, default=Path(), help="where the new folder goes")
     options = parser.parse_args(arguments)
-    if not re.fullmatch(r"\d{1,9}", options.seed):
-        raise ValueError(f"--seed takes a whole number from 0 on; got {say(options.seed)}.")
-    folder, exercises = write(books(options.notebooks), int(options.seed), options.out)
-    print(f"Written: {folder}: the test (.ipynb), the same on paper (.html), the key (_key.html).")
+    seed = options.seed or str(secrets.randbelow(10**9))
+    if not re.fullmatch(r"\d{1,9}", seed):
+        raise ValueError(f"--seed takes a whole number from 0 on; got {say(seed)}.")
+    folder, exercises = write(books(options.notebooks), int(seed), options.out)
+    print(f"Written: {folder}, to hand out: the test as a notebook, and on paper (.html).")
+    print(f"For you alone: {folder}_key, and the seed, {seed}, from which it can be made again.")
     if exercises:
         names = ",".join(exercise.name for exercise in exercises)
         print(f"What is handed in: mha-lesson classroom FOLDER --assigned {names}")

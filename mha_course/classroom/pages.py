@@ -55,6 +55,12 @@ def save(rows: list[Row], out: Path) -> None:
            ([r.learner.name, *map(r.state, asked), *r.points.values(), r.done, sandbox([r]),
              "; ".join(r.notes)] for r in rows)
     )  # fmt: skip
+    columns = max((list(r.learner.listed) for r in rows), key=len) or ["learner"]
+    listed = [{columns[0]: r.learner.name} | r.learner.listed for r in rows]
+    _table(out / "points.csv", [*columns, *points, "all"],
+           ([*(of_one.get(c, "") for c in columns), *r.points.values(), r.done]
+            for r, of_one in zip(rows, listed, strict=True))
+    )  # fmt: skip
     _table(out / "slips.csv",
            ["exercise", "slip", "what the code does", "a question", "learners", "who"],
            ([s.exercise, s.key, s.does, s.asks, len(s.answers), "; ".join(s.answers)]
@@ -95,7 +101,7 @@ def sandbox(rows: list[Row]) -> str:
 
 def _table(path: Path, head: list[str], lines: Iterable[list[object]]) -> None:
     file = io.StringIO(newline="")
-    writer = csv.writer(file)
+    writer = csv.writer(file, quoting=csv.QUOTE_ALL)  # also where ; separates
     writer.writerow(head)
     writer.writerows([_no_formula(cell) for cell in line] for line in lines)
     write_whole(path, file.getvalue().encode("utf-8-sig"))  # spreadsheets look for the mark

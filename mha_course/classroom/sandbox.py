@@ -27,6 +27,7 @@ CRASHED = "stopped before its end (memory, or a crash)"
 SAMPLE = 0.05  # seconds of work that tell how busy the machine is
 CHECK_EVERY = 0.2  # seconds between two looks at the disk
 MOST_FILES = 20_000
+MOST_PROCESSES = 200  # threads of one process count as one; a notebook's answers need a handful
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # What of a Linux system a Python needs, wherever it comes from. No homes, no sockets, no /etc.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store",
@@ -111,6 +112,8 @@ def _watch(process: subprocess.Popen, work: Path, limits: Limits, stop: Event) -
                 return f"{STOPPED} {passed:.0f} s"
         if _on_disk(work) + _without_name(process.pid) > limits.disk_mb * 1e6:
             return f"stopped: more than {limits.disk_mb:g} MB on the disk"
+        if len(_family(process.pid)) > MOST_PROCESSES:
+            return f"stopped: more than {MOST_PROCESSES} processes"
         if _in_memory(process.pid) > limits.memory_gb * 2**30:
             return f"stopped: more than {limits.memory_gb:g} GB of memory in all"
     return "" if process.returncode == 0 else CRASHED

@@ -515,6 +515,13 @@ def test_the_disk_is_limited_in_all(behind, program, monkeypatch):
     assert behind(program, disk_mb=5).note == "stopped: more than 5 MB on the disk"
 
 
+@ON_LINUX
+def test_processes_are_counted(behind, monkeypatch):
+    monkeypatch.setattr(sandbox, "MOST_PROCESSES", 7)
+    program = "import time\nfor _ in range(3): os.fork()\ntime.sleep(600)"
+    assert behind(program).note == "stopped: more than 7 processes"
+
+
 def test_python_refuses_where_there_is_no_wall(judge, tmp_path):
     writes = "def attention_scores(Q, K):\n    open('../outside', 'w')\n    return Q @ K.mT"
     made = judge(FIRST, writes, ASK_SCORES, names=["attention_scores"])
@@ -1277,8 +1284,30 @@ def test_only_what_was_assigned_is_in_tables_sums_and_pages(tmp_path, capsys):
     grading.grade([made], tmp_path, Limits(60, 6, 100))
     assert made.notes == ["04.ipynb: not assigned"] and not made.submissions
     assert not (tmp_path / grading.RESULTS).exists()
-    with pytest.raises(SystemExit, match="got 77"):
-        classroom.assigned("77,1")
+    assert classroom.assigned("01-03,5") == classroom.assigned("1 2;3\n05")
+    for wrong in ("77", "1-99", "6-1", "2.5", ""):
+        with pytest.raises(SystemExit, match=f"got {re.escape(wrong)}"):
+            classroom.assigned(wrong)
+
+
+@pytest.mark.parametrize(
+    ("mark", "lines"),
+    [(",", ["Student,ID,SIS Login ID", "Points Possible,,", "Ada L,17,ada5", "Bob,19,b7"]),
+     (";", ["Name;Email address;ID number", "Ada L;ada@example.org;ada5", "Bob;b@example.org;b7"])],
+    ids=["Canvas", "Moodle"],
+)  # fmt: skip
+def test_points_stand_in_the_rosters_own_columns(tmp_path, monkeypatch, mark, lines):
+    """So that the system that wrote it finds its people again."""
+    states = {"split_heads": DONE, "merge_heads": OPEN}
+    monkeypatch.setattr(grading, "one", lambda h, *_: Submission(h.file, "03", states=states))
+    path = write(tmp_path / "class.csv", raw="\n".join(lines).encode())
+    for name in ("ada5", "stranger"):
+        write(tmp_path / f"in/{name}/03_x.ipynb", name)
+    classroom.main([str(tmp_path / "in"), "--roster", str(path), "--out", str(tmp_path / "out")])
+    head, *_, ada, bob = (line.split(mark) for line in lines)
+    stranger = ["stranger", *[""] * (len(head) - 1)]
+    found = [[line[c] for c in (*head, "03 (of 2)")] for line in table(tmp_path / "out/points.csv")]
+    assert found == [[*ada, "1"], [*bob, "0"], [*stranger, "1"]]
 
 
 def test_what_came_late_and_what_is_new_are_marked(tmp_path, monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 
 import nbformat
 import pytest
@@ -12,7 +13,7 @@ from mha_course.exercises import variants_solved
 
 
 def read(folder):
-    return nbformat.read(folder / f"{folder.name}.ipynb", as_version=4)
+    return nbformat.read(folder / "final_test.ipynb", as_version=4)
 
 
 def test_a_seed_gives_one_test_of_what_was_learned(tmp_path):
@@ -25,16 +26,27 @@ def test_a_seed_gives_one_test_of_what_was_learned(tmp_path):
         assert not any(question.aloud for question in questions)
     assert final_test.chosen(["12"], 0)[0] == []
     folder, _ = final_test.write(books, 7, tmp_path)
-    written = folder / "final_test7.ipynb"
+    written = folder / "final_test.ipynb"
     written.write_text("a learner's")
     again, _ = final_test.write(books, 7, tmp_path)
-    assert written.read_text() == "a learner's" and again.name == "final_test7-2"
-    sheet, key = ((again / f"{again.name}{end}.html").read_text("utf-8") for end in ("", "_key"))
+    assert written.read_text() == "a learner's" and again.name == "final_test-2"
+    sheet = (again / "final_test.html").read_text("utf-8")
+    key = (tmp_path / f"{again.name}_key/key.html").read_text("utf-8")
+    assert "seed 7" in key and "seed" not in sheet + str(read(again))
+    assert "Name: ___" in sheet and "this notebook" not in sheet
     exercises, questions = drawn[7]
     assert all(e.name in key and e.name in sheet for e in exercises)
     for question in questions:
         assert f"(Notebook {int(question.notebook)}, " in key
         assert question.answer[:20] not in sheet + str(read(again))
+
+
+def test_without_a_seed_each_test_is_another_and_the_teacher_is_told(tmp_path, capsys):
+    for _ in range(2):
+        final_test.main(["--notebooks", "02-05", "--out", str(tmp_path)])
+    first, second = re.findall(r"the seed, (\d+)", capsys.readouterr().out)
+    again, _ = final_test.write(final_test.books("02-05"), int(first), tmp_path / "again")
+    assert first != second and read(again).cells == read(tmp_path / "final_test").cells
 
 
 @pytest.mark.parametrize("given", ["6-1", "01-99", "six", "01-", ""])
@@ -54,14 +66,14 @@ def test_what_is_handed_in_is_judged_by_the_line_that_it_prints(tmp_path, capsys
     names = line.split("--assigned ")[1]
     wrong = names.split(",")[0]
     for who in ("ada", "bob", "leo"):
-        made = read(tmp_path / "final_test1")
+        made = read(tmp_path / "final_test")
         for cell in (c for c in made.cells if c.source.startswith("def ") and who != "leo"):
             name = cell.source[4 : cell.source.index("(")]
             cell.source = inspect.getsource(getattr(variants_solved, name))
             if (who, name) == ("bob", wrong):
                 cell.source = cell.source.replace(".permute(", ".transpose(0, 1).permute(")
         (tmp_path / "in" / who).mkdir(parents=True)
-        nbformat.write(made, tmp_path / "in" / who / "final_test1.ipynb")
+        nbformat.write(made, tmp_path / "in" / who / "final_test.ipynb")
     out = ["--out", str(tmp_path / "report")]
     rows = command.main([str(tmp_path / "in"), "--assigned", names, *out])
     states = {row.learner.name: [row.state(name) for name in names.split(",")] for row in rows}

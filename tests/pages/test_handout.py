@@ -133,10 +133,13 @@ def test_printed_pages_lead_to_one_another_and_to_no_file_else(only):
 
 
 @each_notebook
-def test_learners_get_no_answer_to_a_guess(path):
+def test_learners_get_no_answer_to_a_guess(path, monkeypatch):
     plain = reads(handout.for_learners(path), as_version=4)
     assert not [c for c in plain.cells if tagged(c, "prediction", "claim") and c.outputs]
     assert [c.source for c in plain.cells] == [c.source for c in notebooks.read(path).cells]
+    monkeypatch.setattr(handout.sys, "argv", ["handout", "learners", "--no-solutions"])
+    bare = reads(handout.for_learners(path), as_version=4)
+    assert "<summary>Solution" not in str(bare) and len(bare.cells) == len(plain.cells)
 
 
 def test_in_what_learners_get_progress_is_kept_and_the_lab_changes_nothing(tmp_path, monkeypatch):
