@@ -43,7 +43,7 @@ class Change(NamedTuple):
 
 
 KINDS = {
-    "operator": ("a different sign belongs there", "Which operation do you mean?"),
+    "operator": ("a different operator belongs there", "Which operation do you mean?"),
     "function": ("a different function belongs there", "Which one do you mean?"),
     "return": ("`return` is inside this loop", "After how many turns does the loop end?"),
     "order": ("the order there is wrong", "Which of them comes first?"),

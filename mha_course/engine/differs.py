@@ -215,7 +215,8 @@ def _wrong_type(problem: Problem, differs: Difference) -> Finding:
     if isinstance(differs.expected, tuple):
         want = f"{len(differs.expected)} results: {', '.join(problem.gives)}"
     whole = len(problem.gives) == 1 or isinstance(differs.expected, tuple)
-    does = "Your code returns" if whole else f"{part_of(problem, differs)} is"
+    part = part_of(problem, differs)
+    does = "Your code returns" if whole else f"{part} {'are' if part.endswith('s') else 'is'}"
     return Finding(
         f"returns_{name}",
         f"{does} {have}, but it should be {want}.",

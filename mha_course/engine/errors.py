@@ -132,8 +132,8 @@ It uses a tensor with many elements where one number is needed. | Which line nee
 and which axis have you forgotten to reduce or index?
 
 truth_of_a_tensor / Boolean value of Tensor with more than one
-It asks a tensor of many entries for *one* truth value, as `and`, `not` and `if` do. | Which signs
-work entry by entry, or which call makes one value of many?
+It asks a tensor of many entries for *one* truth value, as `and`, `not` and `if` do. | Do you ask
+whether there is one at all (`is None`), or about its entries (`&`, `|`, `~`, `any`)?
 
 bmm_axes / batch[12] must be a 3D|must be 3-?D
 `bmm` takes tensors of exactly three axes, but here there are more or fewer. | Which product works

@@ -412,8 +412,8 @@ def fill_wrongly(scores, mask):
     mask_added = scores + numbers
     "The mask is *added* to the scores as 0 and 1: a blocked key scores one point more."
     times_infinity = scores + numbers * -math.inf
-    """What is not blocked becomes NaN. (A mask of 0 and 1 times −∞, added, does that: 0 · −∞ is
-    NaN.) | How can −∞ be put in certain places and nowhere else?"""
+    """What is not blocked becomes NaN, as 0 · −∞ is, or a softmax over nothing but −∞. | Which of
+    the two does your code make, and how can −∞ be put in certain places and nowhere else?"""
     added_1e4 = (scores + numbers * n for n in (-1e4, -1000))
     """A number is only subtracted from a blocked score: real scores can differ by more than that,
     and then a blocked key wins. | Which value lies below every possible score?"""
@@ -440,8 +440,8 @@ def normalise_and_zero(scores):
 @masked_softmax.step(at="fill", empty=lambda weights, mask: weights.nan_to_num(0.0))
 def fill_and_mend(scores, mask):
     times_infinity_mended = scores + mask.to(scores.dtype) * -math.inf
-    """Every weight is 0. (A mask of 0 and 1 times −∞, added, does that where NaN is made 0 after
-    the softmax: 0 · −∞ is NaN.) | How can −∞ be put in certain places without multiplying?"""
+    """Every weight is 0: all rows were NaN before NaN was made 0, as 0 · −∞ is, or a softmax over
+    nothing but −∞. | How can −∞ be put in certain places and nowhere else?"""
 
 
 @masked_softmax.step(at="empty", fill=unchanged)

@@ -40,7 +40,7 @@ PLACES = [
         ["query = torch.arange(n_cached, n_cached + n_new)[:, None]",
          "key = torch.arange(n_cached + n_new)", "future = key > query",
          "return future if window is None else future & (query - key >= window)"],
-        "a different sign"),
+        "a different operator"),
 ]  # fmt: skip
 
 
