@@ -23,6 +23,9 @@ from mha_course.exercises.nb10 import rotate
 from mha_course.exercises.nb11 import cached_attention, cached_mask, grouped_scores
 from mha_course.exercises.nb12 import WritingTests, test_attention
 from mha_course.exercises.nb13 import cache_bytes, select_keys
+from mha_course.exercises.nb14 import (
+    WritingAttention as WritingAttention,
+)  # its notebook is to come
 from mha_course.exercises.short import silence, solved
 from mha_course.exercises.variants import VARIANTS
 from mha_course.practice import journal

@@ -1,4 +1,4 @@
-"""What exercise 11 is judged on: a learner's class, seen through its layers, and inputs."""
+"""What classes (11, 23) are judged on: a learner's, seen through its layers, and inputs."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +31,8 @@ class Layers:
     module: nn.Module
     n_heads: int
     remake: Callable[[], Any]
+    n_kv_heads: int = 0
+    base: float = 0.0
     _projected: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -41,8 +43,12 @@ class Layers:
     def to(self, dtype: torch.dtype) -> "Layers":
         """The same in another dtype: made once, for all cases of these layers."""
         if dtype not in self._in:
-            self._in[dtype] = Layers(self.again().to(dtype), self.n_heads, self.remake)
+            self._in[dtype] = self.of(in_dtype(self.again(), dtype))
         return self._in[dtype]
+
+    def of(self, module: nn.Module) -> "Layers":
+        """The same of another module."""
+        return replace(self, module=module, _projected={})
 
     def again(self) -> nn.Module:
         """A new module with the same weights; a copy would stumble over what forward has kept."""
@@ -51,7 +57,7 @@ class Layers:
         return module
 
     def learning(self) -> "Layers":
-        return Layers(self.again().to(torch.float64), self.n_heads, self.remake)
+        return self.of(in_dtype(self.again(), torch.float64))
 
     def leaves(self) -> dict[str, Tensor]:
         """What is to be trained: the four weights, each under its layer's name."""
@@ -73,87 +79,158 @@ class Layers:
         return self._projected[x]
 
 
-def bind(cls: Any) -> Bound | Finding | None:
-    """What was built of the learner's class; else what keeps it from that, None for a stub."""
-    bound = _built(cls)
-    if isinstance(bound, Bound):
-        layer = Source(cls).layer_in_forward(on_self=True)
-        return layer or (of_the_package(cls) if "forward" not in vars(cls) else None) or bound
-    if bound is None or not isinstance(cls, type):
-        return bound
-    return of_the_package(cls) or in_its_lines(cls) or bound
+@dataclass(frozen=True)
+class Stub:
+    """A class that an exercise asks for: how it is built, called and tried.
 
+    Attributes:
+        name: of the class.
+        takes: names of the sizes that it is built with.
+        sizes: of the modules that are built, in the letters of the course.
+        make_cases: the cases of a module: `make_cases(layers, sizes, seed)`.
+        call: what it makes of a case's inputs.
+        beside: what a first look gives it beside x of (1, 2, d_model).
+        bias: whether its layers may have one.
+    """
 
-def _built(cls: Any) -> Bound | Finding | None:
-    """Builds modules of the learner's class; a finding where that fails, None for a stub."""
-    if not isinstance(cls, type):
-        return Finding(
-            "not_a_class",
-            "The check takes the class itself, but got something else (an instance, perhaps).",
-            "Does it say `check.MultiHeadAttention(MultiHeadAttention)`?",
-        )
-    codes = codes_of(cls)
-    cases: list[Case] = []
-    for number, (sizes, masks) in enumerate(_SIZES):
-        d_model, n_heads = sizes["d_model"], sizes["n_heads"]
-        outcome = run(cls, (d_model, n_heads), codes)
-        if isinstance(outcome, Raised):
-            if outcome.not_written:
-                return None
-            return exchanged(cls, d_model, n_heads, codes) or errors.explain(outcome)
-        module = outcome.value
-        if not isinstance(module, nn.Module):
+    name: str
+    takes: tuple[str, ...]
+    sizes: tuple[dict[str, int], ...]
+    make_cases: Callable[[Layers, dict[str, int], int], Iterator[Case]]
+    call: Callable[..., Any]
+    beside: tuple[Any, ...]
+    bias: bool = True
+
+    def bind(self, cls: Any) -> Bound | Finding | None:
+        """What was built of the learner's class; else what keeps it from that, None for a stub."""
+        bound = self._built(cls)
+        if isinstance(bound, Bound):
+            layer = Source(cls).layer_in_forward(on_self=True)
+            return layer or (of_the_package(cls) if "forward" not in vars(cls) else None) or bound
+        if bound is None or not isinstance(cls, type):
+            return bound
+        return of_the_package(cls) or in_its_lines(cls) or bound
+
+    def _built(self, cls: Any) -> Bound | Finding | None:
+        """Builds modules of the learner's class; a finding where that fails, None for a stub."""
+        if not isinstance(cls, type):
             return Finding(
-                "not_a_module",
-                "Your class does not inherit from `nn.Module`.",
-                "What stands in brackets behind the name of the class in the stub?",
+                "not_a_class",
+                "The check takes the class itself, but got something else (an instance, perhaps).",
+                f"Does it say `check.{self.name}({self.name})`?",
             )
-        if number == 0 and (forward := _forward_is_open(module, d_model, codes)):
-            if forward not in (FORWARD_OPEN, NOTHING_RETURNED):
-                return forward
-            if not any(isinstance(part, nn.Linear) for part in module.modules()):
-                return None
-            return _layers(module, d_model) or forward
-        if finding := _layers(module, d_model):
-            sizes_fit = finding.key == "layer_sizes" and exchanged(cls, d_model, n_heads, codes)
-            return sizes_fit or finding
-        layers = Layers(module.to(torch.float64), n_heads, partial(cls, d_model, n_heads))
-        cases += _cases(layers, sizes, masks, number)
-        if _degenerate(module):  # constant or equal weights hide mistakes
-            cases += _cases(_randomised(layers), sizes, masks, number + 10)
-    return Bound(call, cases, partial(partial, _of_version))
-
-
-def call(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
-    return layers.module(x) if mask is None else layers.module(x, mask)
-
-
-def _of_version(cls: Any, x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
-    """What another version of the class makes of the same modules."""
-    module = copy(layers.module)
-    module.__class__ = cls
-    return call(x, mask, replace(layers, module=module))
-
-
-def _forward_is_open(module: nn.Module, d_model: int, codes: set[Any]) -> Finding | None:
-    """What is to be said of a `forward` that gives nothing, or cannot be called at all."""
-    called: list[nn.Module] = []
-    linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
-    hooks = [part.register_forward_pre_hook(lambda at, _: called.append(at)) for part in linear]
-    x, mask = torch.zeros(1, 2, d_model), torch.zeros(1, 1, 2, 2, dtype=torch.bool)
-    try:
-        for inputs in ((x,), (x, mask)):  # what returns with a mask only was attempted
-            outcome = run(lambda *given: module(*given), inputs, codes)
+        codes = codes_of(cls)
+        cases: list[Case] = []
+        for number, sizes in enumerate(self.sizes):
+            given = tuple(sizes[name] for name in self.takes)
+            outcome = run(cls, given, codes)
             if isinstance(outcome, Raised):
                 if outcome.not_written:
-                    return FORWARD_OPEN
-                return of_the_package(type(module)) or in_its_lines(type(module))
-            if outcome.value is not None and outcome.value is not ...:
-                return None
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return NOTHING_RETURNED if called else FORWARD_OPEN
+                    return None
+                return exchanged(cls, given, codes) or errors.explain(outcome)
+            module = outcome.value
+            if not isinstance(module, nn.Module):
+                return Finding(
+                    "not_a_module",
+                    "Your class does not inherit from `nn.Module`.",
+                    "What stands in brackets behind the name of the class in the stub?",
+                )
+            if number == 0 and (forward := self._forward_is_open(module, sizes["d_model"], codes)):
+                if forward not in (FORWARD_OPEN, NOTHING_RETURNED):
+                    return forward
+                if not any(isinstance(part, nn.Linear) for part in module.modules()):
+                    return None
+                return self._layers(module, sizes) or forward
+            if finding := self._layers(module, sizes):
+                sizes_fit = finding.key == "layer_sizes" and exchanged(cls, given, codes)
+                return sizes_fit or finding
+            n_kv_heads, base = given[2:] or (0, 0.0)
+            again, module = partial(cls, *given), in_dtype(module, torch.float64)
+            layers = Layers(module, sizes["n_heads"], again, n_kv_heads, base)
+            cases += self.make_cases(layers, sizes, number)
+            if _degenerate(module):  # constant or equal weights hide mistakes
+                cases += self.make_cases(_randomised(layers), sizes, number + 10)
+        return Bound(self.call, cases, partial(partial, self._of_version))
+
+    def _of_version(self, cls: Any, *inputs: Any) -> Any:
+        """What another version of the class makes of the same modules."""
+        *others, layers = inputs
+        module = copy(layers.module)
+        module.__class__ = cls
+        return self.call(*others, replace(layers, module=module))
+
+    def _forward_is_open(self, module: nn.Module, d_model: int, codes: set[Any]) -> Finding | None:
+        """What is to be said of a `forward` that gives nothing, or cannot be called at all."""
+        called: list[nn.Module] = []
+        linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
+        hooks = [part.register_forward_pre_hook(lambda at, _: called.append(at)) for part in linear]
+        x = torch.zeros(1, 2, d_model)
+        try:
+            for inputs in ((x,), (x, *self.beside)):  # what returns with a mask only was attempted
+                outcome = run(lambda *given: module(*given), inputs, codes)
+                if isinstance(outcome, Raised):
+                    if outcome.not_written:
+                        return FORWARD_OPEN
+                    return of_the_package(type(module)) or in_its_lines(type(module))
+                if outcome.value is not None and outcome.value is not ...:
+                    return None
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return NOTHING_RETURNED if called else FORWARD_OPEN
+
+    def _layers(self, module: nn.Module, sizes: dict[str, int]) -> Finding | None:
+        """Four linear layers, under their names and of their sizes; self-written ones, too."""
+        missing = [name for name in NAMES if not _has_weight(getattr(module, name, None))]
+        if missing:
+            have = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+            held = {type(getattr(module, name, None)).__name__ for name in missing} - {"NoneType"}
+            named = (f"there is {', '.join(f'`{n}`' for n in have)}" if have
+                     else f"what stands there is {' and '.join(sorted(held))}" if held
+                     else "there is none")  # fmt: skip
+            return Finding(
+                "layer_names",
+                f"The module has no `nn.Linear` named {', '.join(f'`{n}`' for n in missing)}; "
+                f"{named}.",
+                "The exercise asks for four layers under four names. Where does `__init__` set "
+                "them?",
+            )
+        if len({id(getattr(module, name)) for name in NAMES}) < 4:
+            return Finding(
+                "layers_shared",
+                "Two of the four names stand for one and the same layer.",
+                "Which weights should queries, keys and values share?",
+            )
+        d_model, shared = sizes["d_model"], sizes.get("n_kv_heads", 0)
+        for name in NAMES:
+            layer = getattr(module, name)
+            narrow = shared > 0 and name in ("w_k", "w_v")
+            wanted = shared * sizes["d_k"] if narrow else d_model
+            if layer.weight.shape != (wanted, d_model):
+                rows, columns = layer.weight.shape
+                own = ", ".join(f"{size} = {sizes[size]}" for size in self.takes if size != "base")
+                return Finding(
+                    "layer_sizes",
+                    f"`{name}` leads from {columns} to {rows} dimensions where {own}.",
+                    "How many heads of keys and of values are there, and how wide is each?"
+                    if narrow
+                    else "All heads together are as wide as d_model: how wide is each projection "
+                    "of all heads?",
+                )
+            if is_own(layer) and not _is_linear(layer, d_model):
+                return Finding(
+                    "own_layer",
+                    f"`{name}` is a layer of your own, and does not map x to x W + b.",
+                    "What does it give for 2x, less what it gives for 0?",
+                )
+            if not self.bias and getattr(layer, "bias", None) is not None:
+                return Finding(
+                    "layer_bias",
+                    f"`{name}` has a bias. The published model has none to put there, so that a "
+                    "random one would stay.",
+                    "Which argument of `nn.Linear` leaves it out?",
+                )
+        return None
 
 
 NOTHING_RETURNED = Finding(
@@ -166,45 +243,6 @@ FORWARD_OPEN = Finding(
     "The four layers are there, but `forward` is not written yet.",
     "What happens first to x, on the way to queries, keys and values?",
 )
-
-
-def _layers(module: nn.Module, d_model: int) -> Finding | None:
-    """Four linear layers, under their names, d_model to d_model; self-written ones, too."""
-    missing = [name for name in NAMES if not _has_weight(getattr(module, name, None))]
-    if missing:
-        have = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-        held = {type(getattr(module, name, None)).__name__ for name in missing} - {"NoneType"}
-        named = (f"there is {', '.join(f'`{n}`' for n in have)}" if have
-                 else f"what stands there is {' and '.join(sorted(held))}" if held
-                 else "there is none")  # fmt: skip
-        return Finding(
-            "layer_names",
-            f"The module has no `nn.Linear` named {', '.join(f'`{n}`' for n in missing)}; {named}.",
-            "The exercise asks for four layers under four names. Where does `__init__` set them?",
-        )
-    if len({id(getattr(module, name)) for name in NAMES}) < 4:
-        return Finding(
-            "layers_shared",
-            "Two of the four names stand for one and the same layer.",
-            "Which weights should queries, keys and values share?",
-        )
-    for name in NAMES:
-        layer = getattr(module, name)
-        if layer.weight.shape != (d_model, d_model):
-            rows, columns = layer.weight.shape
-            return Finding(
-                "layer_sizes",
-                f"`{name}` leads from {columns} to {rows} dimensions where d_model = {d_model}.",
-                "All heads together are as wide as d_model: how wide is each projection of all "
-                "heads?",
-            )
-        if is_own(layer) and not _is_linear(layer, d_model):
-            return Finding(
-                "own_layer",
-                f"`{name}` is a layer of your own, and does not map x to x W + b.",
-                "What does it give for 2x, less what it gives for 0?",
-            )
-    return None
 
 
 def is_own(layer: Any) -> bool:
@@ -239,36 +277,44 @@ def _is_linear(layer: nn.Module, d_model: int) -> bool:
 
 def _degenerate(module: nn.Module) -> bool:
     weights = [getattr(module, name).weight.detach().double() for name in NAMES]
-    plain = any(w.numel() > 1 and (w.std() < 1e-9 or bool((w == w.mT).all())) for w in weights)
+    square = [w for w in weights if w.shape == w.mT.shape]
+    plain = any(w.numel() > 1 and w.std() < 1e-9 for w in weights)
+    plain |= any(w.numel() > 1 and bool((w == w.mT).all()) for w in square)
     twins = any(torch.equal(a, b) for i, a in enumerate(weights) for b in weights[:i])
     return weights[0].numel() > 1 and (plain or twins)
 
 
 def _randomised(layers: Layers) -> Layers:
-    module = layers.again().to(torch.float64)
+    module = in_dtype(layers.again(), torch.float64)
     with torch.no_grad():
         for i, p in enumerate(module.parameters()):
             p.copy_(normal(*p.shape, seed=60 + i, std=0.5))
-    return Layers(module, layers.n_heads, layers.remake)
+    return layers.of(module)
 
 
-_SIZES: tuple[tuple[dict[str, int], bool], ...] = (
-    ({"B": 2, "T": 5, "d_model": 21, "n_heads": 3, "d_k": 7}, True),
-    ({"B": 1, "T": 3, "d_model": 10, "n_heads": 2, "d_k": 5}, True),
-    ({"B": 2, "T": 3, "d_model": 5, "n_heads": 1, "d_k": 5}, False),
-    ({"B": 3, "T": 2, "d_model": 15, "n_heads": 5, "d_k": 3}, False),
-    ({"B": 2, "T": 1, "d_model": 6, "n_heads": 2, "d_k": 3}, False),
-    ({"B": 3, "T": 3, "d_model": 9, "n_heads": 3, "d_k": 3}, False),
-    ({"B": 2, "T": 3, "d_model": 3, "n_heads": 3, "d_k": 1}, True),
+def in_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """As `module.to(dtype)`, which would take the imaginary part from a table of turns."""
+    return module._apply(lambda x: x.to(dtype) if x.is_floating_point() else x)
+
+
+_SIZES: tuple[dict[str, int], ...] = (
+    {"B": 2, "T": 5, "d_model": 21, "n_heads": 3, "d_k": 7},
+    {"B": 1, "T": 3, "d_model": 10, "n_heads": 2, "d_k": 5},
+    {"B": 2, "T": 3, "d_model": 5, "n_heads": 1, "d_k": 5},
+    {"B": 3, "T": 2, "d_model": 15, "n_heads": 5, "d_k": 3},
+    {"B": 2, "T": 1, "d_model": 6, "n_heads": 2, "d_k": 3},
+    {"B": 3, "T": 3, "d_model": 9, "n_heads": 3, "d_k": 3},
+    {"B": 2, "T": 3, "d_model": 3, "n_heads": 3, "d_k": 1},
 )
+_WITH_MASKS = (0, 1, 6)  # of the row above
 
 
-def _cases(layers: Layers, sizes: dict[str, int], masks: bool, seed: int) -> Iterator[Case]:
+def _cases(layers: Layers, sizes: dict[str, int], seed: int) -> Iterator[Case]:
     B, T, h = sizes["B"], sizes["T"], sizes["n_heads"]
     x = normal(B, T, sizes["d_model"], seed=seed, std=2)
     yield Case((x, None, layers), sizes, "without a mask")
     yield Case((x, future(T), layers), sizes, "with a causal mask (T, T)")
-    if not masks:
+    if seed % 10 not in _WITH_MASKS:
         return
     some = normal(B, h, T, T, seed=seed + 30) > 0.5
     some[..., 0] = False
@@ -312,3 +358,13 @@ def scoring_low(layers: Layers, sizes: Mapping[str, int], size: float = 1e4) -> 
         low = scores.argmin()
         tokens = tokens[low : low + 1] * (size / scores[low].abs().clamp(min=1e-3)).sqrt()
     return tokens.detach()
+
+
+def call(x: Tensor, mask: Tensor | None, layers: Layers) -> Any:
+    return layers.module(x) if mask is None else layers.module(x, mask)
+
+
+STUB = Stub(
+    "MultiHeadAttention", ("d_model", "n_heads"), _SIZES, _cases, call,
+    beside=(torch.zeros(1, 1, 2, 2, dtype=torch.bool),),
+)  # fmt: skip

@@ -69,9 +69,10 @@ def _misses(name: str, who: str, methods: list[ast.FunctionDef], source: Source)
     return None
 
 
-def exchanged(cls: Any, d_model: int, n_heads: int, codes: set[Any]) -> Finding | None:
-    """Whether its sizes come out right once the two arguments change places."""
-    outcome = run(cls, (n_heads, d_model), codes)
+def exchanged(cls: Any, given: tuple[Any, ...], codes: set[Any]) -> Finding | None:
+    """Whether its sizes come out right once the first two arguments change places."""
+    d_model, n_heads, *others = given
+    outcome = run(cls, (n_heads, d_model, *others), codes)
     layer = getattr(outcome.value, "w_q", None) if isinstance(outcome, Returned) else None
     if not isinstance(layer, nn.Linear) or layer.in_features != d_model:
         return None

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mha_course.engine.inputs import normal, strided
-from mha_course.exercises import Case, exercise
+from mha_course.exercises import WHOLE, Case, Step, exercise
 
 
 def rows_and_positions() -> Iterator[Case]:
@@ -37,9 +37,12 @@ def rows_and_positions() -> Iterator[Case]:
     yield Case(inputs, {}, "with position 70,001", 2e-2, asks=asks)
 
 
-def base_to_minus_2i_over_d_k(x: Tensor) -> Tensor:
+BASE = 10_000.0
+
+
+def base_to_minus_2i_over_d_k(x: Tensor, base: float = BASE) -> Tensor:
     half = x.shape[-1] // 2
-    return 10_000.0 ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
+    return base ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
 
 
 def turned(a: Tensor, b: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,20 +54,31 @@ def turned(a: Tensor, b: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
 def rotate(x, positions, *, speed, angle, pair, turn, join):
     """Dimension i turns with dimension i + d_k/2 by position · base^(−2i/d_k)."""
     first, second = pair(x)
-    return join(*turn(first, second, angle(speed(x), positions, x)))
+    return join(*turn(first, second, angle(speed(x, BASE), positions, x)))
+
+
+OF_BASES = ("base_one_thousand", "base_of_another", "another_base_and_half")
+
+
+def rotated(x: Tensor, positions: Tensor, base: float, **instead: Step) -> Tensor:
+    """What `rotate` gives with another base, or with other steps instead of the right ones."""
+    if whole := instead.get(WHOLE):
+        return whole(x, positions, base)
+    steps = rotate.steps | instead
+    return rotate.in_steps(x, positions, **steps | {"speed": lambda x, _: steps["speed"](x, base)})
 
 
 @rotate.step
-def speed(x):
+def speed(x, base):
     """What is the exponent of the last pair, i = d_k/2 − 1?"""
     d_k = x.shape[-1]
     i = torch.arange(d_k // 2, dtype=torch.float64)
-    exponent_half = 10_000.0 ** (-i / d_k)
+    exponent_half = base ** (-i / d_k)
     "The exponent is −i/d_k: the 2 of −2i/d_k is missing, so the pairs slow down half as fast."
-    faster_and_faster = 10_000.0 ** (2 * i / d_k)
+    faster_and_faster = base ** (2 * i / d_k)
     """The exponent is positive: pairs turn *faster* with i, up to thousands of radians a token. |
     Should the last pair be the hand for the minute or for the year?"""
-    from_one = 10_000.0 ** (-2 * (i + 1) / d_k)
+    from_one = base ** (-2 * (i + 1) / d_k)
     """Pairs are counted from 1: pair 0 should turn by one radian a token, and turns more slowly. |
     With which i does `range` begin?"""
     all_alike = torch.ones(d_k // 2, dtype=torch.float64)
@@ -78,7 +92,7 @@ def speed(x):
     """The base is 500,000, as in some other models, instead of 10,000, and the exponent −i/d_k: the
     2 of −2i/d_k is missing. | Which base is asked for, and what is the exponent of the last
     pair?"""
-    return base_to_minus_2i_over_d_k(x)
+    return base_to_minus_2i_over_d_k(x, base)
 
 
 @rotate.step
@@ -152,9 +166,9 @@ def mirrored_joined(a, b):
 
 
 @rotate.step
-def whole(x, positions):
+def whole(x, positions, base=BASE):
     """Is x turned, or is something added to it?"""
-    angle = positions[:, None] * base_to_minus_2i_over_d_k(x)
+    angle = positions[:, None] * base_to_minus_2i_over_d_k(x, base)
     twice, (a, b) = angle.repeat_interleave(2, dim=-1), x.chunk(2, dim=-1)
     mixed_layouts = x * twice.cos() + torch.cat((-b, a), dim=-1) * twice.sin()
     """The angles are laid out for pairs of neighbours, each twice side by side, but the dimensions

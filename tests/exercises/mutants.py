@@ -189,17 +189,55 @@ def class_case(cls: Any, chance: random.Random) -> tuple[Any, tuple[Any, ...], T
     return Bounded(module), (x,) if mask is None else (x, mask), right
 
 
+def writer_case(cls: Any, chance: random.Random) -> tuple[Any, tuple[Any, ...], Tensor]:
+    """The same of a layer that writes, in calls of some tokens each."""
+    _seed(chance)
+    B, h_kv, g, pairs, base = *(chance.randint(1, 3) for _ in range(4)), chance.uniform(5, 2000)
+    pieces = tuple(chance.randint(1, 3) for _ in range(chance.randint(1, 3)))
+    d, T = 2 * pairs, sum(pieces)
+    module = cls(g * h_kv * d, g * h_kv, h_kv, base).double()
+    x = _normal(B, T, g * h_kv * d)
+    q, k, v = (
+        torch.stack((x @ at.weight.mT).split(d, -1), 1)
+        for at in (module.w_q, module.w_k, module.w_v)
+    )
+    for rows in (q, k):
+        for b, i, t, j in _indices(rows[..., :pairs]):
+            angle = t * base ** (-2 * j / d)
+            z = complex(rows[b, i, t, j], rows[b, i, t, j + pairs])
+            z *= complex(math.cos(angle), math.sin(angle))
+            rows[b, i, t, j], rows[b, i, t, j + pairs] = z.real, z.imag
+    of_head = [i // g for i in range(g * h_kv)]
+    later = torch.tensor([[j > t for j in range(T)] for t in range(T)])
+    out, _ = reference.attention(q, k[:, of_head], v[:, of_head], later)
+    right = torch.cat(out.unbind(1), -1) @ module.w_o.weight.mT
+
+    def call(x: Tensor) -> Tensor:
+        outputs, cache = [], None
+        for piece in x.split(pieces, 1):
+            module(piece, cache)  # which leaves the old cache as it was
+            output, cache = module(piece, cache)
+            outputs.append(output)
+        return torch.cat(outputs, 1)
+
+    return Bounded(call), (x,), right
+
+
+CLASSES = {"MultiHeadAttention": class_case, "WritingAttention": writer_case}
+
+
 def is_wrong(name: str, answer: Any, trials: int = 25) -> bool:
     """Whether an answer is wrong somewhere on inputs that no check uses."""
     chance = random.Random(5)
+    tolerance = 1e-4 if name == "WritingAttention" else 0.0  # float32 angles
     with undisturbed(), torch.no_grad():
         for i in range(trials):
-            if name == "MultiHeadAttention":
-                call, inputs, right = class_case(answer, chance)
+            if name in CLASSES:
+                call, inputs, right = CLASSES[name](answer, chance)
             else:
                 call, (inputs, right) = answer, _known_cases(name, trials)[i]
             try:
-                if difference(call(*map(fresh, inputs)), right) is not None:
+                if difference(call(*map(fresh, inputs)), right, tolerance) is not None:
                     return True
             except Exception:
                 return True

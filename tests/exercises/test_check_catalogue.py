@@ -6,6 +6,8 @@ from itertools import product
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from answers.pairs import PAIRS
 from mha_course import check
@@ -16,7 +18,7 @@ from mha_course.engine.problem import disjoint
 from mha_course.engine.safely import Raised, Returned
 from mha_course.engine.search import match
 from mha_course.exercises import Case, Exercise, Slip, exercise
-from mha_course.exercises.nb06_layers import Layers
+from mha_course.exercises.nb06_layers import NAMES, Layers
 from mha_course.exercises.nb12 import Layers as FourLayers
 
 BIG = {
@@ -40,6 +42,15 @@ every_exercise = pytest.mark.parametrize(
 )
 
 
+class WritingLayers(nn.Module):
+    def __init__(self, d_model: int, n_heads: int, n_kv_heads: int, base: float) -> None:
+        super().__init__()
+        self.n_heads, self.others = n_heads, (n_kv_heads, base)
+        narrow = d_model // n_heads * n_kv_heads
+        for name, width in zip(NAMES, (d_model, narrow, narrow, d_model), strict=True):
+            setattr(self, name, nn.Linear(d_model, width, bias=False))
+
+
 def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
     """An answer that makes exactly these slips."""
     if exercise.name == "cached_attention":  # takes and gives the cache as a pair
@@ -49,6 +60,19 @@ def answer_with(exercise: Exercise, slips: tuple[Slip, ...]) -> Any:
             return (found[0], found[1:]) if isinstance(found, tuple) and len(found) == 3 else found
 
         return cached
+    if exercise.name == "WritingAttention":
+
+        class Slipped(WritingLayers):
+            """Its cache is the text so far, piece by piece."""
+
+            def forward(self, x: Any, cache: Any = ()) -> Any:
+                pieces = (*cache, x)
+                lengths = tuple(piece.shape[1] for piece in pieces)
+                layers = Layers(self, self.n_heads, partial(Slipped, 2, 1, 1, 1.0), *self.others)
+                outputs = exercise.result_of(slips, (torch.cat(pieces, 1), lengths, layers))
+                return outputs[-1], pieces
+
+        return Slipped
     if exercise.name != "MultiHeadAttention":
         return lambda *inputs: exercise.result_of(slips, inputs)
 
