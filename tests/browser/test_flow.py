@@ -7,8 +7,7 @@ import torch
 from mha_course import explore
 from mha_course.base.numerals import number
 from mha_course.base.prose import scripts
-from mha_course.pictures import live
-from mha_lesson import causal_mask, scaled_dot_product_attention
+from mha_lesson import scaled_dot_product_attention
 from mha_lesson.text import sentence
 
 PAGE = (
@@ -17,11 +16,6 @@ PAGE = (
     'color:light-dark(#000,#EEE);background:light-dark(#FFF,#111)">'
     "<main><h1>flow</h1>{}</main>"
 )
-ATTEND = """async ([source, cases]) => {
-    const {attend} = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})));
-    return cases.map(([q, k, v, blocked]) =>
-        Object.values(attend(...[q, k, v].map(a => new Float32Array(a)), 2, blocked)).map(a => [...a]));
-}"""  # noqa: E501
 # Whether the whole block of the step stands between the controls and the sentence below.
 BLOCK_IS_SEEN = """() => {
   const canvas = document.querySelector('canvas'), { flow } = canvas.mha, f = flow.fields[flow.flow.last];
@@ -84,24 +78,6 @@ def lit_cells(page) -> list:
 def values(page, block: str) -> np.ndarray:
     script = "(c, block) => [...c.mha.flow.fields[block].values]"
     return np.array(page.locator("canvas").evaluate(script, block), dtype=float)
-
-
-def test_the_browser_computes_what_python_does(opened):
-    """1,000 numbers for each of Q, K and V, drawn at random, with a mask and without."""
-    generator = torch.Generator().manual_seed(7)
-    cases, expected = [], []
-    for n in range(167):
-        q, k, v = (torch.randn(3, 2, generator=generator) * 4 for _ in range(3))
-        mask = causal_mask(3) if n % 2 else None
-        blocked = None if mask is None else mask.int().flatten().tolist()
-        cases.append([q.flatten().tolist(), k.T.flatten().tolist(), v.flatten().tolist(), blocked])
-        context, weights = scaled_dot_product_attention(q, k, v, mask, return_weights=True)
-        scores = q @ k.T / 2**0.5
-        expected.append([(q @ k.T), scores, scores, weights, context])
-    page = opened("one head")
-    for made, right in zip(page.evaluate(ATTEND, [live.SCRIPT, cases]), expected, strict=True):
-        for got, tensor in zip(made, right, strict=True):
-            np.testing.assert_allclose(got, tensor.flatten().numpy(), atol=1e-5, rtol=1e-4)
 
 
 def test_pointing_at_a_number_lights_what_made_it_and_says_how(opened):

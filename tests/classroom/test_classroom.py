@@ -1156,62 +1156,6 @@ def test_an_interrupted_run_keeps_what_there_is_and_goes_on(tmp_path, monkeypatc
     assert [row.state("split_heads") for row in rows] == [DONE] * 3
 
 
-WAITS = ("import time\ntime.sleep(9999)", "import threading\nthreading.Lock().acquire()",
-         "while True: pass", "import os\nos._exit(0)")  # fmt: skip
-READS = """def split_heads(x, n_heads):
-    import ctypes, pathlib
-    ctypes.CDLL(None).creat(b{}, 0o600)
-    found = [p for p in pathlib.Path({}).rglob("*.ipynb")]
-    return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2) if not found else None"""
-
-
-@pytest.mark.long
-@bubblewrap
-def test_a_class_of_sixty_comes_out_right_and_nothing_outside_is_harmed(tmp_path):
-    [path] = notebooks.paths("03")
-    course, folder, outside = path.read_text("utf-8"), tmp_path / "in", tmp_path / "written"
-    expected = {}
-
-    def hand_in(name, state, *cells, file="03_splitting", change=lambda made: made):
-        """The course's notebook with these cells where the stub stands."""
-        made = json.loads(course)
-        at = next(i for i, c in enumerate(made["cells"]) if "".join(c["source"]) == STUB)
-        made["cells"][at : at + 1] = json.loads(notebook(*cells))["cells"]
-        write(folder / name / f"{file}.ipynb", raw=change(json.dumps(made).encode()))
-        expected[name] = state
-
-    for n in range(6):
-        hand_in(f"right{n}", DONE, RIGHT)
-        hand_in(f"wrong{n}", TRIED, DIRECT_VIEW)
-        hand_in(f"open{n}", OPEN, STUB)
-    for n, cells in enumerate(FORGERS[i] for i in (0, 3, 6, 7, 9, 11)):
-        hand_in(f"forger{n}", OPEN if n == 0 else TRIED, *cells)
-        hand_in(f"indented{n}", DONE, "if True:\n    " + RIGHT.replace("\n", "\n    "))
-    for n, cell in enumerate(WAITS):
-        hand_in(f"above{n}", DONE, cell, RIGHT)
-        hand_in(f"below{n}", DONE, RIGHT, cell)
-        hand_in(f"beside{n}", DONE, f"{RIGHT}\n\n\n{cell}")
-        hand_in(f"misnamed{n}", DONE, RIGHT, file=("04_masking", "homework")[n % 2])
-    for n in range(3):
-        hand_in(f"reads{n}", DONE, READS.format(repr(str(outside)), repr(str(folder))))
-        hand_in(f"cut{n}", UNKNOWN, RIGHT, change=lambda raw: raw[:9000])
-        hand_in(f"large{n}", UNKNOWN, RIGHT, change=lambda raw: raw + b" " * files.LARGEST)
-        hand_in(f"kernel{n}", DONE, RIGHT, change=lambda raw: raw.replace(b'"python"', b'"R"'))
-        expected[f"nothing{n}"] = MISSING
-    with zipfile.ZipFile(folder / "zip0.zip", "w") as archive:
-        archive.write(folder / "right0/03_splitting.ipynb", "03_splitting.ipynb")
-    expected["zip0"] = DONE
-    names = "\n".join(["Name", *expected, "Zoë"]).encode("cp1252")
-    roster = write(tmp_path / "class.csv", raw=names)
-    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    command = [str(folder), "--roster", str(roster), "--out", str(tmp_path / "out"), "--jobs", "6"]
-    rows = classroom.main([*command, "--assigned", "split_heads"])
-    found = {row.learner.name: row.state("split_heads") for row in rows}
-    assert len(found) >= 60 and found == {**expected, "Zoë": MISSING}
-    assert before == {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    assert not outside.exists()
-
-
 # --- tables and pages -------------------------------------------------------------------------
 
 

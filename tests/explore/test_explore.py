@@ -189,12 +189,6 @@ class TestScaling:
             longest = np.abs(scores.values).max()
             assert longest <= scores.limits[1] == -scores.limits[0] <= 2.5 * longest
 
-    def test_only_without_the_root_do_weights_sharpen(self) -> None:
-        curve = module("scaling").scene().flat()[3]
-        unscaled, scaled = curve.lines.values()
-        assert (np.diff(unscaled) > 0).all() and unscaled[-1] > 0.9
-        assert np.ptp(scaled) < 0.1
-
 
 class TestProjections:
     def test_every_state(self) -> None:
@@ -471,12 +465,6 @@ class TestRealHeads:
                 assert x - frame.width / 2 >= -2 and x + frame.width / 2 <= drawing.width + 2, width
                 assert y - frame.width / 2 >= -2
 
-    def test_pieces_of_a_typed_word_are_labelled_as_elsewhere(self) -> None:
-        scene = module("real_heads").scene(text="spunky unfathomable well-read ##ky")
-        words = ("[CLS]", "spun-", "-ky", "un-", "-fat-", "-hom-", "-able", "well", "-", "read",
-                 "#", "#", "ky", "[SEP]")  # fmt: skip
-        assert all(panel.rows == panel.columns == words for panel in heatmaps(scene))
-
     def test_layer_3_is_the_layer_of_the_sentence(self) -> None:
         panels = heatmaps(module("real_heads").scene())[1:]
         np.testing.assert_allclose(
@@ -695,11 +683,6 @@ def test_on_a_tablet_the_heads_to_choose_from_stand_beside_the_large_map() -> No
     drawing = draw(module("real_heads").scene(), WIDTHS[1], SCREEN)
     tops = [mark.y for mark in drawing.marks if isinstance(mark, Cells)]
     assert len(tops) == 13 and drawing.height < 500 and min(tops[1:]) < tops[0] + 40
-
-
-def test_one_row_of_keys_is_singular() -> None:
-    for step, said in ((0, "; 0 rows of keys,"), (1, "; 1 row of keys,"), (2, "; 2 rows of keys,")):
-        assert said in module("cache").scene(h_kv=1, step=step).caption
 
 
 def test_at_distance_0_there_is_no_line() -> None:

@@ -179,43 +179,6 @@ def test_where_each_number_lies():
                     assert at == f"place {eval(sum_.replace('·', '*'))} of the strip"
 
 
-def test_what_heads_write_and_look_at():
-    for h in (12, 3):
-        scene = module("head_writes").scene(h)
-        lengths, numbers, _ = scene.flat()
-        assert lengths.rows == numbers.rows == (*(f"head {i}" for i in range(h)), "sum")
-        assert ("trained with 12" in scene.caption) == (h != 12)
-    assert "Trained with 32 dimensions;" in module("heads").scene(12, 7).caption
-    for layer, head in ((3, 1), (4, 10), (0, 2)):
-        scene = module("real_heads").scene(layer, head)
-        lines, large, *small = scene.flat()
-        given = large.values[:, [0, -1]].sum(axis=1).mean()
-        assert f"gives {given:.0%} of its weight" in scene.caption
-        assert scene.alt.startswith(f"The weights of layer {layer}, head {head}, as ribbons")
-        assert (lines.head, lines.row) == (head, large.rows.index("it"))
-        assert [(m.head, m.title) for m in small] == [(i, f"{i}") for i in range(12)]
-
-
-def test_the_flow_says_what_a_step_does_and_names_its_blocks():
-    """The numbers of what is looked at stand in one place: tests/browser/test_flow.py."""
-    for head, causal in itertools.product((1, 7), (False, True)):
-        for step in flow.STEPS:
-            said = flow.scene(step, head, causal=causal).caption
-            of_a_head = step not in ("X", "concat", "Wᴼ")
-            assert said.startswith(f"Head {head}: ") == of_a_head and "creek" not in said
-        blocks = flow.scene("Wᴼ", head, causal=causal).flat()[0].blocks
-        wears = {"x": "output", "q": "query", "k": "key", "v": "value", "context": "value",
-                 "concat": "value", "output": "output",
-                 "weights": f"head {head} from 0"}  # fmt: skip
-        for name, block in blocks.items():
-            assert block.colours == wears.get(name, f"head {head}")
-            if name in wears and name not in ("context", "weights"):
-                assert block.title.endswith(f" {block.values.shape}")
-            assert (abs(block.values) > block.limits[1] * 1.001).mean() < 0.01
-        assert blocks["scores"].title == "÷ √32"
-        assert blocks["masked"].title == ("causal mask" if causal else "no mask")
-
-
 def test_your_own_flow_begins_with_the_last_query_and_what_it_looks_at_most():
     torch.manual_seed(4)
     mha, x = MultiHeadAttention(12, 3), 3 * torch.randn(7, 12)

@@ -6,8 +6,6 @@ import hashlib
 import json
 import random
 import re
-import shutil
-import subprocess
 import zlib
 from collections.abc import Iterator
 from functools import cache
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from in_node import node
 from mha_course import explore
 from mha_course.explore.n07_training import HEADS
 from mha_course.pictures import controls, layout, live, panels, states
@@ -30,15 +29,11 @@ from mha_lesson.models import TwoSidesModel
 from mha_lesson.training import Run
 from readable import unpacked
 
-# Runs the browser's own script: reads packed states and positions, writes what is found there,
-# arrays as their digests.
+# What is at positions of packed states, arrays as their digests.
 LOOK_UP = """
-import { createHash } from "node:crypto";
-const chunks = []; for await (const chunk of process.stdin) chunks.push(chunk);
-const { source, theme, packed, places, widths, reads } = JSON.parse(Buffer.concat(chunks));
-globalThis.matchMedia = () => ({ matches: true });
-const { unpack, stateAt, areaOf } = await import("data:text/javascript;base64," + source);
-const states = await unpack(Buffer.from(packed, "base64"));
+const { theme, packed, places, widths, reads } = given;
+const { createHash } = await import("node:crypto");
+const { unpack, stateAt, areaOf } = scripts, states = await unpack(Buffer.from(packed, "base64"));
 const known = new Map();
 const digest = (array) => {
   if (!known.has(array)) {
@@ -57,7 +52,7 @@ const seen = places.flatMap((at) => widths.map((width) => {
   const read = (m) => reads && ["heatmap", "tiles"].includes(m.kind) && !m.key;
   return scene && { scene, says: scene.marks.filter(read).map(cells) };
 }));
-process.stdout.write(JSON.stringify(seen, write));
+return JSON.parse(JSON.stringify(seen, write));
 """
 NAMES = [*explore.__all__, *(f"flow-{part}" for part in ("attention", "mask"))]
 ARRAYS = ("values", "blocked", "writes", "bias")  # what a mark, or a flow, may hold
@@ -68,19 +63,8 @@ def look_up(
     packed: bytes, places: list[list[int]], widths: list[int], reads: bool = False
 ) -> list[dict]:
     """What the browser finds there; `reads` every cell, too."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node runs the browser's script here, and is not installed")
-    sent = {
-        "source": base64.b64encode(live.SCRIPT.encode()).decode(), "theme": live.THEME,
-        "packed": base64.b64encode(packed).decode(), "places": places, "widths": widths,
-        "reads": reads,
-    }  # fmt: skip
-    done = subprocess.run(
-        [node, "--input-type=module", "-e", LOOK_UP],
-        input=json.dumps(sent), capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return json.loads(done.stdout)
+    asked = {"places": places, "widths": widths, "reads": reads, "theme": live.THEME}
+    return node(LOOK_UP, packed=base64.b64encode(packed).decode(), **asked)
 
 
 def shown_scene(scene: dict) -> dict:

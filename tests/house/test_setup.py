@@ -222,11 +222,6 @@ def test_jupyterlab_takes_an_address_that_is_given(given, capsys):
     assert "127.0.0.1" not in capsys.readouterr().out
 
 
-def test_the_working_copy_is_not_in_git_and_not_where_the_originals_are():
-    assert f"{lab.MINE}/" in (ROOT / ".gitignore").read_text().splitlines()
-    assert lab.NOTEBOOKS == ROOT / "notebooks" != ROOT / lab.MINE
-
-
 # --- what installs ----------------------------------------------------------------------------
 
 
@@ -252,12 +247,6 @@ global.timeout='180'
     assert ("--index-strategy", "unsafe-best-match") in pairs
     assert environment["SSL_CERT_FILE"] == "/etc/ca.crt"
     assert environment["HTTP_PROXY"] == environment["HTTPS_PROXY"] == "http://proxy.test:3128"
-
-
-def test_without_settings_uv_asks_where_pip_does():
-    options, environment = install.uv_options(install.pip_settings(""))
-    assert options == ["--index-strategy", "unsafe-best-match"]
-    assert environment == {"UV_NO_CONFIG": "1"}
 
 
 def installs(
@@ -326,12 +315,6 @@ def test_gigabytes_are_announced_before_they_come(monkeypatch, capsys):
     course, _ = installs(monkeypatch, answers=only_pypi)
     told = capsys.readouterr().out
     assert "auto" not in course and "2.7 GB" in told and "Ctrl-C" in told
-
-
-def test_progress_is_seen_on_a_terminal_only(monkeypatch):
-    assert "-q" in installs(monkeypatch)[0]
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert "-q" not in installs(monkeypatch)[0] + installs(monkeypatch, uv=None)[0]
 
 
 @pytest.mark.parametrize(
@@ -433,17 +416,6 @@ def test_a_failed_installation_says_what_failed(monkeypatch):
 
 
 # --- Windows ------------------------------------------------------------------------------------
-
-
-def test_on_windows_a_learner_installs_what_a_learner_needs():
-    """The tests' packages come with the checks, and the Python named is one that will do."""
-    page = (ROOT / "INSTALL.md").read_text(encoding="utf-8")
-    section = page.split("## Without make (Windows)\n")[1].split("\n##")[0]
-    learners, checks = re.findall(r"^```\n(.*?)^```", section, re.M | re.S)
-    assert "install -e .[lab] -c constraints.txt" in learners and "[test]" not in learners
-    assert "install -e .[test] -c constraints.txt" in checks
-    [python] = re.findall(r"^py -([\d.]+) ", learners, re.M)
-    assert PROJECT["requires-python"] == f">={python}"
 
 
 # --- in pieces: other processors, a GPU -----------------------------------------------------------

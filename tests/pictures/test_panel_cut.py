@@ -1,30 +1,22 @@
 """Ribbons to cut: paper and browser draw the same, of the numbers that the model gives."""
 
-import base64
 import json
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
 
+from in_node import node
 from mha_course.pictures import layout, live
 from mha_course.pictures.colours import INK, ROLES
 from mha_course.pictures.cut import FULL, Cut
 from mha_course.pictures.marks import Path, Rect, Text
 from mha_course.pictures.panels import Scene
 
-MARKS = """
-const chunks = []; for await (const chunk of process.stdin) chunks.push(chunk);
-const { source, asked } = JSON.parse(Buffer.concat(chunks));
-globalThis.matchMedia = () => ({ matches: true });
-const { cutMarks } = await import("data:text/javascript;base64," + source);
-process.stdout.write(JSON.stringify(asked.map(({ seen, page, theme }) => {
+MARKS = """return given.asked.map(({ seen, page, theme }) => {
   seen.cut = (j) => seen.cuts[j];
-  const { marks, width, height } = cutMarks(seen, page, theme);
+  const { marks, width, height } = scripts.cutMarks(seen, page, theme);
   return { marks, width, height };
-})));
-"""
+});"""
 
 
 def panel(T: int, **more: object) -> Cut:
@@ -54,15 +46,7 @@ def test_the_browser_draws_the_marks_of_paper():
         seen |= {name: getattr(one, name) for name in ("labels", "word", "layer", "head", "share")}
         seen |= {"moved": None if cut is None else one.moves[cut].tolist(), "cuts": cuts}
         asked.append({"seen": seen, "page": width, "theme": live.THEME})
-    source = base64.b64encode(live.SCRIPT.encode()).decode()
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node runs the browser's script here, and is not installed")
-    done = subprocess.run(
-        [node, "--input-type=module", "-e", MARKS], check=True, capture_output=True, text=True,
-        input=json.dumps({"source": source, "asked": asked}),
-    )  # fmt: skip
-    for (one, width), found in zip(cases, json.loads(done.stdout), strict=True):
+    for (one, width), found in zip(cases, node(MARKS, asked=asked), strict=True):
         drawing = layout.draw(Scene(one), width)
         assert (found["width"], found["height"]) == (drawing.width, drawing.height)
         ours = [json.loads(json.dumps({"kind": m.kind, **vars(m)})) for m in drawing.marks]

@@ -1,51 +1,63 @@
-"""The scripts as modules: each loads by itself, all are one, their colours are Python's."""
+"""The scripts as modules: each loads by itself, all are one; they compute what Python does."""
 
-import json
 import math
 import random
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
-import pytest
+import torch
 
-from mha_course.pictures import colours, live
+from in_node import node
+from mha_course.pictures import colours, live, panels
 from mha_course.pictures.layout import draw
 from mha_course.pictures.panels import Scene, Walk
 from mha_course.pictures.walk import Arrows
-
-FOLDER = Path(live.__file__).parent
-SCRIPTS = sorted(FOLDER.glob("*.js"))
-BROWSER = "globalThis.matchMedia = () => ({ matches: true });"  # what node has not
-
-
-def node(script: str, given: str = "") -> str:
-    if (found := shutil.which("node")) is None:
-        pytest.skip("node runs the browser's scripts here, and is not installed")
-    command = [found, "--input-type=module", "-e", script]
-    return subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout
+from mha_lesson import causal_mask, scaled_dot_product_attention
 
 
 def test_the_browser_computes_the_colours_that_python_has():
-    script = f"""
-    const {{ mapOf }} = await import({json.dumps((FOLDER / "colours.js").as_uri())});
-    const {{ maps, ink }} = {json.dumps(live.THEME)};
-    console.log(JSON.stringify(Object.values(maps).map((ends) => mapOf(ends, ink))));"""
-    np.testing.assert_array_equal(json.loads(node(script)), [*colours.MAPS.values()])
+    script = """const { maps, ink } = given.theme;
+    return Object.values(maps).map((ends) => scripts.mapOf(ends, ink));"""
+    np.testing.assert_array_equal(node(script, theme=live.THEME), [*colours.MAPS.values()])
 
 
 def test_the_browser_writes_the_numbers_of_arrows_where_python_does():
     steps = np.random.default_rng(5).normal(size=(13, 2)) * np.geomspace(0.2, 2, 13)[:, None]
     [arrows] = [m for m in draw(Scene(Walk(steps, (-6, 6, -6, 6)))).marks if isinstance(m, Arrows)]
     mark = {"x": arrows.x, "y": arrows.y, "unit": arrows.unit, "steps": steps.ravel().tolist()}
-    script = f"""{BROWSER}
-    const {{ cornersOf, numbersOf }} = await import({json.dumps((FOLDER / "areas.js").as_uri())});
-    const mark = {json.dumps(mark)};
-    console.log(JSON.stringify(numbersOf(cornersOf(mark), mark.y)));"""
+    script = "return scripts.numbersOf(scripts.cornersOf(given.mark), given.mark.y);"
     expected = [(n.x, n.y, int(n.text)) for n in arrows.numbers()]
     assert len(expected) == 13
-    np.testing.assert_allclose(json.loads(node(script)), expected, atol=1e-6)
+    np.testing.assert_allclose(node(script, mark=mark), expected, atol=1e-6)
+
+
+def test_numbers_read_alike_in_python_and_in_the_browser():
+    rng = random.Random(3)
+    values = [rng.choice((-1, 1)) * 10 ** rng.uniform(-7, 13) for _ in range(400)]
+    values += [0, 0.125, 0.375, 0.5, 1, -2.5, 999.5, 9999.5, 10_000, 99_950, 1e6, 0.0995, 12]
+    values += [10_012, 25_000, 1e10, -2.5e9]
+    script = "return given.values.map((v) => [scripts.number(v), scripts.number(v, 2)]);"
+    assert node(script, values=values) == [[panels.number(v), panels.number(v, 2)] for v in values]
+
+
+def test_the_browser_attends_as_python_does():
+    """1,000 numbers for each of Q, K and V, drawn at random, with a mask and without."""
+    cases, expected = [], []
+    for n in range(167):
+        q, k, v = (torch.randn(3, 2) * 4 for _ in range(3))
+        mask = causal_mask(3) if n % 2 else None
+        blocked = None if mask is None else mask.int().flatten().tolist()
+        cases.append([x.flatten().tolist() for x in (q, k.T, v)] + [blocked])
+        context, weights = scaled_dot_product_attention(q, k, v, mask, return_weights=True)
+        scores = q @ k.T / 2**0.5
+        expected.append([x.flatten().tolist() for x in (q @ k.T, scores, scores, weights, context)])
+    script = """return given.cases.map(([q, k, v, blocked]) => {
+      const made = scripts.attend(...[q, k, v].map((a) => new Float32Array(a)), 2, blocked);
+      return Object.values(made).map((a) => [...a]);
+    });"""
+    for found, right in zip(node(script, cases=cases), expected, strict=True):
+        for ours, theirs in zip(found, right, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
 def test_a_slider_at_its_end_stays_there_until_it_is_moved_away():
@@ -58,26 +70,20 @@ def test_a_slider_at_its_end_stays_there_until_it_is_moved_away():
         asked[k] = math.inf if position == lasts[k] else position
         moves.append([k, position])
         expected.append([min(asked[0], 3), min(asked[0], 3, asked[1])])
-    script = f"""
-    const {{ Requests }} = await import({json.dumps((FOLDER / "controls.js").as_uri())});
-    const range = {{ input: "range", start: 0 }}, controls = [range, range];
-    const states = {{ controls, tree: [[0], [0, 0], [0, 0, 0], [0, 0, 0, 0]] }};
-    const requests = new Requests(controls);
-    console.log(JSON.stringify({moves}.map(([k, position]) => {{
+    script = """const range = { input: "range", start: 0 }, controls = [range, range];
+    const states = { controls, tree: [[0], [0, 0], [0, 0, 0], [0, 0, 0, 0]] };
+    const requests = new scripts.Requests(controls);
+    return given.moves.map(([k, position]) => {
       requests.ask(k, position, requests.left(states, k).length - 1);
       return [0, 1].map((k) => requests.resolved(states, k));
-    }})));"""
-    assert json.loads(node(script)) == expected
+    });"""
+    assert node(script, moves=moves) == expected
 
 
 def test_each_script_imports_what_there_is_and_the_whole_is_one_module():
-    files = json.dumps([path.as_uri() for path in SCRIPTS])
-    script = f"""{BROWSER}
-    import {{ text }} from "node:stream/consumers";
-    const source = encodeURIComponent(await text(process.stdin));
-    const whole = await import("data:text/javascript," + source);
-    const parts = await Promise.all({files}.map((file) => import(file)));
+    files = [path.as_uri() for path in sorted(Path(live.__file__).parent.glob("*.js"))]
+    script = """const parts = await Promise.all(given.files.map((file) => import(file)));
     const names = (modules) => [...new Set(modules.flatMap((part) => Object.keys(part)))].sort();
-    console.log(JSON.stringify([names([whole]), names(parts)]));"""
-    whole, parts = json.loads(node(script, live.SCRIPT))
+    return [names([scripts]), names(parts)];"""
+    whole, parts = node(script, files=files)
     assert whole == parts and "default" in whole
