@@ -91,8 +91,8 @@ def assigned(exercises: str | None) -> tuple[str, ...]:
     numbers = {e.number: e.name for e in EXERCISES if e.number}
     named, unknown = set(), []
     for word in re.split(r"[,;\s]+", text.strip(",; \t\r\n")):
-        first, last = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?|.*", word).groups()
-        span = range(int(first), int(last or first) + 1) if first else ()
+        ends = [int(end) for end in word.split("-")] if re.fullmatch(r"\d+(-\d+)?", word) else []
+        span = range(ends[0], ends[-1] + 1) if ends else ()
         found = {numbers[n] for n in span if n in numbers} | ({word} & {*ALL})
         named |= found
         unknown += [word] if not found or not {*span} <= {*numbers} else []

@@ -12,7 +12,8 @@ check.split_heads(answer)        a Problem (right answer, cases, slips) that can
       one_place                          places.py: one change (changes.py) of the code mends all
       several_slips, slip_in_part        search.py: two slips; one, on some cases
       its_error                          rules.py: what torch's message (errors.py) means, and where
-      what_differs                       differs.py: shape, numbers, how they relate (relations.py)
+      what_differs                       differs.py: shape, numbers, how they relate (relations.py),
+                                         and in which line they first go wrong (first_wrong.py)
     right? all of ASKED (judge.py), and what any of them finds:
       other_dtypes, other_device         beyond.py: float32, halves; a device that is played
       gradient                           gradients.py: whether it gets through

@@ -10,6 +10,7 @@ from torch import Tensor
 from mha_course.engine import errors, relations
 from mha_course.engine.attempt import Attempt, Explanation, Trial, where_right
 from mha_course.engine.compare import Difference, letters_of_all, same
+from mha_course.engine.first_wrong import first_wrong
 from mha_course.engine.problem import Problem
 from mha_course.engine.report import Finding, number
 from mha_course.engine.safely import Returned
@@ -83,8 +84,12 @@ def what_differs(attempt: Attempt) -> Explanation:
         if words := where_nan(attempt, case):
             asks = "Which numbers enter that line, and on which input?"
             finding = Finding("nan_made", f"{finding.does} {words}", asks)
-    elif finding.key != MOVED and (seen := relations.experiment(attempt, attempt.wrong)):
-        finding = replace(seen, does=f"{finding.does} {seen.does}")
+    elif finding.key != MOVED:
+        differs = attempt.shown.difference
+        if differs and differs.kind in ("values", "shape") and (seen := first_wrong(attempt)):
+            finding = replace(finding, does=f"{finding.does} {seen.does}", asks=seen.asks)
+        if seen := relations.experiment(attempt, attempt.wrong):
+            finding = replace(seen, does=f"{finding.does} {seen.does}")
     notes = []
     if n := len(attempt.raised):
         stops = f"On {n} of the {len(attempt.trials)} inputs tried it stops with an error."

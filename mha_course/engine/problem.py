@@ -170,6 +170,7 @@ class Problem:
         gradient: whether one has to get through to every input; False where nothing can be learnt.
         parts: takes trials apart where the answer shows what it has got in between: gives (a
             problem for a part, the trials of that part), so that slips of several parts are found.
+        stages: in order, the steps whose results a learner's lines make, too, and what these are.
         ready_made: functions that do all of it, or a part; a right answer that calls it hears so.
         remark: what else is worth saying of a right answer: `remark(attempt) -> str`.
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
@@ -184,6 +185,7 @@ class Problem:
     bind: Callable[[Any], Any] | None = None
     gradient: bool = True
     keeps_inputs: bool = False
+    stages: Mapping[str, str] = field(default_factory=dict)
     ready_made: tuple[str, ...] = ()
     remark: Callable[..., str] | None = None
     parts: Callable[..., Any] | None = None

@@ -44,7 +44,7 @@ class _Watch(TorchFunctionMode):
         return frame.f_lineno if frame is not None else 0
 
 
-def _watched(attempt: Attempt, case: Case) -> _Watch:
+def watched(attempt: Attempt, case: Case) -> _Watch:
     watch = _Watch({code.co_filename for code in attempt.codes})
     with watch:
         safely.run(attempt.bound.answer, case.inputs, attempt.codes)
@@ -57,7 +57,7 @@ def _has_nan(x: Any) -> bool:
 
 def where_nan(attempt: Attempt, case: Case) -> str:
     """A sentence about the line in which NaN comes up; empty if that is not seen."""
-    number, name = _watched(attempt, case).nan
+    number, name = watched(attempt, case).nan
     for words, names in _MAKES_NAN.items():
         if number and name in names.split():
             return f"It first appears in line {number}, which {words}."
@@ -75,17 +75,22 @@ _MAKES_NAN = {
 }
 
 
+def spoken_line(attempt: Attempt, line: int) -> str:
+    """Its number, and what stands there."""
+    files = {code.co_filename for code in attempt.codes}
+    text = linecache.getline(files.pop(), line).strip() if len(files) == 1 else "…"
+    return f"line {line}, `{text}`"
+
+
 def leaves_float64(attempt: Attempt, exact: Case, rounded: Case) -> str:
     """A sentence about the first line whose numbers leave those in float64; or empty."""
-    seen = (_watched(attempt, case).seen for case in (exact, rounded))
+    seen = (watched(attempt, case).seen for case in (exact, rounded))
     for (right, line), (yours, other) in zip(*seen, strict=False):
         if line != other or yours.shape != right.shape:
             return ""
         if not close(yours, right, allowed(yours.dtype, rounded.tolerance)):
-            files = {code.co_filename for code in attempt.codes}
-            text = linecache.getline(files.pop(), line).strip() if len(files) == 1 else "…"
             return (
-                f"After line {line}, `{text}`, the numbers are "
+                f"After {spoken_line(attempt, line)}, the numbers are "
                 "further from those in float64 than one rounding would bring them."
             )
     return ""

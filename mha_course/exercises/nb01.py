@@ -155,6 +155,7 @@ def finish(scores):
     make_cases=queries_keys_values,
     ready_made=("scaled_dot_product_attention",),
     gives=("output (..., T_q, d_v)", "weights (..., T_q, T_k)"),
+    stages={"product": "dot products", "scale": "scores", "normalise": "weights", "mix": "output"},
 )
 def attention(Q, K, V, *, product, scale, normalise, mix, give):
     """softmax(Q Kᵀ / √d_k) V, and the weights."""

@@ -319,6 +319,7 @@ HIDES = (
     remark=nan_on_the_way,
     make_cases=scores_and_masks,
     gives=("weights (..., T_q, T_k)",),
+    stages={"fill": "masked scores", "normalise": "weights", "empty": "weights"},
     further=(gradients_of_blocked_rows,),
 )
 def masked_softmax(scores, mask, *, read, fill, normalise, empty):

@@ -45,7 +45,12 @@ def side_by_side(attempt: Attempt) -> str:
 
 
 @exercise(
-    10, "05", make_cases=heads_and_w_o, gives=("output (B, T, d_model)",), remark=side_by_side
+    10,
+    "05",
+    make_cases=heads_and_w_o,
+    gives=("output (B, T, d_model)",),
+    remark=side_by_side,
+    stages={"slab": "slabs of W_o", "write": "writes"},
 )
 def sum_of_head_writes(heads, W_o, *, each, slab, write, collect):
     """Σ_i head_i · (its columns of W_o)ᵀ."""

@@ -61,6 +61,17 @@ _NAN_GRADIENTS = {
     "06",
     make_cases=lambda: (),
     gives=("output (B, T, d_model)",),
+    stages={
+        "project": "queries, keys and values",
+        "split": "heads",
+        "product": "dot products",
+        "scale": "scores",
+        "fill": "masked scores",
+        "normalise": "weights",
+        "arrange": "context",
+        "order": "joined heads",
+        "leave": "output",
+    },
     bind=STUB.bind,
     further=(gradient_with_blocked_rows, low_scores_in_half),
     ready_made=(

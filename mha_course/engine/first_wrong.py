@@ -1,0 +1,99 @@
+"""Where no slip fits: up to which line the numbers are right, and where the first wrong ones are.
+
+What the learner's lines make is held against what the steps of the right way make. A value counts
+as made in any order of its axes, and head by head, too.
+"""
+
+from itertools import permutations
+from typing import Any
+
+from torch import Tensor
+
+from mha_course.engine.attempt import Attempt
+from mha_course.engine.compare import allowed, close
+from mha_course.engine.device import flat
+from mha_course.engine.problem import Case, Problem
+from mha_course.engine.report import Finding
+from mha_course.engine.safely import Returned
+from mha_course.engine.watch import spoken_line, watched
+
+NOT_MADE = -1
+
+
+def first_wrong(attempt: Attempt) -> Finding | None:
+    """A sentence on the first wrong step, and a question; None where nothing can be said."""
+    case, stages = attempt.shown.case, attempt.problem.stages
+    if not stages or not isinstance(attempt.shown.outcome, Returned):
+        return None
+    seen, right = watched(attempt, case).seen, _on_the_right_way(attempt.problem, case)
+    ways = [stage for stage in stages if right.get(stage)]
+    made = [_last(right[stage], seen, case.tolerance) for stage in ways]
+    reached = max((i for i, n in enumerate(made) if n != NOT_MADE), default=-1)
+    if reached + 1 == len(ways):
+        return None
+    begin = made[reached] if reached >= 0 else -1
+    known = [value for values in right.values() for value in values]
+    wrong = [(x, line) for x, line in seen[begin + 1 :]
+             if not any(_is(x, value, case.tolerance) for value in known)]  # fmt: skip
+    shapes = {tuple(sorted(x.shape)) for x in right[ways[reached + 1]]}
+    alike = [line for x, line in wrong if tuple(sorted(x.shape)) in shapes]
+    if not (wrong if reached >= 0 else alike):
+        return None
+    if reached < 0:
+        line, does = alike[0], f"Already your {_are(stages[ways[0]])} not right"
+    else:
+        then = f"your {_are(stages[ways[reached + 1]])} not" if alike else "what follows is not"
+        done = f"Your {_are(stages[ways[reached]])} right (line {seen[begin][1]})"
+        line, does = wrong[0][1], f"{done}; {then}"
+    return Finding(
+        "first_wrong",
+        f"{does}: the first wrong numbers come in {spoken_line(attempt, line)}.",
+        f"What goes into line {line}, and what should come out?",
+    )
+
+
+def _are(name: str) -> str:
+    return f"{name} {'are' if name.endswith('s') else 'is'}"
+
+
+def _on_the_right_way(problem: Problem, case: Case) -> dict[str, list[Tensor]]:
+    """Step -> what it makes."""
+    made: dict[str, list[Tensor]] = {}
+
+    def kept(site: str, step: Any) -> Any:
+        def run(*inputs: Any) -> Any:
+            result = step(*inputs)
+            made.setdefault(site, []).extend(x for x in flat(result) if isinstance(x, Tensor))
+            return result
+
+        return run
+
+    problem.right(*case.inputs, **{site: kept(site, step) for site, step in problem.steps.items()})
+    return made
+
+
+def _last(values: list[Tensor], seen: list[tuple[Tensor, int]], tolerance: float) -> int:
+    """The number of the result by which all of these values are made, or NOT_MADE."""
+
+    def number(value: Tensor) -> int:
+        same = (n for n, (x, _) in enumerate(seen) if _is(x, value, tolerance))
+        return next(same, NOT_MADE)
+
+    def in_all(value: Tensor) -> int:
+        if (whole := number(value)) != NOT_MADE or value.ndim != 4:
+            return whole
+        heads = [number(head) for head in value.unbind(1)]
+        return NOT_MADE if NOT_MADE in heads else max(heads)
+
+    numbers = [in_all(value) for value in values]
+    return NOT_MADE if NOT_MADE in numbers else max(numbers)
+
+
+def _is(yours: Tensor, right: Tensor, tolerance: float) -> bool:
+    """Whether they hold the same numbers, with their axes in any order, or joined."""
+    if yours.numel() != right.numel() or not yours.is_floating_point():
+        return False
+    ways = [yours.permute(p) for p in permutations(range(yours.ndim))] if yours.ndim < 5 else []
+    fitting = [x for x in ways if x.shape == right.shape] or [yours.reshape(right.shape)]
+    room = allowed(yours.dtype, tolerance)
+    return any(close(x.to(right.dtype), right, room) for x in fitting)

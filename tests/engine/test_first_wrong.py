@@ -1,0 +1,77 @@
+"""Where no slip fits, the check says up to where all is right, and where it first goes wrong."""
+
+import linecache
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from mha_course import check
+
+CLASS = """class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.h = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask=None):
+        B, T, D = x.shape
+        h, d_k = self.h, D // self.h
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+"""
+HEADS = "q, k, v = (y.view(B, T, h, d_k).transpose(1, 2) for y in (q, k, v))\n"
+JOIN = "return self.w_o(context.transpose(1, 2).reshape(B, T, D))\n"
+# lines after the projections, which end in line 10 -> what is right, where, and the first wrong line
+TRIES = {
+    "one head": (
+        "weights = (q @ k.mT / math.sqrt(D)).softmax(-1)\nreturn self.w_o(weights @ v)\n",
+        "queries, keys and values are right (line 10); what follows is not", 11,
+    ),
+    "channels first": (
+        "".join(f"{y} = {y}.view(B, T, h, d_k).permute(0, 2, 3, 1)\n" for y in "qkv")
+        + "context = (q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v\n"
+        + "return self.w_o(context.permute(0, 3, 1, 2).reshape(B, T, D))\n",
+        "heads are right (line 13); what follows is not", 14,
+    ),
+    "heads summed": (
+        "out = 0\nfor s in (slice(i, i + d_k) for i in range(0, D, d_k)):\n"
+        "    weights = (q[..., s] @ k[..., s].mT / math.sqrt(d_k)).softmax(-1)\n"
+        "    out = out + weights @ v\nreturn self.w_o(out)\n",
+        "weights are right (line 13); what follows is not", 14,
+    ),
+    "two at once": (
+        HEADS + "scores = q @ k.mT / math.sqrt(d_k)\nweights = scores.softmax(-2)\n"
+        "return (weights @ v).transpose(1, 2).reshape(B, T, D)\n",
+        "scores are right (line 12); your weights are not", 13,
+    ),
+    "values changed": (
+        HEADS + "weights = (q @ k.mT / math.sqrt(d_k)).softmax(-1)\n"
+        "context = weights @ v.relu().sqrt()\n" + JOIN,
+        "weights are right (line 12); your context is not", 13,
+    ),
+    "from the start": (
+        "q, k, v = self.w_q(x.relu()), self.w_k(x.relu()), self.w_v(x.relu())\n" + HEADS
+        + "context = (q @ k.mT / math.sqrt(d_k) + 1 / (1 + q @ k.mT)).softmax(-1) @ v\n" + JOIN,
+        "queries, keys and values are right (line 10); what follows is not", 11,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRIES)
+def test_the_last_right_step_and_the_first_wrong_line_are_named(name):
+    lines, right, wrong = TRIES[name]
+    code = CLASS + "".join(f"        {line}\n" for line in lines.splitlines())
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    cell = {"nn": nn, "math": math, "torch": torch}
+    exec(compile(code, name, "exec"), cell)
+    report = str(check.MultiHeadAttention(cell["MultiHeadAttention"]))
+    assert f"Your {right}: the first wrong numbers come in line {wrong}, `" in report
+    assert f"What goes into line {wrong}, and what should come out?" in report
+
+
+def test_nothing_is_said_where_no_line_is_seen():
+    """Of a whole in one call, the numbers say all that there is."""
+    report = str(check.attention(lambda Q, K, V: (Q.sin(), K.cos())))
+    assert not check.attention(lambda Q, K, V: (Q.sin(), K.cos())).passed
+    assert "first wrong numbers" not in report
