@@ -22,7 +22,7 @@ CLASS = """class MultiHeadAttention(nn.Module):
 """
 HEADS = "q, k, v = (y.view(B, T, h, d_k).transpose(1, 2) for y in (q, k, v))\n"
 JOIN = "return self.w_o(context.transpose(1, 2).reshape(B, T, D))\n"
-# lines after the projections, which end in line 10 -> what is right, where, and the first wrong line
+# what follows line 10, the projections -> what is right, where, and the first wrong line
 TRIES = {
     "one head": (
         "weights = (q @ k.mT / math.sqrt(D)).softmax(-1)\nreturn self.w_o(weights @ v)\n",
@@ -49,11 +49,6 @@ TRIES = {
         HEADS + "weights = (q @ k.mT / math.sqrt(d_k)).softmax(-1)\n"
         "context = weights @ v.relu().sqrt()\n" + JOIN,
         "weights are right (line 12); your context is not", 13,
-    ),
-    "from the start": (
-        "q, k, v = self.w_q(x.relu()), self.w_k(x.relu()), self.w_v(x.relu())\n" + HEADS
-        + "context = (q @ k.mT / math.sqrt(d_k) + 1 / (1 + q @ k.mT)).softmax(-1) @ v\n" + JOIN,
-        "queries, keys and values are right (line 10); what follows is not", 11,
     ),
 }  # fmt: skip
 
