@@ -1,4 +1,4 @@
-"""Make mha_course/pages/model/kernel.wasm of kernel.wat anew, with wabt from npm.
+"""Make mha_course/pages/model/kernel.wasm of kernel.ts anew, with AssemblyScript from npm.
 
 python tools/kernel.py
 """
@@ -9,14 +9,16 @@ from pathlib import Path
 
 from from_npm import BUILD, fetch
 
-WABT = "wabt@1.0.39"
-SOURCE = BUILD.parent / "mha_course" / "pages" / "model" / "kernel.wat"
+COMPILER = "assemblyscript@0.28.20"
+SOURCE = BUILD.parent / "mha_course" / "pages" / "model" / "kernel.ts"
+OPTIONS = "-O3 --converge --enable simd --runtime stub --importMemory --noExportMemory --noAssert"
 
 
-def assemble(target: Path) -> None:
-    """Writes what wabt makes of the source: the same bytes on every machine."""
-    subprocess.run([fetch(WABT) / ".bin/wat2wasm", SOURCE, "-o", target], check=True)
+def compile_to(target: Path) -> None:
+    """Writes what AssemblyScript makes of the source: the same bytes on every machine."""
+    command = [fetch(COMPILER) / ".bin/asc", SOURCE.name, *OPTIONS.split(), "-o", target.resolve()]
+    subprocess.run(command, cwd=SOURCE.parent, check=True)
 
 
 if __name__ == "__main__":
-    assemble(Path(*sys.argv[1:2]) if sys.argv[1:] else SOURCE.with_suffix(".wasm"))
+    compile_to(Path(*sys.argv[1:2]) if sys.argv[1:] else SOURCE.with_suffix(".wasm"))

@@ -23,5 +23,6 @@ if __name__ == "__main__":
     except (SystemExit, subprocess.CalledProcessError) as error:
         print(f"The package's scripts were not looked at: {error}")
         sys.exit("GITHUB_ACTIONS" in os.environ)
-    command = [oxlint, "-c", RULES, "--deny-warnings", PACKAGE]
+    # What is written for another compiler is not looked at.
+    command = [oxlint, "-c", RULES, "--deny-warnings", "--ignore-pattern", "kernel.ts", PACKAGE]
     sys.exit(subprocess.run(command).returncode)

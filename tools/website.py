@@ -4,6 +4,7 @@
 
 Nothing is run but the explorers' pure functions, whose states go into the pages, so that they move
 without a kernel. Pages load nothing from anywhere else: they open from a disk and from any server.
+The models that take one's own text are written if `mha-lesson weights` has fetched them.
 `make site` calls this.
 """
 
@@ -38,7 +39,7 @@ from from_npm import BUILD
 from mha_course import explore
 from mha_course.cells import predictions
 from mha_course.explore import n00_cut, own_class
-from mha_course.pages import folds, published
+from mha_course.pages import folds, published, writing
 from mha_course.pages.exporter import asset, exporter_of, inline
 from mha_course.pictures import live
 from mha_lesson.pretrained import WeightsMissing, weights_path
@@ -56,6 +57,7 @@ BEGIN = (
     '<a href="notebooks/01_scaled_dot_product_attention.ipynb">Go on to notebook 1</a></p>'
 )
 TYPED = {"explore-real_heads", "explore-cut"}  # explorers with a place for one's own sentence
+WRITES = "explore-writes"  # the explorer with a place for one's own prompt
 TO_RUN = (
     '<p class="run">Pictures move in this page. To run the code and have your answers checked, '
     '<a href="index.html#begin">open the course in JupyterLab</a>.</p>'
@@ -317,11 +319,12 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
     with ProcessPoolExecutor(2, initializer=begin_process) as pool:
         model = pool.submit(published.write, folder) if TYPED & {*names} else None
         heads = pool.submit(published.pictures) if "explore-real_heads" in names else None
+        writer = pool.submit(writing.write, folder) if WRITES in names else None
         scripts = [pool.submit(explorer_script, name) for name in names]
         write_pages(folder, site)  # while the states are made
         for name, script in zip(names, scripts, strict=True):
             (folder / f"{name}.js").write_text(script.result(), encoding="utf-8")
-        shared = live.script() + offer(folder, model, heads)
+        shared = live.script() + offer(folder, model, heads) + offer_writer(folder, writer)
     (folder / "explore.js").write_text(shared, encoding="utf-8")
     style = "\n".join([CODE, asset("site.css"), asset("folds.css")])
     (folder / "page.css").write_text(style, encoding="utf-8")
@@ -331,7 +334,7 @@ def build(folder: Path, paths: list[Path]) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def offer(folder: Path, model: Future[dict[str, Any]] | None, heads: Future[str] | None) -> str:
+def offer(folder: Path, model: Future[dict[str, Any]] | None, heads: Future[bytes] | None) -> str:
     """Writes the script of the published model, and gives what asks for it; "" without weights."""
     try:
         about = model.result() if model else None
@@ -343,8 +346,21 @@ def offer(folder: Path, model: Future[dict[str, Any]] | None, heads: Future[str]
     (folder / "typed.js").write_text(published.script(about), encoding="utf-8")
     if heads:
         path = folder / published.NAME / "heads.js"
-        path.write_text(heads.result(), encoding="utf-8")
+        path.write_bytes(heads.result())
     return published.offer(about)
+
+
+def offer_writer(folder: Path, writer: Future[dict[str, Any]] | None) -> str:
+    """Writes the script of the model that writes, and gives what asks for it, or ""."""
+    try:
+        about = writer.result() if writer else None
+    except WeightsMissing as missing:
+        print(f"Nobody can type a prompt on this site: {missing}")
+        about = None
+    if about is None:
+        return ""
+    (folder / "writing.js").write_text(writing.script(about), encoding="utf-8")
+    return writing.offer(about)
 
 
 def add_description(soup: BeautifulSoup) -> None:
@@ -401,10 +417,11 @@ def write_pages(folder: Path, site: dict[str, tuple[str, NotebookNode]]) -> None
 def main() -> None:
     files = build(SITE, notebooks.paths(*sys.argv[1:]))
     sizes = {file: file.stat().st_size / 1e6 for file in files}
-    on_demand = sum(size for file, size in sizes.items() if file.parent.name == published.NAME)
+    models = {published.NAME, writing.NAME}
+    on_demand = sum(size for file, size in sizes.items() if file.parent.name in models)
     print(
         f"{SITE.relative_to(ROOT)}: {len(files)} files, {sum(sizes.values()) - on_demand:.1f} MB, "
-        f"and {on_demand:.1f} MB of the published model, for who asks for it"
+        f"and {on_demand:.1f} MB of published models, for who asks for them"
     )
 
 

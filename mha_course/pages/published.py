@@ -1,4 +1,8 @@
-"""The published model as files beside the pages: float16 in scripts, which load from a disk too."""
+"""The published model as files beside the pages: float16 in scripts, which load from a disk too.
+
+What a file holds are bytes in a string of a script, so that model/files.js can take them from a
+server as they are and from a disk by running the script, which is read with a sign for each byte.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +39,12 @@ def write(folder: Path) -> dict[str, Any]:
     parts = dict(_parts(tensors))
     size = 0
 
-    def put(name: str, text: str) -> None:
+    def put(name: str, raw: bytes) -> None:
         nonlocal size
-        size += (folder / NAME / f"{name}.js").write_bytes(_handed_on(name, text).encode())
+        size += (folder / NAME / f"{name}.js").write_bytes(handed_on(name, raw))
 
     vocabulary = model.tokenizer.get_vocab()
-    put("vocabulary", "\n".join(sorted(vocabulary, key=lambda piece: vocabulary[piece])))
+    put("vocabulary", "\n".join(sorted(vocabulary, key=lambda piece: vocabulary[piece])).encode())
     for name, part in parts.items():
         put(name, _coded(*part.values()))
     needed = size
@@ -52,16 +56,15 @@ def write(folder: Path) -> dict[str, Any]:
         "bytes": needed,
         "all": size,
         "parts": {
-            name: [[tensor, values.numel()] for tensor, values in part.items()]
+            name: [[tensor, 0, values.numel()] for tensor, values in part.items()]
             for name, part in parts.items()
         },
     }
 
 
-def pictures() -> str:
+def pictures() -> bytes:
     """The file for `folder / NAME` with the pictures that typed sentences fill."""
-    packed = live.whole(n08_real_heads.places().pack())
-    return _handed_on("heads", base64.b64encode(packed).decode())
+    return handed_on("heads", live.whole(n08_real_heads.places().pack()))
 
 
 def offer(about: dict[str, Any]) -> str:
@@ -70,19 +73,29 @@ def offer(about: dict[str, Any]) -> str:
     return f"window.mhaOffer = {json.dumps(words)};\n{bundle(SCRIPTS / 'offer.js')}"
 
 
-def _handed_on(name: str, text: str) -> str:
-    return f"mhaPart({json.dumps(name)}, {json.dumps(text, ensure_ascii=False)});\n"
+def handed_on(name: str, raw: bytes) -> bytes:
+    """A file of model/files.js: all bytes but four stand for themselves."""
+    for sign, written in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\r", b"\\r")):
+        raw = raw.replace(sign, written)
+    return b'mhaPart("%s","%s");\n' % (name.encode(), raw)
 
 
 def script(about: dict[str, Any]) -> str:
     """What makes `window.mhaTyped`, a promise of `Typed`; no other file is fetched by it."""
-    source, kernel = bundle(SCRIPTS / "typed.js").encode(), (SCRIPTS / "kernel.wasm").read_bytes()
-    coded, wasm = (base64.b64encode(raw).decode() for raw in (source, kernel))
-    return (
-        f'window.mhaTyped ??= import("data:text/javascript;base64,{coded}").then(({{ Typed }}) => '
-        f"new Typed({json.dumps(about)}, "
-        f'Uint8Array.from(atob("{wasm}"), (c) => c.charCodeAt(0))));\n'
-    )
+    return f"window.mhaTyped ??= {made('typed.js', 'Typed', json.dumps(about), kernel())};\n"
+
+
+def made(entry: str, name: str, *arguments: str) -> str:
+    """A script's expression: the promise of a class of a module of model/, made with these."""
+    source = base64.b64encode(bundle(SCRIPTS / entry).encode()).decode()
+    module = f'import("data:text/javascript;base64,{source}")'
+    return f"{module}.then((module) => new module.{name}({', '.join(arguments)}))"
+
+
+def kernel() -> str:
+    """A script's expression for the bytes of kernel.wasm."""
+    wasm = base64.b64encode((SCRIPTS / "kernel.wasm").read_bytes()).decode()
+    return f'Uint8Array.from(atob("{wasm}"), (c) => c.charCodeAt(0))'
 
 
 def _parts(tensors: dict[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
@@ -108,8 +121,6 @@ def _parts(tensors: dict[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]
 _KINDS = {"attention": ("attention", "norm_1"), "widen": ("widen",), "narrow": ("narrow", "norm_2")}
 
 
-def _coded(*tensors: Tensor) -> str:
-    """Their numbers, one after the other, as float16 in base64."""
-    return base64.b64encode(
-        b"".join(tensor.numpy().astype("<f2").tobytes() for tensor in tensors)
-    ).decode()
+def _coded(*tensors: Tensor) -> bytes:
+    """Their numbers, one after the other, as float16."""
+    return b"".join(tensor.numpy().astype("<f2").tobytes() for tensor in tensors)

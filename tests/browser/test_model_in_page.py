@@ -40,7 +40,7 @@ MORE = (
 )  # fmt: skip
 PAGE = "<!doctype html><meta charset=utf-8><title>t</title><script src=model.js></script>"
 PLAIN = "WebAssembly.validate = () => false"  # what a browser without SIMD says
-OPEN = "async () => { window.m = (await mhaTyped).model; await m.open(); return m.core.simd; }"
+OPEN = "async () => { window.m = (await mhaTyped).model; await m.open(); return m.memory.simd; }"
 PASS = """async (text) => {
   const s = await m.sentence(text);
   return [s.labels, s.all.weights.map((w) => [...w]), [...s.last]];

@@ -29,7 +29,7 @@ def page_with_model(shared_folder):
         about = published.write(place)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(n08_real_heads, "MOST_TYPED", 6)
-            (place / published.NAME / "heads.js").write_text(published.pictures(), encoding="utf-8")
+            (place / published.NAME / "heads.js").write_bytes(published.pictures())
         (place / "typed.js").write_text(published.script(about), encoding="utf-8")
         scripts = live.script() + published.offer(about)
         inside = f'<main id="explore-real_heads"></main><script>{scripts}'

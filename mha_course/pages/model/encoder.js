@@ -1,5 +1,7 @@
 // The six layers of all-MiniLM-L6-v2 on one sentence, with weights cut: what mha_lesson.pretrained computes.
 
+import { add, softmax } from "./rows.js";
+
 export const d_model = 384, N_LAYERS = 6;
 const h = 12, d_k = d_model / h;
 
@@ -25,18 +27,6 @@ function gelu(x) {
     x[i] *= x[i] < 0 ? tail / 2 : 1 - tail / 2;
   }
   return x;
-}
-
-function add(x, y) {
-  for (let i = 0; i < x.length; i++) x[i] += y[i];
-  return x;
-}
-
-function softmax(row) {
-  let most = -Infinity, sum = 0;
-  for (const v of row) most = Math.max(most, v);
-  for (let j = 0; j < row.length; j++) sum += row[j] = Math.exp(row[j] - most);
-  for (let j = 0; j < row.length; j++) row[j] /= sum;
 }
 
 // Sets weights (h, T, T) to zero, the rest of a row stays. A cut is [layer, head, row, column]; null stands for all.

@@ -1,6 +1,7 @@
-// The files beside the pages, as scripts, which load from a disk too: each hands its text to `mhaPart`.
+// The files beside the pages: bytes, written as scripts, which load from a disk too. Each hands its bytes to `mhaPart`.
 
 const waiting = new Map(), HALVES = new Float32Array(65536); // the value of every float16
+const ESCAPED = new Map([[110, 10], [114, 13]]); // \n and \r; other bytes behind \ are themselves
 
 for (let bits = 0; bits < HALVES.length; bits++) {
   const exponent = (bits >> 10) & 31, rest = bits & 1023;
@@ -10,25 +11,56 @@ for (let bits = 0; bits < HALVES.length; bits++) {
 
 globalThis.mhaPart = (name, text) => waiting.get(name)?.(text);
 
-// The text of a file. Rejects where it does not come; then it may be asked for again.
-export async function textOf(folder, name) {
-  const script = document.createElement("script");
-  try {
-    return await new Promise((take, fail) => {
-      waiting.set(name, take);
-      script.onload = script.onerror = () => fail(new Error("A part of the model did not come: is there a network? Try once more."));
-      script.src = `${folder}/${name}.js`;
-      document.head.append(script);
-    });
-  } finally {
-    waiting.delete(name);
-    script.remove();
-  }
+// The bytes of a file. Rejects where it does not come; then it may be asked for again.
+export async function bytesOfFile(folder, name) {
+  const come = location.protocol === "file:" ? loaded : fetched, bytes = await come(`${folder}/${name}.js`, name);
+  if (bytes) return bytes;
+  throw new Error("A part of the model did not come: is there a network? Try once more.");
 }
 
-// Numbers of float16, coded in base64, as float32.
-export function numbersIn(text) {
-  const raw = atob(text), numbers = new Float32Array(raw.length / 2);
-  for (let i = 0; i < numbers.length; i++) numbers[i] = HALVES[raw.charCodeAt(2 * i) | (raw.charCodeAt(2 * i + 1) << 8)];
-  return numbers;
+// From a disk: the script runs.
+function loaded(src, name) {
+  const script = Object.assign(document.createElement("script"), { src, charset: "x-user-defined" }); // a sign a byte
+  return new Promise((take) => {
+    waiting.set(name, (text) => {
+      const bytes = new Uint8Array(text.length);
+      for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
+      take(bytes);
+    });
+    script.onload = script.onerror = () => take(null);
+    document.head.append(script);
+  }).finally(() => {
+    waiting.delete(name);
+    script.remove();
+  });
+}
+
+// From a server, or the browser's cache, however old: a folder's files never change. What was lost is asked for twice.
+async function fetched(url, name) {
+  for (const cache of ["force-cache", "reload"]) {
+    const answer = await fetch(url, { cache }).catch(() => null);
+    const raw = answer?.ok && (await answer.arrayBuffer().catch(() => null));
+    if (raw) return between(new Uint8Array(raw), `mhaPart("${name}","`.length, `");\n`.length);
+  }
+  return null;
+}
+
+// What a string of a script stands for: it begins and ends so many bytes within the file.
+function between(raw, before, after) {
+  const end = raw.length - after;
+  let to = 0;
+  for (let at = before, next; at < end; at = next + 2) {
+    next = raw.indexOf(92, at);
+    if (next < 0) next = end;
+    raw.copyWithin(to, at, next);
+    to += next - at;
+    if (next < end) raw[to++] = ESCAPED.get(raw[next + 1]) ?? raw[next + 1];
+  }
+  return raw.subarray(0, to);
+}
+
+// Numbers of float16 as float32.
+export function widen(bytes, to = new Float32Array(bytes.length / 2)) {
+  for (let i = 0; i < to.length; i++) to[i] = HALVES[bytes[2 * i] | (bytes[2 * i + 1] << 8)];
+  return to;
 }

@@ -1,8 +1,8 @@
 // The published model in a page: it is fetched when somebody asks for it, and then takes any sentence.
 
 import { d_model, Encoder, N_LAYERS } from "./encoder.js";
-import { numbersIn, textOf } from "./files.js";
-import { kernel } from "./kernel.js";
+import { bytesOfFile, widen } from "./files.js";
+import { Memory } from "./kernel.js";
 import { MOST, Tokenizer } from "./tokenizer.js";
 
 const WIDE = 4 * d_model; // the feed-forward's
@@ -11,24 +11,21 @@ const fours = (n) => Math.ceil(n / 4) * 4;
 export class Model {
   // `about` is what mha_course.pages.published says: the folder, its parts with their tensors, how many words a shard has.
   constructor(about, wasm) {
-    Object.assign(this, { about, wasm, places: new Map(), shards: new Map(), ready: false });
+    Object.assign(this, { about, wasm, memory: new Memory(about.parts), shards: new Map(), ready: false });
     this.missing = new Set(["vocabulary", ...Object.keys(about.parts)]);
     this.total = this.missing.size;
-    let at = 0;
-    for (const tensors of Object.values(about.parts)) for (const [name, length] of tensors) {
-      this.places.set(name, [at, length]);
-      at += fours(length);
-    }
-    this.scratch = at;
+    [this.x, this.y] = [4 * MOST * WIDE, 4 * MOST * WIDE].map((bytes) => this.memory.take(bytes));
   }
+
+  file(name) { return bytesOfFile(this.about.folder, name); }
 
   // Fetches what is missing but words; `progress` hears which share is there.
   async open(progress = () => {}) {
-    this.core ??= kernel(this.wasm, this.scratch + 2 * MOST * WIDE);
+    if (!this.memory.kernel) this.memory.begin(this.wasm);
     const all = await Promise.allSettled([...this.missing].map(async (name) => {
-      const text = await textOf(this.about.folder, name);
-      if (name === "vocabulary") this.tokenizer = new Tokenizer(text.split("\n"));
-      else this.keep(name, numbersIn(text));
+      const bytes = await this.file(name);
+      if (name === "vocabulary") this.tokenizer = new Tokenizer(new TextDecoder().decode(bytes).split("\n"));
+      else this.memory.keep(name, bytes);
       this.missing.delete(name);
       progress(1 - this.missing.size / this.total);
     }));
@@ -37,25 +34,18 @@ export class Model {
     this.ready = true;
   }
 
-  keep(part, numbers) {
-    let from = 0;
-    for (const [name, length] of this.about.parts[part]) {
-      this.core.memory.set(numbers.subarray(from, from += length), this.places.get(name)[0]);
-    }
-  }
-
   tensor(name) {
-    const [at, length] = this.places.get(name);
-    return this.core.memory.subarray(at, at + length);
+    const { halves, length } = this.memory.places.get(name);
+    return this.memory.floats(halves, length);
   }
 
   // x (T, m) through a matrix of the model and its bias, (T, n).
   linear(x, name) {
-    const [w, size] = this.places.get(`${name}.weight`), [b, n] = this.places.get(`${name}.bias`);
-    const m = size / n, T = x.length / m, y = this.scratch + fours(T) * m;
-    this.core.memory.set(x, this.scratch);
-    this.core.multiply(this.scratch, fours(T), m, w, n, b, y);
-    return this.core.memory.slice(y, y + T * n);
+    const { memory } = this, weight = memory.places.get(`${name}.weight`), bias = memory.places.get(`${name}.bias`);
+    const n = bias.length, m = weight.length / n, T = x.length / m;
+    memory.floats(this.x, x.length).set(x);
+    memory.kernel.linear(this.x, fours(T), m, weight.halves, n, bias.halves, this.y);
+    return memory.floats(this.y, T * n).slice();
   }
 
   // The shards of these ids that are not there yet, or all of them: then no sentence needs the network.
@@ -63,7 +53,7 @@ export class Model {
     const shards = [...new Set(ids.map((id) => Math.floor(id / this.about.shard)))].filter((shard) => !this.shards.has(shard));
     let done = 0;
     return Promise.all(shards.map(async (shard) => {
-      this.shards.set(shard, numbersIn(await textOf(this.about.folder, `words-${shard}`)));
+      this.shards.set(shard, widen(await this.file(`words-${shard}`)));
       progress(++done / shards.length);
     }));
   }

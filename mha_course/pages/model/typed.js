@@ -1,7 +1,7 @@
 // The field for a sentence of one's own, beside the offered ones of an explorer. Nothing is fetched before a button asks.
 
-import { bytesOf, unpack } from "../../pictures/states.js";
-import { textOf } from "./files.js";
+import { unpack } from "../../pictures/states.js";
+import { bytesOfFile } from "./files.js";
 import { headsScene } from "./heads.js";
 import { Model } from "./model.js";
 
@@ -90,7 +90,7 @@ export class Typed {
       explorer.restored?.();
       return;
     }
-    this.places ??= textOf(this.about.folder, "heads").then((text) => unpack(bytesOf(text)));
+    this.places ??= bytesOfFile(this.about.folder, "heads").then(unpack);
     const places = await this.places.catch((error) => { this.places = null; throw error; });
     use((at, width) => headsScene(places, sentence, at, width));
   }
