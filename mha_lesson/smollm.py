@@ -194,7 +194,7 @@ def load() -> SmolLM:
     return model.eval().requires_grad_(False)
 
 
-def _in_halves(weight: Tensor, n_heads: int) -> Tensor:
+def in_halves(weight: Tensor, n_heads: int) -> Tensor:
     """Rows of heads that turn neighbours, for `rotate`, which turns i with i + d_k/2."""
     return weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).reshape(weight.shape)
 
@@ -220,6 +220,22 @@ _NAMES = {
 
 def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Float[Tensor, "..."]]]:
     """What a GGUF file says of its model, and its tensors in float32 under `SmolLM`'s names."""
+    about, numbers = next(stored := stored_in(path)), {}
+    for name, shape, kind, data in stored:
+        numbers[name] = _floats(data, kind).view(shape)
+        if name.endswith("attn_v.weight"):  # the layer's last; joined now, to free their memory
+            q, k, v = (numbers.pop(name.replace("_v", f"_{one}")) for one in "qkv")
+            rows = in_halves(q, N_HEADS), in_halves(k, N_KV_HEADS), v
+            numbers[name.replace("attn_v", "attention.w_qkv")] = torch.cat(rows)
+    return about, numbers
+
+
+def stored_in(path: Path) -> Iterator[Any]:
+    """What a GGUF file says of its model, then of each tensor its name, shape, kind and bytes.
+
+    Kind 0 is float32; of 3 (Q4_1) and 8 (Q8_0) each 32 numbers are a block: float16 factors, then
+    bytes with two numbers, or with one. Names are nearly `SmolLM`'s, q, k and v still apart.
+    """
     with path.open("rb") as file:
 
         def number(kind: str) -> Any:
@@ -238,19 +254,15 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Float[Tensor, "..."
         for _ in range(n_tensors):
             name, axes = value(8), [number("Q") for _ in range(number("I"))]
             tensors.append((name, axes[::-1], number("I"), number("Q")))
-        start, numbers = -(-file.tell() // 32) * 32, {}
+        yield about
+        start = -(-file.tell() // 32) * 32
         for name, shape, kind, place in tensors:
             for theirs, ours in _NAMES.items():
                 name = name.replace(theirs, ours)
             n_bytes = torch.Size(shape).numel() // 32 * _BLOCK[kind]
             file.seek(start + place)
             file.readinto(data := bytearray(n_bytes))
-            numbers[name] = _floats(torch.frombuffer(data, dtype=torch.uint8), kind).view(shape)
-            if name.endswith("attn_v.weight"):  # the layer's last; joined now, to free their memory
-                q, k, v = (numbers.pop(name.replace("_v", f"_{one}")) for one in "qkv")
-                rows = _in_halves(q, N_HEADS), _in_halves(k, N_KV_HEADS), v
-                numbers[name.replace("attn_v", "attention.w_qkv")] = torch.cat(rows)
-    return about, numbers
+            yield name, shape, kind, torch.frombuffer(data, dtype=torch.uint8)
 
 
 _BLOCK = {0: 128, 3: 20, 8: 34}  # bytes of 32 numbers: float32, Q4_1, Q8_0

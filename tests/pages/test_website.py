@@ -127,9 +127,11 @@ def test_words_for_a_kernel_are_left_out_of_a_page():
 def test_a_site_without_the_published_weights_says_so(tmp_path, capsys):
     model = Future()
     model.set_exception(WeightsMissing("get them"))
-    assert website.offer(tmp_path, model, None) == ""
-    assert "get them" in capsys.readouterr().out
-    assert website.offer(tmp_path, None, None) == "" and not any(tmp_path.iterdir())
+    assert website.offer(tmp_path, model, None) == website.offer_writer(tmp_path, model) == ""
+    said = capsys.readouterr().out
+    assert said.count("get them") == 2 and "sentence" in said and "prompt" in said
+    assert website.offer(tmp_path, None, None) == website.offer_writer(tmp_path, None) == ""
+    assert not any(tmp_path.iterdir())
 
 
 def test_what_is_hidden_in_the_notebook_is_folded_on_the_page(soups):

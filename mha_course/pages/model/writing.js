@@ -4,7 +4,7 @@
 // the same and tell the same; every message is JSON but for arrays of numbers.
 //
 // On a site that has the model `window.mhaWriter` is there, and nothing of it elsewhere:
-//   { first, all, open }      bytes until the first ribbons, at most, and until the next word: say them before you ask
+//   { first, all, open }      bytes until the first ribbons of a dozen tokens, and until the next word: say them first
 //   await open()              a source; fetches its script (some 50 KB)
 //
 // source.ask(request, hear)   what was asked before is dropped: its `hear` is not called again
@@ -15,7 +15,7 @@
 //     write: 20,              how many tokens are written (0: none). The cuts hold for every token that is written
 //     temperature: 0, seed: 0,                 0 takes the likeliest token; otherwise they are drawn, alike for a seed
 //     survey: null,           or a least weight, .05: then every ribbon of the last token from this weight on is cut
-//                             alone (some 70 for a short prompt, two seconds), but for those that `cuts` names
+//                             alone (some 70 for a short prompt, two seconds)
 //   }
 //
 // hear(told) is called with, in this order:
@@ -37,3 +37,40 @@
 //
 // A prompt that begins as the last one did is quicker: only its new tokens are computed. Once all files are there no
 // network is needed; the browser's cache keeps them.
+
+import { bytesOfFile } from "./files.js";
+
+export class Writing {
+  // `about`: what mha_course.pages.writing says; `code`: the script of writer.js; `wasm`: the bytes of kernel.wasm.
+  constructor(about, code, wasm) { Object.assign(this, { about, code, wasm, turn: 0 }); }
+
+  ask(request, hear) {
+    this.hear = hear;
+    this.worker ??= this.begin();
+    this.worker.postMessage({ request, turn: ++this.turn });
+  }
+
+  begin() {
+    const worker = new Worker(URL.createObjectURL(new Blob([this.code], { type: "text/javascript" })));
+    worker.onmessage = ({ data }) => {
+      if (data.part) this.hand(data.part);
+      else if (data.turn === this.turn) this.hear(data.told);
+    };
+    worker.onerror = ({ message }) => {
+      this.worker = null; // the next request begins anew
+      this.hear({ kind: "error", text: `The model's script stopped: ${message}`, again: false });
+    };
+    worker.postMessage({ about: this.about, wasm: this.wasm });
+    return worker;
+  }
+
+  // The worker fetches nothing itself: on a disk only a page can.
+  async hand(part) {
+    try {
+      const bytes = await bytesOfFile(this.about.folder, part);
+      this.worker.postMessage({ part, bytes }, [bytes.buffer]);
+    } catch (error) {
+      this.worker.postMessage({ part, lost: error.message });
+    }
+  }
+}

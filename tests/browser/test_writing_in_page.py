@@ -1,0 +1,372 @@
+"""The published writing model in a page: tokens, ribbons, cuts and words as torch has them."""
+
+import base64
+import functools
+import http.server
+import json
+import math
+import random
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from test_model_in_page import SIGNS
+
+import lab
+from mha_course.base.scripts import bundle
+from mha_course.pages import published, writing
+from mha_lesson import rotate, smollm
+from mha_lesson.text import SENTENCE
+from mha_lesson.weights import WeightsMissing
+
+FRANCE = "The capital of France is"
+CUTS = [[23, 4, 3], [25, None, 1], [20, 7, None]]
+PROMPTS = [
+    FRANCE, SENTENCE, "def add(a, b):\n    return", "Up and down, left and", "A, B, C, D,", "a",
+    "When Anna and Tom met, Tom hugged", "In 1969, 3 men flew to the moon — and 2 walked on it.",
+    "The king put on his crown. The queen put on", "Mary gave the book to John because he",
+    "The president of the United States lives in the White", "<|im_start|>user\nHi<|im_end|>\n",
+    "The grass is green and the sky is", "naïve café, 3.14159", "日本語の", "😀 👩‍👩‍👧",
+    "  two  spaces ",
+    "The frog loves jam. The frog loves jam. The frog loves", "1 2 3 4 5 6", "Dear Sir or Madam,",
+    "Once upon a time", "She plays the violin; he plays the", "To be or not to", "\n\n\n", "E = mc",
+    "Monday, Tuesday, Wednesday,", "the cat sat on the mat " * 9, "Ein Hund und eine", "x" * 40,
+    "import numpy as np\n\ndef softmax(x):\n    ",
+]  # fmt: skip
+# The worker's own class in the page, so that all its scores can be seen.
+DIRECT = """async (about) => {{
+  const {{ Writer }} = await import("data:text/javascript;base64,{writer}");
+  const {{ bytesOfFile }} = await import("data:text/javascript;base64,{files}");
+  const fetch = (name) => bytesOfFile(about.folder, name);
+  window.writer = new Writer({{ about, wasm: {kernel} }}, fetch, () => {{}});
+}}"""
+ASK = """(request) => new Promise(async (take) => {
+  const all = [], source = await mhaWriting;
+  source.ask(request, (told) => {
+    all.push({ ...told, weights: told.weights && [...told.weights] });
+    if (told.kind === "done" || told.kind === "error") take(all);
+  });
+})"""
+READ = """async (prompt) => {
+  for await (const _ of writer.answer({ prompt }));
+  return writer.ids;
+}"""
+PAGE = "<!doctype html><meta charset=utf-8><title>t</title><script src=writing.js></script>"
+
+
+@pytest.fixture(scope="module")
+def folder(shared_folder):
+    def write(place) -> None:
+        about = writing.write(place)
+        (place / "about.json").write_text(json.dumps(about), encoding="utf-8")
+        (place / "writing.js").write_text(writing.script(about), encoding="utf-8")
+        (place / "index.html").write_text(PAGE, encoding="utf-8")
+
+    try:
+        smollm.PACKAGE.path(smollm.FILE)
+    except WeightsMissing as missing:
+        pytest.skip(str(missing))
+    return shared_folder("writing model", write)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return smollm.load()
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    """A server that hears when a page is done."""
+
+    done = threading.Event()
+
+    def log_message(self, *_) -> None:
+        if self.path == "/done":
+            self.done.set()
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    """Where a server has it."""
+    handler = functools.partial(Files, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/index.html"
+        server.shutdown()
+
+
+def direct(page, about) -> None:
+    """`writer` is the worker's class in the page."""
+    coded = {
+        name: base64.b64encode(bundle(published.SCRIPTS / f"{name}.js").encode()).decode()
+        for name in ("writer", "files")
+    }
+    page.evaluate(DIRECT.format(kernel=published.kernel(), **coded), about)
+
+
+@pytest.fixture
+def direct_page(tab, folder):
+    page = tab(offline=True)
+    page.goto((folder / "index.html").as_uri())
+    direct(page, json.loads((folder / "about.json").read_text("utf-8")))
+    return page
+
+
+@torch.no_grad()
+def by_hand(model, ids, cuts=(), first=-1):
+    """Scores (T, n_words), and the last row's weights (n_layers, h, T) before they are cut.
+
+    Rows from `first` on are cut.
+    """
+    T = len(ids)
+    x, weights = model.words[torch.tensor(ids)], []
+    for number, layer in enumerate(model.layers):
+        rows = layer.attention.w_qkv(layer.norm_1(x)).view(T, 15, 64).transpose(0, 1)
+        q, k = (rotate(part, torch.arange(T), 100_000.0) for part in (rows[:9], rows[9:12]))
+        k, v = (part.repeat_interleave(3, dim=0) for part in (k, rows[12:]))
+        scores = (q @ k.mT / math.sqrt(64)).masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf)
+        seen = scores.softmax(-1)
+        weights.append(seen[:, -1].clone())
+        for of, head, column in cuts:
+            if of == number:
+                head, column = (slice(None) if i is None else i for i in (head, column))
+                seen[head, first:, column] = 0
+        x = x + layer.attention.w_o((seen @ v).transpose(0, 1).flatten(1))
+        y = layer.norm_2(x)
+        x = x + layer.down(torch.nn.functional.silu(layer.gate(y)) * layer.up(y))
+    return model.norm(x) @ model.words.T, torch.stack(weights)
+
+
+@pytest.mark.parametrize("place", ["disk", pytest.param("server", marks=pytest.mark.long)])
+def test_a_prompt_is_answered_and_cut_as_torch_says(tab, folder, address, model, place):
+    page = tab()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
+    page.goto((folder / "index.html").as_uri() if place == "disk" else address)
+    assert not [name for name in asked if name.startswith(("layer", "words", "merges"))]
+    told = page.evaluate(ASK, {"prompt": FRANCE, "cuts": CUTS, "write": 3})
+    ids = model.encode(FRANCE)[0].tolist()
+    [words] = [one["words"] for one in told if one["kind"] == "words"]
+    assert words == model.pieces(torch.tensor(ids))
+    scores, weights = by_hand(model, ids, CUTS, len(ids) - 1)
+    before = by_hand(model, ids)[0][-1].softmax(0)
+    ribbons = [one for one in told if one["kind"] == "ribbons"]
+    assert [one["layer"] for one in ribbons] == [*range(30)]
+    found = torch.tensor([one["weights"] for one in ribbons]).view(30, 9, -1)
+    assert (found[:20] - weights[:20]).abs().max() < 2e-5  # later ones are those of no cut
+    now = scores[-1].softmax(0)
+    [listed] = [one["words"] for one in told if one["kind"] == "next"]
+    best = now.topk(10).indices
+    likely = {*best.tolist(), *before.topk(10).indices.tolist()}
+    assert [one["word"] for one in listed[:10]] == model.pieces(best)
+    assert {one["word"] for one in listed} == {*model.pieces(torch.tensor([*likely]))}
+    for one in listed:
+        [number] = [i for i in likely if model.pieces(torch.tensor([i])) == [one["word"]]]
+        assert one["p"] == pytest.approx(now[number].item(), abs=2e-5)
+        assert one["was"] == pytest.approx(before[number].item(), abs=2e-5)
+    written = [one["word"] for one in told if one["kind"] == "written"]
+    for word in written:  # the cuts hold for what is written
+        last = by_hand(model, ids, CUTS, words_before := len(words) - 1)[0][-1]
+        assert model.pieces(last.topk(1).indices) == [word], words_before
+        ids.append(int(last.argmax()))
+    first = asked.index("layer-1.js")
+    assert asked.index("layer-0.js") < first < asked.index("last.js")
+    sizes = json.loads((folder / "about.json").read_text("utf-8"))["sizes"]
+    # Four come at a time: what was asked for until the third layer bounds what the first waits for.
+    assert sum(sizes.get(name[:-3], 0) for name in asked[:first]) < 9e6
+    assert len(asked) == len({*asked})
+
+
+@pytest.mark.long
+def test_texts_have_the_ids_of_the_model_s_own_tokenizer(direct_page, model):
+    drawn = random.Random(5)
+    joined = [
+        drawn.choice(("", " ", "\n", "  ")).join(drawn.choices(SIGNS, k=drawn.randint(2, 6)))
+        for _ in range(240)
+    ]
+    texts = [*SIGNS, *PROMPTS, *joined, "<|im_start|> <|im_startx <repo_name>"]
+    assert len(texts) >= 300
+    direct_page.evaluate(READ, FRANCE)
+    got = direct_page.evaluate("texts => texts.map((text) => writer.pairs.encode(text))", texts)
+    for text, ids in zip(texts, got, strict=True):
+        assert ids == model.tokenizer.encode(text).ids, repr(text)
+
+
+@pytest.mark.long
+def test_scores_of_thirty_prompts_are_torch_s_through_cuts_made_and_undone(direct_page, model):
+    assert len(PROMPTS) >= 30
+    for prompt in PROMPTS:
+        drawn = random.Random(prompt)
+        ids = direct_page.evaluate(READ, prompt)
+        assert ids == model.encode(prompt)[0].tolist()
+        cuts: list[list[int | None]] = []
+        for step in range(4):
+            found = torch.tensor(direct_page.evaluate("(cuts) => [...writer.scores(cuts)]", cuts))
+            expected = by_hand(model, ids, cuts, len(ids) - 1)[0][-1]
+            assert (found - expected).abs().max() < 2e-4, (prompt, cuts)
+            assert (found.softmax(0) - expected.softmax(0)).abs().max() < 2e-5
+            if step == 2:
+                cuts = []
+            for _ in range(drawn.randint(1, 3)):
+                layer, head, column = (drawn.randrange(n) for n in (30, 9, len(ids)))
+                cuts.append([layer, drawn.choice((head, None)), drawn.choice((column, None))])
+            del cuts[: drawn.randint(0, 1)]
+
+
+def uniform(seed: int):
+    """mulberry32."""
+    while True:
+        seed = (seed + 0x6D2B79F5) & 0xFFFFFFFF
+        t = (seed ^ seed >> 15) * (seed | 1) & 0xFFFFFFFF
+        t ^= t + ((t ^ t >> 7) * (t | 61) & 0xFFFFFFFF) & 0xFFFFFFFF
+        yield ((t ^ t >> 14) & 0xFFFFFFFF) / 2**32
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("temperature", "seed"), [(0, 0), (1, 3), (1.7, 4)])
+def test_it_writes_what_torch_writes_from_the_same_draws(tab, folder, model, temperature, seed):
+    page = tab(offline=True)
+    page.goto((folder / "index.html").as_uri())
+    request = {"prompt": FRANCE, "write": 20, "temperature": temperature, "seed": seed}
+    told = page.evaluate(ASK, request)
+    written = "".join(one["word"] for one in told if one["kind"] == "written")
+    ids, draws, text = model.encode(FRANCE)[0].tolist(), uniform(seed), []
+    for _ in range(20):
+        scores = by_hand(model, ids)[0][-1]
+        if temperature == 0:
+            text.append(int(scores.argmax()))
+        else:
+            far = (scores / temperature).softmax(0).double().cumsum(0) > next(draws)
+            text.append(int(far.int().argmax()))
+        ids.append(text[-1])
+    assert written == model.tokenizer.decode(text, skip_special_tokens=False)
+
+
+@pytest.mark.long
+def test_a_survey_cuts_every_wide_ribbon_alone(tab, folder, model):
+    page = tab(offline=True)
+    page.goto((folder / "index.html").as_uri())
+    told = page.evaluate(ASK, {"prompt": FRANCE, "cuts": CUTS, "survey": 0.6})
+    ids = model.encode(FRANCE)[0].tolist()
+    scores, weights = by_hand(model, ids)
+    best = int(scores[-1].argmax())
+    ones = [one for one in told if one["kind"] == "one"]
+    assert sorted(one["cut"] for one in ones) == (weights >= 0.6).nonzero().tolist()
+    for one in random.Random(1).sample(ones, 5):
+        now = by_hand(model, ids, [one["cut"]], len(ids) - 1)[0][-1].softmax(0)
+        assert one["p"] == pytest.approx(now[best].item(), abs=2e-5)
+        assert [one["word"]] == model.pieces(now.topk(1).indices)
+
+
+@pytest.mark.long
+def test_a_lost_network_is_said_and_what_came_is_not_asked_for_again(tab, folder, address):
+    page = tab()
+    page.goto(address)
+    lost, asked = True, []
+
+    def route(way) -> None:
+        asked.append(way.request.url.rsplit("/", 1)[1])
+        way.abort() if lost and len(asked) > 12 else way.continue_()
+
+    page.route("**/model-*/*", route)
+    told = page.evaluate(ASK, {"prompt": FRANCE})
+    assert told[-1]["kind"] == "error" and told[-1]["again"] and "network" in told[-1]["text"]
+    came, lost = asked[:12], False
+    asked.clear()
+    assert page.evaluate(ASK, {"prompt": FRANCE})[-1]["kind"] == "done"
+    assert not {*asked} & {*came}
+    page.unroute("**/model-*/*")
+    page.context.set_offline(True)
+    try:
+        told = page.evaluate(ASK, {"prompt": "Zebras hydroxylate quickly, 日本語"})
+    finally:
+        page.context.set_offline(False)
+    assert told[-1]["kind"] == "done"
+
+
+@pytest.mark.long
+def test_what_is_asked_last_is_answered_and_what_begins_alike_is_kept(tab, folder):
+    page = tab(offline=True)
+    page.goto((folder / "index.html").as_uri())
+    alone = {}
+    for prompt in (FRANCE, "The capital of Italy is", "The capital", FRANCE + " Paris"):
+        page.reload()
+        alone[prompt] = page.evaluate(ASK, {"prompt": prompt})[-2]["words"]
+    for prompt in ("The capital", FRANCE, "The capital of Italy is", FRANCE, FRANCE + " Paris"):
+        page.evaluate(
+            "async (prompt) => { (await mhaWriting).ask({ prompt, write: 40 }, () => {}); "
+            "(await mhaWriting).ask({ prompt: prompt + ' the' , cuts: [[3, 4, 0]] }, () => {}); "
+            "await new Promise((go) => { setTimeout(go, 60); }); }", prompt,
+        )  # fmt: skip
+        for one, other in zip(
+            page.evaluate(ASK, {"prompt": prompt})[-2]["words"], alone[prompt], strict=True
+        ):
+            assert one["word"] == other["word"] and one["p"] == pytest.approx(other["p"], abs=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="no /proc here")
+def test_a_tab_takes_at_most_220_mb(folder, address, tmp_path):
+    """Without an inspector, which would keep what was fetched."""
+    if lab.CHROMIUM is None:
+        pytest.skip("no Chromium here")
+    # A file that is not there is asked for when all is done: the server's handler says so.
+    done = f"({ASK})({json.dumps({'prompt': SENTENCE, 'cuts': CUTS, 'write': 8})})"
+    page = f"{PAGE}<script>{done}.then(() => fetch('done'))</script>"
+    (folder / "memory.html").write_text(page, encoding="utf-8")
+    url = address.replace("index", "memory")
+    command = [lab.CHROMIUM, "--headless", "--no-sandbox", f"--user-data-dir={tmp_path}", url]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as browser:
+        try:
+            assert Files.done.wait(300)
+            assert 100 < max(map(private, renderers(browser.pid))) < 220
+        finally:
+            browser.terminate()
+
+
+def renderers(pid: int) -> Iterator[Path]:
+    """Folders in /proc of the pages of a Chromium."""
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            folder = Path("/proc") / child
+            if b"--type=renderer" in (folder / "cmdline").read_bytes():
+                yield folder
+            yield from renderers(int(child))
+
+
+def private(process: Path) -> float:
+    """MB that a process holds for itself."""
+    rows = (process / "smaps_rollup").read_text().splitlines()
+    return sum(int(row.split()[1]) for row in rows if row.startswith("Private")) / 1e3
+
+
+@pytest.mark.long
+def test_what_cannot_be_gone_on_with_says_why(tab, folder):
+    page = tab(offline=True)
+    page.goto((folder / "index.html").as_uri())
+    for text, said in (("", "no word"), ("word " * 225, "225 tokens; at most 224")):
+        told = page.evaluate(ASK, {"prompt": text})
+        assert told[-1]["kind"] == "error" and said in told[-1]["text"], told[-1]
+        assert not told[-1]["again"]
+
+
+def test_a_browser_without_simd_is_told_so_and_nothing_is_fetched(tab, tmp_path, monkeypatch):
+    about = {
+        "folder": "none",
+        "shard": 2,
+        "first": [],
+        "parts": {"merges": []},
+        "sizes": {"merges": 9},
+    }
+    plain = "WebAssembly.validate = () => false;\n"
+    monkeypatch.setattr(writing, "bundle", lambda entry: plain + bundle(entry))
+    (tmp_path / "writing.js").write_text(writing.script(about), encoding="utf-8")
+    (tmp_path / "index.html").write_text(PAGE, encoding="utf-8")
+    page, asked = tab(offline=True), []
+    page.goto((tmp_path / "index.html").as_uri())
+    page.on("request", lambda request: asked.append(request.url))
+    [told] = page.evaluate(ASK, {"prompt": FRANCE})
+    assert told["kind"] == "error" and "SIMD" in told["text"] and not told["again"]
+    assert not [url for url in asked if "none" in url]
