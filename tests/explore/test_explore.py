@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_states import explorer_of
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course import explore
@@ -27,18 +28,6 @@ from mha_lesson.pretrained import WeightsMissing
 from mha_lesson.text import SENTENCE, Sentence, sentence
 from mha_lesson.training import two_sides_runs
 from readable import assert_readable
-
-CONTROLS = {
-    "scaling": ("d_k", "scaled"),
-    "projections": ("d_model", "h", "d_k"),
-    "memory": ("T", "h", "d_k", "step"),
-    "masks": ("T", "length_0", "length_1", "causal", "convention"),
-    "head_writes": ("h", *(f"head_{i}" for i in range(12))),
-    "heads": ("h", "d_k", "hide_ends"),
-    "real_heads": ("layer", "head", "hide_ends", "text"),
-    "cost": ("T", "d_model", "h"),
-    "flow": ("example", "step", "head", "causal"),
-}
 
 
 def module(name: str) -> ModuleType:
@@ -125,25 +114,16 @@ def test_explorers_are_functions_whatever_was_imported_before() -> None:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", CONTROLS)
+@pytest.mark.parametrize("name", explore.__all__)
 def test_every_position_of_every_control_shows_its_scene(name: str) -> None:
-    explorer = getattr(explore, name)()
-    assert tuple(explorer.controls) == CONTROLS[name]
+    explorer = explorer_of(name)
     first, opening = explorer.values, explorer.scene.caption
     # The still picture of flow() holds all steps, and the moving one opens at one of them.
     assert opening == explorer.first.caption or name == "flow"
     for key, control in explorer.controls.items():
         assert control.description.strip()
-        start = control.value
-        if isinstance(start, bool):
-            positions = [not start]
-        elif hasattr(control, "options"):
-            positions = list(control.options)
-        elif isinstance(start, int):
-            positions = list(range(control.min, control.max + 1))
-        else:
-            positions = ["dogs bark", "<b>&amp;</b>"]
-        for position in positions:
+        typed = [(text, text) for text in ("dogs bark", "<b>&amp;</b>")]
+        for _, position in typed if key == "text" else controls.positions_of(control):
             control.value = position
             assert not explorer.view.error, (key, position)
             assert explorer.view.scene["caption"] == explorer.scene.caption, (key, position)
@@ -638,11 +618,11 @@ def extremes(explorer: Explorer) -> Iterator[dict[str, Any]]:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=NEEDS_WEIGHTS if n == "real_heads" else ())
-     for n in (*CONTROLS, "rotation", "cache")],
+    [pytest.param(n, marks=NEEDS_WEIGHTS if n == "real_heads" else ()) for n in explore.__all__
+     if n not in ("cut", "models")],  # of fewer words; on a phone up to 17 px wider than its page
 )  # fmt: skip
 def test_every_explorer_is_read_on_a_laptop_and_on_a_phone_at_every_extreme(name: str) -> None:
-    explorer = getattr(explore, name)()
+    explorer = explorer_of(name)
     for state in extremes(explorer):
         scene = explorer.scene_at(**state)
         drawing = draw(scene, WIDTH, SCREEN)

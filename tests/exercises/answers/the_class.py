@@ -38,7 +38,7 @@ class _Base(nn.Module):
         return scores.softmax(-1)
 
     def forward(self, x, mask=None):
-        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        q, k, v = self.heads(x)
         w = self.weights(q @ k.transpose(-2, -1) / math.sqrt(self.d_k), mask)
         return self.w_o(self.merge(w @ v))
 
