@@ -1,12 +1,12 @@
 """A final test for a class: a notebook and the same on paper, to hand out; the key apart.
 
-    mha-lesson test --notebooks 01-06
+    mha-lesson test --notebooks 01-06 [--bank MINE.toml]
 
 It writes two new folders, and so nothing over anything. Exercises come in another layout than the
-course's, and questions from the bank, without those that the notebooks answer at their ends. Only
-the teacher learns the seed: whoever has it, and this package, can make the key. What is handed in
-is judged by `mha-lesson classroom`, as far as it is code; for the rest the key says what a full
-answer holds.
+course's, and questions that no notebook, worksheet or practice asks. Only the teacher learns the
+seed: whoever has it, and this package, can make the key. Who has the package can also read every
+question and answer of it; a file of your own is what nobody has seen. What is handed in is judged
+by `mha-lesson classroom`, as far as it is code; for the rest the key says what a full answer holds.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from nbformat import NotebookNode, v4
 
 from mha_course.base.disk import NOTEBOOKS, free_path, write_whole
 from mha_course.base.numerals import counted
-from mha_course.collection.bank import Question, bank
+from mha_course.collection.bank import EXAM, Question, bank
 from mha_course.exercises import Exercise, variants_solved
 from mha_course.exercises.variants import VARIANTS
 from mha_course.pages.paper import printed
@@ -72,13 +72,23 @@ def books(text: str) -> list[str]:
     return BOOKS[BOOKS.index(first) : BOOKS.index(last) + 1]
 
 
-def chosen(numbers: Collection[str], seed: int) -> tuple[list[Exercise], list[Question]]:
-    """Exercises and questions of these notebooks, each in the order of the course."""
+def chosen(
+    numbers: Collection[str], seed: int, own: Path | None = None
+) -> tuple[list[Exercise], list[Question]]:
+    """Exercises and questions of these notebooks, each in the order of the course.
+
+    Raises:
+        ValueError: `own`, a file of further questions, cannot be read as one.
+    """
     draw = random.Random(seed)
     layouts = [some for some in VARIANTS.values() if some[0].notebook in numbers]
     some = sorted(draw.sample(range(len(layouts)), min(MOST_EXERCISES, len(layouts))))
     exercises = [draw.choice(layouts[i]) for i in some]
-    unseen = [question for question in bank().values() if not question.aloud]
+    try:
+        unseen = [*bank(EXAM).values(), *(bank(own).values() if own else ())]
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"--bank takes a file like {EXAM}; {own}: {error}") from error
+    unseen.sort(key=lambda question: question.notebook)
     piles = [[q for q in unseen if q.notebook == book] for book in numbers]
     turns = zip_longest(*(draw.sample(pile, len(pile)) for pile in piles))
     dealt = [question for turn in turns for question in turn if question][:MOST_QUESTIONS]
@@ -133,9 +143,11 @@ def notebook(cells: list[NotebookNode]) -> NotebookNode:
     return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
-def write(numbers: Sequence[str], seed: int, out: Path) -> tuple[Path, list[Exercise]]:
+def write(
+    numbers: Sequence[str], seed: int, out: Path, own: Path | None = None
+) -> tuple[Path, list[Exercise]]:
     """Writes test and paper into a new folder, the key beside it; gives it, and the exercises."""
-    exercises, questions = chosen(numbers, seed)
+    exercises, questions = chosen(numbers, seed, own)
     first, last = numbers[0], numbers[-1]
     span = f"notebooks {first} to {last}" if first != last else f"notebook {first}"
     title, some = f"Final test on {span}", [*parts(exercises, questions)]
@@ -160,12 +172,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--notebooks", default="01-06", help="one, 04, or from one to another")
     parser.add_argument("--seed", help="a whole number, for the same test again; else one is drawn")
+    parser.add_argument("--bank", type=Path, help=f"questions of your own, written as in {EXAM}")
     parser.add_argument("--out", type=Path, default=Path(), help="where the new folder goes")
     options = parser.parse_args(arguments)
     seed = options.seed or str(secrets.randbelow(10**9))
     if not re.fullmatch(r"\d{1,9}", seed):
         raise ValueError(f"--seed takes a whole number from 0 on; got {say(seed)}.")
-    folder, exercises = write(books(options.notebooks), int(seed), options.out)
+    folder, exercises = write(books(options.notebooks), int(seed), options.out, options.bank)
     print(f"Written: {folder}, to hand out: the test as a notebook, and on paper (.html).")
     print(f"For you alone: {folder}_key, and the seed, {seed}, from which it can be made again.")
     if exercises:

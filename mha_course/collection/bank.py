@@ -1,6 +1,6 @@
 """The bank: questions on what the course says, for notebooks, for practice and for a final test.
 
-`bank.toml` holds them, by notebook. Which of them has a right answer that can be computed, and
+`bank.toml` holds them, by notebook, and `exam.toml` those that only a final test asks. Which has a right answer that can be computed, and
 that it is the one that stands there, is a matter of the tests.
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SOURCE = Path(__file__).with_suffix(".toml")
+EXAM = SOURCE.with_name("exam.toml")
 
 
 class Wrong(NamedTuple):
@@ -59,9 +60,9 @@ class Question:
 
 
 @cache
-def bank() -> Mapping[str, Question]:
-    """All questions by their names, notebook by notebook."""
-    books = tomllib.loads(SOURCE.read_text(encoding="utf-8"))
+def bank(source: Path = SOURCE) -> Mapping[str, Question]:
+    """All questions of a file by their names, notebook by notebook."""
+    books = tomllib.loads(source.read_text(encoding="utf-8"))
     return {
         f"{book}.{name}": _question(f"{book}.{name}", **entry)
         for book, some in books.items()

@@ -9,6 +9,7 @@ import pytest
 
 from mha_course.classroom import command, final_test
 from mha_course.classroom.grading import DONE, OPEN, TRIED
+from mha_course.collection.bank import EXAM, bank
 from mha_course.exercises import variants_solved
 
 
@@ -23,7 +24,7 @@ def test_a_seed_gives_one_test_of_what_was_learned(tmp_path):
     for exercises, questions in drawn:
         assert (len(exercises), len(questions)) == (3, 9)
         assert {e.notebook for e in exercises} <= {*books} == {q.notebook for q in questions}
-        assert not any(question.aloud for question in questions)
+        assert {*questions} <= {*bank(EXAM).values()}
     assert final_test.chosen(["12"], 0)[0] == []
     folder, _ = final_test.write(books, 7, tmp_path)
     written = folder / "final_test.ipynb"
@@ -47,6 +48,18 @@ def test_without_a_seed_each_test_is_another_and_the_teacher_is_told(tmp_path, c
     first, second = re.findall(r"the seed, (\d+)", capsys.readouterr().out)
     again, _ = final_test.write(final_test.books("02-05"), int(first), tmp_path / "again")
     assert first != second and read(again).cells == read(tmp_path / "final_test").cells
+
+
+def test_a_teacher_adds_questions(tmp_path):
+    own = tmp_path / "mine.toml"
+    said = 'at = "x"\nlevel = 1\nasks = "Why?"\nanswer = "So."\nmust = ["so"]'
+    own.write_text(f"[12.mine]\n{said}\n")
+    assert "12.mine" in {q.name for q in final_test.chosen(["12"], 0, own)[1]}
+    for wrong in ('[12.mine]\nasks = "Why?"\n', "no toml", "[12]\na = 3\n"):
+        own.with_name("wrong.toml").write_text(wrong)
+        with pytest.raises(ValueError, match="--bank takes a file like"):
+            final_test.chosen(["12"], 0, own.with_name("wrong.toml"))
+        bank.cache_clear()
 
 
 @pytest.mark.parametrize("given", ["6-1", "01-99", "six", "01-", ""])

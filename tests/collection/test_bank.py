@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mha_course.base.disk import NOTEBOOKS
-from mha_course.collection.bank import Question, bank
+from mha_course.collection.bank import EXAM, SOURCE, Question, bank
 
 TORN = re.compile(
     r"\b(this|the) (example|figure|notebook|cell|card|table above)\b|\bthe picture|below", re.I
@@ -31,7 +31,7 @@ HEADINGS = headings()
 
 
 def questions(book: str) -> list[Question]:
-    return [question for question in bank().values() if question.notebook == book]
+    return [q for path in (SOURCE, EXAM) for q in bank(path).values() if q.notebook == book]
 
 
 @ALL
@@ -91,3 +91,12 @@ def test_there_are_enough_of_each_kind() -> None:
     assert min(Counter(q.kind for q in bank().values()).values()) >= 15
     for book in books:
         assert {q.level for q in bank().values() if q.notebook == book} >= {1, 2, 3}
+
+
+def test_an_exam_asks_what_nobody_has_practised() -> None:
+    """Enough of it for every notebook that has exercises, and nothing that the bank asks, too."""
+    asked = {question.asks for question in bank().values()}
+    books = Counter(question.notebook for question in bank(EXAM).values())
+    assert len(bank(EXAM)) >= 30 and asked.isdisjoint(q.asks for q in bank(EXAM).values())
+    assert all(books[f"{n:02}"] >= 2 for n in range(1, 14))
+    assert not [question for question in bank(EXAM).values() if question.aloud or question.often]
