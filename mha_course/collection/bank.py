@@ -1,7 +1,7 @@
 """The bank: questions on what the course says, for notebooks, for practice and for a final test.
 
-`bank.toml` holds them, by notebook, and `exam.toml` those that only a final test asks. Which has a right answer that can be computed, and
-that it is the one that stands there, is a matter of the tests.
+`bank.toml` holds them, by notebook, and `exam.toml` those that only a final test asks. Which has a
+right answer that can be computed, and that it is the one that stands there, the tests say.
 """
 
 import tomllib
