@@ -6,8 +6,10 @@ from mha_lesson.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
-from mha_lesson.decoding import GroupedQueryAttention, KVCache, rotate
+from mha_lesson.cache import KVCache
+from mha_lesson.decoding import GroupedQueryAttention
 from mha_lesson.masks import causal_mask, padding_mask
+from mha_lesson.rotation import rotate
 from mha_lesson.runtime import configure_kernel, device
 
 __all__ = [

@@ -1,12 +1,13 @@
-"""How attention is run: what stands around a layer, at what precision, in which pieces.
+"""How attention is called and run: types and names, what is around a layer, precision, pieces.
 
 Behind `attention`, which holds the formula; nothing here changes what comes out.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
+from functools import wraps
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 import torch
 import torch.nn.functional as F
@@ -14,13 +15,102 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 
+from mha_lesson.refusals import describe
+
 SCORES_AT_ONCE = 2**18  # 1 MiB of float32: they stay in a processor's cache
-Forward = TypeVar("Forward")
+
+# ---------------------------------------------------------------- what a call gives, and its names
+
+# With `return_weights=True` a call gives a pair, else a tensor: only overloads can say so.
+Call = TypeVar("Call")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+# PyTorch's name of an argument → what to write here.
+OTHER_NAMES = {
+    "attn_mask": "mask, bool, True = blocked (of F.scaled_dot_product_attention: mask=~attn_mask)",
+    "key_padding_mask": "mask=key_padding_mask[:, None, None, :], True = blocked",
+    "is_causal": "causal",
+    "need_weights": "return_weights, which is False unless asked for",
+    "average_attn_weights": "return_weights, and weights.mean(dim=1) of what every head gives",
+    "dropout_p": "dropout",
+    "scale": "query * scale * d_k**0.5: scores are divided by sqrt(d_k) here",
+    "enable_gqa": "GroupedQueryAttention, or keys and values repeated for each head",
+    "embed_dim": "d_model",
+    "num_heads": "n_heads",
+    "batch_first": "nothing, since inputs are (B, T, d_model)",
+}
 
 
-def called_like(forward: Forward) -> Callable[[object], Forward]:
-    """Gives a module's `__call__` the types of its `forward`, which pyright misses in an alias."""
-    return lambda _: forward
+def in_our_words(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The function, which says what PyTorch's names for arguments are here."""
+
+    @wraps(function)
+    def called(*args: Parameters.args, **named: Parameters.kwargs) -> Result:
+        for name in named:
+            if name in OTHER_NAMES:
+                raise TypeError(f"{name} is PyTorch's; write {OTHER_NAMES[name]}.")
+        return function(*args, **named)
+
+    return called
+
+
+def called_as(_: type[Call]) -> Callable[[Callable[..., Any]], Call]:
+    """Puts these types over a function, `in_our_words`."""
+    return cast(Any, in_our_words)
+
+
+class AttentionCall(Protocol):
+    """A call of `scaled_dot_product_attention`."""
+
+    @overload
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
+        causal: bool = False, dropout: float = 0.0,
+        return_weights: Literal[False] = False,
+    ) -> Tensor: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
+        causal: bool = False, dropout: float = 0.0,
+        return_weights: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
+        causal: bool = False, dropout: float = 0.0,
+        return_weights: bool,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
+
+
+class ModuleCall(Protocol):
+    """A call of a `MultiHeadAttention`."""
+
+    @overload
+    def __call__(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None, *, causal: bool = False,
+        return_weights: Literal[False] = False,
+    ) -> Tensor: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None, *, causal: bool = False,
+        return_weights: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None, *, causal: bool = False,
+        return_weights: bool,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
+
+
+# ---------------------------------------------------------------- a layer and what is around it
+
+
+# PyTorch's own name for it; without it every layer is called, which is right, if slower.
+_any_global_hook = getattr(hooks, "_has_any_global_hook", lambda: True)
 
 
 def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
@@ -38,19 +128,44 @@ def plain_weight(layer: nn.Module) -> Float[Tensor, "width d_model"] | None:
         and not layer._backward_pre_hooks
         and not layer._backward_hooks
         and "forward" not in layer.__dict__
-        and not hooks._has_any_global_hook()
+        and not _any_global_hook()
     )
     return weight if plain else None
 
 
-def thirds_of(layer: nn.Linear, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
-    """What q's rows make of the first input, k's of the second, v's of the third."""
+def rows_of(
+    name: str, layer: nn.Module, x: Float[Tensor, "*B T d_in"], width: int
+) -> Float[Tensor, "*B T {width}"]:
+    """What the layer of this name gives for x, or a refusal where another took its place."""
+    rows, shape = layer(x), (*x.shape[:-1], width)
+    if not isinstance(rows, Tensor) or rows.shape != shape:
+        raise ValueError(f"{name} must give a tensor of shape {shape}; it gave {describe(rows)}.")
+    return rows
+
+
+def thirds_of(
+    layer: nn.Module, inputs: tuple[Tensor, Tensor, Tensor], width: int
+) -> Iterable[Float[Tensor, "*B T {width}"]]:
+    """What q's rows of the layer give for query, k's for key, v's for value."""
+    if isinstance(layer, nn.Linear) and plain_weight(layer) is not None:
+        return _thirds(layer, inputs)
+    # Hooks and adapters take part only where the layer is called, on all its rows.
+    query, key, value = inputs
+    q, k = (rows_of("w_qkv", layer, x, 3 * width) for x in (query, key))
+    v = k if value is key else rows_of("w_qkv", layer, value, 3 * width)
+    return q[..., :width], k[..., width : 2 * width], v[..., 2 * width :]
+
+
+def _thirds(layer: nn.Linear, inputs: Iterable[Tensor]) -> Iterator[Tensor]:
     biases = (None,) * 3 if layer.bias is None else layer.bias.chunk(3)
     for x, weight, bias in zip(inputs, layer.weight.chunk(3), biases, strict=True):
         if x.ndim == 3 and x.stride(0) == 0:  # one expanded sequence: projected once
             yield F.linear(x[:1], weight, bias).expand(x.shape[0], -1, -1)
         else:
             yield F.linear(x, weight, bias)
+
+
+# ---------------------------------------------------------------- precision and pieces
 
 
 def keyless_rows(mask: Bool[Tensor, "..."]) -> Bool[Tensor, "..."] | None:
@@ -79,31 +194,36 @@ def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def by_rows(
-    weights_of: Callable[[Tensor, Tensor, Tensor | None], Tensor],
-    query: Tensor,
-    key: Tensor,
-    mask: Tensor | None,
-    dtype: torch.dtype,
-) -> Float[Tensor, "*batch T_q T_k"]:
-    """`weights_of(query, key, mask)`, rounded to `dtype`.
+Weighing = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
-    Where no gradient is recorded, it is called for some queries at a time: so all
+
+def in_full_precision_by_rows(weights_of: Weighing) -> Weighing:
+    """`weights_of(q, k, mask)` in at least float32, rounded to the dtype of q.
+
+    Many weights, without a gradient, are computed for some queries at a time: so all
     T_q × T_k weights are held, but never all scores beside them.
     """
-    recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
-    if recorded or is_traced():  # traced sizes may be symbols
-        return weights_of(query, key, mask).to(dtype)
-    n = max(1, SCORES_AT_ONCE // max(1, math.prod(query.shape[:-2]) * key.shape[-2]))
-    queries = query.split(n, dim=-2)
-    each_row = mask is not None and mask.shape[-2] > 1
-    masks = mask.split(n, dim=-2) if each_row else [mask] * len(queries)
-    first = weights_of(queries[0], key, masks[0])
-    if len(queries) == 1:
-        return first.to(dtype)
-    weights = first.new_empty((*query.shape[:-1], key.shape[-2]), dtype=dtype)
-    weights[..., :n, :] = first
-    del first
-    for i in range(1, len(queries)):
-        weights[..., i * n : (i + 1) * n, :] = weights_of(queries[i], key, masks[i])
+
+    @wraps(weights_of)
+    def weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+        wide = torch.promote_types(q.dtype, torch.float32)
+        with in_full_precision(q.device):
+            if _in_one_piece(q, k):
+                return weights_of(q.to(wide), k.to(wide), mask).to(q.dtype)
+            k = k.to(wide).contiguous()  # it is read again for every few queries
+            n = max(1, SCORES_AT_ONCE // (math.prod(q.shape[:-2]) * k.shape[-2]))
+            result = q.new_empty((*q.shape[:-1], k.shape[-2]))
+            for start in range(0, q.shape[-2], n):
+                some = ..., slice(start, start + n), slice(None)
+                rows = mask if mask is None or mask.shape[-2] == 1 else mask[some]
+                result[some] = weights_of(q[some].to(wide), k, rows)
+            return result
+
     return weights
+
+
+def _in_one_piece(q: Tensor, k: Tensor) -> bool:
+    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+    if recorded or is_traced():  # traced sizes may be symbols
+        return True
+    return math.prod(q.shape[:-1]) * k.shape[-2] <= SCORES_AT_ONCE

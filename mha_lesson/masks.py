@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
+from mha_lesson.execution import keyless_rows
 from mha_lesson.refusals import require_device, require_positive_int
 from mha_lesson.refusals.of_attention import require_lengths, require_longest, whole_lengths
 
@@ -69,7 +70,8 @@ def out_of_reach(
     """
     query = torch.arange(n_held, n_held + n_new, device=device)[:, None]
     key = torch.arange(n_held + n_new, device=device)
-    return key > query if window is None else (key > query) | (query - key >= window)
+    future = key > query
+    return future if window is None else future.logical_or_(key <= query - window)
 
 
 def fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
@@ -81,10 +83,42 @@ def fit_axes(mask: Bool[Tensor, "..."], n_axes: int) -> Bool[Tensor, "..."]:
     return mask
 
 
-def as_bias(mask: Bool[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor, "..."]:
+def settled(
+    mask: Bool[Tensor, "..."] | None,
+    causal: bool,
+    query: Float[Tensor, "*batch T_q d_k"],
+    key: Float[Tensor, "*batch T_k d_k"],
+    explicit: bool,
+) -> tuple[Bool[Tensor, "..."] | None, bool, Bool[Tensor, "..."] | None]:
+    """One mask of all that is blocked, the future, too, unless PyTorch's kernel sees to that;
+    whether it does; and the rows (…, T_q, 1) without a key, or None.
+
+    A softmax over no key is NaN: such rows see all keys, and are `zeroed` afterwards.
+    """
+    if mask is None:
+        if causal and explicit:
+            mask = out_of_reach(key.shape[-2], device=key.device)
+        return mask, causal, None
+    mask = fit_axes(mask, query.ndim)
+    if causal:
+        mask = mask | out_of_reach(key.shape[-2], device=key.device)
+    rows = keyless_rows(mask)
+    if mask.shape[-1] == 1:  # one cell a row blocks the whole row or nothing
+        return None, False, rows
+    return (mask if rows is None else mask & ~rows), False, rows
+
+
+def zeroed(x: Float[Tensor, "*axes"], rows: Bool[Tensor, "..."] | None) -> Float[Tensor, "*axes"]:
+    """`x` with zeros in these rows."""
+    return x if rows is None else x.masked_fill(rows, 0.0)
+
+
+def as_bias(mask: Bool[Tensor, "..."] | None, dtype: torch.dtype) -> Float[Tensor, "..."] | None:
     """0 at open cells and −∞ at blocked ones, in one piece, as a GPU's kernel needs it.
 
     Added to finite scores it does what masked_fill(mask, -inf) does, five times as fast.
     """
+    if mask is None:
+        return None
     bias = torch.zeros_like(mask, dtype=dtype, memory_format=torch.contiguous_format)
     return bias.masked_fill_(mask, -math.inf)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_course.pictures.live import Explorer
 from mha_course.pictures.panels import Bars, Curve, Scene, number
-from mha_lesson.decoding import rotate
+from mha_lesson.rotation import rotate
 
 DISTANCES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 WIDTHS = (4, 8, 16, 32)

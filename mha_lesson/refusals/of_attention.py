@@ -7,9 +7,13 @@ from torch import Tensor
 
 from mha_lesson.execution import plain_weight
 from mha_lesson.refusals import (
+    IDS,
     describe,
+    require_axes,
     require_bool,
     require_floats,
+    require_kind,
+    require_positive,
     require_positive_int,
     require_probability,
     require_sizes,
@@ -17,28 +21,49 @@ from mha_lesson.refusals import (
     say,
 )
 
+MOST_WEIGHTS = 2**57  # of one matrix: the three of w_qkv in float64 still have 63 bits of bytes
 CONVENTION = "In this package True means blocked (in F.scaled_dot_product_attention it means keep)."
 
 
-def require_divisible(d_model: int, n_heads: int) -> None:
+def require_divisible(d_model: int, n_heads: int, name: str = "d_model") -> None:
     remainder = int(d_model) % int(n_heads)
     if remainder:
         raise ValueError(
-            f"d_model must be divisible by n_heads, so that every head gets d_model / n_heads "
-            f"dimensions; got d_model = {d_model} and n_heads = {n_heads}, "
+            f"{name} must be divisible by n_heads, so that every head gets {name} / n_heads "
+            f"dimensions; got {name} = {d_model} and n_heads = {n_heads}, "
             f"which leaves a remainder of {remainder}."
         )
 
 
-def require_layer_sizes(d_model: Any, n_heads: Any, d_k: Any, bias: Any) -> tuple[int, int, int]:
-    """d_model, h and d_k as Python's own numbers, which torch wants."""
+def require_split(x: Any, n_heads: Any) -> None:
+    """x (B, T, h·d_k)."""
+    require_axes("x", x, 3, "(B, T, h*d_k)")
+    require_positive_int("n_heads", n_heads)
+    require_divisible(x.shape[-1], n_heads, "the width of x")
+
+
+def require_heads(x: Any) -> None:
+    require_axes("x", x, 4, "(B, h, T, d_k)")
+
+
+def require_module(
+    d_model: Any, n_heads: Any, d_k: Any, bias: Any, dropout: Any = 0.0
+) -> tuple[int, int, int]:
+    """Sizes that fit each other, and options; d_model, h and d_k as Python's own numbers."""
     require_sizes(d_model=d_model, n_heads=n_heads)
     require_bool("bias", bias)
     if d_k is None:
         require_divisible(d_model, n_heads)
         d_k = d_model // n_heads
     require_sizes(d_k=d_k)
-    return int(d_model), int(n_heads), int(d_k)
+    require_probability("dropout", dropout)
+    d_model, n_heads, d_k = int(d_model), int(n_heads), int(d_k)
+    if d_model * n_heads * d_k > MOST_WEIGHTS:
+        raise ValueError(
+            f"d_model * n_heads * d_k must be at most {MOST_WEIGHTS}, or no memory holds the "
+            f"weights; got {d_model} * {n_heads} * {d_k}."
+        )
+    return d_model, n_heads, d_k
 
 
 def require_attention_call(
@@ -53,6 +78,7 @@ def require_attention_call(
         if x is query:
             continue
         require_tensor(name, x, axes)
+        _require_no_mask(name, x)
         if x.ndim != query.ndim:
             raise ValueError(f"{name} must have as many axes as query: {_got(query, name, x)}")
         _require_alike(query, name, x)
@@ -86,6 +112,7 @@ def require_module_call(
         if x is query and name != "query":
             continue  # self-attention: checked already
         require_tensor(name, x, axes)
+        _require_no_mask(name, x)
         if x.ndim not in (2, 3):
             raise ValueError(
                 f"{name} must have shape {axes}, or the same without B; got {describe(x)}."
@@ -159,18 +186,6 @@ def require_tokens_for(weight: Tensor | None, d_model: int, name: str, x: Tensor
         )
 
 
-def require_rows(rows: Any, shape: tuple[int, ...]) -> None:
-    """The result of w_qkv, or of what replaces it."""
-    if not isinstance(rows, Tensor) or rows.shape != shape:
-        raise ValueError(f"w_qkv must give a tensor of shape {shape}; it gave {describe(rows)}.")
-
-
-def require_output(output: Any) -> None:
-    """The result of w_o, or of what replaces it."""
-    if not isinstance(output, Tensor):
-        raise ValueError(f"w_o must give a tensor (B, T, d_model); it gave {describe(output)}.")
-
-
 def _autocast_takes(*tensors: Tensor) -> bool:
     """Whether they are cast to one dtype now; float64 never is, and nothing on the meta device."""
     return all(
@@ -220,6 +235,14 @@ def require_mask(mask: Any, query: Tensor, scores: tuple[int, ...]) -> None:
         )
 
 
+def _require_no_mask(name: str, x: Tensor) -> None:
+    if x.dtype == torch.bool:
+        raise TypeError(
+            f"{name} must be a floating-point tensor; got {describe(x)}, as a mask is: "
+            f"pass it as mask=…. {CONVENTION}"
+        )
+
+
 def _require_one_length(key: Tensor, value: Tensor) -> None:
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(
@@ -237,3 +260,108 @@ def _require_alike(query: Tensor, name: str, x: Tensor) -> None:
 
 def _got(query: Tensor, name: str, x: Tensor) -> str:
     return f"got a query {describe(query)} and a {name} {describe(x)}."
+
+
+# ---------------------------------------------------------------- rotation, cache and their layer
+
+
+def _require_even(name: str, size: int) -> None:
+    if size % 2 or size == 0:
+        raise ValueError(
+            f"{name} must be even and above 0, since dimensions turn in pairs; got {size}."
+        )
+
+
+def require_rotation(x: Any, positions: Any, base: Any) -> None:
+    """x (…, T, d_k) of floats, d_k even; positions (T,) integers on its device; base above 0."""
+    axes = "(..., T, d_k)"
+    require_floats("x", x, axes)
+    if x.ndim < 2:
+        raise ValueError(f"x must have two axes or more, {axes}; got {describe(x)}.")
+    _require_even("d_k, the last axis of x,", x.shape[-1])
+    require_axes("positions", positions, 1, "(T,)")
+    if positions.dtype not in IDS:
+        raise TypeError(f"positions must be integers, int64 or int32; got {describe(positions)}.")
+    if positions.shape[0] != x.shape[-2]:  # len would fix T in an export
+        raise ValueError(
+            f"positions must hold one integer for each of the T = {x.shape[-2]} rows of x; "
+            f"got {describe(positions)}."
+        )
+    if positions.device != x.device:
+        raise ValueError(
+            f"positions must be on the device of x, {x.device}; got {describe(positions)}."
+        )
+    require_positive("base", base)
+
+
+def require_layer(
+    d_model: Any, n_heads: Any, n_kv_heads: Any, d_k: Any, bias: Any, rope_base: Any, window: Any
+) -> tuple[int, int, int]:
+    """Sizes that fit each other, and options; d_model, h and d_k as Python's own numbers."""
+    require_sizes(n_heads=n_heads, n_kv_heads=n_kv_heads)
+    if n_heads % n_kv_heads:
+        raise ValueError(
+            f"n_heads must be a multiple of n_kv_heads, so that every head of keys and values "
+            f"serves as many query heads; got n_heads = {n_heads} and n_kv_heads = {n_kv_heads}."
+        )
+    sizes = require_module(d_model, n_heads, d_k, bias)
+    if rope_base is not None:
+        require_positive("rope_base", rope_base)
+        _require_even("d_k", sizes[2])
+    if window is not None:
+        require_sizes(window=window)
+    return sizes
+
+
+def require_step(
+    layer: Any, x: Any, cache: Any, mask: Any, return_weights: Any, kind: type
+) -> None:
+    """x (B, T_new, d_model) for this layer; a cache (of this kind) and a mask, or None of them."""
+    require_axes("x", x, 3, "(B, T_new, d_model)")
+    require_tokens_for(plain_weight(layer.w_qkv), layer.d_model, "x", x)
+    if cache is not None:
+        require_kind("cache", cache, kind)
+        now = backward_pass()
+        if cache.length and now not in (-1, cache.backward):
+            raise ValueError(
+                f"cache must be None in a backward pass, or have been begun there; this one holds "
+                f"{cache.length} tokens from before, and a layer that torch.utils.checkpoint runs "
+                f"again would add its own a second time."
+            )
+    require_bool("return_weights", return_weights)
+    if mask is not None:
+        B, n_new, _ = x.shape
+        n_all = n_new + (0 if cache is None else cache.length)
+        require_mask(mask, x, (B, layer.n_heads, n_new, n_all))
+
+
+# PyTorch's own name for it; without it, a backward pass that runs a layer again is not noticed.
+_graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+
+def backward_pass() -> int:
+    """The number of the backward pass that is running, or −1."""
+    return -1 if torch.compiler.is_compiling() else _graph_task()
+
+
+def require_same_layer(first: Any, layer: Any, held: Tensor, new: Tensor) -> None:
+    """The cache's keys (B, h_kv, T_held, d_k) and the new ones fit, but for their lengths; and the
+    layer is the first that used it, if that is known."""
+    if held.dtype != new.dtype:
+        raise TypeError(f"x must have the dtype of the cache: {_two(held, new)}")
+    if held.device != new.device:
+        raise ValueError(f"x must be on the device of the cache: {_two(held, new)}")
+    if (*held.shape[:2], held.shape[3]) != (*new.shape[:2], new.shape[3]):
+        raise ValueError(
+            f"x and cache must agree in B, n_kv_heads and d_k; does the cache belong to another "
+            f"layer or batch? {_two(held, new)}"
+        )
+    if first is not None and first is not layer:
+        raise ValueError(
+            "cache must be used by one layer, the first that used it; got the cache of another "
+            "layer. KVCache.for_layers(model) makes one for each."
+        )
+
+
+def _two(held: Tensor, new: Tensor) -> str:
+    return f"its keys are {describe(held)}, the new ones {describe(new)}."

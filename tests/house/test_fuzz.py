@@ -7,6 +7,7 @@ chance seldom finds, or what might be accepted silently.
 """
 
 import dis
+import functools
 import inspect
 import json
 import re
@@ -15,7 +16,6 @@ from copy import deepcopy
 from dataclasses import is_dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,11 +38,13 @@ from mha_course.collection import cost
 from mha_course.pictures import figures, live, panels
 from mha_lesson import (
     attention,
+    cache,
     decoding,
     heads,
     masks,
     models,
     pretrained,
+    rotation,
     tasks,
     text,
     training,
@@ -72,7 +74,7 @@ class Mute:
         printer.text(f"<{type(self).__name__}>")  # hypothesis may say what it is
 
 
-@cache  # 5,000 lists take longer than most calls
+@functools.cache  # 5,000 lists take longer than most calls
 def deep() -> list:
     """Lists in lists, deeper than Python's `repr` can go."""
     nest: list = []
@@ -218,19 +220,19 @@ def drawable(panel: type) -> Callable[..., Any]:
 EXPLORERS = {name: getattr(mha_course.explore, name) for name in mha_course.explore.__all__}
 
 
-def filled_cache(layer: decoding.GroupedQueryAttention) -> decoding.KVCache:
-    held = decoding.KVCache()
+def filled_cache(layer: decoding.GroupedQueryAttention) -> cache.KVCache:
+    held = cache.KVCache()
     with torch.no_grad():
         layer(normal(2, 3, layer.d_model), held)
     return held
 
 
-@cache
+@functools.cache
 def two_sides(n_heads: int = 2) -> models.TwoSidesModel:
     return models.TwoSidesModel(n_heads, n_letters=16, n_tokens=12, d_model=8)
 
 
-@cache
+@functools.cache
 def runs() -> list[training.Run]:
     return [
         run
@@ -239,7 +241,7 @@ def runs() -> list[training.Run]:
     ]
 
 
-@cache
+@functools.cache
 def small_model() -> pretrained.PretrainedModel:
     encoder = models.Encoder(2, 6, 3, 5).requires_grad_(False)
     return pretrained.PretrainedModel(encoder.eval(), pretrained.tokenizer())
@@ -249,7 +251,7 @@ def own_model() -> pretrained.PretrainedModel:
     return replace(small_model(), encoder=deepcopy(small_model().encoder))
 
 
-@cache
+@functools.cache
 def measured() -> cost.Measured:
     two = dict.fromkeys(cost.CORES, (1.0, 2.0))
     return cost.Measured((64, 131), 384, 12, "CPU", cost.TEXTBOOK, two, two)
@@ -294,7 +296,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "attention.MultiHeadAttention.load_layout": lambda: {
         "state_dict": nn.MultiheadAttention(6, 2).state_dict(),
     },
-    "decoding.rotate": lambda: {"x": normal(2, 5, 6), "positions": torch.arange(5), "base": 100.0},
+    "rotation.rotate": lambda: {"x": normal(2, 5, 6), "positions": torch.arange(5), "base": 100.0},
     "decoding.GroupedQueryAttention": lambda: {
         "d_model": 6, "n_heads": 4, "n_kv_heads": 2, "d_k": 4, "bias": True,
         "rope_base": 100.0, "window": 3,
@@ -434,7 +436,8 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
 }  # fmt: skip
 
 MODULES = (
-    attention, masks, decoding, models, tasks, text, training, pretrained, heads, cost, claims
+    attention, masks, rotation, cache, decoding, models, tasks, text, training, pretrained, heads,
+    cost, claims,
 )  # fmt: skip
 BY_NAME = {module.__name__.rpartition(".")[2]: module for module in (*MODULES, figures)}
 # Objects whose methods are called.
@@ -590,11 +593,11 @@ REFUSED = (
     ("claims.Claim", {"holds": 1}),
     ("cost.core_bytes", {"core": "quick"}),
     ("cost.core_seconds", {"core": "quick"}),
-    ("decoding.rotate", {"x": normal(2, 5, 7)}),
-    ("decoding.rotate", {"x": normal(2, 5, 0)}),
-    ("decoding.rotate", {"positions": torch.arange(5.0)}),
-    ("decoding.rotate", {"positions": torch.arange(7)}),
-    ("decoding.rotate", {"positions": torch.empty(5, dtype=torch.long, device="meta")}),
+    ("rotation.rotate", {"x": normal(2, 5, 7)}),
+    ("rotation.rotate", {"x": normal(2, 5, 0)}),
+    ("rotation.rotate", {"positions": torch.arange(5.0)}),
+    ("rotation.rotate", {"positions": torch.arange(7)}),
+    ("rotation.rotate", {"positions": torch.empty(5, dtype=torch.long, device="meta")}),
     ("decoding.GroupedQueryAttention", {"d_k": None, "rope_base": None}),
     ("decoding.GroupedQueryAttention", {"bias": 1}),
     ("decoding.GroupedQueryAttention", {"window": 0}),
@@ -780,10 +783,11 @@ EXEMPT = {
     "attention.textbook_attention": "the formula alone, without checks",
     "attention.attend": "behind the checks of the function and the module",
     "attention.attention_weights": "behind the checks of the function and the module",
-    "attention.explicit_attention": "behind the checks of the function and the module",
-    "attention.fused_attention": "behind the checks of the function and the module",
-    "decoding.KVCache.joined": "behind the checks of the layer",
-    "decoding.KVCache.hold": "behind the checks of the layer",
+    "masks.settled": "behind the checks of the function and the module",
+    "rotation.angles": "behind the checks of the layer",
+    "rotation.turned": "behind the checks of the layer",
+    "cache.KVCache.joined": "behind the checks of the layer",
+    "cache.KVCache.hold": "behind the checks of the layer",
     "panels.Module": "one picture of the course; what notebooks write is nn.Module",
 }
 

@@ -2,6 +2,8 @@
 
 import itertools
 import re
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 from torch import nn
 
 from mha_lesson import (
+    GroupedQueryAttention,
     MultiHeadAttention,
     causal_mask,
     merge_heads,
@@ -245,3 +248,62 @@ def test_inputs_on_two_devices(device):
         module(inputs, mask=causal_mask(5))
     with pytest.raises(ValueError, match="query and value must be on one device"):
         scaled_dot_product_attention(inputs, inputs, torch.zeros(2, 5, 6))
+
+
+# Slips made elsewhere, and names that PyTorch may drop
+
+MANY = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: mha(x(2, 3, 6), causal_mask(3)), "^key must be .* pass it as mask=…. .* blocked"),
+        (lambda: mha(x(2, 6, 6), causal_mask(6)), "^key must be .* pass it as mask=…. .* blocked"),
+        (lambda: attend(x(3, 3), x(3, 3), causal_mask(3)), "^value must be .* pass it as mask=…"),
+        (lambda: MultiHeadAttention(MANY, 1), r"^d_model \* n_heads \* d_k must be at most"),
+        (lambda: GroupedQueryAttention(MANY, 1, 1), r"^d_model \* n_heads \* d_k must be at most"),
+        (lambda: split_heads(x(1, 2, 7), 3), "^the width of x must be divisible by n_heads"),
+        (lambda: MultiHeadAttention(embed_dim=6), "^embed_dim is PyTorch's; write d_model"),
+    ],
+)
+def test_a_common_slip_is_told_in_a_sentence(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("attn_mask", "mask"), ("is_causal", "causal"), ("need_weights", "return_weights")],
+)
+def test_a_name_of_pytorchs_is_told_in_ours(theirs, ours):
+    grouped = GroupedQueryAttention(6, 2, 1)
+    for call, inputs in ((mha, 1), (grouped, 1), (attend, 3)):
+        with pytest.raises(TypeError, match=f"^{theirs} is PyTorch's; write {ours}"):
+            call(*[x(2, 3, 6)] * inputs, **{theirs: None})
+
+
+PRIVATE = """
+import torch
+from torch.nn.modules import module
+del torch._C._current_graph_task_id, torch._C._DisableFuncTorch, module._has_any_global_hook
+"""
+CALLS = """
+import torch
+from mha_lesson import GroupedQueryAttention, KVCache, MultiHeadAttention
+torch.manual_seed(0)
+mha, layer = MultiHeadAttention(6, 2), GroupedQueryAttention(6, 2, 1, d_k=4, rope_base=100.0)
+cache, x = KVCache(), torch.randn(2, 7, 6)
+q, k = x.split((3, 4), dim=1)
+print(mha(q, k).sum().item(), layer(q, cache).sum().item(), layer(k, cache).sum().item())
+"""
+
+
+def test_without_pytorchs_private_names_all_is_the_same():
+    """Then layers are always called, and angles are computed anew."""
+    runs = [
+        subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+        for text in (PRIVATE + CALLS, CALLS)
+    ]
+    without, with_them = ([float(word) for word in run.stdout.split()] for run in runs)
+    assert len(without) == 3 and without == pytest.approx(with_them, abs=1e-5), runs[0].stderr
