@@ -54,13 +54,23 @@ class _Base(nn.Module):
     def places(self, x, n_old):
         return torch.arange(n_old, n_old + x.shape[1], device=x.device)
 
+    def turn(self, x, at):
+        return _turned(x, at, self.base)
+
+    def length(self, cache):
+        return cache[0].shape[2] if cache else 0
+
+    def joined(self, cache, k, v):
+        """All keys and values, and what is kept."""
+        if cache:
+            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
+        return k, v, (k, v)
+
     def forward(self, x, cache=None):
         q, k, v = self.heads(x)
-        at = self.places(x, 0 if cache is None else cache[0].shape[2])
-        q, k = _turned(q, at, self.base), _turned(k, at, self.base)
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        return self.attend(x, q, k, v), (k, v)
+        at = self.places(x, self.length(cache))
+        k, v, cache = self.joined(cache, self.turn(k, at), v)
+        return self.attend(x, self.turn(q, at), k, v), cache
 
 
 class AsTaught(_Base):
@@ -74,13 +84,13 @@ class ListOfTwo(_Base):
 
 
 class WithADict(_Base):
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        at = self.places(x, cache["length"] if cache else 0)
-        q, k = _turned(q, at, self.base), _turned(k, at, self.base)
+    def length(self, cache):
+        return cache["length"] if cache else 0
+
+    def joined(self, cache, k, v):
         if cache:
             k, v = torch.cat([cache["k"], k], 2), torch.cat([cache["v"], v], 2)
-        return self.attend(x, q, k, v), {"k": k, "v": v, "length": k.shape[2]}
+        return k, v, {"k": k, "v": v, "length": k.shape[2]}
 
 
 @dataclass(frozen=True)
@@ -90,37 +100,39 @@ class _Kept:
 
 
 class WithAnObject(_Base):
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        at = self.places(x, cache.keys.size(2) if cache else 0)
-        q, k = _turned(q, at, self.base), _turned(k, at, self.base)
+    def length(self, cache):
+        return cache.keys.size(2) if cache else 0
+
+    def joined(self, cache, k, v):
         if cache:
             k, v = torch.cat([cache.keys, k], -2), torch.cat([cache.values, v], -2)
-        return self.attend(x, q, k, v), _Kept(k, v)
+        return k, v, _Kept(k, v)
 
 
 class PackagesCacheCopied(_Base):
-    def forward(self, x, cache=None):
-        cache = copy.deepcopy(cache) if cache else KVCache()
-        n_old = cache.length
-        q, k, v = self.heads(x)
-        at = self.places(x, n_old)
-        q, k = _turned(q, at, self.base), _turned(k, at, self.base)
+    def length(self, cache):
+        return cache.length
+
+    def joined(self, cache, k, v):
+        n = k.shape[2]
         k, v = cache.joined(self, k, v, None)
-        cache.hold(self, k, v, x.shape[1], None)
-        return self.attend(x, q, k, v), cache
+        cache.hold(self, k, v, n, None)
+        return k, v, cache
+
+    def forward(self, x, cache=None):
+        return super().forward(x, copy.deepcopy(cache) if cache else KVCache())
 
 
 class PiecesInAList(_Base):
     """Every call's keys and values, one behind the other."""
 
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        at = self.places(x, sum(k.shape[2] for k, _ in cache or ()))
-        q, k = _turned(q, at, self.base), _turned(k, at, self.base)
+    def length(self, cache):
+        return sum(k.shape[2] for k, _ in cache or ())
+
+    def joined(self, cache, k, v):
         cache = [*(cache or ()), (k, v)]
         k, v = (torch.cat([pair[i] for pair in cache], 2) for i in (0, 1))
-        return self.attend(x, q, k, v), cache
+        return k, v, cache
 
 
 class UnturnedInTheCache(_Base):
@@ -241,14 +253,6 @@ class Complex(_Base):
         )
         return torch.cat((z.real, z.imag), -1).to(x.dtype)
 
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        at = self.places(x, 0 if cache is None else cache[0].shape[2])
-        q, k = self.turn(q, at), self.turn(k, at)
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        return self.attend(x, q, k, v), (k, v)
-
 
 class WithATable(_Base):
     """Sines and cosines of 8,192 positions, as a buffer."""
@@ -260,18 +264,9 @@ class WithATable(_Base):
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)
 
-    def turn(self, x, n_old):
-        cos, sin = (table[n_old : n_old + x.shape[2]] for table in (self.cos, self.sin))
+    def turn(self, x, at):
         a, b = x.chunk(2, dim=-1)
-        return x * cos + torch.cat((-b, a), dim=-1) * sin
-
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        n_old = 0 if cache is None else cache[0].shape[2]
-        q, k = self.turn(q, n_old), self.turn(k, n_old)
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        return self.attend(x, q, k, v), (k, v)
+        return x * self.cos[at] + torch.cat((-b, a), dim=-1) * self.sin[at]
 
 
 class WithATableOfTurns(_Base):
@@ -284,27 +279,14 @@ class WithATableOfTurns(_Base):
         turns = torch.polar(torch.ones_like(angle), angle)
         self.register_buffer("turns", turns, persistent=False)
 
-    def turn(self, x, n_old):
-        z = torch.complex(*x.double().chunk(2, dim=-1)) * self.turns[n_old : n_old + x.size(2)]
+    def turn(self, x, at):
+        z = torch.complex(*x.double().chunk(2, dim=-1)) * self.turns[at]
         return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
-
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        n_old = 0 if cache is None else cache[0].size(2)
-        q, k = self.turn(q, n_old), self.turn(k, n_old)
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        return self.attend(x, q, k, v), (k, v)
 
 
 class PackagesRotate(_Base):
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        at = self.places(x, 0 if cache is None else cache[0].shape[2])
-        q, k = _package_rotate(q, at, self.base), _package_rotate(k, at, self.base)
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        return self.attend(x, q, k, v), (k, v)
+    def turn(self, x, at):
+        return _package_rotate(x, at, self.base)
 
 
 class AllPlacesOneFurther(_Base):
@@ -317,16 +299,8 @@ class AllPlacesOneFurther(_Base):
 class BothInterleavedAfterwards(_Base):
     """Queries and keys in another order of dimensions, both alike: the products stay."""
 
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        at = self.places(x, 0 if cache is None else cache[0].shape[2])
-        q, k = (
-            rearrange(_turned(y, at, self.base), "b h t (two d) -> b h t (d two)", two=2)
-            for y in (q, k)
-        )
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        return self.attend(x, q, k, v), (k, v)
+    def turn(self, x, at):
+        return rearrange(super().turn(x, at), "b h t (two d) -> b h t (d two)", two=2)
 
 
 class CacheWithoutGradient(_Base):
@@ -341,41 +315,31 @@ class CacheWithoutGradient(_Base):
 
 
 @slips("old_cache_changed")
-class OneListForAll(_Base):
-    def forward(self, x, cache=None):
-        cache = [] if cache is None else cache
-        q, k, v = self.heads(x)
-        at = self.places(x, sum(k.shape[2] for k, _ in cache))
-        q, k = _turned(q, at, self.base), _turned(k, at, self.base)
+class OneListForAll(PiecesInAList):
+    def joined(self, cache, k, v):
         cache.append((k, v))
         k, v = (torch.cat([pair[i] for pair in cache], 2) for i in (0, 1))
-        return self.attend(x, q, k, v), cache
+        return k, v, cache
+
+    def forward(self, x, cache=None):
+        return super().forward(x, [] if cache is None else cache)
 
 
 @slips("old_cache_changed")
-class DictWrittenInto(_Base):
+class DictWrittenInto(WithADict):
+    def joined(self, cache, k, v):
+        k, v, new = super().joined(cache, k, v)
+        cache.update(new)
+        return k, v, cache
+
     def forward(self, x, cache=None):
-        if cache is None:
-            cache = {}
-        q, k, v = self.heads(x)
-        at = self.places(x, cache["k"].shape[2] if cache else 0)
-        q, k = _turned(q, at, self.base), _turned(k, at, self.base)
-        if cache:
-            k, v = torch.cat([cache["k"], k], 2), torch.cat([cache["v"], v], 2)
-        cache["k"], cache["v"] = k, v
-        return self.attend(x, q, k, v), cache
+        return super().forward(x, {} if cache is None else cache)
 
 
 @slips("old_cache_changed")
-class PackagesCache(_Base):
+class PackagesCache(PackagesCacheCopied):
     def forward(self, x, cache=None):
-        cache = KVCache() if cache is None else cache
-        q, k, v = self.heads(x)
-        at = self.places(x, cache.length)
-        q, k = _turned(q, at, self.base), _turned(k, at, self.base)
-        k, v = cache.joined(self, k, v, None)
-        cache.hold(self, k, v, x.shape[1], None)
-        return self.attend(x, q, k, v), cache
+        return _Base.forward(self, x, KVCache() if cache is None else cache)
 
 
 @slips("old_cache_changed")
@@ -515,20 +479,11 @@ class UnturnedAndUsedSo(_Base):
 
 @slips("neighbours")
 class Neighbours(_Base):
-    def forward(self, x, cache=None):
-        q, k, v = self.heads(x)
-        at = self.places(x, 0 if cache is None else cache[0].shape[2])
+    def turn(self, x, at):
         speed = self.base ** (-torch.arange(0, self.d_k, 2, device=x.device) / self.d_k)
         turns = torch.exp(1j * at[:, None] * speed)
-
-        def turned(y):
-            z = torch.view_as_complex(y.double().unflatten(-1, (-1, 2)).contiguous()) * turns
-            return torch.view_as_real(z).flatten(-2).to(y.dtype)
-
-        q, k = turned(q), turned(k)
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
-        return self.attend(x, q, k, v), (k, v)
+        z = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous()) * turns
+        return torch.view_as_real(z).flatten(-2).to(x.dtype)
 
 
 @slips("base_not_used")
