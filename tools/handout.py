@@ -20,12 +20,11 @@ from nbformat import NotebookNode, v4
 
 import notebooks
 from from_npm import BUILD, fetch
-from mha_course.base.stored import tagged
+from mha_course.base.notebook import stated_minutes, tagged, without_folds
 from mha_course.lab.copies import LINKED, RECORD, without_outputs
 from mha_course.pages import slides as deck
 from mha_course.pages.folds import unfold
-from mha_course.pages.paper import SOLUTION, printed
-from minutes import STATED
+from mha_course.pages.paper import printed
 
 REVEAL = "reveal.js@5.2.1"
 DOTS = re.compile(r"^( *)\.\.\.$", re.M)
@@ -58,14 +57,14 @@ def with_solution(stub: str, solution: str, begin: str, end: str) -> str:
 
 def for_graders(path: Path, begin: str, end: str) -> tuple[NotebookNode, dict[str, int]]:
     """A notebook with solutions in the stubs and checks asserted, and each stub's id → minutes."""
-    notebook, points, minutes = notebooks.read(path), {}, ["0"]
+    notebook, points, minutes = notebooks.read(path), {}, 0
     answers = notebooks.solutions(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            minutes = STATED.findall(cell.source) or minutes
-            cell.source = SOLUTION.sub("", cell.source)
+            minutes = stated_minutes(cell.source) or minutes
+            cell.source = without_folds(cell.source, "Solution")
         elif cell.id in answers:
-            points[cell.id] = int(minutes[0])
+            points[cell.id] = minutes
             cell.source = with_solution(cell.source, answers[cell.id], begin, end)
         elif tagged(cell, "check"):
             cell.source = f"report = {cell.source}\nassert report.passed, report"
@@ -111,7 +110,8 @@ def for_learners(path: Path) -> str:
         return without_outputs(path.read_bytes()).decode()
     notebook = notebooks.read(path)
     for cell in notebook.cells:
-        cell.source = SOLUTION.sub("", cell.source) if cell.cell_type == "markdown" else cell.source
+        if cell.cell_type == "markdown":
+            cell.source = without_folds(cell.source, "Solution")
     return without_outputs(notebooks.nbformat.writes(notebook).encode()).decode()
 
 

@@ -12,13 +12,19 @@ from math import ceil
 
 from nbformat import NotebookNode
 
+from mha_course.base.notebook import (
+    EXPLORER,
+    heading,
+    open_thread,
+    second_readings,
+    stated_minutes,
+    tagged,
+    without_folds,
+)
 from mha_course.base.numerals import counted
-from mha_course.base.stored import EXPLORER, tagged
-from mha_course.pages.folds import folds
 
 WORDS_A_MINUTE, SECONDS_A_LINE, SECONDS_A_GUESS = 120, 15, 15
-STATED = re.compile(r"^\*\w+, (?:about )?(\d+) minutes?\.\*", re.M)
-HELP = re.compile(r"<details[^>]*>\s*<summary>(?:Hint|Solution|Said it).*?</details>", re.S)
+HELP = ("Hint", "Solution", "Said it")  # what is folded, and takes no time of its own
 END = r'(?:$|\\n|")'  # of a line, in a notebook's file, too
 SUM = re.compile(rf"(\| \*\*(\d+)–(\d+)\*\* \|.*\| )\d+( \| )\d+(?= \|{END})", re.M)
 OPENING = 5  # of each session: everybody opens the notebook
@@ -37,12 +43,6 @@ ON_THE_TITLE = re.compile(r"\b\d+ minutes; with all folded sections \d+\.")
 ON_A_FOLD = re.compile(r"(?<=^\*Second reading, )\d+ minutes?", re.M)
 
 
-def thread(notebook: NotebookNode) -> list[NotebookNode]:
-    """The cells of the open thread; a second reading's heading, which stays in sight, is none."""
-    folded = {cell.id for cells in folds(notebook) for cell in cells}
-    return [cell for cell in notebook.cells if cell.id not in folded]
-
-
 def seconds(cells: list[NotebookNode]) -> float:
     """What these cells take by the formula."""
     return sum(_seconds(cell) for cell in cells)
@@ -51,8 +51,8 @@ def seconds(cells: list[NotebookNode]) -> float:
 def _seconds(cell: NotebookNode) -> float:
     tags = cell.metadata.get("tags", ())
     if cell.cell_type == "markdown":
-        text = HELP.sub("", cell.source)
-        exercise = sum(int(minutes) for minutes in STATED.findall(text))
+        text = without_folds(cell.source, *HELP)
+        exercise = stated_minutes(text)
         aloud = SECONDS_A_GUESS * cell.source.count("<summary>Said it")
         return 60 * (exercise + len(words(text)) / WORDS_A_MINUTE) + aloud
     folded = cell.metadata.get("jupyter", {}).get("source_hidden")
@@ -92,14 +92,14 @@ def with_minutes(notebook: NotebookNode) -> NotebookNode:
     """The notebook with the minutes in its title and in the headings of its second readings."""
     line = "{} minutes; with all folded sections {}.".format(*short_and_full(notebook))
     notebook.cells[0].source = ON_THE_TITLE.sub(line, notebook.cells[0].source)
-    for cells in folds(notebook):
+    for cells in second_readings(notebook.cells):
         cells[0].source = ON_A_FOLD.sub(counted(minutes(cells), "minute"), cells[0].source)
     return notebook
 
 
 def short_and_full(notebook: NotebookNode) -> tuple[int, int]:
     """Minutes of the open thread, and with all second readings, as they are stated."""
-    return minutes(thread(notebook), 5), minutes(notebook.cells, 5)
+    return minutes(open_thread(notebook.cells), 5), minutes(notebook.cells, 5)
 
 
 def with_new_tables(text: str, books: dict[str, NotebookNode]) -> str:
@@ -126,15 +126,14 @@ def _sum_row(row: re.Match[str], stated: list[tuple[int, int]]) -> str:
 
 def between(cells: list[NotebookNode], start: str, end: str) -> list[NotebookNode]:
     """The cells from one heading up to another; an empty one is the notebook's own end."""
-    headings = {cell.source.splitlines()[0]: i for i, cell in enumerate(cells) if cell.source}
-    first = headings[f"## {start}"] if start else 0
-    return cells[first : headings[f"## {end}"] if end else len(cells)]
+    at = {heading(cell): i for i, cell in enumerate(cells)}
+    return cells[at[2, start] if start else 0 : at[2, end] if end else len(cells)]
 
 
-def fold(notebook: NotebookNode, heading: str) -> list[NotebookNode]:
+def fold(notebook: NotebookNode, name: str) -> list[NotebookNode]:
     """The cells of a second reading; none without a heading."""
-    found = (cells for cells in folds(notebook) if cells[0].source.startswith(f"## {heading}\n"))
-    return next(found, []) if heading else []
+    found = (cells for cells in second_readings(notebook.cells) if heading(cells[0])[1] == name)
+    return next(found, []) if name else []
 
 
 def in_class(cells: list[NotebookNode], questions: list[tuple[str, str]]) -> float:
@@ -161,7 +160,10 @@ def _with_timetable(plan: str, books: dict[str, NotebookNode], questions: dict[s
     """
     everything = plan.startswith("Everything")
     names = {name[:2]: name for name in books}
-    cells = {name[:2]: book.cells if everything else thread(book) for name, book in books.items()}
+    cells = {
+        name[:2]: book.cells if everything else open_thread(book.cells)
+        for name, book in books.items()
+    }
 
     def fives(minute: float) -> int:
         return 5 * round(minute / 5)

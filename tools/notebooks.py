@@ -10,13 +10,13 @@
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
 from mha_course.base.disk import write_whole
+from mha_course.base.notebook import course, exercises
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 TABLES = (FOLDER.parent / "README.md", FOLDER / "TEACHING.md", FOLDER / "00_start_here.ipynb")
@@ -30,10 +30,8 @@ METADATA = {
 }
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 IN_WORDS = re.compile(r"(^### In words\n\n(?:[^|\n].*\n|\n)*)(?:\|.*\n)+", re.M)
+REREAD = re.compile(r"(?:^\| `\w+` \| \d\d, \*.+\* \|\n)+", re.M)
 CLOSED = "jp-MarkdownHeadingCollapsed"
-SOLUTION = re.compile(
-    r"<details[^>]*>\s*<summary>[^<]*Solution[^<]*</summary>\s*```python\n(.*?)^```", re.S | re.M
-)
 
 
 def paths(*numbers: str) -> list[Path]:
@@ -109,18 +107,9 @@ def store(path: Path) -> str:
 
 
 def solutions(notebook: NotebookNode) -> dict[str, str]:
-    """Folded solution of each exercise: id of the stub's cell -> code.
-
-    An exercise is a code cell tagged `exercise`; the text cell right before it holds
-    `<details><summary>Solution</summary>` with a python block.
-    """
-    found: dict[str, str] = {}
-    for text, stub in pairwise(notebook.cells):
-        if "exercise" in stub.metadata.get("tags", ()) and text.cell_type == "markdown":
-            match = SOLUTION.search(text.source)
-            if match:
-                found[stub.id] = match[1].rstrip("\n")
-    return found
+    """Folded solution of each exercise: id of the stub's cell -> code."""
+    asked = exercises(notebook.cells)
+    return {one.stub.id: one.solution for one in asked if one.solution}
 
 
 def with_solutions(notebook: NotebookNode) -> NotebookNode:
@@ -147,13 +136,27 @@ def with_questions_in_words(guide: str) -> str:
     return IN_WORDS.sub(lambda found: found[1] + head + "\n".join(rows) + "\n", guide)
 
 
+def with_the_exercises(guide: str) -> str:
+    """The teacher's guide with what the exercises say: where to reread, how many, and for long."""
+    from mha_course import check
+
+    every = sorted((*check.EXERCISES, *check.SHORT), key=lambda exercise: exercise.notebook)
+    rows = [f"| `{e.name}` | {e.notebook}, *{e.reread}* |\n" for e in every]
+    asked = {one.name: one.minutes for cells in course().values() for one in exercises(cells)}
+    minutes = sum(asked[exercise.name] for exercise in every)
+    guide = REREAD.sub(lambda _: "".join(rows), guide)
+    guide = re.sub(r"(?<=the )\d+( exercises together )\d+", rf"{len(every)}\g<1>{minutes}", guide)
+    counts = f"all {len(every)} count ({len(check.EXERCISES)} numbered ones"
+    return re.sub(r"all \d+ count \([\w-]+ numbered ones", counts, guide)
+
+
 def renew_tables() -> None:
     """The minutes in the map of 00, the README and the teacher's guide; the guide's questions."""
     from minutes import with_new_tables
 
     books = {path.stem: read(path) for path in paths()}
     for path in TABLES:
-        text = with_questions_in_words(path.read_text(encoding="utf-8"))
+        text = with_the_exercises(with_questions_in_words(path.read_text(encoding="utf-8")))
         path.write_text(with_new_tables(text, books), encoding="utf-8", newline="\n")
 
 

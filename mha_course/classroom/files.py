@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from tempfile import mkdtemp
 from threading import Event
 
-from mha_course.base.disk import NOTEBOOKS
+from mha_course.base.notebook import paths
 from mha_course.classroom import sandbox, unpack
 from mha_course.classroom.reading import read
 
@@ -38,7 +38,7 @@ NOISE = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 # At the start, or else the last such number: 03_splitting_into_heads (1).ipynb
 NUMBERED = re.compile(r"^\d\d_[a-z]|(?<![0-9])\d\d_(?=[a-z])(?!.*[^0-9]\d\d_[a-z])", re.I)
 # A name that the course gives, whole or its first word: `ada_03_splitting_21_nov` is 03.
-GIVEN = sorted(path.stem for path in NOTEBOOKS.glob("[0-9]*.ipynb"))
+GIVEN = [path.stem for path in paths().values()]
 FIRST = [stem[: (stem + "_").index("_", 3)] for stem in GIVEN]
 NAMED = re.compile(rf"(?<![0-9])(?:{'|'.join([*GIVEN, *FIRST]) or '(?!)'})(?![a-z])", re.I)
 LAST_NUMBER = re.compile(rf"(.*[^\W\d])[ _-]+({'|'.join(stem[:2] for stem in GIVEN) or '(?!)'})")

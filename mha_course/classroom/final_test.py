@@ -22,7 +22,8 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode, v4
 
-from mha_course.base.disk import NOTEBOOKS, free_path, write_whole
+from mha_course.base.disk import free_path, write_whole
+from mha_course.base.notebook import paths
 from mha_course.base.numerals import counted
 from mha_course.collection.bank import EXAM, Question, bank
 from mha_course.exercises import Exercise, variants_solved
@@ -31,7 +32,7 @@ from mha_course.pages.paper import printed
 from mha_course.practice import asked
 from mha_lesson.refusals import say
 
-BOOKS = sorted(path.name[:2] for path in NOTEBOOKS.glob("[0-9]*.ipynb"))
+BOOKS = [*paths()]
 MOST_EXERCISES, MOST_QUESTIONS = 3, 9
 FOR_CODE = 5  # points; an answer in words gives one for each thing that it must hold
 HEAD = """# {title}

@@ -13,10 +13,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from mha_course.base.disk import NOTEBOOKS, write_whole
+from mha_course.base.disk import write_whole
 from mha_course.base.numerals import counted
 from mha_course.base.prose import prose
-from mha_course.classroom.grading import ALL, DONE, MISSING, OPEN, TRIED, UNKNOWN, Row
+from mha_course.classroom.grading import ALL, DONE, EXERCISES, MISSING, OPEN, TRIED, UNKNOWN, Row
 from mha_course.classroom.review import looks, slips
 from mha_course.classroom.sandbox import warning
 from mha_course.collection.questions import questions
@@ -32,7 +32,6 @@ SHOWN = {  # state → its sign, what it means, and what its learner is told
 }  # fmt: skip
 SIGNS, MEANS, TO_LEARNERS = ({state: row[i] for state, row in SHOWN.items()} for i in range(3))
 MOST_GROUPS = 8  # that a terminal names; the page has all
-SECTION = re.compile(r"^\| `(\w+)` \| (\d\d), \*(.+?)\* \|$", re.M)
 LABELS = {e.name: f"{e.number} {e.name}" if e.number else e.name for e in ALL.values()}
 
 
@@ -209,9 +208,6 @@ def _templates() -> Environment:
     return environment
 
 
-@cache
 def sections() -> dict[str, tuple[str, str]]:
-    """Exercise -> (notebook, heading) to reread, as TEACHING.md has them."""
-    path = NOTEBOOKS / "TEACHING.md"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return {name: (book, heading) for name, book, heading in SECTION.findall(text)}
+    """Exercise -> (notebook, heading) to reread."""
+    return {e.name: (e.notebook, e.reread) for e in EXERCISES}

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from mha_course.base.disk import NOTEBOOKS
+from mha_course.base.notebook import course, folds, python_in, source
 from mha_course.cells.predictions import guesses_in
 
-SOLUTION = re.compile(r"<summary>Solution.*?^```python\n(.*?)^```", re.M | re.S)
 AGAIN = "open it in Jupyter, save it, and hand in that file"
 
 
@@ -94,9 +93,9 @@ def _version(metadata: Any) -> tuple[int, ...]:
 def _course() -> dict[str, set[tuple[str, str]]]:
     """The source of a cell of the course -> (number of its notebook, kind), of each that has it."""
     cells = defaultdict(set)
-    for path in NOTEBOOKS.glob("[0-9]*.ipynb"):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            cells["".join(cell["source"]).strip()].add((path.name[:2], cell["cell_type"]))
+    for book, of_book in course().items():
+        for cell in of_book:
+            cells[source(cell).strip()].add((book, cell["cell_type"]))
     return cells
 
 
@@ -119,4 +118,5 @@ def course_cells() -> frozenset[str]:
 @cache
 def solutions() -> tuple[str, ...]:
     """The code of every solution that the course folds."""
-    return tuple(code for text in _course() for code in SOLUTION.findall(text))
+    folded = (fold for text in _course() for fold in folds(text, "Solution"))
+    return tuple(code for fold in folded for code in python_in(fold))

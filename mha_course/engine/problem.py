@@ -173,6 +173,7 @@ class Problem:
         stages: in order, the steps whose results a learner's lines make, too, and what these are.
         ready_made: functions that do all of it, or a part; a right answer that calls it hears so.
         remark: what else is worth saying of a right answer: `remark(attempt) -> str`.
+        reread: the heading in its notebook where what it asks for is explained.
         keeps_inputs: where an answer that writes into its inputs is wrong, and not only told so.
     """
 
@@ -188,6 +189,7 @@ class Problem:
     stages: Mapping[str, str] = field(default_factory=dict)
     ready_made: tuple[str, ...] = ()
     remark: Callable[..., str] | None = None
+    reread: str = ""
     parts: Callable[..., Any] | None = None
     _made: dict[Any, list[Case]] = field(default_factory=dict, repr=False)
     _known: list[Slip] = field(default_factory=list, repr=False)

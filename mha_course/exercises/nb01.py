@@ -49,7 +49,13 @@ def queries_keys_values() -> Iterator[Case]:
             yield Case((70 * Q, 70 * K, V), sizes, "where scores go up to ±1e4", 2e-3, True)
 
 
-@exercise(1, "01", make_cases=queries_and_keys, gives=("scores (..., T_q, T_k)",))
+@exercise(
+    1,
+    "01",
+    reread="Why divide at all?",
+    make_cases=queries_and_keys,
+    gives=("scores (..., T_q, T_k)",),
+)
 def attention_scores(Q, K, *, product, scale, finish):
     """Q Kᵀ / √d_k."""
     return finish(scale(product(Q, K), Q, K))
@@ -152,6 +158,7 @@ def finish(scores):
 @exercise(
     2,
     "01",
+    reread="Three tokens, by hand",
     make_cases=queries_keys_values,
     ready_made=("scaled_dot_product_attention",),
     gives=("output (..., T_q, d_v)", "weights (..., T_q, T_k)"),

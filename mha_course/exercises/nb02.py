@@ -54,6 +54,7 @@ def several_products(attempt: Attempt) -> str:
 @exercise(
     3,
     "02",
+    reread="Three matrices, or one?",
     remark=several_products,
     make_cases=tokens_and_weights,
     gives=("Q (B, T, d_model)", "K (B, T, d_model)", "V (B, T, d_model)"),
@@ -146,7 +147,9 @@ def widths() -> Iterator[Case]:
     yield Case((9, 11, 5), {}, note, asks="Is there a division whose result is rounded down?")
 
 
-@exercise(4, "02", make_cases=widths, gradient=False, gives=("count",))
+@exercise(
+    4, "02", reread="Counting parameters", make_cases=widths, gradient=False, gives=("count",)
+)
 def count_parameters(d_model, n_heads, d_k, *, inward, outward, biases, finish):
     """4 · d_model · h · d_k."""
     sizes = (d_model, n_heads, d_k)

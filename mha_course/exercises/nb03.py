@@ -41,7 +41,13 @@ def heads() -> Iterator[Case]:
     yield Case((strided(split),), sizes, "with x not contiguous")
 
 
-@exercise(5, "03", make_cases=tokens, gives=("heads (B, n_heads, T, d_k)",))
+@exercise(
+    5,
+    "03",
+    reread="Step 2: `permute` reorders the axes",
+    make_cases=tokens,
+    gives=("heads (B, n_heads, T, d_k)",),
+)
 def split_heads(x, n_heads, *, cut, order, finish):
     """(B, T, d_model) -> (B, h, T, d_k)."""
     return finish(order(cut(x, n_heads)))
@@ -112,7 +118,13 @@ def finish(x):
     return x
 
 
-@exercise(6, "03", make_cases=heads, gives=("merged (B, T, n_heads·d_k)",))
+@exercise(
+    6,
+    "03",
+    reread="The way back, and a crash worth reading",
+    make_cases=heads,
+    gives=("merged (B, T, n_heads·d_k)",),
+)
 def merge_heads(x, *, arrange, order, join):
     """(B, h, T, d_k) -> (B, T, h·d_k)."""
     x = arrange(x)

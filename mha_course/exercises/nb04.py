@@ -30,7 +30,14 @@ def future(T: int) -> Tensor:
     return torch.ones(T, T, dtype=torch.bool).triu(1)
 
 
-@exercise(7, "04", make_cases=lengths_of_sequences, gradient=False, gives=("mask (T, T)",))
+@exercise(
+    7,
+    "04",
+    reread="Blocking the future",
+    make_cases=lengths_of_sequences,
+    gradient=False,
+    gives=("mask (T, T)",),
+)
 def causal_mask(T, *, triangle, kind, axes):
     """True above the diagonal."""
     return axes(kind(triangle(T)))
@@ -111,7 +118,14 @@ def batches_of_lengths() -> Iterator[Case]:
     yield Case((torch.tensor([3, 3]), 3), {}, note, asks=asks)
 
 
-@exercise(8, "04", make_cases=batches_of_lengths, gradient=False, gives=("mask (B, 1, 1, T)",))
+@exercise(
+    8,
+    "04",
+    reread="Blocking the padding",
+    make_cases=batches_of_lengths,
+    gradient=False,
+    gives=("mask (B, 1, 1, T)",),
+)
 def padding_mask(lengths, T, *, where, axes, kind):
     """True at keys from lengths[b] on, (B, 1, 1, T)."""
     positions = torch.arange(T, device=lengths.device)
@@ -316,6 +330,7 @@ HIDES = (
 @exercise(
     9,
     "04",
+    reread="A query that may see nothing",
     remark=nan_on_the_way,
     make_cases=scores_and_masks,
     gives=("weights (..., T_q, T_k)",),

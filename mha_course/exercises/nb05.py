@@ -47,6 +47,7 @@ def side_by_side(attempt: Attempt) -> str:
 @exercise(
     10,
     "05",
+    reread="The same as a sum",
     make_cases=heads_and_w_o,
     gives=("output (B, T, d_model)",),
     remark=side_by_side,

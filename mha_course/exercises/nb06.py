@@ -59,6 +59,7 @@ _NAN_GRADIENTS = {
 @exercise(
     11,
     "06",
+    reread="Version 2: one product, all heads",
     make_cases=lambda: (),
     gives=("output (B, T, d_model)",),
     stages={

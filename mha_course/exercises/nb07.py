@@ -26,7 +26,7 @@ def logits_and_tokens() -> Iterator[Case]:
             yield Case((wide, tokens), sizes, "where logits go up to ±1e4", 1e-4, True)
 
 
-@exercise(12, "07", make_cases=logits_and_tokens, gives=("loss ()",))
+@exercise(12, "07", reread="The repeat task", make_cases=logits_and_tokens, gives=("loss ()",))
 def next_token_loss(logits, tokens, *, shift, normalise, pick, reduce):
     """Mean cross-entropy of logits[:, t] against tokens[:, t + 1]."""
     predictions, targets = shift(logits, tokens)

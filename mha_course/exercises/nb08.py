@@ -20,7 +20,14 @@ def weights_of_heads() -> Iterator[Case]:
             yield Case((causal,), sizes, "with weights of a causal model")
 
 
-@exercise(13, "08", make_cases=weights_of_heads, gradient=False, gives=("scores (n_heads,)",))
+@exercise(
+    13,
+    "08",
+    reread="From looking to measuring",
+    make_cases=weights_of_heads,
+    gradient=False,
+    gives=("scores (n_heads,)",),
+)
 def previous_token_score(weights, *, pick, reduce, give):
     """Mean over t of weights[:, t, t - 1]."""
     return give(reduce(pick(weights), weights.shape[-1]))

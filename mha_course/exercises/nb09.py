@@ -12,7 +12,14 @@ def sizes_of_passes() -> Iterator[Case]:
         yield Case((T, h * d_k, h), sizes)
 
 
-@exercise(14, "09", make_cases=sizes_of_passes, gradient=False, gives=("flops",))
+@exercise(
+    14,
+    "09",
+    reread="Counting an attention layer",
+    make_cases=sizes_of_passes,
+    gradient=False,
+    gives=("flops",),
+)
 def count_flops(T, d_model, n_heads, *, project, attend, other, unit, finish):
     """2 · (4 T d_model² + 2 T² d_model)."""
     sizes = (T, d_model, n_heads)

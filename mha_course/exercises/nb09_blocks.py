@@ -93,7 +93,14 @@ def held_at_once(answer: Callable[..., Any], cases: list[Case]) -> Finding | Non
     )
 
 
-@exercise(15, "09", make_cases=blocks, gives=("output (T_q, d_v)",), further=(held_at_once,))
+@exercise(
+    15,
+    "09",
+    reread="The values come along",
+    make_cases=blocks,
+    gives=("output (T_q, d_v)",),
+    further=(held_at_once,),
+)
 def blockwise_attention(Q, K, V, block, *, cut, score, top, power, add, collect, finish):
     """softmax(Q Kᵀ / √d_k) V, a block of keys at a time."""
     largest = Q.new_full((len(Q), 1), -math.inf)

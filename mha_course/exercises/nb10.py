@@ -50,7 +50,13 @@ def turned(a: Tensor, b: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
     return a * cos - b * sin, a * sin + b * cos
 
 
-@exercise(16, "10", make_cases=rows_and_positions, gives=("the rotated rows (..., T, d_k)",))
+@exercise(
+    16,
+    "10",
+    reread="In q and k: turn them",
+    make_cases=rows_and_positions,
+    gives=("the rotated rows (..., T, d_k)",),
+)
 def rotate(x, positions, *, speed, angle, pair, turn, join):
     """Dimension i turns with dimension i + d_k/2 by position · base^(−2i/d_k)."""
     first, second = pair(x)

@@ -120,6 +120,7 @@ def the_old_cache_stays(answer: Callable[..., Any], cases: list[Case]) -> Findin
 @exercise(
     17,
     "11",
+    reread="What the new token needs",
     make_cases=new_tokens_and_a_cache,
     bind=bind,
     further=(the_old_cache_stays,),
@@ -290,7 +291,13 @@ def queries_and_fewer_keys() -> Iterator[Case]:
     yield Case(inputs, {}, "with h = 12 and h_kv = 4", asks=asks)
 
 
-@exercise(18, "11", make_cases=queries_and_fewer_keys, gives=("scores (B, h, T_q, T_k)",))
+@exercise(
+    18,
+    "11",
+    reread="Fewer keys and values than queries",
+    make_cases=queries_and_fewer_keys,
+    gives=("scores (B, h, T_q, T_k)",),
+)
 def grouped_scores(q, k, *, share, product, scale, finish):
     """Query head i uses key head i // (h / h_kv)."""
     k = share(k, q)
@@ -372,6 +379,7 @@ def new_cached_and_window() -> Iterator[Case]:
 @exercise(
     19,
     "11",
+    reread="Windows: look back so far and no further",
     make_cases=new_cached_and_window,
     gradient=False,
     gives=("mask (n_new, n_cached + n_new)",),

@@ -310,6 +310,7 @@ class WritingTests:
     name: str = "test_attention"
     number: int = 20
     notebook: str = "12"
+    reread: str = "What finds them"
 
     @property
     def slips(self) -> list[Finding]:

@@ -22,7 +22,14 @@ def scores_to_choose_by() -> Iterator[Case]:
             yield Case((scores - 100, n_keep), sizes, "where every score is below 0")
 
 
-@exercise(21, "13", make_cases=scores_to_choose_by, gradient=False, gives=("mask (..., T, T)",))
+@exercise(
+    21,
+    "13",
+    reread="Line 4 again: selected keys",
+    make_cases=scores_to_choose_by,
+    gradient=False,
+    gives=("mask (..., T, T)",),
+)
 def select_keys(index_scores, n_keep, *, number, order, chosen, together, kind):
     """True at the future, and at all but the n_keep highest scores of what a query may see."""
     T = index_scores.shape[-1]
@@ -136,7 +143,14 @@ def caches() -> Iterator[Case]:
         yield Case(row, dict(zip(names, row, strict=True)))
 
 
-@exercise(22, "13", make_cases=caches, gradient=False, gives=("bytes",))
+@exercise(
+    22,
+    "13",
+    reread="Line 4: local and global layers",
+    make_cases=caches,
+    gradient=False,
+    gives=("bytes",),
+)
 def cache_bytes(
     n_tokens, n_kv_heads, d_k, n_global, n_local, window, bytes_per_number,
     *, local, layers, token, size, finish,

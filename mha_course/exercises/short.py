@@ -18,7 +18,14 @@ def heads_and_one() -> Iterator[Case]:
             yield Case((strided(heads), 2), sizes, "with heads not contiguous, i = 2")
 
 
-@exercise(0, "07", make_cases=heads_and_one, gives=("heads (B, h, T, d_k)",), keeps_inputs=True)
+@exercise(
+    0,
+    "07",
+    reread="Silence a head",
+    make_cases=heads_and_one,
+    gives=("heads (B, h, T, d_k)",),
+    keeps_inputs=True,
+)
 def silence(heads, i, *, where, put):
     """The same heads, head i at zero."""
     return put(heads, where(heads, i))
@@ -81,7 +88,14 @@ def weights_and_positions() -> Iterator[Case]:
             yield Case((strided(weights), 3, 0, 6), sizes, "with weights not contiguous")
 
 
-@exercise(0, "08", make_cases=weights_and_positions, gives=("solved (n_heads,)",), gradient=False)
+@exercise(
+    0,
+    "08",
+    reread="A fair test",
+    make_cases=weights_and_positions,
+    gives=("solved (n_heads,)",),
+    gradient=False,
+)
 def solved(weights, query, right, wrong, *, read, compare, give):
     """Whether each head gives `right` more weight than `wrong`, in row `query`."""
     return give(compare(read(weights, query), right, wrong))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mha_course.base.disk import free_path, write_whole
-from mha_course.base.stored import EXPLORER
+from mha_course.base.notebook import EXPLORER
 
 MINE = "my_notebooks"
 LINKED = ("CLAIMS.md", "WORDS.md")  # what else the notebooks lead to

@@ -5,33 +5,30 @@ from collections import defaultdict
 
 from nbformat import NotebookNode, v4
 
-from mha_course.base.stored import tagged
+from mha_course.base.notebook import folds, heading, tagged, without_folds
 from mha_course.pages.exporter import LINK, written
 
-SOLUTION = re.compile(r"<details>\s*<summary>Solution.*?</details>", re.S)
-LAST = re.compile(r"<details>\s*<summary>(?:Solution|Said it aloud).*?</details>", re.S)
+LAST = ("Solution", "Said it aloud")  # what is folded, and stands at the end
 GUIDE_LINK = re.compile(r'<a href="\w+\.md\b[^>]*>(.*?)</a>', re.S)
 
 
 def printed(notebook: NotebookNode, name: str) -> str:
     """The page of a notebook, in one file."""
-    heading, solutions = "", defaultdict[str, list[str]](list)
+    title, solutions = "", defaultdict[str, list[str]](list)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            if cell.source.startswith("#"):
-                heading = cell.source.splitlines()[0].lstrip("# ")
-            solutions[heading] += LAST.findall(cell.source)
+            title = heading(cell)[1] or title
+            solutions[title] += folds(cell.source, *LAST)
             # After a blank line, else Markdown reads it as part of the hint's HTML.
-            cell.source = LAST.sub("\n*The answer stands at the end.*", cell.source)
+            said = "\n*The answer stands at the end.*"
+            cell.source = without_folds(cell.source, *LAST, instead=said)
             cell.source = cell.source.replace("<details>", "<details open>")
         elif tagged(cell, "claim"):
             for output in cell.outputs:
                 html = output.data["text/html"]
                 output.data["text/html"] = html.replace("<details ", "<details open ")
     last = "\n\n".join(
-        "\n\n".join([f"### {heading}: solution", *some])
-        for heading, some in solutions.items()
-        if some
+        "\n\n".join([f"### {title}: solution", *some]) for title, some in solutions.items() if some
     )
     if last:
         last = f"## Solutions\n\n{last}".replace("<details>", "<details open>")

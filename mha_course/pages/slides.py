@@ -4,10 +4,9 @@ import re
 
 from nbformat import NotebookNode, v4
 
-from mha_course.base.stored import EXPLORER, tagged
+from mha_course.base.notebook import EXPLORER, tagged, without_folds
 from mha_course.pages.exporter import written
 
-DETAILS = re.compile(r"\n*<details[^>]*>.*?</details>", re.S)
 NEIGHBOURS = re.compile(r"^[←→·] ?\[.*$", re.M)  # a line
 IMAGE = re.compile(r'(<img [^>]*width=")(\d+)')
 LARGER, WIDEST = 1.5, 1180  # pictures on slides, in times and in pixels
@@ -36,7 +35,7 @@ def as_slides(notebook: NotebookNode) -> NotebookNode:
 
     for cell in (cell for cell in notebook.cells if cell.id not in SETUP):
         if cell.cell_type == "markdown":
-            text = DETAILS.sub("", NEIGHBOURS.sub("", cell.source))
+            text = without_folds(NEIGHBOURS.sub("", cell.source))
             for part in re.split(r"^(?=## )", text, flags=re.M):
                 if part.startswith("#"):
                     heading = part.splitlines()[0].lstrip("# ")

@@ -17,7 +17,8 @@ from markupsafe import Markup
 from torch import Tensor
 
 from mha_course import check
-from mha_course.base.disk import NOTEBOOKS, write_whole
+from mha_course.base.disk import write_whole
+from mha_course.base.notebook import paths
 from mha_course.base.numerals import number
 from mha_course.base.prose import prose
 from mha_course.collection.bank import Question, bank
@@ -266,8 +267,8 @@ def caches(n_local: int, window: int, h_kv: int) -> Iterator[Table]:
 
 def sheets(seed: int) -> Iterator[Sheet]:
     """One for each notebook: its task, and a question of each kind from the bank."""
-    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
-        book, (task, draws) = path.name[:2], TASKS[path.name[:2]]
+    for book, path in paths().items():
+        task, draws = TASKS[book]
         random.seed(f"{seed} {book}")
         drawn = {name: random.choice(choices) for name, choices in draws.items()}
         with torch.random.fork_rng(devices=[]):

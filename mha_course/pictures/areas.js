@@ -19,9 +19,11 @@ const range = (n) => Array.from({ length: n }, (_, i) => i);
 // A label with the name of its axis, where it is a number: "key 3".
 const named = (axis, label) => (axis && /^\d+\b/.test(label ?? "") ? `${axis} ${label}` : label ?? "");
 // Names as they are told: a mark by its name, one that comes more than once with its count.
-const MARKS = { ".": "full stop", ",": "comma", ";": "semicolon", ":": "colon", "?": "question mark", "!": "exclamation mark", "'": "apostrophe" };
+const MARKS = { ".": "full stop", ",": "comma", ";": "semicolon", ":": "colon", "?": "question mark",
+  "!": "exclamation mark", "'": "apostrophe" };
 const told = (names = []) => names.map((name, i) => {
-  const all = names.filter((other) => other === name).length, n = names.slice(0, i).filter((other) => other === name).length;
+  const all = names.filter((other) => other === name).length,
+    n = names.slice(0, i).filter((other) => other === name).length;
   return `${name && all > 1 ? `${["1st", "2nd", "3rd"][n] ?? `${n + 1}th`} ` : ""}${MARKS[name] ?? name}`;
 });
 // Names in a list, numbers that follow each other as "1 to 5".
@@ -34,7 +36,9 @@ const spans = (names) => {
   return runs.map((run) => (run.length > 2 ? `${run[0]} to ${run.at(-1)}` : run.join(", "))).join(", ");
 };
 // The three largest of [name, value, text].
-export const largest = (list) => `${list.length > 3 ? "largest " : ""}${list.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 3).map(([name, , text]) => `${name} ${text}`).join(", ")}`;
+export const largest = (list) =>
+  `${list.length > 3 ? "largest " : ""}${list.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 3)
+    .map(([name, , text]) => `${name} ${text}`).join(", ")}`;
 // Where and what: "k2 = .5", "measured at T = 4: 3".
 const parted = (says) => says.match(/^(.*)(?: = |: )(.*)$/s)?.slice(1) ?? ["", says];
 
@@ -47,7 +51,8 @@ export class Area {
   gaps(index, every) { return every ? this.theme.break * Math.floor(index / every) : 0; }
   box(r, c) {
     const m = this.m;
-    return [m.x + c * m.w + this.gaps(c, m.break_columns), m.y + r * m.h + this.gaps(r, m.break_rows), m.w - m.gap, m.h - m.gap];
+    return [m.x + c * m.w + this.gaps(c, m.break_columns), m.y + r * m.h + this.gaps(r, m.break_rows), m.w - m.gap,
+      m.h - m.gap];
   }
   hit(x, y) {
     const m = this.m;
@@ -70,10 +75,12 @@ export class Area {
   column(c) { return named(this.m.column_name, this.told.columns[c]); }
   cell(r, c) { return this.says(r, c) ?? ""; }
   raw(r, c) { return this.cell(r, c); } // in a file
-  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(" to "), this.cell(r, c) || "empty"].filter(Boolean).join(": "); }
+  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(" to "), this.cell(r, c) || "empty"]
+    .filter(Boolean).join(": "); }
   // What cells [name, row, column, full name] come to, where that is less than all of them.
   gist() { return ""; }
-  inWords(cells) { return (cells[0][0] && this.gist(cells)) || cells.map(([name, r, c]) => [name, this.cell(r, c)].filter(Boolean).join(" ")).join(", "); }
+  inWords(cells) { return (cells[0][0] && this.gist(cells))
+    || cells.map(([name, r, c]) => [name, this.cell(r, c)].filter(Boolean).join(" ")).join(", "); }
   across(r) { return range(this.columns).map((c) => [this.told.columns[c] ?? "", r, c, this.column(c)]); }
   down(c) { return range(this.rows).map((r) => [this.told.rows[r] ?? "", r, c, this.row(r)]); }
   table(text = "cell") {
@@ -81,10 +88,13 @@ export class Area {
     const corner = [this.m.row_name, this.m.column_name].filter(Boolean).join(" → ");
     const shown = this.columns > WIDEST && text === "cell" ? [] : range(this.columns);
     const head = [corner, ...["in words"].slice(0, some), ...shown.map((c) => this.m.columns?.[c] || String(c))];
-    return { title: this.title, head, rows: gists.map((gist, r) => [this.m.rows?.[r] || String(r), ...[gist].slice(0, some), ...shown.map((c) => this[text](r, c))]) };
+    return { title: this.title, head,
+      rows: gists.map((gist, r) => [this.m.rows?.[r] || String(r), ...[gist].slice(0, some),
+        ...shown.map((c) => this[text](r, c))]) };
   }
   // Whether another area shows pairs of the same words.
-  same(other) { return [this, other].every((f) => f.pair) && String([this.m.rows, this.m.columns]) === String([other.m.rows, other.m.columns]); }
+  same(other) { return [this, other].every((f) => f.pair)
+    && String([this.m.rows, this.m.columns]) === String([other.m.rows, other.m.columns]); }
 }
 
 class Heatmap extends Area {
@@ -98,12 +108,16 @@ class Heatmap extends Area {
     if (this.m.mask) return this.values[i] ? "True" : "False";
     return this.blocked?.[i] ? "blocked" : number(this.values[i], this.m.decimals);
   }
-  raw(r, c) { return this.blocked?.[r * this.columns + c] ? "blocked" : String(Number(this.values[r * this.columns + c].toPrecision(6))); }
+  raw(r, c) { return this.blocked?.[r * this.columns + c] ? "blocked"
+    : String(Number(this.values[r * this.columns + c].toPrecision(6))); }
   gist(cells) {
     const at = ([, r, c]) => r * this.columns + c, { mask } = this.m;
-    const shut = cells.filter((cell) => (mask ? this.values : this.blocked)?.[at(cell)]), size = (cell) => Math.abs(this.values[at(cell)]);
-    const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && size(cell) > 0).map((cell) => [cell[3], size(cell), this.cell(cell[1], cell[2])]);
-    const what = mask ? "True" : "blocked", all = shut.length === cells.length ? `all ${what}` : `${what}: ${spans(shut.map(([name]) => name))}`;
+    const shut = cells.filter((cell) => (mask ? this.values : this.blocked)?.[at(cell)]),
+      size = (cell) => Math.abs(this.values[at(cell)]);
+    const most = mask ? [] : cells.filter((cell) => !shut.includes(cell) && size(cell) > 0)
+      .map((cell) => [cell[3], size(cell), this.cell(cell[1], cell[2])]);
+    const what = mask ? "True" : "blocked", all = shut.length === cells.length ? `all ${what}`
+      : `${what}: ${spans(shut.map(([name]) => name))}`;
     return [largest(most), shut.length ? all : mask ? "all False" : ""].filter(Boolean).join("; ");
   }
   pair(r, c) { return [r, c]; }
@@ -113,7 +127,8 @@ class Heatmap extends Area {
     for (let r = 0; r < this.rows; r++) {
       const row = values.subarray(r * columns, (r + 1) * columns);
       let high = end;
-      if (perRow) high = row.reduce((top, v, c) => (!blocked?.[r * columns + c] && Number.isFinite(v) ? Math.max(top, Math.abs(v)) : top), 0) || 1;
+      if (perRow) high = row.reduce((top, v, c) =>
+        (!blocked?.[r * columns + c] && Number.isFinite(v) ? Math.max(top, Math.abs(v)) : top), 0) || 1;
       row.forEach((v, c) => {
         const share = Math.min(1, Math.max(0, (v - low) / (high - low)));
         out[r * columns + c] = Math.round((Number.isNaN(share) ? 0 : share) * 255);
@@ -160,8 +175,10 @@ class Heatmap extends Area {
 
 class Tiles extends Area {
   constructor(m, theme) { super(m, theme, m.labels.length, m.labels[0].length); }
-  says(r, c) { return this.m.labels[r][c] === null ? null : `${this.m.says[r][c]}${this.m.wrong[r][c] ? "; in the wrong place" : ""}`; }
-  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(", "), this.says(r, c) ?? "empty"].filter(Boolean).join(": "); }
+  says(r, c) { return this.m.labels[r][c] === null ? null
+    : `${this.m.says[r][c]}${this.m.wrong[r][c] ? "; in the wrong place" : ""}`; }
+  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(", "), this.says(r, c) ?? "empty"]
+    .filter(Boolean).join(": "); }
   cell(r, c) { return `${this.m.labels[r][c] ?? ""}${this.m.wrong[r][c] ? " (wrong)" : ""}`; }
   gist(cells) { // kinds of cells, where they are no single things with an address, and columns have names
     const kinds = new Map(), wrong = cells.filter(([, r, c]) => this.m.wrong[r][c]);
@@ -225,10 +242,12 @@ class Ribbons extends Area {
     const word = this.names(r, c), others = c ? this.m.rows : this.m.columns;
     if (word === undefined) return null;
     const links = this.links.filter((link) => link[c] === r).slice(-4).reverse();
-    return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ") || "nothing much"}`;
+    return `${word} ${c ? "←" : "→"} ${links.map((l) => `${others[l[1 - c]]} ${number(l[2], 2)}`).join(", ")
+      || "nothing much"}`;
   }
   spoken(r, c) { return this.says(r, c) ?? "empty"; }
-  table(text) { return new Heatmap({ ...this.m, shape: [this.m.rows.length, this.m.columns.length], decimals: 2 }).table(text); }
+  table(text) { return new Heatmap({ ...this.m, shape: [this.m.rows.length, this.m.columns.length], decimals: 2 })
+    .table(text); }
   pair(r, c) { return c ? [null, r] : [r, null]; }
   draw(view, g) {
     const { m } = this, [near, far] = this.theme.ribbon, [row, column] = view.looksAt(this) ?? [m.row, null];
@@ -252,7 +271,8 @@ export class Items extends Area {
     super(list, theme, 1, list.length);
     this.called = title;
     const all = list.map(({ says }) => parted(says)), lines = / at [^,]* = /.test(all[0][0]);
-    const pairs = all.map(([where]) => where.match(lines ? /^(?<of>.*) at (?<at>.*)$/ : /^(?<at>.*), (?<of>.*)$/)?.groups);
+    const pairs = all.map(([where]) =>
+      where.match(lines ? /^(?<of>.*) at (?<at>.*)$/ : /^(?<at>.*), (?<of>.*)$/)?.groups);
     this.lines = lines || (pairs.every(Boolean) && new Set(pairs.map(({ of }) => of)).size > 1);
     this.parts = all.map(([at, value], i) => (this.lines ? { ...pairs[i], value } : { of: "value", at, value }));
   }
@@ -267,7 +287,8 @@ export class Items extends Area {
   table() {
     const set = (name) => [...new Set(this.parts.map((part) => part[name]))], columns = set("of");
     const values = new Map(this.parts.map(({ of, at, value }) => [`${of}\n${at}`, value]));
-    return { title: this.title, head: ["", ...columns], rows: set("at").map((at) => [at, ...columns.map((of) => values.get(`${of}\n${at}`) ?? "")]) };
+    return { title: this.title, head: ["", ...columns],
+      rows: set("at").map((at) => [at, ...columns.map((of) => values.get(`${of}\n${at}`) ?? "")]) };
   }
   box(r, c) { return this.m[c].box; }
   hit(x, y, reach = 0) { // the nearest one
@@ -291,10 +312,12 @@ export class Words extends Area {
     this.m.row_name = this.at[0][0]?.text ?? "";
   }
   row(r) { return this.m.rows[r]; }
-  box(r, c) { const { x, y, text } = this.at[r + 1][c + 1] ?? this.at[r + 1][0]; return [x - 4, y - 10, 7.4 * text.length + 8, 19]; }
+  box(r, c) { const { x, y, text } = this.at[r + 1][c + 1] ?? this.at[r + 1][0];
+    return [x - 4, y - 10, 7.4 * text.length + 8, 19]; }
   hit() { return null; }
   says(r, c) { return `${this.row(r)}, ${this.column(c)}: ${this.cell(r, c)}`; }
-  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(", "), this.cell(r, c)].filter(Boolean).join(": "); }
+  spoken(r, c) { return [[this.row(r), this.column(c)].filter(Boolean).join(", "), this.cell(r, c)].filter(Boolean)
+    .join(": "); }
   cell(r, c) { return this.at[r + 1][c + 1]?.text ?? ""; }
 }
 
@@ -315,17 +338,21 @@ export function cornersOf({ x, y, unit, steps }) {
 
 // Where the number of each arrow stands, [x, y, i], as mha_course.pictures.walk says.
 export function numbersOf(corners, level) {
-  const arrows = corners.slice(1).map((end, i) => [...corners[i], ...end]), lines = [[...corners[0], ...corners.at(-1)], ...arrows], length = ([a, b, c, d]) => Math.hypot(c - a, d - b);
+  const arrows = corners.slice(1).map((end, i) => [...corners[i], ...end]),
+    lines = [[...corners[0], ...corners.at(-1)], ...arrows], length = ([a, b, c, d]) => Math.hypot(c - a, d - b);
   const between = (x, y, [a, b, c, d]) => {
     const share = Math.min(1, Math.max(0, ((x - a) * (c - a) + (y - b) * (d - b)) / (length([a, b, c, d]) ** 2 || 1)));
     return Math.hypot(x - a - share * (c - a), y - b - share * (d - b));
   };
-  const around = (x, y) => [11, 15, 20].flatMap((size) => range(12).map((turn) => [x + size * Math.cos(turn * Math.PI / 6), y + size * Math.sin(turn * Math.PI / 6)]));
+  const around = (x, y) =>
+    [11, 15, 20].flatMap((size) => range(12)
+      .map((turn) => [x + size * Math.cos(turn * Math.PI / 6), y + size * Math.sin(turn * Math.PI / 6)]));
   const some = [...arrows.entries()].filter(([, line]) => length(line) >= 1), short = ([, line]) => length(line) < 24;
   return some.sort((one, other) => short(one) - short(other)).map(([i, line]) => {
     const [a, b, c, d] = line, [x, y] = [(a + c) / 2, (b + d) / 2], beside = (y > level ? -11 : 11) / length(line);
     const spots = short([i, line]) ? around(x, y) : [[x + (d - b) * beside, y - (c - a) * beside]];
-    const free = spots.map(([u, v]) => Math.min(12, ...lines.map((other) => between(u, v, other)))), at = spots[free.indexOf(Math.max(...free))];
+    const free = spots.map(([u, v]) => Math.min(12, ...lines.map((other) => between(u, v, other)))),
+      at = spots[free.indexOf(Math.max(...free))];
     lines.push([at[0] - 6, at[1], at[0] + 6, at[1]]); // no other number comes here
     return [...at, i];
   });

@@ -28,7 +28,8 @@ const rounded = (v) => (v % 2 === 0.5 ? Math.floor(v) : Math.round(v));
 // 256 colours [red, green, blue, opacity] from a faint tint of the page to `top`: mha_course.pictures.colours.
 const ramp = (top, ink) => Array.from({ length: 256 }, (_, i) => {
   const t = i / 255, rest = (1 - t) ** 6;
-  return [...parse(top).map((v, k) => rounded(parse(ink)[k] * rest + v * (1 - rest))), rounded(255 * (0.09 + 0.91 * t))];
+  return [...parse(top).map((v, k) => rounded(parse(ink)[k] * rest + v * (1 - rest))),
+    rounded(255 * (0.09 + 0.91 * t))];
 });
 
 // A map up to `top` far above zero; with `low`, from there far below zero.

@@ -2,13 +2,15 @@
 
 import { path, possible } from "./states.js";
 
-// What the reader asks for: a position of each control. Infinity: a slider at its maximum stays there when the range changes.
+// What the reader asks for: a position of each control. Infinity: a slider at its maximum stays there when the range
+// changes.
 export class Requests {
   constructor(controls) {
     this.controls = controls;
     this.asked = controls.map((c) => c.start ?? Infinity);
   }
-  ask(k, position, last) { this.asked[k] = this.controls[k].input === "range" && position === last ? Infinity : position; }
+  ask(k, position, last) { this.asked[k] = this.controls[k].input === "range" && position === last ? Infinity
+    : position; }
   // The node of the positions that earlier controls leave to control k, and where it then stands.
   left(states, k) { return path(states, this.asked.slice(0, k)).at(-1); }
   resolved(states, k) { return possible(this.controls[k], this.asked[k], this.left(states, k)); }

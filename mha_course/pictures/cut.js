@@ -15,18 +15,22 @@ const percent = (share) => `${share < 0.0005 ? 0 : number(100 * share, 1)}%`;
 const shortened = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
 const sameCut = (a, b) => String(a) === String(b);
 
-// The marks, and where things stand. `seen` has labels, word, layer, head, share, weights, own, widest (n_layers, h), and
-// `moved`, or null; `cut(j)` whether a ribbon is.
-export function cutMarks(seen, page, { heads, ink, roles: { output: colour }, way, cut: { top: TOP, cell: CELL, beside: BESIDE, full: FULL } }) {
+// The marks, and where things stand. `seen` has labels, word, layer, head, share, weights, own, widest (n_layers, h),
+// and `moved`, or null; `cut(j)` whether a ribbon is.
+export function cutMarks(seen, page,
+  { heads, ink, roles: { output: colour }, way, cut: { top: TOP, cell: CELL, beside: BESIDE, full: FULL } }) {
   const { labels, word, layer, head, share, weights, own, widest, moved, cut } = seen, T = labels.length, h = 12, n = 6;
   const wide = page >= BESIDE, pitch = wide ? Math.max(15, Math.min(22, Math.floor(272 / T))) : 24;
   const words = labels.map((label) => shortened(label, wide ? 14 : 9));
   const margin = Math.ceil(7.6 * Math.max(...words.map((w) => w.length))) + 8, numbers = page >= 480 ? 44 : 0;
   const free = page - (wide ? h * CELL + 64 : 0) - 2 * margin - numbers - 60;
-  const width = Math.max(60, Math.min(200, Math.floor(0.6 * free))), right = margin + width, bars = right + margin + numbers;
+  const width = Math.max(60, Math.min(200, Math.floor(0.6 * free))), right = margin + width,
+    bars = right + margin + numbers;
   const longest = Math.max(24, Math.min(160, free - width)), tall = T * pitch, y = (j) => TOP + (j + 0.5) * pitch;
-  const marks = [], text = (x, at, words, more = {}) => marks.push({ kind: "text", x, y: at, text: words, size: 12, align: "left", turned: false, bold: false, ...more });
-  const rect = (x, at, w, high, fill, hollow = false) => marks.push({ kind: "rect", x, y: at, width: w, height: high, colour: fill, hollow, says: "", panel: 0 });
+  const marks = [], text = (x, at, words, more = {}) =>
+    marks.push({ kind: "text", x, y: at, text: words, size: 12, align: "left", turned: false, bold: false, ...more });
+  const rect = (x, at, w, high, fill, hollow = false) =>
+    marks.push({ kind: "rect", x, y: at, width: w, height: high, colour: fill, hollow, says: "", panel: 0 });
   rect(0, 4, 12, 12, heads[head % heads.length], head >= 8);
   text(18, 10, `layer ${layer}, head ${head}`, { size: 13, bold: true });
   text(margin - 8, 31, "takes", { align: "right" });
@@ -36,12 +40,16 @@ export function cutMarks(seen, page, { heads, ink, roles: { output: colour }, wa
   const high = Math.min(0.36 * tall, 136), scissors = [], ribbons = [];
   let at = Math.min(Math.max(y(word) - high / 2, TOP), TOP + tall - high);
   for (let j = 0; j < T; j++) {
-    const size = ((1 - share) * weights[j] + share * own[j]) * high, end = Math.min(size, pitch - 2), a = at + size / 2, b = y(j);
+    const size = ((1 - share) * weights[j] + share * own[j]) * high, end = Math.min(size, pitch - 2),
+      a = at + size / 2, b = y(j);
     at += size;
-    const [upper, lower] = [-1, 1].map((side) => curve(way, margin, right, a + (side * size) / 2, b + (side * end) / 2));
-    marks.push({ kind: "path", points: [...upper, ...lower.reverse()].flat(), colour: cut(j) ? `${ink}55` : `${heads[head % heads.length]}CC`, dashed: false, width: 2, filled: true });
+    const [upper, lower] = [-1, 1].map((side) =>
+      curve(way, margin, right, a + (side * size) / 2, b + (side * end) / 2));
+    marks.push({ kind: "path", points: [...upper, ...lower.reverse()].flat(),
+      colour: cut(j) ? `${ink}55` : `${heads[head % heads.length]}CC`, dashed: false, width: 2, filled: true });
     ribbons.push({ a, b, size, end });
-    scissors.push([margin + width / 2, (a + b) / 2, cut(j) === 1 ? "✂" : "", { size: 18, align: "center", bold: true }]);
+    scissors.push([margin + width / 2, (a + b) / 2, cut(j) === 1 ? "✂" : "",
+      { size: 18, align: "center", bold: true }]);
   }
   words.forEach((label, j) => {
     text(margin - 8, y(j), label, { align: "right", bold: j === word });
@@ -61,7 +69,8 @@ export function cutMarks(seen, page, { heads, ink, roles: { output: colour }, wa
   for (let i = 0; i < n; i++) {
     text(left - 8, top + (i + 0.5) * CELL, String(i), { align: "right" });
     for (let j = 0; j < h; j++) {
-      const side = (CELL - 4) * Math.sqrt(Math.max(0, widest[i * h + j])), [x, z] = [left + (j + 0.5) * CELL, top + (i + 0.5) * CELL];
+      const side = (CELL - 4) * Math.sqrt(Math.max(0, widest[i * h + j])),
+        [x, z] = [left + (j + 0.5) * CELL, top + (i + 0.5) * CELL];
       rect(x - CELL / 2 + 1, z - CELL / 2 + 1, CELL - 2, CELL - 2, `${ink}22`);
       rect(x - side / 2, z - side / 2, side, side, heads[j % heads.length]);
     }
@@ -93,7 +102,8 @@ class CutWords extends Area {
   spoken(r, c) { return this.says(r, c); }
   cell(r, c) { return c ? `${number(this.m.cut.seen.weights[r], 2)}${this.m.cut.seen.cut(r) ? " (cut)" : ""}` : ""; }
   get placed() { return new Set(this.m.rows).size === this.rows; }
-  gist(cells) { return cells.length === this.rows ? largest(cells.map(([name, r, c]) => [name, this.m.cut.seen.weights[r], this.cell(r, c)])) : ""; }
+  gist(cells) { return cells.length === this.rows
+    ? largest(cells.map(([name, r, c]) => [name, this.m.cut.seen.weights[r], this.cell(r, c)])) : ""; }
   table() { return this.m.cut.table(); }
   draw() {}
 }
@@ -101,14 +111,16 @@ class CutWords extends Area {
 class CutMap extends Area {
   constructor(m, theme) {
     const named = (n, what) => Array.from({ length: n }, (_, i) => `${what} ${i}`);
-    super({ ...m, rows: named(6, "layer"), columns: named(12, "head"), title: "widest ribbon in each head" }, theme, 6, 12);
+    super({ ...m, rows: named(6, "layer"), columns: named(12, "head"), title: "widest ribbon in each head" }, theme, 6,
+      12);
   }
   box(r, c) {
     const { left, top } = this.m.places, { cell } = this.theme.cut;
     return [left + c * cell, top + r * cell, cell, cell];
   }
   hit(x, y) {
-    const { left, top } = this.m.places, { cell } = this.theme.cut, [r, c] = [Math.floor((y - top) / cell), Math.floor((x - left) / cell)];
+    const { left, top } = this.m.places, { cell } = this.theme.cut,
+      [r, c] = [Math.floor((y - top) / cell), Math.floor((x - left) / cell)];
     return r >= 0 && r < 6 && c >= 0 && c < 12 ? [r, c] : null;
   }
   cell(r, c) { return number(this.m.cut.seen.widest[12 * r + c], 2); }
@@ -127,7 +139,9 @@ export class Cut {
     const tools = document.createElement("div");
     tools.className = "mha-tools";
     tools.innerHTML = `<p></p><label>ribbons: weight <input type="range" min="0" max="1" step="0.05" value="0"
-      aria-label="ribbons from weight, 0, to what a cut does, 1" data-lm-suppress-shortcuts="true"> what a cut does</label><span class="mha-presses"></span><span class="mha-presses"></span>`;
+      aria-label="ribbons from weight, 0, to what a cut does, 1" data-lm-suppress-shortcuts="true"> what a cut
+      does</label><span
+      class="mha-presses"></span><span class="mha-presses"></span>`;
     view.head.append(tools);
     this.note = document.createElement("p");
     this.note.className = "mha-note";
@@ -148,7 +162,9 @@ export class Cut {
     [this.given, this.sent] = [scene, cut];
     if (before && before.text !== cut.text) this.source = null;
     if (before && (before.text !== cut.text || before.word !== cut.word)) this.forget();
-    const seen = this.look(), page = Math.max(300, Math.min(860, (this.view.el.clientWidth || 868) / this.view.unit - 8)), { theme } = this.view;
+    const seen = this.look(),
+      page = Math.max(300, Math.min(860, (this.view.el.clientWidth || 868) / this.view.unit - 8)),
+        { theme } = this.view;
     const { marks, places, width, height } = cutMarks(seen, page, theme);
     const own = ["cutwords", "cutmap"].map((kind) => ({ kind, cut: this, places }));
     const isWide = page >= theme.cut.beside;
@@ -164,22 +180,26 @@ export class Cut {
 
   look() {
     const { sent, source } = this, { layer, head } = sent, base = source ? this.fromSource(layer, head) : sent;
-    this.seen = { ...base, layer, head, share: this.share, moved: this.cuts.length ? this.moved : null, cut: (j) => this.isCut(j, base.word) };
+    this.seen = { ...base, layer, head, share: this.share, moved: this.cuts.length ? this.moved : null,
+      cut: (j) => this.isCut(j, base.word) };
     return this.seen;
   }
 
   fromSource(layer, head) {
-    const { source } = this, { labels } = source, T = labels.length, row = (l, h) => source.weights(l, h).slice(this.word * T, (this.word + 1) * T);
+    const { source } = this, { labels } = source, T = labels.length,
+      row = (l, h) => source.weights(l, h).slice(this.word * T, (this.word + 1) * T);
     const key = [layer, head, this.word].join();
     const effects = this.effects ??= {};
     if (!effects[key]) {
       effects[key] = { waits: true };
-      Promise.resolve(source.effects(layer, head, this.word)).then((own) => { // null: another head was asked for meanwhile
+      // null: another head was asked for meanwhile
+      Promise.resolve(source.effects(layer, head, this.word)).then((own) => {
         effects[key] = own;
         if (own && this.effects === effects) this.again();
       });
     }
-    this.wide ??= Float32Array.from({ length: 72 }, (_, i) => Math.max(...row(Math.floor(i / 12), i % 12).slice(1, -1)));
+    this.wide ??= Float32Array.from({ length: 72 },
+      (_, i) => Math.max(...row(Math.floor(i / 12), i % 12).slice(1, -1)));
     const own = effects[key], weights = row(layer, head);
     return { labels, word: this.word, weights, own: own.waits ? weights : own, widest: this.wide };
   }
@@ -196,7 +216,8 @@ export class Cut {
 
   again() { if (this.given) this.view.show(this.given); }
 
-  forget() { [this.cuts, this.done, this.mended, this.moved, this.guess, this.effects, this.wide] = [[], [], "", null, null, null, null]; }
+  forget() { [this.cuts, this.done, this.mended, this.moved, this.guess, this.effects, this.wide] =
+    [[], [], "", null, null, null, null]; }
 
   // ---- what the reader does ----
 
@@ -266,13 +287,16 @@ export class Cut {
     const { seen, cuts } = this, stays = source.text === this.state.text, it = source.labels.indexOf("it");
     this.forget();
     this.source = source;
-    this.word = stays ? seen.word : it > 0 ? it : Math.max(1, source.labels.findLastIndex((label) => /[\p{L}\p{N}]$/u.test(label))); // no mark
+    // no mark
+    this.word = stays ? seen.word : it > 0 ? it
+      : Math.max(1, source.labels.findLastIndex((label) => /[\p{L}\p{N}]$/u.test(label)));
     this.set(stays ? cuts : []);
   }
 
   get state() {
     const { seen, cuts, share } = this;
-    return { text: this.source?.text ?? this.sent.text, layer: seen.layer, head: seen.head, word: seen.word, cuts, share };
+    return { text: this.source?.text ?? this.sent.text, layer: seen.layer, head: seen.head, word: seen.word, cuts,
+      share };
   }
   set state({ text, layer, head, word, cuts = [], share = 0 }) {
     this.slider.value = this.share = share;
@@ -290,7 +314,8 @@ export class Cut {
   of(r, ribbon) {
     const { seen } = this, [word, other] = [seen.labels[seen.word], seen.labels[r]];
     if (!ribbon && r === seen.word) return `“${word}”: its ribbons are the ones you see`;
-    if (!ribbon) return this.chooses ? `press to see what “${other}” takes` : `what “${other}” takes is not stored here: that needs the model`;
+    if (!ribbon) return this.chooses ? `press to see what “${other}” takes`
+      : `what “${other}” takes is not stored here: that needs the model`;
     const done = seen.cut(r) === 1, first = `${word} → ${other}: weight ${number(seen.weights[r], 2)}`;
     return done ? `${first}; cut: press to mend it` : `${first}; press to cut it`;
   }
@@ -298,18 +323,24 @@ export class Cut {
   sentence() {
     const { seen, cuts, guess } = this, { labels, word, layer, weights } = seen, it = `“${labels[word]}”`;
     if (!cuts.length) {
-      const top = weights.indexOf(Math.max(...weights)), first = `Here ${it} takes most from “${labels[top]}”: ${number(weights[top], 2)}. `;
+      const top = weights.indexOf(Math.max(...weights)),
+        first = `Here ${it} takes most from “${labels[top]}”: ${number(weights[top], 2)}. `;
       if (guess === null) return `${first}How far does its last vector move without that ribbon? Guess, then cut it.`;
       return `${first}Your guess: by ${number(100 * guess)}%. Now cut it: press on the ribbon.`;
     }
     if (!seen.moved) return "The model runs again …";
-    const [l, h, row, j] = cuts.at(-1), far = seen.moved[word], moved = `the last vector of ${it} moves by ${percent(far)}.${this.mended}`;
-    if (cuts.length === 6 && cuts.every((cut, i) => sameCut(cut, [i, null, row, j]))) return `Without ${labels[row]} → ${labels[j]} in all 72 heads ${moved}`;
+    const [l, h, row, j] = cuts.at(-1), far = seen.moved[word],
+      moved = `the last vector of ${it} moves by ${percent(far)}.${this.mended}`;
+    if (cuts.length === 6 && cuts.every((cut, i) =>
+      sameCut(cut, [i, null, row, j]))) return `Without ${labels[row]} → ${labels[j]} in all 72 heads ${moved}`;
     if (cuts.length > 1) return `With ${cuts.length} cuts ${moved}`;
     if (row === null) return `Without layer ${l}${h === null ? "" : `, head ${h},`} ${moved}`;
-    if (l !== layer || h !== seen.head) return `Without ${labels[row]} → ${labels[j]} in layer ${l}, head ${h}, ${moved}`;
-    const verdict = weights[j] >= 0.3 && far < 0.1 ? " A wide ribbon, and little hangs on it." : weights[j] < 0.1 && far >= 0.1 ? " A thin ribbon, and much hangs on it." : "";
-    return `Without ${labels[word]} → ${labels[j]} (${number(weights[j], 2)}) ${moved}${guess === null ? "" : ` Your guess: ${number(100 * guess)}%.`}${verdict}`;
+    if (l !== layer || h !== seen.head)
+      return `Without ${labels[row]} → ${labels[j]} in layer ${l}, head ${h}, ${moved}`;
+    const verdict = weights[j] >= 0.3 && far < 0.1 ? " A wide ribbon, and little hangs on it." : weights[j] < 0.1
+      && far >= 0.1 ? " A thin ribbon, and much hangs on it." : "";
+    return `Without ${labels[word]} → ${labels[j]} (${number(weights[j], 2)}) ${moved}${guess === null ? ""
+      : ` Your guess: ${number(100 * guess)}%.`}${verdict}`;
   }
 
   // What stands below the picture once one ribbon of this head is cut.
@@ -317,15 +348,19 @@ export class Cut {
     const { seen, cuts, sent } = this, { labels, weights, own, layer, head, word } = seen, T = labels.length;
     if (cuts.length !== 1 || !seen.moved || !sameCut(cuts[0].slice(0, 3), [layer, head, word])) return "";
     const j = cuts[0][3], by = (list) => 1 + list.filter((v) => v > list[j]).length;
-    const rank = `Of the ${T} ribbons of “${labels[word]}” in this head it is number ${by([...weights])} by weight, and number ${by([...own])} by what a cut does.`;
-    const row = this.source ? "The rest of the row stays as it was." : `The rest of the row stays as it was; made to add up to 1 again, it would move by ${percent(sent.rescaled[j])}.`;
+    const rank = `Of the ${T} ribbons of “${labels[word]}” in this head it is number `
+      + `${by([...weights])} by weight, and number ${by([...own])} by what a cut does.`;
+    const row = this.source ? "The rest of the row stays as it was."
+      : `The rest of the row stays as it was`
+        + `; made to add up to 1 again, it would move by ${percent(sent.rescaled[j])}.`;
     return `${rank} ${row}${layer === 5 ? " No layer follows layer 5, so no other word moves." : ""}`;
   }
 
   table() {
     const { labels, word, layer, head, weights, moved } = this.seen, more = (of) => (moved ? [of] : []);
     const rows = labels.map((label, j) => [label, number(weights[j], 2), ...more(percent(moved?.[j]))]);
-    return { title: `what ${labels[word]} takes in layer ${layer}, head ${head}`, head: ["from", "weight", ...more("its last vector moves by")], rows };
+    return { title: `what ${labels[word]} takes in layer ${layer}, head ${head}`,
+      head: ["from", "weight", ...more("its last vector moves by")], rows };
   }
 
   button(text, press) {
@@ -337,16 +372,20 @@ export class Cut {
   // First there is a guess to make; later the last cut may be taken back, or be made in all heads.
   tell() {
     const { buttons, cuts, seen, many } = this, [, , row, j] = cuts.at(-1) ?? [], made = [];
-    if (!cuts.length && this.guess === null) made.push("Guess: ", ...GUESSES.map((g) => this.button(`${100 * g}%`, () => { this.guess = g; this.again(); })));
+    if (!cuts.length && this.guess === null) made.push("Guess: ",
+      ...GUESSES.map((g) => this.button(`${100 * g}%`, () => { this.guess = g; this.again(); })));
     if (cuts.length) made.push(this.button("undo", () => this.set(this.done.pop(), [])));
     if (many && cuts.length === 1 && j !== null)
-      made.push(this.button(`cut “${seen.labels[j]}” in all heads`, () => this.set([0, 1, 2, 3, 4, 5].map((l) => [l, null, row, j]))));
+      made.push(this.button(`cut “${seen.labels[j]}” in all heads`,
+        () => this.set([0, 1, 2, 3, 4, 5].map((l) => [l, null, row, j]))));
     const names = made.map((b) => b.textContent ?? b).join();
     if (names === this.names) return;
     const focus = [...buttons.children].indexOf(document.activeElement) >= 0;
     this.names = names;
     buttons.replaceChildren(...made);
-    if (focus && this.guess !== null && !cuts.length) this.view.left = [0, seen.weights.indexOf(Math.max(...seen.weights)), 1]; // to be cut next
+    // to be cut next
+    if (focus && this.guess !== null && !cuts.length) this.view.left =
+      [0, seen.weights.indexOf(Math.max(...seen.weights)), 1];
     if (focus) (buttons.firstElementChild ?? this.view.canvas).focus({ preventScroll: true });
   }
 
@@ -363,7 +402,8 @@ export const CUT_STYLE = `
 .mha-tools p{flex:1 0 100%;margin:0;color:var(--mha-text)}
 .mha-tools label{display:flex;gap:.5em;align-items:center;min-height:28px}
 .mha-presses{display:flex;flex-wrap:wrap;gap:4px .5em;align-items:center}
-.mha-presses button{min-width:3em;min-height:26px;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
+.mha-presses button{min-width:3em;min-height:26px;font:inherit;color:inherit;background:none;border:1px solid;
+border-radius:4px;cursor:pointer}
 .mha-note{min-height:2.9em;margin:.2em 0;max-width:120ch}
 @media (max-width:480px){.mha-note{min-height:7.3em}}
 `;

@@ -14,7 +14,8 @@ const product = (a, b, rows, inner, columns) => Float32Array.from({ length: rows
 // `blocked` is (T, T) of 0 and 1, or null.
 export function attend(q, k, v, d_k, blocked = null) {
   const T = q.length / d_k;
-  const products = product(q, k, T, d_k, T), scores = products.map((s) => s / Math.sqrt(d_k)), weights = new Float32Array(T * T);
+  const products = product(q, k, T, d_k, T), scores = products.map((s) => s / Math.sqrt(d_k)),
+    weights = new Float32Array(T * T);
   for (let r = 0; r < T; r++) {
     const row = Array.from(scores.subarray(r * T, r * T + T), (s, c) => (blocked?.[r * T + c] ? -Infinity : s));
     const top = Math.max(...row), exps = row.map((s) => Math.exp(s - top)), sum = exps.reduce((a, b) => a + b);
@@ -33,7 +34,8 @@ export class Flow {
     this.view = view;
     this.mine = {}; // what the reader has made of Q, K and V, for each head that was changed
     view.el.classList.add("mha-flow");
-    this.strip = Object.assign(document.createElement("div"), { className: "mha-strip", innerHTML: `<p></p><div aria-hidden="true"></div>` });
+    this.strip = Object.assign(document.createElement("div"),
+      { className: "mha-strip", innerHTML: `<p></p><div aria-hidden="true"></div>` });
     view.stage.after(this.strip);
     const { canvas } = view;
     canvas.addEventListener("pointerdown", (e) => this.press(e));
@@ -48,7 +50,8 @@ export class Flow {
     flow.blocks.forEach((name, i) => { this.fields[name] = view.fields[i]; });
     this.names = new Map(flow.blocks.map((name, i) => [view.fields[i], name]));
     if (other) [this.pick, this.column] = [flow.pick.slice(), {}];
-    if (!before && flow.by_hand && flow.last === "context") view.cursor = [flow.blocks.indexOf("q"), flow.pick[0], 0]; // to be dragged
+    // to be dragged
+    if (!before && flow.by_hand && flow.last === "context") view.cursor = [flow.blocks.indexOf("q"), flow.pick[0], 0];
     view.canvas.style.touchAction = flow.by_hand ? "pan-x" : "";
     if (flow.by_hand) this.again();
     const known = !still.matches && !other ? before.blocks : flow.blocks;
@@ -106,7 +109,8 @@ export class Flow {
     this.view.draw();
   }
 
-  movable(cell) { return cell && this.flow.by_hand && ["q", "k", "v"].includes(this.names.get(this.view.fields[cell[0]])); }
+  movable(cell) { return cell && this.flow.by_hand
+    && ["q", "k", "v"].includes(this.names.get(this.view.fields[cell[0]])); }
   step(cell) { return this.names.get(this.view.fields[cell[0]]) === "v" ? 1 : 0.5; }
   value([i, r, c]) { const f = this.view.fields[i]; return f.values[r * f.columns + c]; }
 
@@ -151,7 +155,8 @@ export class Flow {
     const at = this.view.cursor;
     if (at) return [this.names.get(this.view.fields[at[0]]), at[1], at[2]];
     const [i, j] = this.pick, name = this.flow.last, f = this.fields[name];
-    return [name, i, PAIRS.includes(name) ? j : this.column[name] ?? argmax([...f.values.slice(i * f.columns, (i + 1) * f.columns)])];
+    return [name, i, PAIRS.includes(name) ? j : this.column[name]
+      ?? argmax([...f.values.slice(i * f.columns, (i + 1) * f.columns)])];
   }
 
   // The cells that made a number: [block, row or null for all, column or null, role].
@@ -180,7 +185,8 @@ export class Flow {
       const f = this.fields[block], [x0, y0] = f.box(row ?? 0, column ?? 0);
       const [x1, y1, w, h] = f.box(row ?? f.rows - 1, column ?? f.columns - 1);
       const box = [x0 - 1, y0 - 1, x1 + w - x0 + 2, y1 + h - y0 + 2];
-      for (const [width, colour] of [[4.5, `rgb(${view.colours.page})`], [2.5, role === "text" ? view.colours.text : this.tint(role)]]) {
+      for (const [width, colour] of [[4.5, `rgb(${view.colours.page})`],
+        [2.5, role === "text" ? view.colours.text : this.tint(role)]]) {
         g.lineWidth = width;
         g.strokeStyle = colour;
         g.strokeRect(...box);
@@ -191,11 +197,14 @@ export class Flow {
     if (!PAIRS.includes(name)) return;
     const f = this.fields[name], [left, y, , high] = f.box(r, 0);
     const [x, low, wide, h] = f.box(f.rows - 1, c), [query, key] = [r, c].map((at) => this.flow.words[at]);
-    const below = low + h + 9, [from, to] = this.tag(g, { x: x + wide / 2, y: below, text: key, align: "center" }, "key");
-    const sides = Object.values(this.fields).map((o) => o.box(0, o.columns - 1)).filter(([at, level]) => at < left && level === f.box(0, 0)[1]);
+    const below = low + h + 9,
+      [from, to] = this.tag(g, { x: x + wide / 2, y: below, text: key, align: "center" }, "key");
+    const sides = Object.values(this.fields).map((o) => o.box(0, o.columns - 1))
+      .filter(([at, level]) => at < left && level === f.box(0, 0)[1]);
     const gap = left - Math.max(0, ...sides.map(([at, , side]) => at + side)), needs = g.measureText(query).width + 16;
     const beside = from >= needs ? { x: from - 6, align: "right" } : { x: to + 6 }; // the key's name
-    this.tag(g, { text: query, ...(gap >= needs ? { x: left - 8, y: y + high / 2, align: "right" } : { ...beside, y: below }) }, "query");
+    this.tag(g, { text: query,
+      ...(gap >= needs ? { x: left - 8, y: y + high / 2, align: "right" } : { ...beside, y: below }) }, "query");
   }
 
   // A token's name, in its role's colour; says from where to where.
@@ -218,13 +227,15 @@ export class Flow {
 
   // What made a number: a sentence, and the parts as bars (their labels, and which one is meant).
   made(name, r, c) {
-    const { flow, fields } = this, at = (block, row, column) => fields[block].values[row * fields[block].columns + column];
+    const { flow, fields } = this, at = (block, row, column) =>
+      fields[block].values[row * fields[block].columns + column];
     const line = (n, f) => Array.from({ length: n }, (_, i) => f(i));
     const value = at(name, r, c), word = flow.words[r], other = flow.words[c], d_k = flow.d_k, T = flow.words.length;
     // Products that add up: all of them where they are few, else what `many` says of them.
     const added = (start, pairs, labels, many) => {
       const parts = pairs.map(([a, b]) => a * b), terms = pairs.map(([a, b]) => `${two(a)} · ${two(b)}`).join(" + ");
-      return { parts, labels, says: `${start}: ${parts.length <= 4 ? `${terms} = ${two(value)}` : many(parts, argmax(parts))}` };
+      return { parts, labels,
+        says: `${start}: ${parts.length <= 4 ? `${terms} = ${two(value)}` : many(parts, argmax(parts))}` };
     };
     const blocked = fields[name].blocked?.[r * fields[name].columns + c];
     switch (name) {
@@ -235,33 +246,45 @@ export class Flow {
         return { parts: line(T, (j) => at("scores", r, j)), labels: flow.words, meant: c,
                  says: `${word} → ${other}: ${two(at("products", r, c))} ÷ √${d_k} = ${two(value)}` };
       case "masked":
-        return { parts: line(T, (j) => (fields.masked.blocked?.[r * T + j] ? 0 : at("scores", r, j))), labels: flow.words, meant: c,
-                 says: `${word} → ${other}: ${blocked ? "blocked, −∞ in place of " + two(at("scores", r, c)) : two(value) + ", as it was"}` };
+        return { parts: line(T, (j) => (fields.masked.blocked?.[r * T + j] ? 0 : at("scores", r, j))),
+          labels: flow.words, meant: c,
+                 says: `${word} → ${other}: ${blocked ? "blocked, −∞ in place of " + two(at("scores", r, c))
+                   : two(value) + ", as it was"}` };
       case "weights": {
-        const hidden = fields.masked?.blocked, parts = line(T, (j) => (hidden?.[r * T + j] ? 0 : Math.exp(at("scores", r, j))));
+        const hidden = fields.masked?.blocked,
+          parts = line(T, (j) => (hidden?.[r * T + j] ? 0 : Math.exp(at("scores", r, j))));
         const power = hidden?.[r * T + c] ? "e^−∞ = 0" : `e^${two(at("scores", r, c))} = ${two(parts[c])}`;
-        return { parts, labels: flow.words, meant: c, says: `${word} → ${other}: ${power}, of the row’s sum ${two(sum(parts))} that is ${two(value)}` };
+        return { parts, labels: flow.words, meant: c,
+          says: `${word} → ${other}: ${power}, of the row’s sum ${two(sum(parts))} that is ${two(value)}` };
       }
       case "context":
-        return added(`${word}, number ${c}`, line(T, (j) => [at("weights", r, j), at("v", j, c)]), flow.words, (parts, top) =>
-          `${T} values, each times its weight, add up to ${two(value)}; most is from ${flow.words[top]}: ${two(parts[top])}`);
+        return added(`${word}, number ${c}`, line(T, (j) => [at("weights", r, j), at("v", j, c)]), flow.words,
+          (parts, top) =>
+          `${T} values, each times its weight, add up to ${two(value)}; `
+            + `most is from ${flow.words[top]}: ${two(parts[top])}`);
       case "concat":
-        return { parts: [], says: `${word}, number ${c}: ${two(value)}, number ${c % d_k} of head ${Math.floor(c / d_k)}` };
+        return { parts: [], says: `${word}, number ${c}: ${two(value)}, number ${c % d_k} of head ${Math.floor(c
+          / d_k)}` };
       case "output": {
         if (flow.w_o) {
-          const { columns } = fields.concat, pairs = line(columns, (i) => [at("concat", r, i), flow.w_o[i * fields.output.columns + c]]);
+          const { columns } = fields.concat, pairs =
+            line(columns, (i) => [at("concat", r, i), flow.w_o[i * fields.output.columns + c]]);
           const heads = line(columns, (i) => Math.floor(i / d_k));
           return { heads, ...added(`${word}, number ${c}`, pairs, heads.map((h) => `head ${h}`)) };
         }
         const n = fields.output.columns, all = fields.output.rows * n, write = (h) => flow.writes[h * all + r * n + c];
         const parts = line(flow.n_heads, write), bias = flow.bias ? flow.bias[c] : 0, top = argmax(parts);
         return { parts, labels: parts.map((_, h) => `head ${h}`), meant: flow.head, heads: parts.map((_, h) => h),
-                 says: `${word}, number ${c}: the heads write ${two(sum(parts))} together, head ${top} alone ${two(parts[top])}; with the bias ${two(bias)} that is ${two(value)}` };
+                 says: `${word}, number ${c}: the heads write ${two(sum(parts))} together, head ${top} alone `
+                   + `${two(parts[top])}; with the bias ${two(bias)} that is ${two(value)}` };
       }
       default: {
-        const what = { x: "the vector", q: "the query", k: "the key", v: "the value" }[name], [token, number] = name === "k" ? [other, r] : [word, c];
-        const from = flow.blocks.includes("x") && name !== "x" ? `, from its row of X (${fields.x.columns} numbers)` : "";
-        return { parts: [], says: `${what} of ${token}, number ${number}: ${two(value)}${from}${flow.by_hand ? "; drag it up or down, or press + and −" : ""}` };
+        const what = { x: "the vector", q: "the query", k: "the key", v: "the value" }[name],
+          [token, number] = name === "k" ? [other, r] : [word, c];
+        const from = flow.blocks.includes("x") && name !== "x" ? `, from its row of X (${fields.x.columns} numbers)`
+          : "";
+        return { parts: [], says: `${what} of ${token}, number ${number}: ${two(value)}${from}${flow.by_hand
+          ? "; drag it up or down, or press + and −" : ""}` };
       }
     }
   }
@@ -269,14 +292,16 @@ export class Flow {
   read() {
     const [name, r, c] = this.now(), { parts, labels, meant, says, heads } = this.made(name, r, c);
     const [p, bars] = this.strip.children, { view } = this;
-    const below = Math.max(0, ...parts.map((v) => -v)), far = below + Math.max(1e-9, ...parts), zero = (100 * below) / far;
+    const below = Math.max(0, ...parts.map((v) => -v)), far = below + Math.max(1e-9, ...parts),
+      zero = (100 * below) / far;
     if (p.textContent !== says) p.textContent = says;
     const now = [parts, labels, meant, heads || this.tint()].join();
     if (now === this.bars) return; // most frames on the way change nothing
     this.bars = now;
     bars.replaceChildren(...parts.map((v, i) => {
       const bar = document.createElement("span"), fill = bar.appendChild(document.createElement("i"));
-      const height = (100 * Math.abs(v)) / far, colour = heads ? view.theme.heads[heads[i] % view.theme.heads.length] : this.tint();
+      const height = (100 * Math.abs(v)) / far,
+        colour = heads ? view.theme.heads[heads[i] % view.theme.heads.length] : this.tint();
       fill.style.cssText = `height:${height}%;bottom:${v < 0 ? zero - height : zero}%;background:${colour}`;
       if (meant === i) bar.className = "mha-meant";
       if (labels) bar.appendChild(document.createElement("b")).textContent = labels[i];
@@ -294,7 +319,8 @@ export const FLOW_STYLE = `
 .mha-strip div{display:flex;width:fit-content;max-width:calc(100% - 8px);height:56px;gap:2px}
 .mha-strip span{position:relative;width:60px;margin-bottom:20px}
 .mha-strip i{forced-color-adjust:none;print-color-adjust:exact;position:absolute;left:0;right:0;min-height:1px}
-.mha-strip b{position:absolute;top:calc(100% + 2px);left:-8px;right:-8px;text-align:center;font-weight:400;font-size:12px;line-height:17px;white-space:nowrap}
+.mha-strip b{position:absolute;top:calc(100% + 2px);left:-8px;right:-8px;text-align:center;font-weight:400;
+font-size:12px;line-height:17px;white-space:nowrap}
 .mha-strip .mha-meant b{font-weight:700}
 .mha-strip .mha-meant{outline:2px solid var(--mha-text)}
 @container (max-width:840px){.mha-strip p{min-height:2.9em}}
@@ -302,6 +328,7 @@ export const FLOW_STYLE = `
 @media (min-height:600px){.mha-strip{position:sticky;bottom:0;z-index:2;background:var(--mha-page)}}
 .mha-strip div:has(:nth-child(5) b){height:92px}
 .mha-strip :has(:nth-child(5) b) span{margin-bottom:54px}
-.mha-strip :has(:nth-child(5) b) b{writing-mode:vertical-rl;text-align:left;left:50%;right:auto;translate:-50%;line-height:1}
+.mha-strip :has(:nth-child(5) b) b{writing-mode:vertical-rl;text-align:left;left:50%;right:auto;translate:-50%;
+line-height:1}
 }
 `;

@@ -53,7 +53,8 @@ async function render({ model, el }) {
       alone = Boolean(scene);
       if (scene) { view.fail(""); view.show(scene); }
     };
-    const answered = () => view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays, bytesIn(model.get("data")))));
+    const answered = () =>
+      view.show(known() ?? fill(model.get("scene"), arraysOf(model.get("scene").arrays, bytesIn(model.get("data")))));
     const arrive = async () => {
       if (!model.get("prefetched").byteLength) return;
       view.prefetched = prefetched = await unpack(bytesIn(model.get("prefetched")));
@@ -63,7 +64,8 @@ async function render({ model, el }) {
     // Whether the kernel has moved this control, resolving what is asked for: that is no request.
     const byKernel = (m, k) => {
       if (m._state_lock && resting.busy()) return true; // it answers a message, and the last one is still to come
-      return prefetched && requests.left(prefetched, k) && !all[k].typed && controls.at(k) === requests.resolved(prefetched, k);
+      return prefetched && requests.left(prefetched, k) && !all[k].typed
+        && controls.at(k) === requests.resolved(prefetched, k);
     };
     models.forEach((m, k) => listen(m, all[k].indexed ? "change:index" : "change:value", () => {
       if (byKernel(m, k)) return;
@@ -116,24 +118,28 @@ export async function mount(el, theme, bytes) {
   el.replaceChildren(bar, stage);
   const requests = new Requests(all);
   const ask = (k, position) => requests.ask(k, position, requests.left(states, k).length - 1);
-  const controls = { all, at: (k) => requests.resolved(states, k), set: (k, position) => { ask(k, position); apply(); moved(); } };
+  const controls = { all, at: (k) => requests.resolved(states, k),
+    set: (k, position) => { ask(k, position); apply(); moved(); } };
   const moved = () => el.dispatchEvent(new CustomEvent("mha-moved", { bubbles: true }));
   const view = new View(stage, theme, chooser(controls));
   let place = null, own = null; // for a sentence that is typed; the pictures of what nobody has packed
   const inputs = all.map((c, k) => {
-    const label = bar.appendChild(document.createElement("label")), now = document.createElement("span"); // a slider says it itself
+    // a slider says it itself
+    const label = bar.appendChild(document.createElement("label")), now = document.createElement("span");
     const input = document.createElement(c.input === "select" ? "select" : "input");
     if (c.input === "select") input.append(...c.labels.map((label, i) => new Option(label, i)));
     else Object.assign(input, { type: c.input, min: 0, step: 1 });
     now.style.minWidth = longest(c);
     now.ariaHidden = true;
-    label.append(...(c.input === "checkbox" ? [input, c.name] : [c.name, input]), ...(c.input === "range" ? [now] : []));
+    label.append(...(c.input === "checkbox" ? [input, c.name] : [c.name, input]),
+      ...(c.input === "range" ? [now] : []));
     if (c.typed) {
       place = Object.assign(bar.appendChild(document.createElement("div")), { className: "mha-typed" });
       place.append("To type your own, open the notebook in JupyterLab: that needs a kernel.");
       input.addEventListener("input", () => { own = null; });
     }
-    input.addEventListener("input", () => controls.set(k, Number(c.input === "checkbox" ? input.checked : input.value)));
+    input.addEventListener("input",
+      () => controls.set(k, Number(c.input === "checkbox" ? input.checked : input.value)));
     return { label, input, now };
   });
   function apply() {
@@ -157,7 +163,8 @@ export async function mount(el, theme, bytes) {
   const use = (pictures) => { own = pictures; apply(); };
   all.forEach(({ key }, k) => { if (key in el.dataset) ask(k, Number(el.dataset[key])); });
   if (play) bar.append(player(controls, play).button);
-  if (stage.clientWidth >= 480) bar.insertBefore(view.range, place?.previousSibling ?? null); // on a phone the bar shall be low
+  // on a phone the bar shall be low
+  if (stage.clientWidth >= 480) bar.insertBefore(view.range, place?.previousSibling ?? null);
   bar.append(view.head);
   view.over.observe(bar);
   let width = 0;

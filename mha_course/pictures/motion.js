@@ -6,7 +6,8 @@ export const still = matchMedia("(prefers-reduced-motion: reduce)");
 export const mix = (a, b, t) => {
   if (typeof a === "number" && typeof b === "number") return a + (b - a) * t;
   if (Array.isArray(b)) return a?.length === b.length ? b.map((v, i) => mix(a[i], v, t)) : b;
-  return a && b && typeof b === "object" ? Object.fromEntries(Object.entries(b).map(([k, v]) => [k, mix(a[k], v, t)])) : b;
+  return a && b && typeof b === "object" ? Object.fromEntries(Object.entries(b).map(([k, v]) => [k, mix(a[k], v, t)]))
+    : b;
 };
 const MOVES = ["text", "path", "rect", "dot", "arrows"];
 

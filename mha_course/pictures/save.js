@@ -4,14 +4,17 @@ import { csvOf, fillTables, tablesOf } from "./tables.js";
 
 const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 const tag = (name, attributes, inside = "") => {
-  const written = Object.entries(attributes).map(([key, value]) => ` ${key}="${escaped(String(typeof value === "number" ? Number(value.toFixed(2)) : value))}"`);
+  const written = Object.entries(attributes)
+    .map(([key, value]) =>
+      ` ${key}="${escaped(String(typeof value === "number" ? Number(value.toFixed(2)) : value))}"`);
   return `<${name}${written.join("")}>${inside}</${name}>`;
 };
 
 class SvgContext {
   // `canvas` is a canvas's own context: it measures texts and knows colours.
   constructor(canvas) {
-    Object.assign(this, { canvas, parts: [], defined: [], turns: [""], dash: [], lineDashOffset: 0, globalAlpha: 1, lineWidth: 1, font: "", textAlign: "left" });
+    Object.assign(this, { canvas, parts: [], defined: [], turns: [""], dash: [], lineDashOffset: 0, globalAlpha: 1,
+      lineWidth: 1, font: "", textAlign: "left" });
   }
   setTransform() {}
   clearRect() {}
@@ -34,23 +37,30 @@ class SvgContext {
     return `url(#${id})`;
   }
   createPattern(tile) {
-    return { setTransform() {}, url: () => this.define("pattern", { width: 6, height: 6, patternUnits: "userSpaceOnUse" },
+    return { setTransform() {},
+      url: () => this.define("pattern", { width: 6, height: 6, patternUnits: "userSpaceOnUse" },
       tag("image", { href: tile.toDataURL(), width: 6, height: 6 })) };
   }
   createLinearGradient(x1, y1, x2, y2) {
     const stops = [];
-    return { addColorStop: (offset, css) => stops.push(tag("stop", { offset, ...this.ink("stop-color", "stop-opacity", css) })),
-             url: () => this.define("linearGradient", { x1, y1, x2, y2, gradientUnits: "userSpaceOnUse" }, stops.join("")) };
+    return { addColorStop: (offset, css) =>
+      stops.push(tag("stop", { offset, ...this.ink("stop-color", "stop-opacity", css) })),
+             url: () => this.define("linearGradient", { x1, y1, x2, y2, gradientUnits: "userSpaceOnUse" },
+               stops.join("")) };
   }
   // A colour without its share of opacity, which stands beside it: not every program reads both in one.
   ink(colour, opacity, style) {
     if (style.url) return { [colour]: style.url(), [opacity]: this.globalAlpha };
     this.canvas.fillStyle = style;
     const [, r, g, b, a] = this.canvas.fillStyle.match(/rgba\((\d+), (\d+), (\d+), ([\d.]+)\)/) ?? [];
-    return { [colour]: a ? `rgb(${r},${g},${b})` : this.canvas.fillStyle, [opacity]: this.globalAlpha * Number(a ?? 1) };
+    return { [colour]: a ? `rgb(${r},${g},${b})` : this.canvas.fillStyle,
+      [opacity]: this.globalAlpha * Number(a ?? 1) };
   }
   filled() { return this.ink("fill", "fill-opacity", this.fillStyle); }
-  stroked() { return { fill: "none", ...this.ink("stroke", "stroke-opacity", this.strokeStyle), "stroke-width": this.lineWidth, ...(this.dash.length ? { "stroke-dasharray": this.dash.join(" "), "stroke-dashoffset": this.lineDashOffset } : {}) }; }
+  stroked() { return { fill: "none", ...this.ink("stroke", "stroke-opacity", this.strokeStyle),
+    "stroke-width": this.lineWidth,
+      ...(this.dash.length ? { "stroke-dasharray": this.dash.join(" "), "stroke-dashoffset": this.lineDashOffset }
+        : {}) }; }
   put(name, attributes, inside) {
     const turned = this.turns.at(-1) ? { transform: this.turns.at(-1).trim() } : {};
     this.parts.push(tag(name, { ...attributes, ...turned }, inside));
@@ -61,7 +71,8 @@ class SvgContext {
   stroke() { this.put("path", { d: this.d, ...this.stroked(), "stroke-linejoin": "round" }); }
   fillText(text, x, y) {
     const anchor = { left: "start", center: "middle", right: "end" }[this.textAlign];
-    this.put("text", { x, y, dy: "0.35em", "text-anchor": anchor, style: `font:${this.font}`, ...this.filled() }, escaped(text));
+    this.put("text", { x, y, dy: "0.35em", "text-anchor": anchor, style: `font:${this.font}`, ...this.filled() },
+      escaped(text));
   }
 }
 
@@ -76,12 +87,15 @@ export function svgOf(view) {
     Object.assign(view, { context, hatched: null });
   }
   const page = tag("rect", { x: -2, y: -2, width, height, fill: `rgb(${view.colours.page})` });
-  const inside = `${tag("title", {}, escaped(scene.alt))}${tag("defs", {}, written.defined.join(""))}${page}${written.parts.join("\n")}`;
-  return tag("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `-2 -2 ${width} ${height}` }, inside);
+  const inside = `${tag("title", {}, escaped(scene.alt))}${tag("defs", {},
+    written.defined.join(""))}${page}${written.parts.join("\n")}`;
+  return tag("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `-2 -2 ${width} ${height}` },
+    inside);
 }
 
 async function pngOf({ canvas, colours }) {
-  const paper = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height }), g = paper.getContext("2d");
+  const paper = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height }),
+    g = paper.getContext("2d");
   g.fillStyle = `rgb(${colours.page})`;
   g.fillRect(0, 0, paper.width, paper.height);
   g.drawImage(canvas, 0, 0);

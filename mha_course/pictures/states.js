@@ -21,8 +21,10 @@ export function fill(scene, array) {
     if ("steps" in m) return { ...m, steps: [...of(m.steps)] };
     return "values" in m ? { ...m, values: of(m.values), blocked: of(m.blocked) } : m;
   });
-  const { cut } = scene, filled = cut && Object.fromEntries(Object.entries(cut.arrays).map(([name, i]) => [name, of(i)]));
-  return { ...scene, marks, cut: cut && { ...cut, ...filled }, flow: flow && { ...flow, writes: of(flow.writes), bias: of(flow.bias) } };
+  const { cut } = scene,
+    filled = cut && Object.fromEntries(Object.entries(cut.arrays).map(([name, i]) => [name, of(i)]));
+  return { ...scene, marks, cut: cut && { ...cut, ...filled },
+    flow: flow && { ...flow, writes: of(flow.writes), bias: of(flow.bias) } };
 }
 
 // The rows of mha_course.pictures.states.as_tables.
@@ -53,7 +55,8 @@ export async function unpack(bytes) {
 }
 
 // The position that is shown for one that is asked for, where a node of the tree has those that are left.
-export const possible = ({ input }, position, node) => (position < node.length ? position : input === "range" ? node.length - 1 : 0);
+export const possible = ({ input }, position, node) =>
+  (position < node.length ? position : input === "range" ? node.length - 1 : 0);
 
 // The nodes of the tree on the path to the state that is asked for.
 export function path({ tree, controls }, asked) {

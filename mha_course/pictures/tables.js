@@ -28,5 +28,6 @@ export function fillTables(place, tables) {
 // All tables as CSV, a line with its title before each.
 export function csvOf(view) {
   const cell = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text).replace(/^−/, "-");
-  return tablesOf(view, "raw").map(({ title, head, rows }) => [[title], head, ...rows].map((row) => `${row.map(cell).join(",")}\r\n`).join("")).join("\r\n");
+  return tablesOf(view, "raw").map(({ title, head, rows }) =>
+    [[title], head, ...rows].map((row) => `${row.map(cell).join(",")}\r\n`).join("")).join("\r\n");
 }

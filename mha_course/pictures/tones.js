@@ -14,7 +14,8 @@ export function play(shares) {
   hush();
   const mine = audio = new AudioContext(), start = audio.currentTime + 0.05;
   shares.forEach((share, i) => {
-    const tone = audio.createOscillator(), volume = audio.createGain(), at = start + i * NOTE, end = at + (share === null ? 0.03 : 0.9 * NOTE);
+    const tone = audio.createOscillator(), volume = audio.createGain(), at = start + i * NOTE,
+      end = at + (share === null ? 0.03 : 0.9 * NOTE);
     tone.frequency.value = share === null ? 80 : LOW * 2 ** (OCTAVES * share);
     tone.type = share === null ? "square" : "sine";
     volume.gain.setValueAtTime(0.2, at);

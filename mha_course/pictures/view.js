@@ -3,68 +3,15 @@
 
 import { AREAS, areaOf, cornersOf, Items, numbersOf, Words } from "./areas.js";
 import { colours, mapOf, parse } from "./colours.js";
-import { Cut, CUT_STYLE } from "./cut.js";
-import { Flow, FLOW_STYLE } from "./flow.js";
+import { Cut } from "./cut.js";
+import { Flow } from "./flow.js";
+import { frame } from "./frame.js";
 import { FRAME, mix, MOTION, origins, rests, still } from "./motion.js";
 import { number, sum } from "./numbers.js";
 import { savers } from "./save.js";
 import { fillTables, tablesOf } from "./tables.js";
 import { hush, play } from "./tones.js";
 
-const STYLE = `
-.mha-explorer,.mha-view{max-width:100%;font-size:.8125rem;line-height:1.45;color:var(--mha-text)}
-.mha-view{position:relative}
-.mha-bar{position:sticky;top:0;z-index:3;background:var(--mha-page);margin-left:-2px;padding:2px 0 2px 2px}
-.mha-bar>.mha-head{flex:1 0 100%}
-.mha-explorer.widget-box,.jp-OutputArea:has(.mha-explorer),.jp-OutputArea :has(.mha-explorer){overflow:visible;min-width:0}
-.mha-head p{margin:.2em 0;max-width:120ch}
-.mha-head .mha-caption{min-height:2.9em}
-.mha-head .mha-alert{border-left:4px solid #CF5A08;padding:.2em .7em;font-weight:600}
-.mha-head .mha-alert:empty,.mha-head .mha-alert:not(:empty)+.mha-caption{display:none}
-.mha-view .mha-stage{position:relative;margin-left:-2px;max-width:100%;overflow:auto hidden}
-.mha-spot{position:absolute;pointer-events:none}
-.mha-said{position:absolute;width:1px;height:1px;margin:0;overflow:hidden;clip-path:inset(50%)}
-.mha-view canvas{display:block;max-width:100%;height:auto;border-radius:2px;touch-action:pan-x pan-y}
-.mha-view canvas:focus-visible{outline:2px solid var(--mha-focus);outline-offset:-2px}
-.mha-view .mha-reading{position:absolute;left:0;top:0;pointer-events:none;padding:2px 8px;border-radius:4px;
- background:var(--mha-text);color:var(--mha-page);white-space:nowrap;font-weight:600;z-index:2;opacity:0}
-.mha-view .mha-stale canvas{opacity:.35}
-.mha-view :is(summary,button,input,canvas){scroll-margin-top:var(--mha-over)}
-.mha-view summary{cursor:pointer}
-.mha-view summary,:is(.mha-bar,.mha-more) button{min-height:24px}
-.mha-range:not([hidden]){display:flex;gap:.5em;align-items:center;min-height:28px;cursor:pointer}
-.mha-view details[open]{flex:1 0 100%;min-width:0}
-.mha-view details p{margin:.3em 0;max-width:80ch}
-.mha-tables{overflow-x:auto}
-.mha-view table{border-collapse:collapse;margin:.3em 0 .8em}
-.mha-view caption{text-align:left;font-weight:600;padding:0;white-space:nowrap}
-.mha-view th,.mha-view td{text-align:left;padding:1px 14px 1px 0;font-weight:normal;white-space:nowrap;color:inherit;background:none}
-.mha-view thead th{font-weight:600}
-.mha-view .mha-more{display:flex;min-height:26px;gap:0 1.6em;align-items:flex-start;flex-wrap:wrap}
-.mha-view .mha-more button{font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer;padding:0 .6em}
-.mha-controls{display:flex;flex-wrap:wrap;gap:0 1.6em}
-.mha-controls label{min-width:0;max-width:100%;display:flex;flex-wrap:wrap;gap:0 .6em;align-items:center;min-height:28px}
-.mha-controls label[hidden]{display:none}
-.mha-controls label:has([type=checkbox]),.mha-explorer .mha-bar .widget-checkbox{min-width:6.6em}
-.mha-controls :is(input,select){min-height:24px;max-width:100%;font:inherit;text-overflow:ellipsis}
-.mha-controls input[type=range]{width:clamp(84px,26vw,128px)}
-@media (max-width:480px){.mha-controls{gap:0 .8em}.mha-controls label{gap:0 .4em}.mha-controls select{flex:1 1 12em;min-width:0}.mha-controls input[type=range]{width:84px}}
-.mha-controls input[type=checkbox]{width:18px;height:18px}
-.mha-explorer .noUi-handle{min-width:24px;min-height:24px;transform:translate(4px,-4px)}
-.mha-explorer .mha-bar{gap:0 1.6em;align-items:center}
-.mha-explorer .mha-bar.widget-box>*{width:auto;margin:2px 0}
-.mha-explorer .mha-bar .widget-label{width:auto;margin:0 4px 0 0;overflow:visible}
-.mha-explorer .mha-bar .slider-container{flex:0 0 128px;margin:0 16px 0 20px}
-.mha-explorer .mha-bar .widget-readout{flex:none;width:auto;min-width:var(--mha-longest);max-width:none;margin:0;padding:0;overflow:visible;text-align:left}
-.mha-bar :is(.widget-radio,.widget-radio-box){display:flex;flex-flow:row wrap;gap:0 1.2em;width:auto;height:auto;margin:0;padding:0}
-.mha-bar .widget-dropdown select{width:auto;padding-right:4px;appearance:auto;background-image:none}
-.mha-bar button{min-width:5em;align-self:center;font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;cursor:pointer}
-@media (max-height:420px){.mha-bar{position:static}}
-@media print{.mha-more button{display:none}.mha-view .mha-stage{overflow:visible}.mha-view canvas{min-width:0!important;max-width:100%!important}}
-`;
-
-const KEYS = "Arrow keys go from cell to cell, Page Up and Page Down from panel to panel, Home and End along a row. R reads the row, "
-  + "C the column, P the panel; T plays the row of a map as tones, higher for more. Enter keeps a cell, Escape lets go and stops the tones.";
 const NEAR = 5; // pixels beside a dot or a bar that still choose it: a finger needs 24
 let views = 0;
 
@@ -78,16 +25,12 @@ export class View {
     this.choose = choose;
     el.classList.add("mha-view");
     const id = `mha-keys-${views++}`;
-    el.innerHTML = `<style>${STYLE}${FLOW_STYLE}${CUT_STYLE}</style><label class="mha-range" hidden><input type="checkbox"
-      data-lm-suppress-shortcuts="true"> colours: each row up to its own largest</label><div class="mha-head"><p class="mha-alert" role="alert"></p>
-      <p class="mha-caption"></p></div><p class="mha-said" role="status"></p><p id="${id}" hidden>${KEYS}</p><div class="mha-stage"><canvas tabindex="0"
-      role="application" aria-roledescription="picture" aria-describedby="${id}" data-lm-suppress-shortcuts="true"></canvas><div
-      class="mha-spot"></div></div><div class="mha-reading" aria-hidden="true"></div><div class="mha-more"><details><summary>Tables
-      and keys</summary><p>${KEYS}</p><div class="mha-tables"></div></details></div>`;
+    el.innerHTML = frame(id);
     const $ = (s) => el.querySelector(s);
     [this.range, this.head, this.stage, this.canvas, this.reading, this.said, this.spot] =
       ["range", "head", "stage", "stage canvas", "reading", "said", "spot"].map((name) => $(`.mha-${name}`));
-    [this.alert, this.caption, this.details, this.tables] = [$(".mha-alert"), $(".mha-caption"), $("details"), $(".mha-tables")];
+    [this.alert, this.caption, this.details, this.tables] =
+      [$(".mha-alert"), $(".mha-caption"), $("details"), $(".mha-tables")];
     this.ownRange = $("input");
     $(".mha-more").append(...savers(this));
     this.context = this.canvas.getContext("2d");
@@ -99,7 +42,9 @@ export class View {
     this.ownRange.addEventListener("change", () => this.draw());
     this.details.addEventListener("toggle", () => this.tell());
     // what has the focus is not to hide below the bar, however high that is now
-    this.over = new ResizeObserver(([{ target }]) => el.style.setProperty("--mha-over", `${getComputedStyle(target).position === "sticky" ? target.offsetHeight : 0}px`));
+    this.over = new ResizeObserver(([{ target }]) =>
+      el.style.setProperty("--mha-over",
+        `${getComputedStyle(target).position === "sticky" ? target.offsetHeight : 0}px`));
     this.canvas.addEventListener("pointermove", (e) => this.point(e));
     this.canvas.addEventListener("pointerleave", () => this.move(this.pinned));
     this.canvas.addEventListener("click", (e) => { if (!this.flow) { this.point(e); this.press(); } });
@@ -114,7 +59,8 @@ export class View {
     this.again = () => requestAnimationFrame(() => { this.colours = null; this.draw(); });
     this.watch = new MutationObserver(this.again);
     for (const node of [document.body, document.documentElement])
-      this.watch.observe(node, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class", "data-theme"] });
+      this.watch.observe(node,
+        { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class", "data-theme"] });
     this.scheme = matchMedia("(prefers-color-scheme: dark)");
     this.scheme.addEventListener("change", this.again);
     this.signs = matchMedia("print, (monochrome), (prefers-contrast: more)"); // where what is below zero is struck
@@ -143,7 +89,8 @@ export class View {
     this.scene = scene;
     const [i, ...kept] = this.pinned ?? [], named = this.pinned && this.fields[i].names(...kept);
     [this.fields, this.areas] = [[], []]; // what can be pointed at, and with it the boxes of a key
-    const items = new Map(), texts = new Map(), put = (map, key, thing) => map.set(key, [...(map.get(key) ?? []), thing]);
+    const items = new Map(), texts = new Map(),
+      put = (map, key, thing) => map.set(key, [...(map.get(key) ?? []), thing]);
     for (const mark of scene.marks) {
       const { kind, says, x, y, width, height, panel } = mark;
       const area = areaOf(mark, this.theme);
@@ -155,12 +102,17 @@ export class View {
       }
       if (kind === "text" && "row" in mark) put(texts, panel, mark);
       if (kind === "arrows") items.set(mark, Object.assign(cornersOf(mark).slice(1).map(([a, b], i) => (
-        { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })), { picks: mark.picks }));
+        { box: [a - 7, b - 7, 14, 14], says: this.step(i, mark.steps[2 * i], mark.steps[2 * i + 1]) })),
+          { picks: mark.picks }));
     }
-    for (const [panel, list] of items) this.fields.push(new Items(list, this.theme, panel.title ?? scene.titles[panel]));
+    for (const [panel, list] of items) this.fields.push(new Items(list, this.theme,
+      panel.title ?? scene.titles[panel]));
     for (const [panel, marks] of texts) this.fields.push(new Words(marks, this.theme, scene.titles[panel]));
-    const titles = this.fields.map(({ title }) => title), once = (title) => titles.indexOf(title) === titles.lastIndexOf(title);
-    titles.forEach((title, i) => { if (title && !once(title)) this.fields[i].within = titles.slice(0, i).findLast((other) => other && once(other)); });
+    const titles = this.fields.map(({ title }) => title),
+      once = (title) => titles.indexOf(title) === titles.lastIndexOf(title);
+    titles.forEach((title, i) =>
+      { if (title && !once(title)) this.fields[i].within = titles.slice(0, i)
+        .findLast((other) => other && once(other)); });
     if (this.pinned && this.fields[i]?.names(...kept) !== named) { // another pair now: nobody has kept that
       if (String(this.cursor) === String(this.pinned)) this.cursor = null;
       this.pinned = null;
@@ -177,7 +129,8 @@ export class View {
     this.settle();
     this.draw();
     if (was && was !== scene.caption) { // not at load; what is new, once a control has come to rest
-      const [before, now] = [was, scene.caption].map((text) => text.split(/(?<=[.?!]) /)), news = now.filter((one) => !before.includes(one));
+      const [before, now] = [was, scene.caption].map((text) => text.split(/(?<=[.?!]) /)),
+        news = now.filter((one) => !before.includes(one));
       this.say([news.join(" ") || scene.caption, this.flow?.sentence].filter(Boolean).join(" "), 700);
     }
     this.flow?.follow();
@@ -186,7 +139,8 @@ export class View {
   // When a picture shrinks, its part on the screen keeps its height; what lies below moves up to that.
   settle() {
     if (this.tallest <= this.scene.height + 4) return;
-    this.tallest = Math.min(this.tallest, Math.max(0, innerHeight - this.stage.getBoundingClientRect().top) / this.unit);
+    this.tallest = Math.min(this.tallest, Math.max(0, innerHeight - this.stage.getBoundingClientRect().top)
+      / this.unit);
   }
 
   // The page has another width: the next picture stands at once, labels and marks together.
@@ -220,24 +174,34 @@ export class View {
   // The cell of the cursor, with its place, and with its panel where that is another one.
   tellCell(rest = 0) { this.say(() => (this.cursor && this.canvas.matches(":focus") ? this.ofCell() : ""), rest); }
   ofCell() {
-    const [i, r, c] = this.cursor, f = this.fields[i], { rows, columns } = f, names = [f.title, `panel ${i + 1} of ${this.fields.length}`];
-    const place = f.placed ? [] : [rows > 1 && columns > 1 ? `row ${r + 1}, column ${c + 1}` : `${r + c + 1} of ${rows * columns}`], panel = this.told === f.title + i ? [] : names.filter(Boolean);
+    const [i, r, c] = this.cursor, f = this.fields[i], { rows, columns } = f,
+      names = [f.title, `panel ${i + 1} of ${this.fields.length}`];
+    const place = f.placed ? []
+      : [rows > 1 && columns > 1 ? `row ${r + 1}, column ${c + 1}` : `${r + c + 1} of ${rows * columns}`],
+        panel = this.told === f.title + i ? [] : names.filter(Boolean);
     this.told = f.title + i;
-    const cell = (this.flow ? this.flow.sentence : f.spoken(r, c)).split(panel.length ? "\n" : /; drag|[;:] press/)[0]; // what to do once
+    // what to do once
+    const cell = (this.flow ? this.flow.sentence : f.spoken(r, c)).split(panel.length ? "\n" : /; drag|[;:] press/)[0];
     return [...panel, [cell, ...place].join("; ")].join(", ");
   }
 
   // A row, a column, a panel and where else this pair is large, as the keys R, C and P ask for them; T plays a row.
   tellMore(key) {
-    const [i, r, c] = this.cursor, f = this.fields[i], { rows, columns } = f, of = (n, one) => `${n} ${one}${n === 1 ? "" : "s"}`;
+    const [i, r, c] = this.cursor, f = this.fields[i], { rows, columns } = f,
+      of = (n, one) => `${n} ${one}${n === 1 ? "" : "s"}`;
     if (key === "t" && !f.levels) return this.say("Tones are for maps: this panel is none.");
-    if (key === "t") return play([...f.levels(this.byRow && f.m.by_row).subarray(r * columns, (r + 1) * columns)].map((v, k) => (f.blocked?.[r * columns + k] ? null : v / 255)));
+    if (key === "t") return play([...f.levels(this.byRow && f.m.by_row).subarray(r * columns, (r + 1) * columns)]
+      .map((v, k) => (f.blocked?.[r * columns + k] ? null : v / 255)));
     if (key === "r") return this.say([f.row(r, c) || `row ${r + 1}`, f.inWords(f.across(r, c))].join(": "));
     if (key === "c") return this.say([f.column(c) || `column ${c + 1}`, f.inWords(f.down(c))].join(": "));
     const at = r * columns + c, kind = ({ m }) => String([m.mask, m.limits]), size = (o) => Math.abs(o.values[at]);
-    const alike = this.fields.filter((o) => f.values && o.values && o.same(f) && kind(o) === kind(f) && !o.blocked?.[at]).sort((a, b) => size(b) - size(a)).slice(0, 3);
-    const most = alike.length > 1 ? `; ${f.spoken(r, c).split(": ")[0]} is largest in ${alike.map((o) => `${o.title}, ${o.cell(r, c)}`).join("; ")}` : "";
-    this.say(`${[f.title, `panel ${i + 1} of ${this.fields.length}`].filter(Boolean).join(", ")}: ${rows > 1 ? `${of(rows, "row")}, ` : ""}${of(columns, "column")}${most}`);
+    const alike = this.fields.filter((o) => f.values && o.values && o.same(f) && kind(o) === kind(f)
+      && !o.blocked?.[at]).sort((a, b) => size(b) - size(a)).slice(0, 3);
+    const most = alike.length > 1
+      ? `; ${f.spoken(r, c).split(": ")[0]} is largest in ${alike.map((o) => `${o.title}, ${o.cell(r, c)}`)
+        .join("; ")}` : "";
+    this.say(`${[f.title, `panel ${i + 1} of ${this.fields.length}`].filter(Boolean).join(", ")}: ${rows > 1
+      ? `${of(rows, "row")}, ` : ""}${of(columns, "column")}${most}`);
   }
 
   // Draws once in the next frame, however often it is asked for, or in a later one if a move has drawn in it.
@@ -258,7 +222,8 @@ export class View {
       this.inks = {};
       this.font = getComputedStyle(this.el).fontFamily || "sans-serif";
       const root = this.el.closest(".mha-explorer") ?? this.el;
-      for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus], ["page", `rgb(${this.colours.page})`]])
+      for (const [name, value] of [["text", this.colours.text], ["focus", this.colours.focus],
+        ["page", `rgb(${this.colours.page})`]])
         root.style.setProperty(`--mha-${name}`, value);
     }
     const { unit } = this, dpr = unit * Math.max(1, window.devicePixelRatio || 1);
@@ -272,14 +237,16 @@ export class View {
     if (height > this.tallest) { // asking for widths on every move would lay the page out once more
       this.tallest = height;
       const full = width * unit;
-      this.stage.style.minHeight = `${height * unit * Math.min(1, Math.max(0.92, (this.el.clientWidth || full) / full))}px`;
+      this.stage.style.minHeight =
+        `${height * unit * Math.min(1, Math.max(0.92, (this.el.clientWidth || full) / full))}px`;
     }
     g.setTransform(dpr, 0, 0, dpr, 2 * dpr, 2 * dpr);
     g.clearRect(-2, -2, width, height);
     this.drawn = [];
     const share = this.before || this.flow?.fresh.length ? Math.min(1, (this.drew - this.started) / MOTION) : 1;
     this.way = share * (2 - share);
-    this.shown = this.before && share < 1 ? scene.marks.map((mark, i) => mix(this.before[i], mark, this.way)) : scene.marks;
+    this.shown = this.before && share < 1 ? scene.marks.map((mark, i) => mix(this.before[i], mark, this.way))
+      : scene.marks;
     if (share < 1) this.later();
     let n = 0;
     for (const mark of this.shown) {
@@ -298,7 +265,8 @@ export class View {
   write(g, text, x, y, size, colour, align = "center", bold = false) {
     const { down, size: share } = this.theme.scripts, pieces = this.pieces(text);
     const font = (sign) => { g.font = `${bold ? "600 " : ""}${sign ? share * size : size}px ${this.font}`; };
-    const widths = pieces.length > 1 ? pieces.map(([piece, sign]) => { font(sign); return g.measureText(piece).width; }) : [0];
+    const widths = pieces.length > 1
+      ? pieces.map(([piece, sign]) => { font(sign); return g.measureText(piece).width; }) : [0];
     x -= { left: 0, center: 0.5, right: 1 }[align] * sum(widths);
     g.fillStyle = colour;
     g.textAlign = pieces.length > 1 ? "left" : align;
@@ -329,7 +297,8 @@ export class View {
   }
 
   // A colour, lighter on a dark page; of marks those of roles, which are dark enough for text.
-  lighter(colour) { return this.colours.dark ? `rgb(${parse(colour).map((v) => Math.round(v + (255 - v) * 0.4))})` : colour; }
+  lighter(colour) { return this.colours.dark ? `rgb(${parse(colour).map((v) => Math.round(v + (255 - v) * 0.4))})`
+    : colour; }
   shade(colour) { return Object.values(this.theme.roles).includes(colour) ? this.lighter(colour) : colour; }
 
   rect(g, { x, y, width: w, height: h, colour, hollow }) {
@@ -361,17 +330,20 @@ export class View {
     g.fill();
   }
 
-  step(i, along, up) { return `head ${i}: ${number(along, 2)} along, ${number(Math.abs(up), 2)} ${up >= 0 ? "up" : "down"}`; }
+  step(i, along, up) {
+    return `head ${i}: ${number(along, 2)} along, ${number(Math.abs(up), 2)} ${up >= 0 ? "up" : "down"}`; }
 
   arrows(g, mark) { // the dashed sum, then each arrow from the tip of the one before
     const corners = cornersOf(mark), { heads, ink } = this.theme;
     this.arrow(g, corners[0], corners.at(-1), ink, true);
-    for (let i = 0; i + 1 < corners.length; i++) this.arrow(g, corners[i], corners[i + 1], heads[i % heads.length], false);
+    for (let i = 0; i + 1 < corners.length; i++) this.arrow(g, corners[i], corners[i + 1], heads[i % heads.length],
+      false);
     for (const [x, y, i] of numbersOf(corners, mark.y)) this.write(g, String(i), x, y, 12, this.colours.text);
   }
 
   arrow(g, [x0, y0], [x, y], colour, dashed) {
-    const far = Math.hypot(x - x0, y - y0), size = Math.min(7, far) / (far || 1), [a, b] = [(x0 - x) * size, (y0 - y) * size];
+    const far = Math.hypot(x - x0, y - y0), size = Math.min(7, far) / (far || 1),
+      [a, b] = [(x0 - x) * size, (y0 - y) * size];
     const wing = (c, s) => [x + a * c - b * s, y + a * s + b * c];
     this.path(g, { points: [x0, y0, x, y], colour, dashed, width: 2.5 });
     this.path(g, { points: [...wing(0.87, 0.5), x, y, ...wing(0.87, -0.5)], colour, dashed: false, width: 2.5 });
@@ -508,7 +480,9 @@ export class View {
   // A box of the picture comes into sight, within a picture that is wider than its place, and below the bar.
   follow([x, y, w, h]) {
     const { spot, canvas } = this, scale = canvas.clientWidth / (this.scene.width + 4), px = (v) => `${v * scale}px`;
-    Object.assign(spot.style, { left: px(x), top: px(y), width: px(w + 4), height: px(h + 4), scrollMargin: `var(--mha-over) 0 ${this.flow?.sticks ?? 0}px` });
+    Object.assign(spot.style,
+      { left: px(x), top: px(y), width: px(w + 4), height: px(h + 4),
+        scrollMargin: `var(--mha-over) 0 ${this.flow?.sticks ?? 0}px` });
     spot.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
@@ -544,13 +518,16 @@ export class View {
     if (this.cut) return this.cut.read();
     if (!cursor) { reading.style.opacity = 0; reading.textContent = ""; return; }
     const [i, r, c] = cursor, f = this.fields[i], words = f.says(r, c) ?? "", { picks, rows } = f.m;
-    const press = picks?.[1] === null && (rows?.[r] ?? picks[0]).startsWith(picks[0]) ? "; press to switch it on or off" : "";
+    const press = picks?.[1] === null && (rows?.[r] ?? picks[0]).startsWith(picks[0])
+      ? "; press to switch it on or off" : "";
     const title = f.pair && !press && this.fields.length > 1 && f.m.title ? `${f.m.title}: ` : "";
     if (reading.textContent !== title + words + press) reading.textContent = title + words + press;
     reading.style.opacity = words ? 1 : 0;
     const scale = this.canvas.clientWidth / (this.scene.width + 4), [x, y, w, h] = f.beside?.(r, c) ?? f.box(r, c);
-    const left = Math.min((x + w / 2) * scale - this.stage.scrollLeft, this.stage.clientWidth - reading.offsetWidth - 4);
-    const above = y * scale - reading.offsetHeight - 8, top = this.stage.offsetTop + (above >= 0 ? above : (y + h) * scale + 10);
+    const left = Math.min((x + w / 2) * scale - this.stage.scrollLeft,
+      this.stage.clientWidth - reading.offsetWidth - 4);
+    const above = y * scale - reading.offsetHeight - 8,
+      top = this.stage.offsetTop + (above >= 0 ? above : (y + h) * scale + 10);
     reading.style.transform = `translate(${Math.max(0, left)}px, ${top}px)`;
   }
 }

@@ -1,6 +1,5 @@
 """Questions of the bank in practice: what is known by now, and how it was answered last time."""
 
-import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from functools import cache
 from html import escape
 from typing import Any
 
-from mha_course.base.disk import NOTEBOOKS
+from mha_course.base.notebook import course, heading, open_thread
 from mha_course.base.prose import prose
 from mha_course.collection.bank import Question, bank
 from mha_course.practice import journal
@@ -28,17 +27,12 @@ SYMBOL = re.compile(r"`[^`]*`|(√?)\b([A-Za-z])([_^])([A-Za-z]+)(ᵀ?)")
 @cache
 def open_headings() -> frozenset[tuple[str, str]]:
     """(notebook, heading) of what stands in an open thread."""
-    found, folded = set(), False
-    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            head, _, text = "".join(cell["source"]).partition("\n")[0].partition(" ")
-            if cell["cell_type"] != "markdown" or not head or {*head} != {"#"}:
-                continue
-            if len(head) == 2:
-                folded = "second-reading" in cell["metadata"].get("tags", ())
-            if not folded:
-                found.add((path.name[:2], text))
-    return frozenset(found)
+    return frozenset(
+        (book, heading(cell)[1])
+        for book, cells in course().items()
+        for cell in open_thread(cells)
+        if heading(cell)[0]
+    )
 
 
 def chosen(day: date, notebooks: Collection[str], most: int) -> list[Question]:

@@ -5,7 +5,6 @@ got wrong the last time is only named after the answer.
 """
 
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from mha_course.base.disk import NOTEBOOKS, free_path, write_whole
+from mha_course.base.disk import free_path, write_whole
+from mha_course.base.notebook import Asked, course, exercises, source
 from mha_course.base.numerals import counted
 from mha_course.collection.bank import Question
 from mha_course.engine.judge import judge
@@ -32,8 +32,6 @@ CLASS = "MultiHeadAttention"
 BUILT_UP = [f"{n:02}" for n in range(7)]  # each of these notebooks is read after those before it
 MOST = 3  # exercises in one sitting
 MINUTES = 30  # that these took the first time; from memory it is about half
-EXERCISE = re.compile(r"#+ (.*?)\n\n\*\w+, (\d+) minutes\.\* *(.*)", re.S)
-FOLDED = re.compile(r"<details.*?</details>", re.S)
 BEGIN = """# From memory
 
 Write each answer without looking it up. Hints are folded below the question. Each time that
@@ -173,15 +171,15 @@ class Practice:
         cells = [_cell(WHOLE_CLASS if whole else BEGIN), _cell(SETUP, "code")]
         for one in chosen:
             problem, asked = self.in_its_layout(one), statements()[one.name]
+            title, says, hints, stub = asked.heading, asked.says, asked.hints, source(asked.stub)
             if problem.name != one.name:
-                hints = FOLDED.findall(asked.text)
-                title = asked.text.partition("\n")[0].partition(": ")[2]
+                title = f"{title.partition(': ')[2]}, in another form"
+                says = getdoc(problem.in_steps) or ""
+                hints = [*hints, AS_IN_THE_COURSE] if hints else []
                 stub = f"def {problem.name}({', '.join(problem.arguments)}):\n    ..."
-                parts = [f"## {title}, in another form", getdoc(problem.in_steps) or "", *hints]
-                parts += [AS_IN_THE_COURSE] * bool(hints)
-                asked = Asked("\n\n".join(parts), stub, 0)
+            text = "\n\n".join([f"## {title}", says, *hints])
             calls = f"check.practice.{problem.name}({problem.name})"
-            cells += [_cell(asked.text), _cell(asked.stub, "code"), _cell(calls, "code")]
+            cells += [_cell(text), _cell(stub, "code"), _cell(calls, "code")]
         if not whole:
             cells += [_cell("## Questions")]
             for text, code in asked_of.cells(self.questions(day)):
@@ -214,36 +212,10 @@ def _named(day: date) -> str:
     return f"{day:%A}, {day.day} {day:%B}"
 
 
-class Asked(NamedTuple):
-    """An exercise as its notebook has it, and the minutes that it took the first time."""
-
-    text: str
-    stub: str
-    minutes: int
-
-
-def _cells() -> Iterator[tuple[str, Any]]:
-    """(number of the notebook, cell) for all of the course."""
-    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            yield path.name[:2], cell
-
-
 @cache
 def statements() -> dict[str, Asked]:
-    """What each exercise asks, by its name: from its heading to its stub."""
-    asked, text = {}, ""
-    for _, cell in _cells():
-        source = "".join(cell["source"])
-        if cell["cell_type"] == "markdown":
-            text = source if source.startswith("#") else f"{text}\n\n{source}"
-        elif "exercise" in cell["metadata"].get("tags", ()):
-            [(heading, minutes, says)] = EXERCISE.findall(text)
-            hints = [fold for fold in FOLDED.findall(says) if "<summary>Hint" in fold]
-            parts = [f"## {heading}", FOLDED.sub("", says).strip(), *hints]
-            _, name = source.partition("(")[0].split()
-            asked[name] = Asked("\n\n".join(parts), source, int(minutes))
-    return asked
+    """What each exercise asks, by its name."""
+    return {asked.name: asked for cells in course().values() for asked in exercises(cells)}
 
 
 def _cell(source: str, kind: str = "markdown") -> dict[str, Any]:

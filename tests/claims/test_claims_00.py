@@ -5,9 +5,9 @@ from functools import cache
 
 import pytest
 
-import minutes
 import notebooks
 from mha_course import check
+from mha_course.base.notebook import open_thread
 from mha_lesson import pretrained, text
 
 START = next(path for path in notebooks.paths() if path.name.startswith("00"))
@@ -66,7 +66,7 @@ def open_texts():
     """The open threads, one after the other, without titles, headings, tables and links."""
     unsaid, texts = re.compile(r"^[#|].*$|\[[^\]]*\]\([^)]*\)", re.M), []
     for path in notebooks.paths():
-        for cell in minutes.thread(notebooks.read(path))[1:]:
+        for cell in open_thread(notebooks.read(path).cells)[1:]:
             if not cell.metadata.get("jupyter", {}).get("source_hidden"):
                 said = cell.source if cell.cell_type == "code" else unsaid.sub("", cell.source)
                 texts.append(said.replace(r"\text{model}", "model"))

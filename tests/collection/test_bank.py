@@ -1,6 +1,5 @@
 """The bank: every question can be read alone, is answered where it says, and computes right."""
 
-import json
 import math
 import re
 from collections import Counter
@@ -8,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from mha_course.base.disk import NOTEBOOKS
+from mha_course.base.notebook import course, heading
 from mha_course.collection.bank import EXAM, SOURCE, Question, bank
 
 TORN = re.compile(
@@ -18,16 +17,10 @@ BOOKS = sorted({question.notebook for question in bank().values()})
 ALL = pytest.mark.parametrize("book", BOOKS)
 
 
-def headings() -> dict[str, set[str]]:
-    of: dict[str, set[str]] = {}
-    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
-        cells = json.loads(path.read_text("utf-8"))["cells"]
-        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
-        of[path.name[:2]] = {m[1] for text in texts if (m := re.match(r"##+ (.*)", text))}
-    return of
-
-
-HEADINGS = headings()
+HEADINGS = {
+    book: {words for level, words in map(heading, cells) if level > 1}
+    for book, cells in course().items()
+}
 
 
 def questions(book: str) -> list[Question]:

@@ -41,7 +41,7 @@ def test_every_exercise_can_be_written_from_an_empty_page():
             report = getattr(check, name)(names[name])
             assert report.passed, report
             if name in COURSE:
-                assert from_memory.statements()[name].text and from_memory.statements()[name].stub
+                assert from_memory.statements()[name].says and from_memory.statements()[name].stub
 
 
 def test_progress_names_what_is_due(sitting):

@@ -21,8 +21,8 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 import minutes
 import notebooks
+from mha_course.base.notebook import SECOND, open_thread, second_readings
 from mha_course.pages.exporter import run
-from mha_course.pages.folds import TAG, folds
 from mha_course.pictures.colours import ROLES
 
 NOTEBOOKS = notebooks.paths()
@@ -283,7 +283,7 @@ def with_what_they_need(code, wanted):
 @each_notebook
 def test_no_open_cell_reads_what_only_a_fold_makes(path):
     notebook = notebooks.read(path)
-    open_ids = {cell.id for cell in minutes.thread(notebook)}
+    open_ids = {cell.id for cell in open_thread(notebook.cells)}
     made = {True: set(), False: set()}  # by open cells, and by folded ones
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -305,7 +305,7 @@ def test_solutions_pass_their_checks():
         theirs = set().union(*(names(answer)[0] for answer in answers.values()))
         cells = notebooks.with_solutions(notebook).cells
         code = [cell for cell in cells if cell.cell_type == "code"]
-        open_ids = {cell.id for cell in minutes.thread(notebook)}
+        open_ids = {cell.id for cell in open_thread(notebook.cells)}
         thread = [cell for cell in code if cell.id in open_ids]
         users = {cell.id for cell in code if cell.id in answers or theirs & names(cell.source)[1]}
         folded = with_what_they_need(code, users - open_ids)
@@ -355,9 +355,9 @@ def headings(cells):
 def test_second_readings_fold_and_say_what_they_are(path):
     """All alike: tagged, folded in JupyterLab, of level two, with a line and a link to skip it."""
     cells = notebooks.read(path).cells
-    found = folds(notebooks.read(path))
+    found = second_readings(notebooks.read(path).cells)
     closed = [c.id for c in cells if c.metadata.get("jp-MarkdownHeadingCollapsed")]
-    assert closed == [c.id for c in cells if TAG in tags(c)]
+    assert closed == [c.id for c in cells if SECOND in tags(c)]
     assert closed == [fold[0].id for fold in found]
     for fold in found:
         said = FOLD.fullmatch(fold[0].source)
@@ -383,7 +383,7 @@ def test_no_link_leads_to_a_heading_by_letters_that_jupyterlab_does_not_find():
 @each_notebook
 def test_exercises_of_second_readings_are_a_level_deeper(path):
     notebook = notebooks.read(path)
-    open_ids = {cell.id for cell in minutes.thread(notebook)}
+    open_ids = {cell.id for cell in open_thread(notebook.cells)}
     for cell in notebook.cells:
         if EXERCISE.match(cell.source):
             assert cell.source.startswith("## " if cell.id in open_ids else "### "), cell.id
@@ -392,10 +392,10 @@ def test_exercises_of_second_readings_are_a_level_deeper(path):
 def test_no_open_sentence_leads_into_a_fold_without_saying_so():
     inside = {}
     for path in NOTEBOOKS:
-        folded = [cell for fold in folds(notebooks.read(path)) for cell in fold]
+        folded = [cell for fold in second_readings(notebooks.read(path).cells) for cell in fold]
         inside[path.name] = {anchor(h.lstrip("# ")) for h in headings(folded)}
     for path in NOTEBOOKS:
-        for cell in minutes.thread(notebooks.read(path)):
+        for cell in open_thread(notebooks.read(path).cells):
             for paragraph in cell.source.split("\n\n") if cell.cell_type == "markdown" else ():
                 for to, place in LINK.findall(paragraph):
                     if unquote(place) in inside.get(to or path.name, ()):
@@ -425,7 +425,7 @@ def test_no_open_cell_makes_one_wait(path):
     notebook = notebooks.read(path)
     waits = [
         [minutes.wait_seconds(cell) for cell in cells]
-        for cells in (minutes.thread(notebook), notebook.cells)
+        for cells in (open_thread(notebook.cells), notebook.cells)
     ]
     assert max(waits[0]) <= 10 and sum(waits[0]) <= 30 and sum(waits[1]) - sum(waits[0]) <= 60
 
@@ -433,7 +433,7 @@ def test_no_open_cell_makes_one_wait(path):
 @each_notebook
 def test_three_questions_are_said_first_as_the_bank_has_them(path):
     notebook = notebooks.read(path)
-    said = [cell.source for cell in minutes.thread(notebook) if cell.id.startswith("say-first-")]
+    said = [cell.source for cell in open_thread(notebook.cells) if cell.id.startswith("say-first-")]
     assert len(said) == len({*said}) == 3
     again = notebooks.with_questions(notebooks.read(path), path.name[:2])
     assert [cell.source for cell in again.cells] == [cell.source for cell in notebook.cells]

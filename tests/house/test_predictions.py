@@ -2,8 +2,8 @@
 
 import re
 
-import minutes
 import notebooks
+from mha_course.base import notebook as stored
 from mha_course.collection.questions import questions
 
 BOOKS = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
@@ -13,7 +13,7 @@ FOLD = re.compile(r'<details name="(\w+)"><summary>(.*?)</summary>.*?<strong>(.*
 
 def test_on_the_short_way_a_box_is_two_questions_and_the_others_are_folded():
     for book in ("01", "02", "03", "04", "05", "06", "07", "11"):
-        opened = {cell.id for cell in minutes.thread(BOOKS[book])}
+        opened = {cell.id for cell in stored.open_thread(BOOKS[book].cells)}
         cells = [c for c in BOOKS[book].cells if "prediction" in c.metadata.get("tags", ())]
         assert [c.id in opened for c in cells] == [True, False]
         html = cells[0].outputs[0].data["text/html"]
@@ -22,14 +22,13 @@ def test_on_the_short_way_a_box_is_two_questions_and_the_others_are_folded():
 
 def test_an_answer_in_an_open_box_says_where_it_leads_into_a_fold():
     opened = {
-        book: {cell.id: cell for cell in minutes.thread(notebook)}
+        book: {cell.id: cell for cell in stored.open_thread(notebook.cells)}
         for book, notebook in BOOKS.items()
     }
     headings = {
-        (book, line.lstrip("# "))
+        (book, words)
         for book, thread in opened.items()
-        for cell in thread.values()
-        for line in re.findall(r"^#+ .*", cell.source, re.M)
+        for words in stored.headings(thread.values())
     }
     cells = [cell for thread in opened.values() for cell in thread.values()]
     boxes = [cell for cell in cells if "prediction" in cell.metadata.get("tags", ())]

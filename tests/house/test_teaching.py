@@ -4,9 +4,7 @@ A heading or a number of minutes that has changed fails here.
 """
 
 import re
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,19 +13,14 @@ from traitlets.config import Config
 import minutes
 import notebooks
 from mha_course import check
-from mha_course.pictures.panels import Heatmap, Scene
-from mha_lesson import pretrained
+from mha_course.base.notebook import headings, open_thread
+from mha_course.collection import cost
+from mha_course.collection.questions import questions
+from mha_course.explore import n06_heads, n13_models
+from mha_course.pictures.panels import Heatmap
 
 GUIDE = (notebooks.FOLDER / "TEACHING.md").read_text(encoding="utf-8")
 BOOKS = {path.stem[:2]: notebooks.read(path) for path in notebooks.paths()}
-
-
-def texts(book: str) -> str:
-    return "\n".join(c.source for c in BOOKS[book].cells if c.cell_type == "markdown")
-
-
-def headings(book: str) -> list[str]:
-    return [heading.strip() for heading in re.findall(r"^##+ (.*)$", texts(book), re.M)]
 
 
 def part(start: str, end: str) -> str:
@@ -45,14 +38,16 @@ def sections_named() -> list[tuple[str, str]]:
 
 
 def test_every_section_it_names_is_there():
-    stale = [(book, name) for book, name in sections_named() if name not in headings(book)]
+    stale = [
+        (book, name) for book, name in sections_named() if name not in headings(BOOKS[book].cells)
+    ]
     assert not stale, "\n".join(f"{book}: {name}" for book, name in stale)
     assert len(sections_named()) > 60
 
 
 def in_folds(book: str) -> set[str]:
     """Headings that stand in a second reading, and nowhere else."""
-    opened = {cell.id for cell in minutes.thread(BOOKS[book])}
+    opened = {cell.id for cell in open_thread(BOOKS[book].cells)}
     cells = [c for c in BOOKS[book].cells if c.cell_type == "markdown" and c.source[:1] == "#"]
     names = [(c.source.splitlines()[0].lstrip("# ").strip(), c.id in opened) for c in cells]
     return {name for name, _ in names} - {name for name, is_open in names if is_open}
@@ -73,253 +68,31 @@ def test_every_notebook_has_its_section():
 # --- what they will see -----------------------------------------------------------------------
 
 
-def scene(book: str, **state) -> Scene:
-    found = [
-        p.stem for p in (Path(notebooks.FOLDER.parent) / "mha_course/explore").glob(f"n{book}_*")
+@cache
+def of_pictures() -> dict[str, str]:
+    """Of three notebooks, what only a moving picture tells."""
+    models = [n13_models.scene(model, 1).caption for model in n13_models.published()]
+    means = [
+        np.mean([np.max(p.values, -1) for p in n06_heads.scene(h).flat() if isinstance(p, Heatmap)])
+        for h in (1, 12)
     ]
-    return import_module(f"mha_course.explore.{found[0]}").scene(**state)
+    gigabytes = cost.core_bytes(4096, 512, 8, "explicit") / 1e9
+    return {
+        "06": f"{means[0]:.2f} {means[1]:.2f}",
+        "09": f"{gigabytes:.2f}",
+        "13": re.sub(r"([\d.]+)kB", lambda m: f"{float(m[1]) / 1000:.2f}MB", " ".join(models)),
+    }
 
 
-def values(panel) -> np.ndarray:
-    return np.asarray(panel.values, dtype=float)
-
-
-def titled(shown: Scene, start: str) -> list:
-    """The panels whose title begins so."""
-    panels = [panel for row in shown.panels for panel in row]
-    return [panel for panel in panels if panel.title.startswith(start)]
-
-
-def block(name: str, **state) -> np.ndarray:
-    """A block of the whole computation."""
-    [flow] = scene("00", **state).flat()
-    return values(flow.blocks[name])
-
-
-def by_hand_weights(keys: np.ndarray) -> np.ndarray:
-    given = {"example": "by hand", "until": "attention", "step": "softmax"}
-    scores = block("q", **given) @ keys / 2**0.5
-    return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-
-
-def only_token_0_stays() -> None:
-    given = {"example": "by hand", "until": "attention", "step": "softmax"}
-    keys = block("k", **given)  # a column for each token
-    before, moved = by_hand_weights(keys), keys.copy()
-    np.testing.assert_allclose(before, block("weights", **given), atol=1e-6)
-    moved[1, 2] += 1
-    stays = np.isclose(by_hand_weights(moved), before).all(axis=-1)
-    assert stays.tolist() == [True, False, False]
-    assert block("q", **given)[0].tolist() == [1, 0]
-
-
-def values_make_no_weight() -> None:
-    given = {"example": "by hand", "until": "attention", "step": "weights · V"}
-    weights = by_hand_weights(block("k", **given))  # without V
-    np.testing.assert_allclose(block("weights", **given), weights, atol=1e-6)
-    np.testing.assert_allclose(block("context", **given), weights @ block("v", **given), 1e-6)
-
-
-def it_takes_most_from_creek() -> None:
-    [flow] = scene("00").flat()
-    words = list(flow.words)
-    row = np.stack([block("weights", head=i)[words.index("it")] for i in range(12)])
-    first = [words[i] for i in row.argmax(-1)]
-    assert [i for i, word in enumerate(first) if word == "creek"] == [1]
-    assert f"{row[1].max():.2f}" == "0.85" and first.count("[CLS]") == 8
-
-
-def first_and_last_row() -> None:
-    for head in range(12):
-        free, masked = (block("weights", head=head, causal=c) for c in (False, True))
-        assert masked[0, 0] == 1 and not masked[0, 1:].any()
-        stays = np.isclose(free, masked, atol=1e-6).all(axis=-1)
-        assert stays.tolist() == [False] * (len(free) - 1) + [True]
-
-
-def moved_at_contiguous() -> None:
-    memory = import_module("mha_course.explore.n03_memory")
-    x = memory.right_way(3, 2, 3)
-    kept = [step for step in memory.STEPS if x[step].data_ptr() == x[memory.STEPS[0]].data_ptr()]
-    assert memory.STEPS[len(kept)] == "contiguous" and kept == list(memory.STEPS[: len(kept)])
-
-
-def after_permute() -> None:
-    """Two heads of three: a0 a1 a2 | a3 a4 a5 | b0 …: letters are tokens."""
-    memory = import_module("mha_course.explore.n03_memory")
-    x = memory.right_way(3, 2, 3)
-    strip, heads = x[memory.STEPS[0]].flatten().tolist(), x["permute"]
-    a2, b0 = strip[2], strip[6]
-    assert strip[3] == heads.flatten(0, -3)[1].flatten()[0]  # a3 belongs to head 1
-    in_head_0 = heads.flatten(0, -3)[0].flatten().tolist()
-    assert in_head_0[in_head_0.index(a2) + 1] == b0
-
-
-def masks(sequence: int, **state) -> tuple[np.ndarray, np.ndarray]:
-    """(mask, weights) as the picture shows them."""
-    module = import_module("mha_course.explore.n04_masks")
-    maps = [p for row in module.scene(**state).panels for p in row if isinstance(p, Heatmap)]
-    blocked = module.scene(**{**state, "convention": module.BLOCKED})
-    hidden = [p for row in blocked.panels for p in row if isinstance(p, Heatmap)]
-    weights = values(maps[3 * sequence + 2])
-    return ~(values(hidden[3 * sequence + 2]) > 0), weights
-
-
-def read_as_keep() -> None:
-    for sequence in (0, 1):
-        mask, weights = masks(sequence, convention="True = keep")
-        assert (weights[~mask] == 0).all() and np.isfinite(weights).all()
-        empty = [i for i, row in enumerate(weights) if not row.any()]
-        assert empty == ([len(weights) - 1] if sequence == 0 else [])
-
-
-def added() -> None:
-    pairs = [masks(sequence, convention="0 and 1, added") for sequence in (0, 1)]
-    blocked = np.concatenate([weights[mask] for mask, weights in pairs])
-    others = np.concatenate([weights[~mask] for mask, weights in pairs])
-    assert (blocked > 0).all() and (others > 0).all()
-    assert (f"{blocked.mean():.2f}", f"{others.mean():.2f}") == ("0.21", "0.12")
-    assert min(weights[t][mask[t]].sum() for mask, weights in pairs for t in range(5)) < 0.5
-
-
-def lengths() -> np.ndarray:
-    return values(titled(scene("05"), "how much")[0])
-
-
-def writes_against() -> None:
-    *writes, total = lengths()
-    ratios = np.sum(writes, axis=0) / total
-    assert (f"{ratios.min():.1f}", f"{ratios.max():.1f}") == ("2.5", "3.6")
-
-
-def head_9() -> None:
-    writes = import_module("mha_course.explore.n05_head_writes")._writes(12)
-    full = writes.sum(dim=0).norm()
-    away = [float(w.norm() / full) for w in writes]
-    assert away.index(max(away)) == 9 and round(max(away), 2) == 0.5
-    assert "50%" in scene("05", h=12, on=tuple(i != 9 for i in range(12))).caption
-
-
-def loudest_wins() -> None:
-    for h, mean in ((1, "0.98"), (12, "0.58")):
-        maps = [p for row in scene("06", h=h).panels for p in row if isinstance(p, Heatmap)]
-        assert f"{np.mean([values(m).max(-1).mean() for m in maps]):.2f}" == mean
-
-
-def roles_of_heads() -> None:
-    try:
-        pretrained.weights_path()
-    except Exception as error:
-        pytest.skip(str(error))
-    best = {}
-    every = np.stack([
-        np.stack([values(p) for p in scene("08", layer=layer).flat() if p.bare])
-        for layer in range(6)
-    ])  # fmt: skip
-    n = every.shape[-1]
-    inner = range(1, n)
-    best["previous"] = every[:, :, inner, range(n - 1)].mean(-1)
-    best["next"] = every[:, :, range(n - 1), inner].mean(-1)
-    best["[CLS]"] = every[:, :, :, 0].mean(-1)
-    where = {k: divmod(int(v.argmax()), 12) for k, v in best.items()}
-    assert where == {"previous": (0, 2), "next": (1, 8), "[CLS]": (4, 5)}
-
-
-def slow_pairs() -> None:
-    slow = {}
-    for base in (10_000, 1_000_000):
-        [bars] = titled(scene("10", distance=16, d_k=16, base=base), "tokens for a full turn")
-        slow[base] = values(bars)[values(bars) > 10 * 16]
-    assert [len(turns) for turns in slow.values()] == [5, 6] and round(slow[10_000].min()) == 199
-
-
-def sharing_keeps_scores() -> None:
-    for h_kv in (1, 2, 4):
-        said = scene("11", T=8, h=4, h_kv=h_kv, window="none", step=7).caption
-        assert " 32 scores" in said and f" {7 * h_kv} rows of keys" in said
-
-
-def h_costs_bytes() -> None:
-    from mha_course.collection.cost import core_bytes, flops
-
-    assert flops(1024, 512, 1) == flops(1024, 512, 16)
-    assert core_bytes(1024, 512, 16, "explicit") > 10 * core_bytes(1024, 512, 1, "explicit")
-    one, most = (titled(scene("09", h=h), "time")[0] for h in (1, 16))
-    assert max(most.lines["explicit, predicted"]) > max(one.lines["explicit, predicted"])
-
-
-def guesses_say(**choices: str) -> Callable[[], None]:
-    """These choices are right in the stored boxes."""
-
-    def say() -> None:
-        boxes = [c.outputs[0].data["text/html"] for book in BOOKS.values() for c in book.cells
-                 if "prediction" in c.metadata.get("tags", ())]  # fmt: skip
-        for name, label in choices.items():
-            verdict = rf'name="{name}"><summary>{label}</summary>.*?<strong>(.*?)</strong>'
-            assert re.search(verdict, "".join(boxes), re.S)[1] == "Right."
-
-    return say
-
-
-# Row by row of each notebook's tables: the results that stand there, and what computes them; None
-# for what is trained (nbval compares 07's own words), the class's own, or what test_predict.py
-# computes.
-ROWS: dict[str, list[tuple[str, Callable[[], None] | None]]] = {
-    "01": [
-        ("Token 0", only_token_0_stays),
-        ("None", values_make_no_weight),
-        ("head 1, .85, eight", it_takes_most_from_creek),
-        ("32", None),
-        (".16, .53", None),  # to two digits in test_claims_01.py
-        ("", None),
-    ],
-    "02": [("None", guesses_say(projections_tied="neither"))],
-    "03": [
-        ("`contiguous`", moved_at_contiguous),
-        ("", guesses_say(memory_one="none")),
-        ("a3, head 1, b0", after_permute),
-    ],
-    "04": [
-        ("zero", guesses_say(masks_empty="rows of zeros")),
-        ("sequence 0", read_as_keep),
-        (".21, .12", added),
-    ],
-    "05": [("2.5 to 3.6", writes_against), ("head 9", head_9)],
-    "06": [
-        ("first, last", first_and_last_row),
-        ("Two", None),
-        (".98, .58", loudest_wins),
-    ],
-    "07": [("", None), ("", None)],
-    "08": [
-        ("Layer 0 head 2, layer 1 head 8, layer 4 head 5", roles_of_heads),
-        ("", None),
-    ],
-    "09": [
-        ("4,096", guesses_say(cost_gigabyte="4,096", cost_width="not at all")),
-        ("bytes", h_costs_bytes),
-    ],
-    "10": [
-        ("Five", slow_pairs),
-        ("Six", slow_pairs),
-        ("", guesses_say(rotation_rises="it rises")),
-    ],
-    "11": [
-        ("Twelve scores, two rows", guesses_say(cache_scores="12", cache_rows="2")),
-        ("32 scores, seven rows", sharing_keeps_scores),
-        ("held", sharing_keeps_scores),
-    ],
-    "12": [
-        ("B", guesses_say(review_b="merge it")),
-        ("Lowest", None),
-        ("None", guesses_say(finds_scale="none")),
-    ],
-    "13": [
-        ("Qwen3-Next", guesses_say(models_first="Qwen3-Next 80B-A3B")),
-        ("640", guesses_say(models_rows="640")),
-        ("E2B", guesses_say(models_reused="Gemma 4 E2B")),
-    ],
-}
+def shown(book: str) -> str:
+    """All that a notebook says and gives, and what is said of a guess made in it."""
+    cells = BOOKS[book].cells
+    given = [o.get("data", {}) for cell in cells for o in cell.get("outputs", ())]
+    html = (re.sub(r'base64,[^"]*', "", data.get("text/html", "")) for data in given)
+    choices = (c for q in questions().values() for c in q.choices.values())
+    guesses = (c.says for c in choices if c.notebook == book)
+    told = [*(c.source for c in cells), *(data.get("text/plain", "") for data in given)]
+    return " ".join([of_pictures().get(book, ""), *told, *html, *guesses])
 
 
 def rows(book: str) -> list[str]:
@@ -331,15 +104,17 @@ def rows(book: str) -> list[str]:
 
 
 @pytest.mark.parametrize("book", BOOKS)
-def test_what_they_will_see_is_what_is_computed(book):
-    for row, (results, computed) in zip(rows(book), ROWS.get(book, []), strict=True):
-        assert all(result in row for result in results.split(", ")), row
-        if computed:
-            computed()
+def test_what_they_will_see_stands_in_the_notebook(book):
+    """Its numbers: there they are computed whenever the notebook runs."""
+    text = shown(book)
+    for row in rows(book):
+        for number in re.findall(r"(?<![\w.])(?:\d[\d,]*\.?\d*|\.\d+)", row):
+            said = re.escape(number.rstrip(".,"))
+            assert re.search(rf"(?<![\w.])0?{said}(?!\d)", text), f"{number}: {row}"
 
 
 def test_the_questions_to_be_answered_in_words_are_the_banks():
-    assert notebooks.with_questions_in_words(GUIDE) == GUIDE
+    assert notebooks.with_questions_in_words(GUIDE) == GUIDE == notebooks.with_the_exercises(GUIDE)
     row = r"^\| (\d\d) \| ([^|]+) \| [^|]+ \| [^|]+ \|$"
     rows = re.findall(row, GUIDE.split("### In words\n")[1].split("\n### ")[0], re.M)
     assert [row[0] for row in rows] == [book for book in BOOKS for _ in range(2)]
@@ -420,7 +195,9 @@ def test_no_session_is_longer_than_its_plan_says(title):
 @pytest.mark.parametrize("title", WHOLE_WAYS)  # for 90, 60 and 45 minutes, and for everything
 def test_a_plan_leaves_nothing_out_and_takes_nothing_twice(title):
     everything = title.startswith("Everything")
-    cells = {b: n.cells if everything else minutes.thread(n) for b, n in BOOKS.items() if b > "00"}
+    cells = {
+        b: n.cells if everything else open_thread(n.cells) for b, n in BOOKS.items() if b > "00"
+    }
     parts = [part for books, _ in PLANS[title] for part in minutes.PART.findall(books)]
     taken = [cell.id for book, *at, _ in parts for cell in minutes.between(cells[book], *at)]
     assert taken == [cell.id for book in cells for cell in cells[book]] and len(WHOLE_WAYS) == 4
@@ -430,7 +207,9 @@ def test_a_plan_leaves_nothing_out_and_takes_nothing_twice(title):
 def test_each_session_holds_what_learners_do_and_fills_its_time(title):
     for books, total in PLANS[title]:
         parts = minutes.PART.findall(books)
-        cells = [c for b, *at, _ in parts for c in minutes.between(minutes.thread(BOOKS[b]), *at)]
+        cells = [
+            c for b, *at, _ in parts for c in minutes.between(open_thread(BOOKS[b].cells), *at)
+        ]
         folds = [c for b, *_, also in parts for c in minutes.fold(BOOKS[b], also)]
         assert all(bool(also) <= bool(minutes.fold(BOOKS[b], also)) for b, *_, also in parts), books
         does = [
@@ -443,7 +222,7 @@ def test_what_is_asked_aloud_is_counted_at_a_cell_that_is_open():
     """Each table names an explorer's call or a heading, and a lesson takes longer for it."""
     for section in GUIDE.split("### "):
         for table in minutes.QUESTION_TABLE.findall(section):
-            cells = minutes.thread(BOOKS[section[:2]])
+            cells = open_thread(BOOKS[section[:2]].cells)
             more = minutes.in_class(cells, [table]) - minutes.in_class(cells, [])
             assert more == pytest.approx(minutes.ALOUD * table[1].count("\n")) and more > 1, table
     assert GUIDE.count("| ask before") == len(minutes.QUESTION_TABLE.findall(GUIDE))
@@ -453,7 +232,7 @@ def test_what_a_plan_may_drop_takes_as_long_as_it_says():
     asked = r"(\d\d) from\s\*([^*]+)\*\s?on \((\d+) minutes"
     found = re.findall(asked, part("## Plans", "## Predict, then look"))
     for book, heading, said in found:
-        cells = minutes.between(minutes.thread(BOOKS[book]), heading, "")
+        cells = minutes.between(open_thread(BOOKS[book].cells), heading, "")
         aloud = minutes.QUESTION_TABLE.findall(GUIDE.partition(f"### {book} ")[2].split("### ")[0])
         assert round(minutes.in_class(cells, aloud)) == int(said), heading
     assert found

@@ -23,7 +23,8 @@ function norm(x, gain, bias) {
 function gelu(x) {
   for (let i = 0; i < x.length; i++) {
     const z = Math.abs(x[i]) * Math.SQRT1_2, t = 1 / (1 + 0.3275911 * z);
-    const tail = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t * Math.exp(-z * z);
+    const tail = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t
+      * Math.exp(-z * z);
     x[i] *= x[i] < 0 ? tail / 2 : 1 - tail / 2;
   }
   return x;
@@ -33,7 +34,8 @@ function gelu(x) {
 function cut(weights, T, cuts) {
   const each = (one, n) => (one === null ? Array.from({ length: n }, (_, i) => i) : [one]);
   for (const [, head, row, column] of cuts)
-    for (const i of each(head, h)) for (const r of each(row, T)) for (const c of each(column, T)) weights[(i * T + r) * T + c] = 0;
+    for (const i of each(head, h)) for (const r of each(row, T)) for (const c of each(column, T)) weights[(i * T + r)
+      * T + c] = 0;
 }
 
 // `linear(x, name)` multiplies rows by a layer's matrix and adds its bias; `tensor(name)` has the other numbers.
@@ -58,7 +60,8 @@ export class Encoder {
 
   // Weights (h, T, T), and what they are weights of: Q, K and V side by side, (T, 3 · d_model).
   attend(x, l) {
-    const T = x.length / d_model, qkv = this.linear(x, `layers.${l}.attention.w_qkv`), weights = new Float32Array(h * T * T);
+    const T = x.length / d_model, qkv = this.linear(x, `layers.${l}.attention.w_qkv`),
+      weights = new Float32Array(h * T * T);
     for (let head = 0; head < h; head++) for (let r = 0; r < T; r++) {
       const row = weights.subarray((head * T + r) * T, (head * T + r + 1) * T), q = 3 * d_model * r + d_k * head;
       for (let c = 0; c < T; c++) {
@@ -76,7 +79,8 @@ export class Encoder {
   mix({ T, qkv, weights }) {
     const context = new Float32Array(T * d_model);
     for (let head = 0; head < h; head++) for (let r = 0; r < T; r++) for (let c = 0; c < T; c++) {
-      const weight = weights[(head * T + r) * T + c], to = d_model * r + d_k * head, v = 3 * d_model * c + 2 * d_model + d_k * head;
+      const weight = weights[(head * T + r) * T + c], to = d_model * r + d_k * head,
+        v = 3 * d_model * c + 2 * d_model + d_k * head;
       for (let i = 0; i < d_k; i++) context[to + i] += weight * qkv[v + i];
     }
     return context;
@@ -84,7 +88,8 @@ export class Encoder {
 
   // What comes after a layer's heads, for each row alone: W^O, x, norm, feed-forward, x, norm.
   write(x, context, l) {
-    const of = (name) => this.tensor(`layers.${l}.${name}`), linear = (rows, name) => this.linear(rows, `layers.${l}.${name}`);
+    const of = (name) => this.tensor(`layers.${l}.${name}`),
+      linear = (rows, name) => this.linear(rows, `layers.${l}.${name}`);
     const between = norm(add(linear(context, "attention.w_o"), x), of("norm_1.weight"), of("norm_1.bias"));
     const wide = gelu(linear(between, "widen"));
     return norm(add(linear(wide, "narrow"), between), of("norm_2.weight"), of("norm_2.bias"));
@@ -103,7 +108,8 @@ export class Encoder {
     const whole = this.mix({ T, qkv, weights });
     for (let c = 0; c < T; c++) {
       put(c, x, whole);
-      const weight = weights[(head * T + row) * T + c], to = c * d_model + d_k * head, v = 3 * d_model * c + 2 * d_model + d_k * head;
+      const weight = weights[(head * T + row) * T + c], to = c * d_model + d_k * head,
+        v = 3 * d_model * c + 2 * d_model + d_k * head;
       for (let i = 0; i < d_k; i++) contexts[to + i] -= weight * qkv[v + i];
     }
     const after = this.write(rows, contexts, l);

@@ -8,7 +8,8 @@ const ENDS = ["[CLS]", "[SEP]"], LONGEST = 10;
 // The largest weight between words, as [link, weight].
 function largest(labels, weights) {
   const T = labels.length, word = (i) => !ENDS.includes(labels[i]);
-  const top = [...weights.keys()].filter((i) => word(Math.floor(i / T)) && word(i % T)).reduce((a, b) => (weights[b] > weights[a] ? b : a));
+  const top = [...weights.keys()].filter((i) => word(Math.floor(i / T)) && word(i % T))
+    .reduce((a, b) => (weights[b] > weights[a] ? b : a));
   return [`${labels[Math.floor(top / T)]} → ${labels[top % T]}`, number(weights[top], 2)];
 }
 
@@ -22,7 +23,8 @@ export function headsScene(places, sentence, { layer, head, hide_ends: hidden },
   };
   const labels = kept.map((t) => sentence.labels[t]), titled = (text) => text?.replace(/^layer 0,/, `layer ${layer},`);
   const word = (label) => (/^\d\d –/.test(label) ? sentence.labels[parseInt(label, 10)] : label);
-  const written = (label) => (word(label) === label || word(label).length <= LONGEST ? word(label) : `${word(label).slice(0, LONGEST - 1)}…`);
+  const written = (label) =>
+    (word(label) === label || word(label).length <= LONGEST ? word(label) : `${word(label).slice(0, LONGEST - 1)}…`);
   const marks = scene.marks.map((m) => {
     if (m.kind === "text") return { ...m, text: titled(written(m.text)) };
     if (!("values" in m)) return m;

@@ -9,7 +9,8 @@ const WIDE = 4 * d_model; // the feed-forward's
 const fours = (n) => Math.ceil(n / 4) * 4;
 
 export class Model {
-  // `about` is what mha_course.pages.published says: the folder, its parts with their tensors, how many words a shard has.
+  // `about` is what mha_course.pages.published says: the folder, its parts with their tensors, how many words a
+  // shard has.
   constructor(about, wasm) {
     Object.assign(this, { about, wasm, memory: new Memory(about.parts), shards: new Map(), ready: false });
     this.missing = new Set(["vocabulary", ...Object.keys(about.parts)]);
@@ -29,7 +30,8 @@ export class Model {
       this.missing.delete(name);
       progress(1 - this.missing.size / this.total);
     }));
-    for (const { reason } of all) if (reason) throw reason; // only now: what is still on its way shall not be asked for twice
+    // only now: what is still on its way shall not be asked for twice
+    for (const { reason } of all) if (reason) throw reason;
     this.encoder = new Encoder((x, name) => this.linear(x, name), (name) => this.tensor(name));
     this.ready = true;
   }
@@ -50,7 +52,8 @@ export class Model {
 
   // The shards of these ids that are not there yet, or all of them: then no sentence needs the network.
   words(ids = Array.from({ length: this.tokenizer.pieces.length }, (_, id) => id), progress = () => {}) {
-    const shards = [...new Set(ids.map((id) => Math.floor(id / this.about.shard)))].filter((shard) => !this.shards.has(shard));
+    const shards = [...new Set(ids.map((id) => Math.floor(id / this.about.shard)))]
+      .filter((shard) => !this.shards.has(shard));
     let done = 0;
     return Promise.all(shards.map(async (shard) => {
       this.shards.set(shard, widen(await this.file(`words-${shard}`)));
@@ -60,10 +63,12 @@ export class Model {
 
   // What enters the first layer, (T, d_model). Its words are there.
   embed(ids) {
-    const sums = new Float32Array(ids.length * d_model), [positions, segments] = ["positions", "segments"].map((name) => this.tensor(name));
+    const sums = new Float32Array(ids.length * d_model),
+      [positions, segments] = ["positions", "segments"].map((name) => this.tensor(name));
     ids.forEach((id, t) => {
       const words = this.shards.get(Math.floor(id / this.about.shard)), from = (id % this.about.shard) * d_model;
-      for (let c = 0; c < d_model; c++) sums[t * d_model + c] = words[from + c] + positions[t * d_model + c] + segments[c];
+      for (let c = 0; c < d_model; c++) sums[t * d_model + c] =
+        words[from + c] + positions[t * d_model + c] + segments[c];
     });
     return this.encoder.embed(sums);
   }
@@ -73,7 +78,8 @@ export class Model {
     const ids = this.tokenizer.encode(text), unknown = this.tokenizer.ids.get("[UNK]");
     if (ids.length <= 2) throw new Error("Type a sentence: there is no word in the field.");
     if (ids.length > most) throw new Error(`The sentence has ${ids.length} tokens; at most ${most} can be shown.`);
-    if (ids.slice(1, -1).every((id) => id === unknown)) throw new Error("The model knows no word of this sentence: it was made for English.");
+    if (ids.slice(1, -1).every((id) =>
+      id === unknown)) throw new Error("The model knows no word of this sentence: it was made for English.");
     return ids;
   }
 
@@ -102,7 +108,8 @@ export class Sentence {
   constructor(model, text, ids) {
     Object.assign(this, { model, text, ids, T: ids.length, effectsOf: new Map() });
     this.tokens = ids.map((id) => model.tokenizer.pieces[id]);
-    this.labels = this.tokens.map((token, t) => token.replace(/^##/, "-") + (this.tokens[t + 1]?.startsWith("##") ? "-" : ""));
+    this.labels = this.tokens.map((token, t) =>
+      token.replace(/^##/, "-") + (this.tokens[t + 1]?.startsWith("##") ? "-" : ""));
     this.all = model.encoder.run(model.embed(ids));
     this.last = this.all.states.at(-1);
   }
@@ -121,7 +128,8 @@ export class Sentence {
   async effects(layer, head, row) {
     const key = this.asked = `${layer} ${head} ${row}`;
     if (!this.effectsOf.has(key)) {
-      const cut = await this.model.encoder.eachCut(this.all.states, layer, head, row, () => pause().then(() => this.asked === key));
+      const cut = await this.model.encoder.eachCut(this.all.states, layer, head, row,
+        () => pause().then(() => this.asked === key));
       if (!cut) return null;
       this.effectsOf.set(key, moves(this.last.subarray(row * d_model, (row + 1) * d_model), cut));
     }

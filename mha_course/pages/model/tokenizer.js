@@ -3,13 +3,15 @@
 export const MOST = 128; // tokens: the pages have no more positions
 
 const SPECIAL = /(\[(?:PAD|UNK|CLS|SEP|MASK)\])/; // written in a text, they are themselves
-const IDEOGRAPH = /[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u{20000}-\u{2a6df}\u{2a700}-\u{2b73f}\u{2b740}-\u{2b81f}\u{2b820}-\u{2ceaf}\u{2f800}-\u{2fa1f}]/gu;
+const IDEOGRAPH = RegExp("[\\u4e00-\\u9fff\\u3400-\\u4dbf\\uf900-\\ufaff\\u{20000}-\\u{2a6df}\\u{2a700}-\\u{2b73f}"
+  + "\\u{2b740}-\\u{2b81f}\\u{2b820}-\\u{2ceaf}\\u{2f800}-\\u{2fa1f}]", "gu");
 const OTHER = /(?![\t\n\r])[\p{Cc}\p{Cf}\p{Co}\ufffd]/gu; // no signs that are seen
 const PUNCTUATION = /[\p{P}$+<=>^`|~]/gu; // each mark is a word of its own
 
 // Sign by sign: of a whole word, a sigma at its end would become another letter.
 const lower = (text) => Array.from(text, (sign) => sign.toLowerCase()).join("");
-const words = (text) => lower(text.replace(OTHER, "").replace(IDEOGRAPH, " $& ").normalize("NFD").replace(/\p{Mn}/gu, ""))
+const words = (text) =>
+  lower(text.replace(OTHER, "").replace(IDEOGRAPH, " $& ").normalize("NFD").replace(/\p{Mn}/gu, ""))
   .replace(PUNCTUATION, " $& ").split(/\s+/).filter(Boolean);
 
 export class Tokenizer {
@@ -21,7 +23,8 @@ export class Tokenizer {
 
   // The ids of a text, those of [CLS] and [SEP] around it.
   encode(text) {
-    const inside = text.split(SPECIAL).flatMap((part, i) => (i % 2 ? [part] : words(part).flatMap((word) => this.split(word))));
+    const inside = text.split(SPECIAL).flatMap((part, i) =>
+      (i % 2 ? [part] : words(part).flatMap((word) => this.split(word))));
     return ["[CLS]", ...inside, "[SEP]"].map((piece) => this.ids.get(piece));
   }
 

@@ -1,4 +1,5 @@
-// The field for a sentence of one's own, beside the offered ones of an explorer. Nothing is fetched before a button asks.
+// The field for a sentence of one's own, beside the offered ones of an explorer. Nothing is fetched before a button
+// asks.
 
 import { unpack } from "../../pictures/states.js";
 import { bytesOfFile } from "./files.js";
@@ -40,7 +41,8 @@ export class Typed {
     const get = async (asked) => {
       if (!(await waits((progress) => model.open(progress), "Try once more"))) return;
       button.textContent = `Get every word, ${megabytes(about.all - about.bytes)}: then no network is needed`;
-      button.onclick = async () => { if (await waits((progress) => model.words(undefined, progress), button.textContent)) button.remove(); };
+      button.onclick = async () =>
+        { if (await waits((progress) => model.words(undefined, progress), button.textContent)) button.remove(); };
       this.field(explorer, status, button, asked);
     };
     button.onclick = () => get(true);
@@ -50,8 +52,10 @@ export class Typed {
 
   // The field itself. `explorer.place` gets it; the last sentence that is typed is shown, however fast one types.
   field(explorer, status, button, asked) {
-    const { all, at } = explorer.controls, k = all.findIndex(({ key }) => key === "text"), chosen = () => all[k].labels[at(k)];
-    const input = make("input", { type: "text", value: explorer.text ?? chosen(), placeholder: "your own sentence", autocomplete: "off" });
+    const { all, at } = explorer.controls, k = all.findIndex(({ key }) => key === "text"),
+      chosen = () => all[k].labels[at(k)];
+    const input = make("input",
+      { type: "text", value: explorer.text ?? chosen(), placeholder: "your own sentence", autocomplete: "off" });
     input.setAttribute("aria-label", "your own sentence");
     let latest = "", timer = 0, offered = chosen();
     const take = async () => {

@@ -33,9 +33,11 @@ async function search(query, list, status) {
   const hits = all
     .map((s) => ({ s, title: s.title.toLowerCase(), text: s.text.toLowerCase() }))
     .filter(({ title, text }) => wanted.every((w) => title.includes(w) || text.includes(w)))
-    .sort((a, b) => wanted.filter((w) => b.title.includes(w)).length - wanted.filter((w) => a.title.includes(w)).length);
+    .sort((a, b) => wanted.filter((w) => b.title.includes(w)).length - wanted.filter((w) => a.title.includes(w))
+      .length);
   list.replaceChildren(...hits.slice(0, 20).map(({ s, text }) => {
-    const item = document.createElement("li"), link = document.createElement("a"), around = document.createElement("span");
+    const item = document.createElement("li"), link = document.createElement("a"),
+      around = document.createElement("span");
     link.href = `${s.page}.html#${s.id}`;
     link.textContent = s.title;
     const at = Math.max(0, text.indexOf(wanted[0]) - 40);
@@ -61,14 +63,17 @@ document.addEventListener("mha-mounted", ({ detail }) => {
   const own = ["word", "cuts", "share"].filter((key) => given.has(key)).map((key) => [key, JSON.parse(given.get(key))]);
   detail.restored = () => {
     const { state } = view.cut ?? {}, then = { ...state, ...Object.fromEntries(own) };
-    if (own.length && state && state.text === (text ?? state.text) && view.cut.knows(then.cuts)) { view.cut.state = then; own.length = 0; }
+    if (own.length && state && state.text === (text ?? state.text) && view.cut.knows(then.cuts)) {
+      view.cut.state = then; own.length = 0; }
   };
   requestAnimationFrame(detail.restored);
   const write = () => {
-    const seen = all.map(({ key, labels }, k) => [key, labels[at(k)]]), { text, word, cuts, share } = view.cut?.state ?? {};
+    const seen = all.map(({ key, labels }, k) => [key, labels[at(k)]]),
+      { text, word, cuts, share } = view.cut?.state ?? {};
     const more = view.cut ? { word, cuts: JSON.stringify(cuts), share } : {};
     const typed = text ?? detail.typed;
-    history.replaceState(null, "", `#${el.id}?${new URLSearchParams({ ...Object.fromEntries(seen), ...(typed ? { text: typed } : {}), ...more })}`);
+    history.replaceState(null, "",
+      `#${el.id}?${new URLSearchParams({ ...Object.fromEntries(seen), ...(typed ? { text: typed } : {}), ...more })}`);
   };
   el.addEventListener("mha-moved", write);
   el.addEventListener("mha-state", write);
@@ -94,7 +99,8 @@ document.addEventListener("DOMContentLoaded", () => {
   const load = (name) => load[name] ??= new Promise((done) => {
     document.head.append(Object.assign(document.createElement("script"), { src: `${name}.js`, onload: done }));
   });
-  const near = new IntersectionObserver((entries) => entries.filter((e) => e.isIntersecting).forEach(async ({ target }) => {
+  const near = new IntersectionObserver((entries) =>
+    entries.filter((e) => e.isIntersecting).forEach(async ({ target }) => {
     near.unobserve(target);
     await load("explore");
     load(target.id);
@@ -107,7 +113,8 @@ document.addEventListener("DOMContentLoaded", () => {
   // on paper the folded code is open, since texts speak of it
   const folded = () => document.querySelectorAll(".folded:not([open])");
   addEventListener("beforeprint", () => folded().forEach((fold) => { fold.open = fold.paper = true; }));
-  addEventListener("afterprint", () => document.querySelectorAll(".folded").forEach((fold) => { if (fold.paper) fold.open = fold.paper = false; }));
+  addEventListener("afterprint", () => document.querySelectorAll(".folded")
+    .forEach((fold) => { if (fold.paper) fold.open = fold.paper = false; }));
 
   // a button among the controls of the first page's picture takes the next step
   const next = document.querySelector("button.next");
@@ -128,7 +135,8 @@ document.addEventListener("DOMContentLoaded", () => {
       if (bottom > innerHeight && height <= innerHeight) explorer.scrollIntoView();
     });
   };
-  if (next) new MutationObserver(addButton).observe(document.getElementById("main"), { childList: true, subtree: true });
+  if (next) new MutationObserver(addButton)
+    .observe(document.getElementById("main"), { childList: true, subtree: true });
 
   // what is far away waits until the window has been seen; then it is laid out in idle moments
   const waiting = [...document.querySelectorAll("#main > *")];
