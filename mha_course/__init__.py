@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mha_course import check, explore
-    from mha_course.cells import selfcheck
+    from mha_course.cells import selfcheck, writing
     from mha_course.cells.claims import Claim
     from mha_course.cells.predictions import predict
     from mha_course.collection import cost, runs, shipped
+    from mha_course.collection.kept import kept
     from mha_course.comparison.compare import compare
     from mha_course.pictures.figures import show
     from mha_course.pictures.panels import Bars, Curve, Heatmap, Scene, Table, Tiles, Words
@@ -29,17 +30,20 @@ __all__ = [
     "compare",
     "cost",
     "explore",
+    "kept",
     "predict",
     "runs",
     "selfcheck",
     "shipped",
     "show",
+    "writing",
 ]
 
 _PANELS = ("Bars", "Curve", "Heatmap", "Scene", "Table", "Tiles", "Words")
 _HOMES = dict.fromkeys(_PANELS, "pictures.panels") | {
     "Claim": "cells.claims",
     "compare": "comparison.compare",
+    "kept": "collection.kept",
     "predict": "cells.predictions",
     "show": "pictures.figures",
 }
@@ -49,6 +53,7 @@ _MODULES = {
     "runs": "collection.runs",
     "selfcheck": "cells.selfcheck",
     "shipped": "collection.shipped",
+    "writing": "cells.writing",
 }
 
 

