@@ -225,7 +225,7 @@ def uniform(seed: int):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("temperature", "seed"), [(0, 0), (1, 3), (1.7, 4)])
+@pytest.mark.parametrize(("temperature", "seed"), [(0, 0), (0.5, 3), (0.8, 4)])
 def test_it_writes_what_torch_writes_from_the_same_draws(tab, folder, model, temperature, seed):
     page = tab(offline=True)
     page.goto((folder / "index.html").as_uri())
@@ -240,6 +240,9 @@ def test_it_writes_what_torch_writes_from_the_same_draws(tab, folder, model, tem
         else:
             far = (scores / temperature).softmax(0).double().cumsum(0) > next(draws)
             text.append(int(far.int().argmax()))
+        if text[-1] < 17:  # special ones end it
+            text.pop()
+            break
         ids.append(text[-1])
     assert written == model.tokenizer.decode(text, skip_special_tokens=False)
 
@@ -268,12 +271,18 @@ def test_a_lost_network_is_said_and_what_came_is_not_asked_for_again(tab, folder
 
     def route(way) -> None:
         asked.append(way.request.url.rsplit("/", 1)[1])
-        way.abort() if lost and len(asked) > 12 else way.continue_()
+        if asked.count("layer-1.js") == 1 and asked[-1] == "layer-1.js":
+            way.fulfill(body="<!doctype html><title>Your password, please</title>")
+        elif lost and len(asked) > 12:
+            way.abort()
+        else:
+            way.continue_()
 
     page.route("**/model-*/*", route)
     told = page.evaluate(ASK, {"prompt": FRANCE})
     assert told[-1]["kind"] == "error" and told[-1]["again"] and "network" in told[-1]["text"]
     came, lost = asked[:12], False
+    assert asked.count("layer-1.js") == 2
     asked.clear()
     assert page.evaluate(ASK, {"prompt": FRANCE})[-1]["kind"] == "done"
     assert not {*asked} & {*came}
@@ -346,7 +355,7 @@ def private(process: Path) -> float:
 def test_what_cannot_be_gone_on_with_says_why(tab, folder):
     page = tab(offline=True)
     page.goto((folder / "index.html").as_uri())
-    for text, said in (("", "no word"), ("word " * 225, "225 tokens; at most 224")):
+    for text, said in (("", "no word"), ("word" + " word" * 224, "225 tokens; at most 224")):
         told = page.evaluate(ASK, {"prompt": text})
         assert told[-1]["kind"] == "error" and said in told[-1]["text"], told[-1]
         assert not told[-1]["again"]

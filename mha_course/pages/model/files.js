@@ -15,7 +15,8 @@ globalThis.mhaPart = (name, text) => waiting.get(name)?.(text);
 export async function bytesOfFile(folder, name) {
   const come = location.protocol === "file:" ? loaded : fetched, bytes = await come(`${folder}/${name}.js`, name);
   if (bytes) return bytes;
-  throw new Error("A part of the model did not come: is there a network? Try once more.");
+  const error = new Error("A part of the model did not come: is there a network? Try once more.");
+  throw Object.assign(error, { again: true });
 }
 
 // From a disk: the script runs.
@@ -35,12 +36,15 @@ function loaded(src, name) {
   });
 }
 
-// From a server, or the browser's cache, however old: a folder's files never change. What was lost is asked for twice.
+// From a server, or the browser's cache, however old: a folder's files never change. What does not come, or comes as
+// another file, as where a network asks for a password first, is asked for twice.
 async function fetched(url, name) {
+  const [begins, ends] = [`mhaPart("${name}","`, `");\n`], text = (bytes) => String.fromCharCode(...bytes);
   for (const cache of ["force-cache", "reload"]) {
     const answer = await fetch(url, { cache }).catch(() => null);
-    const raw = answer?.ok && (await answer.arrayBuffer().catch(() => null));
-    if (raw) return between(new Uint8Array(raw), `mhaPart("${name}","`.length, `");\n`.length);
+    const raw = new Uint8Array(answer?.ok ? await answer.arrayBuffer().catch(() => []) : []);
+    const whole = text(raw.subarray(0, begins.length)) === begins && text(raw.subarray(-ends.length)) === ends;
+    if (whole) return between(raw, begins.length, ends.length);
   }
   return null;
 }

@@ -1,8 +1,9 @@
-// The published writing model, in a worker: it asks its page for one part after the other, and goes on with any prompt.
+// The published writing model, in a worker: it fetches one part after the other, and goes on with any prompt.
 // What it is asked and what it tells stand in writing.js.
 
 import { BytePairs } from "./bytepairs.js";
 import { d_model, Decoder, MOST, N_LAYERS } from "./decoder.js";
+import { bytesOfFile } from "./files.js";
 import { Memory } from "./kernel.js";
 import { softmax } from "./rows.js";
 
@@ -179,7 +180,7 @@ export class Writer {
   }
 }
 
-// In the worker: `{ about, wasm }` comes first, then requests, of which the last counts, and parts that were asked for.
+// In the worker: `{ about, wasm, disk }` comes first, then requests, of which the last counts, and, on a disk, parts.
 const asked = new Map(), turns = new MessageChannel();
 let told, writer, latest = 0, earlier = Promise.resolve();
 
@@ -188,14 +189,16 @@ const turn = () => new Promise((go) => { // so that a newer request is heard
   turns.port1.onmessage = go;
   turns.port2.postMessage(null);
 });
-const fetchPart = (name) => new Promise((take, fail) => {
+const fromPage = (name) => new Promise((take, fail) => {
   asked.set(name, { take, fail });
   postMessage({ part: name });
 });
 
 async function serve(request, own) {
   try {
-    writer ??= new Writer(told, fetchPart, (what, have, of) => tell({ kind: "progress", what, have, of }));
+    const itself = (name) => bytesOfFile(told.about.folder, name);
+    const came = (what, have, of) => tell({ kind: "progress", what, have, of });
+    writer ??= new Writer(told, told.disk ? fromPage : itself, came);
     if (own === latest) for await (const message of writer.answer(request)) {
       if (own !== latest) return;
       tell(message);

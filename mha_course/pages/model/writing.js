@@ -60,11 +60,12 @@ export class Writing {
       this.worker = null; // the next request begins anew
       this.hear({ kind: "error", text: `The model's script stopped: ${message}`, again: false });
     };
-    worker.postMessage({ about: this.about, wasm: this.wasm });
+    const { about, wasm } = this, folder = new URL(about.folder, document.baseURI).href;
+    worker.postMessage({ about: { ...about, folder }, wasm, disk: location.protocol === "file:" });
     return worker;
   }
 
-  // The worker fetches nothing itself: on a disk only a page can.
+  // On a disk the worker can load nothing itself.
   async hand(part) {
     try {
       const bytes = await bytesOfFile(this.about.folder, part);
