@@ -16,6 +16,7 @@ MAKERS = {
     "make_models.py",
     "make_northanger.py",
     "make_runs.py",
+    "make_writing.py",
 }
 PRONOUNS = {"he", "she", "it", "they"}
 WOMEN = {
