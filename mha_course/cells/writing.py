@@ -26,7 +26,10 @@ class Absent:
 def load() -> Any:
     """The model, a `SmolLM`. Without its weights a line says so, and `kept` results stand in."""
     try:
-        return smollm.load().to(device)
+        model = smollm.load().to(device)
+        n = sum(p.numel() for p in model.parameters())
+        print(f"The model is here: {n / 1e6:.1f} million numbers.")
+        return model
     except WeightsMissing as missing:
         print("The weights are not here. What this notebook computes with them was stored")
         print("beforehand, for its own prompts. To type yours, run this in a terminal (93 MB):")
