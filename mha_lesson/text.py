@@ -36,7 +36,7 @@ SHA256 = {
     "paraphrases.tsv": "2202a827883757a8b78e24392fbe2d831e4243a2d2d04dd891f99a0a8709b9a0",
     "runs.safetensors": "cf39c9ed46cd477a1bc6ff85c4a6389313179d9b379e529df3625f5e4e2b39f8",
     "sentence.safetensors": "8329f00110a90899aadefbc0838085b7f4b155e2bd98f9d23e18488cd36c4567",
-    "writing.json": "c749f178d6aaa3866be10dca039babb0df74f7f844762328f1a58fd1203e847a",
+    "writing.json": "174e71552ea2e0ff612a50d7e11e80ea7deb22cac441fc7e29fe73f5087e8f3f",
 }
 
 
