@@ -115,10 +115,8 @@ class SmolLM(nn.Module):
     ) -> Iterator[str]:
         """What follows the prompt, piece by piece as it comes, until the model ends it.
 
-        Args:
-            prompt: its pieces and `n_more` are at most 8,192 together.
-            temperature, seed: of the draws (`choose`).
-            cached: whether keys and values are kept, or all is computed anew for each piece.
+        Drawn by `choose`. Not `cached`, all is computed anew for each piece. With the prompt, it
+        is at most 8,192 pieces.
         """
         ids, caches = self.encode(prompt), self.caches() if cached else None
         refusals.require_whole("n_more", n_more, 0, MAX_TOKENS - ids.shape[1])
@@ -139,9 +137,8 @@ class SmolLM(nn.Module):
     def with_attention(self, make: Callable[[int, int, int, float], nn.Module]) -> "SmolLM":
         """The same numbers with another attention in all layers; this model stays as it is.
 
-        Args:
-            make: called as make(d_model, n_heads, n_kv_heads, base), gives what exercise 23 asks
-                for: `w_q`, `w_k`, `w_v`, `w_o`, and forward(x, cache) → (output, cache).
+        make(d_model, n_heads, n_kv_heads, base) gives what exercise 23 asks for: `w_q`, `w_k`,
+        `w_v`, `w_o`, and forward(x, cache) → (output, cache).
         """
         refusals.require_callable("make", make)
         shared: dict[int, Any] = {id(x): x for x in (*self.parameters(), self.tokenizer)}

@@ -22,26 +22,15 @@ class WeightsMissing(RuntimeError):
 
 @dataclass(frozen=True)
 class Package:
-    """A package of the Python index that holds weights.
+    """A package of the Python index that holds weights."""
 
-    Attributes:
-        pin: name==version.
-        inside: the folder of the package in which the files lie.
-        sha256: of each file, by its name.
-        command: what fetches it, in a terminal.
-    """
-
-    pin: str
-    inside: str
-    sha256: Mapping[str, str]
-    command: str
+    pin: str  # name==version
+    inside: str  # its folder in which the files lie
+    sha256: Mapping[str, str]  # of each file, by its name
+    command: str  # fetches it, in a terminal
 
     def path(self, name: str) -> Path:
-        """A published file, its hash compared.
-
-        Raises:
-            WeightsMissing: it is not there, or not the published one.
-        """
+        """A published file, its hash compared; `WeightsMissing` where there is none."""
         there = [path for folder in self.folders() if (path := folder / name).is_file()]
         published = next((path for path in there if _sha256(path) == self.sha256[name]), None)
         if published is None:
